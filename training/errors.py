@@ -1,0 +1,7 @@
+"""What a user of `training` can get wrong, one sentence each: what, where, and what would work."""
+
+from data.errors import TurretError
+
+
+class TrainingError(TurretError):
+    """An experiment, a run or an export that can't go on as asked."""
