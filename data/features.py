@@ -1,0 +1,174 @@
+"""What is known of items and users beside their ids, as numbers that a tower can read."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from data.arrays import open_array, save_array
+from data.errors import DataError
+from data.text import trigrams
+
+FeatureKind = Literal["text", "category", "multi", "number"]
+
+
+class Feature(BaseModel):
+    """One feature: its kind and how a raw value becomes codes or a number.
+
+    - `category`: one of `values`; its code is the place in `values` plus one, 0 if missing or unknown.
+    - `multi`: any number of `values`; a list of such codes, from which unknown values are left out.
+    - `text`: a text; the codes of its letter trigrams (`data.text.trigrams`), unknown ones left out.
+    - `number`: `(x - mean) / deviation`; a missing one is 0, that is, the mean.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    kind: FeatureKind
+    values: tuple[str, ...] = ()
+    mean: float = 0.0
+    deviation: float = 1.0
+
+    @property
+    def size(self) -> int:
+        """The number of codes, 0 included."""
+        return len(self.values) + 1
+
+    @cached_property
+    def _codes(self) -> dict[str, int]:
+        return {value: code for code, value in enumerate(self.values, start=1)}
+
+    def encode_one(self, raw: object) -> int | list[int] | float:
+        """Encode one raw value; None is a missing one.
+
+        Gives a code for a category, a list of codes for multi and text, a float for a number.
+        Raises DataError naming the feature, the value and what fits.
+        """
+        if self.kind == "number":
+            return self._encode_number(raw)
+        if self.kind == "category":
+            return 0 if raw is None else self._codes.get(self._one_value(raw), 0)
+        return [code for value in self._several_values(raw) if (code := self._codes.get(value, 0))]
+
+    def _encode_number(self, raw: object) -> float:
+        if raw is None:
+            return 0.0
+        if isinstance(raw, bool) or not isinstance(raw, int | float) or not math.isfinite(raw):
+            raise self._unfit(raw, "a finite number")
+        return (raw - self.mean) / self.deviation
+
+    def _one_value(self, raw: object) -> str:
+        if isinstance(raw, bool):
+            return str(raw).lower()
+        if not isinstance(raw, str | int | float):
+            raise self._unfit(raw, "one value (text or a number)")
+        return str(int(raw)) if isinstance(raw, float) and raw.is_integer() else str(raw)
+
+    def _several_values(self, raw: object) -> list[str]:
+        if raw is None:
+            return []
+        if self.kind == "text":
+            if not isinstance(raw, str):
+                raise self._unfit(raw, "a text")
+            return trigrams(raw)
+        if isinstance(raw, str) or not isinstance(raw, Sequence):
+            raise self._unfit(raw, "a list of values")
+        return [self._one_value(value) for value in raw]
+
+    def _unfit(self, raw: object, fit: str) -> DataError:
+        return DataError(
+            f"feature {self.name!r} can't be {raw!r}: it takes {fit}, or null where it is unknown"
+        )
+
+
+@dataclass(frozen=True)
+class Bag:
+    """Any number of codes a row: row r has `values[offsets[r]:offsets[r + 1]]`.
+
+    `values` is int32 of any length, `offsets` int64 of one more than the rows.
+    """
+
+    values: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def row(self, row: int) -> NDArray[np.int32]:
+        """Return the codes of one row."""
+        return self.values[self.offsets[row] : self.offsets[row + 1]]
+
+
+Column = NDArray[Any] | Bag
+
+
+@dataclass(frozen=True)
+class Features:
+    """The encoded features of `count` items or users, by row.
+
+    `columns` holds one entry a feature: int32 [count] codes of a category, float32 [count] of a number,
+    a Bag of `count` rows of a multi or text feature.
+    """
+
+    count: int
+    features: tuple[Feature, ...]
+    columns: Mapping[str, Column]
+
+    def __post_init__(self) -> None:
+        names = [feature.name for feature in self.features]
+        if len(set(names)) != len(names) or set(names) != set(self.columns):
+            raise DataError(
+                f"features {names} and columns {list(self.columns)} have to be the same names, each once"
+            )
+        for name, column in self.columns.items():
+            if len(column) != self.count:
+                raise DataError(f"feature {name!r} has {len(column)} rows where {self.count} are expected")
+
+    def save(self, folder: Path) -> None:
+        """Write `features.json` and the arrays, numbered in the order of the features, into `folder`."""
+        folder.mkdir(parents=True, exist_ok=True)
+        stored = {"count": self.count, "features": [feature.model_dump() for feature in self.features]}
+        (folder / "features.json").write_text(json.dumps(stored, ensure_ascii=False), encoding="utf-8")
+        for number, feature in enumerate(self.features):
+            column = self.columns[feature.name]
+            if isinstance(column, Bag):
+                save_array(folder / f"{number}.values.npy", column.values)
+                save_array(folder / f"{number}.offsets.npy", column.offsets)
+            else:
+                save_array(folder / f"{number}.npy", column)
+
+    @classmethod
+    def open(cls, folder: Path) -> "Features":
+        """Map what `save` wrote. Raises DataError when files are missing or do not fit together."""
+        path = folder / "features.json"
+        try:
+            stored = json.loads(path.read_text(encoding="utf-8"))
+            features = TypeAdapter(tuple[Feature, ...]).validate_python(stored["features"])
+            count = int(stored["count"])
+        except FileNotFoundError:
+            raise DataError(f"{path} is missing; prepare the data again") from None
+        except (ValueError, KeyError, TypeError, ValidationError) as error:
+            raise DataError(f"{path} does not describe features: {error}") from None
+        columns = {feature.name: _open_column(folder, n, feature.kind) for n, feature in enumerate(features)}
+        return cls(count, features, columns)
+
+
+def _open_column(folder: Path, number: int, kind: FeatureKind) -> Column:
+    if kind == "category":
+        return open_array(folder / f"{number}.npy", "int32")
+    if kind == "number":
+        return open_array(folder / f"{number}.npy", "float32")
+    bag = Bag(
+        open_array(folder / f"{number}.values.npy", "int32"),
+        open_array(folder / f"{number}.offsets.npy", "int64"),
+    )
+    if bag.offsets[0] != 0 or bag.offsets[-1] != len(bag.values) or (np.diff(bag.offsets) < 0).any():
+        raise DataError(f"{folder}/{number}.offsets.npy does not fit its values; prepare the data again")
+    return bag

@@ -1,0 +1,143 @@
+"""What a prepared folder says about itself: `manifest.json`."""
+
+import hashlib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from data.errors import DataError
+from data.features import FeatureKind
+
+MANIFEST = "manifest.json"
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Counts(_Record):
+    """How much there is."""
+
+    events: int
+    users: int
+    items: int
+
+
+class Columns(_Record):
+    """The source columns that were read; None where there was none, time None for the order of the file."""
+
+    user: str
+    item: str
+    time: str | None
+    weight: str | None = None
+    kind: str | None = None
+
+
+class FileHash(_Record):
+    """A file's content."""
+
+    sha256: str
+    bytes: int
+
+
+class BadRows(_Record):
+    """Source rows of one kind that can't be events; `examples` are the first, with their row numbers."""
+
+    kind: str
+    count: int
+    examples: list[dict[str, Any]]
+
+
+class Removed(_Record):
+    """Rows that a filter took out."""
+
+    filter: str
+    events: int
+
+
+class Time(_Record):
+    """What `times.npy` holds: milliseconds since 1970 (UTC), numbers, or places in the source (0, 1, ...)."""
+
+    kind: Literal["timestamp", "number", "position"]
+    unit: Literal["milliseconds"] | None
+    first: int | float
+    last: int | float
+
+
+class Split(_Record):
+    """How events became train, validation and test; the events and the users with any, by part."""
+
+    kind: Literal["last", "time", "files"]
+    rule: str
+    events: dict[str, int]
+    users: dict[str, int]
+
+
+class FeatureSummary(_Record):
+    """One feature of `user_features/` or `item_features/`; `size` counts codes (1 for a number)."""
+
+    name: str
+    kind: FeatureKind
+    size: int
+
+
+class Manifest(_Record):
+    """The contents of `manifest.json`.
+
+    `fingerprint` is a SHA-256 over the names and content hashes of all other files of the folder and the
+    meaning of the times: the same events prepared the same way have the same one, wherever and whenever.
+    """
+
+    format_version: Literal[1] = 1
+    counts: Counts
+    columns: Columns
+    sources: dict[str, FileHash]
+    filters: dict[str, Any]
+    bad_rows: list[BadRows]
+    removed: list[Removed]
+    time: Time
+    split: Split
+    has_weights: bool
+    user_features: list[FeatureSummary]
+    item_features: list[FeatureSummary]
+    files: dict[str, FileHash]
+    fingerprint: str
+
+    def save(self, folder: Path) -> None:
+        """Write the manifest into `folder`."""
+        (folder / MANIFEST).write_text(self.model_dump_json(indent=2), encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> "Manifest":
+        """Read the manifest of `folder`. Raises DataError when there is none that this version can read."""
+        path = folder / MANIFEST
+        try:
+            return cls.model_validate_json(path.read_text(encoding="utf-8"))
+        except (FileNotFoundError, NotADirectoryError):
+            raise DataError(
+                f"{folder} is not prepared data: it has no {MANIFEST}; `turret data prepare` writes one"
+            ) from None
+        except (ValidationError, UnicodeDecodeError) as error:
+            raise DataError(
+                f"{path} can't be read by this version of turret; prepare again: {error}"
+            ) from None
+
+
+def hash_file(path: Path) -> FileHash:
+    """Return the size and the SHA-256 of a file, read in blocks."""
+    with path.open("rb") as stream:
+        return FileHash(sha256=hashlib.file_digest(stream, "sha256").hexdigest(), bytes=path.stat().st_size)
+
+
+def hash_files(folder: Path) -> dict[str, FileHash]:
+    """Hash every file below `folder` except the manifest itself, by its name relative to `folder`."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    names = {path.relative_to(folder).as_posix(): path for path in paths}
+    return {name: hash_file(path) for name, path in names.items() if name != MANIFEST}
+
+
+def fingerprint(files: dict[str, FileHash], time_kind: str) -> str:
+    """Return one SHA-256 for the content of a prepared folder; see `Manifest`."""
+    lines = [f"{name} {files[name].sha256}" for name in sorted(files)]
+    return hashlib.sha256("\n".join([f"time {time_kind}", *lines]).encode()).hexdigest()

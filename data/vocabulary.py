@@ -1,0 +1,129 @@
+"""The frozen map between outside ids and inside rows."""
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from data.errors import DataError
+
+Id = int | str
+
+_CANONICAL = re.compile(r"0|-?[1-9][0-9]{0,18}")
+
+
+class Vocabulary:
+    """Ids (all integers or all strings) by row, and rows by id.
+
+    The ids come back as they went in: an integer vocabulary returns integers, a string one strings.
+    Looking up is lenient where it is unambiguous, because ids travel through URLs and CSV files: "42"
+    finds 42 and 42 finds "42", but "042" finds neither.
+
+    Raises DataError when an id occurs twice or the ids are of mixed kinds.
+    """
+
+    kind: Literal["integer", "string"]
+
+    def __init__(self, ids: Sequence[int] | Sequence[str]) -> None:
+        self._ids: list[Id] = list(ids)
+        self.kind = _kind(self._ids)
+        if len(self._rows) != len(self._ids):
+            repeated, _ = Counter(self._ids).most_common(1)[0]
+            raise DataError(f"id {repeated!r} occurs twice in a vocabulary; ids have to be unique")
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __contains__(self, outside_id: object) -> bool:
+        return isinstance(outside_id, int | str) and self.row(outside_id) is not None
+
+    def __repr__(self) -> str:
+        return f"Vocabulary({len(self)} {self.kind} ids)"
+
+    @cached_property
+    def _rows(self) -> dict[Id, int]:
+        return {outside_id: row for row, outside_id in enumerate(self._ids)}
+
+    def row(self, outside_id: Id) -> int | None:
+        """Return the row of an id, or None if it is unknown."""
+        if isinstance(outside_id, bool):
+            return None
+        if self.kind == "string":
+            return self._rows.get(str(outside_id))
+        if isinstance(outside_id, str):
+            return self._rows.get(int(outside_id)) if is_canonical_integer(outside_id) else None
+        return self._rows.get(outside_id)
+
+    def known_rows(self, ids: Iterable[Id]) -> tuple[NDArray[np.int32], list[Id]]:
+        """Return the rows of the known ids, in the order given, and the unknown ids."""
+        rows: list[int] = []
+        unknown: list[Id] = []
+        for outside_id in ids:
+            row = self.row(outside_id)
+            if row is None:
+                unknown.append(outside_id)
+            else:
+                rows.append(row)
+        return np.array(rows, dtype=np.int32), unknown
+
+    def id(self, row: int) -> Id:
+        """Return the id at `row`. Raises IndexError for a row outside 0 .. len - 1 (there is no row -1)."""
+        if not 0 <= row < len(self._ids):
+            raise IndexError(f"row {row} is outside a vocabulary of {len(self._ids)} ids")
+        return self._ids[row]
+
+    def ids(self, rows: Iterable[int] | NDArray[np.integer]) -> list[Id]:
+        """Return the ids at `rows`, in their order. Raises IndexError as `id` does."""
+        return [self.id(int(row)) for row in rows]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the kind and the ids in row order, in hexadecimal."""
+        return hashlib.sha256(self._json().encode()).hexdigest()
+
+    def save(self, path: Path) -> None:
+        """Write the vocabulary to `path` as JSON: `{"kind": ..., "ids": [...]}`."""
+        path.write_text(self._json(), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path) -> "Vocabulary":
+        """Read what `save` wrote. Raises DataError when `path` holds anything else."""
+        try:
+            stored = json.loads(path.read_text(encoding="utf-8"))
+            vocabulary = cls(stored["ids"])
+            is_sound = vocabulary.kind == stored["kind"] or not len(vocabulary)
+        except FileNotFoundError:
+            raise DataError(f"{path} is missing; it should hold a vocabulary") from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise DataError(f"{path} is not a vocabulary: {error!r}") from None
+        if not is_sound:
+            raise DataError(
+                f"{path} says it holds {stored['kind']!r} ids, but the ids are {vocabulary.kind}s"
+            )
+        vocabulary.kind = stored["kind"]
+        return vocabulary
+
+    def _json(self) -> str:
+        return json.dumps({"kind": self.kind, "ids": self._ids}, ensure_ascii=False, separators=(",", ":"))
+
+
+def is_canonical_integer(text: str) -> bool:
+    """Tell whether an integer of 64 bits prints itself as `text`: "7" and "-3", but not "007" or "7.0"."""
+    return _CANONICAL.fullmatch(text) is not None and -(2**63) <= int(text) < 2**63
+
+
+def _kind(ids: list[Id]) -> Literal["integer", "string"]:
+    types = set(map(type, ids))
+    if types <= {int}:
+        return "integer"
+    if types == {str}:
+        return "string"
+    names = ", ".join(sorted(kind.__name__ for kind in types))
+    raise DataError(f"a vocabulary holds either integers or strings, not {names}")
