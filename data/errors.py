@@ -7,3 +7,7 @@ class TurretError(Exception):
 
 class DataError(TurretError):
     """Events, columns, features or prepared folders that can't be used as they are."""
+
+
+class FetchError(DataError):
+    """A public data set that can't be downloaded, checked or unpacked."""
