@@ -1,0 +1,153 @@
+"""Tiny bundles without any training: a user tower written by hand, item vectors drawn at random."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from onnx import ModelProto, TensorProto, checker, helper, numpy_helper
+
+from data.features import Feature
+from data.vocabulary import Vocabulary
+from tower.bundle import BundleContents, publish
+from tower.manifest import Scoring
+
+USER_FEATURES = (
+    Feature(name="country", kind="category", values=("nl", "de", "fr")),
+    Feature(name="age", kind="number", mean=40.0, deviation=10.0),
+    Feature(name="likes", kind="multi", values=("drama", "comedy")),
+)
+
+
+def user_tower(dimension: int, features: Sequence[Feature]) -> bytes:
+    """Mean of the history, plus a table's rows for the codes of each feature, made a unit vector."""
+    inputs = [
+        helper.make_tensor_value_info("history", TensorProto.FLOAT, ["B", "T", dimension]),
+        helper.make_tensor_value_info("length", TensorProto.INT64, ["B"]),
+    ]
+    constants: dict[str, NDArray[Any]] = {
+        "one": np.array(1, np.int64),
+        "axis1": np.array([1], np.int64),
+        "tiny": np.array(1e-9, np.float32),
+    }
+    nodes = [
+        helper.make_node("ReduceSum", ["history", "axis1"], ["sum"], keepdims=0),
+        helper.make_node("Max", ["length", "one"], ["positive"]),
+        helper.make_node("Cast", ["positive"], ["float"], to=TensorProto.FLOAT),
+        helper.make_node("Unsqueeze", ["float", "axis1"], ["divisor"]),
+        helper.make_node("Div", ["sum", "divisor"], ["state0"]),
+    ]
+    for number, feature in enumerate(features):
+        name = f"feature_{feature.name}"
+        width = ["B", "M"] if feature.kind in ("multi", "text") else ["B"]
+        kind = TensorProto.FLOAT if feature.kind == "number" else TensorProto.INT64
+        inputs.append(helper.make_tensor_value_info(name, kind, width))
+        constants[f"table{number}"] = feature_table(number, feature, dimension)
+        nodes += feature_nodes(number, feature, name)
+        nodes.append(helper.make_node("Add", [f"state{number}", f"shift{number}"], [f"state{number + 1}"]))
+    nodes += [
+        helper.make_node("ReduceL2", [f"state{len(features)}"], ["norm"], axes=[1], keepdims=1),
+        helper.make_node("Max", ["norm", "tiny"], ["safe"]),
+        helper.make_node("Div", [f"state{len(features)}", "safe"], ["user_vector"]),
+    ]
+    output = helper.make_tensor_value_info("user_vector", TensorProto.FLOAT, ["B", dimension])
+    tensors = [numpy_helper.from_array(value, name) for name, value in constants.items()]
+    graph = helper.make_graph(nodes, "user_tower", inputs, [output], tensors)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return serialised(model)
+
+
+def serialised(model: ModelProto) -> bytes:
+    checker.check_model(model)
+    written: bytes = model.SerializeToString()
+    return written
+
+
+def feature_table(number: int, feature: Feature, dimension: int) -> NDArray[np.float32]:
+    """One row a code (row 0, unknown, is zero); for a number, the one row that it multiplies."""
+    size = 1 if feature.kind == "number" else feature.size
+    table = np.random.default_rng(number).standard_normal((size, dimension)).astype(np.float32)
+    if feature.kind != "number":
+        table[0] = 0
+    return table
+
+
+def feature_nodes(number: int, feature: Feature, name: str) -> list[Any]:
+    table, shift = f"table{number}", f"shift{number}"
+    if feature.kind == "number":
+        column = helper.make_node("Unsqueeze", [name, "axis1"], [f"column{number}"])
+        return [column, helper.make_node("MatMul", [f"column{number}", table], [shift])]
+    if feature.kind == "category":
+        return [helper.make_node("Gather", [table, name], [shift])]
+    gathered = helper.make_node("Gather", [table, name], [f"rows{number}"])
+    return [gathered, helper.make_node("ReduceSum", [f"rows{number}", "axis1"], [shift], keepdims=0)]
+
+
+def plain_ranking(
+    vectors: NDArray[np.float32], history: Sequence[int], temperature: float, k: int = 20
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Rank every row but those of the history by cosine with the history's mean, in float64, by sorting."""
+    mean = vectors[list(history)].astype(np.float64).mean(axis=0)
+    scores = vectors.astype(np.float64) @ (mean / np.linalg.norm(mean)) / temperature
+    scores[list(history)] = -np.inf
+    order = np.lexsort((np.arange(len(scores)), -scores))[: min(k, len(scores) - len(set(history)))]
+    return order, scores[order].astype(np.float32)
+
+
+def contents(
+    version: str = "v1",
+    ids: Sequence[int] | Sequence[str] = tuple(range(100, 160)),
+    dimension: int = 8,
+    features: tuple[Feature, ...] = (),
+    seed: int = 0,
+    temperature: float = 0.5,
+) -> BundleContents:
+    """Something to publish: unit vectors at random, the first item the most popular."""
+    vectors = np.random.default_rng(seed).standard_normal((len(ids), dimension)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    vocabulary = Vocabulary(ids)
+    histories = [[0], [1, 2, 3], [len(ids) - 1, 0, len(ids) // 2]]
+    return BundleContents(
+        version=version,
+        user_tower=user_tower(dimension, features),
+        item_vectors=vectors,
+        vocabulary=vocabulary,
+        user_features=features,
+        fields={"title": [f"Item {one}" for one in ids], "genres": [["drama"]] * len(ids)},
+        popularity=np.arange(len(ids), 0, -1, dtype=np.int64),
+        scoring=Scoring(kind="cosine", temperature=temperature),
+        history_length=5,
+        model=b"safetensors",
+        recorded=[{"history": vocabulary.ids(rows), "features": {}} for rows in histories],
+        expected=[plain_ranking(vectors, rows, temperature) for rows in histories],
+        metrics={"recall@10": 0.5},
+        fingerprints={"data": "d", "configuration": "c"},
+    )
+
+
+@pytest.fixture
+def user_features() -> tuple[Feature, ...]:
+    """A feature of each kind that needs its own input: country, age, likes."""
+    return USER_FEATURES
+
+
+@pytest.fixture
+def make_contents() -> Callable[..., BundleContents]:
+    """`contents(version, ids, dimension, features, seed, temperature)`."""
+    return contents
+
+
+@pytest.fixture
+def oracle() -> Callable[..., tuple[NDArray[np.int64], NDArray[np.float32]]]:
+    """`plain_ranking(vectors, history, temperature, k)` for bundles without features."""
+    return plain_ranking
+
+
+@pytest.fixture
+def bundles(tmp_path: Path) -> Path:
+    """A folder with one current bundle, v1: 60 integer ids from 100, no user features."""
+    root = tmp_path / "bundles"
+    publish(root, contents())
+    return root

@@ -1,0 +1,119 @@
+"""The manifest of a bundle: what it holds, what it measured, and the checksums that everything is held to."""
+
+import hashlib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from tower.errors import BundleError
+
+FORMAT_VERSION = 1
+MANIFEST = "manifest.json"
+REQUIRED_FILES = frozenset(
+    {
+        "user_tower.onnx",
+        "item_vectors.npy",
+        "index.faiss",
+        "vocabulary.json",
+        "user_features.json",
+        "catalogue.json",
+        "popularity.npy",
+        "golden.json",
+        "model.safetensors",
+    }
+)
+FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]*$")]
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Scoring(_Frozen):
+    """Score = inner product / temperature; for `cosine` all item and user vectors are of length 1."""
+
+    kind: Literal["cosine", "dot"]
+    temperature: float = Field(gt=0, allow_inf_nan=False)
+
+
+class IndexKind(_Frozen):
+    """Which index a bundle holds and whether it always finds the best."""
+
+    kind: Literal["flat"] = "flat"
+    is_exact: bool = True
+
+
+class MeasuredRecall(_Frozen):
+    """Share of the true best `k` that the index found when a share `selectivity` of the items was allowed."""
+
+    k: int
+    selectivity: float
+    recall: float
+
+
+class StoredFile(_Frozen):
+    """What a file of the bundle has to be."""
+
+    sha256: str
+    bytes: int
+
+
+class Manifest(_Frozen):
+    """`manifest.json`; lengths in rows, dimension D, N = item_count."""
+
+    format_version: Literal[1] = 1
+    version: str
+    created: str
+    dimension: int = Field(ge=1)
+    item_count: int = Field(ge=1)
+    scoring: Scoring
+    history_length: int = Field(ge=1)
+    index: IndexKind = IndexKind()
+    recall: tuple[MeasuredRecall, ...] = ()
+    metrics: dict[str, Any] = {}
+    fingerprints: dict[str, str] = {}
+    files: dict[FileName, StoredFile]
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read the manifest of the bundle in `folder`. Raises BundleError when it is missing or not one."""
+    path = folder / MANIFEST
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise BundleError(f"{path} can't be read: {error.strerror}; this is no whole bundle") from None
+    try:
+        return Manifest.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the whole file"
+        raise BundleError(
+            f"{path}: {where}: {first['msg']}; this version of turret reads bundles of format "
+            f"{FORMAT_VERSION}, "
+            "export the bundle again"
+        ) from None
+
+
+def describe_file(path: Path) -> StoredFile:
+    """Measure a file: its size in bytes and its SHA-256."""
+    with path.open("rb") as file:
+        return StoredFile(sha256=hashlib.file_digest(file, "sha256").hexdigest(), bytes=path.stat().st_size)
+
+
+def check_files(folder: Path, manifest: Manifest) -> None:
+    """Compare every file with its size and SHA-256. Raises BundleError naming the first that differs."""
+    missing = REQUIRED_FILES - set(manifest.files)
+    if missing:
+        raise BundleError(f"the manifest of {folder} lists no {sorted(missing)}; export the bundle again")
+    for name, expected in manifest.files.items():
+        try:
+            found = describe_file(folder / name)
+        except OSError as error:
+            raise BundleError(f"{folder / name} can't be read: {error.strerror}; copy it again") from None
+        if found != expected:
+            raise BundleError(
+                f"{folder / name} is not the file that was published: {found.bytes} bytes and SHA-256 "
+                f"{found.sha256[:12]}... where {expected.bytes} and {expected.sha256[:12]}... were; copy "
+                f"the bundle again"
+            )
