@@ -9,10 +9,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from data.archive import unpack
 from data.download import download
 from data.errors import FetchError
-from data.folder import new_folder
 from data.progress import progress
 from data.retail import convert_online_retail
 from data.sources import DATASETS, Dataset
+from data.staging import new_folder
 
 _RECORD = "source.json"
 _CHUNK = 1 << 20

@@ -48,7 +48,7 @@ def _read(workbook: Path) -> pl.DataFrame:
     try:
         lines = pl.read_excel(workbook, schema_overrides=_COLUMNS)
         return lines.select(pl.col(name).cast(kind) for name, kind in _COLUMNS.items())
-    except pl.exceptions.PolarsError as error:
+    except (pl.exceptions.PolarsError, KeyError) as error:
         raise FetchError(f"{workbook} does not have the columns {', '.join(_COLUMNS)} ({error})") from None
 
 
