@@ -1,0 +1,62 @@
+"""The settings of the two towers, as an experiment's `[tower]` tables hold them."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Width = Annotated[int, Field(ge=1, le=8192)]
+Rate = Annotated[float, Field(ge=0.0, lt=1.0)]
+
+
+class Settings(BaseModel):
+    """A frozen table of settings in which an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ScoringConfig(Settings):
+    """How two vectors become a score: inner product or cosine, divided by the temperature."""
+
+    kind: Literal["cosine", "dot"] = "cosine"
+    temperature: Annotated[float, Field(gt=0.0, le=100.0)] = 0.07
+
+
+class ItemTowerConfig(Settings):
+    """DSSM's item tower (Huang et al. 2013): what an item's vector is computed from.
+
+    With `id` alone and no `hidden` layer the vector is the row of one table. `features` names the
+    prepared item features to read, or takes all of them with `"all"`.
+    """
+
+    id: bool = True
+    features: tuple[str, ...] | Literal["all"] = ()
+    feature_width: Width = 32
+    hidden: tuple[Width, ...] = ()
+    dropout: Rate = 0.0
+
+
+class PooledUserConfig(Settings):
+    """YouTubeDNN's user tower (Covington et al. 2016, section 3.2): a mean over the history, then an MLP.
+
+    `history_length` is how many of the newest items the mean covers. `last_item` puts the newest item's
+    vector beside the mean. `example_age` feeds how old an example was when training ended, as a share of
+    the training period; when served it is zero.
+    """
+
+    kind: Literal["pooled"] = "pooled"
+    history_length: Annotated[int, Field(ge=1, le=100_000)] = 50
+    last_item: bool = True
+    features: tuple[str, ...] | Literal["all"] = ()
+    feature_width: Width = 8
+    example_age: bool = False
+    hidden: tuple[Width, ...] = (128,)
+    dropout: Rate = 0.1
+
+
+class TowerConfig(Settings):
+    """Both towers and the scoring between them; `dimension` is D, the width of their vectors."""
+
+    dimension: Width = 64
+    scoring: ScoringConfig = ScoringConfig()
+    user: PooledUserConfig = PooledUserConfig()
+    item: ItemTowerConfig = ItemTowerConfig()

@@ -1,0 +1,41 @@
+"""The item tower: an item's id and features in, its vector out."""
+
+import torch
+from torch import Tensor, nn
+
+from data.features import Features
+from tower.config import TowerConfig
+from tower.feature_layers import FeatureLayers, FeatureRows
+from tower.perceptron import perceptron
+from tower.selection import selected_features
+
+
+class ItemTower(nn.Module):
+    """DSSM's item tower (Huang et al. 2013): id, letter trigrams, codes and numbers, then an MLP.
+
+    With the id alone and no hidden layer the vector *is* the row of the id table.
+    """
+
+    def __init__(self, config: TowerConfig, item_count: int, prepared: Features) -> None:
+        super().__init__()
+        item = config.item
+        features = selected_features(item.features, prepared, "tower.item.features")
+        self.item_count = item_count
+        self.table = nn.Embedding(item_count, config.dimension) if item.id else None
+        if self.table is not None:
+            nn.init.normal_(self.table.weight, std=config.dimension**-0.5)
+        self.rows = FeatureRows(FeatureLayers(features, item.feature_width), prepared) if features else None
+        self.mlp: nn.Module = nn.Identity()
+        if self.rows is not None or item.hidden:
+            width = (config.dimension if item.id else 0) + (self.rows.layers.width if self.rows else 0)
+            self.mlp = perceptron(width, item.hidden, config.dimension, item.dropout)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """The vectors of the item `rows` [B]: [B, D], before the scoring's normalisation."""
+        inputs = []
+        if self.table is not None:
+            inputs.append(self.table(rows))
+        if self.rows is not None:
+            inputs.append(self.rows(rows))
+        vectors: Tensor = self.mlp(torch.cat(inputs, dim=1))
+        return vectors

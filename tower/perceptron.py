@@ -1,0 +1,14 @@
+"""The layers that end a tower."""
+
+from collections.abc import Sequence
+
+from torch import nn
+
+
+def perceptron(inputs: int, hidden: Sequence[int], outputs: int, dropout: float) -> nn.Sequential:
+    """A ReLU network from width `inputs` over the `hidden` widths to `outputs`; its last layer is linear."""
+    layers: list[nn.Module] = []
+    for width in hidden:
+        layers += [nn.Linear(inputs, width), nn.ReLU(), nn.Dropout(dropout)]
+        inputs = width
+    return nn.Sequential(*layers, nn.Linear(inputs, outputs))

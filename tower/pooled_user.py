@@ -1,0 +1,89 @@
+"""The user tower of YouTubeDNN: the mean of a history's item vectors, what is known of the user, an MLP."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from data.features import Features
+from tower.config import TowerConfig
+from tower.feature_layers import FeatureLayers, FeatureRows
+from tower.packed import PackedHistories
+from tower.perceptron import perceptron
+from tower.selection import selected_features
+
+
+def prefix_means(vectors: Tensor, starts: Tensor, ends: Tensor) -> Tensor:
+    """The means of many windows of packed vectors, from one cumulative sum.
+
+    The sum runs in double precision: a difference of two long float32 sums would lose the short windows.
+
+    Args:
+        vectors: [P, D] the packed item vectors.
+        starts: [B] the windows' first places.
+        ends: [B] one past their last places, each larger than its start.
+
+    Returns:
+        [B, D] mean of `vectors[start:end]` for each window, in the type of `vectors`.
+    """
+    sums = torch.nn.functional.pad(vectors.cumsum(dim=0, dtype=torch.float64), (0, 0, 1, 0))
+    lengths = (ends - starts).unsqueeze(1)
+    return ((sums[ends] - sums[starts]) / lengths).to(vectors.dtype)
+
+
+class PooledUserTower(nn.Module):
+    """Covington et al. 2016, section 3.2 and figure 3, with the newest item beside the mean if asked for."""
+
+    def __init__(self, config: TowerConfig, prepared: Features) -> None:
+        super().__init__()
+        user = config.user
+        features = selected_features(user.features, prepared, "tower.user.features")
+        self.config = user
+        self.rows = FeatureRows(FeatureLayers(features, user.feature_width), prepared) if features else None
+        width = config.dimension * (2 if user.last_item else 1)
+        width += self.rows.layers.width if self.rows else 0
+        width += 1 if user.example_age else 0
+        self.dropout = nn.Dropout(user.dropout)
+        self.mlp = perceptron(width, user.hidden, config.dimension, user.dropout)
+
+    def forward(self, histories: PackedHistories, vectors: Tensor) -> Tensor:
+        """Every example of a packed batch at once, as training and evaluation use it.
+
+        Args:
+            histories: the packed batch.
+            vectors: [P, D] item vectors of `histories.rows`.
+
+        Returns:
+            [B, D] user vectors, before the scoring's normalisation.
+        """
+        means = prefix_means(vectors, histories.starts, histories.ends)
+        features = self.rows(histories.users) if self.rows else None
+        return self._vectors(means, vectors[histories.ends - 1], features, histories.ages)
+
+    def served(self, history: Tensor, length: Tensor, features: Mapping[str, Tensor]) -> Tensor:
+        """The form that a bundle serves: padded histories, features by name, example age zero.
+
+        Args:
+            history: [B, T, D] item vectors, oldest first, right-padded with zeros.
+            length: [B] how many of the T are real, at least 1.
+            features: inputs of `FeatureLayers.forward` by feature name.
+
+        Returns:
+            [B, D], equal to `forward` on the same histories.
+        """
+        means = history.sum(dim=1) / length.unsqueeze(1)
+        places = (length - 1).reshape(-1, 1, 1).expand(-1, 1, history.shape[2])
+        last = history.gather(1, places).squeeze(1)
+        dense = self.rows.layers(features) if self.rows else None
+        return self._vectors(means, last, dense, history.new_zeros(history.shape[0]))
+
+    def _vectors(self, means: Tensor, last: Tensor, features: Tensor | None, ages: Tensor) -> Tensor:
+        inputs = [means]
+        if self.config.last_item:
+            inputs.append(last)
+        if features is not None:
+            inputs.append(features)
+        if self.config.example_age:
+            inputs.append(ages.unsqueeze(1))
+        vectors: Tensor = self.mlp(self.dropout(torch.cat(inputs, dim=1)))
+        return vectors

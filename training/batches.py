@@ -1,0 +1,161 @@
+"""Training examples from packed histories: every position of a history is one, and nothing is padded."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from data.sequences import PreparedData
+from tower.packed import PackedHistories
+from training.errors import TrainingError
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One step's examples.
+
+    Attributes:
+        histories: what each example has read.
+        targets: int64 [B], the item row that came next.
+        weights: float32 [B], the weight of each target event (ones without weights).
+    """
+
+    histories: PackedHistories
+    targets: Tensor
+    weights: Tensor
+
+    def to(self, device: torch.device) -> "Batch":
+        """The same batch on another device."""
+        histories = PackedHistories(
+            **{name: column.to(device) for name, column in vars(self.histories).items()}
+        )
+        return Batch(histories, self.targets.to(device), self.weights.to(device))
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Runs of consecutive targets of one user each; all places count events of the whole log.
+
+    Attributes:
+        users: int64 [S], the user row.
+        contexts: int64 [S], the first event that the span's first target may read.
+        firsts: int64 [S], the first target.
+        ends: int64 [S], one past the last target.
+    """
+
+    users: NDArray[np.int64]
+    contexts: NDArray[np.int64]
+    firsts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+    def take(self, places: NDArray[np.int64]) -> "Spans":
+        """The spans at `places`, in that order."""
+        return Spans(*(column[places] for column in (self.users, self.contexts, self.firsts, self.ends)))
+
+
+def ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The integers `start ... start + length - 1` of every range, end to end."""
+    before = np.cumsum(lengths) - lengths
+    places: NDArray[np.int64] = np.repeat(starts - before, lengths)
+    return places + np.arange(len(places), dtype=np.int64)
+
+
+def cut_spans(begins: NDArray[np.int64], ends: NDArray[np.int64], longest: int, history_length: int) -> Spans:
+    """Cut each user's targets into spans of at most `longest`.
+
+    The first event of a history is nobody's target: nothing was read before it, and the service answers
+    a user without a history with popular items, not with the tower.
+
+    Args:
+        begins: [U] each user's first event.
+        ends: [U] one past each user's last training event.
+        longest: the most targets of one span.
+        history_length: how many events a target may read.
+    """
+    targets = np.maximum(ends - begins - 1, 0)
+    pieces = -(-targets // longest)
+    users = np.repeat(np.arange(len(begins), dtype=np.int64), pieces)
+    nth = ranges(np.zeros(len(begins), dtype=np.int64), pieces)
+    firsts = begins[users] + 1 + nth * longest
+    return Spans(
+        users=users,
+        contexts=np.maximum(begins[users], firsts - history_length),
+        firsts=firsts,
+        ends=np.minimum(firsts + longest, ends[users]),
+    )
+
+
+class TrainingBatches:
+    """The training part of prepared data, as shuffled batches that depend on the seed and the epoch alone."""
+
+    def __init__(self, data: PreparedData, batch_size: int, history_length: int, span_length: int) -> None:
+        self.data = data
+        self.batch_size = batch_size
+        self.history_length = history_length
+        begins = np.asarray(data.offsets[:-1])
+        self.spans = cut_spans(
+            begins, np.asarray(data.splits[:, 0]), min(span_length, batch_size), history_length
+        )
+        self.example_count = int((self.spans.ends - self.spans.firsts).sum())
+        if not self.example_count:
+            raise TrainingError(
+                f"{data.folder}: no user has two training events, so there is nothing to predict; "
+                "prepare data with longer histories or another split."
+            )
+        self.last_time, self.period = _training_period(data)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """How many batches an epoch has; one fewer where the last span closes the last batch early."""
+        return -(-self.example_count // self.batch_size)
+
+    def epoch(self, order: np.random.Generator, first: int = 0) -> Iterator[Batch]:
+        """The batches of one epoch from the `first` on.
+
+        Whole spans fill a batch until it holds `batch_size` examples; the last span may overshoot.
+        """
+        spans = self.spans.take(order.permutation(len(self.spans)))
+        lengths = spans.ends - spans.firsts
+        numbers = (np.cumsum(lengths) - lengths) // self.batch_size
+        cuts = np.flatnonzero(np.diff(numbers)) + 1
+        for places in np.split(np.arange(len(spans)), cuts)[first:]:
+            yield self.collate(spans.take(places))
+
+    def collate(self, spans: Spans) -> Batch:
+        """Pack the events that the spans read, and point each target at its window."""
+        read = spans.ends - 1 - spans.contexts
+        rows = self.data.items[ranges(spans.contexts, read)]
+        lengths = spans.ends - spans.firsts
+        targets = ranges(spans.firsts, lengths)
+        bases = np.repeat(np.cumsum(read) - read, lengths)
+        ends = bases + targets - np.repeat(spans.contexts, lengths)
+        weights = self.data.weights
+        histories = PackedHistories(
+            rows=torch.from_numpy(rows.astype(np.int64)),
+            starts=torch.from_numpy(np.maximum(bases, ends - self.history_length)),
+            ends=torch.from_numpy(ends),
+            users=torch.from_numpy(np.repeat(spans.users, lengths)),
+            ages=torch.from_numpy(
+                ((self.last_time - self.data.times[targets]) / self.period).astype(np.float32)
+            ),
+        )
+        return Batch(
+            histories=histories,
+            targets=torch.from_numpy(self.data.items[targets].astype(np.int64)),
+            weights=torch.ones(len(targets)) if weights is None else torch.from_numpy(weights[targets]),
+        )
+
+
+def _training_period(data: PreparedData) -> tuple[float, float]:
+    """The time of the last training event, and how long before it the first one was (at least 1)."""
+    begins, ends = np.asarray(data.offsets[:-1]), np.asarray(data.splits[:, 0])
+    used = ends > begins
+    last = float(data.times[ends[used] - 1].max())
+    first = float(data.times[begins[used]].min())
+    return last, max(last - first, 1.0)

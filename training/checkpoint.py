@@ -1,0 +1,123 @@
+"""Checkpoints: private to training, resumable bit for bit, and without pickle."""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from training.errors import TrainingError
+
+_MODEL, _OPTIMISER, _SAMPLER, _BEST = "model.", "optimiser.", "sampler.", "best."
+
+
+@dataclass
+class Progress:
+    """Where a run stands: plain numbers that a checkpoint stores as JSON.
+
+    `epoch` and `step` count finished ones, `step_in_epoch` those of the epoch under way. `history` has one
+    record an evaluation; `stale` counts evaluations since the best one.
+    """
+
+    epoch: int = 0
+    step: int = 0
+    step_in_epoch: int = 0
+    best: float | None = None
+    best_epoch: int = 0
+    stale: int = 0
+    seconds: float = 0.0
+    loss_sum: float = 0.0
+    examples: int = 0
+    masked: int = 0
+    finished: bool = False
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """All that a run needs to go on: parameters, the optimiser's moments, the sampler's memory, progress.
+
+    `best` holds the parameters of the best evaluation so far.
+    """
+
+    model: dict[str, Tensor]
+    optimiser: dict[str, Tensor]
+    sampler: dict[str, Tensor]
+    best: dict[str, Tensor]
+    progress: Progress
+
+
+def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The optimiser's state by `place of the parameter` and `name of the moment`."""
+    state = optimiser.state_dict()["state"]
+    return {f"{place}.{name}": tensor for place, moments in state.items() for name, tensor in moments.items()}
+
+
+def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    """Put back what `optimiser_tensors` gave; the settings stay those of the experiment."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, tensor in tensors.items():
+        place, name = key.split(".", 1)
+        state.setdefault(int(place), {})[name] = tensor
+    optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
+
+
+def save_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+    """Write tensors so that a crash leaves the old file or the new one, never half of one."""
+    draft = path.with_suffix(".draft")
+    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, draft, metadata)
+    with draft.open("rb") as written:
+        os.fsync(written.fileno())
+    draft.replace(path)
+
+
+def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
+    """Replace the checkpoint at `path` as one."""
+    groups = {
+        _MODEL: checkpoint.model,
+        _OPTIMISER: checkpoint.optimiser,
+        _SAMPLER: checkpoint.sampler,
+        _BEST: checkpoint.best,
+    }
+    tensors = {prefix + name: value for prefix, group in groups.items() for name, value in group.items()}
+    save_tensors(path, tensors, {"progress": json.dumps(vars(checkpoint.progress))})
+
+
+def load_checkpoint(path: Path) -> Checkpoint:
+    """Read a checkpoint. Raises TrainingError when it is not one."""
+    tensors, metadata = _read(path)
+    groups: dict[str, dict[str, Tensor]] = {_MODEL: {}, _OPTIMISER: {}, _SAMPLER: {}, _BEST: {}}
+    for key, tensor in tensors.items():
+        prefix, name = key.split(".", 1)
+        groups[prefix + "."][name] = tensor
+    return Checkpoint(
+        groups[_MODEL],
+        groups[_OPTIMISER],
+        groups[_SAMPLER],
+        groups[_BEST],
+        Progress(**json.loads(metadata["progress"])),
+    )
+
+
+def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    try:
+        with safe_open(path, framework="pt") as stored:
+            names = stored.keys()
+            return {name: stored.get_tensor(name) for name in names}, stored.metadata() or {}
+    except (OSError, SafetensorError) as error:
+        raise TrainingError(
+            f"{path}: it can't be read ({error}); start the run again without --resume."
+        ) from None
+
+
+def load_model(path: Path, model: nn.Module) -> None:
+    """Load parameters saved by `save_tensors` into a model of the same shapes."""
+    tensors, _ = _read(path)
+    try:
+        model.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise TrainingError(f"{path}: these parameters belong to another model: {error}") from None

@@ -1,0 +1,201 @@
+"""An experiment: one TOML file that says what to train and how."""
+
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError, model_validator
+
+from tower.config import Settings, TowerConfig
+from training.errors import TrainingError
+
+EXPERIMENTS = Path(__file__).parent / "experiments"
+
+Positive = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class UniformConfig(Settings):
+    """Every item is drawn alike."""
+
+    kind: Literal["uniform"] = "uniform"
+    negatives: Positive = 512
+
+
+class UnigramConfig(Settings):
+    """Items are drawn in proportion to their count to the power `alpha`."""
+
+    kind: Literal["unigram"]
+    negatives: Positive = 512
+    alpha: Annotated[float, Field(ge=0.0, le=2.0)] = 0.75
+
+
+class InBatchConfig(Settings):
+    """The other positives of the batch; their frequencies are known, or estimated while training."""
+
+    kind: Literal["in_batch"]
+    frequencies: Literal["known", "streaming"] = "known"
+    streaming_rate: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.01
+    streaming_hashes: Annotated[int, Field(ge=1, le=16)] = 2
+
+
+SamplerConfig = Annotated[UniformConfig | UnigramConfig | InBatchConfig, Field(discriminator="kind")]
+
+
+class ObjectiveConfig(Settings):
+    """The loss, and the sampler whose draws it scores (none for the full softmax)."""
+
+    loss: Literal["full_softmax", "sampled_softmax", "sampled_softmax_corrected"] = "sampled_softmax"
+    sampler: SamplerConfig | None = None
+
+    @model_validator(mode="after")
+    def _fits(self) -> "ObjectiveConfig":
+        if self.loss == "full_softmax" and self.sampler is not None:
+            raise ValueError(
+                f"the full softmax draws nothing, so sampler.kind = {self.sampler.kind!r} contradicts it; "
+                "leave [objective.sampler] out, or set loss = 'sampled_softmax'"
+            )
+        if self.loss != "full_softmax" and self.sampler is None:
+            raise ValueError(
+                f"loss = {self.loss!r} needs a sampler; add [objective.sampler] with "
+                "kind = 'uniform', 'unigram' or 'in_batch', or set loss = 'full_softmax'"
+            )
+        if self.loss == "sampled_softmax" and isinstance(self.sampler, InBatchConfig):
+            raise ValueError(
+                "in-batch candidates are drawn as positives are, so the positive needs the same correction; "
+                "set loss = 'sampled_softmax_corrected', or sampler.kind = 'uniform'"
+            )
+        return self
+
+
+class TrainingConfig(Settings):
+    """The optimiser (AdamW), its schedule, and when to stop.
+
+    `batch_size` counts examples. `span_length` is the most consecutive examples of one user in a batch.
+    `warmup` is the share of all steps in which the learning rate rises, `decay` where it ends, relative
+    to `learning_rate`. `patience` counts evaluations without a better `metric` before training stops.
+    `checkpoint_every` counts steps; 0 writes one an evaluation only.
+    """
+
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+    epochs: Positive = 20
+    batch_size: Positive = 4096
+    span_length: Positive = 64
+    learning_rate: Annotated[float, Field(gt=0.0, le=10.0)] = 2e-3
+    weight_decay: Annotated[float, Field(ge=0.0)] = 0.0
+    warmup: Share = 0.05
+    decay: Share = 0.1
+    gradient_clip: Annotated[float, Field(ge=0.0)] = 1.0
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    evaluate_every: Positive = 1
+    validation_users: Positive = 20_000
+    metric: Annotated[str, Field(pattern=r"^(hr|recall|ndcg|mrr)@[1-9][0-9]{0,3}$")] = "ndcg@10"
+    patience: Positive = 3
+    checkpoint_every: Annotated[int, Field(ge=0)] = 0
+
+
+class EvaluationConfig(Settings):
+    """The full ranking: at which k, and whether a user's known items are masked."""
+
+    k: Annotated[tuple[Annotated[int, Field(ge=1, le=10_000)], ...], Field(min_length=1)] = (10, 20, 50)
+    exclude_seen: bool = True
+    bootstrap: Annotated[int, Field(ge=100, le=100_000)] = 1000
+
+
+class ExperimentConfig(Settings):
+    """Everything that, with the data and the seed, decides a run."""
+
+    tower: TowerConfig = TowerConfig()
+    objective: ObjectiveConfig = ObjectiveConfig(sampler=UniformConfig())
+    training: TrainingConfig = TrainingConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+
+
+def shipped_experiments() -> dict[str, Path]:
+    """The experiments that come with Turret, by name."""
+    return {path.stem: path for path in sorted(EXPERIMENTS.glob("*.toml"))}
+
+
+def load_experiment(name_or_path: str, overrides: Sequence[str] = ()) -> ExperimentConfig:
+    """Read an experiment by the name of a shipped one or by its path, with `section.key=value` overrides.
+
+    Raises:
+        TrainingError: no such file, not TOML, an unknown or contradictory setting; it names the setting,
+            the value and what would work.
+    """
+    path = shipped_experiments().get(name_or_path, Path(name_or_path))
+    try:
+        settings = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise TrainingError(
+            f"experiment {name_or_path!r}: no such file; the shipped ones are "
+            f"{', '.join(shipped_experiments())}, or give the path of a TOML file."
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise TrainingError(f"experiment {path}: it can't be read as TOML: {error}.") from None
+    for override in overrides:
+        apply_override(settings, override)
+    return checked_experiment(settings, str(path))
+
+
+def apply_override(settings: dict[str, Any], override: str) -> None:
+    """Put one `section.key=value` into nested `settings`; the value is TOML, or a bare word as text.
+
+    A different `kind` of sampler starts from that sampler's defaults, as the old one's settings are not its.
+    """
+    key, equals, text = override.partition("=")
+    parts = key.strip().split(".")
+    if not equals or not all(parts):
+        raise TrainingError(f"--set {override!r}: it must look like training.batch_size=512.")
+    table = settings
+    for part in parts[:-1]:
+        table = table.setdefault(part, {})
+        if not isinstance(table, dict):
+            raise TrainingError(f"--set {override!r}: {part!r} is a value, not a section.")
+    value = _toml_value(text.strip())
+    if parts[-1] == "kind" and table.get("kind", value) != value:
+        table.clear()
+    if value == "none":
+        table.pop(parts[-1], None)
+        return
+    table[parts[-1]] = value
+
+
+def _toml_value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def checked_experiment(settings: dict[str, Any], source: str) -> ExperimentConfig:
+    """Validate nested settings. Raises TrainingError with a sentence for every wrong one."""
+    try:
+        return ExperimentConfig.model_validate(settings)
+    except ValidationError as error:
+        raise TrainingError("\n".join([f"experiment {source}:", *map(_sentence, error.errors())])) from None
+
+
+def _sentence(problem: Any) -> str:
+    path = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        known = ", ".join(_known_settings(problem["loc"]))
+        return f"  {path} = {problem['input']!r} is not a setting; known here: {known}."
+    if problem["type"] == "value_error":
+        return f"  {path}: {problem['ctx']['error']}."
+    if isinstance(problem["input"], dict):
+        return f"  {path}: {problem['msg']}."
+    return f"  {path} = {problem['input']!r}: {problem['msg']}."
+
+
+def _known_settings(location: tuple[str | int, ...]) -> list[str]:
+    model: Any = ExperimentConfig
+    samplers = {"uniform": UniformConfig, "unigram": UnigramConfig, "in_batch": InBatchConfig}
+    for part in location[:-1]:
+        if part in samplers:
+            model = samplers[str(part)]
+        elif part in model.model_fields and part != "sampler":
+            model = model.model_fields[part].annotation
+    return sorted(model.model_fields)

@@ -1,0 +1,164 @@
+"""Evaluation by full ranking: the towers beside popularity, for all users and for slices of them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from data.progress import progress
+from data.sequences import HistoryEnd, PreparedData
+from tower.model import TwoTowers
+from training.batches import ranges
+from training.config import EvaluationConfig
+from training.errors import TrainingError
+from training.metrics import Values, bootstrap_interval, metrics_at
+from training.randomness import stream
+from training.ranking import Block, history_bounds, rank_popularity, rank_towers
+from training.slices import slices
+
+EvaluatedPart = Literal["validation", "test"]
+Ranker = Callable[[NDArray[np.int64], int], Iterator[Block]]
+
+
+@dataclass(frozen=True)
+class Relevant:
+    """The different items that each of U users went on to use, packed: `rows[offsets[u]:offsets[u + 1]]`."""
+
+    users: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """How many relevant items each user has: int64 [U], at least 1."""
+        return np.diff(self.offsets)
+
+
+def relevant_items(data: PreparedData, part: EvaluatedPart) -> Relevant:
+    """The users with a target in `part`, and their targets, each item once a user.
+
+    Raises:
+        TrainingError: the part is empty.
+    """
+    starts, ends = (np.asarray(bound) for bound in data.bounds(part))
+    users = np.flatnonzero(ends > starts)
+    if not len(users):
+        raise TrainingError(
+            f"{data.folder}: the {part} part is empty, so there is nothing to evaluate; "
+            "prepare the data with a split that leaves one."
+        )
+    lengths = (ends - starts)[users]
+    keys = np.repeat(np.arange(len(users)), lengths) * len(data.catalogue)
+    keys = np.unique(keys + data.items[ranges(starts[users], lengths)])
+    counts = np.bincount(keys // len(data.catalogue), minlength=len(users))
+    return Relevant(users, keys % len(data.catalogue), np.concatenate([[0], np.cumsum(counts)]))
+
+
+def hits_of(ranked: NDArray[np.int64], relevant: Relevant, first: int, item_count: int) -> NDArray[np.bool_]:
+    """Which of the ranked rows [U, K] are relevant, for the users from place `first` on: bool [U, K]."""
+    last = first + len(ranked)
+    bounds = relevant.offsets[first : last + 1]
+    rows = relevant.rows[bounds[0] : bounds[-1]]
+    keys = np.repeat(np.arange(len(ranked)), np.diff(bounds)) * item_count + rows
+    asked = np.arange(len(ranked))[:, None] * item_count + ranked
+    return np.isin(asked, keys) & (ranked >= 0)
+
+
+def measure(
+    ranker: Ranker, relevant: Relevant, ks: Sequence[int], item_count: int, label: str
+) -> tuple[dict[str, Values], dict[str, float]]:
+    """Rank, and compare with what is relevant: per-user metrics [U], and the coverage at every k.
+
+    coverage@k is the share of the catalogue that appears in somebody's first k.
+    """
+    hits: list[NDArray[np.bool_]] = []
+    shown = {k: np.zeros(item_count, dtype=bool) for k in ks}
+    done = 0
+    with progress(label, len(relevant.users)) as advance:
+        for block in ranker(relevant.users, max(ks)):
+            hits.append(hits_of(block.rows, relevant, done, item_count))
+            done += len(block.users)
+            for k in ks:
+                top = block.rows[:, :k]
+                shown[k][top[top >= 0]] = True
+            advance(len(block.users))
+    metrics = metrics_at(np.concatenate(hits), relevant.counts, ks)
+    return metrics, {f"coverage@{k}": float(shown[k].mean()) for k in ks}
+
+
+def validation_metric(
+    model: TwoTowers,
+    data: PreparedData,
+    popularity: NDArray[np.int64],
+    relevant: Relevant,
+    metric: str,
+    exclude_seen: bool,
+) -> float:
+    """The mean of one metric, such as ndcg@10, over the users of `relevant`, on the validation part."""
+    k = int(metric.partition("@")[2])
+    ranker: Ranker = lambda users, k: rank_towers(  # noqa: E731 - it binds what the loop below does not know
+        model, data, users, "validation", k, exclude_seen, popularity
+    )
+    values, _ = measure(ranker, relevant, [k], len(data.catalogue), "validating")
+    return float(values[metric].mean())
+
+
+def sample_users(relevant: Relevant, most: int, random: np.random.Generator) -> Relevant:
+    """At most `most` of the users, drawn once, in their order."""
+    if len(relevant.users) <= most:
+        return relevant
+    places = np.sort(random.choice(len(relevant.users), most, replace=False))
+    counts = relevant.counts[places]
+    rows = relevant.rows[ranges(relevant.offsets[places], counts)]
+    return Relevant(relevant.users[places], rows, np.concatenate([[0], np.cumsum(counts)]))
+
+
+def evaluate(
+    model: TwoTowers,
+    data: PreparedData,
+    part: EvaluatedPart,
+    config: EvaluationConfig,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Rank the whole catalogue for every user with a target in `part`.
+
+    Returns:
+        A JSON-ready report: `towers` and `popularity` with `{mean, low, high}` a metric (95 % bootstrap
+        intervals over users) and coverage, and `slices` with the same for groups of users.
+    """
+    relevant = relevant_items(data, part)
+    popularity = data.item_counts("train")
+    until: HistoryEnd = part
+    exclude = config.exclude_seen
+    rankers: dict[str, Ranker] = {
+        "towers": lambda users, k: rank_towers(model, data, users, until, k, exclude, popularity),
+        "popularity": lambda users, k: rank_popularity(data, users, until, k, exclude, popularity),
+    }
+    starts, ends = history_bounds(data, relevant.users, until)
+    groups = slices(ends - starts, popularity, relevant.rows[relevant.offsets[:-1]])
+    report: dict[str, Any] = {
+        "part": part,
+        "users": len(relevant.users),
+        "users_without_history": int((ends == starts).sum()),
+        "items": len(data.catalogue),
+        "exclude_seen": exclude,
+        "ties": "ascending item row",
+        "slices": {name: {"users": int(members.sum())} for name, members in groups.items()},
+    }
+    for name, ranker in rankers.items():
+        values, coverage = measure(ranker, relevant, config.k, len(data.catalogue), f"ranking by {name}")
+        report[name] = {**_summary(values, config.bootstrap, seed), **coverage}
+        for group, members in groups.items():
+            chosen = {metric: value[members] for metric, value in values.items()}
+            report["slices"][group][name] = _summary(chosen, config.bootstrap, seed)
+    return report
+
+
+def _summary(values: dict[str, Values], replicates: int, seed: int) -> dict[str, dict[str, float]]:
+    summary = {}
+    for name, value in values.items():
+        low, high = bootstrap_interval(value, replicates, stream(seed, f"bootstrap {name}", 0))
+        summary[name] = {"mean": float(value.mean()), "low": low, "high": high}
+    return summary

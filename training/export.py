@@ -1,0 +1,113 @@
+"""From a run to a bundle."""
+
+import hashlib
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import save
+
+from data.features import Bag
+from data.sequences import PreparedData
+from tower.bundle import BundleContents, publish
+from tower.golden import GOLDEN_K
+from tower.manifest import Scoring
+from tower.model import TwoTowers
+from training.errors import TrainingError
+from training.onnx_form import user_tower_onnx
+from training.randomness import stream
+from training.ranking import mask_seen, top_rows, user_scores
+from training.run import Run
+
+RECORDED_QUERIES = 64
+
+
+def new_version(run: Run) -> str:
+    """A version name that sorts by time and ends in the first letters of the run's fingerprint."""
+    moment = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    return f"{moment}-{configuration_fingerprint(run)[:6]}"
+
+
+def configuration_fingerprint(run: Run) -> str:
+    """SHA-256 of the experiment's settings and of the data that they were applied to."""
+    settings = json.dumps(run.experiment.model_dump(mode="json"), sort_keys=True)
+    return hashlib.sha256(f"{settings}\n{run.fingerprint}".encode()).hexdigest()
+
+
+def export(run: Run, data: PreparedData, bundles: Path, version: str | None = None) -> Path:
+    """Publish the run's model as a bundle in `bundles`, and return the bundle's folder.
+
+    The user tower is exported to ONNX and asked recorded queries; the bundle is refused if its answers
+    are not those of the model in torch.
+
+    Raises:
+        TrainingError: nothing is trained, or no user has a history to record.
+        TowerError: the exported form answers otherwise, or the version exists.
+    """
+    model = run.open_model(data)
+    users = _recorded_users(data)
+    with torch.no_grad():
+        items = model.catalogue_vectors()
+    contents = BundleContents(
+        version=version or new_version(run),
+        user_tower=user_tower_onnx(model),
+        item_vectors=items.numpy(),
+        vocabulary=data.catalogue,
+        user_features=model.user.rows.layers.features if model.user.rows else (),
+        fields=data.fields,
+        popularity=data.item_counts("train"),
+        scoring=Scoring(**run.experiment.tower.scoring.model_dump()),
+        history_length=run.experiment.tower.user.history_length,
+        model=save({name: tensor.contiguous() for name, tensor in model.state_dict().items()}),
+        recorded=[_recorded(data, model, user) for user in users.tolist()],
+        expected=_expected(data, model, items, users),
+        metrics=run.metrics(),
+        fingerprints={"data": data.fingerprint, "configuration": configuration_fingerprint(run)},
+    )
+    return publish(bundles, contents)
+
+
+def _recorded_users(data: PreparedData) -> NDArray[np.int64]:
+    """Some users with a history, drawn alike for every run on the same data."""
+    users = np.flatnonzero(np.diff(data.offsets) > 0)
+    if not len(users):
+        raise TrainingError(f"{data.folder}: no user has a history to record queries from.")
+    chosen = stream(0, "recorded queries", 0).choice(users, min(RECORDED_QUERIES, len(users)), replace=False)
+    return np.sort(chosen)
+
+
+def _recorded(data: PreparedData, model: TwoTowers, user: int) -> dict[str, Any]:
+    return {
+        "history": data.catalogue.ids(data.history(user, "end")),
+        "features": _raw_features(data, model, user),
+    }
+
+
+def _raw_features(data: PreparedData, model: TwoTowers, user: int) -> dict[str, Any]:
+    """The user's features as a request would give them."""
+    raw: dict[str, Any] = {}
+    for feature in model.user.rows.layers.features if model.user.rows else ():
+        column = data.user_features.columns[feature.name]
+        if isinstance(column, Bag):
+            raw[feature.name] = [feature.values[code - 1] for code in column.row(user)]
+        elif feature.kind == "number":
+            raw[feature.name] = float(column[user]) * feature.deviation + feature.mean
+        elif column[user]:
+            raw[feature.name] = feature.values[column[user] - 1]
+    return raw
+
+
+def _expected(
+    data: PreparedData, model: TwoTowers, items: torch.Tensor, users: NDArray[np.int64]
+) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+    """Training's own answer to each recorded query, in torch: the best rows outside the history, scored."""
+    scores = user_scores(model, items, data, users, "end")
+    mask_seen(scores, data, users, "end")
+    rows = top_rows(scores, GOLDEN_K)
+    best = scores.gather(1, rows.clamp(min=0))
+    kept = (rows >= 0).numpy()
+    return [(rows[i].numpy()[kept[i]], best[i].numpy()[kept[i]]) for i in range(len(users))]

@@ -1,0 +1,10 @@
+"""What every sampled loss is: a pure function of tempered scores and the draw behind them."""
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+from training.samplers.draw import Draw
+
+Loss = Callable[[Tensor, Tensor, Draw], Tensor]
+"""`(positive [B], drawn [B, K], draw) -> [B]`, unreduced; scores are already divided by the temperature."""

@@ -1,0 +1,62 @@
+"""Ranking metrics, one value a user."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Values = NDArray[np.float64]
+
+
+def metrics_at(hits: NDArray[np.bool_], relevant: NDArray[np.int64], ks: Sequence[int]) -> dict[str, Values]:
+    """Every metric at every k, by name such as `ndcg@10`.
+
+    With r the number of relevant items of a user and `hits` the relevance of the ranked items:
+    hr@k = any hit among the first k; recall@k = hits / r; mrr@k = 1 / (place of the first hit), else 0;
+    ndcg@k = sum of 1 / log2(place + 1) over hits, divided by that of min(r, k) hits at the top
+    (Jarvelin & Kekalainen 2002).
+
+    Args:
+        hits: bool [U, K] whether the item at each place of the ranking is relevant, K >= max(ks).
+            A shorter ranking is padded with False.
+        relevant: int64 [U], how many relevant items each user has, at least 1.
+        ks: the cut-offs.
+
+    Returns:
+        float64 [U] for each name.
+    """
+    places = np.arange(1, hits.shape[1] + 1)
+    gains = hits / np.log2(places + 1)
+    ideal = np.cumsum(1.0 / np.log2(places + 1))
+    reciprocal = np.where(hits.any(axis=1), 1.0 / (hits.argmax(axis=1) + 1), 0.0)
+    values: dict[str, Values] = {}
+    for k in ks:
+        found = hits[:, :k].sum(axis=1)
+        values[f"hr@{k}"] = (found > 0).astype(np.float64)
+        values[f"recall@{k}"] = found / relevant
+        values[f"ndcg@{k}"] = gains[:, :k].sum(axis=1) / ideal[np.minimum(relevant, k) - 1]
+        values[f"mrr@{k}"] = np.where(found > 0, reciprocal, 0.0)
+    return values
+
+
+def bootstrap_interval(
+    values: Values, replicates: int, random: np.random.Generator, confidence: float = 0.95
+) -> tuple[float, float]:
+    """The percentile bootstrap interval of the mean over users (Efron 1979).
+
+    Args:
+        values: float64 [U], one value a user.
+        replicates: how many resamplings.
+        random: draws the resamples.
+        confidence: the share of resampled means inside.
+
+    Returns:
+        The interval's lower and upper end.
+    """
+    # Users with the same value are interchangeable, so a resample is a multinomial over distinct values.
+    distinct, counts = np.unique(values, return_counts=True)
+    resampled = random.multinomial(len(values), counts / len(values), size=replicates)
+    means = resampled @ distinct / len(values)
+    tail = (1.0 - confidence) / 2.0
+    low, high = np.quantile(means, [tail, 1.0 - tail])
+    return float(low), float(high)

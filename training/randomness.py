@@ -1,0 +1,19 @@
+"""Random streams that depend on the seed, a purpose and a step alone, so that a resumed run repeats them."""
+
+import zlib
+
+import numpy as np
+import torch
+
+
+def stream(seed: int, purpose: str, step: int) -> np.random.Generator:
+    """The generator of one purpose at one step.
+
+    Two purposes or two steps never share a stream, and no state has to be kept between steps.
+    """
+    return np.random.default_rng([seed, zlib.crc32(purpose.encode()), step])
+
+
+def seed_torch(seed: int, purpose: str, step: int) -> None:
+    """Seed torch's global generator, which dropout and initialisation draw from."""
+    torch.manual_seed(int(stream(seed, purpose, step).integers(2**63)))

@@ -1,0 +1,133 @@
+"""The whole catalogue, ranked for blocks of users."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from data.sequences import HistoryEnd, PreparedData
+from tower.model import TwoTowers
+from tower.packed import PackedHistories
+from training.batches import ranges
+
+USERS_A_BLOCK = 512
+
+
+@dataclass(frozen=True)
+class Block:
+    """The first K items of a block of users: `users` [U] user rows, `rows` [U, K] item rows (-1 = none)."""
+
+    users: NDArray[np.int64]
+    rows: NDArray[np.int64]
+
+
+def top_rows(scores: Tensor, k: int) -> Tensor:
+    """The k best columns of each line of scores [U, N], ties by ascending row, -1 where the score is -inf.
+
+    `torch.topk` orders ties as it likes; lines in which the last place ties are sorted whole.
+    """
+    k = min(k, scores.shape[1])
+    beyond = min(k + 1, scores.shape[1])
+    values, columns = scores.topk(beyond, dim=1)
+    columns = columns.gather(1, columns.argsort(dim=1))
+    values = scores.gather(1, columns)
+    order = values.argsort(dim=1, descending=True, stable=True)
+    values, columns = values.gather(1, order), columns.gather(1, order)
+    if beyond > k:
+        tied = (values[:, k - 1] == values[:, k]) & values[:, k].isfinite()
+        for line in tied.nonzero().flatten().tolist():
+            columns[line] = scores[line].argsort(descending=True, stable=True)[:beyond]
+        values = scores.gather(1, columns)
+    return columns.masked_fill(values.isneginf(), -1)[:, :k]
+
+
+def histories_of(
+    data: PreparedData, users: NDArray[np.int64], until: HistoryEnd, history_length: int
+) -> PackedHistories:
+    """The newest `history_length` events of each of `users` [U] before `until`, packed."""
+    starts, ends = history_bounds(data, users, until)
+    starts = np.maximum(starts, ends - history_length)
+    lengths = ends - starts
+    packed_ends = np.cumsum(lengths)
+    return PackedHistories(
+        rows=torch.from_numpy(data.items[ranges(starts, lengths)].astype(np.int64)),
+        starts=torch.from_numpy(packed_ends - lengths),
+        ends=torch.from_numpy(packed_ends),
+        users=torch.from_numpy(users),
+        ages=torch.zeros(len(users)),
+    )
+
+
+def history_bounds(
+    data: PreparedData, users: NDArray[np.int64], until: HistoryEnd
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where the events of `users` [U] before `until` begin and end among all events: two [U]."""
+    part = {"validation": data.splits[:, 0], "test": data.splits[:, 1], "end": data.offsets[1:]}[until]
+    return np.asarray(data.offsets[users]), np.asarray(part[users])
+
+
+def mask_seen(scores: Tensor, data: PreparedData, users: NDArray[np.int64], until: HistoryEnd) -> None:
+    """Put minus infinity, in place, where a line of scores [U, N] meets an item its user has used."""
+    starts, ends = history_bounds(data, users, until)
+    lines = np.repeat(np.arange(len(users)), ends - starts)
+    seen = data.items[ranges(starts, ends - starts)].astype(np.int64)
+    scores[torch.from_numpy(lines), torch.from_numpy(seen)] = float("-inf")
+
+
+@torch.no_grad()
+def user_scores(
+    model: TwoTowers, items: Tensor, data: PreparedData, users: NDArray[np.int64], until: HistoryEnd
+) -> Tensor:
+    """The scores [U, N] of users who all have a history before `until`; `items` is the catalogue [N, D]."""
+    histories = histories_of(data, users, until, model.config.user.history_length)
+    device = items.device
+    histories = PackedHistories(**{name: column.to(device) for name, column in vars(histories).items()})
+    vectors = model.user_vectors(histories, items[histories.rows])
+    return (vectors @ items.T / model.config.scoring.temperature).cpu()
+
+
+def rank_towers(
+    model: TwoTowers,
+    data: PreparedData,
+    users: NDArray[np.int64],
+    until: HistoryEnd,
+    k: int,
+    exclude_seen: bool,
+    popularity: NDArray[np.int64],
+) -> Iterator[Block]:
+    """What the service would answer to `users` [U]: the towers' ranking, popular items without a history."""
+    model.eval()
+    with torch.no_grad():
+        items = model.catalogue_vectors()
+    counts = torch.from_numpy(popularity).float()
+    for first in range(0, len(users), USERS_A_BLOCK):
+        block = users[first : first + USERS_A_BLOCK]
+        starts, ends = history_bounds(data, block, until)
+        known = ends > starts
+        scores = counts.repeat(len(block), 1)
+        if known.any():
+            scores[torch.from_numpy(known)] = user_scores(model, items, data, block[known], until)
+        if exclude_seen:
+            mask_seen(scores, data, block, until)
+        yield Block(block, top_rows(scores, k).numpy())
+
+
+def rank_popularity(
+    data: PreparedData,
+    users: NDArray[np.int64],
+    until: HistoryEnd,
+    k: int,
+    exclude_seen: bool,
+    popularity: NDArray[np.int64],
+) -> Iterator[Block]:
+    """The baseline: the items with the most training events, the same for everybody but for the mask."""
+    counts = torch.from_numpy(popularity).float()
+    for first in range(0, len(users), USERS_A_BLOCK):
+        block = users[first : first + USERS_A_BLOCK]
+        scores = counts.repeat(len(block), 1)
+        if exclude_seen:
+            mask_seen(scores, data, block, until)
+        yield Block(block, top_rows(scores, k).numpy())

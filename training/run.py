@@ -1,0 +1,113 @@
+"""A run: the folder that training writes and that evaluation and export read."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from data.sequences import PreparedData
+from tower.model import TwoTowers
+from training.checkpoint import load_model
+from training.config import ExperimentConfig, checked_experiment
+from training.errors import TrainingError
+from training.randomness import seed_torch
+
+RUN, MODEL, CHECKPOINT, METRICS = "run.json", "model.safetensors", "checkpoint.safetensors", "metrics.json"
+
+
+@dataclass(frozen=True)
+class Run:
+    """The experiment as it was run, and on which data.
+
+    `fingerprint` is that of the prepared data: a run only goes on, and is only exported, with the same.
+    """
+
+    folder: Path
+    experiment: ExperimentConfig
+    data_folder: Path
+    fingerprint: str
+
+    def write(self) -> None:
+        """Write `run.json` into the folder, which is made if need be."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        stored = {
+            "experiment": self.experiment.model_dump(mode="json"),
+            "data": str(self.data_folder.resolve()),
+            "fingerprint": self.fingerprint,
+        }
+        draft = self.folder / f"{RUN}.draft"
+        draft.write_text(json.dumps(stored, indent=2) + "\n", encoding="utf-8")
+        draft.replace(self.folder / RUN)
+
+    @classmethod
+    def read(cls, folder: Path) -> "Run":
+        """Read `run.json`. Raises TrainingError when the folder holds no run."""
+        try:
+            stored = json.loads((folder / RUN).read_text(encoding="utf-8"))
+            experiment = checked_experiment(stored["experiment"], str(folder / RUN))
+            return cls(folder, experiment, Path(stored["data"]), stored["fingerprint"])
+        except FileNotFoundError:
+            raise TrainingError(f"{folder}: there is no run here; `turret train` makes one.") from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise TrainingError(f"{folder / RUN}: it can't be read ({error!r}); train again.") from None
+
+    def open_data(self, folder: Path | None = None) -> PreparedData:
+        """The prepared data of this run, from where it was or from `folder`.
+
+        Raises:
+            TrainingError: the data there is not what the run was trained on.
+        """
+        data = PreparedData.open(folder or self.data_folder)
+        if data.fingerprint != self.fingerprint:
+            raise TrainingError(
+                f"{data.folder}: this is not the data that {self.folder} was trained on (another "
+                "fingerprint); name the right one with --data, or train again."
+            )
+        return data
+
+    def open_model(self, data: PreparedData) -> TwoTowers:
+        """The trained towers. Raises TrainingError when training has not got to its first evaluation."""
+        if not (self.folder / MODEL).is_file():
+            raise TrainingError(
+                f"{self.folder}: no model was saved yet; let `turret train` reach its first evaluation."
+            )
+        model = build_model(self.experiment, data)
+        load_model(self.folder / MODEL, model)
+        return model.eval()
+
+    def save_metrics(self, part: str, report: dict[str, Any]) -> None:
+        """Keep an evaluation's report of one part beside those of others, for the bundle's manifest."""
+        metrics = {**self.metrics(), part: report}
+        (self.folder / METRICS).write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
+
+    def metrics(self) -> dict[str, Any]:
+        """The reports kept by `save_metrics`, by part."""
+        path = self.folder / METRICS
+        reports: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        return reports
+
+
+def build_model(experiment: ExperimentConfig, data: PreparedData) -> TwoTowers:
+    """Fresh towers for this data, initialised from the experiment's seed."""
+    if experiment.tower.user.example_age and data.manifest.time.kind != "timestamp":
+        raise TrainingError(
+            f"tower.user.example_age = true needs times, and {data.folder} has only an order "
+            f"({data.manifest.time.kind}); set it to false."
+        )
+    seed_torch(experiment.training.seed, "initialisation", 0)
+    return TwoTowers(experiment.tower, len(data.catalogue), data.item_features, data.user_features)
+
+
+def pick_device(wanted: str) -> torch.device:
+    """The device of a run: `auto` takes CUDA where there is one.
+
+    Raises:
+        TrainingError: CUDA was asked for and is not there.
+    """
+    if wanted == "cuda" and not torch.cuda.is_available():
+        raise TrainingError("training.device = 'cuda': this machine has no CUDA device; use 'auto' or 'cpu'.")
+    if wanted == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return torch.device(wanted)

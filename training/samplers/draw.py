@@ -1,0 +1,45 @@
+"""A draw: the candidates of one step, and how often each was to be expected."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Candidates with their log expected counts.
+
+    Attributes:
+        ids: int64 [K], shared by the batch, or [B, K].
+        log_count: float [K] or [B, K] as `ids`, the log of the *expected number of times* the candidate
+            appears in the draw; log(K q) when drawn with replacement.
+        positive_log_count: float [B], the same for each example's positive.
+        valid: bool [B, K], False where a candidate must not count: the example's own positive.
+    """
+
+    ids: Tensor
+    log_count: Tensor
+    positive_log_count: Tensor
+    valid: Tensor
+
+    @property
+    def masked_count(self) -> Tensor:
+        """How many candidates of the batch were masked, an int64 scalar."""
+        return (~self.valid).sum()
+
+
+def without_accidental_hits(ids: Tensor, positives: Tensor) -> Tensor:
+    """The mask [B, K] that is False where a candidate of `ids` ([K] or [B, K]) is the example's positive."""
+    return ids != positives.unsqueeze(1)
+
+
+def drawn_with_replacement(ids: Tensor, log_q: Tensor, positives: Tensor) -> Draw:
+    """The draw of K shared candidates `ids` from the proposal whose log probabilities are `log_q` [N]."""
+    log_expected = log_q + torch.log(torch.tensor(float(len(ids))))
+    return Draw(
+        ids=ids,
+        log_count=log_expected[ids],
+        positive_log_count=log_expected[positives],
+        valid=without_accidental_hits(ids, positives),
+    )

@@ -1,0 +1,217 @@
+"""The training loop: steps, evaluations, early stopping, checkpoints."""
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+from torch.utils.tensorboard import SummaryWriter
+
+from data.progress import progress
+from data.sequences import PreparedData
+from tower.model import TwoTowers
+from training.batches import Batch, TrainingBatches
+from training.checkpoint import (
+    Checkpoint,
+    Progress,
+    load_checkpoint,
+    optimiser_tensors,
+    restore_optimiser,
+    save_checkpoint,
+    save_tensors,
+)
+from training.config import TrainingConfig
+from training.errors import TrainingError
+from training.evaluation import Relevant, relevant_items, sample_users, validation_metric
+from training.objective import build_objective
+from training.randomness import seed_torch, stream
+from training.run import CHECKPOINT, MODEL, Run, build_model, pick_device
+from training.schedule import learning_rate_factor
+
+Report = Callable[[str], None]
+
+
+class Trainer:
+    """One run from its first step, or from its checkpoint, to its end."""
+
+    def __init__(self, run: Run, data: PreparedData, report: Report = print) -> None:
+        experiment = run.experiment
+        self.run, self.data, self.report = run, data, report
+        self.settings: TrainingConfig = experiment.training
+        self.device = pick_device(self.settings.device)
+        self.model: TwoTowers = build_model(experiment, data).to(self.device)
+        self.batches = TrainingBatches(
+            data,
+            self.settings.batch_size,
+            experiment.tower.user.history_length,
+            self.settings.span_length,
+        )
+        self.objective = build_objective(experiment.objective, data, self.settings.seed, self.device)
+        self.optimiser = torch.optim.AdamW(
+            self.model.parameters(),
+            lr=self.settings.learning_rate,
+            weight_decay=self.settings.weight_decay,
+            fused=True,
+        )
+        self.popularity = data.item_counts("train")
+        self.validation = self._validation_users()
+        self.best: dict[str, Tensor] = {}
+        self.progress = Progress()
+
+    def _validation_users(self) -> Relevant | None:
+        """Users to validate on; None where the split leaves no validation part."""
+        starts, ends = self.data.bounds("validation")
+        if not (ends > starts).any():
+            self.report("The data has no validation part: all epochs are run and the last model is kept.")
+            return None
+        relevant = relevant_items(self.data, "validation")
+        random = stream(self.settings.seed, "validation users", 0)
+        return sample_users(relevant, self.settings.validation_users, random)
+
+    def train(self) -> Progress:
+        """Train to the end; the run's folder then holds the best model."""
+        writer = SummaryWriter(str(self.run.folder / "tensorboard"), purge_step=self.progress.step)
+        clock = time.monotonic() - self.progress.seconds
+        try:
+            while not self.progress.finished:
+                self._epoch(writer)
+                self.progress.seconds = time.monotonic() - clock
+                self._end_epoch(writer)
+                self.save()
+        finally:
+            writer.close()
+        return self.progress
+
+    def _epoch(self, writer: SummaryWriter) -> None:
+        state, settings = self.progress, self.settings
+        order = stream(settings.seed, "order", state.epoch)
+        label = f"epoch {state.epoch + 1}/{settings.epochs}"
+        self.model.train()
+        with progress(label, self.batches.steps_per_epoch) as advance:
+            advance(state.step_in_epoch)
+            for batch in self.batches.epoch(order, first=state.step_in_epoch):
+                loss = self._step(batch.to(self.device))
+                if state.step % 50 == 1:
+                    writer.add_scalar("loss/train", loss, state.step)
+                    writer.add_scalar("learning_rate", self.optimiser.param_groups[0]["lr"], state.step)
+                if settings.checkpoint_every and state.step % settings.checkpoint_every == 0:
+                    self.save()
+                advance(1)
+
+    def _step(self, batch: Batch) -> float:
+        state, settings = self.progress, self.settings
+        seed_torch(settings.seed, "dropout", state.step)
+        planned = settings.epochs * self.batches.steps_per_epoch
+        factor = learning_rate_factor(state.step, planned, settings.warmup, settings.decay)
+        for group in self.optimiser.param_groups:
+            group["lr"] = settings.learning_rate * factor
+        with self._precision():
+            out = self.objective(self.model, batch, stream(settings.seed, "draw", state.step))
+        self.optimiser.zero_grad()
+        out.loss.backward()  # type: ignore[no-untyped-call] # torch has no annotation for it
+        if settings.gradient_clip:
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), settings.gradient_clip)
+        loss = float(out.loss.detach())
+        if loss != loss or abs(loss) == float("inf"):
+            raise TrainingError(
+                f"{self.run.folder}: the loss is {loss} at step {state.step}; lower training.learning_rate "
+                f"({settings.learning_rate}) or raise tower.scoring.temperature."
+            )
+        self.optimiser.step()
+        state.step += 1
+        state.step_in_epoch += 1
+        state.loss_sum += loss * len(batch.targets)
+        state.examples += len(batch.targets)
+        state.masked += int(out.masked)
+        return loss
+
+    def _precision(self) -> AbstractContextManager[object]:
+        wanted = self.settings.precision
+        if wanted == "float32" or (wanted == "auto" and self.device.type == "cpu"):
+            return nullcontext()
+        return torch.autocast(self.device.type, dtype=torch.bfloat16)
+
+    def _end_epoch(self, writer: SummaryWriter) -> None:
+        state, settings = self.progress, self.settings
+        state.epoch += 1
+        state.step_in_epoch = 0
+        mean, masked = state.loss_sum / state.examples, state.masked / state.examples
+        line = f"epoch {state.epoch}/{settings.epochs}: loss {mean:.4f}, {masked:.2f} masked an example"
+        writer.add_scalar("loss/epoch", mean, state.step)
+        writer.add_scalar("candidates/masked_per_example", masked, state.step)
+        state.loss_sum, state.examples, state.masked = 0.0, 0, 0
+        last = state.epoch == settings.epochs
+        if self.validation is None:
+            self._keep_best()
+        elif last or state.epoch % settings.evaluate_every == 0:
+            value = self._validate(self.validation)
+            writer.add_scalar(f"validation/{settings.metric}", value, state.step)
+            line += f", validation {settings.metric} {value:.4f}" + (" (best)" if not state.stale else "")
+        state.finished = last or state.stale >= settings.patience
+        self.report(f"{line}, {state.seconds:.0f} s")
+
+    def _validate(self, users: Relevant) -> float:
+        state = self.progress
+        value = validation_metric(
+            self.model,
+            self.data,
+            self.popularity,
+            users,
+            self.settings.metric,
+            self.run.experiment.evaluation.exclude_seen,
+        )
+        if state.best is None or value > state.best:
+            state.best, state.best_epoch, state.stale = value, state.epoch, 0
+            self._keep_best()
+        else:
+            state.stale += 1
+        return value
+
+    def _keep_best(self) -> None:
+        self.best = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
+        save_tensors(self.run.folder / MODEL, self.best)
+
+    def save(self) -> None:
+        """Write a checkpoint that resumes from exactly here."""
+        sampler = self.objective.sampler
+        checkpoint = Checkpoint(
+            model=self.model.state_dict(),
+            optimiser=optimiser_tensors(self.optimiser),
+            sampler=sampler.state() if sampler else {},
+            best=self.best,
+            progress=replace(self.progress),
+        )
+        save_checkpoint(self.run.folder / CHECKPOINT, checkpoint)
+
+    def resume(self) -> None:
+        """Go on from the run's checkpoint. Raises TrainingError when there is none that can be read."""
+        checkpoint = load_checkpoint(self.run.folder / CHECKPOINT)
+        self.model.load_state_dict(checkpoint.model)
+        restore_optimiser(self.optimiser, checkpoint.optimiser)
+        if self.objective.sampler:
+            self.objective.sampler.restore(checkpoint.sampler)
+        self.best = checkpoint.best
+        self.progress = checkpoint.progress
+        if self.best:
+            save_tensors(self.run.folder / MODEL, self.best)
+
+
+def train(run: Run, data: PreparedData, resume: bool, report: Report = print) -> Progress:
+    """Train `run` on `data`, from the start or from its checkpoint.
+
+    Raises:
+        TrainingError: the folder holds another run's work and `resume` was not asked for; or the reverse.
+    """
+    has_checkpoint = (run.folder / CHECKPOINT).is_file()
+    if has_checkpoint and not resume:
+        raise TrainingError(
+            f"{run.folder}: there is a run here already; go on with --resume, or name another folder."
+        )
+    run.write()
+    trainer = Trainer(run, data, report)
+    if resume and has_checkpoint:
+        trainer.resume()
+        report(f"Going on from step {trainer.progress.step}.")
+    return trainer.train()
