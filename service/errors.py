@@ -1,7 +1,31 @@
 """What a user of `service` can get wrong, one sentence each: what, where, and what would work."""
 
+from collections.abc import Mapping
+
 from data.errors import TurretError
 
 
 class ServiceError(TurretError):
     """A setting or a request that the service can't act on."""
+
+
+class HistoryUnavailableError(ServiceError):
+    """The store of histories can't answer now: it is locked, full, damaged or too slow."""
+
+
+class RequestError(ServiceError):
+    """A request that is refused with an HTTP status, the field, its value and the remedy."""
+
+    def __init__(
+        self,
+        status: int,
+        field: str,
+        value: object,
+        message: str,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.field = field
+        self.value = value
+        self.headers = headers

@@ -62,6 +62,12 @@ class Encoder:
         self._check_finite(vectors)
         return vectors
 
+    def check(self, features: Sequence[Mapping[str, object]]) -> None:
+        """Raise EncodingError for features that `encode` would refuse, without encoding any history."""
+        for place, given in enumerate(features):
+            if given:
+                self._encode_features(place, given)
+
     def _histories(self, histories: Sequence[NDArray[np.integer[Any]]]) -> dict[str, NDArray[Any]]:
         newest = [rows[-self._history_length :] for rows in histories]
         lengths = np.array([len(rows) for rows in newest], dtype=np.int64)

@@ -1,0 +1,64 @@
+"""The application: what is served, and under which paths."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import PackageNotFoundError, version
+
+from fastapi import APIRouter, FastAPI
+
+from service import documents, refusals
+from service.metrics import MetricsMiddleware
+from service.routes import admin, events, items, probes, recommend, users, versions
+from service.serving import run
+from service.settings import Settings
+from service.state import State
+
+_PUBLIC = (recommend.router, items.router, events.router, users.router, versions.router, probes.router)
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """Open the current bundle and the store, and make the application that answers from them.
+
+    With `settings.admin_port` the admin calls are left to `create_admin_app`. Raises ServiceError or
+    BundleError with a sentence when something can't be opened.
+    """
+    state = State(settings)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        await state.close()
+
+    app = FastAPI(title="Turret", version=_version(), description="What next?", lifespan=lifespan)
+    return _furnish(app, state, _PUBLIC if settings.admin_port is not None else (*_PUBLIC, admin.router))
+
+
+def create_admin_app(app: FastAPI) -> FastAPI:
+    """Make the application of the admin port, beside an `app` that was made with `settings.admin_port`."""
+    return _furnish(FastAPI(title="Turret admin", version=_version()), app.state.service, (admin.router,))
+
+
+def serve(settings: Settings) -> None:
+    """Serve until SIGINT or SIGTERM, then finish what is under way and return.
+
+    Raises ServiceError or BundleError with a sentence when a port is taken or nothing can be served.
+    """
+    app = create_app(settings)
+    run(settings, app, None if settings.admin_port is None else create_admin_app(app))
+
+
+def _furnish(app: FastAPI, state: State, routers: tuple[APIRouter, ...]) -> FastAPI:
+    app.state.service = state
+    app.add_middleware(MetricsMiddleware, metrics=state.metrics)
+    for router in routers:
+        app.include_router(router)
+    documents.install(app)
+    refusals.install(app)
+    return app
+
+
+def _version() -> str:
+    try:
+        return version("turret")
+    except PackageNotFoundError:
+        return "0"

@@ -1,0 +1,52 @@
+"""`POST /admin/activate` and `/admin/rollback`, each with the admin key."""
+
+from collections.abc import Awaitable, Callable
+
+import orjson
+from fastapi import APIRouter, Depends, Request, Response
+
+from service.body import read_body
+from service.documents import answers, body_of
+from service.errors import RequestError
+from service.schemas import ActivateAnswer, ActivateRequest
+from service.slot import Live
+from service.state import State, state_of
+from tower.errors import BundleError
+from tower.pointer import is_version
+
+
+async def check_key(request: Request) -> None:
+    """Raise RequestError (401) unless the request carries the admin key."""
+    state_of(request).admin_key.check(request.headers.get("authorization"))
+
+
+router = APIRouter(prefix="/admin", tags=["admin"], dependencies=[Depends(check_key)])
+
+
+@router.post("/activate", responses=answers(ActivateAnswer), openapi_extra=body_of(ActivateRequest))
+async def activate(request: Request) -> Response:
+    """Make a version the live one, after it has passed its checksums and its recorded queries."""
+    state = state_of(request)
+    version = (await read_body(request, ActivateRequest, state.settings.body_limit)).version
+    if not is_version(version):
+        raise RequestError(422, "version", version, "send the name of a version; /v1/versions lists them")
+    return await _swap(state, lambda: state.slot.activate(version))
+
+
+@router.post("/rollback", responses=answers(ActivateAnswer))
+async def rollback(request: Request) -> Response:
+    """Make the version live again that was live before this one."""
+    state = state_of(request)
+    return await _swap(state, state.slot.roll_back)
+
+
+async def _swap(state: State, replace: Callable[[], Awaitable[Live]]) -> Response:
+    previous = state.slot.live.version
+    try:
+        live = await replace()
+    except BundleError:
+        state.metrics.activations.labels("refused").inc()
+        raise
+    state.metrics.activations.labels("activated").inc()
+    answer = {"version": live.version, "previous": previous}
+    return Response(orjson.dumps(answer), media_type="application/json")

@@ -1,0 +1,32 @@
+"""`POST /v1/events`."""
+
+import time
+
+import orjson
+from fastapi import APIRouter, Request, Response
+
+from service.body import read_body
+from service.documents import answers, body_of
+from service.history.contract import Event
+from service.schemas import EventBody, EventsAnswer, EventsRequest
+from service.state import state_of
+
+router = APIRouter(prefix="/v1", tags=["events"])
+
+
+@router.post("/events", responses=answers(EventsAnswer), openapi_extra=body_of(EventsRequest))
+async def store_events(request: Request) -> Response:
+    """Store events; the answer comes when they are on the disk and in the user's next recommendation."""
+    state = state_of(request)
+    asked = await read_body(request, EventsRequest, state.settings.body_limit)
+    now = time.time_ns() // 1_000_000
+    events = [_event(body, now) for body in asked.events]
+    stored = await state.ask_store(state.store.append(events))
+    state.metrics.events_stored.inc(stored)
+    answer = {"stored": stored, "duplicates": len(events) - stored}
+    return Response(orjson.dumps(answer), media_type="application/json")
+
+
+def _event(body: EventBody, now: int) -> Event:
+    time_of = now if body.time is None else body.time
+    return Event(str(body.event_id), str(body.user_id), body.item_id, time_of, body.kind)

@@ -1,0 +1,28 @@
+"""`/livez`, `/readyz` and `/metrics`."""
+
+import orjson
+from fastapi import APIRouter, Request, Response
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from service.state import state_of
+
+router = APIRouter(tags=["probes"])
+
+
+@router.get("/livez")
+async def livez() -> Response:
+    """Answer as long as the process does."""
+    return Response(orjson.dumps({"status": "alive"}), media_type="application/json")
+
+
+@router.get("/readyz")
+async def readyz(request: Request) -> Response:
+    """Answer once a bundle is live."""
+    answer = {"status": "ready", "version": state_of(request).slot.live.version}
+    return Response(orjson.dumps(answer), media_type="application/json")
+
+
+@router.get("/metrics")
+async def metrics(request: Request) -> Response:
+    """Give the counts in the Prometheus text format."""
+    return Response(state_of(request).metrics.text(), media_type=CONTENT_TYPE_LATEST)

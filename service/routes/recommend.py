@@ -1,0 +1,29 @@
+"""`POST /v1/recommend` and `/v1/recommend/batch`."""
+
+import orjson
+from fastapi import APIRouter, Request, Response
+
+from service.body import read_body
+from service.documents import answers, body_of
+from service.schemas import BatchAnswer, BatchRequest, RecommendAnswer, RecommendRequest
+from service.state import state_of
+
+router = APIRouter(prefix="/v1", tags=["recommend"])
+
+
+@router.post("/recommend", responses=answers(RecommendAnswer), openapi_extra=body_of(RecommendRequest))
+async def recommend(request: Request) -> Response:
+    """Recommend the next items of a user, or of a history that is given."""
+    state = state_of(request)
+    asked = await read_body(request, RecommendRequest, state.settings.body_limit)
+    (answer,) = await state.recommend([asked])
+    return Response(orjson.dumps(answer), media_type="application/json")
+
+
+@router.post("/recommend/batch", responses=answers(BatchAnswer), openapi_extra=body_of(BatchRequest))
+async def recommend_batch(request: Request) -> Response:
+    """Answer several recommendations in one call, all from one version."""
+    state = state_of(request)
+    asked = await read_body(request, BatchRequest, state.settings.body_limit)
+    results = await state.recommend(asked.requests)
+    return Response(orjson.dumps({"results": results}), media_type="application/json")

@@ -1,0 +1,39 @@
+"""`GET` and `DELETE /v1/users/{id}`."""
+
+from typing import Any
+
+import orjson
+from fastapi import APIRouter, Request, Response
+
+from service.documents import answers
+from service.history.contract import Event
+from service.schemas import HISTORY_LIMIT, ForgottenAnswer, UserAnswer, show_time
+from service.state import state_of
+
+router = APIRouter(prefix="/v1/users", tags=["users"])
+
+
+@router.get("/{user_id:path}", responses=answers(UserAnswer))
+async def stored_of(request: Request, user_id: str) -> Response:
+    """Show what is stored of a user: how many events, and the newest 1000 of them, oldest first."""
+    state = state_of(request)
+    total, events = await state.ask_store(state.store.events(user_id, HISTORY_LIMIT))
+    answer = {"user_id": user_id, "total": total, "events": [_shown(event) for event in events]}
+    return Response(orjson.dumps(answer), media_type="application/json")
+
+
+@router.delete("/{user_id:path}", responses=answers(ForgottenAnswer))
+async def forget(request: Request, user_id: str) -> Response:
+    """Forget a user: delete all that is stored of them."""
+    state = state_of(request)
+    deleted = await state.ask_store(state.store.forget(user_id))
+    return Response(orjson.dumps({"user_id": user_id, "deleted": deleted}), media_type="application/json")
+
+
+def _shown(event: Event) -> dict[str, Any]:
+    return {
+        "event_id": event.event_id,
+        "item_id": event.item,
+        "time": show_time(event.time),
+        "kind": event.kind,
+    }

@@ -1,0 +1,33 @@
+"""`GET /v1/version` and `/v1/versions`."""
+
+import asyncio
+
+import orjson
+from fastapi import APIRouter, Request, Response
+
+from service.documents import answers
+from service.schemas import VersionAnswer, VersionsAnswer
+from service.state import state_of
+from tower.bundle import versions
+
+router = APIRouter(prefix="/v1", tags=["versions"])
+
+
+@router.get("/version", responses=answers(VersionAnswer))
+async def live_version(request: Request) -> Response:
+    """Tell what is live: version, scoring, metrics, measured recall."""
+    live = state_of(request).slot.live
+    described = live.bundle.manifest.model_dump(mode="json", exclude={"files"})
+    return Response(
+        orjson.dumps({**described, "since": live.since.isoformat()}), media_type="application/json"
+    )
+
+
+@router.get("/versions", responses=answers(VersionsAnswer))
+async def all_versions(request: Request) -> Response:
+    """List every bundle in the folder, with its metrics and recall; `error` says why one can't be read."""
+    slot = state_of(request).slot
+    found = [one.model_dump(mode="json") for one in await asyncio.to_thread(versions, slot.root)]
+    return Response(
+        orjson.dumps({"live": slot.live.version, "versions": found}), media_type="application/json"
+    )

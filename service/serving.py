@@ -1,0 +1,88 @@
+"""Sockets, signals and the servers on them."""
+
+import asyncio
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+from fastapi import FastAPI
+
+from service.errors import ServiceError
+from service.settings import Settings
+from service.state import State
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves the signals alone: they stop all servers of the process, and it ends with "
+    "status 0."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def run(settings: Settings, app: FastAPI, admin_app: FastAPI | None) -> None:
+    """Serve `app`, and `admin_app` on the admin port, until SIGINT or SIGTERM.
+
+    Raises ServiceError when an address can't be listened on.
+    """
+    servers = [_server(settings, app, lifespan="on")]
+    with _listen(settings.host, settings.port) as listening:
+        sockets = [listening]
+        if admin_app is not None and settings.admin_port is not None:
+            servers.append(_server(settings, admin_app, lifespan="off"))
+            sockets.append(_listen("127.0.0.1", settings.admin_port))
+        print(_greeting(app.state.service, sockets), flush=True)
+        with asyncio.Runner(loop_factory=servers[0].config.get_loop_factory()) as runner:
+            runner.run(_serve_all(servers, sockets))
+
+
+async def _serve_all(servers: list[_Server], sockets: list[socket.socket]) -> None:
+    def stop() -> None:
+        for server in servers:
+            server.force_exit = server.should_exit  # a second signal doesn't wait any longer
+            server.should_exit = True
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
+    pairs = zip(servers, sockets, strict=True)
+    await asyncio.gather(*(server.serve(sockets=[listening]) for server, listening in pairs))
+
+
+def _server(settings: Settings, app: FastAPI, lifespan: uvicorn.config.LifespanType) -> _Server:
+    return _Server(
+        uvicorn.Config(
+            app,
+            lifespan=lifespan,
+            ws="none",
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=settings.drain_seconds,
+        )
+    )
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise ServiceError(
+            f"{host}:{port} can't be listened on ({error.strerror}); stop what uses it, or choose another "
+            f"port"
+        ) from None
+
+
+def _greeting(state: State, sockets: list[socket.socket]) -> str:
+    urls = [_url(listening) for listening in sockets]
+    admin = f", admin calls at {urls[1]}" if len(urls) > 1 else ""
+    return f"turret serves version {state.slot.live.version} at {urls[0]} (calls: {urls[0]}/docs{admin})"
+
+
+def _url(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

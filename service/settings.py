@@ -1,0 +1,56 @@
+"""The settings of a service, from the command line and from `TURRET_*` in the environment."""
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from service.errors import ServiceError
+
+
+class Settings(BaseSettings):
+    """Everything an operator can choose; the environment is read when an object is made.
+
+    - `bundles`: the folder of the bundles; its `current` one is served.
+    - `host`, `port`: where to listen; port 0 takes a free one.
+    - `admin_port`: listen for the admin calls there, on 127.0.0.1, and nowhere else.
+    - `store`: where histories are kept: `sqlite:///PATH` or `memory://`.
+    - `admin_key`: the key of the admin calls; without one, `<bundles>/admin.key` holds it.
+    - `body_limit`: bytes of a request's body.
+    - `stored_history_limit`: how many of a user's newest stored events a recommendation reads.
+    - `history_timeout`, `write_timeout`: seconds to wait for the store before doing without it.
+    - `ranking_threads`: questions that are ranked at the same time.
+    - `drain_seconds`: how long a stopping service waits for requests under way.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="TURRET_", frozen=True, extra="forbid")
+
+    bundles: Path
+    host: str = "127.0.0.1"
+    port: int = Field(default=8000, ge=0, le=65535)
+    admin_port: int | None = Field(default=None, ge=0, le=65535)
+    store: str = "sqlite:///var/history.sqlite"
+    admin_key: SecretStr | None = Field(default=None, min_length=1)
+    body_limit: int = Field(default=1_000_000, ge=1)
+    stored_history_limit: int = Field(default=10_000, ge=1)
+    history_timeout: float = Field(default=1.0, gt=0)
+    write_timeout: float = Field(default=5.0, gt=0)
+    ranking_threads: int = Field(default=2, ge=1, le=64)
+    drain_seconds: int = Field(default=10, ge=0)
+
+
+def read_settings(**given: Any) -> Settings:
+    """Make settings from what is given and, for the rest, from the environment.
+
+    Raises ServiceError naming the setting, the value and what would work.
+    """
+    try:
+        return Settings(**given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(map(str, first["loc"]))
+        shown = "" if first["type"] == "missing" or name == "admin_key" else f" can't be {first['input']!r}"
+        raise ServiceError(
+            f"setting {name}{shown}: {first['msg']} (--{name.replace('_', '-')} or TURRET_{name.upper()})"
+        ) from None

@@ -1,0 +1,91 @@
+"""The place of the live bundle: taken once by a request, replaced as a whole."""
+
+import asyncio
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from service.errors import ServiceError
+from tower.bundle import Bundle, load, versions
+from tower.errors import BundleError
+from tower.pointer import current, point
+from tower.retriever import Retriever
+
+
+@dataclass(frozen=True)
+class Live:
+    """One bundle and all that answers from it; whoever holds it answers from that version to the end."""
+
+    bundle: Bundle
+    retriever: Retriever
+    since: datetime
+
+    @property
+    def version(self) -> str:
+        """The bundle's version."""
+        return self.bundle.manifest.version
+
+
+class Slot:
+    """Holds the live bundle of a folder of bundles.
+
+    Opens the current one. Raises ServiceError when there is none, BundleError when it is refused.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._live = _open(root, _current(root))
+        self._previous: str | None = None
+        self._one_at_a_time = asyncio.Lock()
+
+    @property
+    def root(self) -> Path:
+        """The folder of the bundles."""
+        return self._root
+
+    @property
+    def live(self) -> Live:
+        """What is live now; a request reads this once."""
+        return self._live
+
+    async def activate(self, version: str) -> Live:
+        """Load and check `version` beside the live one, move the `current` pointer, then swap.
+
+        Activations queue. Raises BundleError, and leaves everything as it was, when the bundle is refused.
+        """
+        async with self._one_at_a_time:
+            return await self._replace(version)
+
+    async def roll_back(self) -> Live:
+        """Activate the version that was live before this one.
+
+        Raises BundleError when this process has served no other, or that one is refused.
+        """
+        async with self._one_at_a_time:
+            if self._previous is None:
+                raise BundleError(
+                    "no other version was live since the service started; activate one by its name"
+                )
+            return await self._replace(self._previous)
+
+    async def _replace(self, version: str) -> Live:
+        live = await asyncio.to_thread(_open, self._root, version)
+        await asyncio.to_thread(point, self._root, version)
+        if version != self._live.version:
+            self._previous = self._live.version
+        self._live = live
+        return live
+
+
+def _current(root: Path) -> str:
+    known = [one.version for one in versions(root)]
+    version = current(root)
+    if version is None:
+        there = f"there are {', '.join(known)}: activate one" if known else "export one into it"
+        raise ServiceError(f"the folder {root} holds no current version; {there}")
+    return version
+
+
+def _open(root: Path, version: str) -> Live:
+    bundle = load(root, version)
+    return Live(bundle, Retriever(bundle), datetime.now(UTC))

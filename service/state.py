@@ -1,0 +1,87 @@
+"""Everything a running service holds, and the one way in which it recommends."""
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from fastapi import Request
+
+from service.admin_key import admin_key
+from service.answering import Answer, Question, recommend
+from service.errors import HistoryUnavailableError
+from service.history.contract import HistoryStore
+from service.history.opening import open_store
+from service.metrics import Metrics
+from service.schemas import RecommendRequest
+from service.settings import Settings
+from service.slot import Slot
+
+Result = TypeVar("Result")
+
+
+class State:
+    """The slot, the store and the metrics of one application.
+
+    Raises ServiceError or BundleError when the bundles can't be served or the histories can't be kept.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.slot = Slot(settings.bundles)
+        self.admin_key = admin_key(settings)
+        self.store: HistoryStore = open_store(settings.store)
+        self.metrics = Metrics(lambda: self.slot.live.version)
+        # Ranking beside the event loop keeps probes and small requests quick while a large batch is ranked.
+        self._ranking = ThreadPoolExecutor(settings.ranking_threads, "ranking")
+
+    async def recommend(self, requests: Sequence[RecommendRequest]) -> list[Answer]:
+        """Answer requests, all from one bundle. Raises EncodingError with the position of the faulty one."""
+        live = self.slot.live
+        questions = await self._questions(requests)
+        return await asyncio.get_running_loop().run_in_executor(self._ranking, recommend, live, questions)
+
+    async def ask_store(self, call: Awaitable[Result]) -> Result:
+        """Wait for the store. Raises HistoryUnavailableError when it can't do it, or not in time."""
+        try:
+            async with asyncio.timeout(self.settings.write_timeout):
+                return await call
+        except TimeoutError:
+            seconds = self.settings.write_timeout
+            raise HistoryUnavailableError(f"the store didn't answer within {seconds} seconds") from None
+
+    async def close(self) -> None:
+        """Finish what is under way."""
+        await self.store.close()
+        await asyncio.to_thread(self._ranking.shutdown)
+
+    async def _questions(self, requests: Sequence[RecommendRequest]) -> list[Question]:
+        users = {str(one.user_id) for one in requests if one.history is None and one.user_id is not None}
+        stored, degraded = await self._stored(sorted(users))
+        return [_question(request, stored, degraded) for request in requests]
+
+    async def _stored(self, users: Sequence[str]) -> tuple[dict[str, list[int | str]], tuple[str, ...]]:
+        """Read the users' histories, or do without them."""
+        if not users:
+            return {}, ()
+        try:
+            async with asyncio.timeout(self.settings.history_timeout):
+                return await self.store.recent(users, self.settings.stored_history_limit), ()
+        except (HistoryUnavailableError, TimeoutError):
+            return {}, ("history",)
+
+
+def state_of(request: Request) -> State:
+    """Return the state of the application that a request came to."""
+    state: State = request.app.state.service
+    return state
+
+
+def _question(
+    request: RecommendRequest, stored: dict[str, list[int | str]], degraded: tuple[str, ...]
+) -> Question:
+    if request.history is not None:
+        return Question(request, request.history)
+    if request.user_id is None:
+        return Question(request, ())
+    return Question(request, stored.get(str(request.user_id), ()), degraded)
