@@ -1,8 +1,8 @@
 """A draw: the candidates of one step, and how often each was to be expected."""
 
+import math
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 
@@ -36,7 +36,7 @@ def without_accidental_hits(ids: Tensor, positives: Tensor) -> Tensor:
 
 def drawn_with_replacement(ids: Tensor, log_q: Tensor, positives: Tensor) -> Draw:
     """The draw of K shared candidates `ids` from the proposal whose log probabilities are `log_q` [N]."""
-    log_expected = log_q + torch.log(torch.tensor(float(len(ids))))
+    log_expected = log_q + math.log(len(ids))
     return Draw(
         ids=ids,
         log_count=log_expected[ids],

@@ -1,0 +1,66 @@
+"""What `turret train`, `evaluate` and `export` do, and how they print it."""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from data.sequences import PreparedData
+from training.config import load_experiment
+from training.errors import TrainingError
+from training.evaluation import EvaluatedPart
+from training.evaluation import evaluate as evaluate_model
+from training.export import export
+from training.run import CHECKPOINT, Run
+from training.tables import metrics_table
+from training.trainer import train
+
+
+def train_run(data: Path, experiment: str, folder: Path, overrides: Sequence[str], resume: bool) -> None:
+    """Train an experiment into `folder`, or go on there with the settings that it was begun with."""
+    if resume and (folder / CHECKPOINT).is_file():
+        if overrides:
+            raise TrainingError(
+                f"--set {overrides[0]}: a resumed run keeps its settings; start another one with --run."
+            )
+        run = Run.read(folder)
+        prepared = run.open_data(data)
+    else:
+        prepared = PreparedData.open(data)
+        run = Run(folder, load_experiment(experiment, overrides), data, prepared.fingerprint)
+    progress = train(run, prepared, resume)
+    best = "" if progress.best is None else f"best {run.experiment.training.metric} {progress.best:.4f}, "
+    print(f"{best}epoch {progress.best_epoch or progress.epoch}; the run is in {folder}")
+
+
+def evaluate_run(folder: Path, data: Path | None, part: str, as_json: bool) -> None:
+    """Evaluate a run on a part of its data, keep the report with the run, and print it."""
+    if part not in get_args(EvaluatedPart):
+        raise TrainingError(f"--part {part}: it must be test or validation.")
+    run = Run.read(folder)
+    prepared = run.open_data(data)
+    report = evaluate_model(
+        run.open_model(prepared),
+        prepared,
+        "test" if part == "test" else "validation",
+        run.experiment.evaluation,
+        run.experiment.training.seed,
+    )
+    run.save_metrics(part, report)
+    print_report(report, as_json)
+
+
+def print_report(report: dict[str, Any], as_json: bool) -> None:
+    """Print an evaluation as JSON or as tables for people."""
+    if as_json:
+        json.dump(report, sys.stdout, indent=2)
+        print()
+    else:
+        print(metrics_table(report))
+
+
+def export_run(folder: Path, data: Path | None, bundles: Path, version: str | None) -> Path:
+    """Publish a run's model as a bundle and return the bundle's folder."""
+    run = Run.read(folder)
+    return export(run, run.open_data(data), bundles, version)

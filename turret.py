@@ -1,0 +1,242 @@
+"""The command line. Each subcommand imports its package only when it runs."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import click
+import typer
+from typer.core import TyperGroup
+
+from data.errors import TurretError
+
+PREPARED, RUN, BUNDLES = Path("var/prepared"), Path("var/run"), Path("var/bundles")
+URL = "http://127.0.0.1:8000"
+
+
+class Sentences(TyperGroup):
+    """A group whose errors are sentences on standard error, and which Ctrl-C ends without a traceback."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the subcommand."""
+        try:
+            return super().invoke(ctx)
+        except TurretError as error:
+            print(f"turret: {error}", file=sys.stderr)
+            raise typer.Exit(1) from None
+        except KeyboardInterrupt:
+            print("turret: stopped", file=sys.stderr)
+            raise typer.Exit(130) from None
+
+
+def _app(text: str) -> typer.Typer:
+    return typer.Typer(
+        cls=Sentences,
+        help=text,
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode="markdown",
+        pretty_exceptions_enable=False,
+    )
+
+
+app = _app(
+    "Turret turns a log of who-used-what into a service that answers *what next?* in about a millisecond.\n\n"
+    "The usual way: `turret data prepare`, `train`, `evaluate`, `export`, `serve`, `recommend`."
+)
+data_app = _app("Get event logs, and turn them into the arrays that training reads.")
+app.add_typer(data_app, name="data")
+
+Prepared = Annotated[Path, typer.Option("--data", metavar="DIR", help="The prepared data.")]
+RunData = Annotated[
+    Path | None,
+    typer.Option(
+        "--data", metavar="DIR", help="The prepared data, if it is no longer where training read it."
+    ),
+]
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The folder that `turret train` wrote.")]
+Bundles = Annotated[Path, typer.Option("--bundles", metavar="DIR", help="The folder of the bundles.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+@app.command()
+def train(
+    data: Prepared = PREPARED,
+    experiment: Annotated[
+        str,
+        typer.Option("--experiment", "-e", metavar="NAME|FILE", help="A shipped experiment, or a TOML file."),
+    ] = "youtubednn",
+    run: Annotated[Path, typer.Option("--run", metavar="DIR", help="Where to write the run.")] = RUN,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Override one setting of the experiment; repeatable."
+        ),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the run's last checkpoint, with its own settings.")
+    ] = False,
+) -> None:
+    """Train both towers on prepared data.
+
+    Example: `turret train --data var/prepared --run var/run --set training.batch_size=2048`
+    """
+    from training.commands import train_run
+
+    train_run(data, experiment, run, settings or [], resume)
+
+
+@app.command()
+def evaluate(
+    run: RunFolder = RUN,
+    data: RunData = None,
+    part: Annotated[str, typer.Option(help="The part of the data to rank for: test or validation.")] = "test",
+    as_json: AsJson = False,
+) -> None:
+    """Rank the whole catalogue for every user of a part, and compare with popularity.
+
+    Example: `turret evaluate var/run --json > metrics.json`
+    """
+    from training.commands import evaluate_run
+
+    evaluate_run(run, data, part, as_json)
+
+
+@app.command()
+def export(
+    run: RunFolder = RUN,
+    data: RunData = None,
+    bundles: Bundles = BUNDLES,
+    version: Annotated[
+        str | None, typer.Option(help="The bundle's name; by default the time and a fingerprint.")
+    ] = None,
+) -> None:
+    """Publish a run's model as a bundle; the first one in a folder becomes current.
+
+    Example: `turret export var/run --bundles var/bundles --version spring`
+    """
+    from training.commands import export_run
+
+    print(export_run(run, data, bundles, version))
+
+
+@app.command()
+def serve(
+    bundles: Bundles = BUNDLES,
+    host: Annotated[str | None, typer.Option(help="The address to listen on (127.0.0.1).")] = None,
+    port: Annotated[
+        int | None, typer.Option(help="The port to listen on (8000); 0 takes a free one.")
+    ] = None,
+    admin_port: Annotated[
+        int | None, typer.Option(help="Answer admin calls there, on 127.0.0.1, and nowhere else.")
+    ] = None,
+    store: Annotated[
+        str | None, typer.Option(help="Where histories are kept: sqlite:///PATH or memory://.")
+    ] = None,
+) -> None:
+    """Serve the current bundle over HTTP; the calls are described at /docs.
+
+    What is not given is read from `TURRET_HOST`, `TURRET_PORT`, ... in the environment.
+
+    Example: `turret serve --bundles var/bundles --port 8000`
+    """
+    from service.app import serve as serve_bundles
+    from service.settings import read_settings
+
+    given = {"bundles": bundles, "host": host, "port": port, "admin_port": admin_port, "store": store}
+    serve_bundles(read_settings(**{name: value for name, value in given.items() if value is not None}))
+
+
+@app.command()
+def recommend(
+    user: Annotated[
+        str | None, typer.Option(help="A user whose history the service, or --data, holds.")
+    ] = None,
+    history: Annotated[
+        list[str] | None,
+        typer.Option("--history", metavar="ID", help="An item of the history, oldest first; repeatable."),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            "--data",
+            metavar="DIR",
+            help="Prepared data to take the user's history from (any user without --user).",
+        ),
+    ] = None,
+    k: Annotated[int, typer.Option("-k", min=1, help="How many items.")] = 10,
+    url: Annotated[str, typer.Option(help="The running service.")] = URL,
+    wait: Annotated[float, typer.Option(help="Seconds to wait for the service to be ready.")] = 0.0,
+    as_json: AsJson = False,
+) -> None:
+    """Ask a running service what comes next, and print it beside the history.
+
+    Example: `turret recommend --user u00042 --data var/prepared -k 5`
+    """
+    from service.commands import print_recommendations
+    from service.questions import question
+
+    print_recommendations(question(user, history, data), k, url, wait, as_json)
+
+
+@app.command()
+def versions(bundles: Bundles = BUNDLES, as_json: AsJson = False) -> None:
+    """List the bundles of a folder and mark the current one.
+
+    Example: `turret versions --bundles var/bundles`
+    """
+    from service.commands import print_versions
+
+    print_versions(bundles, as_json)
+
+
+@app.command()
+def activate(
+    version: Annotated[
+        str, typer.Argument(metavar="VERSION", help="The bundle's name; see `turret versions`.")
+    ],
+    bundles: Bundles = BUNDLES,
+    url: Annotated[
+        str | None, typer.Option(help="A running service to swap, such as http://127.0.0.1:8000.")
+    ] = None,
+) -> None:
+    """Make a bundle the current one, after checking its files and its recorded queries.
+
+    With `--url` the running service swaps it in between two requests; its key is read from
+    `TURRET_ADMIN_KEY` or from `admin.key` beside the bundles. Without it, only the folder's pointer
+    moves, and the next service that starts reads it.
+
+    Example: `turret activate spring --url http://127.0.0.1:8000`
+    """
+    from service.commands import activate_version
+
+    print(activate_version(version, bundles, url))
+
+
+@data_app.command()
+def fetch(
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="movielens-100k, movielens-1m, movielens-32m or online-retail."),
+    ],
+    target: Annotated[Path, typer.Option("--to", metavar="DIR", help="Where to put it.")] = Path("var/data"),
+    base_url: Annotated[
+        str | None, typer.Option("--base-url", help="The folder of a mirror; checksums stay the publisher's.")
+    ] = None,
+) -> None:
+    """Download a public data set, check it and unpack it. A download that was cut off goes on.
+
+    Example: `turret data fetch movielens-1m --to var/data`
+    """
+    from data.datasets import fetch as fetch_dataset
+
+    print(fetch_dataset(name, target, base_url))
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
+
+
+if __name__ == "__main__":
+    main()
