@@ -1,0 +1,37 @@
+import torch
+
+from tests.tower.towers import ITEMS, USERS, config, item_features, no_features, packed, user_features
+from tower.config import TowerConfig
+from tower.model import TwoTowers
+
+
+def test_repeated_rows_pass_the_item_tower_once() -> None:
+    """Vectors of any shape of rows equal those of the whole catalogue at those rows."""
+    model = TwoTowers(
+        TowerConfig.model_validate({"dimension": 6, "item": {"features": "all", "hidden": [5]}}),
+        ITEMS,
+        item_features(),
+        no_features(USERS),
+    )
+    rows = torch.tensor([[8, 0, 8], [3, 3, 3]])
+    torch.testing.assert_close(model.item_vectors(rows), model.catalogue_vectors()[rows])
+
+
+def test_cosine_vectors_have_length_one() -> None:
+    """Both towers end on the unit sphere."""
+    model = TwoTowers(config(), ITEMS, no_features(ITEMS), user_features())
+    items = model.catalogue_vectors()
+    users = model.user_vectors(packed(), items[packed().rows])
+    torch.testing.assert_close(items.norm(dim=1), torch.ones(ITEMS))
+    torch.testing.assert_close(users.norm(dim=1), torch.ones(5))
+
+
+def test_the_history_shares_the_item_table() -> None:
+    """A loss on user vectors alone trains the item table through the history."""
+    model = TwoTowers(config(), ITEMS, no_features(ITEMS), user_features())
+    model.user_vectors(packed(), model.item_vectors(packed().rows)).sum().backward()
+    assert model.item.table is not None
+    gradient = model.item.table.weight.grad
+    assert gradient is not None
+    assert (gradient[[3, 1, 4, 5, 2, 6, 0]].abs().sum(dim=1) > 0).all()
+    assert (gradient[[7, 8]] == 0).all()

@@ -1,0 +1,114 @@
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.oracles import pooling as oracle
+from tests.tower.towers import USERS, config, no_features, packed, user_features
+from tower.errors import TowerError
+from tower.packed import PackedHistories
+from tower.pooled_user import PooledUserTower, prefix_means
+
+
+def vectors(seed: int = 0) -> Tensor:
+    return torch.randn(8, 6, generator=torch.manual_seed(seed))
+
+
+def naive(tower: PooledUserTower, histories: PackedHistories, given: Tensor) -> Tensor:
+    """One example after the other, its window summed item by item with autograd watching."""
+    outputs = []
+    for b in range(len(histories.starts)):
+        start, end = int(histories.starts[b]), int(histories.ends[b])
+        total = torch.zeros(given.shape[1])
+        for place in range(start, end):
+            total = total + given[place]
+        parts = [total / (end - start)]
+        if tower.config.last_item:
+            parts.append(given[end - 1])
+        if tower.rows is not None:
+            parts.append(tower.rows(histories.users[b : b + 1])[0])
+        if tower.config.example_age:
+            parts.append(histories.ages[b : b + 1])
+        outputs.append(tower.mlp(torch.cat(parts)))
+    return torch.stack(outputs)
+
+
+@pytest.mark.parametrize("settings", [{}, {"last_item": False}, {"example_age": True, "features": "all"}])
+def test_one_cumulative_sum_equals_example_by_example(settings: dict[str, object]) -> None:
+    """Outputs, and gradients of every parameter and item vector, equal the naive computation."""
+    torch.manual_seed(3)
+    fast = PooledUserTower(config(**settings), user_features())
+    slow = copy.deepcopy(fast)
+    direction = torch.randn(5, 6)
+    results = []
+    for tower, forward in ((fast, fast.forward), (slow, lambda h, v: naive(slow, h, v))):
+        given = vectors().requires_grad_()
+        output = forward(packed(), given)
+        (output * direction).sum().backward()
+        results.append([output.detach(), given.grad, *(p.grad for p in tower.parameters())])
+    for ours, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_agrees_with_the_formula_in_plain_numpy() -> None:
+    """Mean and newest item side by side through the MLP, in float64 and without torch."""
+    tower = PooledUserTower(config(), no_features(USERS))
+    linear = [layer for layer in tower.mlp if isinstance(layer, nn.Linear)]
+    layers = [(n.weight.detach().double().numpy(), n.bias.detach().double().numpy()) for n in linear]
+    given = vectors().double().numpy()
+    ours = tower(packed(), vectors()).detach().numpy()
+    for b, (start, end) in enumerate([(0, 1), (0, 3), (1, 5), (5, 6), (5, 8)]):
+        inputs = np.concatenate([oracle.window_mean(given, start, end), given[end - 1]])
+        np.testing.assert_allclose(ours[b], oracle.network(layers, inputs), rtol=1e-4, atol=1e-5)
+
+
+def test_changing_the_future_changes_nothing_in_the_past() -> None:
+    """An example's vector does not move when items after its window, or of other users, are replaced."""
+    tower = PooledUserTower(config(), no_features(USERS))
+    changed = vectors()
+    changed[3:] = 100.0
+    before, after = tower(packed(), vectors()), tower(packed(), changed)
+    torch.testing.assert_close(before[:2], after[:2], rtol=0, atol=1e-6)
+    assert not torch.allclose(before[2], after[2])
+
+
+def test_padded_form_equals_packed_form() -> None:
+    """What a bundle serves, padded to a common length, equals what training saw at age zero."""
+    tower = PooledUserTower(config(features="all", example_age=True), user_features())
+    histories = packed()
+    lengths = histories.ends - histories.starts
+    history = torch.zeros(5, int(lengths.max()) + 2, 6)
+    for b in range(5):
+        history[b, : lengths[b]] = vectors()[histories.starts[b] : histories.ends[b]]
+    features = {
+        "country": torch.tensor([1, 1, 1, 2, 2]),
+        "age": torch.tensor([0.5, 0.5, 0.5, 0.0, 0.0]),
+        "likes": torch.tensor([[1, 2], [1, 2], [1, 2], [2, 0], [2, 0]]),
+    }
+    now = PackedHistories(**{**vars(histories), "ages": torch.zeros(5)})
+    torch.testing.assert_close(tower.served(history, lengths, features), tower(now, vectors()))
+
+
+def test_each_setting_changes_the_output() -> None:
+    """Dropping the newest item, the features or the age gives other vectors from the same seed."""
+    outputs = []
+    for settings in ({}, {"last_item": False}, {"features": ("age",)}, {"example_age": True}):
+        torch.manual_seed(0)
+        outputs.append(PooledUserTower(config(**settings), user_features())(packed(), vectors()))
+    for place, output in enumerate(outputs):
+        assert not any(torch.allclose(output, other) for other in outputs[place + 1 :])
+
+
+def test_short_windows_survive_a_long_pack() -> None:
+    """The mean of a window of one at the end of 200,000 vectors is that vector to float32 precision."""
+    given = torch.rand(200_000, 2) + 1.0
+    means = prefix_means(given, torch.tensor([199_999]), torch.tensor([200_000]))
+    torch.testing.assert_close(means[0], given[-1], rtol=1e-6, atol=0)
+
+
+def test_an_unknown_feature_is_refused_by_name() -> None:
+    """The sentence names the setting, the feature and those that exist."""
+    with pytest.raises(TowerError, match=r"tower\.user\.features.*'shoe'.*country, age, likes"):
+        PooledUserTower(config(features=("shoe",)), user_features())

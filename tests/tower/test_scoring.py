@@ -1,0 +1,29 @@
+import pytest
+import torch
+
+from tower.config import ScoringConfig
+from tower.scoring import cross_scores, paired_scores, scored_form
+
+
+def test_cosine_gives_unit_rows_and_dot_leaves_them() -> None:
+    """The scored form of [3, 4] is [.6, .8] for the cosine and itself for the dot product."""
+    given = torch.tensor([[3.0, 4.0]])
+    torch.testing.assert_close(scored_form(given, ScoringConfig(kind="cosine")), torch.tensor([[0.6, 0.8]]))
+    assert torch.equal(scored_form(given, ScoringConfig(kind="dot")), given)
+
+
+def test_scores_are_inner_products_over_the_temperature() -> None:
+    """Paired, shared and per-example candidates are scored alike."""
+    users = torch.tensor([[1.0, 2.0], [0.0, -1.0]])
+    items = torch.tensor([[3.0, 1.0], [1.0, 4.0]])
+    assert paired_scores(users, items, 0.5).tolist() == [10.0, -8.0]
+    shared = cross_scores(users, items, 0.5)
+    assert shared.tolist() == [[10.0, 18.0], [-2.0, -8.0]]
+    assert torch.equal(cross_scores(users, items.expand(2, 2, 2), 0.5), shared)
+
+
+@pytest.mark.parametrize("temperature", [0.0, -1.0])
+def test_a_temperature_must_be_positive(temperature: float) -> None:
+    """Zero and below are refused."""
+    with pytest.raises(ValueError, match="greater than 0"):
+        ScoringConfig(temperature=temperature)
