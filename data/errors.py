@@ -11,3 +11,23 @@ class DataError(TurretError):
 
 class FetchError(DataError):
     """A public data set that can't be downloaded, checked or unpacked."""
+
+
+class ConfigurationError(DataError):
+    """Settings that do not exist, do not fit or contradict each other."""
+
+
+class SourceError(DataError):
+    """Files that are missing, of an unknown kind, or can't be read as what they should be."""
+
+
+class ColumnError(DataError):
+    """Columns that are missing or hold something else than they should."""
+
+
+class BadRowsError(DataError):
+    """Rows that can't be events, in a log that has to be clean."""
+
+
+class EmptyDataError(DataError):
+    """A log of which nothing is left."""

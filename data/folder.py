@@ -1,10 +1,7 @@
-"""Writing prepared data: into a temporary folder beside the target, which then takes its name."""
+"""Writing prepared data, whole or not at all."""
 
 import json
-import shutil
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -16,30 +13,20 @@ from data.errors import DataError
 from data.features import Features
 from data.manifest import MANIFEST
 from data.packing import Events
+from data.staging import new_folder
 from data.vocabulary import Vocabulary
 
 
-@contextmanager
-def published_folder(target: Path, overwrite: bool) -> Iterator[Path]:
-    """Yield an empty folder that becomes `target` when the block ends without an error, and vanishes
-    otherwise.
+def prepared_folder(target: Path, overwrite: bool) -> AbstractContextManager[Path]:
+    """Yield an empty folder that becomes `target` when the block ends without an error (see `new_folder`).
 
-    Raises DataError when `target` exists, unless `overwrite` is true and it is prepared data (or empty): a
-    mistyped path must not cost anybody another folder.
+    Raises DataError when `target` exists, unless it is empty, or is prepared data and `overwrite` is true:
+    a mistyped path must not cost anybody another folder.
     """
-    target = Path(target)
-    _check_target(target, overwrite)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    try:
-        yield temporary
-        # mkdtemp makes folders that only their owner can read; prepared data is as readable as anything else.
-        temporary.chmod(0o755)
-        if target.exists():
-            shutil.rmtree(target)
-        temporary.rename(target)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    is_empty = target.is_dir() and not any(target.iterdir())
+    if overwrite and target.exists() and not is_empty and not (target / MANIFEST).is_file():
+        raise DataError(f"{target} is not prepared data, so it is not overwritten; choose another folder")
+    return new_folder(target, overwrite or is_empty)
 
 
 def write_arrays(folder: Path, events: Events, offsets: NDArray[np.int64], splits: NDArray[np.int64]) -> None:
@@ -67,14 +54,3 @@ def write_catalogues(
     item_features.save(folder / "item_features")
     text = json.dumps({"fields": fields}, ensure_ascii=False, allow_nan=False)
     (folder / "catalogue.json").write_text(text, encoding="utf-8")
-
-
-def _check_target(target: Path, overwrite: bool) -> None:
-    if not target.exists() or (target.is_dir() and not any(target.iterdir())):
-        return
-    if not overwrite:
-        raise DataError(f"{target} exists already; choose another folder, or replace it with --overwrite")
-    if not (target / MANIFEST).is_file():
-        raise DataError(
-            f"{target} is not prepared data, so --overwrite does not replace it; choose another folder"
-        )

@@ -1,6 +1,6 @@
 """Events as arrays: sorted by user and time, and packed without padding."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -43,3 +43,13 @@ class Events:
         """Return the bounds int64 [U + 1] of the users in events that are in order."""
         counts = np.bincount(self.users, minlength=user_count)
         return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)])
+
+    def renumbered(self, user_rows: NDArray[np.integer], item_rows: NDArray[np.integer]) -> "Events":
+        """Return the events with the users and items at these rows (ascending, all that occur) renumbered."""
+        users = np.searchsorted(user_rows, self.users).astype(np.int32)
+        items = np.searchsorted(item_rows, self.items).astype(np.int32)
+        return replace(self, users=users, items=items)
+
+    def with_positions(self, offsets: NDArray[np.int64]) -> "Events":
+        """Return events that are in order with their places in their user's history (0, 1, ...) as times."""
+        return replace(self, times=np.arange(len(self), dtype=np.int64) - offsets[self.users])

@@ -1,60 +1,107 @@
 """From a log of events to the memory-mapped folder that training reads."""
 
+import tempfile
 from pathlib import Path
 
-import numpy as np
-import polars as pl
-
+from data.catalogue import Entries, fields
+from data.encoding import encode, usual_features
 from data.features import Features
-from data.folder import published_folder, write_arrays, write_catalogues
-from data.manifest import Columns, Counts, Manifest, Split, Time, fingerprint, hash_files
-from data.packing import Events
-from data.sequences import PARTS, PreparedData
-from data.splits import last_out
-from data.vocabulary import Vocabulary
+from data.folder import prepared_folder, write_arrays, write_catalogues
+from data.gathering import Gathered, Names, gather
+from data.intake import Intake, take_in
+from data.manifest import Counts, FeatureSummary, Manifest, Time, fingerprint, hash_file, hash_files
+from data.partition import Partition, partition
+from data.progress import progress
+from data.report import PrepareReport
+from data.schema import FeatureColumns, PrepareConfig
 
 
-def prepare_frame(frame: pl.DataFrame, target: Path, overwrite: bool = False) -> PreparedData:
-    """Prepare a frame of `user_id`, `item_id`, `timestamp` (integers)."""
-    users = Vocabulary(sorted(frame["user_id"].unique()))
-    items = Vocabulary(sorted(frame["item_id"].unique()))
-    events = Events(
-        users=users.known_rows(frame["user_id"])[0],
-        items=items.known_rows(frame["item_id"])[0],
-        times=frame["timestamp"].to_numpy().astype(np.int64),
-    ).in_order()
-    offsets = events.offsets(len(users))
-    splits = last_out(offsets)
-    fields = {
-        name: frame.group_by("item_id").agg(pl.col(name).first()).sort("item_id")[name].to_list()
-        for name in frame.columns
-        if name not in {"user_id", "item_id", "timestamp"}
-    }
-    with published_folder(target, overwrite) as folder:
-        write_arrays(folder, events, offsets, splits)
-        empty = (Features(len(users), (), {}), Features(len(items), (), {}))
-        write_catalogues(folder, users, items, *empty, fields)
-        files = hash_files(folder)
-        edges = np.column_stack([offsets[:-1], splits, offsets[1:]])
-        lengths = np.diff(edges, axis=1)
-        Manifest(
-            counts=Counts(events=len(events), users=len(users), items=len(items)),
-            columns=Columns(user="user_id", item="item_id", time="timestamp"),
-            sources={},
-            filters={},
-            bad_rows=[],
-            removed=[],
-            time=Time(kind="number", unit=None, first=int(events.times.min()), last=int(events.times.max())),
-            split=Split(
-                kind="last",
-                rule="",
-                events=dict(zip(PARTS, lengths.sum(axis=0).tolist(), strict=True)),
-                users=dict(zip(PARTS, (lengths > 0).sum(axis=0).tolist(), strict=True)),
-            ),
-            has_weights=False,
-            user_features=[],
-            item_features=[],
-            files=files,
-            fingerprint=fingerprint(files, "number"),
-        ).save(folder)
-    return PreparedData.open(target)
+def prepare(config: PrepareConfig, target: Path, overwrite: bool = False) -> PrepareReport:
+    """Validate and filter the events that `config` names, split them, and write them to the folder `target`.
+
+    The log is scanned lazily, several times; what is held for all events at once are the rows of their user
+    and item, their time, and their weight and part if there are any. Raises DataError: for columns that do
+    not exist, for bad rows unless they are to be dropped, when nothing is left, and when `target` exists
+    and `overwrite` is false.
+    """
+    target = Path(target)
+    with prepared_folder(target, overwrite) as folder, progress("Preparing", 3) as advance:
+        with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as work:
+            intake = take_in(config, Path(work))
+            advance(1)
+            gathered = gather(intake.log, config.filters)
+            advance(1)
+        parts = partition(gathered.events, gathered.offsets, config.split, intake.log.time.kind)
+        write_arrays(folder, gathered.events, gathered.offsets, parts.splits)
+        user_features, item_features = _write_catalogues(folder, config, intake, gathered)
+        manifest = _manifest(folder, config, intake, gathered, parts, user_features, item_features)
+        manifest.save(folder)
+        advance(1)
+    return PrepareReport(target, manifest, (f"time: {intake.log.time.note}",))
+
+
+def _write_catalogues(
+    folder: Path, config: PrepareConfig, intake: Intake, gathered: Gathered
+) -> tuple[Features, Features]:
+    """Encode and write what is known of users and items; return their features."""
+    separator = config.format.list_separator
+    user_columns = config.user_features or intake.source.user_features
+    item_columns = config.item_features or intake.source.item_features
+    users, _ = _known(intake.users, gathered.users, user_columns, separator, ())
+    items, answers = _known(intake.items, gathered.items, item_columns, separator, config.fields)
+    write_catalogues(folder, gathered.users.vocabulary, gathered.items.vocabulary, users, items, answers)
+    return users, items
+
+
+def _known(
+    entries: Entries | None,
+    names: Names,
+    chosen: FeatureColumns | None,
+    list_separator: str,
+    kept: tuple[str, ...] | None,
+) -> tuple[Features, dict[str, list[object]]]:
+    if entries is None:
+        return Features(len(names.texts), (), {}), {}
+    frame = entries.aligned(names.texts)
+    chosen = usual_features(frame.columns) if chosen is None else chosen
+    features = encode(frame, chosen, entries.path, list_separator)
+    return features, fields(frame, kept, chosen, entries, list_separator)
+
+
+def _manifest(
+    folder: Path,
+    config: PrepareConfig,
+    intake: Intake,
+    gathered: Gathered,
+    parts: Partition,
+    user_features: Features,
+    item_features: Features,
+) -> Manifest:
+    times, kind = gathered.events.times, intake.log.time.kind
+    files = hash_files(folder)
+    return Manifest(
+        counts=Counts(
+            events=len(gathered.events), users=len(gathered.users.texts), items=len(gathered.items.texts)
+        ),
+        columns=intake.columns,
+        sources={path.as_posix(): hash_file(path) for path in intake.source.files},
+        filters=config.filters.model_dump(mode="json"),
+        bad_rows=intake.bad_rows,
+        removed=[*intake.removed, *gathered.removed],
+        time=Time(
+            kind=kind,
+            unit="milliseconds" if kind == "timestamp" else None,
+            first=times.min().item(),
+            last=times.max().item(),
+        ),
+        split=parts.summary,
+        has_weights=gathered.events.weights is not None,
+        user_features=_summaries(user_features),
+        item_features=_summaries(item_features),
+        files=files,
+        fingerprint=fingerprint(files, kind),
+    )
+
+
+def _summaries(features: Features) -> list[FeatureSummary]:
+    return [FeatureSummary(name=f.name, kind=f.kind, size=f.size) for f in features.features]

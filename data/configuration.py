@@ -1,0 +1,92 @@
+"""Settings from a TOML file and from the command line, refused with a sentence when they do not fit."""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from data.errors import ConfigurationError
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def load_configuration(
+    model: type[Model], path: Path | None = None, overrides: Mapping[str, object] | None = None
+) -> Model:
+    """Build `model` from the TOML file `path` (if any) and `overrides` ("split.kind": "time"), which win.
+
+    Overrides that are None count as not given. Raises ConfigurationError naming the setting, the value and
+    what fits.
+    """
+    settings = _read_toml(path) if path is not None else {}
+    for name, value in (overrides or {}).items():
+        if value is not None:
+            _set(settings, name, value)
+    try:
+        return model.model_validate(settings)
+    except ValidationError as error:
+        where = f"{path}: " if path is not None else ""
+        sentences = [_sentence(model, details) for details in error.errors()]
+        raise ConfigurationError(where + "; ".join(sentences)) from None
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigurationError(f"there is no configuration file {path}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, IsADirectoryError) as error:
+        raise ConfigurationError(f"{path} is not a TOML file: {error}") from None
+
+
+def _set(settings: dict[str, Any], name: str, value: object) -> None:
+    *sections, key = name.split(".")
+    for section in sections:
+        settings = settings.setdefault(section, {})
+        if not isinstance(settings, dict):
+            raise ConfigurationError(f"{section!r} is a section of settings, so it can't be {settings!r}")
+    settings[key] = value
+
+
+def _sentence(model: type[BaseModel], details: ErrorDetails) -> str:
+    location = [str(part) for part in details["loc"]]
+    owner, names = _follow(model, location[:-1])
+    if details["type"] == "extra_forbidden":
+        name = ".".join([*names, location[-1]])
+        return f"there is no setting {name!r}; known here: {', '.join(sorted(owner.model_fields))}"
+    if details["type"] == "value_error":
+        return details["msg"].removeprefix("Value error, ")
+    if details["type"] == "missing":
+        return f"{'.'.join([*names, location[-1]])} has to be given"
+    name = ".".join(location)
+    return f"{name} can't be {details['input']!r}: {details['msg'][0].lower()}{details['msg'][1:]}"
+
+
+def _follow(model: type[BaseModel], location: list[str]) -> tuple[type[BaseModel], list[str]]:
+    """Return the innermost model on the way of `location` and the names of the settings that lead to it.
+
+    A union that is told apart by a tag puts the tag into the location, which is the name of no setting.
+    """
+    names: list[str] = []
+    options: list[type[BaseModel]] = [model]
+    for part in location:
+        field = next((option.model_fields[part] for option in options if part in option.model_fields), None)
+        if field is not None:
+            names.append(part)
+            options = _models(field.annotation)
+        else:
+            options = [option for option in options if _has_tag(option, part)] or options
+    return (options or [model])[0], names
+
+
+def _models(annotation: object) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for argument in get_args(annotation) for model in _models(argument)]
+
+
+def _has_tag(model: type[BaseModel], tag: str) -> bool:
+    return any(tag in get_args(field.annotation) for field in model.model_fields.values())

@@ -1,0 +1,204 @@
+"""Judging every row of a log: an event, a bad row, or one that a filter leaves out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import polars.selectors as cs
+
+from data.errors import ColumnError
+from data.ids import id_text
+from data.manifest import BadRows, Columns, Removed
+from data.packing import Events
+from data.schema import ColumnSettings, FilterSettings
+from data.tables import EXAMPLES, ROW, Table, readable
+from data.times import TimeReader, choose_reader, read_positions
+
+PART, VERDICT = "__part", "__verdict"
+_KIND_FILTER, _WEIGHT_FILTER = "kinds", "min_weight"
+_FILTERS = (_KIND_FILTER, _WEIGHT_FILTER)
+
+
+@dataclass(frozen=True)
+class Log:
+    """A judged log, unread.
+
+    `frame` has one row a source row: ROW, PART, `user` and `item` (ids as text), `time`, `weight` (if any),
+    the raw columns as `raw_...`, and VERDICT: null for an event, else why the row is none. `user_dtype` and
+    `item_dtype` are the types of the ids in the source, `is_text` whether the source knows no types,
+    `paths` the files of the parts.
+    """
+
+    frame: pl.LazyFrame
+    time: TimeReader
+    has_weights: bool
+    user_dtype: pl.DataType
+    item_dtype: pl.DataType
+    is_text: bool
+    paths: tuple[Path, ...]
+
+    def unique(self, role: str) -> pl.Series:
+        """Collect the unique ids of the events' `role` ("user" or "item") as text."""
+        ids = self.frame.filter(pl.col(VERDICT).is_null()).select(role).unique()
+        with readable(self.paths[0]):
+            return ids.collect(engine="streaming")[role]
+
+    def collect(self, users: list[str], items: list[str]) -> Events:
+        """Collect the events as rows of these ids, in the order of the source: only numbers are held for all."""
+        frame = self.frame.filter(pl.col(VERDICT).is_null())
+        for role, ids in (("user", users), ("item", items)):
+            rows = pl.LazyFrame({role: ids, f"{role}_row": np.arange(len(ids), dtype=np.int32)})
+            frame = frame.join(rows, on=role, how="left", maintain_order="left")
+        columns = ["user_row", "item_row", "time", PART, *(["weight"] if self.has_weights else [])]
+        with readable(self.paths[0]):
+            found = frame.select(columns).collect(engine="streaming")
+        return Events(
+            users=found["user_row"].to_numpy(),
+            items=found["item_row"].to_numpy(),
+            times=found["time"].to_numpy(),
+            weights=found["weight"].to_numpy() if self.has_weights else None,
+            parts=None if found[PART].null_count() else found[PART].to_numpy(),
+        )
+
+    def verdicts(self) -> tuple[int, list[BadRows], list[Removed]]:
+        """Count the events, the bad rows by kind (with examples), and the rows left out by each filter."""
+        with readable(self.paths[0]):
+            counted = self.frame.group_by(VERDICT).len().collect(engine="streaming")
+        counts: dict[str | None, int] = dict(counted.iter_rows())
+        events = counts.pop(None, 0)
+        removed = [Removed(filter=name, events=counts.pop(name)) for name in _FILTERS if name in counts]
+        bad = [
+            BadRows(kind=str(kind), count=counts[kind], examples=self._examples(kind))
+            for kind in sorted(map(str, counts))
+        ]
+        return events, bad, removed
+
+    def _examples(self, verdict: str) -> list[dict[str, Any]]:
+        raw = [name for name in self.frame.collect_schema().names() if name.startswith("raw_")]
+        first = self.frame.filter(pl.col(VERDICT) == verdict).head(EXAMPLES)
+        with readable(self.paths[0]):
+            rows = first.select(ROW, PART, *raw).collect(engine="streaming")
+        return [self._example(row) for row in rows.iter_rows(named=True)]
+
+    def _example(self, row: dict[str, Any]) -> dict[str, Any]:
+        part, number = row.pop(PART), row.pop(ROW)
+        file = {} if part is None else {"file": self.paths[part].name}
+        values = {
+            name.removeprefix("raw_"): None if value is None else str(value) for name, value in row.items()
+        }
+        return {**file, "row": number, **values}
+
+
+def judge(
+    parts: Sequence[tuple[int | None, Table]],
+    columns: Columns,
+    settings: ColumnSettings,
+    filters: FilterSettings,
+    catalogue: pl.Series | None,
+) -> Log:
+    """Read the columns of all parts and judge their rows; `catalogue` are the ids of the items file, as text.
+
+    Raises ColumnError when the parts' columns are of different types or can't be what they are named for.
+    """
+    raw = _raw(parts, columns)
+    path = parts[0][1].path
+    with readable(path):
+        schema = raw.collect_schema()
+        time = (
+            read_positions(ROW)
+            if columns.time is None
+            else choose_reader(raw, "raw_time", columns.time, settings)
+        )
+    weight = _weight(columns, schema, filters)
+    frame = raw.with_columns(
+        user=id_text("raw_user", schema["raw_user"]),
+        item=id_text("raw_item", schema["raw_item"]),
+        time=time.value,
+        **({} if weight is None else {"weight": weight}),
+    )
+    verdicts = _bad(columns, filters, weight is not None)
+    if catalogue is not None:
+        known = pl.LazyFrame({"item": catalogue, "__known": True})
+        frame = frame.join(known, on="item", how="left", maintain_order="left")
+        verdicts.append((pl.col("__known").is_null(), "item not in the items file"))
+    if filters.min_weight is not None:
+        verdicts.append((pl.col("weight") < filters.min_weight, _WEIGHT_FILTER))
+    verdict = pl.coalesce(*(pl.when(condition).then(pl.lit(name)) for condition, name in verdicts))
+    return Log(
+        frame=frame.with_columns(verdict.alias(VERDICT)),
+        time=time,
+        has_weights=weight is not None,
+        user_dtype=schema["raw_user"],
+        item_dtype=schema["raw_item"],
+        is_text=all(table.is_text for _, table in parts),
+        paths=tuple(table.path for _, table in parts),
+    )
+
+
+def _raw(parts: Sequence[tuple[int | None, Table]], columns: Columns) -> pl.LazyFrame:
+    roles = {f"raw_{role}": name for role, name in columns.model_dump().items() if name is not None}
+    frames = []
+    for part, table in parts:
+        picked = [pl.col(name).alias(role) for role, name in roles.items()]
+        frames.append(
+            table.frame.select(pl.col(ROW).cast(pl.Int64), pl.lit(part, pl.Int8).alias(PART), *picked)
+        )
+    try:
+        frame = pl.concat(frames, how="vertical_relaxed")
+        frame.collect_schema()
+    except (pl.exceptions.SchemaError, pl.exceptions.ShapeError) as error:
+        raise ColumnError(
+            f"the columns {', '.join(roles.values())} are of different types by part: {error}"
+        ) from None
+    # A missing number beside fractions is not-a-number in the files of some writers.
+    return frame.with_columns(cs.float().fill_nan(None))
+
+
+def _weight(columns: Columns, schema: pl.Schema, filters: FilterSettings) -> pl.Expr | None:
+    weight: pl.Expr | None = None
+    if columns.weight is not None:
+        dtype = schema["raw_weight"]
+        if not dtype.is_numeric() and dtype != pl.String:
+            raise ColumnError(f"column {columns.weight!r} holds {dtype}, but weights have to be numbers")
+        text = pl.col("raw_weight").str.strip_chars() if dtype == pl.String else pl.col("raw_weight")
+        value = text.cast(pl.Float32, strict=False)
+        weight = pl.when(value.is_finite()).then(value)
+    if filters.kind_weights:
+        by_kind = (
+            pl.col("raw_kind")
+            .cast(pl.String)
+            .replace_strict(filters.kind_weights, default=None, return_dtype=pl.Float32)
+        )
+        weight = by_kind if weight is None else weight * by_kind
+    if weight is None and filters.min_weight is not None:
+        raise ColumnError("min_weight needs weights; name their column with --weight")
+    return weight
+
+
+def _bad(columns: Columns, filters: FilterSettings, has_weights: bool) -> list[tuple[pl.Expr, str]]:
+    """List the verdicts of a row in their order: the first condition that holds decides."""
+    verdicts: list[tuple[pl.Expr, str]] = []
+    kinds = [*filters.kinds] or [*filters.kind_weights]
+    if kinds:
+        if columns.kind is None:
+            raise ColumnError("kinds need a column of kinds; name it in the configuration as columns.kind")
+        verdicts.append((~pl.col("raw_kind").cast(pl.String).is_in(kinds).fill_null(False), _KIND_FILTER))
+    for role in ("user", "item"):
+        is_empty = pl.col(f"raw_{role}").cast(pl.String).fill_null("") == ""
+        verdicts += [(is_empty, f"null {role}"), (pl.col(role).is_null(), f"unreadable {role}")]
+    if columns.time is not None:
+        verdicts += [
+            (pl.col("raw_time").is_null(), "null time"),
+            (pl.col("time").is_null(), "unreadable time"),
+        ]
+    if columns.weight is not None:
+        verdicts.append((pl.col("raw_weight").is_null(), "null weight"))
+    if has_weights:
+        verdicts += [
+            (pl.col("weight").is_null(), "unreadable weight"),
+            (pl.col("weight") <= 0, "weight not above 0"),
+        ]
+    return verdicts

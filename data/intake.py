@@ -1,0 +1,70 @@
+"""Opening what the configuration names: columns chosen, rows judged, bad rows counted."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from data.catalogue import Entries, malformed_rows, read_entries
+from data.columns import choose_columns
+from data.errors import EmptyDataError
+from data.events import Log, judge
+from data.manifest import BadRows, Columns, Removed
+from data.opening import open_source
+from data.report import losses, refuse_bad_rows
+from data.schema import ColumnSettings, PrepareConfig
+from data.source import Source
+
+
+@dataclass(frozen=True)
+class Intake:
+    """A source with its columns chosen and its rows judged; the events themselves are still unread."""
+
+    source: Source
+    columns: Columns
+    log: Log
+    items: Entries | None
+    users: Entries | None
+    bad_rows: list[BadRows]
+    removed: list[Removed]
+
+
+def take_in(config: PrepareConfig, work: Path) -> Intake:
+    """Open and judge the source; `work` is a folder for files that have to be rewritten first.
+
+    Raises BadRowsError for bad rows that are not to be dropped, EmptyDataError when no row is an event, and
+    the errors of `open_source`, `choose_columns` and `judge`.
+    """
+    source = open_source(config, work)
+    settings = _column_settings(config.columns, source.columns)
+    columns = choose_columns(settings, _shared_columns(source), str(source.parts[0][1].path))
+    items = (
+        None if source.items is None else read_entries(source.items, settings.item_id, columns.item, "item")
+    )
+    users = (
+        None if source.users is None else read_entries(source.users, settings.user_id, columns.user, "user")
+    )
+    log = judge(source.parts, columns, settings, config.filters, None if items is None else items.ids)
+    events, in_log, removed = log.verdicts()
+    malformed = [bad for _, table in source.parts for bad in malformed_rows("malformed line", table)]
+    in_entries = [bad for entries in (items, users) if entries is not None for bad in entries.bad_rows]
+    bad_rows = [*malformed, *in_log, *in_entries]
+    if config.on_bad == "error":
+        refuse_bad_rows(bad_rows)
+    if not events:
+        raise EmptyDataError(f"no row of {log.paths[0]} is an event: {losses(bad_rows, removed)}")
+    return Intake(source, columns, log, items, users, bad_rows, removed)
+
+
+def _column_settings(given: ColumnSettings, known: ColumnSettings | None) -> ColumnSettings:
+    """Fill what is not given with what the source is known to have."""
+    if known is None:
+        return given
+    filled = {name: value for name, value in known.model_dump().items() if getattr(given, name) is None}
+    if given.in_file_order:
+        filled.pop("time", None)
+    return given.model_copy(update=filled)
+
+
+def _shared_columns(source: Source) -> list[str]:
+    """Return the columns that all parts have, in the order of the first."""
+    first, *others = [table.columns() for _, table in source.parts]
+    return [name for name in first if all(name in columns for columns in others)]

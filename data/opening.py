@@ -1,0 +1,68 @@
+"""Finding the files of a data set in what the configuration names."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from data.errors import SourceError
+from data.movielens import WANTED, is_movielens, open_movielens
+from data.readers import SUFFIXES, scan
+from data.schema import FilesSplit, FormatSettings, PrepareConfig
+from data.source import Source
+
+
+def open_source(config: PrepareConfig, work: Path) -> Source:
+    """Open what `config` names; `work` is a folder for files that have to be rewritten first.
+
+    Raises SourceError for what does not exist or holds no events, saying what was looked for.
+    """
+    if isinstance(config.split, FilesSplit):
+        source = _parts(config.split, config.format, work)
+    else:
+        source = _whole(Path(config.source or ""), config.format, work)
+    if config.items is not None:
+        source = replace(
+            source, items=scan(config.items, config.format, work), files=(*source.files, config.items)
+        )
+    if config.users is not None:
+        source = replace(
+            source, users=scan(config.users, config.format, work), files=(*source.files, config.users)
+        )
+    return source
+
+
+def _parts(split: FilesSplit, settings: FormatSettings, work: Path) -> Source:
+    paths = [(0, split.train), (1, split.validation), (2, split.test)]
+    given = [(part, path) for part, path in paths if path is not None]
+    tables = tuple((part, scan(path, settings, work)) for part, path in given)
+    return Source(parts=tables, items=None, users=None, files=tuple(path for _, path in given))
+
+
+def _whole(path: Path, settings: FormatSettings, work: Path) -> Source:
+    if not path.exists():
+        raise SourceError(f"there is no file or folder {path}")
+    if settings.kind == "movielens" or (settings.kind == "auto" and is_movielens(path)):
+        return open_movielens(path, work)
+    if not path.is_dir():
+        return Source(parts=((None, scan(path, settings, work)),), items=None, users=None, files=(path,))
+    return _folder(path, settings, work)
+
+
+def _folder(folder: Path, settings: FormatSettings, work: Path) -> Source:
+    """Open a folder of `events`, and maybe `items` and `users`, as `turret data synth` writes it."""
+    found = {stem: _named(folder, stem) for stem in ("events", "items", "users")}
+    events, items, users = found.values()
+    if events is None:
+        names = ", ".join(f"events{ending}" for ending in SUFFIXES)
+        raise SourceError(f"{folder} holds no events; looked for {names}, and for MovieLens files ({WANTED})")
+    return Source(
+        parts=((None, scan(events, settings, work)),),
+        items=None if items is None else scan(items, settings, work),
+        users=None if users is None else scan(users, settings, work),
+        files=tuple(path for path in found.values() if path is not None),
+    )
+
+
+def _named(folder: Path, stem: str) -> Path | None:
+    return next(
+        (folder / (stem + ending) for ending in SUFFIXES if (folder / (stem + ending)).is_file()), None
+    )

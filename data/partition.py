@@ -1,0 +1,87 @@
+"""Making the split that the configuration asks for, and saying what it is."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from data import manifest
+from data.errors import ConfigurationError, EmptyDataError
+from data.packing import Events
+from data.schema import FilesSplit, LastSplit, TimeSplit
+from data.sequences import PARTS
+from data.splits import MINIMUM_EVENTS_TO_SPLIT, by_part, by_time, hold_out_tail, last_out, time_cuts
+from data.times import parse_moment
+
+
+@dataclass(frozen=True)
+class Partition:
+    """`splits` int64 [U, 2] as in `data.sequences.PreparedData`, and what the manifest says of it."""
+
+    splits: NDArray[np.int64]
+    summary: manifest.Split
+
+
+def partition(
+    events: Events, offsets: NDArray[np.int64], settings: LastSplit | TimeSplit | FilesSplit, time_kind: str
+) -> Partition:
+    """Split events that are in order.
+
+    Raises ConfigurationError for a split by time of a log that has none, and EmptyDataError when nothing is
+    left for training.
+    """
+    if isinstance(settings, LastSplit):
+        splits, rule = last_out(offsets), _last_rule()
+    elif isinstance(settings, TimeSplit):
+        splits, rule = _by_time(events, offsets, settings, time_kind)
+    else:
+        splits, rule = _by_files(events, offsets, settings)
+    lengths = np.diff(np.column_stack([offsets[:-1], splits, offsets[1:]]), axis=1)
+    if not lengths[:, 0].any():
+        raise EmptyDataError(f"the split leaves no events for training: {rule}")
+    summary = manifest.Split(
+        kind=settings.kind,
+        rule=rule,
+        events=dict(zip(PARTS, lengths.sum(axis=0).tolist(), strict=True)),
+        users=dict(zip(PARTS, (lengths > 0).sum(axis=0).tolist(), strict=True)),
+    )
+    return Partition(splits, summary)
+
+
+def _last_rule() -> str:
+    return (
+        "each user's last event is the test and the one before it validation; "
+        f"users with fewer than {MINIMUM_EVENTS_TO_SPLIT} events keep all in train"
+    )
+
+
+def _by_time(
+    events: Events, offsets: NDArray[np.int64], settings: TimeSplit, time_kind: str
+) -> tuple[NDArray[np.int64], str]:
+    if time_kind == "position":
+        raise ConfigurationError('split.kind = "time" needs a column of times; name it with --time')
+    if settings.validation_from is not None and settings.test_from is not None:
+        cuts = tuple(
+            parse_moment(moment, time_kind) for moment in (settings.validation_from, settings.test_from)
+        )
+    else:
+        cuts = time_cuts(events.times, settings.validation_fraction, settings.test_fraction)
+    if not cuts[0] <= cuts[1]:
+        raise ConfigurationError(
+            f"validation_from = {settings.validation_from!r} has to be before test_from = {settings.test_from!r}"
+        )
+    shown = [str(np.datetime64(int(cut), "ms")) if time_kind == "timestamp" else f"{cut:g}" for cut in cuts]
+    rule = f"train is before {shown[0]}, validation before {shown[1]}, test from then on"
+    return by_time(events.times, offsets, *cuts), rule
+
+
+def _by_files(
+    events: Events, offsets: NDArray[np.int64], settings: FilesSplit
+) -> tuple[NDArray[np.int64], str]:
+    if events.parts is None:
+        raise ConfigurationError('split.kind = "files" needs a train and a test file')
+    splits = by_part(events.parts, offsets)
+    if settings.validation is not None or settings.validation_fraction == 0:
+        return splits, "as the files say"
+    rule = f"as the files say; validation is the last {settings.validation_fraction:g} of each user's train events"
+    return hold_out_tail(splits, offsets, settings.validation_fraction), rule

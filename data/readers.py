@@ -1,0 +1,73 @@
+"""CSV, Parquet and JSON lines as lazy tables."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+
+from data.delimited import scan_delimited
+from data.errors import SourceError
+from data.schema import FormatSettings
+from data.tables import ROW, Table, readable
+
+SUFFIXES = {
+    ".csv": "csv",
+    ".csv.gz": "csv",
+    ".tsv": "csv",
+    ".tsv.gz": "csv",
+    ".parquet": "parquet",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+}
+
+
+def scan(path: Path, settings: FormatSettings, work: Path) -> Table:
+    """Scan a file of any known kind; `work` is a folder for what has to be rewritten first.
+
+    The kind is `settings.kind`, or goes by the name of the file. Raises SourceError for an unknown kind, a
+    missing or an unreadable file.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise SourceError(f"there is no file {path}")
+    return _SCANNERS[_kind(path, settings)](path, settings, work)
+
+
+def suffix(path: Path) -> str | None:
+    """Return the ending of a file name by which its kind is known, or None."""
+    return next(
+        (known for known in sorted(SUFFIXES, key=len, reverse=True) if path.name.endswith(known)), None
+    )
+
+
+def _kind(path: Path, settings: FormatSettings) -> str:
+    if settings.kind not in {"auto", "movielens"}:
+        return settings.kind
+    known = suffix(path)
+    if known is None:
+        raise SourceError(
+            f"{path} is of no known kind ({', '.join(SUFFIXES)}); name it with --format csv, parquet or jsonl"
+        )
+    return SUFFIXES[known]
+
+
+def _scan_parquet(path: Path, settings: FormatSettings, work: Path) -> Table:
+    with readable(path):
+        frame = pl.scan_parquet(path, row_index_name=ROW, row_index_offset=1)
+        frame.collect_schema()
+    return Table(frame, path, is_text=False)
+
+
+def _scan_json_lines(path: Path, settings: FormatSettings, work: Path) -> Table:
+    with readable(path):
+        # Types are inferred from all lines: a later line may hold a text where the first ones hold numbers.
+        frame = pl.scan_ndjson(path, infer_schema_length=None, row_index_name=ROW, row_index_offset=1)
+        frame.collect_schema()
+    return Table(frame, path, is_text=False)
+
+
+_SCANNERS: dict[str, Callable[[Path, FormatSettings, Path], Table]] = {
+    "csv": scan_delimited,
+    "parquet": _scan_parquet,
+    "jsonl": _scan_json_lines,
+}

@@ -1,0 +1,50 @@
+"""Saying what was found in a log: bad rows, and what was done with them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from data.errors import BadRowsError
+from data.manifest import BadRows, Manifest, Removed
+
+
+@dataclass(frozen=True)
+class PrepareReport:
+    """What `prepare` wrote, and `notes`: sentences on what it decided by itself."""
+
+    folder: Path
+    manifest: Manifest
+    notes: tuple[str, ...]
+
+
+def refuse_bad_rows(bad_rows: Sequence[BadRows]) -> None:
+    """Raise BadRowsError, listing the kinds, their counts and the first examples, if there are any."""
+    if bad_rows:
+        total = sum(bad.count for bad in bad_rows)
+        lines = [
+            f"{total} rows can't be events:",
+            *bad_row_lines(bad_rows),
+            "mend them, or leave them out with --on-bad drop",
+        ]
+        raise BadRowsError("\n".join(lines))
+
+
+def bad_row_lines(bad_rows: Sequence[BadRows]) -> list[str]:
+    """Return one line a kind and one an example."""
+    lines = []
+    for bad in bad_rows:
+        lines.append(f"  {bad.kind}: {bad.count:,}")
+        lines += [f"    {_example(example)}" for example in bad.examples]
+    return lines
+
+
+def losses(bad_rows: Sequence[BadRows], removed: Sequence[Removed]) -> str:
+    """Say in one sentence where the rows went that are no events."""
+    found = [f"{bad.kind} ({bad.count:,})" for bad in bad_rows]
+    found += [f"filter {filtered.filter} ({filtered.events:,})" for filtered in removed]
+    return ", ".join(found) or "the source has no rows"
+
+
+def _example(example: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {'null' if value is None else value}" for name, value in example.items())
