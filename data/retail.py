@@ -21,9 +21,9 @@ _COLUMNS: dict[str, type[pl.DataType] | pl.DataType] = {
 
 
 def convert_online_retail(folder: Path) -> None:
-    """Write `transactions.parquet` and `items.parquet` beside the workbook in `folder`.
+    """Write `events.parquet` and `items.parquet` beside the workbook in `folder`.
 
-    `transactions.parquet` has every line of the workbook, returns and anonymous ones too: invoice_no,
+    `events.parquet` has every line of the workbook, returns and anonymous ones too: invoice_no,
     user_id, item_id, quantity, unit_price, timestamp (seconds, the shop's clock read as UTC), country.
     `items.parquet` has one line a product: item_id and title, its most frequent description.
 
@@ -38,7 +38,7 @@ def convert_online_retail(folder: Path) -> None:
         pl.col("UnitPrice").alias("unit_price"),
         pl.col("InvoiceDate").dt.epoch("s").alias("timestamp"),
         pl.col("Country").alias("country"),
-    ).write_parquet(folder / "transactions.parquet")
+    ).write_parquet(folder / "events.parquet")
     _items(lines).write_parquet(folder / "items.parquet")
 
 

@@ -168,8 +168,8 @@ def test_online_retail_becomes_tables(
     _publish(monkeypatch, "online-retail", content)
     server.files["mirror/online+retail.zip"] = content
     folder = _fetch(server, tmp_path, "online-retail")
-    assert pl.read_parquet(folder / "transactions.parquet").height == len(ROWS)
-    assert _names(folder) == ["Online Retail.xlsx", "items.parquet", "source.json", "transactions.parquet"]
+    assert pl.read_parquet(folder / "events.parquet").height == len(ROWS)
+    assert _names(folder) == ["Online Retail.xlsx", "events.parquet", "items.parquet", "source.json"]
 
 
 def test_every_data_set_has_an_address_checksums_and_terms() -> None:

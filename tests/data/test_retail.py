@@ -26,7 +26,7 @@ ROWS: list[list[Cell]] = [
 def _converted(folder: Path, rows: list[list[Cell]]) -> tuple[pl.DataFrame, pl.DataFrame]:
     (folder / WORKBOOK).write_bytes(workbook(rows))
     convert_online_retail(folder)
-    return pl.read_parquet(folder / "transactions.parquet"), pl.read_parquet(folder / "items.parquet")
+    return pl.read_parquet(folder / "events.parquet"), pl.read_parquet(folder / "items.parquet")
 
 
 def test_every_line_of_the_workbook_is_kept_with_its_codes_as_text(tmp_path: Path) -> None:
