@@ -1,6 +1,7 @@
 """Sockets, signals and the servers on them."""
 
 import asyncio
+import os
 import signal
 import socket
 from collections.abc import Iterator
@@ -72,9 +73,14 @@ def _listen(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
         raise ServiceError(
-            f"{host}:{port} can't be listened on ({error.strerror}); stop what uses it, or choose another "
+            f"{host}:{port} can't be listened on ({_reason(error)}); stop what uses it, or choose another "
             f"port"
         ) from None
+
+
+def _reason(error: OSError) -> str:
+    # create_server repeats the address in its text; resolving names has errors of its own, below zero.
+    return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error.strerror)
 
 
 def _greeting(state: State, sockets: list[socket.socket]) -> str:

@@ -1,0 +1,112 @@
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from data.features import Feature
+from tower.bundle import BundleContents
+from tower.encoder import Encoder
+from tower.errors import BundleError, EncodingError
+
+Make = Callable[..., BundleContents]
+
+
+def encoder_of(contents: BundleContents) -> Encoder:
+    return Encoder(
+        contents.user_tower, contents.item_vectors, contents.history_length, contents.user_features
+    )
+
+
+def unit(vector: NDArray[np.float32]) -> NDArray[np.float32]:
+    scaled: NDArray[np.float32] = vector / np.linalg.norm(vector)
+    return scaled
+
+
+def test_histories_of_unequal_length_are_averaged_each_on_its_own(make_contents: Make) -> None:
+    contents = make_contents()
+    histories = [np.array([3]), np.array([4, 5, 6]), np.array([7, 7])]
+    encoded = encoder_of(contents).encode(histories, [{}, {}, {}])
+    for rows, vector in zip(histories, encoded, strict=True):
+        assert vector == pytest.approx(unit(contents.item_vectors[rows].mean(axis=0)), abs=1e-6)
+
+
+def test_only_the_newest_rows_are_read(make_contents: Make) -> None:
+    contents = replace(make_contents(), history_length=2)
+    encoder = encoder_of(contents)
+    long, short = encoder.encode([np.array([9, 8, 1, 2]), np.array([1, 2])], [{}, {}])
+    assert np.array_equal(long, short)
+
+
+def test_an_empty_history_is_encoded_too(make_contents: Make) -> None:
+    assert encoder_of(make_contents()).encode([np.array([], np.int32)], [{}]).shape == (1, 8)
+
+
+def test_each_feature_moves_the_vector(make_contents: Make, user_features: tuple[Feature, ...]) -> None:
+    encoder = encoder_of(make_contents(features=user_features))
+    given: list[dict[str, object]] = [
+        {},
+        {"country": "de"},
+        {"country": "fr"},
+        {"age": 70},
+        {"likes": ["drama"]},
+        {"likes": ["drama", "comedy"]},
+    ]
+    vectors = encoder.encode([np.array([0, 1])] * len(given), given)
+    assert len(np.unique(vectors.round(5), axis=0)) == len(given)
+
+
+def test_unknown_values_count_as_nothing(make_contents: Make, user_features: tuple[Feature, ...]) -> None:
+    encoder = encoder_of(make_contents(features=user_features))
+    given: list[dict[str, object]] = [{}, {"country": "zz", "likes": ["opera"], "age": None}]
+    vectors = encoder.encode([np.array([0, 1])] * 2, given)
+    assert np.array_equal(vectors[0], vectors[1])
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("age", "forty"),
+        ("age", True),
+        ("age", 1e300),
+        ("age", 10**400),
+        ("country", ["nl"]),
+        ("country", {"a": 1}),
+        ("likes", "drama"),
+        ("likes", [["drama"]]),
+        ("shoe", 43),
+    ],
+)
+def test_a_feature_that_does_not_fit_is_named_with_its_place(
+    make_contents: Make, user_features: tuple[Feature, ...], field: str, value: object
+) -> None:
+    encoder = encoder_of(make_contents(features=user_features))
+    with pytest.raises(EncodingError) as caught:
+        encoder.encode([np.array([0])] * 2, [{}, {field: value}])
+    assert (caught.value.position, caught.value.field) == (1, f"features.{field}")
+    assert caught.value.value == value
+    with pytest.raises(EncodingError):
+        encoder.check([{}, {field: value}])
+
+
+def test_a_tower_without_features_says_so(make_contents: Make) -> None:
+    with pytest.raises(EncodingError, match="no user features"):
+        encoder_of(make_contents()).check([{"age": 3}])
+
+
+def test_a_model_that_can_not_be_run_is_refused(make_contents: Make) -> None:
+    with pytest.raises(BundleError, match="can't be run"):
+        encoder_of(replace(make_contents(), user_tower=b"nonsense"))
+
+
+def test_a_tower_with_other_features_is_refused(
+    make_contents: Make, user_features: tuple[Feature, ...]
+) -> None:
+    with pytest.raises(BundleError, match="feature_age"):
+        encoder_of(replace(make_contents(), user_features=user_features))
+
+
+def test_a_tower_of_another_width_is_refused(make_contents: Make) -> None:
+    with pytest.raises(BundleError, match="different models"):
+        encoder_of(replace(make_contents(dimension=8), user_tower=make_contents(dimension=4).user_tower))

@@ -1,0 +1,65 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tower.bundle import Bundle, BundleContents, publish
+from tower.retriever import Retriever
+
+Oracle = Callable[..., tuple[NDArray[np.int64], NDArray[np.float32]]]
+NOTHING = np.array([], np.int32)
+
+
+@pytest.fixture
+def bundle(bundles: Path) -> Bundle:
+    return Bundle.open(bundles / "v1")
+
+
+def test_it_ranks_as_sorting_all_scores_does(bundle: Bundle, oracle: Oracle) -> None:
+    histories = [np.array(rows) for rows in ([0], [5, 6], [59, 2, 30, 1])]
+    rankings = Retriever(bundle).recommend(histories, [{}] * 3, 12, histories)
+    for history, ranking in zip(histories, rankings, strict=True):
+        rows, scores = oracle(np.array(bundle.vectors), history, 0.5, 12)
+        assert ranking.rows.tolist() == rows.tolist()
+        assert ranking.scores == pytest.approx(scores, rel=1e-5)
+
+
+def test_excluded_rows_are_replaced_by_the_next_best(bundle: Bundle) -> None:
+    retriever = Retriever(bundle)
+    (everything,) = retriever.recommend([np.array([3])], [{}], 60, [NOTHING])
+    excluded = everything.rows[:7]
+    (ranking,) = retriever.recommend([np.array([3])], [{}], 5, [np.tile(excluded, 3)])
+    assert ranking.rows.tolist() == everything.rows[7:12].tolist()
+
+
+def test_fewer_are_given_when_fewer_are_left(bundle: Bundle) -> None:
+    retriever = Retriever(bundle)
+    (ranking,) = retriever.recommend([np.array([0])], [{}], 1000, [np.arange(58)])
+    assert sorted(ranking.rows.tolist()) == [58, 59]
+    (none,) = retriever.recommend([np.array([0])], [{}], 10, [np.arange(60)])
+    assert none.rows.tolist() == none.scores.tolist() == []
+
+
+def test_no_question_no_answer(bundle: Bundle) -> None:
+    assert Retriever(bundle).recommend([], [], 5, []) == []
+
+
+def test_similar_items_are_ranked_by_the_items_own_vector(bundle: Bundle) -> None:
+    ranking = Retriever(bundle).similar(4, 59)
+    scores = np.array(bundle.vectors, np.float64) @ np.array(bundle.vectors[4], np.float64) / 0.5
+    expected = [row for row in np.argsort(-scores, kind="stable").tolist() if row != 4]
+    assert ranking.rows.tolist() == expected
+
+
+def test_popular_items_are_ranked_by_count_and_then_by_row(
+    tmp_path: Path, make_contents: Callable[..., BundleContents]
+) -> None:
+    contents = make_contents(ids=list("abcdef"))
+    contents.popularity[:] = [1, 5, 5, 0, 9, 5]
+    retriever = Retriever(Bundle.open(publish(tmp_path, contents)))
+    ranking = retriever.popular(4, np.array([2]))
+    assert ranking.rows.tolist() == [4, 1, 5, 0]
+    assert ranking.scores.tolist() == [9, 5, 5, 1]
+    assert retriever.popular(10, np.arange(6)).rows.tolist() == []
