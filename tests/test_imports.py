@@ -1,0 +1,147 @@
+"""Imports go one way: data -> tower -> training -> bundle -> service. Read off the source text."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("data", "tower", "training", "service")
+
+# The table of the design: what a package may import of the project, and what it never imports of others.
+MAY_IMPORT = {
+    "data": {"data"},
+    "tower": {"data", "tower"},
+    "training": {"data", "tower", "training"},
+    "service": {"data", "tower", "service"},
+}
+NEVER_IMPORTS = {
+    "data": {"torch", "onnxruntime", "faiss", "fastapi", "uvicorn"},
+    "tower": {"polars", "fastapi", "uvicorn"},
+    "training": {"fastapi", "uvicorn"},
+    "service": {"torch", "polars"},
+}
+# What the service takes from below: the frozen form of towers, and what names and describes ids.
+SERVICE_TAKES = {
+    "data.errors",
+    "data.features",
+    "data.progress",
+    "data.vocabulary",
+    "tower.bundle",
+    "tower.catalog",
+    "tower.encoder",
+    "tower.errors",
+    "tower.golden",
+    "tower.index",
+    "tower.manifest",
+    "tower.pointer",
+    "tower.retriever",
+}
+
+
+def _modules() -> dict[str, Path]:
+    paths = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+    return {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in paths
+    }
+
+
+MODULES = _modules()
+
+
+def _names(node: ast.AST) -> Iterator[str]:
+    """What an import statement may load: `from data import errors` loads data, and perhaps data.errors."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        assert node.module is not None, f"line {node.lineno}: relative imports hide where they go"
+        assert node.level == 0, f"line {node.lineno}: relative imports hide where they go"
+        yield node.module
+        yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+@cache
+def _imports(module: str) -> frozenset[str]:
+    """Every name that `module` imports anywhere, in functions too; of the project only names of modules."""
+    tree = ast.parse(MODULES[module].read_text("utf-8"))
+    names = {name for node in ast.walk(tree) for name in _names(node)}
+    return frozenset(name for name in names if _package(name) not in PACKAGES or name in MODULES)
+
+
+def _package(name: str) -> str:
+    return name.split(".", 1)[0]
+
+
+def _reached(module: str) -> dict[str, str]:
+    """The packages from outside that importing `module` loads, each with the module that asks for it."""
+    found: dict[str, str] = {}
+    waiting, known = [module], {module}
+    while waiting:
+        here = waiting.pop()
+        for name in _imports(here):
+            if name not in MODULES:
+                found[_package(name)] = here
+            elif name not in known:
+                known.add(name)
+                waiting.append(name)
+    return found
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_imports_what_its_package_may_import(module: str) -> None:
+    package = _package(module)
+    others = {_package(name) for name in _imports(module)}
+    assert others & set(PACKAGES) <= MAY_IMPORT[package]
+    assert not others & NEVER_IMPORTS[package]
+    assert "turret" not in others
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if _package(name) == "service"])
+def test_the_service_takes_only_the_frozen_form_from_below(module: str) -> None:
+    below = {name for name in _imports(module) if _package(name) in ("data", "tower")} - {"data", "tower"}
+    assert below <= SERVICE_TAKES
+
+
+@pytest.mark.parametrize(
+    "module", sorted(SERVICE_TAKES | {name for name in MODULES if _package(name) == "service"})
+)
+def test_what_is_served_reaches_neither_torch_nor_polars_by_any_way(module: str) -> None:
+    """This decides which modules of `tower` may import torch: those that the service never reaches."""
+    reached = _reached(module)
+    assert not {name: reached[name] for name in ("torch", "polars") if name in reached}
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if _package(name) == "tower"])
+def test_no_tower_reaches_polars_by_any_way(module: str) -> None:
+    assert "polars" not in _reached(module), _reached(module)["polars"]
+
+
+def test_the_walk_sees_torch_where_it_is() -> None:
+    """Else the tests above would pass by seeing nothing."""
+    assert "torch" in _reached("tower.model")
+    assert "torch" in _reached("training.trainer")
+    assert "polars" in _reached("data.synthetic")
+
+
+def test_help_loads_no_heavy_package() -> None:
+    code = """
+import sys
+sys.argv = ["turret", "--help"]
+import turret
+try:
+    turret.main()
+except SystemExit as stop:
+    assert not stop.code, stop.code
+print("LOADED", *sorted(set(sys.modules) & {"torch", "polars", "fastapi", "faiss", "onnxruntime"}))
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    assert "Usage" in run.stdout
+    assert run.stdout.splitlines()[-1].strip() == "LOADED"
