@@ -1,10 +1,12 @@
 """A real HTTP server on this machine, with the bad habits of those on the network."""
 
+import os
 import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from unittest.mock import patch
 
 
 class FileServer:
@@ -68,7 +70,8 @@ def serving() -> Iterator[FileServer]:
     server = FileServer()
     thread = threading.Thread(target=server.http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
-    yield server
+    with patch.dict(os.environ, {"no_proxy": "127.0.0.1"}):
+        yield server
     server.http.shutdown()
     server.http.server_close()
     thread.join()
