@@ -13,6 +13,11 @@ CONTENT = np.random.default_rng(7).bytes(300_000)
 HALF = 150_000
 
 
+@pytest.fixture(autouse=True)
+def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "*")
+
+
 @pytest.fixture
 def server() -> Iterator[FileServer]:
     with serving() as files:
@@ -127,8 +132,7 @@ def test_a_missing_file_is_reported_at_once_with_its_address(server: FileServer,
     assert len(server.requests) == 1
 
 
-def test_a_closed_port_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
+def test_a_closed_port_is_a_sentence(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     with pytest.raises(FetchError, match=r"can't be reached .*refused.*check the network"):
