@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from data.columns import Role, choose_id, require
-from data.encoding import as_lists
+from data.encoding import as_lists, as_numbers
 from data.errors import ColumnError
 from data.ids import id_text
 from data.manifest import BadRows
@@ -80,6 +80,8 @@ def fields(
         values = frame[require(name, frame.columns, str(entries.path), "answers")]
         if name in features.multi and values.dtype == pl.String:
             values = as_lists(values, list_separator)
+        if name in features.number:
+            values = as_numbers(values) if values.dtype == pl.String else values
         if _is_expressible(values.dtype):
             found[name] = _json_values(values, entries.is_text)
         elif kept is not None:
@@ -100,7 +102,7 @@ def _rows(kind: str, rows: pl.DataFrame, id_column: str) -> list[BadRows]:
     if rows.is_empty():
         return []
     examples = [
-        {"row": row, id_column: str(value)}
+        {"row": row, id_column: None if value is None else str(value)}
         for row, value in rows.select(ROW, id_column).head(EXAMPLES).iter_rows()
     ]
     return [BadRows(kind=kind, count=rows.height, examples=examples)]
@@ -118,7 +120,7 @@ def _json_values(values: pl.Series, is_text: bool) -> list[Any]:
         values = values.cast(pl.String)
     if values.dtype.is_float():
         values = pl.select(pl.when(values.is_finite()).then(values)).to_series()
-    # A file without types: a column of nothing but integers was meant as one.
+    # In a file without types, a column of nothing but integers was meant as one.
     if is_text and values.dtype == pl.String and all(map(is_canonical_integer, values.drop_nulls())):
         values = values.cast(pl.Int64)
     return values.to_list()

@@ -57,6 +57,10 @@ def _sentence(model: type[BaseModel], details: ErrorDetails) -> str:
     if details["type"] == "extra_forbidden":
         name = ".".join([*names, location[-1]])
         return f"there is no setting {name!r}; known here: {', '.join(sorted(owner.model_fields))}"
+    if details["type"] == "union_tag_invalid":
+        context = details["ctx"]
+        name = ".".join([*location, context["discriminator"].strip("'")])
+        return f"{name} can't be {context['tag']!r}: it is one of {context['expected_tags']}"
     if details["type"] == "value_error":
         return details["msg"].removeprefix("Value error, ")
     if details["type"] == "missing":

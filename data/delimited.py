@@ -3,6 +3,7 @@
 import codecs
 import csv
 import gzip
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -98,22 +99,24 @@ def _is_plain(settings: FormatSettings, delimiter: str) -> bool:
 
 
 def _is_regular(original: Path, path: Path, settings: FormatSettings, delimiter: str, width: int) -> bool:
-    """Tell whether every line is one record of `width` fields (or blank), in one pass over the lines."""
+    """Tell whether every line is blank or one record of `width` fields, in one pass over the lines."""
     line = pl.col("line")
-    is_whole = pl.lit(True)
+    is_record = line.str.count_matches(delimiter, literal=True) == width - 1
     if settings.quote:
-        is_whole = line.str.count_matches(settings.quote, literal=True) % 2 == 0
-        quoted = f"{settings.quote}[^{settings.quote}]*{settings.quote}"
-        line = (
-            pl.when(line.str.contains(settings.quote, literal=True))
-            .then(line.str.replace_all(quoted, ""))
-            .otherwise(line)
-        )
-    has_width = line.str.count_matches(delimiter, literal=True) == width - 1
-    is_blank = pl.col("line").str.strip_chars() == ""
+        is_quoted = line.str.contains(settings.quote, literal=True)
+        is_quoted_record = line.str.contains(_record(settings.quote, delimiter, width))
+        is_record = pl.when(is_quoted).then(is_quoted_record).otherwise(is_record)
+    is_blank = line.str.strip_chars() == ""
     with readable(original):
-        irregular = pl.scan_lines(path).filter(~(is_whole & has_width | is_blank))
-        return irregular.head(1).collect(engine="streaming").is_empty()
+        irregular = pl.scan_lines(path).filter(~(is_record | is_blank)).head(1)
+        return irregular.collect(engine="streaming").is_empty()
+
+
+def _record(quote: str, delimiter: str, width: int) -> str:
+    """Return the regular expression of a line in which quotes enclose whole fields only (and double inside)."""
+    quote, delimiter = re.escape(quote), re.escape(delimiter)
+    field = f"(?:{quote}(?:[^{quote}]|{quote}{quote})*{quote}|[^{quote}{delimiter}]*)"
+    return f"^{field}(?:{delimiter}{field}){{{width - 1}}}$"
 
 
 def _scan(path: Path, settings: FormatSettings, columns: list[str], delimiter: str) -> pl.LazyFrame:

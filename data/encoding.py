@@ -62,7 +62,7 @@ def as_numbers(values: pl.Series) -> pl.Series:
     unreadable = values.filter(values.is_not_null() & numbers.is_null())
     if len(unreadable):
         raise ColumnError(
-            f"column {values.name!r} holds {unreadable[0]!r}, which is no number; make it a category, or mend it"
+            f"column {values.name!r} holds {unreadable[0]!r}, which is no number; make it a category"
         )
     return pl.select(pl.when(numbers.is_finite()).then(numbers)).to_series().alias(values.name)
 

@@ -29,7 +29,7 @@ class Log:
     `frame` has one row a source row: ROW, PART, `user` and `item` (ids as text), `time`, `weight` (if any),
     the raw columns as `raw_...`, and VERDICT: null for an event, else why the row is none. `user_dtype` and
     `item_dtype` are the types of the ids in the source, `is_text` whether the source knows no types,
-    `paths` the files of the parts.
+    `paths` the files of the parts, and `names` what the raw columns are called there.
     """
 
     frame: pl.LazyFrame
@@ -39,6 +39,7 @@ class Log:
     item_dtype: pl.DataType
     is_text: bool
     paths: tuple[Path, ...]
+    names: dict[str, str]
 
     def unique(self, role: str) -> pl.Series:
         """Collect the unique ids of the events' `role` ("user" or "item") as text."""
@@ -47,7 +48,7 @@ class Log:
             return ids.collect(engine="streaming")[role]
 
     def collect(self, users: list[str], items: list[str]) -> Events:
-        """Collect the events as rows of these ids, in the order of the source: only numbers are held for all."""
+        """Collect the events as rows of these ids, in the order of the source."""
         frame = self.frame.filter(pl.col(VERDICT).is_null())
         for role, ids in (("user", users), ("item", items)):
             rows = pl.LazyFrame({role: ids, f"{role}_row": np.arange(len(ids), dtype=np.int32)})
@@ -86,9 +87,7 @@ class Log:
     def _example(self, row: dict[str, Any]) -> dict[str, Any]:
         part, number = row.pop(PART), row.pop(ROW)
         file = {} if part is None else {"file": self.paths[part].name}
-        values = {
-            name.removeprefix("raw_"): None if value is None else str(value) for name, value in row.items()
-        }
+        values = {self.names[raw]: None if value is None else str(value) for raw, value in row.items()}
         return {**file, "row": number, **values}
 
 
@@ -103,7 +102,8 @@ def judge(
 
     Raises ColumnError when the parts' columns are of different types or can't be what they are named for.
     """
-    raw = _raw(parts, columns)
+    names = {f"raw_{role}": name for role, name in columns.model_dump().items() if name is not None}
+    raw = _raw(parts, names)
     path = parts[0][1].path
     with readable(path):
         schema = raw.collect_schema()
@@ -114,8 +114,8 @@ def judge(
         )
     weight = _weight(columns, schema, filters)
     frame = raw.with_columns(
-        user=id_text("raw_user", schema["raw_user"]),
-        item=id_text("raw_item", schema["raw_item"]),
+        user=id_text("raw_user", schema["raw_user"], columns.user),
+        item=id_text("raw_item", schema["raw_item"], columns.item),
         time=time.value,
         **({} if weight is None else {"weight": weight}),
     )
@@ -135,14 +135,14 @@ def judge(
         item_dtype=schema["raw_item"],
         is_text=all(table.is_text for _, table in parts),
         paths=tuple(table.path for _, table in parts),
+        names=names,
     )
 
 
-def _raw(parts: Sequence[tuple[int | None, Table]], columns: Columns) -> pl.LazyFrame:
-    roles = {f"raw_{role}": name for role, name in columns.model_dump().items() if name is not None}
+def _raw(parts: Sequence[tuple[int | None, Table]], names: dict[str, str]) -> pl.LazyFrame:
     frames = []
     for part, table in parts:
-        picked = [pl.col(name).alias(role) for role, name in roles.items()]
+        picked = [pl.col(name).alias(raw) for raw, name in names.items()]
         frames.append(
             table.frame.select(pl.col(ROW).cast(pl.Int64), pl.lit(part, pl.Int8).alias(PART), *picked)
         )
@@ -151,7 +151,7 @@ def _raw(parts: Sequence[tuple[int | None, Table]], columns: Columns) -> pl.Lazy
         frame.collect_schema()
     except (pl.exceptions.SchemaError, pl.exceptions.ShapeError) as error:
         raise ColumnError(
-            f"the columns {', '.join(roles.values())} are of different types by part: {error}"
+            f"the columns {', '.join(names.values())} are of different types by part: {error}"
         ) from None
     # A missing number beside fractions is not-a-number in the files of some writers.
     return frame.with_columns(cs.float().fill_nan(None))
@@ -184,7 +184,7 @@ def _bad(columns: Columns, filters: FilterSettings, has_weights: bool) -> list[t
     kinds = [*filters.kinds] or [*filters.kind_weights]
     if kinds:
         if columns.kind is None:
-            raise ColumnError("kinds need a column of kinds; name it in the configuration as columns.kind")
+            raise ColumnError("kinds need a column of kinds; name it with --kind-column")
         verdicts.append((~pl.col("raw_kind").cast(pl.String).is_in(kinds).fill_null(False), _KIND_FILTER))
     for role in ("user", "item"):
         is_empty = pl.col(f"raw_{role}").cast(pl.String).fill_null("") == ""

@@ -6,7 +6,7 @@ from data.errors import ColumnError
 from data.vocabulary import Id, Vocabulary, is_canonical_integer
 
 
-def id_text(column: str, dtype: pl.DataType) -> pl.Expr:
+def id_text(column: str, dtype: pl.DataType, name: str | None = None) -> pl.Expr:
     """Return `column` as text: (whole) numbers as integers print, null for an empty or a fractional one.
 
     Whole floats are what pandas makes of integers beside nulls. Raises ColumnError for types that identify
@@ -20,7 +20,7 @@ def id_text(column: str, dtype: pl.DataType) -> pl.Expr:
     if dtype in (pl.String, pl.Categorical, pl.Enum):
         text = value.cast(pl.String)
         return pl.when(text != "").then(text)
-    raise ColumnError(f"column {column!r} holds {dtype}, but ids have to be integers or text")
+    raise ColumnError(f"column {name or column!r} holds {dtype}, but ids have to be integers or text")
 
 
 def vocabulary(texts: pl.Series, dtype: pl.DataType, is_text: bool) -> tuple[Vocabulary, list[str]]:

@@ -68,7 +68,7 @@ def _by_time(
         cuts = time_cuts(events.times, settings.validation_fraction, settings.test_fraction)
     if not cuts[0] <= cuts[1]:
         raise ConfigurationError(
-            f"validation_from = {settings.validation_from!r} has to be before test_from = {settings.test_from!r}"
+            f"validation_from = {settings.validation_from} has to be before test_from = {settings.test_from}"
         )
     shown = [str(np.datetime64(int(cut), "ms")) if time_kind == "timestamp" else f"{cut:g}" for cut in cuts]
     rule = f"train is before {shown[0]}, validation before {shown[1]}, test from then on"
@@ -83,5 +83,6 @@ def _by_files(
     splits = by_part(events.parts, offsets)
     if settings.validation is not None or settings.validation_fraction == 0:
         return splits, "as the files say"
-    rule = f"as the files say; validation is the last {settings.validation_fraction:g} of each user's train events"
-    return hold_out_tail(splits, offsets, settings.validation_fraction), rule
+    fraction = settings.validation_fraction
+    rule = f"as the files say; validation is the last {fraction:g} of each user's train events"
+    return hold_out_tail(splits, offsets, fraction), rule

@@ -23,7 +23,7 @@ def refuse_bad_rows(bad_rows: Sequence[BadRows]) -> None:
     if bad_rows:
         total = sum(bad.count for bad in bad_rows)
         lines = [
-            f"{total} rows can't be events:",
+            f"rows that can't be events: {total:,}",
             *bad_row_lines(bad_rows),
             "mend them, or leave them out with --on-bad drop",
         ]

@@ -86,6 +86,8 @@ def _milliseconds(value: pl.Expr, dtype: pl.DataType) -> pl.Expr:
 def _number_reader(
     frame: pl.LazyFrame, name: str, value: pl.Expr, dtype: pl.DataType, settings: ColumnSettings
 ) -> TimeReader:
+    if dtype.is_integer():
+        value = value.cast(pl.Int64)  # A narrower one would overflow in milliseconds.
     is_whole, low, high = _range(frame, value, dtype)
     unit = settings.time_unit if settings.time_unit != "auto" else _plausible_unit(low, high)
     if unit == "number":

@@ -1,0 +1,86 @@
+"""What is in a prepared folder, as text: `turret data describe`."""
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from data.manifest import FeatureSummary, Manifest, Time
+from data.report import bad_row_lines
+from data.sequences import PARTS, PreparedData
+
+_BAR = 40
+
+
+def describe(folder: Path) -> str:
+    """Describe prepared data: counts, period, split, features, bad rows, and who has how many events.
+
+    Raises DataError when `folder` is not prepared data.
+    """
+    prepared = PreparedData.open(folder)
+    lengths = np.diff(prepared.offsets)
+    popularity = np.bincount(prepared.items, minlength=len(prepared.catalogue))
+    sections = [
+        _summary(prepared.manifest),
+        _losses(prepared.manifest),
+        ["events a user:", *histogram(lengths, "users")],
+        ["events an item:", *histogram(popularity, "items")],
+    ]
+    return "\n\n".join("\n".join(lines) for lines in sections if lines)
+
+
+def histogram(counts: NDArray[np.int64], unit: str) -> list[str]:
+    """Draw how many of `counts` lie in 1, 2-3, 4-7, ...: a line a range, bars in proportion to the fullest."""
+    ranges = np.bincount(np.log2(counts[counts > 0]).astype(np.int64))
+    labels = ["1", *(f"{2**place:,}-{2 ** (place + 1) - 1:,}" for place in range(1, len(ranges)))]
+    width = max(map(len, labels), default=0)
+    tallest = max(ranges, default=1)
+    return [
+        f"  {label:>{width}}  {'#' * -(-_BAR * int(count) // int(tallest)):<{_BAR}}  {count:,} {unit}"
+        for label, count in zip(labels, ranges, strict=True)
+    ]
+
+
+def _summary(manifest: Manifest) -> list[str]:
+    counts, split = manifest.counts, manifest.split
+    density = counts.events / (counts.users * counts.items)
+    parts = (f"{part} {split.events[part]:,} events of {split.users[part]:,} users" for part in PARTS)
+    rows = {
+        "events": f"{counts.events:,}" + (", weighted" if manifest.has_weights else ""),
+        "users": f"{counts.users:,} ({counts.events / counts.users:.1f} events each)",
+        "items": f"{counts.items:,} ({counts.events / counts.items:.1f} events each)",
+        "density": f"{density:.3%} (events / (users x items))",
+        "order": _period(manifest.time),
+        "columns": ", ".join(f"{role} {name}" for role, name in manifest.columns if name is not None),
+        "split": split.rule,
+        "": "; ".join(parts),
+        "user features": _features(manifest.user_features),
+        "item features": _features(manifest.item_features),
+        "fingerprint": manifest.fingerprint,
+    }
+    return [f"{name:<14} {value}" for name, value in rows.items()]
+
+
+def _period(time: Time) -> str:
+    if time.kind == "position":
+        return "the places in the file"
+    if time.kind == "number":
+        return f"numbers from {time.first:,} to {time.last:,}"
+    first, last = (np.datetime64(int(end), "ms").astype("datetime64[s]") for end in (time.first, time.last))
+    return f"{first} to {last} (UTC)"
+
+
+def _features(features: list[FeatureSummary]) -> str:
+    return ", ".join(f"{feature.name} ({feature.kind}, {_size(feature)})" for feature in features) or "none"
+
+
+def _size(feature: FeatureSummary) -> str:
+    if feature.kind == "number":
+        return "standardised"
+    return f"{feature.size - 1:,} {'trigrams' if feature.kind == 'text' else 'values'}"
+
+
+def _losses(manifest: Manifest) -> list[str]:
+    lines = [f"  filter {removed.filter}: {removed.events:,}" for removed in manifest.removed]
+    lines += bad_row_lines(manifest.bad_rows)
+    return ["rows left out:", *lines] if lines else []
