@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from data.features import Features
 from tower.config import TowerConfig
+from tower.gather import gather_rows
 from tower.item import ItemTower
 from tower.packed import PackedHistories
 from tower.pooled_user import PooledUserTower
@@ -29,7 +30,7 @@ class TwoTowers(nn.Module):
     def item_vectors(self, rows: Tensor) -> Tensor:
         """Scored item vectors of `rows` [...]: [..., D]. Each different row passes the tower once."""
         different, places = torch.unique(rows, return_inverse=True)
-        return scored_form(self.item(different), self.config.scoring)[places]
+        return gather_rows(scored_form(self.item(different), self.config.scoring), places)
 
     def catalogue_vectors(self) -> Tensor:
         """The scored vectors of the whole catalogue: [N, D]."""

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from data.features import Features
 from tower.config import TowerConfig
 from tower.feature_layers import FeatureLayers, FeatureRows
+from tower.gather import gather_rows
 from tower.packed import PackedHistories
 from tower.perceptron import perceptron
 from tower.selection import selected_features
@@ -28,7 +29,8 @@ def prefix_means(vectors: Tensor, starts: Tensor, ends: Tensor) -> Tensor:
     """
     sums = torch.nn.functional.pad(vectors.cumsum(dim=0, dtype=torch.float64), (0, 0, 1, 0))
     lengths = (ends - starts).unsqueeze(1)
-    return ((sums[ends] - sums[starts]) / lengths).to(vectors.dtype)
+    totals = gather_rows(sums, ends) - gather_rows(sums, starts)
+    return (totals / lengths).to(vectors.dtype)
 
 
 class PooledUserTower(nn.Module):
@@ -58,7 +60,7 @@ class PooledUserTower(nn.Module):
         """
         means = prefix_means(vectors, histories.starts, histories.ends)
         features = self.rows(histories.users) if self.rows else None
-        return self._vectors(means, vectors[histories.ends - 1], features, histories.ages)
+        return self._vectors(means, gather_rows(vectors, histories.ends - 1), features, histories.ages)
 
     def served(self, history: Tensor, length: Tensor, features: Mapping[str, Tensor]) -> Tensor:
         """The form that a bundle serves: padded histories, features by name, example age zero.

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
+from data.configuration import load_configuration
 from tower.config import Settings, TowerConfig
 from training.errors import TrainingError
 
@@ -54,7 +55,7 @@ class ObjectiveConfig(Settings):
         if self.loss == "full_softmax" and self.sampler is not None:
             raise ValueError(
                 f"the full softmax draws nothing, so sampler.kind = {self.sampler.kind!r} contradicts it; "
-                "leave [objective.sampler] out, or set loss = 'sampled_softmax'"
+                "replace the section (--set 'objective={loss=\"full_softmax\"}'), or use 'sampled_softmax'"
             )
         if self.loss != "full_softmax" and self.sampler is None:
             raise ValueError(
@@ -121,81 +122,26 @@ def shipped_experiments() -> dict[str, Path]:
 def load_experiment(name_or_path: str, overrides: Sequence[str] = ()) -> ExperimentConfig:
     """Read an experiment by the name of a shipped one or by its path, with `section.key=value` overrides.
 
+    A value is TOML, so `objective={loss="full_softmax"}` replaces a whole section; a bare word is text.
+
     Raises:
-        TrainingError: no such file, not TOML, an unknown or contradictory setting; it names the setting,
-            the value and what would work.
+        TrainingError: there is no such experiment, or an override is not of that form.
+        ConfigurationError: an unknown or contradictory setting, with the value and what would work.
     """
     path = shipped_experiments().get(name_or_path, Path(name_or_path))
-    try:
-        settings = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if not path.is_file():
         raise TrainingError(
             f"experiment {name_or_path!r}: no such file; the shipped ones are "
             f"{', '.join(shipped_experiments())}, or give the path of a TOML file."
-        ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise TrainingError(f"experiment {path}: it can't be read as TOML: {error}.") from None
-    for override in overrides:
-        apply_override(settings, override)
-    return checked_experiment(settings, str(path))
+        )
+    return load_configuration(ExperimentConfig, path, dict(map(_override, overrides)))
 
 
-def apply_override(settings: dict[str, Any], override: str) -> None:
-    """Put one `section.key=value` into nested `settings`; the value is TOML, or a bare word as text.
-
-    A different `kind` of sampler starts from that sampler's defaults, as the old one's settings are not its.
-    """
-    key, equals, text = override.partition("=")
-    parts = key.strip().split(".")
-    if not equals or not all(parts):
-        raise TrainingError(f"--set {override!r}: it must look like training.batch_size=512.")
-    table = settings
-    for part in parts[:-1]:
-        table = table.setdefault(part, {})
-        if not isinstance(table, dict):
-            raise TrainingError(f"--set {override!r}: {part!r} is a value, not a section.")
-    value = _toml_value(text.strip())
-    if parts[-1] == "kind" and table.get("kind", value) != value:
-        table.clear()
-    if value == "none":
-        table.pop(parts[-1], None)
-        return
-    table[parts[-1]] = value
-
-
-def _toml_value(text: str) -> Any:
+def _override(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    if not equals or not all(key.strip().split(".")):
+        raise TrainingError(f"--set {text!r}: it must look like training.batch_size=512.")
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        return key.strip(), tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
-        return text
-
-
-def checked_experiment(settings: dict[str, Any], source: str) -> ExperimentConfig:
-    """Validate nested settings. Raises TrainingError with a sentence for every wrong one."""
-    try:
-        return ExperimentConfig.model_validate(settings)
-    except ValidationError as error:
-        raise TrainingError("\n".join([f"experiment {source}:", *map(_sentence, error.errors())])) from None
-
-
-def _sentence(problem: Any) -> str:
-    path = ".".join(str(part) for part in problem["loc"])
-    if problem["type"] == "extra_forbidden":
-        known = ", ".join(_known_settings(problem["loc"]))
-        return f"  {path} = {problem['input']!r} is not a setting; known here: {known}."
-    if problem["type"] == "value_error":
-        return f"  {path}: {problem['ctx']['error']}."
-    if isinstance(problem["input"], dict):
-        return f"  {path}: {problem['msg']}."
-    return f"  {path} = {problem['input']!r}: {problem['msg']}."
-
-
-def _known_settings(location: tuple[str | int, ...]) -> list[str]:
-    model: Any = ExperimentConfig
-    samplers = {"uniform": UniformConfig, "unigram": UnigramConfig, "in_batch": InBatchConfig}
-    for part in location[:-1]:
-        if part in samplers:
-            model = samplers[str(part)]
-        elif part in model.model_fields and part != "sampler":
-            model = model.model_fields[part].annotation
-    return sorted(model.model_fields)
+        return key.strip(), value.strip()

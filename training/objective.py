@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from data.sequences import PreparedData
+from tower.gather import gather_rows
 from tower.model import TwoTowers
 from tower.scoring import cross_scores, paired_scores
 from training.batches import Batch
@@ -42,7 +43,7 @@ class FullSoftmaxObjective:
     def __call__(self, model: TwoTowers, batch: Batch, random: np.random.Generator) -> StepLoss:
         """The batch's loss; nothing is drawn."""
         items = model.catalogue_vectors()
-        users = model.user_vectors(batch.histories, items[batch.histories.rows])
+        users = model.user_vectors(batch.histories, gather_rows(items, batch.histories.rows))
         scores = cross_scores(users, items, model.config.scoring.temperature)
         losses = full_softmax(scores, batch.targets)
         return StepLoss(weighted_mean(losses, batch.weights), losses.new_zeros((), dtype=torch.int64))

@@ -7,10 +7,11 @@ from typing import Any
 
 import torch
 
+from data.configuration import load_configuration
 from data.sequences import PreparedData
 from tower.model import TwoTowers
 from training.checkpoint import load_model
-from training.config import ExperimentConfig, checked_experiment
+from training.config import ExperimentConfig
 from training.errors import TrainingError
 from training.randomness import seed_torch
 
@@ -46,7 +47,7 @@ class Run:
         """Read `run.json`. Raises TrainingError when the folder holds no run."""
         try:
             stored = json.loads((folder / RUN).read_text(encoding="utf-8"))
-            experiment = checked_experiment(stored["experiment"], str(folder / RUN))
+            experiment = load_configuration(ExperimentConfig, overrides=stored["experiment"])
             return cls(folder, experiment, Path(stored["data"]), stored["fingerprint"])
         except FileNotFoundError:
             raise TrainingError(f"{folder}: there is no run here; `turret train` makes one.") from None

@@ -1,0 +1,107 @@
+import numpy as np
+import pytest
+
+from data.sequences import PreparedData
+from training.batches import Batch, TrainingBatches, cut_spans, ranges
+from training.errors import TrainingError
+from training.randomness import stream
+
+Example = tuple[int, tuple[int, ...], int]
+
+
+def examples(batch: Batch) -> list[Example]:
+    """(user, what was read, what came next) for each example."""
+    histories = batch.histories
+    return [
+        (
+            int(histories.users[b]),
+            tuple(histories.rows[histories.starts[b] : histories.ends[b]].tolist()),
+            int(batch.targets[b]),
+        )
+        for b in range(len(batch.targets))
+    ]
+
+
+def naive_examples(data: PreparedData, history_length: int) -> list[Example]:
+    """Every training event but the first of each user, with the events before it."""
+    found = []
+    for user in range(len(data.users)):
+        history = data.targets(user, "train").tolist()
+        for place in range(1, len(history)):
+            read = tuple(history[max(0, place - history_length) : place])
+            found.append((user, read, history[place]))
+    return found
+
+
+@pytest.mark.parametrize(("history_length", "span_length"), [(50, 64), (3, 64), (3, 2), (1, 1)])
+def test_every_position_is_one_example(shop: PreparedData, history_length: int, span_length: int) -> None:
+    """An epoch holds each position once, with exactly the newest items before it, however it is cut."""
+    batches = TrainingBatches(shop, 256, history_length, span_length)
+    found = [example for batch in batches.epoch(stream(0, "order", 0)) for example in examples(batch)]
+    assert sorted(found) == sorted(naive_examples(shop, history_length))
+    assert len(found) == batches.example_count
+
+
+def test_batches_hold_about_as_many_examples_as_asked(shop: PreparedData) -> None:
+    """All but the last are within one span of the batch size, and the count is that of the plan."""
+    batches = TrainingBatches(shop, 256, 50, 64)
+    sizes = [len(batch.targets) for batch in batches.epoch(stream(0, "order", 0))]
+    assert all(abs(size - 256) < 64 for size in sizes[:-1])
+    assert batches.steps_per_epoch - 1 <= len(sizes) <= batches.steps_per_epoch
+
+
+def test_an_epoch_can_start_in_its_middle(shop: PreparedData) -> None:
+    """What a resumed run sees is the rest of the same epoch."""
+    batches = TrainingBatches(shop, 128, 10, 8)
+    whole = [examples(batch) for batch in batches.epoch(stream(0, "order", 3))]
+    rest = [examples(batch) for batch in batches.epoch(stream(0, "order", 3), first=4)]
+    assert rest == whole[4:]
+
+
+def test_epochs_differ_in_order(shop: PreparedData) -> None:
+    """Another epoch shuffles the spans otherwise."""
+    batches = TrainingBatches(shop, 128, 10, 8)
+    first, second = (next(iter(batches.epoch(stream(0, "order", epoch)))) for epoch in (0, 1))
+    assert examples(first) != examples(second)
+
+
+def test_ages_run_from_one_to_zero(shop: PreparedData) -> None:
+    """The oldest training event has age 1 and the newest 0, linearly in time."""
+    batches = TrainingBatches(shop, 10**6, 50, 64)
+    (batch,) = batches.epoch(stream(0, "order", 0))
+    ages = batch.histories.ages.numpy()
+    assert ages.min() == 0.0
+    assert 0.9 < ages.max() <= 1.0
+
+
+def test_first_events_are_read_and_never_asked_for(handmade: PreparedData) -> None:
+    """User a trains on 5 events (4 examples); users with at most one training event give none."""
+    (batch,) = TrainingBatches(handmade, 100, 50, 64).epoch(stream(0, "order", 0))
+    by_user = {user: [t for u, _, t in examples(batch) if u == user] for user in range(5)}
+    assert {user: len(targets) for user, targets in by_user.items()} == {0: 4, 1: 1, 2: 0, 3: 2, 4: 0}
+
+
+def test_spans_cut_targets_and_keep_their_context() -> None:
+    """Seven targets in spans of three; each span's context reaches history_length back, within the user."""
+    spans = cut_spans(np.array([10, 18, 19]), np.array([18, 19, 19]), longest=3, history_length=2)
+    assert spans.users.tolist() == [0, 0, 0]
+    assert spans.firsts.tolist() == [11, 14, 17]
+    assert spans.ends.tolist() == [14, 17, 18]
+    assert spans.contexts.tolist() == [10, 12, 15]
+
+
+def test_ranges_are_laid_end_to_end() -> None:
+    """Empty ranges leave nothing."""
+    assert ranges(np.array([5, 9, 2]), np.array([2, 0, 3])).tolist() == [5, 6, 2, 3, 4]
+
+
+def test_data_without_a_pair_of_events_is_refused(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A sentence says that there is nothing to predict."""
+    from data.prepare import prepare
+    from data.schema import PrepareConfig
+
+    folder = tmp_path_factory.mktemp("singles")
+    (folder / "events.csv").write_text("user,item,time\na,x,1\nb,y,2\n")
+    prepare(PrepareConfig(source=folder / "events.csv"), folder / "prepared")
+    with pytest.raises(TrainingError, match="nothing to predict"):
+        TrainingBatches(PreparedData.open(folder / "prepared"), 8, 5, 5)

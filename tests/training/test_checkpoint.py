@@ -1,0 +1,75 @@
+from pathlib import Path
+
+import pytest
+import torch
+
+from training.checkpoint import (
+    Checkpoint,
+    Progress,
+    load_checkpoint,
+    load_model,
+    optimiser_tensors,
+    restore_optimiser,
+    save_checkpoint,
+    save_tensors,
+)
+from training.errors import TrainingError
+
+
+def trained() -> tuple[torch.nn.Linear, torch.optim.AdamW]:
+    torch.manual_seed(0)
+    model = torch.nn.Linear(3, 2)
+    optimiser = torch.optim.AdamW(model.parameters())
+    for _ in range(3):
+        optimiser.zero_grad()
+        model(torch.randn(4, 3)).square().sum().backward()
+        optimiser.step()
+    return model, optimiser
+
+
+def test_a_checkpoint_comes_back_bit_for_bit(tmp_path: Path) -> None:
+    """Parameters, moments, sampler state and progress are what they were."""
+    model, optimiser = trained()
+    progress = Progress(epoch=2, step=9, best=0.1 + 0.2, loss_sum=1e-300)
+    saved = Checkpoint(
+        model.state_dict(), optimiser_tensors(optimiser), {"now": torch.tensor(5)}, {}, progress
+    )
+    save_checkpoint(tmp_path / "c.safetensors", saved)
+    loaded = load_checkpoint(tmp_path / "c.safetensors")
+    assert loaded.progress == progress
+    for ours, theirs in ((saved.model, loaded.model), (saved.optimiser, loaded.optimiser)):
+        assert ours.keys() == theirs.keys()
+        assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    assert int(loaded.sampler["now"]) == 5
+
+
+def test_a_restored_optimiser_makes_the_same_next_step() -> None:
+    """The moments go back where they were."""
+    model, optimiser = trained()
+    other = torch.nn.Linear(3, 2)
+    other.load_state_dict(model.state_dict())
+    restored = torch.optim.AdamW(other.parameters())
+    moments = {name: tensor.clone() for name, tensor in optimiser_tensors(optimiser).items()}
+    restore_optimiser(restored, moments)
+    for network, step in ((model, optimiser), (other, restored)):
+        step.zero_grad()
+        network(torch.ones(1, 3)).sum().backward()
+        step.step()
+    assert torch.equal(model.weight, other.weight)
+
+
+def test_a_torn_file_is_refused(tmp_path: Path) -> None:
+    """A file that was cut off gives a sentence, and no draft is left where a write succeeded."""
+    path = tmp_path / "m.safetensors"
+    save_tensors(path, {"weight": torch.ones(2, 3), "bias": torch.ones(2)})
+    assert [entry.name for entry in tmp_path.iterdir()] == ["m.safetensors"]
+    path.write_bytes(path.read_bytes()[:-5])
+    with pytest.raises(TrainingError, match="can't be read"):
+        load_model(path, torch.nn.Linear(3, 2))
+
+
+def test_parameters_of_another_model_are_refused(tmp_path: Path) -> None:
+    """Other shapes are named, not forced."""
+    save_tensors(tmp_path / "m.safetensors", {"weight": torch.ones(5, 3), "bias": torch.ones(2)})
+    with pytest.raises(TrainingError, match="another model"):
+        load_model(tmp_path / "m.safetensors", torch.nn.Linear(3, 2))

@@ -1,0 +1,78 @@
+import pytest
+
+from data.errors import ConfigurationError
+from training.config import (
+    ExperimentConfig,
+    InBatchConfig,
+    UniformConfig,
+    UnigramConfig,
+    load_experiment,
+    shipped_experiments,
+)
+from training.errors import TrainingError
+
+
+@pytest.mark.parametrize("name", sorted(shipped_experiments()))
+def test_every_shipped_experiment_can_be_read(name: str) -> None:
+    """Each file is valid, and the default is among them."""
+    assert isinstance(load_experiment(name), ExperimentConfig)
+    assert "youtubednn" in shipped_experiments()
+
+
+def test_overrides_are_toml_or_bare_words() -> None:
+    """Numbers, words and whole sections can be replaced."""
+    overrides = ["training.batch_size=512", "tower.scoring.kind=dot", "tower.user.hidden=[16, 8]"]
+    experiment = load_experiment("youtubednn", overrides)
+    assert experiment.training.batch_size == 512
+    assert experiment.tower.scoring.kind == "dot"
+    assert experiment.tower.user.hidden == (16, 8)
+    assert load_experiment("youtubednn", ['objective={loss="full_softmax"}']).objective.sampler is None
+
+
+@pytest.mark.parametrize(
+    ("sampler", "kind"),
+    [
+        ('{kind="uniform"}', UniformConfig),
+        ('{kind="unigram", alpha=1.0}', UnigramConfig),
+        ('{kind="in_batch", frequencies="streaming"}', InBatchConfig),
+    ],
+)
+def test_each_sampler_has_its_own_settings(sampler: str, kind: type) -> None:
+    """The kind decides which settings there are."""
+    overrides = [f"objective.sampler={sampler}", "objective.loss=sampled_softmax_corrected"]
+    assert isinstance(load_experiment("youtubednn", overrides).objective.sampler, kind)
+
+
+@pytest.mark.parametrize(
+    ("override", "parts"),
+    [
+        ("training.batchsize=5", ["training.batchsize", "batch_size"]),
+        ("training.batch_size=0", ["training.batch_size", "0", "greater than or equal to 1"]),
+        ("training.metric=accuracy", ["training.metric", "accuracy"]),
+        ("tower.scoring.temperature=-1", ["tower.scoring.temperature", "-1", "greater than 0"]),
+        ("objective.sampler.alpha=1", ["alpha", "negatives"]),
+        ("objective.loss=full_softmax", ["full softmax draws nothing", "uniform", "objective="]),
+        ('objective={loss="sampled_softmax"}', ["needs a sampler", "uniform"]),
+        ('objective.sampler={kind="in_batch"}', ["same correction", "sampled_softmax_corrected"]),
+        ("objective.sampler.kind=magic", ["magic", "uniform"]),
+    ],
+)
+def test_a_wrong_setting_is_refused_with_the_remedy(override: str, parts: list[str]) -> None:
+    """The sentence names the setting, the value and what would work."""
+    with pytest.raises(ConfigurationError) as refused:
+        load_experiment("youtubednn", [override])
+    for part in parts:
+        assert part in str(refused.value)
+
+
+def test_a_missing_experiment_names_the_shipped_ones() -> None:
+    """A typing error in the name is answered with the names that exist."""
+    with pytest.raises(TrainingError, match=r"no such file.*dssm.*youtubednn"):
+        load_experiment("youtubednm")
+
+
+@pytest.mark.parametrize("override", ["training.epochs", "=3", "training..epochs=3"])
+def test_an_override_of_another_form_is_refused(override: str) -> None:
+    """The sentence shows the form."""
+    with pytest.raises(TrainingError, match=r"training\.batch_size=512"):
+        load_experiment("youtubednn", [override])

@@ -1,0 +1,79 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from data.sequences import PreparedData
+from tower.bundle import Bundle
+from tower.errors import TowerError
+from tower.retriever import Retriever
+from training import export as export_module
+from training.config import ExperimentConfig
+from training.errors import TrainingError
+from training.export import export
+from training.ranking import rank_towers
+from training.run import Run
+from training.trainer import train
+
+FEATURES = {"user": {"features": "all"}, "item": {"features": "all", "hidden": [32]}}
+
+
+@pytest.fixture(scope="module", params=[{}, FEATURES], ids=["ids", "features"])
+def run(request: pytest.FixtureRequest, shop: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A short run on the shop, with and without features."""
+    settings = {"tower": request.param, "training": {"epochs": 1, "batch_size": 512, "device": "cpu"}}
+    config = ExperimentConfig.model_validate(settings)
+    made = Run(tmp_path_factory.mktemp("run"), config, shop.folder, shop.fingerprint)
+    train(made, shop, resume=False, report=lambda _: None)
+    return made
+
+
+def raw_features(data: PreparedData, model: object, user: int) -> dict[str, object]:
+    return export_module._raw_features(data, model, user)  # type: ignore[arg-type]
+
+
+def test_the_bundle_answers_what_the_evaluator_ranks(run: Run, shop: PreparedData, tmp_path: Path) -> None:
+    """For 200 users the retriever over the bundle and the evaluation in torch give the same ten items."""
+    bundle = Bundle.open(export(run, shop, tmp_path / "bundles"))
+    model = run.open_model(shop)
+    users = np.flatnonzero(np.diff(shop.offsets) > 1)[:200]
+    (block,) = rank_towers(model, shop, users, "test", 10, True, shop.item_counts("train"))
+    histories = [shop.history(user, "test") for user in users.tolist()]
+    features = [raw_features(shop, model, user) for user in users.tolist()]
+    answers = Retriever(bundle).recommend(histories, features, 10, histories)
+    assert [answer.rows.tolist() for answer in answers] == block.rows.tolist()
+
+
+def test_the_bundle_holds_the_vectors_and_names_of_the_run(
+    run: Run, shop: PreparedData, tmp_path: Path
+) -> None:
+    """Vectors, vocabulary, popularity, fields and fingerprints are those of the run and its data."""
+    bundle = Bundle.open(export(run, shop, tmp_path / "bundles", "spring"))
+    with torch.no_grad():
+        expected = run.open_model(shop).catalogue_vectors().numpy()
+    np.testing.assert_array_equal(bundle.vectors, expected)
+    assert bundle.manifest.version == "spring"
+    assert bundle.vocabulary.fingerprint == shop.catalogue.fingerprint
+    assert bundle.popularity.tolist() == shop.item_counts("train").tolist()
+    assert bundle.fields == shop.fields
+    assert bundle.manifest.fingerprints["data"] == shop.fingerprint
+
+
+def test_a_tower_that_answers_otherwise_is_not_published(
+    run: Run, shop: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When the ONNX form is of another model, the recorded queries differ and nothing is left behind."""
+    other = run.open_model(shop)
+    torch.nn.init.normal_(next(iter(other.user.mlp.parameters())))
+    wrong = export_module.user_tower_onnx(other)
+    monkeypatch.setattr(export_module, "user_tower_onnx", lambda _: wrong)
+    with pytest.raises(TowerError, match="quer"):
+        export(run, shop, tmp_path / "bundles")
+    assert list((tmp_path / "bundles").iterdir()) == []
+
+
+def test_other_data_is_refused(run: Run, handmade: PreparedData) -> None:
+    """A run is only exported with the data it was trained on."""
+    with pytest.raises(TrainingError, match="not the data"):
+        run.open_data(handmade.folder)

@@ -1,0 +1,67 @@
+import pytest
+import torch
+
+from data.sequences import PreparedData
+from training.batches import Batch, TrainingBatches
+from training.config import ExperimentConfig, ObjectiveConfig
+from training.objective import Objective, build_objective, weighted_mean
+from training.randomness import stream
+from training.run import build_model
+
+SAMPLERS = [
+    {"loss": "full_softmax"},
+    {"loss": "sampled_softmax", "sampler": {"kind": "uniform", "negatives": 20}},
+    {"loss": "sampled_softmax", "sampler": {"kind": "unigram", "negatives": 20}},
+    {"loss": "sampled_softmax_corrected", "sampler": {"kind": "in_batch"}},
+    {"loss": "sampled_softmax_corrected", "sampler": {"kind": "in_batch", "frequencies": "streaming"}},
+]
+
+
+def objective(shop: PreparedData, settings: object) -> Objective:
+    return build_objective(ObjectiveConfig.model_validate(settings), shop, 0, torch.device("cpu"))
+
+
+def first_batch(shop: PreparedData) -> Batch:
+    return next(TrainingBatches(shop, 256, 50, 64).epoch(stream(0, "order", 0)))
+
+
+@pytest.mark.parametrize("settings", SAMPLERS, ids=str)
+def test_every_objective_trains_both_towers(shop: PreparedData, settings: object) -> None:
+    """The loss is finite and every parameter gets a gradient."""
+    model = build_model(ExperimentConfig(), shop)
+    out = objective(shop, settings)(model, first_batch(shop), stream(0, "draw", 0))
+    out.loss.backward()
+    assert out.loss.isfinite()
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in model.parameters())
+
+
+def test_the_full_softmax_is_cross_entropy_over_the_catalogue(shop: PreparedData) -> None:
+    """Scores, temperature and loss, computed here from the vectors."""
+    model = build_model(ExperimentConfig(), shop).eval()
+    batch = first_batch(shop)
+    out = objective(shop, SAMPLERS[0])(model, batch, stream(0, "draw", 0))
+    items = model.catalogue_vectors()
+    users = model.user_vectors(batch.histories, items[batch.histories.rows])
+    scores = users @ items.T / 0.07
+    expected = (scores.logsumexp(dim=1) - scores.gather(1, batch.targets[:, None])[:, 0]).mean()
+    torch.testing.assert_close(out.loss, expected)
+    assert int(out.masked) == 0
+
+
+def test_sampled_losses_estimate_the_full_one(shop: PreparedData) -> None:
+    """With many candidates and a mild temperature each comes within a few per cent of the full softmax."""
+    config = ExperimentConfig.model_validate({"tower": {"scoring": {"temperature": 1.0}}})
+    model = build_model(config, shop).eval()
+    batch = first_batch(shop)
+    full = objective(shop, SAMPLERS[0])(model, batch, stream(0, "draw", 0)).loss.item()
+    for kind in ("uniform", "unigram"):
+        settings = {"loss": "sampled_softmax", "sampler": {"kind": kind, "negatives": 3000}}
+        out = objective(shop, settings)(model, batch, stream(0, "draw", 0))
+        assert out.loss.item() == pytest.approx(full, rel=0.03)
+        assert int(out.masked) > 0
+
+
+def test_weights_weigh_examples() -> None:
+    """An example of weight zero does not count, one of weight three counts three times."""
+    losses = torch.tensor([1.0, 5.0, 9.0])
+    assert weighted_mean(losses, torch.tensor([1.0, 3.0, 0.0])).item() == 4.0
