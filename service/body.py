@@ -87,5 +87,5 @@ def _refusal(error: ErrorDetails) -> RequestError:
 def _too_long(place: list[str], context: dict[str, Any]) -> str | None:
     if "max_length" not in context:
         return None
-    newest = "the newest " if place[-1] == "history" else "at most "
-    return f"this is too long ({context['actual_length']}); send {newest}{context['max_length']}"
+    newest = "the newest" if place[-1] == "history" else "at most"
+    return f"this is too long; send {newest} {context['max_length']}"

@@ -24,7 +24,8 @@ K_LIMIT = 1_000
 _ID_LENGTH = 512
 _TEXT_LENGTH = 2_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_LAST_SECOND = 253_402_300_799  # of the year 9999
+# Milliseconds that can be written as a date: the years 1 to 9999.
+_FIRST_TIME, _LAST_TIME = -62_135_596_800_000, 253_402_300_799_999
 _LATER = {"filter", "explain"}
 
 
@@ -49,15 +50,22 @@ def check_time(value: object) -> int | None:
     if value is None:
         return None
     try:
-        if isinstance(value, str):
-            moment = datetime.fromisoformat(value)
-            moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-            return round((moment - _EPOCH) / timedelta(milliseconds=1))
-        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LAST_SECOND:
-            return round(value * 1000)
+        milliseconds = _milliseconds(value)
     except (ValueError, OverflowError):
-        pass
-    raise PydanticCustomError("time", "send seconds (not milliseconds) since 1970, or ISO 8601 text")
+        milliseconds = None
+    if milliseconds is None or not _FIRST_TIME <= milliseconds <= _LAST_TIME:
+        raise PydanticCustomError("time", "send seconds (not milliseconds) since 1970, or ISO 8601 text")
+    return milliseconds
+
+
+def _milliseconds(value: object) -> int | None:
+    if isinstance(value, str):
+        moment = datetime.fromisoformat(value)
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return (moment - _EPOCH) // timedelta(milliseconds=1)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return round(value * 1000)
+    return None
 
 
 def show_time(milliseconds: int) -> str:

@@ -1,5 +1,6 @@
 """Tiny bundles without any training: a user tower written by hand, item vectors drawn at random."""
 
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -145,9 +146,14 @@ def oracle() -> Callable[..., tuple[NDArray[np.int64], NDArray[np.float32]]]:
     return plain_ranking
 
 
-@pytest.fixture
-def bundles(tmp_path: Path) -> Path:
-    """A folder with one current bundle, v1: 60 integer ids from 100, no user features."""
-    root = tmp_path / "bundles"
+@pytest.fixture(scope="session")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("published")
     publish(root, contents())
     return root
+
+
+@pytest.fixture
+def bundles(published: Path, tmp_path: Path) -> Path:
+    """A folder with one current bundle, v1: 60 integer ids from 100, no user features."""
+    return shutil.copytree(published, tmp_path / "bundles")

@@ -1,0 +1,184 @@
+"""The real process, from its start to its end."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tower.bundle import BundleContents, publish
+
+START = """
+import json, sys
+from data.errors import TurretError
+from service.app import serve
+from service.settings import read_settings
+try:
+    serve(read_settings(**json.loads(sys.argv[1])))
+except TurretError as error:
+    sys.exit(f"turret: {error}")
+"""
+WITHOUT_TRAINING = """
+import sys
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {"torch", "polars", "training", "onnx"}:
+            raise ImportError(f"{name} has no place in a service")
+sys.meta_path.insert(0, Refuse())
+"""
+HERE = Path(__file__).parents[2]
+
+
+class Process:
+    """A service on a free port, with its history beside its bundles."""
+
+    def __init__(self, bundles: Path, before: str = "", **settings: Any) -> None:
+        settings = {"bundles": str(bundles), "port": 0, "store": store_of(bundles), **settings}
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", before + START, json.dumps(settings)],
+            cwd=HERE,
+            env={**os.environ, "PYTHONPATH": str(HERE)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        self.greeting = self.process.stdout.readline()
+        urls = re.findall(r"http://[\d.:]+", self.greeting)
+        self.client = httpx.Client(base_url=urls[0] if urls else "", timeout=10)
+        self.urls = urls
+
+    def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
+        """Send a signal; gives the exit status and what was written to standard error."""
+        self.client.close()
+        self.process.send_signal(number)
+        _, complaints = self.process.communicate(timeout=20)
+        return self.process.returncode, complaints
+
+
+def store_of(bundles: Path) -> str:
+    return f"sqlite:///{bundles}/../history.sqlite"
+
+
+Start = Callable[..., Process]
+
+
+@pytest.fixture
+def start(bundles: Path) -> Iterator[Start]:
+    started: list[Process] = []
+
+    def begin(root: Path = bundles, **settings: Any) -> Process:
+        started.append(Process(root, **settings))
+        return started[-1]
+
+    yield begin
+    for process in started:
+        if process.process.poll() is None:
+            process.stop(signal.SIGKILL)
+
+
+def event(number: int) -> dict[str, Any]:
+    return {"event_id": number, "user_id": 7, "item_id": 101 + number % 50, "time": number}
+
+
+def test_the_greeting_names_the_address_the_version_and_the_documents(start: Start) -> None:
+    service = start()
+    assert "version v1" in service.greeting
+    assert f"{service.urls[0]}/docs" in service.greeting
+    assert service.client.get("/docs").status_code == 200
+    assert service.client.get("/readyz").json()["version"] == "v1"
+
+
+def test_it_starts_and_answers_where_nothing_of_training_can_be_imported(start: Start) -> None:
+    service = start(before=WITHOUT_TRAINING)
+    answer = service.client.post("/v1/recommend", json={"history": [101], "k": 3})
+    assert (answer.status_code, len(answer.json()["items"])) == (200, 3)
+    assert service.client.post("/v1/events", json={"events": [event(1)]}).json()["stored"] == 1
+
+
+def test_an_acknowledged_event_survives_being_killed(start: Start) -> None:
+    service = start()
+    acknowledged = 0
+    for first in range(0, 60, 3):
+        events = [event(number) for number in range(first, first + 3)]
+        acknowledged += service.client.post("/v1/events", json={"events": events}).json()["stored"]
+    before = service.client.post("/v1/recommend", json={"user_id": 7}).json()
+    service.stop(signal.SIGKILL)
+    again = start()
+    assert again.client.get("/v1/users/7").json()["total"] == acknowledged == 60
+    assert again.client.post("/v1/recommend", json={"user_id": 7}).json() == before
+    answer = again.client.post("/v1/events", json={"events": [event(1)]}).json()
+    assert answer == {"stored": 0, "duplicates": 1}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_cleanly(start: Start, number: signal.Signals) -> None:
+    service = start(admin_port=0)
+    assert service.client.get("/livez").status_code == 200
+    assert service.stop(number) == (0, "")
+
+
+def test_a_version_that_was_activated_is_live_after_a_restart(
+    start: Start, bundles: Path, make_contents: Callable[..., BundleContents]
+) -> None:
+    publish(bundles, make_contents("v2", seed=3))
+    service = start(admin_port=0)
+    header = {"Authorization": f"Bearer {(bundles / 'admin.key').read_text().strip()}"}
+    admin = service.urls[-1]
+    assert admin not in service.urls[:2]
+    body = {"version": "v2"}
+    assert service.client.post("/admin/activate", json=body, headers=header).status_code == 404
+    assert httpx.post(f"{admin}/admin/activate", json=body).status_code == 401
+    answer = httpx.post(f"{admin}/admin/activate", json=body, headers=header)
+    assert answer.json() == {"version": "v2", "previous": "v1"}
+    service.stop()
+    assert "version v2" in start().greeting
+
+
+def test_a_taken_port_is_said(start: Start) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        complaint = start(port=port).stop()
+    assert complaint == (
+        1,
+        f"turret: 127.0.0.1:{port} can't be listened on (Address already in use); "
+        "stop what uses it, or choose another port\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [("missing", "can't be listed"), ("empty", "no current version"), ("bundle", "index.faiss")],
+)
+def test_what_can_not_be_served_is_said_in_one_line(
+    start: Start, bundles: Path, tmp_path: Path, damage: str, words: str
+) -> None:
+    root = tmp_path / damage
+    if damage == "empty":
+        root.mkdir()
+    if damage == "bundle":
+        root = bundles
+        (root / "v1" / "index.faiss").unlink()
+    status, complaint = start(root).stop()
+    assert status == 1
+    assert words in complaint
+    assert complaint.count("\n") == 1
+
+
+def test_the_start_of_a_service_waits_for_nothing(start: Start) -> None:
+    """A connection that is open before the first request, and stays open, does not hold up the end."""
+    service = start(drain_seconds=1)
+    port = int(service.urls[0].rsplit(":", 1)[1])
+    with socket.create_connection(("127.0.0.1", port)) as idle:
+        idle.sendall(b"POST /v1/recommend HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+        assert service.client.get("/livez").status_code == 200
+        status, _ = service.stop()
+    assert status == 0

@@ -1,0 +1,42 @@
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from service.app import create_app
+from service.settings import Settings
+
+KEY = "a-key"
+ADMIN = {"Authorization": f"Bearer {KEY}"}
+
+
+@pytest.fixture
+def settings(bundles: Path) -> Settings:
+    return Settings.model_validate({"bundles": bundles, "store": "memory://", "admin_key": KEY})
+
+
+@pytest.fixture
+def client(settings: Settings) -> Iterator[TestClient]:
+    with TestClient(create_app(settings), raise_server_exceptions=False) as client:
+        yield client
+
+
+@pytest.fixture
+def admin() -> dict[str, str]:
+    """The header with the right key."""
+    return ADMIN
+
+
+@pytest.fixture
+def recommend(client: TestClient) -> Callable[..., dict[str, Any]]:
+    """Ask for a recommendation that has to succeed."""
+
+    def ask(**body: Any) -> dict[str, Any]:
+        answer = client.post("/v1/recommend", json=body)
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    return ask

@@ -1,0 +1,106 @@
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from service.app import create_admin_app, create_app
+from service.settings import Settings
+from tower.bundle import BundleContents, publish
+from tower.pointer import current
+
+Make = Callable[..., BundleContents]
+
+
+@pytest.fixture
+def two(bundles: Path, make_contents: Make) -> Path:
+    publish(bundles, make_contents("v2", ids=range(200, 230), seed=1))
+    return bundles
+
+
+def activate(client: TestClient, admin: dict[str, str], version: Any) -> Any:
+    return client.post("/admin/activate", json={"version": version}, headers=admin)
+
+
+def test_another_version_answers_after_its_activation(
+    client: TestClient, admin: dict[str, str], two: Path
+) -> None:
+    answer = activate(client, admin, "v2")
+    assert (answer.status_code, answer.json()) == (200, {"version": "v2", "previous": "v1"})
+    found = client.post("/v1/recommend", json={"history": [201]}).json()
+    assert found["version"] == "v2"
+    assert all(200 <= item["id"] < 230 for item in found["items"])
+    assert current(two) == "v2"
+    assert 'turret_live_version{version="v2"} 1.0' in client.get("/metrics").text
+    assert client.get("/readyz").json()["version"] == "v2"
+
+
+def test_a_damaged_bundle_is_refused_and_the_old_one_stays(
+    client: TestClient, admin: dict[str, str], two: Path
+) -> None:
+    path = two / "v2" / "index.faiss"
+    path.chmod(0o644)
+    path.write_bytes(path.read_bytes()[:-4])
+    answer = activate(client, admin, "v2")
+    assert answer.status_code == 409
+    assert "index.faiss" in answer.json()["error"]["message"]
+    assert client.post("/v1/recommend", json={}).json()["version"] == current(two) == "v1"
+    assert 'turret_activations_total{outcome="refused"} 1.0' in client.get("/metrics").text
+
+
+def test_an_unknown_version_is_refused_with_the_known_ones(
+    client: TestClient, admin: dict[str, str], two: Path
+) -> None:
+    answer = activate(client, admin, "v3")
+    assert answer.status_code == 409
+    assert "there are: v1, v2" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("version", ["../v1", "/etc", "", ".", "current", "v" * 65, 1, None, ["v1"], "v1\n"])
+def test_what_is_no_name_of_a_version_is_refused(
+    client: TestClient, admin: dict[str, str], version: object
+) -> None:
+    answer = activate(client, admin, version)
+    assert answer.status_code == 422
+    assert answer.json()["error"]["field"] == "version"
+
+
+def test_a_rollback_makes_the_one_before_live(client: TestClient, admin: dict[str, str], two: Path) -> None:
+    assert client.post("/admin/rollback", headers=admin).status_code == 409
+    activate(client, admin, "v2")
+    activate(client, admin, "v2")
+    assert client.post("/admin/rollback", headers=admin).json() == {"version": "v1", "previous": "v2"}
+    assert current(two) == "v1"
+    assert client.post("/admin/rollback", headers=admin).json() == {"version": "v2", "previous": "v1"}
+
+
+def test_a_rollback_works_though_the_newest_bundle_is_gone(
+    client: TestClient, admin: dict[str, str], two: Path
+) -> None:
+    activate(client, admin, "v2")
+    (two / "v2").rename(two / ".gone")
+    assert client.post("/admin/rollback", headers=admin).status_code == 200
+
+
+@pytest.mark.parametrize("header", [None, "", "a-key", "Bearer", "Bearer wrong", "bearer é", "Basic YTpi"])
+@pytest.mark.parametrize("path", ["/admin/activate", "/admin/rollback"])
+def test_without_the_key_nothing_is_done(
+    client: TestClient, two: Path, path: str, header: str | None
+) -> None:
+    headers = {} if header is None else {b"Authorization": header.encode()}
+    answer = client.post(path, json={"version": "v2"}, headers=headers)
+    assert answer.status_code == 401
+    assert answer.json()["error"]["field"] == "Authorization"
+    assert "TURRET_ADMIN_KEY" in answer.json()["error"]["message"]
+    assert "a-key" not in answer.text
+    assert client.get("/v1/version").json()["version"] == "v1"
+
+
+def test_with_an_admin_port_the_calls_are_only_there(settings: Settings, admin: dict[str, str]) -> None:
+    app = create_app(settings.model_copy(update={"admin_port": 1}))
+    with TestClient(app) as client:
+        assert activate(client, admin, "v1").status_code == 404
+        beside = TestClient(create_admin_app(app))
+        assert activate(beside, admin, "v1").status_code == 200
+        assert beside.post("/v1/recommend", json={}).status_code == 404

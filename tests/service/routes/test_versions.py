@@ -1,0 +1,30 @@
+from collections.abc import Callable
+from pathlib import Path
+
+from fastapi.testclient import TestClient
+
+from tower.bundle import BundleContents, publish
+
+
+def test_the_live_version_is_described(client: TestClient) -> None:
+    answer = client.get("/v1/version").json()
+    assert (answer["version"], answer["item_count"], answer["dimension"]) == ("v1", 60, 8)
+    assert answer["scoring"] == {"kind": "cosine", "temperature": 0.5}
+    assert answer["metrics"] == {"recall@10": 0.5}
+    assert answer["recall"] == [{"k": 10, "selectivity": 1.0, "recall": 1.0}]
+    assert answer["index"] == {"kind": "flat", "is_exact": True}
+    assert "files" not in answer
+
+
+def test_every_version_is_listed(
+    client: TestClient, bundles: Path, make_contents: Callable[..., BundleContents]
+) -> None:
+    publish(bundles, make_contents("v2", seed=1))
+    (bundles / "broken").mkdir()
+    answer = client.get("/v1/versions").json()
+    assert answer["live"] == "v1"
+    assert {one["version"]: one["error"] is None for one in answer["versions"]} == {
+        "broken": False,
+        "v1": True,
+        "v2": True,
+    }

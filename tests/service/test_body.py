@@ -1,0 +1,129 @@
+import json
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from service.body import parse
+from service.errors import RequestError
+
+EVENT = {"event_id": 1, "user_id": 1, "item_id": 1}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"nonsense",
+        b"\xff\xfe",
+        b'{"k": NaN}',
+        b'{"k": Infinity}',
+        b'{"k": 1e400}',
+        b'{"user_id": "\\ud800"}',
+        b'{"k": 1, "k": 2}',
+        b'{"features": {"a": 1, "a": 1}}',
+        b'{"a": ' * 5000,
+        b"[" * 1020 + b"]" * 1020,
+        b"[" * 500_000,
+        b'{"k": ' + b"9" * 5000 + b"}",
+        b"user_id=7",
+        b"--x\r\nContent-Disposition: form-data\r\n",
+        b"\x1f\x8b\x08\x00\x00\x00\x00\x00",
+    ],
+)
+def test_what_is_not_json_is_refused_as_that(client: TestClient, body: bytes) -> None:
+    answer = client.post("/v1/recommend", content=body)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"]
+
+
+def test_a_repeated_key_is_named() -> None:
+    with pytest.raises(RequestError) as caught:
+        parse(b'{"history": [], "k": 1, "k": 2}')
+    assert caught.value.field == "k"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("/v1/recommend", [], "body"),
+        ("/v1/recommend", "text", "body"),
+        ("/v1/recommend", {"k": 0}, "k"),
+        ("/v1/recommend", {"k": -1}, "k"),
+        ("/v1/recommend", {"k": 1001}, "k"),
+        ("/v1/recommend", {"k": 10**9}, "k"),
+        ("/v1/recommend", {"k": 10**30}, "k"),
+        ("/v1/recommend", {"k": True}, "k"),
+        ("/v1/recommend", {"k": "10"}, "k"),
+        ("/v1/recommend", {"k": 10.0}, "k"),
+        ("/v1/recommend", {"k": None}, "k"),
+        ("/v1/recommend", {"user_id": 1.5}, "user_id"),
+        ("/v1/recommend", {"user_id": ""}, "user_id"),
+        ("/v1/recommend", {"user_id": True}, "user_id"),
+        ("/v1/recommend", {"user_id": 2**63}, "user_id"),
+        ("/v1/recommend", {"user_id": "x" * 513}, "user_id"),
+        ("/v1/recommend", {"user_id": {"a": 1}}, "user_id"),
+        ("/v1/recommend", {"history": "101"}, "history"),
+        ("/v1/recommend", {"history": {"0": 101}}, "history"),
+        ("/v1/recommend", {"history": [101, None]}, "history.1"),
+        ("/v1/recommend", {"history": [[101]]}, "history.0"),
+        ("/v1/recommend", {"history": [1] * 1001}, "history"),
+        ("/v1/recommend", {"exclude": [1] * 1001}, "exclude"),
+        ("/v1/recommend", {"exclude": None}, "exclude"),
+        ("/v1/recommend", {"exclude_seen": "yes"}, "exclude_seen"),
+        ("/v1/recommend", {"exclude_seen": 1}, "exclude_seen"),
+        ("/v1/recommend", {"features": []}, "features"),
+        ("/v1/recommend", {"features": {"a": "x" * 2001}}, "features"),
+        ("/v1/recommend", {"features": {str(n): 1 for n in range(101)}}, "features"),
+        ("/v1/recommend", {"filter": {"genres": "drama"}}, "filter"),
+        ("/v1/recommend", {"explain": True}, "explain"),
+        ("/v1/recommend", {"K": 10}, "K"),
+        ("/v1/recommend/batch", {}, "requests"),
+        ("/v1/recommend/batch", {"requests": []}, "requests"),
+        ("/v1/recommend/batch", {"requests": [{}] * 101}, "requests"),
+        ("/v1/recommend/batch", {"requests": [7]}, "requests.0"),
+        ("/v1/events", {"events": []}, "events"),
+        ("/v1/events", {"events": [EVENT | {"kind": "x" * 101}]}, "events.0.kind"),
+        ("/v1/events", {"events": [EVENT | {"kind": 3}]}, "events.0.kind"),
+        ("/v1/events", {"events": [EVENT] * 1001}, "events"),
+        ("/v1/events", {"events": [{}]}, "events.0.event_id"),
+        ("/v1/events", {"events": [EVENT | {"x": 1}]}, "events.0.x"),
+        ("/v1/events", {"events": [EVENT | {"item_id": None}]}, "events.0.item_id"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_its_name(
+    client: TestClient, path: str, body: Any, field: str
+) -> None:
+    answer = client.post(path, json=body)
+    assert answer.status_code == 422
+    error = answer.json()["error"]
+    assert error["field"] == field
+    assert error["message"]
+    assert len(answer.content) < 2000
+
+
+def test_what_comes_later_is_said_to_come_later(client: TestClient) -> None:
+    answer = client.post("/v1/recommend", json={"filter": {}})
+    assert "not supported yet" in answer.json()["error"]["message"]
+
+
+def test_a_body_over_the_limit_is_refused(client: TestClient) -> None:
+    answer = client.post("/v1/recommend", content=b" " * 1_000_001)
+    assert answer.status_code == 413
+    assert "1000000 bytes" in answer.json()["error"]["message"]
+
+
+def test_a_body_of_unknown_length_is_counted_while_it_arrives(client: TestClient) -> None:
+    def chunks() -> Any:
+        for _ in range(200):
+            yield b" " * 10_000
+
+    assert client.post("/v1/recommend", content=chunks()).status_code == 413
+
+
+def test_a_body_is_read_whatever_it_calls_itself(client: TestClient) -> None:
+    body = json.dumps({"history": [101]})
+    for content_type in ("application/json", "text/plain", "application/x-www-form-urlencoded"):
+        answer = client.post("/v1/recommend", content=body, headers={"Content-Type": content_type})
+        assert answer.status_code == 200

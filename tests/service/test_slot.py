@@ -1,0 +1,104 @@
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from service.app import create_app
+from service.errors import ServiceError
+from service.settings import Settings
+from service.slot import Slot
+from tower.bundle import BundleContents, publish
+from tower.errors import BundleError
+from tower.pointer import current, point
+
+Make = Callable[..., BundleContents]
+VERSIONS = ("v1", "v2", "v3")
+
+
+@pytest.fixture
+def three(bundles: Path, make_contents: Make) -> Path:
+    """Versions with disjoint items: 100-159, 200-239 and 300-319."""
+    publish(bundles, make_contents("v2", ids=range(200, 240), seed=1))
+    publish(bundles, make_contents("v3", ids=range(300, 320), seed=2))
+    return bundles
+
+
+def consistent(answer: dict[str, Any]) -> bool:
+    first = 100 * int(answer["version"][1:])
+    return bool(answer["items"]) and all(first <= item["id"] < first + 100 for item in answer["items"])
+
+
+def test_a_folder_without_a_current_version_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ServiceError, match="export one"):
+        Slot(tmp_path)
+
+
+def test_a_pointer_that_was_lost_is_refused_with_the_versions(bundles: Path) -> None:
+    (bundles / "current").unlink()
+    with pytest.raises(ServiceError, match="there are v1"):
+        Slot(bundles)
+
+
+def test_a_pointer_to_nothing_is_refused(bundles: Path) -> None:
+    point(bundles, "v9")
+    with pytest.raises(BundleError, match="there are: v1"):
+        Slot(bundles)
+
+
+def test_a_refused_version_leaves_everything_as_it_was(three: Path) -> None:
+    slot = Slot(three)
+    live = slot.live
+    (three / "v2" / "golden.json").unlink()
+    with pytest.raises(BundleError):
+        asyncio.run(slot.activate("v2"))
+    assert slot.live is live
+    assert current(three) == "v1"
+
+
+def test_activations_queue(three: Path) -> None:
+    slot = Slot(three)
+
+    async def all_at_once() -> list[str]:
+        lives = await asyncio.gather(*(slot.activate(version) for version in VERSIONS * 4))
+        return [live.version for live in lives]
+
+    assert asyncio.run(all_at_once()) == list(VERSIONS * 4)
+    assert slot.live.version == current(three) == "v3"
+
+
+def test_every_answer_is_of_one_version_while_versions_change(
+    three: Path, settings: Settings, admin: dict[str, str]
+) -> None:
+    """300 activations among requests; each answer holds items of the version that it names, and no other."""
+    history = [101, 102, 201, 202, 301, 302]
+    batch = {"requests": [{"history": history, "k": 5}, {"k": 5}, {"user_id": 7, "k": 3}]}
+
+    async def hammer() -> list[dict[str, Any]]:
+        transport = httpx.ASGITransport(create_app(settings))
+        async with httpx.AsyncClient(transport=transport, base_url="http://service") as client:
+
+            async def activate() -> None:
+                for place in range(300):
+                    body = {"version": VERSIONS[place % 3]}
+                    assert (await client.post("/admin/activate", json=body, headers=admin)).status_code == 200
+
+            async def ask() -> list[dict[str, Any]]:
+                answers = []
+                for _ in range(100):
+                    answer = await client.post("/v1/recommend", json={"history": history, "k": 10})
+                    several = await client.post("/v1/recommend/batch", json=batch)
+                    results = several.json()["results"]
+                    assert len({result["version"] for result in results}) == 1
+                    answers += [answer.json(), *results]
+                return answers
+
+            _, *answered = await asyncio.gather(activate(), *(ask() for _ in range(4)))
+            return [answer for answers in answered for answer in answers]
+
+    answers = asyncio.run(hammer())
+    assert len(answers) == 4 * 100 * 4
+    assert {answer["version"] for answer in answers} == set(VERSIONS)
+    assert all(map(consistent, answers))

@@ -1,0 +1,86 @@
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from service.app import create_app
+from service.errors import HistoryUnavailableError
+from service.history.contract import Event
+from service.history.memory import MemoryHistory
+from service.settings import Settings
+
+
+class Broken(MemoryHistory):
+    """A store that can do nothing."""
+
+    async def append(self, events: Sequence[Event]) -> int:
+        raise HistoryUnavailableError("the disk is full")
+
+    async def recent(self, users: Sequence[str], limit: int) -> dict[str, list[int | str]]:
+        raise HistoryUnavailableError("the disk is full")
+
+    async def events(self, user: str, limit: int) -> tuple[int, list[Event]]:
+        raise HistoryUnavailableError("the disk is full")
+
+    async def forget(self, user: str) -> int:
+        raise HistoryUnavailableError("the disk is full")
+
+
+class Stuck(MemoryHistory):
+    """A store that never answers."""
+
+    async def append(self, events: Sequence[Event]) -> int:
+        await asyncio.sleep(60)
+        return 0
+
+    async def recent(self, users: Sequence[str], limit: int) -> dict[str, list[int | str]]:
+        await asyncio.sleep(60)
+        return {}
+
+
+def with_store(settings: Settings, store: MemoryHistory) -> FastAPI:
+    app = create_app(settings.model_copy(update={"history_timeout": 0.05, "write_timeout": 0.05}))
+    app.state.service.store = store
+    return app
+
+
+@pytest.mark.parametrize("store", [Broken(), Stuck()], ids=["broken", "stuck"])
+def test_recommendations_go_on_without_the_store(settings: Settings, store: MemoryHistory) -> None:
+    with TestClient(with_store(settings, store)) as client:
+        requests: list[dict[str, Any]] = [{"user_id": 7}, {"user_id": 7, "history": [101]}, {}]
+        answer = client.post("/v1/recommend/batch", json={"requests": requests})
+        assert [one["degraded"] for one in answer.json()["results"]] == [["history"], [], []]
+        assert [one["items"][0]["source"] for one in answer.json()["results"]] == [
+            "popular",
+            "towers",
+            "popular",
+        ]
+
+
+@pytest.mark.parametrize("store", [Broken(), Stuck()], ids=["broken", "stuck"])
+def test_an_event_that_is_not_stored_is_not_acknowledged(settings: Settings, store: MemoryHistory) -> None:
+    with TestClient(with_store(settings, store)) as client:
+        event = {"event_id": 1, "user_id": 7, "item_id": 101}
+        answer = client.post("/v1/events", json={"events": [event]})
+        assert answer.status_code == 503
+        assert int(answer.headers["retry-after"]) > 0
+        assert answer.json()["error"]["field"] == "store"
+        assert "turret_events_stored_total 0.0" in client.get("/metrics").text
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+def test_users_can_not_be_shown_or_forgotten_without_the_store(settings: Settings, method: str) -> None:
+    with TestClient(with_store(settings, Broken())) as client:
+        assert client.request(method, "/v1/users/7").status_code == 503
+
+
+def test_only_the_newest_stored_events_are_read(settings: Settings) -> None:
+    app = create_app(settings.model_copy(update={"stored_history_limit": 2}))
+    with TestClient(app) as client:
+        events = [{"event_id": n, "user_id": 7, "item_id": 101 + n, "time": n} for n in range(3)]
+        client.post("/v1/events", json={"events": events})
+        stored = client.post("/v1/recommend", json={"user_id": 7}).json()["items"]
+        assert stored == client.post("/v1/recommend", json={"history": [102, 103]}).json()["items"]
