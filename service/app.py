@@ -29,7 +29,13 @@ def create_app(settings: Settings) -> FastAPI:
         yield
         await state.close()
 
-    app = FastAPI(title="Turret", version=_version(), description="What next?", lifespan=lifespan)
+    app = FastAPI(
+        title="Turret",
+        version=_version(),
+        description="What next?",
+        lifespan=lifespan,
+        redirect_slashes=False,
+    )
     return _furnish(app, state, _PUBLIC if settings.admin_port is not None else (*_PUBLIC, admin.router))
 
 

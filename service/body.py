@@ -2,12 +2,14 @@
 "and remedy."""
 
 import json
+from collections import Counter
 from typing import Any, TypeVar
 
 import orjson
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
+from starlette.requests import ClientDisconnect
 
 from service.errors import RequestError
 
@@ -54,19 +56,23 @@ def parse(body: bytes) -> Any:
 
 async def _read_bytes(request: Request, limit: int) -> bytes:
     chunks, size = [], 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > limit:
-            raise RequestError(413, "body", None, f"the body is larger than {limit} bytes; send it in parts")
-        chunks.append(chunk)
+    try:
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size > limit:
+                raise RequestError(413, "body", None, f"this is larger than {limit} bytes; send it in parts")
+            chunks.append(chunk)
+    except ClientDisconnect:
+        raise RequestError(
+            400, "body", None, "the connection ended before the body did; send it again"
+        ) from None
     return b"".join(chunks)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     unique = dict(pairs)
     if len(unique) != len(pairs):
-        names = [name for name, _ in pairs]
-        repeated = next(name for name in names if names.count(name) > 1)
+        (repeated, _), *_ = Counter(name for name, _ in pairs).most_common(1)
         raise RequestError(400, repeated, None, "this key occurs twice in one object; send it once")
     return unique
 

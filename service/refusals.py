@@ -52,7 +52,7 @@ async def _encoding_error(request: Request, error: Exception) -> Response:
 
 
 async def _bundle_error(_: Request, error: Exception) -> Response:
-    return refuse(409, "version", None, str(error))
+    return refuse(503, "bundles", None, f"{error}; the live version goes on answering", {"Retry-After": "2"})
 
 
 async def _history_unavailable(_: Request, error: Exception) -> Response:

@@ -30,11 +30,11 @@ def run(settings: Settings, app: FastAPI, admin_app: FastAPI | None) -> None:
     Raises ServiceError when an address can't be listened on.
     """
     servers = [_server(settings, app, lifespan="on")]
-    with _listen(settings.host, settings.port) as listening:
+    with listen(settings.host, settings.port) as listening:
         sockets = [listening]
         if admin_app is not None and settings.admin_port is not None:
             servers.append(_server(settings, admin_app, lifespan="off"))
-            sockets.append(_listen("127.0.0.1", settings.admin_port))
+            sockets.append(listen("127.0.0.1", settings.admin_port))
         print(_greeting(app.state.service, sockets), flush=True)
         with asyncio.Runner(loop_factory=servers[0].config.get_loop_factory()) as runner:
             runner.run(_serve_all(servers, sockets))
@@ -67,7 +67,8 @@ def _server(settings: Settings, app: FastAPI, lifespan: uvicorn.config.LifespanT
     )
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
+    """Listen on an address; port 0 takes a free one. Raises ServiceError when it can't be done."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=2048)
@@ -84,11 +85,12 @@ def _reason(error: OSError) -> str:
 
 
 def _greeting(state: State, sockets: list[socket.socket]) -> str:
-    urls = [_url(listening) for listening in sockets]
+    urls = [url_of(listening) for listening in sockets]
     admin = f", admin calls at {urls[1]}" if len(urls) > 1 else ""
     return f"turret serves version {state.slot.live.version} at {urls[0]} (calls: {urls[0]}/docs{admin})"
 
 
-def _url(listening: socket.socket) -> str:
+def url_of(listening: socket.socket) -> str:
+    """Write where a socket listens as a URL."""
     host, port = listening.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

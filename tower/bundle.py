@@ -77,7 +77,7 @@ class Bundle:
             return cls(folder, manifest)
         except OSError as error:
             raise BundleError(f"{error.filename} can't be read: {error.strerror}; copy it again") from None
-        except (DataError, ValidationError, MemoryError) as error:
+        except (DataError, ValidationError, MemoryError, RecursionError) as error:
             raise BundleError(f"the bundle {folder} can't be opened: {error}") from None
 
 

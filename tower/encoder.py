@@ -52,13 +52,14 @@ class Encoder:
         """Return the user vectors [B, D] of B histories of rows (oldest first), each with its features.
 
         A feature that is not given counts as unknown. Raises EncodingError for a feature that the tower
-        doesn't have or a value that doesn't fit it.
+        doesn't have or a value that doesn't fit it, BundleError for a tower that can't be run on its own
+        inputs.
         """
         inputs = self._histories(histories)
         encoded = [self._encode_features(place, given) for place, given in enumerate(features)]
         for number, feature in enumerate(self._features):
             inputs[f"feature_{feature.name}"] = _column(feature, [row[number] for row in encoded])
-        vectors: NDArray[np.float32] = self._session.run(["user_vector"], inputs)[0]
+        vectors = self._run(inputs)
         self._check_finite(vectors)
         return vectors
 
@@ -67,6 +68,17 @@ class Encoder:
         for place, given in enumerate(features):
             if given:
                 self._encode_features(place, given)
+
+    def _run(self, inputs: dict[str, NDArray[Any]]) -> NDArray[np.float32]:
+        try:
+            vectors: NDArray[np.float32] = self._session.run(["user_vector"], inputs)[0]
+        except Exception as error:  # onnxruntime's own errors have no common base
+            raise BundleError(f"user_tower.onnx can't be run ({_first_line(error)})") from None
+        if vectors.shape != (len(inputs["length"]), self._vectors.shape[1]):
+            raise BundleError(
+                f"user_tower.onnx gives vectors of shape {vectors.shape}; export the bundle again"
+            )
+        return vectors
 
     def _histories(self, histories: Sequence[NDArray[np.integer[Any]]]) -> dict[str, NDArray[Any]]:
         newest = [rows[-self._history_length :] for rows in histories]
@@ -120,8 +132,11 @@ def _session(model: bytes) -> onnxruntime.InferenceSession:
     try:
         return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's own errors have no common base
-        reason = str(error).splitlines()[0][:200]
-        raise BundleError(f"user_tower.onnx can't be run ({reason}); export the bundle again") from None
+        raise BundleError(f"user_tower.onnx can't be run ({_first_line(error)}); export it again") from None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0][:200]
 
 
 def _encode(place: int, feature: Feature, raw: object) -> int | list[int] | float:

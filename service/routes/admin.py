@@ -44,9 +44,9 @@ async def _swap(state: State, replace: Callable[[], Awaitable[Live]]) -> Respons
     previous = state.slot.live.version
     try:
         live = await replace()
-    except BundleError:
+    except BundleError as error:
         state.metrics.activations.labels("refused").inc()
-        raise
+        raise RequestError(409, "version", None, f"{error}; version {previous} stays live") from None
     state.metrics.activations.labels("activated").inc()
     answer = {"version": live.version, "previous": previous}
     return Response(orjson.dumps(answer), media_type="application/json")

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -173,8 +174,7 @@ def test_what_can_not_be_served_is_said_in_one_line(
     assert complaint.count("\n") == 1
 
 
-def test_the_start_of_a_service_waits_for_nothing(start: Start) -> None:
-    """A connection that is open before the first request, and stays open, does not hold up the end."""
+def test_an_unfinished_request_does_not_hold_up_the_end(start: Start) -> None:
     service = start(drain_seconds=1)
     port = int(service.urls[0].rsplit(":", 1)[1])
     with socket.create_connection(("127.0.0.1", port)) as idle:
@@ -182,3 +182,16 @@ def test_the_start_of_a_service_waits_for_nothing(start: Start) -> None:
         assert service.client.get("/livez").status_code == 200
         status, _ = service.stop()
     assert status == 0
+
+
+def test_a_client_that_goes_away_in_the_middle_is_no_fault_of_the_service(start: Start) -> None:
+    service = start()
+    port = int(service.urls[0].rsplit(":", 1)[1])
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        client.sendall(b"POST /v1/recommend HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+    counted = 'turret_requests_total{route="/v1/recommend",status="400"} 1.0'
+    deadline = time.monotonic() + 5
+    while counted not in service.client.get("/metrics").text and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert counted in service.client.get("/metrics").text
+    assert service.stop() == (0, "")

@@ -1,4 +1,5 @@
 import json
+import time
 from typing import Any
 
 import pytest
@@ -42,6 +43,15 @@ def test_a_repeated_key_is_named() -> None:
     with pytest.raises(RequestError) as caught:
         parse(b'{"history": [], "k": 1, "k": 2}')
     assert caught.value.field == "k"
+
+
+def test_a_repeated_key_among_very_many_is_found_quickly() -> None:
+    """Comparing each with each would hold up everybody else for minutes."""
+    keys = ",".join(f'"k{number}":1' for number in range(80_000))
+    start = time.perf_counter()
+    with pytest.raises(RequestError, match="twice"):
+        parse(f'{{{keys},"k79999":2}}'.encode())
+    assert time.perf_counter() - start < 5
 
 
 @pytest.mark.parametrize(

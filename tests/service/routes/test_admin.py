@@ -1,7 +1,10 @@
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import onnx
 import pytest
 from fastapi.testclient import TestClient
 
@@ -11,6 +14,19 @@ from tower.bundle import BundleContents, publish
 from tower.pointer import current
 
 Make = Callable[..., BundleContents]
+
+
+def sha256(content: bytes) -> bytes:
+    return hashlib.sha256(content).hexdigest().encode()
+
+
+def failing(tower: bytes) -> bytes:
+    """Let a tower sum over an axis that its history doesn't have."""
+    model = onnx.load_from_string(tower)
+    axis = next(tensor for tensor in model.graph.initializer if tensor.name == "axis1")
+    axis.CopyFrom(onnx.numpy_helper.from_array(np.array([7], np.int64), "axis1"))
+    serialised: bytes = model.SerializeToString()
+    return serialised
 
 
 @pytest.fixture
@@ -47,6 +63,26 @@ def test_a_damaged_bundle_is_refused_and_the_old_one_stays(
     assert "index.faiss" in answer.json()["error"]["message"]
     assert client.post("/v1/recommend", json={}).json()["version"] == current(two) == "v1"
     assert 'turret_activations_total{outcome="refused"} 1.0' in client.get("/metrics").text
+
+
+def test_a_tower_that_fails_when_it_is_run_is_refused(
+    client: TestClient, admin: dict[str, str], two: Path, make_contents: Make
+) -> None:
+    """A checksum of the manifest's own making, and a tower that reads what it should but not in that form."""
+    manifest = two / "v2" / "manifest.json"
+    tower = two / "v2" / "user_tower.onnx"
+    before, after = tower.read_bytes(), failing(tower.read_bytes())
+    for path, content in (
+        (tower, after),
+        (manifest, manifest.read_bytes().replace(sha256(before), sha256(after))),
+    ):
+        path.chmod(0o644)
+        path.write_bytes(content)
+    sizes = manifest.read_text().replace(f'"bytes": {len(before)}', f'"bytes": {len(after)}')
+    manifest.write_text(sizes)
+    answer = activate(client, admin, "v2")
+    assert answer.status_code == 409
+    assert "user_tower.onnx" in answer.json()["error"]["message"]
 
 
 def test_an_unknown_version_is_refused_with_the_known_ones(

@@ -28,3 +28,11 @@ def test_every_version_is_listed(
         "v1": True,
         "v2": True,
     }
+
+
+def test_a_folder_that_vanished_is_no_fault_of_the_client(client: TestClient, bundles: Path) -> None:
+    bundles.rename(bundles.with_name("elsewhere"))
+    answer = client.get("/v1/versions")
+    assert answer.status_code == 503
+    assert "retry-after" in answer.headers
+    assert client.post("/v1/recommend", json={"history": [101]}).status_code == 200

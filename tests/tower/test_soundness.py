@@ -1,0 +1,54 @@
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tower.errors import BundleError
+from tower.index import ExactIndex
+from tower.manifest import Manifest, Scoring, read_manifest
+from tower.soundness import check_parts
+
+VECTORS = np.eye(60, 8, dtype=np.float32) + np.eye(60, 8, -8, dtype=np.float32)
+VECTORS[16:, 0] = 1
+
+
+@pytest.fixture
+def manifest(bundles: Path) -> Manifest:
+    """Of 60 items and 8 columns."""
+    return read_manifest(bundles / "v1")
+
+
+def check(manifest: Manifest, **changes: Any) -> None:
+    parts: dict[str, Any] = {"vectors": VECTORS, "popularity": np.ones(60, np.int64), "length": 60, **changes}
+    index = changes.get("index", ExactIndex.build(parts["vectors"]))
+    check_parts(manifest, parts["vectors"], parts["popularity"], parts["length"], index)
+
+
+def test_parts_that_fit_pass(manifest: Manifest) -> None:
+    check(manifest)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"vectors": VECTORS[:59]}, "item_vectors.npy has shape"),
+        ({"vectors": VECTORS[:, :7]}, "item_vectors.npy has shape"),
+        ({"vectors": VECTORS * 1.01}, "length 1.01"),
+        ({"vectors": VECTORS * 0}, "nothing but zeros"),
+        ({"vectors": np.where(VECTORS == 1, np.float32(np.nan), VECTORS)}, "not finite"),
+        ({"popularity": np.ones(61, np.int64)}, "popularity.npy has shape"),
+        ({"popularity": -np.ones(60, np.int64)}, "negative"),
+        ({"length": 61}, "vocabulary.json has shape"),
+        ({"index": ExactIndex.build(VECTORS[:50])}, "index.faiss has shape"),
+        ({"index": ExactIndex.build(VECTORS[::-1])}, "other vectors"),
+    ],
+)
+def test_a_part_that_does_not_fit_is_named(manifest: Manifest, changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(BundleError, match=words):
+        check(manifest, **changes)
+
+
+def test_lengths_are_free_where_the_score_is_a_dot_product(manifest: Manifest) -> None:
+    scoring = Scoring(kind="dot", temperature=1.0)
+    check(manifest.model_copy(update={"scoring": scoring}), vectors=VECTORS * 3)
