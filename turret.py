@@ -4,10 +4,10 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-import click
 import typer
 from typer.core import TyperGroup
 
+from data.cli import app as data_app
 from data.errors import TurretError
 
 PREPARED, RUN, BUNDLES = Path("var/prepared"), Path("var/run"), Path("var/bundles")
@@ -17,7 +17,7 @@ URL = "http://127.0.0.1:8000"
 class Sentences(TyperGroup):
     """A group whose errors are sentences on standard error, and which Ctrl-C ends without a traceback."""
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def invoke(self, ctx: Any) -> Any:
         """Run the subcommand."""
         try:
             return super().invoke(ctx)
@@ -44,7 +44,6 @@ app = _app(
     "Turret turns a log of who-used-what into a service that answers *what next?* in about a millisecond.\n\n"
     "The usual way: `turret data prepare`, `train`, `evaluate`, `export`, `serve`, `recommend`."
 )
-data_app = _app("Get event logs, and turn them into the arrays that training reads.")
 app.add_typer(data_app, name="data")
 
 Prepared = Annotated[Path, typer.Option("--data", metavar="DIR", help="The prepared data.")]
@@ -173,10 +172,20 @@ def recommend(
 
     Example: `turret recommend --user u00042 --data var/prepared -k 5`
     """
-    from service.commands import print_recommendations
-    from service.questions import question
+    from service import commands
 
-    print_recommendations(question(user, history, data), k, url, wait, as_json)
+    items: list[int | str] | None = list(history) if history else None
+    words = list(history or [])
+    if data is not None and not history:
+        from data.lookup import look_up
+
+        known = look_up(data, user, most=1000)
+        user, items = str(known.user), known.items
+        words = [commands.in_words(*shown) for shown in zip(known.items, known.fields, strict=True)]
+    answer = commands.recommend(url, k, user, items, wait)
+    if items is None and user is not None:
+        words = commands.stored_history(url, user)
+    commands.print_recommendations(answer, words, as_json)
 
 
 @app.command()
@@ -211,26 +220,6 @@ def activate(
     from service.commands import activate_version
 
     print(activate_version(version, bundles, url))
-
-
-@data_app.command()
-def fetch(
-    name: Annotated[
-        str,
-        typer.Argument(metavar="NAME", help="movielens-100k, movielens-1m, movielens-32m or online-retail."),
-    ],
-    target: Annotated[Path, typer.Option("--to", metavar="DIR", help="Where to put it.")] = Path("var/data"),
-    base_url: Annotated[
-        str | None, typer.Option("--base-url", help="The folder of a mirror; checksums stay the publisher's.")
-    ] = None,
-) -> None:
-    """Download a public data set, check it and unpack it. A download that was cut off goes on.
-
-    Example: `turret data fetch movielens-1m --to var/data`
-    """
-    from data.datasets import fetch as fetch_dataset
-
-    print(fetch_dataset(name, target, base_url))
 
 
 def main() -> None:

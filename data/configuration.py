@@ -1,7 +1,7 @@
 """Settings from a TOML file and from the command line, refused with a sentence when they do not fit."""
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -31,6 +31,24 @@ def load_configuration(
         where = f"{path}: " if path is not None else ""
         sentences = [_sentence(model, details) for details in error.errors()]
         raise ConfigurationError(where + "; ".join(sentences)) from None
+
+
+def parse_overrides(texts: Iterable[str]) -> dict[str, Any]:
+    """Read `section.key=value` texts. A value is TOML, such as `5` or `{kind="time"}`; a bare word is text.
+
+    Raises ConfigurationError for a text of another form.
+    """
+    return dict(map(_override, texts))
+
+
+def _override(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    if not equals or not all(key.strip().split(".")):
+        raise ConfigurationError(f"--set {text!r} must look like section.key=value")
+    try:
+        return key.strip(), tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key.strip(), value.strip()
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

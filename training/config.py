@@ -1,13 +1,12 @@
 """An experiment: one TOML file that says what to train and how."""
 
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from data.configuration import load_configuration
+from data.configuration import load_configuration, parse_overrides
 from tower.config import Settings, TowerConfig
 from training.errors import TrainingError
 
@@ -122,10 +121,10 @@ def shipped_experiments() -> dict[str, Path]:
 def load_experiment(name_or_path: str, overrides: Sequence[str] = ()) -> ExperimentConfig:
     """Read an experiment by the name of a shipped one or by its path, with `section.key=value` overrides.
 
-    A value is TOML, so `objective={loss="full_softmax"}` replaces a whole section; a bare word is text.
+    A value is TOML, so `objective={loss="full_softmax"}` replaces a whole section.
 
     Raises:
-        TrainingError: there is no such experiment, or an override is not of that form.
+        TrainingError: there is no such experiment.
         ConfigurationError: an unknown or contradictory setting, with the value and what would work.
     """
     path = shipped_experiments().get(name_or_path, Path(name_or_path))
@@ -134,14 +133,4 @@ def load_experiment(name_or_path: str, overrides: Sequence[str] = ()) -> Experim
             f"experiment {name_or_path!r}: no such file; the shipped ones are "
             f"{', '.join(shipped_experiments())}, or give the path of a TOML file."
         )
-    return load_configuration(ExperimentConfig, path, dict(map(_override, overrides)))
-
-
-def _override(text: str) -> tuple[str, Any]:
-    key, equals, value = text.partition("=")
-    if not equals or not all(key.strip().split(".")):
-        raise TrainingError(f"--set {text!r}: it must look like training.batch_size=512.")
-    try:
-        return key.strip(), tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        return key.strip(), value.strip()
+    return load_configuration(ExperimentConfig, path, parse_overrides(overrides))

@@ -1,0 +1,39 @@
+# Two commands do everything: `make demo` and `make test`. Both need Python 3.11+ and nothing else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help setup demo test lint clean
+
+help:
+	@echo "make demo            from raw events to recommendations over HTTP, until Ctrl-C"
+	@echo "make demo ONCE=1     the same, and stop after the answer"
+	@echo "make demo DATA=...   movielens-100k (and other sets of 'turret data fetch'), or the path of your events"
+	@echo "make test            run the tests"
+	@echo "make lint            ruff and mypy"
+	@echo "make setup           only make the virtual environment, in $(VENV)"
+	@echo "make clean           remove the environment and var/demo"
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "make: $(PYTHON) is $$($(PYTHON) --version); Turret needs Python 3.11 or newer: make PYTHON=..." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[train,serve,dev]'
+	@touch $(STAMP)
+
+demo: $(STAMP)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" DATA="$(DATA)" PREPARE="$(PREPARE)" ONCE="$(ONCE)" PORT="$(PORT)" bash deploy/demo.sh
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -q
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) var/demo

@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# From raw events to recommendations over HTTP, with the commands that a user would type. Called by `make demo`.
+#   DATA     nothing (a synthetic shop), a name that `turret data fetch` knows, or the path of events
+#   PREPARE  further options of `turret data prepare`, such as "--user customer --item sku --on-bad drop"
+#   ONCE     stop after the answer
+#   PORT     of the service (8000)
+set -euo pipefail
+
+port=${PORT:-8000}
+url=http://127.0.0.1:$port
+work=var/demo
+service=
+
+run() {
+  printf '\n$ turret %s\n' "$*"
+  turret "$@"
+}
+
+stop_service() {
+  trap - EXIT INT TERM
+  if [ -n "$service" ]; then
+    kill -TERM "$service" 2>/dev/null || true
+    wait "$service" || true
+  fi
+}
+trap stop_service EXIT
+trap 'stop_service; echo; exit 0' INT TERM
+
+rm -rf "$work"
+mkdir -p "$work"
+
+known_set() {
+  case "$1" in movielens-100k | movielens-1m | movielens-32m | online-retail) return 0 ;; esac
+  return 1
+}
+
+if [ -z "${DATA:-}" ]; then
+  source=$work/shop
+  run data synth "$source"
+elif known_set "$DATA"; then
+  run data fetch "$DATA" --to var/data
+  source=var/data/$DATA
+elif [ -e "$DATA" ]; then
+  source=$DATA
+else
+  echo "make demo: DATA=$DATA is neither a file or folder nor one of movielens-100k, movielens-1m," \
+    "movielens-32m, online-retail." >&2
+  exit 1
+fi
+
+# shellcheck disable=SC2086 # PREPARE holds several words
+run data prepare "$source" --to "$work/prepared" ${PREPARE:-}
+run train --data "$work/prepared" --run "$work/run" --experiment demo
+run evaluate "$work/run"
+run export "$work/run" --bundles "$work/bundles"
+
+printf '\n$ turret serve --bundles %s --port %s &\n' "$work/bundles" "$port"
+turret serve --bundles "$work/bundles" --port "$port" --store "sqlite:///$work/history.sqlite" &
+service=$!
+
+ready() {
+  for _ in $(seq 300); do
+    kill -0 "$service" 2>/dev/null || { wait "$service"; return 1; }
+    turret_ready && return 0
+    sleep 0.1
+  done
+  echo "make demo: the service was not ready within 30 seconds." >&2
+  return 1
+}
+turret_ready() { python -c "import urllib.request as u; u.urlopen('$url/readyz', timeout=1)" 2>/dev/null; }
+ready
+
+run recommend --data "$work/prepared" --url "$url"
+
+if [ -z "${ONCE:-}" ]; then
+  printf '\nThe service runs at %s (calls: %s/docs). Ask it yourself, from another terminal:\n' "$url" "$url"
+  printf '  curl -s %s/v1/recommend -H "Content-Type: application/json" -d %s\n' "$url" "'{\"user_id\": \"me\", \"k\": 3}'"
+  printf 'Ctrl-C stops it.\n'
+  wait "$service"
+fi

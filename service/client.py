@@ -1,0 +1,59 @@
+"""Asking a running service from the command line."""
+
+import json
+import time
+import urllib.error
+import urllib.request
+from typing import Any
+
+from service.errors import ServiceError
+
+TIMEOUT = 30.0
+
+
+def ask(url: str, path: str, body: dict[str, Any] | None = None, key: str | None = None) -> dict[str, Any]:
+    """GET `path`, or POST a JSON `body` to it, and return the JSON answer.
+
+    Raises ServiceError when nobody answers there, or with the service's own sentence.
+    """
+    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+    content = None if body is None else json.dumps(body).encode()
+    if not url.startswith(("http://", "https://")):
+        raise ServiceError(f"--url {url!r} is not an address; give one like http://127.0.0.1:8000")
+    try:
+        request = urllib.request.Request(url.rstrip("/") + path, content, headers)
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
+            answer: dict[str, Any] = json.load(response)
+            return answer
+    except urllib.error.HTTPError as error:
+        with error:
+            raise ServiceError(f"{url} answered {error.code}: {_sentence(error.read())}") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        raise ServiceError(
+            f"{url}: no service answers there ({reason}); start one with `turret serve`, or name its --url"
+        ) from None
+
+
+def wait_until_ready(url: str, seconds: float) -> None:
+    """Return when the service is ready. Raises ServiceError when it isn't within `seconds`."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            ask(url, "/readyz")
+        except ServiceError:
+            if time.monotonic() >= end:
+                raise
+            time.sleep(0.1)
+        else:
+            return
+
+
+def _sentence(content: bytes) -> str:
+    """What the service said was wrong: its message, with the field that it names."""
+    try:
+        error = json.loads(content)["error"]
+        field = f"{error['field']}: " if error.get("field") else ""
+        return f"{field}{error['message']}"
+    except (ValueError, KeyError, TypeError):
+        return "it did not say why; is it a Turret service?"

@@ -1,0 +1,113 @@
+"""What `turret recommend`, `versions` and `activate` do, and how they print it."""
+
+import json
+import os
+from collections.abc import Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from service.client import ask, wait_until_ready
+from service.errors import ServiceError
+from tower.bundle import activate, versions
+
+SHOWN_HISTORY = 10
+WIDTH = 110
+
+
+def recommend(
+    url: str, k: int, user: int | str | None, history: Sequence[int | str] | None, wait: float
+) -> dict[str, Any]:
+    """Ask for k items after a given history, or after the stored one of `user`."""
+    wait_until_ready(url, wait)
+    body: dict[str, Any] = {"k": k}
+    if history is not None:
+        body["history"] = list(history)
+    elif user is not None:
+        body["user_id"] = user
+    return ask(url, "/v1/recommend", body)
+
+
+def print_recommendations(answer: dict[str, Any], history: Sequence[str], as_json: bool) -> None:
+    """Print an answer beside the newest items of the history (already in words, oldest first)."""
+    if as_json:
+        print(json.dumps(answer, indent=2, ensure_ascii=False))
+        return
+    table = Table(title=f"version {answer['version']}")
+    table.add_column(f"history, newest first ({len(history)} items)")
+    table.add_column("what next?")
+    table.add_column("score", justify="right")
+    table.add_column("source")
+    newest = list(reversed(history))[:SHOWN_HISTORY]
+    for used, item in zip_longest(newest, answer["items"]):
+        if item is None:
+            table.add_row(used, "", "", "")
+        else:
+            table.add_row(
+                used or "", in_words(item["id"], item["fields"]), f"{item['score']:.2f}", item["source"]
+            )
+    Console(width=WIDTH).print(table)
+    if answer.get("unknown_items"):
+        print(f"not in this version's catalogue: {', '.join(map(str, answer['unknown_items']))}")
+
+
+def in_words(item: int | str, fields: dict[str, Any]) -> str:
+    """An item for people: its title (or first text) and genres-like list, with the id behind it."""
+    title = fields.get("title") or next((text for text in fields.values() if isinstance(text, str)), None)
+    lists = [", ".join(map(str, values)) for values in fields.values() if isinstance(values, list) and values]
+    return f"{title}{f' ({lists[0]})' if lists else ''} [{item}]" if title else str(item)
+
+
+def stored_history(url: str, user: str) -> list[str]:
+    """The ids of a user's stored history, oldest first."""
+    events = ask(url, f"/v1/users/{user}")["events"]
+    return [str(event["item_id"]) for event in events]
+
+
+def print_versions(bundles: Path, as_json: bool) -> None:
+    """List the bundles of a folder, oldest first."""
+    summaries = versions(bundles)
+    if as_json:
+        print(json.dumps([summary.model_dump(mode="json") for summary in summaries], indent=2))
+        return
+    table = Table()
+    for heading in ("", "version", "created", "items", "ndcg@10", "state"):
+        table.add_column(heading)
+    for one in summaries:
+        ndcg = one.metrics.get("test", {}).get("towers", {}).get("ndcg@10", {}).get("mean")
+        table.add_row(
+            "*" if one.is_current else "",
+            one.version,
+            one.created or "",
+            f"{one.item_count:,}" if one.item_count else "",
+            "not evaluated" if ndcg is None else f"{ndcg:.4f}",
+            one.error or ("current" if one.is_current else ""),
+        )
+    Console(width=WIDTH).print(table)
+
+
+def activate_version(version: str, bundles: Path, url: str | None) -> str:
+    """Swap the bundle of a running service, or move the folder's pointer; return a sentence on it."""
+    if url is None:
+        activate(bundles, version)
+        return (
+            f"{version} is current in {bundles}; a service that is running keeps its version "
+            "until it is asked with --url."
+        )
+    answer = ask(url, "/admin/activate", {"version": version}, key=_admin_key(bundles))
+    return f"{url} serves {answer['version']} now (before: {answer['previous']})."
+
+
+def _admin_key(bundles: Path) -> str:
+    if key := os.environ.get("TURRET_ADMIN_KEY"):
+        return key
+    try:
+        return (bundles / "admin.key").read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise ServiceError(
+            f"{bundles / 'admin.key'}: the admin key can't be read ({error.strerror}); set TURRET_ADMIN_KEY, "
+            "or name the service's folder with --bundles"
+        ) from None
