@@ -23,7 +23,7 @@ def open_array(path: Path, dtype: str) -> NDArray[Any]:
         values: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:
         raise DataError(f"{path} is missing; prepare the data again") from None
-    except ValueError:
+    except (ValueError, EOFError):
         values = _open_empty(path)
     if values.dtype != np.dtype(dtype):
         raise DataError(f"{path} holds {values.dtype} where {dtype} is expected; prepare the data again")

@@ -88,7 +88,8 @@ def _read_header(original: Path, path: Path, settings: FormatSettings) -> tuple[
 
 def _records(lines: Iterator[str], settings: FormatSettings, delimiter: str) -> "_csv.Reader":
     if len(delimiter) > 1:  # The csv module only knows delimiters of one character.
-        lines, delimiter = (line.replace(delimiter, "\x1f") for line in lines), "\x1f"
+        long, delimiter = delimiter, "\x1f"
+        lines = (line.replace(long, "\x1f") for line in lines)
     if not settings.quote:
         return csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE)
     return csv.reader(lines, delimiter=delimiter, quotechar=settings.quote, strict=True)
@@ -113,7 +114,7 @@ def _is_regular(original: Path, path: Path, settings: FormatSettings, delimiter:
 
 
 def _record(quote: str, delimiter: str, width: int) -> str:
-    """Return the regular expression of a line in which quotes enclose whole fields only (and double inside)."""
+    """Return the expression of a line in which quotes enclose whole fields only (and double inside)."""
     quote, delimiter = re.escape(quote), re.escape(delimiter)
     field = f"(?:{quote}(?:[^{quote}]|{quote}{quote})*{quote}|[^{quote}{delimiter}]*)"
     return f"^{field}(?:{delimiter}{field}){{{width - 1}}}$"

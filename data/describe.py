@@ -30,7 +30,7 @@ def describe(folder: Path) -> str:
 
 
 def histogram(counts: NDArray[np.int64], unit: str) -> list[str]:
-    """Draw how many of `counts` lie in 1, 2-3, 4-7, ...: a line a range, bars in proportion to the fullest."""
+    """Draw how many of `counts` lie in 1, 2-3, 4-7, ...: a line a range, bars relative to the fullest."""
     ranges = np.bincount(np.log2(counts[counts > 0]).astype(np.int64))
     labels = ["1", *(f"{2**place:,}-{2 ** (place + 1) - 1:,}" for place in range(1, len(ranges)))]
     width = max(map(len, labels), default=0)

@@ -57,9 +57,9 @@ def as_numbers(values: pl.Series) -> pl.Series:
     """Return floats, null where there is none. Raises ColumnError for a text that is no number."""
     if not (values.dtype.is_numeric() or values.dtype in (pl.String, pl.Null, pl.Boolean)):
         raise ColumnError(f"column {values.name!r} holds {values.dtype}, which is no number feature")
-    stripped = values.str.strip_chars() if values.dtype == pl.String else values
+    stripped = values.str.strip_chars().replace("", None) if values.dtype == pl.String else values
     numbers = stripped.cast(pl.Float64, strict=False)
-    unreadable = values.filter(values.is_not_null() & numbers.is_null())
+    unreadable = stripped.filter(stripped.is_not_null() & numbers.is_null())
     if len(unreadable):
         raise ColumnError(
             f"column {values.name!r} holds {unreadable[0]!r}, which is no number; make it a category"

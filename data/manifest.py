@@ -113,14 +113,16 @@ class Manifest(_Record):
         """Read the manifest of `folder`. Raises DataError when there is none that this version can read."""
         path = folder / MANIFEST
         try:
-            return cls.model_validate_json(path.read_text(encoding="utf-8"))
+            return cls.model_validate_json(path.read_bytes())
         except (FileNotFoundError, NotADirectoryError):
             raise DataError(
                 f"{folder} is not prepared data: it has no {MANIFEST}; `turret data prepare` writes one"
             ) from None
-        except (ValidationError, UnicodeDecodeError) as error:
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(map(str, first["loc"])) or "the file"
             raise DataError(
-                f"{path} can't be read by this version of turret; prepare again: {error}"
+                f"this version of turret can't read {path} ({place}: {first['msg']}); prepare the data again"
             ) from None
 
 

@@ -1,6 +1,5 @@
 """MovieLens as GroupLens ships it: 100K, 1M, 10M, and the CSV files of 20M and later; a folder or a zip."""
 
-import re
 import shutil
 import zipfile
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ import polars as pl
 
 from data.delimited import scan_delimited
 from data.errors import SourceError
+from data.movielens_tables import films, films_100k, people
 from data.schema import ColumnSettings, FeatureColumns, FormatSettings
 from data.source import Source
 from data.tables import ROW, Table
@@ -18,7 +18,6 @@ COLUMNS = ColumnSettings(user="user_id", item="item_id", time="timestamp")
 ITEM_FEATURES = FeatureColumns(text=("title",), multi=("genres",), number=("year",))
 USER_FEATURES = FeatureColumns(category=("gender", "age", "occupation"))
 
-_YEAR = re.compile(r"\((\d{4})\)\s*$")
 _RATINGS = ("user_id", "item_id", "rating", "timestamp")
 
 
@@ -63,10 +62,10 @@ def open_movielens(path: Path, work: Path) -> Source:
     if found is None:
         raise SourceError(f"{path} holds no MovieLens data; looked for {WANTED}")
     folder, layout = found
-    items = _films_100k(folder) if layout.movies == "u.item" else _films(folder / layout.movies)
+    items = films_100k(folder) if layout.movies == "u.item" else films(folder / layout.movies)
     names = [layout.ratings, layout.movies, *layout.others]
     files = (path,) if path.is_file() else tuple(folder / name for name in names if (folder / name).is_file())
-    users = _people(folder)
+    users = people(folder)
     return Source(
         parts=((None, _ratings(folder / layout.ratings, layout.format, work)),),
         items=_table(items, folder / layout.movies),
@@ -144,75 +143,3 @@ def _table(frame: pl.DataFrame, path: Path) -> Table:
         path,
         is_text=False,
     )
-
-
-def _lines(path: Path) -> list[str]:
-    """Return the lines of a file that is UTF-8 (10M and later) or Latin-1 (before)."""
-    content = path.read_bytes()
-    try:
-        return content.decode("utf-8").splitlines()
-    except UnicodeDecodeError:
-        return content.decode("latin-1").splitlines()
-
-
-def _films_100k(folder: Path) -> pl.DataFrame:
-    """Read u.item: id, title, release date, video date, address, and a 0 or 1 for every genre of u.genre."""
-    genres = [line.rpartition("|")[0] for line in _lines(folder / "u.genre") if line]
-    films = []
-    for line in _lines(folder / "u.item"):
-        film, title, released, _, _, *marks = line.split("|")
-        names = [
-            genre for genre, mark in zip(genres, marks, strict=True) if mark == "1" and genre != "unknown"
-        ]
-        films.append((int(film), title, names, _year(title), released or None))
-    return _film_frame(films)
-
-
-def _films(path: Path) -> pl.DataFrame:
-    """Read movies.dat or movies.csv: id, title and genres divided by bars. Titles may hold the delimiter."""
-    if path.suffix == ".csv":
-        frame = pl.read_csv(path, infer_schema=False)
-        rows = list(frame.select("movieId", "title", "genres").iter_rows())
-    else:
-        rows = [
-            (film, *rest.rsplit("::", 1))
-            for film, rest in (line.split("::", 1) for line in _lines(path) if line)
-        ]
-    return _film_frame(
-        [(int(film), title, _genres(genres), _year(title), None) for film, title, genres in rows]
-    )
-
-
-def _film_frame(films: list[tuple[int, str, list[str], int | None, str | None]]) -> pl.DataFrame:
-    schema: dict[str, pl.DataType | type[pl.DataType]] = {
-        "item_id": pl.Int64,
-        "title": pl.String,
-        "genres": pl.List(pl.String),
-        "year": pl.Int64,
-        "release_date": pl.String,
-    }
-    frame = pl.DataFrame(films, schema=schema, orient="row")
-    return frame if frame["release_date"].is_not_null().any() else frame.drop("release_date")
-
-
-def _genres(text: str | None) -> list[str]:
-    return [] if not text or text == "(no genres listed)" else text.split("|")
-
-
-def _year(title: str) -> int | None:
-    found = _YEAR.search(title)
-    return int(found[1]) if found else None
-
-
-def _people(folder: Path) -> pl.DataFrame | None:
-    """Read u.user (id, age, gender, occupation, zip) or users.dat (id, gender, age, occupation, zip)."""
-    layouts = {
-        "u.user": ("|", ("user_id", "age", "gender", "occupation", "zip")),
-        "users.dat": ("::", ("user_id", "gender", "age", "occupation", "zip")),
-    }
-    for name, (delimiter, columns) in layouts.items():
-        if (folder / name).is_file():
-            people = [line.split(delimiter) for line in _lines(folder / name) if line]
-            frame = pl.DataFrame(people, schema=dict.fromkeys(columns, pl.String), orient="row")
-            return frame.with_columns(pl.col("user_id").cast(pl.Int64)).drop("zip")
-    return None

@@ -1,0 +1,24 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from data.configuration import load_configuration
+from data.prepare import prepare
+from data.schema import PrepareConfig
+from data.sequences import PreparedData
+
+Prepare = Callable[..., PreparedData]
+
+
+@pytest.fixture
+def prepared(tmp_path: Path) -> Prepare:
+    """Prepare the text of a CSV file under overrides ("split.kind": "time") and open the result."""
+
+    def make(text: str, overrides: dict[str, object] | None = None) -> PreparedData:
+        source = tmp_path / "events.csv"
+        source.write_text(text)
+        config = load_configuration(PrepareConfig, overrides={"source": str(source), **(overrides or {})})
+        return PreparedData.open(prepare(config, tmp_path / "prepared", overwrite=True).folder)
+
+    return make

@@ -1,0 +1,42 @@
+import polars as pl
+import pytest
+
+from data.errors import ColumnError
+from data.ids import id_text, vocabulary
+
+
+def _texts(values: pl.Series) -> list[str | None]:
+    return pl.DataFrame({"id": values}).select(id_text("id", values.dtype)).to_series().to_list()
+
+
+def test_ids_of_every_type_become_the_text_that_finds_them_again() -> None:
+    assert _texts(pl.Series([7, -1, None])) == ["7", "-1", None]
+    assert _texts(pl.Series([7.0, None, 2.5, float("nan"), float("inf")])) == ["7", None, None, None, None]
+    assert _texts(pl.Series(["007", "", None, " "])) == ["007", None, None, " "]
+    assert _texts(pl.Series(["b", "a"], dtype=pl.Categorical())) == ["b", "a"]
+
+
+@pytest.mark.parametrize("values", [[True], [[1]], [b"x"]])
+def test_types_that_identify_nothing_are_refused(values: list[object]) -> None:
+    with pytest.raises(ColumnError, match="ids have to be integers or text"):
+        _texts(pl.Series(values))
+
+
+@pytest.mark.parametrize(
+    ("texts", "dtype", "is_text", "expected"),
+    [
+        (["10", "9"], pl.Int64(), False, [9, 10]),
+        (["10", "9"], pl.Float64(), False, [9, 10]),
+        (["10", "9"], pl.String(), True, [9, 10]),
+        (["10", "9"], pl.String(), False, ["10", "9"]),
+        (["10", "007"], pl.String(), True, ["007", "10"]),
+        (["10", "x"], pl.String(), True, ["10", "x"]),
+    ],
+)
+def test_ids_come_back_as_they_went_in_and_sorted(
+    texts: list[str], dtype: pl.DataType, is_text: bool, expected: list[object]
+) -> None:
+    """A CSV file's ids are integers only if every one is; a Parquet file's texts stay texts."""
+    found, ordered = vocabulary(pl.Series(texts), dtype, is_text)
+    assert found.ids(range(len(texts))) == expected
+    assert ordered == [str(outside_id) for outside_id in expected]

@@ -1,0 +1,58 @@
+from pathlib import Path
+
+import pytest
+
+from data.configuration import load_configuration
+from data.errors import SourceError
+from data.opening import open_source
+from data.schema import PrepareConfig
+from data.source import Source
+
+
+def _open(tmp_path: Path, **overrides: object) -> Source:
+    work = tmp_path / "work"
+    work.mkdir(exist_ok=True)
+    named = {name.replace("__", "."): value for name, value in overrides.items()}
+    return open_source(load_configuration(PrepareConfig, overrides=named), work)
+
+
+def test_a_folder_of_events_items_and_users_is_opened_whole(tmp_path: Path) -> None:
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    for name in ("events.csv", "items.jsonl"):
+        (folder / name).write_text('{"item_id": 1}\n')
+    source = _open(tmp_path, source=folder)
+    assert source.items is not None
+    assert source.users is None
+    assert [path.name for path in source.files] == ["events.csv", "items.jsonl"]
+
+
+def test_files_named_apart_come_with_the_events_or_replace_those_of_the_folder(tmp_path: Path) -> None:
+    for name in ("events.csv", "items.csv", "mine.csv", "users.csv"):
+        (tmp_path / name).write_text("a,b\n")
+    for source in (tmp_path, tmp_path / "events.csv"):
+        opened = _open(tmp_path, source=source, items=tmp_path / "mine.csv", users=tmp_path / "users.csv")
+        assert opened.items is not None
+        assert opened.items.path.name == "mine.csv"
+        assert opened.users is not None
+
+
+def test_a_folder_without_events_says_what_was_looked_for(tmp_path: Path) -> None:
+    with pytest.raises(SourceError) as refusal:
+        _open(tmp_path, source=tmp_path)
+    for name in ("events.csv", "events.parquet", "events.jsonl", "u.data", "ratings.dat", "ratings.csv"):
+        assert name in str(refusal.value)
+    with pytest.raises(SourceError, match="there is no file or folder"):
+        _open(tmp_path, source=tmp_path / "none")
+
+
+def test_parts_are_numbered_whether_or_not_there_is_a_validation_file(tmp_path: Path) -> None:
+    for name in ("a.csv", "b.csv", "c.csv"):
+        (tmp_path / name).write_text("a,b\n")
+    parts = {"split__kind": "files", "split__train": tmp_path / "a.csv", "split__test": tmp_path / "c.csv"}
+    assert [part for part, _ in _open(tmp_path, **parts).parts] == [0, 2]
+    assert [part for part, _ in _open(tmp_path, **parts, split__validation=tmp_path / "b.csv").parts] == [
+        0,
+        1,
+        2,
+    ]

@@ -1,0 +1,88 @@
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from data.errors import DataError
+from data.vocabulary import Vocabulary, is_canonical_integer
+
+INTEGERS = st.lists(st.integers(-(2**63), 2**63 - 1), unique=True)
+TEXTS = st.lists(st.text(st.characters(codec="utf-8"), min_size=1), unique=True, min_size=1)
+
+
+@given(INTEGERS | TEXTS)
+def test_rows_and_ids_are_inverse_and_ids_come_back_as_they_went_in(ids: list[int] | list[str]) -> None:
+    vocabulary = Vocabulary(ids)
+    assert len(vocabulary) == len(ids)
+    assert vocabulary.ids(range(len(ids))) == ids
+    for row in range(len(ids)):
+        assert vocabulary.row(ids[row]) == row
+        assert type(vocabulary.id(row)) is type(ids[row])
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(ids=INTEGERS | TEXTS)
+def test_a_saved_vocabulary_is_the_same_one(tmp_path: Path, ids: list[int] | list[str]) -> None:
+    Vocabulary(ids).save(tmp_path / "v.json")
+    loaded = Vocabulary.load(tmp_path / "v.json")
+    assert (loaded.kind, loaded.ids(range(len(ids)))) == (Vocabulary(ids).kind, ids)
+    assert loaded.fingerprint == Vocabulary(ids).fingerprint
+
+
+def test_integers_and_their_texts_find_each_other_but_nothing_else_does() -> None:
+    numbers, texts = Vocabulary([42, 7, -1]), Vocabulary(["42", "007", "x"])
+    assert [numbers.row(i) for i in (42, "42", "-1", "042", "+7", "7.0", " 7", "", "\u0667", True)] == [
+        0, 0, 2, None, None, None, None, None, None, None,
+    ]  # fmt: skip
+    assert [texts.row(i) for i in (42, "42", 7, "7", "007", "X")] == [0, 0, None, None, 1, None]
+    assert 42 in numbers
+    assert "43" not in numbers
+    assert None not in numbers
+
+
+def test_known_rows_keep_their_order_and_repeats_and_the_unknown_are_named() -> None:
+    rows, unknown = Vocabulary(["a", "b", "c"]).known_rows(["c", "z", "a", "c", 5])
+    assert (rows.tolist(), str(rows.dtype), unknown) == ([2, 0, 2], "int32", ["z", 5])
+
+
+def test_row_minus_one_is_nobody() -> None:
+    with pytest.raises(IndexError, match="row -1 is outside a vocabulary of 1 ids"):
+        Vocabulary(["a"]).id(-1)
+
+
+def test_repeated_and_mixed_ids_are_refused() -> None:
+    with pytest.raises(DataError, match="id 'b' occurs twice"):
+        Vocabulary(["a", "b", "c", "b"])
+    with pytest.raises(DataError, match="either integers or strings, not int, str"):
+        Vocabulary([1, "a"])  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="not bool"):
+        Vocabulary([True])
+
+
+def test_the_fingerprint_tells_order_and_kind() -> None:
+    prints = {Vocabulary(ids).fingerprint for ids in ([1, 2], [2, 1], ["1", "2"], [1, 2, 3])}
+    assert len(prints) == 4
+
+
+@pytest.mark.parametrize("stored", ["{", "[]", '{"kind": "integer"}', '{"kind": "integer", "ids": ["a"]}'])
+def test_a_file_that_holds_no_vocabulary_is_refused(tmp_path: Path, stored: str) -> None:
+    path = tmp_path / "v.json"
+    path.write_text(stored)
+    with pytest.raises(DataError, match=r"v\.json"):
+        Vocabulary.load(path)
+    with pytest.raises(DataError, match="is missing"):
+        Vocabulary.load(tmp_path / "none.json")
+
+
+def test_the_file_is_plain_json(tmp_path: Path) -> None:
+    Vocabulary(["é"]).save(tmp_path / "v.json")
+    assert json.loads((tmp_path / "v.json").read_text()) == {"kind": "string", "ids": ["é"]}
+
+
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_every_integer_prints_canonically(number: int) -> None:
+    assert is_canonical_integer(str(number))
+    assert not is_canonical_integer("0" + str(number))
+    assert not is_canonical_integer(str(2**63))
