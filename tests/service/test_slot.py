@@ -1,4 +1,5 @@
 import asyncio
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from service.app import create_app
 from service.errors import ServiceError
 from service.settings import Settings
 from service.slot import Slot
-from tower.bundle import BundleContents, publish
+from tower.bundle import Bundle, BundleContents, load, publish
 from tower.errors import BundleError
 from tower.pointer import current, point
 
@@ -58,14 +59,22 @@ def test_a_refused_version_leaves_everything_as_it_was(three: Path) -> None:
     assert current(three) == "v1"
 
 
-def test_activations_queue(three: Path) -> None:
+def test_activations_queue(three: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that is asked for last is live in the end, also when it is loaded fastest."""
+    delays = iter([0.0, 0.2, 0.1, 0.0])
+
+    def load_slowly(root: Path, version: str) -> Bundle:
+        time.sleep(next(delays))
+        return load(root, version)
+
+    monkeypatch.setattr("service.slot.load", load_slowly)
     slot = Slot(three)
 
     async def all_at_once() -> list[str]:
-        lives = await asyncio.gather(*(slot.activate(version) for version in VERSIONS * 4))
+        lives = await asyncio.gather(*(slot.activate(version) for version in VERSIONS))
         return [live.version for live in lives]
 
-    assert asyncio.run(all_at_once()) == list(VERSIONS * 4)
+    assert asyncio.run(all_at_once()) == list(VERSIONS)
     assert slot.live.version == current(three) == "v3"
 
 
