@@ -29,7 +29,7 @@ class Log:
     `frame` has one row a source row: ROW, PART, `user` and `item` (ids as text), `time`, `weight` (if any),
     the raw columns as `raw_...`, and VERDICT: null for an event, else why the row is none. `user_dtype` and
     `item_dtype` are the types of the ids in the source, `is_text` whether the source knows no types,
-    `paths` the files of the parts, and `names` what the raw columns are called there.
+    `paths` the file of each part, and `names` what the raw columns are called there.
     """
 
     frame: pl.LazyFrame
@@ -38,13 +38,18 @@ class Log:
     user_dtype: pl.DataType
     item_dtype: pl.DataType
     is_text: bool
-    paths: tuple[Path, ...]
+    paths: dict[int | None, Path]
     names: dict[str, str]
+
+    @property
+    def path(self) -> Path:
+        """The file of the first part, which errors name."""
+        return next(iter(self.paths.values()))
 
     def unique(self, role: str) -> pl.Series:
         """Collect the unique ids of the events' `role` ("user" or "item") as text."""
         ids = self.frame.filter(pl.col(VERDICT).is_null()).select(role).unique()
-        with readable(self.paths[0]):
+        with readable(self.path):
             return ids.collect(engine="streaming")[role]
 
     def collect(self, users: list[str], items: list[str]) -> Events:
@@ -54,7 +59,7 @@ class Log:
             rows = pl.LazyFrame({role: ids, f"{role}_row": np.arange(len(ids), dtype=np.int32)})
             frame = frame.join(rows, on=role, how="left", maintain_order="left")
         columns = ["user_row", "item_row", "time", PART, *(["weight"] if self.has_weights else [])]
-        with readable(self.paths[0]):
+        with readable(self.path):
             found = frame.select(columns).collect(engine="streaming")
         return Events(
             users=found["user_row"].to_numpy(),
@@ -66,7 +71,7 @@ class Log:
 
     def verdicts(self) -> tuple[int, list[BadRows], list[Removed]]:
         """Count the events, the bad rows by kind (with examples), and the rows left out by each filter."""
-        with readable(self.paths[0]):
+        with readable(self.path):
             counted = self.frame.group_by(VERDICT).len().collect(engine="streaming")
         counts: dict[str | None, int] = dict(counted.iter_rows())
         events = counts.pop(None, 0)
@@ -80,7 +85,7 @@ class Log:
     def _examples(self, verdict: str) -> list[dict[str, Any]]:
         raw = [name for name in self.frame.collect_schema().names() if name.startswith("raw_")]
         first = self.frame.filter(pl.col(VERDICT) == verdict).head(EXAMPLES)
-        with readable(self.paths[0]):
+        with readable(self.path):
             rows = first.select(ROW, PART, *raw).collect(engine="streaming")
         return [self._example(row) for row in rows.iter_rows(named=True)]
 
@@ -134,7 +139,7 @@ def judge(
         user_dtype=schema["raw_user"],
         item_dtype=schema["raw_item"],
         is_text=all(table.is_text for _, table in parts),
-        paths=tuple(table.path for _, table in parts),
+        paths={part: table.path for part, table in parts},
         names=names,
     )
 

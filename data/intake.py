@@ -50,7 +50,7 @@ def take_in(config: PrepareConfig, work: Path) -> Intake:
     if config.on_bad == "error":
         refuse_bad_rows(bad_rows)
     if not events:
-        raise EmptyDataError(f"no row of {log.paths[0]} is an event: {losses(bad_rows, removed)}")
+        raise EmptyDataError(f"no row of {log.path} is an event: {losses(bad_rows, removed)}")
     return Intake(source, columns, log, items, users, bad_rows, removed)
 
 

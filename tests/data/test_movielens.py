@@ -27,8 +27,7 @@ MILLION: Files = {
 }
 LARGE: Files = {
     "ratings.csv": (
-        "userId,movieId,rating,timestamp\n2,11,5.0,978300760\n"
-        "1,10,3.5,978300761\n1,11,4,978300750\n"
+        "userId,movieId,rating,timestamp\n2,11,5.0,978300760\n1,10,3.5,978300761\n1,11,4,978300750\n"
     ),
     "movies.csv": 'movieId,title,genres\n10,"Amélie, (2001)",Action|Drama\n11,unknown,(no genres listed)\n',
     "tags.csv": "userId,movieId,tag,timestamp\n",

@@ -1,0 +1,166 @@
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from data.columns import choose_columns
+from data.errors import ColumnError
+from data.events import Log, judge
+from data.schema import ColumnSettings, FilterSettings
+from data.tables import ROW, Table
+
+Columns = Mapping[str, Sequence[object]]
+
+EVENTS: Columns = {
+    "user": ["a", None, "b", "a", "", "c", "a", "b"],
+    "item": ["x", "x", None, "y", "x", "z", "y", "x"],
+    "time": ["1", "2", "3", "soon", "5", None, "7", "8"],
+    "stars": ["5", "5", "5", "5", "5", "5", "-2", "many"],
+    "event": ["buy", "view", "view", "buy", "buy", "buy", "buy", "buy"],
+}
+
+
+def _table(columns: Columns, name: str = "log.csv") -> Table:
+    frame = pl.DataFrame(columns, strict=False).with_row_index(ROW, offset=2)
+    return Table(frame.with_columns(pl.col(ROW).cast(pl.Int64)).lazy(), Path(name), is_text=True)
+
+
+def _judge(
+    columns: Columns,
+    filters: FilterSettings | None = None,
+    catalogue: list[str] | None = None,
+    **settings: object,
+) -> Log:
+    chosen = ColumnSettings.model_validate(settings)
+    known = None if catalogue is None else pl.Series(catalogue)
+    table = _table(columns)
+    return judge(
+        [(None, table)],
+        choose_columns(chosen, list(columns), "log"),
+        chosen,
+        filters or FilterSettings(),
+        known,
+    )
+
+
+def _counts(log: Log) -> tuple[int, dict[str, int], dict[str, int]]:
+    events, bad, removed = log.verdicts()
+    return events, {b.kind: b.count for b in bad}, {r.filter: r.events for r in removed}
+
+
+def test_every_row_has_one_verdict_and_the_first_reason_counts() -> None:
+    events, bad, removed = _counts(_judge(EVENTS, weight="stars", catalogue=["x", "y"]))
+    assert (events, removed) == (1, {})
+    assert bad == {
+        "null user": 2,
+        "null item": 1,
+        "unreadable time": 1,
+        "null time": 1,
+        "weight not above 0": 1,
+        "unreadable weight": 1,
+    }
+
+
+def test_items_missing_from_the_catalogue_are_bad() -> None:
+    columns: Columns = {"user": [1, 1], "item": ["x", "q"], "time": [1, 2]}
+    assert _counts(_judge(columns, catalogue=["x"]))[1] == {"item not in the items file": 1}
+
+
+def test_examples_are_the_first_rows_by_their_numbers_and_the_sources_names() -> None:
+    times: list[object] = ["1", "2", "3", "4", "no", "no"]
+    columns: Columns = {"user_id": [1] * 6, "item": ["x"] * 6, "time": times}
+    (bad,) = _judge(columns).verdicts()[1]
+    assert bad.examples == [
+        {"row": 6, "user_id": "1", "item": "x", "time": "no"},
+        {"row": 7, "user_id": "1", "item": "x", "time": "no"},
+    ]
+
+
+def test_no_more_than_three_examples_are_shown() -> None:
+    columns: Columns = {"user": [None] * 9 + [1], "item": ["x"] * 10, "time": [1] * 10}
+    (bad,) = _judge(columns).verdicts()[1]
+    assert (bad.count, [example["row"] for example in bad.examples]) == (9, [2, 3, 4])
+
+
+def test_rows_of_other_kinds_are_filtered_before_they_can_be_bad() -> None:
+    events, bad, removed = _counts(_judge(EVENTS, FilterSettings(kinds=("buy",)), kind="event"))
+    assert removed == {"kinds": 2}
+    assert (events, bad) == (3, {"null user": 1, "unreadable time": 1, "null time": 1})
+
+
+def test_kinds_and_columns_make_the_weight_and_light_events_go() -> None:
+    columns: Columns = {
+        "user": [1, 1, 1, 1],
+        "item": [1, 2, 3, 4],
+        "time": [1, 2, 3, 4],
+        "event": ["view", "buy", "buy", "other"],
+        "n": [1, 1, 2, 9],
+    }
+    weights = FilterSettings(kind_weights={"view": 1, "buy": 5}, min_weight=5)
+    log = _judge(columns, weights, kind="event", weight="n")
+    assert _counts(log) == (2, {}, {"kinds": 1, "min_weight": 1})
+    collected = log.collect(["1"], ["1", "2", "3", "4"])
+    assert collected.weights is not None
+    assert (collected.items.tolist(), collected.weights.tolist()) == ([1, 2], [5, 10])
+
+
+def test_rows_are_collected_in_the_order_of_the_source_as_numbers_only() -> None:
+    columns: Columns = {"user": [2, 1, 2], "item": ["b", "a", "a"], "time": [5, 6, 4]}
+    events = _judge(columns).collect(["1", "2"], ["a", "b"])
+    assert (events.users.tolist(), events.items.tolist(), events.times.tolist()) == (
+        [1, 0, 1],
+        [1, 0, 0],
+        [5, 6, 4],
+    )
+    assert [array.dtype.name for array in (events.users, events.items, events.times)] == [
+        "int32",
+        "int32",
+        "int64",
+    ]
+    assert events.weights is None
+    assert events.parts is None
+
+
+def test_parts_keep_their_numbers_and_examples_name_the_file() -> None:
+    train = _table({"user": [1], "item": [1], "time": [1]}, "train.csv")
+    test = _table({"user": [1, None], "item": [2, 1], "time": [2, 1]}, "test.csv")
+    columns = choose_columns(ColumnSettings(), ["user", "item", "time"], "log")
+    log = judge([(0, train), (2, test)], columns, ColumnSettings(), FilterSettings(), None)
+    parts = log.collect(["1"], ["1", "2"]).parts
+    assert parts is not None
+    assert parts.tolist() == [0, 2]
+    assert log.verdicts()[1][0].examples == [
+        {"file": "test.csv", "row": 3, "user": None, "item": "1", "time": "1"}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("filters", "settings", "sentence"),
+    [
+        (FilterSettings(kinds=("buy",)), {}, "--kind-column"),
+        (FilterSettings(min_weight=4), {}, "--weight"),
+        (
+            FilterSettings(),
+            {"weight": "tags"},
+            r"'tags' holds List\(String\), but weights have to be numbers",
+        ),
+        (FilterSettings(), {"user": "tags"}, r"'tags' holds List\(String\), but ids have to be"),
+    ],
+)
+def test_what_a_setting_needs_of_a_column_is_said(
+    filters: FilterSettings, settings: dict[str, str], sentence: str
+) -> None:
+    columns: Columns = {"user": [1], "item": [1], "time": [1], "tags": [["a"]]}
+    with pytest.raises(ColumnError, match=sentence):
+        _judge(columns, filters, None, **settings)
+
+
+def test_parts_with_columns_of_different_types_are_refused() -> None:
+    tables = [
+        _table({"user": [1], "item": [1], "time": [1]}),
+        _table({"user": [1], "item": [1], "time": [[1]]}),
+    ]
+    columns = choose_columns(ColumnSettings(), ["user", "item", "time"], "log")
+    with pytest.raises(ColumnError, match="of different types"):
+        judge([(0, tables[0]), (2, tables[1])], columns, ColumnSettings(), FilterSettings(), None)

@@ -1,0 +1,31 @@
+import pytest
+
+from data.errors import BadRowsError
+from data.manifest import BadRows, Removed
+from data.report import losses, refuse_bad_rows
+
+BAD = [
+    BadRows(kind="null user", count=1200, examples=[{"row": 5, "user_id": None, "item_id": "x"}]),
+    BadRows(kind="null time", count=1, examples=[]),
+]
+
+
+def test_bad_rows_are_refused_with_kinds_counts_examples_and_remedy() -> None:
+    with pytest.raises(BadRowsError) as refusal:
+        refuse_bad_rows(BAD)
+    assert str(refusal.value).splitlines() == [
+        "rows that can't be events: 1,201",
+        "  null user: 1,200",
+        "    row 5, user_id null, item_id x",
+        "  null time: 1",
+        "mend them, or leave them out with --on-bad drop",
+    ]
+    refuse_bad_rows([])
+
+
+def test_an_empty_result_can_say_where_the_rows_went() -> None:
+    assert (
+        losses(BAD, [Removed(filter="kinds", events=3)])
+        == "null user (1,200), null time (1), filter kinds (3)"
+    )
+    assert losses([], []) == "the source has no rows"
