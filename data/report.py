@@ -8,6 +8,8 @@ from typing import Any
 from data.errors import BadRowsError
 from data.manifest import BadRows, Manifest, Removed
 
+_WIDTH = 60
+
 
 @dataclass(frozen=True)
 class PrepareReport:
@@ -47,4 +49,11 @@ def losses(bad_rows: Sequence[BadRows], removed: Sequence[Removed]) -> str:
 
 
 def _example(example: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {'null' if value is None else value}" for name, value in example.items())
+    return ", ".join(
+        f"{name} {'null' if value is None else _short(value)}" for name, value in example.items()
+    )
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= _WIDTH else text[:_WIDTH] + "..."

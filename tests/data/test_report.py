@@ -6,7 +6,7 @@ from data.report import losses, refuse_bad_rows
 
 BAD = [
     BadRows(kind="null user", count=1200, examples=[{"row": 5, "user_id": None, "item_id": "x"}]),
-    BadRows(kind="null time", count=1, examples=[]),
+    BadRows(kind="null time", count=1, examples=[{"row": 9, "note": "x" * 500}]),
 ]
 
 
@@ -18,6 +18,7 @@ def test_bad_rows_are_refused_with_kinds_counts_examples_and_remedy() -> None:
         "  null user: 1,200",
         "    row 5, user_id null, item_id x",
         "  null time: 1",
+        f"    row 9, note {'x' * 60}...",
         "mend them, or leave them out with --on-bad drop",
     ]
     refuse_bad_rows([])
