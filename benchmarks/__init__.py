@@ -1,0 +1,1 @@
+"""Every claim of the README, as a script that anyone can rerun: `python -m benchmarks.NAME --json`."""

@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto, checker, helper, numpy_helper
 
+import training  # noqa: F401 - before any test loads torch: it sets how threads wait
 from data.features import Feature
 from data.vocabulary import Vocabulary
 from tower.bundle import BundleContents, publish

@@ -28,6 +28,8 @@ def paired_scores(users: Tensor, items: Tensor, temperature: float) -> Tensor:
 
 def cross_scores(users: Tensor, items: Tensor, temperature: float) -> Tensor:
     """The scores of all user vectors [B, D] with the items [K, D], or each with its own [B, K, D]: [B, K]."""
+    # Dividing the B x D vectors is cheaper than dividing the B x K scores.
+    users = users / temperature
     if items.dim() == 2:
-        return users @ items.T / temperature
-    return torch.einsum("bd,bkd->bk", users, items) / temperature
+        return users @ items.T
+    return torch.einsum("bd,bkd->bk", users, items)

@@ -159,6 +159,6 @@ def evaluate(
 def _summary(values: dict[str, Values], replicates: int, seed: int) -> dict[str, dict[str, float]]:
     summary = {}
     for name, value in values.items():
-        low, high = bootstrap_interval(value, replicates, stream(seed, f"bootstrap {name}", 0))
+        low, high = bootstrap_interval(value, replicates, stream(seed, "bootstrap", 0))
         summary[name] = {"mean": float(value.mean()), "low": low, "high": high}
     return summary

@@ -25,8 +25,8 @@ def sampled_softmax(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
 
     Source: Blanc & Rendle 2018, eq. 2-3; Bengio & Senecal 2008.
     """
-    others = torch.logsumexp(masked(minus_log_count(drawn, draw), draw), dim=1)
-    return -torch.nn.functional.logsigmoid(positive - others)
+    others = masked(minus_log_count(drawn, draw), draw)
+    return -torch.cat([positive.unsqueeze(1), others], dim=1).log_softmax(dim=1)[:, 0]
 
 
 def sampled_softmax_corrected(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:

@@ -1,0 +1,67 @@
+"""What all benchmark scripts share: their options, and how a result is printed and kept."""
+
+import argparse
+import json
+import os
+import platform
+import resource
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+DATA = Path("../shared/data")
+RESULTS = Path(__file__).parent / "results"
+PACKAGES = ("turret", "torch", "numpy", "polars", "faiss-cpu", "onnxruntime")
+
+
+@dataclass(frozen=True)
+class Options:
+    """`data` is the folder of the data sets; `quick` asks for a run of under a minute."""
+
+    data: Path
+    quick: bool
+    as_json: bool
+
+
+def read_options(description: str | None) -> Options:
+    """Read `--data DIR`, `--quick` and `--json` from the command line."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--data", type=Path, default=DATA, help=f"the folder of the data sets ({DATA})")
+    parser.add_argument("--quick", action="store_true", help="under a minute; the figures are not claims")
+    parser.add_argument("--json", action="store_true", help="end with one JSON object on the last line")
+    given = parser.parse_args()
+    if not given.data.is_dir():
+        parser.error(f"--data {given.data}: there is no such folder; name the one with the data sets")
+    return Options(given.data, given.quick, given.json)
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were measured on, and with which versions."""
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "cores": len(os.sched_getaffinity(0)),
+        "processor": platform.processor() or platform.machine(),
+        "python": platform.python_version(),
+        "versions": {name: version(name) for name in PACKAGES},
+    }
+
+
+def peak_memory_mb() -> float:
+    """The most memory that this process has held so far, in megabytes (10^6 bytes)."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+
+
+def finish(name: str, options: Options, figures: Mapping[str, Any]) -> None:
+    """Write the figures with the machine to `results/NAME.json`, and print them if JSON was asked for.
+
+    A quick run is printed and not kept: what is kept is what is claimed.
+    """
+    result = {"benchmark": name, "quick": options.quick, **figures, "machine": machine()}
+    if not options.quick:
+        RESULTS.mkdir(exist_ok=True)
+        (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    if options.as_json:
+        print(json.dumps(result))

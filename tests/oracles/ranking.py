@@ -1,0 +1,27 @@
+"""Ranking metrics and full rankings by plain loops."""
+
+import math
+from collections.abc import Sequence
+
+Scores = Sequence[float]
+
+
+def ranking(scores: Scores, seen: set[int]) -> list[int]:
+    """Unseen items by falling score, ties by ascending number."""
+    return sorted((i for i in range(len(scores)) if i not in seen), key=lambda i: (-scores[i], i))
+
+
+def metric(name: str, ranked: Sequence[int], relevant: set[int]) -> float:
+    """One metric such as ndcg@5 of one user."""
+    kind, _, at = name.partition("@")
+    top = list(ranked)[: int(at)]
+    hits = [place for place, item in enumerate(top, start=1) if item in relevant]
+    if kind == "hr":
+        return float(len(hits) > 0)
+    if kind == "recall":
+        return len(hits) / len(relevant)
+    if kind == "mrr":
+        return 1 / hits[0] if hits else 0.0
+    gained = sum(1 / math.log2(place + 1) for place in hits)
+    best = sum(1 / math.log2(place + 1) for place in range(1, min(len(relevant), int(at)) + 1))
+    return gained / best
