@@ -57,7 +57,8 @@ def choose_columns(settings: ColumnSettings, existing: Sequence[str], where: str
     time = None if settings.in_file_order else _choose("time", settings.time, existing, where)
     weight = settings.weight and require(settings.weight, existing, where, "weight")
     kind = settings.kind and require(settings.kind, existing, where, "kind")
-    return Columns(user=user, item=item, time=time, weight=weight, kind=kind)
+    quantity = settings.quantity and require(settings.quantity, existing, where, "quantity")
+    return Columns(user=user, item=item, time=time, weight=weight, quantity=quantity, kind=kind)
 
 
 def choose_id(role: Role, named: str | None, events_column: str, existing: Sequence[str], where: str) -> str:

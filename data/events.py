@@ -123,6 +123,7 @@ def judge(
         item=id_text("raw_item", schema["raw_item"], columns.item),
         time=time.value,
         **({} if weight is None else {"weight": weight}),
+        **({"quantity": _number("raw_quantity", columns.quantity, schema)} if columns.quantity else {}),
     )
     verdicts = _bad(columns, filters, weight is not None)
     if catalogue is not None:
@@ -165,12 +166,7 @@ def _raw(parts: Sequence[tuple[int | None, Table]], names: dict[str, str]) -> pl
 def _weight(columns: Columns, schema: pl.Schema, filters: FilterSettings) -> pl.Expr | None:
     weight: pl.Expr | None = None
     if columns.weight is not None:
-        dtype = schema["raw_weight"]
-        if not dtype.is_numeric() and dtype != pl.String:
-            raise ColumnError(f"column {columns.weight!r} holds {dtype}, but weights have to be numbers")
-        text = pl.col("raw_weight").str.strip_chars() if dtype == pl.String else pl.col("raw_weight")
-        value = text.cast(pl.Float32, strict=False)
-        weight = pl.when(value.is_finite()).then(value)
+        weight = _number("raw_weight", columns.weight, schema)
     if filters.kind_weights:
         by_kind = (
             pl.col("raw_kind")
@@ -181,6 +177,16 @@ def _weight(columns: Columns, schema: pl.Schema, filters: FilterSettings) -> pl.
     if weight is None and filters.min_weight is not None:
         raise ColumnError("min_weight needs weights; name their column with --weight")
     return weight
+
+
+def _number(raw: str, name: str, schema: pl.Schema) -> pl.Expr:
+    """Read a column of finite numbers; null where a value is none."""
+    dtype = schema[raw]
+    if not dtype.is_numeric() and dtype != pl.String:
+        raise ColumnError(f"column {name!r} holds {dtype}, but it has to hold numbers")
+    text = pl.col(raw).str.strip_chars() if dtype == pl.String else pl.col(raw)
+    value = text.cast(pl.Float32, strict=False)
+    return pl.when(value.is_finite()).then(value)
 
 
 def _bad(columns: Columns, filters: FilterSettings, has_weights: bool) -> list[tuple[pl.Expr, str]]:
@@ -205,5 +211,10 @@ def _bad(columns: Columns, filters: FilterSettings, has_weights: bool) -> list[t
         verdicts += [
             (pl.col("weight").is_null(), "unreadable weight"),
             (pl.col("weight") <= 0, "weight not above 0"),
+        ]
+    if columns.quantity is not None:
+        verdicts += [
+            (pl.col("quantity").is_null(), "null or unreadable quantity"),
+            (pl.col("quantity") <= 0, "return (quantity not above 0)"),
         ]
     return verdicts

@@ -31,6 +31,7 @@ class Columns(_Record):
     item: str
     time: str | None
     weight: str | None = None
+    quantity: str | None = None
     kind: str | None = None
 
 

@@ -143,7 +143,7 @@ def test_parts_keep_their_numbers_and_examples_name_the_file() -> None:
         (
             FilterSettings(),
             {"weight": "tags"},
-            r"'tags' holds List\(String\), but weights have to be numbers",
+            r"'tags' holds List\(String\), but it has to hold numbers",
         ),
         (FilterSettings(), {"user": "tags"}, r"'tags' holds List\(String\), but ids have to be"),
     ],

@@ -145,6 +145,20 @@ def test_features_that_are_named_replace_those_that_are_guessed(tmp_path: Path) 
     assert opened.fields == {"colour": ["red"]}
 
 
+def test_quantities_tell_returns_and_weigh_nothing(prepared: Prepare) -> None:
+    """A bulk order is one event like any other: quantities are not weights."""
+    lines = "user_id,item_id,quantity,timestamp\n1,a,80995,5\n1,a,-2,6\n,a,1,7\n1,b,x,8\n1,b,3,9\n"
+    with pytest.raises(BadRowsError, match=r"return \(quantity not above 0\): 1"):
+        prepared(lines, {"columns.quantity": "quantity"})
+    opened = prepared(lines, {"columns.quantity": "quantity", "on_bad": "drop"})
+    assert opened.weights is None
+    assert {bad.kind: bad.count for bad in opened.manifest.bad_rows} == {
+        "null user": 1,
+        "null or unreadable quantity": 1,
+        "return (quantity not above 0)": 1,
+    }
+
+
 def test_returns_and_anonymous_lines_are_counted_and_dropped(prepared: Prepare) -> None:
     lines = "user_id,item_id,quantity,timestamp\n1,a,2,5\n1,a,-2,6\n,a,1,7\n1,b,3,8\n"
     with pytest.raises(BadRowsError, match="weight not above 0: 1"):
