@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tower.bundle import BundleContents, publish
@@ -55,7 +55,7 @@ class Process:
         assert self.process.stdout is not None
         self.greeting = self.process.stdout.readline()
         urls = re.findall(r"http://[\d.:]+", self.greeting)
-        self.client = httpx.Client(base_url=urls[0] if urls else "", timeout=10, trust_env=False)
+        self.client = httpx2.Client(base_url=urls[0] if urls else "", timeout=10, trust_env=False)
         self.urls = urls
 
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
@@ -138,7 +138,7 @@ def test_a_kill_among_many_writers_loses_nothing_that_was_acknowledged(start: St
             try:
                 if service.client.post("/v1/events", json=body).status_code == 200:
                     acknowledged.append(f"{writer}-{number}")
-            except httpx.HTTPError:
+            except httpx2.HTTPError:
                 return
             if len(acknowledged) >= 100:
                 enough.set()
@@ -172,8 +172,8 @@ def test_a_version_that_was_activated_is_live_after_a_restart(
     assert admin not in service.urls[:2]
     body = {"version": "v2"}
     assert service.client.post("/admin/activate", json=body, headers=header).status_code == 404
-    assert httpx.post(f"{admin}/admin/activate", json=body, trust_env=False).status_code == 401
-    answer = httpx.post(f"{admin}/admin/activate", json=body, headers=header, trust_env=False)
+    assert httpx2.post(f"{admin}/admin/activate", json=body, trust_env=False).status_code == 401
+    answer = httpx2.post(f"{admin}/admin/activate", json=body, headers=header, trust_env=False)
     assert answer.json() == {"version": "v2", "previous": "v1"}
     service.stop()
     assert "version v2" in start().greeting

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from service.app import create_app
@@ -86,8 +86,8 @@ def test_every_answer_is_of_one_version_while_versions_change(
     batch = {"requests": [{"history": history, "k": 5}, {"k": 5}, {"user_id": 7, "k": 3}]}
 
     async def hammer() -> list[dict[str, Any]]:
-        transport = httpx.ASGITransport(create_app(settings))
-        async with httpx.AsyncClient(transport=transport, base_url="http://service") as client:
+        transport = httpx2.ASGITransport(create_app(settings))
+        async with httpx2.AsyncClient(transport=transport, base_url="http://service") as client:
 
             async def activate() -> None:
                 for place in range(300):
