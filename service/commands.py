@@ -49,7 +49,7 @@ def print_recommendations(answer: dict[str, Any], history: Sequence[str], as_jso
             table.add_row(
                 used or "", in_words(item["id"], item["fields"]), f"{item['score']:.2f}", item["source"]
             )
-    Console(width=WIDTH).print(table)
+    Console(width=WIDTH, markup=False).print(table)
     if answer.get("unknown_items"):
         print(f"not in this version's catalogue: {', '.join(map(str, answer['unknown_items']))}")
 
@@ -86,7 +86,7 @@ def print_versions(bundles: Path, as_json: bool) -> None:
             "not evaluated" if ndcg is None else f"{ndcg:.4f}",
             one.error or ("current" if one.is_current else ""),
         )
-    Console(width=WIDTH).print(table)
+    Console(width=WIDTH, markup=False).print(table)
 
 
 def activate_version(version: str, bundles: Path, url: str | None) -> str:
