@@ -122,6 +122,10 @@ def export(
 @app.command()
 def serve(
     bundles: Bundles = BUNDLES,
+    wait: Annotated[
+        bool | None,
+        typer.Option("--wait", help="Begin without a version, and serve the first that becomes current."),
+    ] = None,
     host: Annotated[str | None, typer.Option(help="The address to listen on (127.0.0.1).")] = None,
     port: Annotated[
         int | None, typer.Option(help="The port to listen on (8000); 0 takes a free one.")
@@ -142,7 +146,14 @@ def serve(
     from service.app import serve as serve_bundles
     from service.settings import read_settings
 
-    given = {"bundles": bundles, "host": host, "port": port, "admin_port": admin_port, "store": store}
+    given = {
+        "bundles": bundles,
+        "wait": wait,
+        "host": host,
+        "port": port,
+        "admin_port": admin_port,
+        "store": store,
+    }
     serve_bundles(read_settings(**{name: value for name, value in given.items() if value is not None}))
 
 

@@ -1,5 +1,6 @@
 """The application: what is served, and under which paths."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import PackageNotFoundError, version
@@ -19,6 +20,7 @@ _PUBLIC = (recommend.router, items.router, events.router, users.router, versions
 def create_app(settings: Settings) -> FastAPI:
     """Open the current bundle and the store, and make the application that answers from them.
 
+    With `settings.wait` it begins without a bundle, and answers 503 where it needs one until one is current.
     With `settings.admin_port` the admin calls are left to `create_admin_app`. Raises ServiceError or
     BundleError with a sentence when something can't be opened.
     """
@@ -26,7 +28,10 @@ def create_app(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        yield
+        async with asyncio.TaskGroup() as tasks:
+            filling = tasks.create_task(_fill(state))
+            yield
+            filling.cancel()
         await state.close()
 
     app = FastAPI(
@@ -51,6 +56,12 @@ def serve(settings: Settings) -> None:
     """
     app = create_app(settings)
     run(settings, app, None if settings.admin_port is None else create_admin_app(app))
+
+
+async def _fill(state: State) -> None:
+    if state.slot.version is None:
+        await state.slot.fill()
+        print(f"turret serves version {state.slot.live.version}", flush=True)
 
 
 def _furnish(app: FastAPI, state: State, routers: tuple[APIRouter, ...]) -> FastAPI:

@@ -98,7 +98,7 @@ def activate_version(version: str, bundles: Path, url: str | None) -> str:
             "until it is asked with --url."
         )
     answer = ask(url, "/admin/activate", {"version": version}, key=_admin_key(bundles))
-    return f"{url} serves {answer['version']} now (before: {answer['previous']})."
+    return f"{url} serves {answer['version']} now (before: {answer['previous'] or 'nothing'})."
 
 
 def _admin_key(bundles: Path) -> str:

@@ -13,6 +13,10 @@ class HistoryUnavailableError(ServiceError):
     """The store of histories can't answer now: it is locked, full, damaged or too slow."""
 
 
+class NothingLiveError(ServiceError):
+    """A service that waits for its first version was asked something that only a version can answer."""
+
+
 class RequestError(ServiceError):
     """A request that is refused with an HTTP status, the field, its value and the remedy."""
 

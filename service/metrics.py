@@ -14,7 +14,7 @@ _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
 class Metrics:
     """Requests by route and status, their latency, the live version, the events that were stored."""
 
-    def __init__(self, live_version: Callable[[], str]) -> None:
+    def __init__(self, live_version: Callable[[], str | None]) -> None:
         self._registry = CollectorRegistry()
         self._registry.register(_LiveVersion(live_version))
         self.requests = Counter(
@@ -65,12 +65,13 @@ class MetricsMiddleware:
 
 
 class _LiveVersion(Collector):
-    def __init__(self, live_version: Callable[[], str]) -> None:
+    def __init__(self, live_version: Callable[[], str | None]) -> None:
         self._live_version = live_version
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         family = GaugeMetricFamily(
             "turret_live_version", "1 for the version that is live", labels=["version"]
         )
-        family.add_metric([self._live_version()], 1)
+        if (version := self._live_version()) is not None:
+            family.add_metric([version], 1)
         return [family]

@@ -9,7 +9,7 @@ import orjson
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
-from service.errors import HistoryUnavailableError, RequestError
+from service.errors import HistoryUnavailableError, NothingLiveError, RequestError
 from tower.errors import BundleError, EncodingError
 
 _SHOWN = 200  # characters of a field or a value that are sent back
@@ -25,6 +25,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RequestError, _request_error)
     app.add_exception_handler(EncodingError, _encoding_error)
     app.add_exception_handler(BundleError, _bundle_error)
+    app.add_exception_handler(NothingLiveError, _nothing_live)
     app.add_exception_handler(HistoryUnavailableError, _history_unavailable)
     app.add_exception_handler(HTTPException, _http_exception)
     app.add_exception_handler(Exception, _unexpected)
@@ -53,6 +54,10 @@ async def _encoding_error(request: Request, error: Exception) -> Response:
 
 async def _bundle_error(_: Request, error: Exception) -> Response:
     return refuse(503, "bundles", None, f"{error}; the live version goes on answering", {"Retry-After": "2"})
+
+
+async def _nothing_live(_: Request, error: Exception) -> Response:
+    return refuse(503, "bundles", None, str(error), {"Retry-After": "2"})
 
 
 async def _history_unavailable(_: Request, error: Exception) -> Response:

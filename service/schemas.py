@@ -235,17 +235,17 @@ class VersionAnswer(BaseModel):
 
 
 class VersionsAnswer(BaseModel):
-    """The live version and every bundle in the folder, oldest first."""
+    """The live version, if there is one yet, and every bundle in the folder, oldest first."""
 
-    live: str
+    live: str | None
     versions: list[VersionSummary]
 
 
 class ActivateAnswer(BaseModel):
-    """The version that is live now, and the one that was."""
+    """The version that is live now, and the one that was, if one was."""
 
     version: str
-    previous: str
+    previous: str | None
 
 
 class ErrorDetail(BaseModel):

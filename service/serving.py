@@ -87,7 +87,8 @@ def _reason(error: OSError) -> str:
 def _greeting(state: State, sockets: list[socket.socket]) -> str:
     urls = [url_of(listening) for listening in sockets]
     admin = f", admin calls at {urls[1]}" if len(urls) > 1 else ""
-    return f"turret serves version {state.slot.live.version} at {urls[0]} (calls: {urls[0]}/docs{admin})"
+    does = f"serves version {state.slot.version}" if state.slot.version else "waits for a version"
+    return f"turret {does} at {urls[0]} (calls: {urls[0]}/docs{admin})"
 
 
 def url_of(listening: socket.socket) -> str:

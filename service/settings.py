@@ -13,6 +13,7 @@ class Settings(BaseSettings):
     """Everything an operator can choose; the environment is read when an object is made.
 
     - `bundles`: the folder of the bundles; its `current` one is served.
+    - `wait`: begin without a version, and serve the first that becomes current.
     - `host`, `port`: where to listen; port 0 takes a free one.
     - `admin_port`: listen for the admin calls there, on 127.0.0.1, and nowhere else.
     - `store`: where histories are kept: `sqlite:///PATH` or `memory://`.
@@ -27,6 +28,7 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="TURRET_", frozen=True, extra="forbid")
 
     bundles: Path
+    wait: bool = False
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535)
     admin_port: int | None = Field(default=None, ge=0, le=65535)

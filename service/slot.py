@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from service.errors import ServiceError
+from service.errors import NothingLiveError, ServiceError
 from tower.bundle import Bundle, load, versions
 from tower.errors import BundleError
 from tower.pointer import current, point
 from tower.retriever import Retriever
+
+POLL_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -29,12 +31,17 @@ class Live:
 class Slot:
     """Holds the live bundle of a folder of bundles.
 
-    Opens the current one. Raises ServiceError when there is none, BundleError when it is refused.
+    Opens the current one. Raises ServiceError when there is none, BundleError when it is refused. With `wait`
+    it begins empty, makes the folder if need be, and stays so until `fill` finds a version or one is
+    activated.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, wait: bool = False) -> None:
+        if wait:
+            _make(root)
         self._root = root
-        self._live = _open(root, _current(root))
+        self._live = None if wait else _open(root, _current(root))
+        self._why_empty = "the service has just started"
         self._previous: str | None = None
         self._one_at_a_time = asyncio.Lock()
 
@@ -45,8 +52,23 @@ class Slot:
 
     @property
     def live(self) -> Live:
-        """What is live now; a request reads this once."""
+        """What is live now; a request reads this once. Raises NothingLiveError when nothing is yet."""
+        if self._live is None:
+            raise NothingLiveError(f"no version is live yet: {self._why_empty}")
         return self._live
+
+    @property
+    def version(self) -> str | None:
+        """The version that is live, if one is."""
+        return self._live.version if self._live else None
+
+    async def fill(self) -> None:
+        """Make the current version live; while there is none, or it is refused, wait for another."""
+        while self._live is None:
+            async with self._one_at_a_time:
+                if self._live is None:
+                    self._live = await asyncio.to_thread(self._look)
+            await asyncio.sleep(POLL_SECONDS)
 
     async def activate(self, version: str) -> Live:
         """Load and check `version` beside the live one, move the `current` pointer, then swap.
@@ -71,10 +93,26 @@ class Slot:
     async def _replace(self, version: str) -> Live:
         live = await asyncio.to_thread(_open, self._root, version)
         await asyncio.to_thread(point, self._root, version)
-        if version != self._live.version:
-            self._previous = self._live.version
+        if version != self.version:
+            self._previous = self.version
         self._live = live
         return live
+
+    def _look(self) -> Live | None:
+        try:
+            return _open(self._root, _current(self._root))
+        except (BundleError, ServiceError) as error:
+            self._why_empty = str(error)
+            return None
+
+
+def _make(root: Path) -> None:
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ServiceError(
+            f"the folder of bundles {root} can't be made: {error.strerror}; name another with --bundles"
+        ) from None
 
 
 def _current(root: Path) -> str:

@@ -28,10 +28,10 @@ class State:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.slot = Slot(settings.bundles)
+        self.slot = Slot(settings.bundles, settings.wait)
         self.admin_key = admin_key(settings)
         self.store: HistoryStore = open_store(settings.store)
-        self.metrics = Metrics(lambda: self.slot.live.version)
+        self.metrics = Metrics(lambda: self.slot.version)
         # Ranking beside the event loop keeps probes and small requests quick while a large batch is ranked.
         self._ranking = ThreadPoolExecutor(settings.ranking_threads, "ranking")
 

@@ -41,12 +41,13 @@ async def rollback(request: Request) -> Response:
 
 
 async def _swap(state: State, replace: Callable[[], Awaitable[Live]]) -> Response:
-    previous = state.slot.live.version
+    previous = state.slot.version
     try:
         live = await replace()
     except BundleError as error:
         state.metrics.activations.labels("refused").inc()
-        raise RequestError(409, "version", None, f"{error}; version {previous} stays live") from None
+        stays = f"version {previous} stays live" if previous else "no version is live yet"
+        raise RequestError(409, "version", None, f"{error}; {stays}") from None
     state.metrics.activations.labels("activated").inc()
     answer = {"version": live.version, "previous": previous}
     return Response(orjson.dumps(answer), media_type="application/json")

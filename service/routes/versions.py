@@ -28,6 +28,4 @@ async def all_versions(request: Request) -> Response:
     """List every bundle in the folder, with its metrics and recall; `error` says why one can't be read."""
     slot = state_of(request).slot
     found = [one.model_dump(mode="json") for one in await asyncio.to_thread(versions, slot.root)]
-    return Response(
-        orjson.dumps({"live": slot.live.version, "versions": found}), media_type="application/json"
-    )
+    return Response(orjson.dumps({"live": slot.version, "versions": found}), media_type="application/json")

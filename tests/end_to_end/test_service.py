@@ -179,6 +179,25 @@ def test_a_version_that_was_activated_is_live_after_a_restart(
     assert "version v2" in start().greeting
 
 
+def test_a_service_that_waits_serves_the_first_version_of_its_folder(
+    start: Start, tmp_path: Path, make_contents: Callable[..., BundleContents]
+) -> None:
+    """It stays the same process, keeps the events of the time before, and ends cleanly either way."""
+    root = tmp_path / "empty" / "bundles"
+    assert start(root, wait=True).stop() == (0, "")
+    service = start(root, wait=True)
+    assert "waits for a version" in service.greeting
+    assert service.client.get("/livez").status_code == 200
+    assert service.client.get("/readyz").status_code == 503
+    assert service.client.post("/v1/events", json={"events": [event(1)]}).json()["stored"] == 1
+    publish(root, make_contents())
+    assert service.process.stdout is not None
+    assert service.process.stdout.readline() == "turret serves version v1\n"
+    answer = service.client.post("/v1/recommend", json={"user_id": 7}).json()
+    assert (answer["version"], answer["items"][0]["source"]) == ("v1", "towers")
+    assert service.stop() == (0, "")
+
+
 def test_a_taken_port_is_said(start: Start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

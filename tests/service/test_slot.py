@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from service.app import create_app
-from service.errors import ServiceError
+from service.errors import NothingLiveError, ServiceError
 from service.settings import Settings
 from service.slot import Slot
 from tower.bundle import Bundle, BundleContents, load, publish
@@ -47,6 +47,57 @@ def test_a_pointer_to_nothing_is_refused(bundles: Path) -> None:
     point(bundles, "v9")
     with pytest.raises(BundleError, match="there are: v1"):
         Slot(bundles)
+
+
+def test_a_slot_that_waits_makes_its_folder_and_says_what_it_waits_for(tmp_path: Path) -> None:
+    async def wait_a_moment(slot: Slot) -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(slot.fill(), 0.05)
+
+    slot = Slot(tmp_path / "new" / "bundles", wait=True)
+    asyncio.run(wait_a_moment(slot))
+    assert slot.version is None
+    with pytest.raises(
+        NothingLiveError, match=f"{tmp_path}/new/bundles holds no current version; export one"
+    ):
+        _ = slot.live
+
+
+def test_a_folder_that_can_not_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ServiceError, match="file/bundles can't be made"):
+        Slot(tmp_path / "file" / "bundles", wait=True)
+
+
+@pytest.mark.parametrize("how", ["published", "repaired", "pointed elsewhere", "activated"])
+def test_a_slot_that_waits_takes_the_first_version_that_can_be_served(
+    three: Path, tmp_path: Path, make_contents: Make, how: str
+) -> None:
+    root = tmp_path / "empty" if how == "published" else three
+    golden = three / "v1" / "golden.json"
+
+    async def fill_then_mend(slot: Slot) -> None:
+        filling = asyncio.create_task(slot.fill())
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(filling), 0.1)
+        assert slot.version is None
+        if how == "published":
+            publish(root, make_contents("v1"))
+        elif how == "repaired":
+            golden.with_suffix(".away").rename(golden)
+        elif how == "pointed elsewhere":
+            point(root, "v2")
+        else:
+            await slot.activate("v2")
+        await asyncio.wait_for(filling, 10)
+
+    golden.rename(golden.with_suffix(".away"))
+    slot = Slot(root, wait=True)
+    asyncio.run(fill_then_mend(slot))
+    expected = "v1" if how in ("published", "repaired") else "v2"
+    assert slot.version == slot.live.version == current(root) == expected
+    with pytest.raises(BundleError, match="no other version was live"):
+        asyncio.run(slot.roll_back())
 
 
 def test_a_refused_version_leaves_everything_as_it_was(three: Path) -> None:

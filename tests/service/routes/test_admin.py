@@ -111,6 +111,17 @@ def test_a_rollback_makes_the_one_before_live(client: TestClient, admin: dict[st
     assert client.post("/admin/rollback", headers=admin).json() == {"version": "v2", "previous": "v1"}
 
 
+def test_the_first_version_can_be_activated(settings: Settings, admin: dict[str, str], two: Path) -> None:
+    (two / "current").unlink()
+    client = TestClient(create_app(settings.model_copy(update={"wait": True})))
+    refused = activate(client, admin, "v3")
+    assert refused.status_code == 409
+    assert refused.json()["error"]["message"].endswith("no version is live yet")
+    assert client.post("/admin/rollback", headers=admin).status_code == 409
+    assert activate(client, admin, "v2").json() == {"version": "v2", "previous": None}
+    assert client.get("/readyz").json()["version"] == current(two) == "v2"
+
+
 def test_a_rollback_works_though_the_newest_bundle_is_gone(
     client: TestClient, admin: dict[str, str], two: Path
 ) -> None:
