@@ -1,0 +1,44 @@
+# Two images of one code: `serve` answers over HTTP and holds nothing of training; `train` does all the rest.
+# Both work in /app, keep their files in the volume /app/var and run as the same user, so that they share it.
+
+FROM python:3.11-slim-bookworm AS base
+ENV PYTHONUNBUFFERED=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
+RUN useradd --uid 1000 --create-home turret \
+    && mkdir -p /app/var \
+    && chown turret: /app/var
+WORKDIR /app
+
+# The code as a wheel, and what each image has to install, read from pyproject.toml.
+FROM base AS built
+WORKDIR /src
+RUN pip install "setuptools>=77" wheel
+COPY pyproject.toml constraints.txt ./
+COPY deploy/requirements.py deploy/
+RUN python deploy/requirements.py serve > serve.txt && python deploy/requirements.py train > train.txt
+COPY . .
+RUN pip wheel --no-deps --no-build-isolation --wheel-dir /wheel .
+
+# Dependencies come before the code: a change of the code alone installs no dependency again.
+FROM base AS serve
+COPY --from=built /src/constraints.txt /src/serve.txt /tmp/requirements/
+RUN pip install --constraint /tmp/requirements/constraints.txt --requirement /tmp/requirements/serve.txt
+COPY --from=built /wheel /tmp/wheel
+RUN pip install --no-deps /tmp/wheel/*.whl
+USER turret
+ENV TURRET_HOST=0.0.0.0
+EXPOSE 8000
+HEALTHCHECK --interval=10s --timeout=5s --start-period=30s \
+    CMD ["python", "-c", "from http.client import HTTPConnection as C; c = C('127.0.0.1', 8000, timeout=4); c.request('GET', '/readyz'); exit(c.getresponse().status != 200)"]
+ENTRYPOINT ["turret"]
+CMD ["serve", "--wait"]
+
+FROM base AS train
+# PyPI's torch brings CUDA along; https://download.pytorch.org/whl/cpu has a much smaller one without.
+ARG PIP_EXTRA_INDEX_URL
+COPY --from=built /src/constraints.txt /src/train.txt /tmp/requirements/
+RUN pip install --constraint /tmp/requirements/constraints.txt --requirement /tmp/requirements/train.txt
+COPY --from=built /wheel /tmp/wheel
+RUN pip install --no-deps /tmp/wheel/*.whl
+USER turret
+ENTRYPOINT ["turret"]
+CMD ["--help"]

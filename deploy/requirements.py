@@ -1,0 +1,8 @@
+"""Print what Turret needs with one extra, a requirement a line: for images that install it before the code."""
+
+import sys
+import tomllib
+from pathlib import Path
+
+project = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))["project"]
+print(*project["dependencies"], *project["optional-dependencies"][sys.argv[1]], sep="\n")
