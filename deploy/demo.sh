@@ -40,6 +40,7 @@ if [ -z "${DATA:-}" ]; then
 elif known_set "$DATA"; then
   run data fetch "$DATA" --to var/data
   source=var/data/$DATA
+  if [ "$DATA" = online-retail ]; then PREPARE=${PREPARE:---quantity quantity --on-bad drop}; fi
 elif [ -e "$DATA" ]; then
   source=$DATA
 else

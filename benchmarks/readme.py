@@ -1,0 +1,54 @@
+"""Write the figures of `results/*.json` into the README, between its two markers."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from benchmarks.protocol import RESULTS
+
+README = Path(__file__).parent.parent / "README.md"
+BEGIN = "<!-- figures: written by `python -m benchmarks.readme` from benchmarks/results -->\n"
+END = "<!-- end of figures -->\n"
+
+
+def section(movielens: dict[str, Any]) -> str:
+    """The README's section on quality, in Markdown."""
+    rows = [
+        f"| {name.upper()} "
+        f"| {movielens[name]:.4f} ± {movielens[f'{name}_deviation']:.4f} "
+        f"| {movielens[f'popularity_{name}']:.4f} |"
+        for name in ("hr@10", "hr@50", "ndcg@10")
+    ]
+    machine = movielens["machine"]
+    return "\n".join(
+        [
+            "MovieLens 1M as SASRec splits it: the last item of each user is the test, the whole catalogue is",
+            f"ranked, mean and standard deviation of {len(movielens['seeds'])} seeds "
+            "(`python -m benchmarks.movielens --json`):",
+            "",
+            "| | YouTubeDNN | popularity |",
+            "|---|---|---|",
+            *rows,
+            "",
+            f"{movielens['seconds']:.0f} s a model from the raw file to these figures on {machine['cores']} "
+            f"cores, {movielens['peak_memory_mb']:.0f} MB at the peak ({machine['date'][:10]}).",
+            "",
+        ]
+    )
+
+
+def filled(readme: str) -> str:
+    """The README's text with the section between the markers made anew from the results."""
+    before, _, rest = readme.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    movielens = json.loads((RESULTS / "movielens.json").read_text(encoding="utf-8"))
+    return f"{before}{BEGIN}\n{section(movielens)}\n{END}{after}"
+
+
+def main() -> None:
+    """Rewrite the README in place."""
+    README.write_text(filled(README.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
