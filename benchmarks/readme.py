@@ -22,8 +22,8 @@ def section(movielens: dict[str, Any]) -> str:
     machine = movielens["machine"]
     return "\n".join(
         [
-            "MovieLens 1M as SASRec splits it: the last item of each user is the test, the whole catalogue is",
-            f"ranked, mean and standard deviation of {len(movielens['seeds'])} seeds "
+            "MovieLens 1M as SASRec splits it: the last item of each user is the test, the whole catalogue",
+            f"is ranked, mean and standard deviation of {len(movielens['seeds'])} seeds "
             "(`python -m benchmarks.movielens --json`):",
             "",
             "| | YouTubeDNN | popularity |",
