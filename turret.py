@@ -75,13 +75,16 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the run's last checkpoint, with its own settings.")
     ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run that is there.")] = False,
 ) -> None:
     """Train both towers on prepared data.
 
     Example: `turret train --data var/prepared --run var/run --set training.batch_size=2048`
     """
-    from training.commands import train_run
+    from training.commands import remove_run, train_run
 
+    if overwrite:
+        remove_run(run)
     train_run(data, experiment, run, settings or [], resume)
 
 

@@ -166,7 +166,12 @@ class PrepareConfig(_Settings):
     on_bad: Literal["error", "drop"] = "error"
 
     @model_validator(mode="after")
-    def _has_one_source(self) -> Self:
+    def _is_consistent(self) -> Self:
+        if self.user_features is not None and self.user_features.text:
+            raise ValueError(
+                f"user_features.text = {list(self.user_features.text)}: only items have texts; "
+                "name the column as a category or a list of values"
+            )
         if (self.source is None) != (self.split.kind == "files"):
             raise ValueError('give either source, or the files of split.kind = "files"')
         return self

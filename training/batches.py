@@ -152,6 +152,13 @@ class TrainingBatches:
         )
 
 
+def target_counts(data: PreparedData) -> NDArray[np.int64]:
+    """How often each item is a training target: int64 [N]. First events are read, but are nobody's target."""
+    begins, ends = np.asarray(data.offsets[:-1]), np.asarray(data.splits[:, 0])
+    firsts = data.items[begins[ends > begins]]
+    return data.item_counts("train") - np.bincount(firsts, minlength=len(data.catalogue))
+
+
 def _training_period(data: PreparedData) -> tuple[float, float]:
     """The time of the last training event, and how long before it the first one was (at least 1)."""
     begins, ends = np.asarray(data.offsets[:-1]), np.asarray(data.splits[:, 0])

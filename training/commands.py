@@ -1,6 +1,7 @@
 """What `turret train`, `evaluate` and `export` do, and how they print it."""
 
 import json
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,9 +13,16 @@ from training.errors import TrainingError
 from training.evaluation import EvaluatedPart
 from training.evaluation import evaluate as evaluate_model
 from training.export import export
-from training.run import CHECKPOINT, Run
+from training.run import CHECKPOINT, METRICS, MODEL, RUN, TENSORBOARD, Run
 from training.tables import metrics_table
 from training.trainer import train
+
+
+def remove_run(folder: Path) -> None:
+    """Delete the files of a run, and nothing else that lies in its folder."""
+    for name in (RUN, MODEL, CHECKPOINT, METRICS):
+        (folder / name).unlink(missing_ok=True)
+    shutil.rmtree(folder / TENSORBOARD, ignore_errors=True)
 
 
 def train_run(data: Path, experiment: str, folder: Path, overrides: Sequence[str], resume: bool) -> None:

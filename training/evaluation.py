@@ -1,6 +1,6 @@
 """Evaluation by full ranking: the towers beside popularity, for all users and for slices of them."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -15,11 +15,10 @@ from training.config import EvaluationConfig
 from training.errors import TrainingError
 from training.metrics import Values, bootstrap_interval, metrics_at
 from training.randomness import stream
-from training.ranking import Block, history_bounds, rank_popularity, rank_towers
+from training.ranking import Block, history_bounds, popularity_scores, rank, tower_scores
 from training.slices import slices
 
 EvaluatedPart = Literal["validation", "test"]
-Ranker = Callable[[NDArray[np.int64], int], Iterator[Block]]
 
 
 @dataclass(frozen=True)
@@ -67,9 +66,11 @@ def hits_of(ranked: NDArray[np.int64], relevant: Relevant, first: int, item_coun
 
 
 def measure(
-    ranker: Ranker, relevant: Relevant, ks: Sequence[int], item_count: int, label: str
+    ranked: Iterable[Block], relevant: Relevant, ks: Sequence[int], item_count: int, label: str
 ) -> tuple[dict[str, Values], dict[str, float]]:
-    """Rank, and compare with what is relevant: per-user metrics [U], and the coverage at every k.
+    """Compare what is ranked for `relevant.users`, max(ks) items each, with what is relevant to them.
+
+    Gives per-user metrics [U], and the coverage at every k.
 
     coverage@k is the share of the catalogue that appears in somebody's first k.
     """
@@ -77,7 +78,7 @@ def measure(
     shown = {k: np.zeros(item_count, dtype=bool) for k in ks}
     done = 0
     with progress(label, len(relevant.users)) as advance:
-        for block in ranker(relevant.users, max(ks)):
+        for block in ranked:
             hits.append(hits_of(block.rows, relevant, done, item_count))
             done += len(block.users)
             for k in ks:
@@ -98,10 +99,10 @@ def validation_metric(
 ) -> float:
     """The mean of one metric, such as ndcg@10, over the users of `relevant`, on the validation part."""
     k = int(metric.partition("@")[2])
-    ranker: Ranker = lambda users, k: rank_towers(  # noqa: E731 - it binds what the loop below does not know
-        model, data, users, "validation", k, exclude_seen, popularity
-    )
-    values, _ = measure(ranker, relevant, [k], len(data.catalogue), "validating")
+    scores_of = tower_scores(model, data, "validation", popularity)
+
+    ranked = rank(scores_of, data, relevant.users, "validation", k, exclude_seen)
+    values, _ = measure(ranked, relevant, [k], len(data.catalogue), "validating")
     return float(values[metric].mean())
 
 
@@ -131,24 +132,25 @@ def evaluate(
     relevant = relevant_items(data, part)
     popularity = data.item_counts("train")
     until: HistoryEnd = part
-    exclude = config.exclude_seen
-    rankers: dict[str, Ranker] = {
-        "towers": lambda users, k: rank_towers(model, data, users, until, k, exclude, popularity),
-        "popularity": lambda users, k: rank_popularity(data, users, until, k, exclude, popularity),
+    scorers = {
+        "towers": tower_scores(model, data, until, popularity),
+        "popularity": popularity_scores(popularity),
     }
     starts, ends = history_bounds(data, relevant.users, until)
-    groups = slices(ends - starts, popularity, relevant.rows[relevant.offsets[:-1]])
+    first_targets = data.items[np.asarray(data.bounds(part)[0])[relevant.users]]
+    groups = slices(ends - starts, popularity, first_targets.astype(np.int64))
     report: dict[str, Any] = {
         "part": part,
         "users": len(relevant.users),
         "users_without_history": int((ends == starts).sum()),
         "items": len(data.catalogue),
-        "exclude_seen": exclude,
+        "exclude_seen": config.exclude_seen,
         "ties": "ascending item row",
         "slices": {name: {"users": int(members.sum())} for name, members in groups.items()},
     }
-    for name, ranker in rankers.items():
-        values, coverage = measure(ranker, relevant, config.k, len(data.catalogue), f"ranking by {name}")
+    for name, scores_of in scorers.items():
+        ranked = rank(scores_of, data, relevant.users, until, max(config.k), config.exclude_seen)
+        values, coverage = measure(ranked, relevant, config.k, len(data.catalogue), f"ranking by {name}")
         report[name] = {**_summary(values, config.bootstrap, seed), **coverage}
         for group, members in groups.items():
             chosen = {metric: value[members] for metric, value in values.items()}

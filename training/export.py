@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from safetensors.torch import save
 
 from data.features import Bag
+from data.progress import progress
 from data.sequences import PreparedData
 from tower.bundle import BundleContents, publish
 from tower.golden import GOLDEN_K
@@ -48,12 +49,17 @@ def export(run: Run, data: PreparedData, bundles: Path, version: str | None = No
         TrainingError: nothing is trained, or no user has a history to record.
         TowerError: the exported form answers otherwise, or the version exists.
     """
+    with progress("exporting"):
+        return publish(bundles, _contents(run, data, version or new_version(run)))
+
+
+def _contents(run: Run, data: PreparedData, version: str) -> BundleContents:
     model = run.open_model(data)
     users = _recorded_users(data)
     with torch.no_grad():
         items = model.catalogue_vectors()
-    contents = BundleContents(
-        version=version or new_version(run),
+    return BundleContents(
+        version=version,
         user_tower=user_tower_onnx(model),
         item_vectors=items.numpy(),
         vocabulary=data.catalogue,
@@ -68,7 +74,6 @@ def export(run: Run, data: PreparedData, bundles: Path, version: str | None = No
         metrics=run.metrics(),
         fingerprints={"data": data.fingerprint, "configuration": configuration_fingerprint(run)},
     )
-    return publish(bundles, contents)
 
 
 def _recorded_users(data: PreparedData) -> NDArray[np.int64]:

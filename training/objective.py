@@ -10,7 +10,7 @@ from data.sequences import PreparedData
 from tower.gather import gather_rows
 from tower.model import TwoTowers
 from tower.scoring import cross_scores, paired_scores
-from training.batches import Batch
+from training.batches import Batch, target_counts
 from training.config import InBatchConfig, ObjectiveConfig, UniformConfig, UnigramConfig
 from training.losses import SAMPLED_LOSSES
 from training.losses.contract import Loss
@@ -102,7 +102,7 @@ def _build_sampler(
 
 def _build_frequency(config: InBatchConfig, data: PreparedData, seed: int, device: torch.device) -> Frequency:
     if config.frequencies == "known":
-        return KnownFrequency(data.item_counts(), device)
+        return KnownFrequency(target_counts(data), device)
     # Four times as many buckets as items keep collisions of both hash functions rare.
     buckets = 4 * len(data.catalogue)
     random = stream(seed, "streaming frequency", 0)

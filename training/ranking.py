@@ -1,6 +1,6 @@
 """The whole catalogue, ranked for blocks of users."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -89,45 +89,48 @@ def user_scores(
     return (vectors @ items.T / model.config.scoring.temperature).cpu()
 
 
-def rank_towers(
-    model: TwoTowers,
-    data: PreparedData,
-    users: NDArray[np.int64],
-    until: HistoryEnd,
-    k: int,
-    exclude_seen: bool,
-    popularity: NDArray[np.int64],
-) -> Iterator[Block]:
-    """What the service would answer to `users` [U]: the towers' ranking, popular items without a history."""
+ScoresOf = Callable[[NDArray[np.int64]], Tensor]
+"""The scores [U, N] of a block of users [U], in memory of their own."""
+
+
+def tower_scores(
+    model: TwoTowers, data: PreparedData, until: HistoryEnd, popularity: NDArray[np.int64]
+) -> ScoresOf:
+    """Score as the service does: by the towers, and by popularity for users without a history."""
     model.eval()
     with torch.no_grad():
         items = model.catalogue_vectors()
-    counts = torch.from_numpy(popularity).float()
-    for first in range(0, len(users), USERS_A_BLOCK):
-        block = users[first : first + USERS_A_BLOCK]
-        starts, ends = history_bounds(data, block, until)
+    popular = popularity_scores(popularity)
+
+    def scores_of(users: NDArray[np.int64]) -> Tensor:
+        starts, ends = history_bounds(data, users, until)
         known = ends > starts
-        scores = counts.repeat(len(block), 1)
+        scores = popular(users)
         if known.any():
-            scores[torch.from_numpy(known)] = user_scores(model, items, data, block[known], until)
-        if exclude_seen:
-            mask_seen(scores, data, block, until)
-        yield Block(block, top_rows(scores, k).numpy())
+            scores[torch.from_numpy(known)] = user_scores(model, items, data, users[known], until)
+        return scores
+
+    return scores_of
 
 
-def rank_popularity(
+def popularity_scores(popularity: NDArray[np.int64]) -> ScoresOf:
+    """Score everybody alike, by training events [N]: the baseline."""
+    counts = torch.from_numpy(popularity).float()
+    return lambda users: counts.repeat(len(users), 1)
+
+
+def rank(
+    scores_of: ScoresOf,
     data: PreparedData,
     users: NDArray[np.int64],
     until: HistoryEnd,
     k: int,
     exclude_seen: bool,
-    popularity: NDArray[np.int64],
 ) -> Iterator[Block]:
-    """The baseline: the items with the most training events, the same for everybody but for the mask."""
-    counts = torch.from_numpy(popularity).float()
+    """Rank the catalogue for `users` [U], some at a time; what they used before `until` can be left out."""
     for first in range(0, len(users), USERS_A_BLOCK):
         block = users[first : first + USERS_A_BLOCK]
-        scores = counts.repeat(len(block), 1)
+        scores = scores_of(block)
         if exclude_seen:
             mask_seen(scores, data, block, until)
         yield Block(block, top_rows(scores, k).numpy())

@@ -15,7 +15,8 @@ from training.config import ExperimentConfig
 from training.errors import TrainingError
 from training.randomness import seed_torch
 
-RUN, MODEL, CHECKPOINT, METRICS = "run.json", "model.safetensors", "checkpoint.safetensors", "metrics.json"
+RUN, MODEL, CHECKPOINT = "run.json", "model.safetensors", "checkpoint.safetensors"
+METRICS, TENSORBOARD = "metrics.json", "tensorboard"
 
 
 @dataclass(frozen=True)

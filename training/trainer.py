@@ -27,7 +27,7 @@ from training.errors import TrainingError
 from training.evaluation import Relevant, relevant_items, sample_users, validation_metric
 from training.objective import build_objective
 from training.randomness import seed_torch, stream
-from training.run import CHECKPOINT, MODEL, Run, build_model, pick_device
+from training.run import CHECKPOINT, MODEL, TENSORBOARD, Run, build_model, pick_device
 from training.schedule import learning_rate_factor
 
 Report = Callable[[str], None]
@@ -72,7 +72,7 @@ class Trainer:
 
     def train(self) -> Progress:
         """Train to the end; the run's folder then holds the best model."""
-        writer = SummaryWriter(str(self.run.folder / "tensorboard"), purge_step=self.progress.step)
+        writer = SummaryWriter(str(self.run.folder / TENSORBOARD), purge_step=self.progress.step)
         clock = time.monotonic() - self.progress.seconds
         try:
             while not self.progress.finished:
@@ -207,7 +207,8 @@ def train(run: Run, data: PreparedData, resume: bool, report: Report = print) ->
     has_checkpoint = (run.folder / CHECKPOINT).is_file()
     if has_checkpoint and not resume:
         raise TrainingError(
-            f"{run.folder}: there is a run here already; go on with --resume, or name another folder."
+            f"{run.folder}: there is a run here already; go on with --resume, replace it with --overwrite, or "
+            "name another folder with --run."
         )
     run.write()
     trainer = Trainer(run, data, report)

@@ -23,6 +23,11 @@ def test_a_column_is_a_feature_of_one_kind_only() -> None:
         FeatureColumns(number=("age",), category=("age",))
 
 
+def test_users_have_no_texts() -> None:
+    with pytest.raises(ValidationError, match="only items have texts"):
+        PrepareConfig(source=Path("x.csv"), user_features=FeatureColumns(text=("bio",)))
+
+
 def test_the_order_is_a_column_or_that_of_the_file() -> None:
     with pytest.raises(ValidationError, match="in_file_order contradicts time = 'pos'"):
         ColumnSettings(time="pos", in_file_order=True)

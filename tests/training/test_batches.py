@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from data.sequences import PreparedData
-from training.batches import Batch, TrainingBatches, cut_spans, ranges
+from training.batches import Batch, TrainingBatches, cut_spans, ranges, target_counts
 from training.errors import TrainingError
 from training.randomness import stream
 
@@ -79,6 +79,13 @@ def test_first_events_are_read_and_never_asked_for(handmade: PreparedData) -> No
     (batch,) = TrainingBatches(handmade, 100, 50, 64).epoch(stream(0, "order", 0))
     by_user = {user: [t for u, _, t in examples(batch) if u == user] for user in range(5)}
     assert {user: len(targets) for user, targets in by_user.items()} == {0: 4, 1: 1, 2: 0, 3: 2, 4: 0}
+
+
+def test_target_counts_are_those_of_an_epoch(shop: PreparedData) -> None:
+    """Each item is counted as often as it is a target in one epoch."""
+    (batch,) = TrainingBatches(shop, 10**6, 50, 64).epoch(stream(0, "order", 0))
+    expected = np.bincount(batch.targets.numpy(), minlength=len(shop.catalogue))
+    assert target_counts(shop).tolist() == expected.tolist()
 
 
 def test_spans_cut_targets_and_keep_their_context() -> None:

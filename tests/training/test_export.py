@@ -12,7 +12,7 @@ from training import export as export_module
 from training.config import ExperimentConfig
 from training.errors import TrainingError
 from training.export import export
-from training.ranking import rank_towers
+from training.ranking import rank, tower_scores
 from training.run import Run
 from training.trainer import train
 
@@ -38,7 +38,8 @@ def test_the_bundle_answers_what_the_evaluator_ranks(run: Run, shop: PreparedDat
     bundle = Bundle.open(export(run, shop, tmp_path / "bundles"))
     model = run.open_model(shop)
     users = np.flatnonzero(np.diff(shop.offsets) > 1)[:200]
-    (block,) = rank_towers(model, shop, users, "test", 10, True, shop.item_counts("train"))
+    scores_of = tower_scores(model, shop, "test", shop.item_counts("train"))
+    (block,) = rank(scores_of, shop, users, "test", 10, True)
     histories = [shop.history(user, "test") for user in users.tolist()]
     features = [raw_features(shop, model, user) for user in users.tolist()]
     answers = Retriever(bundle).recommend(histories, features, 10, histories)

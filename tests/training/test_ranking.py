@@ -5,7 +5,7 @@ import torch
 from data.sequences import PreparedData
 from tests.oracles import ranking as oracle
 from training.config import ExperimentConfig
-from training.ranking import rank_popularity, rank_towers, top_rows
+from training.ranking import popularity_scores, rank, top_rows, tower_scores
 from training.run import build_model
 
 
@@ -35,7 +35,8 @@ def test_towers_rank_what_their_vectors_say(handmade: PreparedData, exclude_seen
     model = build_model(ExperimentConfig(), handmade).eval()
     popularity = handmade.item_counts("train")
     users = np.arange(5)
-    (block,) = rank_towers(model, handmade, users, "test", 3, exclude_seen, popularity)
+    scores_of = tower_scores(model, handmade, "test", popularity)
+    (block,) = rank(scores_of, handmade, users, "test", 3, exclude_seen)
     items = model.catalogue_vectors().detach()
     for user in range(5):
         history = handmade.history(user, "test").tolist()
@@ -52,8 +53,8 @@ def test_users_without_a_history_get_the_popular_items(handmade: PreparedData) -
     model = build_model(ExperimentConfig(), handmade).eval()
     shifted = PreparedData(**{**vars(handmade), "splits": np.repeat(handmade.offsets[:-1, None], 2, axis=1)})
     users = np.arange(5)
-    (towers,) = rank_towers(model, shifted, users, "test", 4, True, popularity)
-    (baseline,) = rank_popularity(shifted, users, "test", 4, True, popularity)
+    (towers,) = rank(tower_scores(model, shifted, "test", popularity), shifted, users, "test", 4, True)
+    (baseline,) = rank(popularity_scores(popularity), shifted, users, "test", 4, True)
     assert (
         towers.rows.tolist() == baseline.rows.tolist() == [oracle.ranking(popularity.tolist(), set())[:4]] * 5
     )
