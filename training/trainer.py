@@ -207,8 +207,8 @@ def train(run: Run, data: PreparedData, resume: bool, report: Report = print) ->
     has_checkpoint = (run.folder / CHECKPOINT).is_file()
     if has_checkpoint and not resume:
         raise TrainingError(
-            f"{run.folder}: there is a run here already; go on with --resume, replace it with --overwrite, or "
-            "name another folder with --run."
+            f"{run.folder}: there is a run here already; go on with --resume, replace it with --overwrite, "
+            "or name another folder with --run."
         )
     run.write()
     trainer = Trainer(run, data, report)
