@@ -1,5 +1,6 @@
 """Finding the files of a data set in what the configuration names."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,6 +9,10 @@ from data.movielens import WANTED, is_movielens, open_movielens
 from data.readers import SUFFIXES, scan
 from data.schema import FilesSplit, FormatSettings, PrepareConfig
 from data.source import Source
+
+EVENTS = ("events", "interactions", "ratings", "transactions", "orders", "purchases", "clicks", "views")
+ITEMS = ("items", "products", "movies", "articles", "videos")
+USERS = ("users", "customers")
 
 
 def open_source(config: PrepareConfig, work: Path) -> Source:
@@ -48,21 +53,28 @@ def _whole(path: Path, settings: FormatSettings, work: Path) -> Source:
 
 
 def _folder(folder: Path, settings: FormatSettings, work: Path) -> Source:
-    """Open a folder of `events`, and maybe `items` and `users`, as `turret data synth` writes it."""
-    found = {stem: _named(folder, stem) for stem in ("events", "items", "users")}
-    events, items, users = found.values()
+    """Open a folder of events, and maybe of items and users, each a file of a usual name."""
+    events = _named(folder, EVENTS)
+    items, users = _named(folder, ITEMS), _named(folder, USERS)
     if events is None:
-        names = ", ".join(f"events{ending}" for ending in SUFFIXES)
-        raise SourceError(f"{folder} holds no events; looked for {names}, and for MovieLens files ({WANTED})")
+        raise SourceError(
+            f"{folder} holds no events; looked for {', '.join(EVENTS)} with one of the endings "
+            f"{', '.join(SUFFIXES)}, and for MovieLens files ({WANTED}); name the file itself, or a file for "
+            "each part with --train and --test"
+        )
     return Source(
         parts=((None, scan(events, settings, work)),),
         items=None if items is None else scan(items, settings, work),
         users=None if users is None else scan(users, settings, work),
-        files=tuple(path for path in found.values() if path is not None),
+        files=tuple(path for path in (events, items, users) if path is not None),
     )
 
 
-def _named(folder: Path, stem: str) -> Path | None:
-    return next(
-        (folder / (stem + ending) for ending in SUFFIXES if (folder / (stem + ending)).is_file()), None
-    )
+def _named(folder: Path, stems: Sequence[str]) -> Path | None:
+    """The file of one of these names. Raises SourceError when there are several."""
+    found = [folder / (stem + ending) for stem in stems for ending in SUFFIXES]
+    found = [path for path in found if path.is_file()]
+    if len(found) > 1:
+        names = " and ".join(path.name for path in found)
+        raise SourceError(f"{folder} holds {names}, and only one can be meant; name the file itself")
+    return found[0] if found else None

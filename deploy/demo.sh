@@ -43,6 +43,7 @@ elif known_set "$DATA"; then
   if [ "$DATA" = online-retail ]; then PREPARE=${PREPARE:---quantity quantity --on-bad drop}; fi
 elif [ -e "$DATA" ]; then
   source=$DATA
+  PREPARE=${PREPARE:---on-bad drop} # what is dropped is counted and shown
 else
   echo "make demo: DATA=$DATA is neither a file or folder nor one of movielens-100k, movielens-1m," \
     "movielens-32m, online-retail." >&2

@@ -27,6 +27,16 @@ def test_a_folder_of_events_items_and_users_is_opened_whole(tmp_path: Path) -> N
     assert [path.name for path in source.files] == ["events.csv", "items.jsonl"]
 
 
+def test_other_usual_names_are_found_unless_two_could_be_meant(tmp_path: Path) -> None:
+    for name in ("transactions.csv", "products.csv", "customers.csv"):
+        (tmp_path / name).write_text("a,b\n")
+    source = _open(tmp_path, source=tmp_path)
+    assert [path.name for path in source.files] == ["transactions.csv", "products.csv", "customers.csv"]
+    (tmp_path / "clicks.tsv").write_text("a\tb\n")
+    with pytest.raises(SourceError, match=r"transactions\.csv and clicks\.tsv"):
+        _open(tmp_path, source=tmp_path)
+
+
 def test_files_named_apart_come_with_the_events_or_replace_those_of_the_folder(tmp_path: Path) -> None:
     for name in ("events.csv", "items.csv", "mine.csv", "users.csv"):
         (tmp_path / name).write_text("a,b\n")
@@ -40,7 +50,7 @@ def test_files_named_apart_come_with_the_events_or_replace_those_of_the_folder(t
 def test_a_folder_without_events_says_what_was_looked_for(tmp_path: Path) -> None:
     with pytest.raises(SourceError) as refusal:
         _open(tmp_path, source=tmp_path)
-    for name in ("events.csv", "events.parquet", "events.jsonl", "u.data", "ratings.dat", "ratings.csv"):
+    for name in ("events", "transactions", ".csv", ".parquet", ".jsonl", "u.data", "ratings.dat", "--train"):
         assert name in str(refusal.value)
     with pytest.raises(SourceError, match="there is no file or folder"):
         _open(tmp_path, source=tmp_path / "none")
