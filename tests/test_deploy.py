@@ -1,0 +1,181 @@
+"""What can be said of the images, of Compose and of the operator's page without a container engine."""
+
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import requires
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from fastapi.testclient import TestClient
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from typer.core import TyperGroup
+from typer.main import get_command
+
+import turret
+from service.app import create_app
+from service.settings import Settings
+
+ROOT = Path(__file__).parent.parent
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+PAGE = (ROOT / "docs" / "deploy.md").read_text("utf-8")
+COMMANDS = [line.strip() for line in PAGE.splitlines() if line.startswith("    ")]
+TRAINING_ONLY = {"torch", "polars", "onnx", "onnxscript", "tensorboard", "pytest", "safetensors"}
+
+
+def stages() -> dict[str, list[str]]:
+    """The instructions of each stage of the Dockerfile, those of the stages that it builds upon first."""
+    text = (ROOT / "Dockerfile").read_text("utf-8").replace("\\\n", " ")
+    found: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        if begins := re.fullmatch(r"FROM (\S+) AS (\S+)", line):
+            here = found[begins[2]] = [*found.get(begins[1], [])]
+        elif line and not line.startswith("#"):
+            here.append(line)
+    return found
+
+
+STAGES = stages()
+
+
+def listed(extra: str) -> list[Requirement]:
+    """What the Dockerfile's script lists for an image."""
+    script = [sys.executable, "deploy/requirements.py", extra]
+    run = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    return [Requirement(line) for line in run.stdout.splitlines()]
+
+
+def installed_with(wanted: list[Requirement]) -> set[str]:
+    """The packages that pip adds for some requirements, by what the installed ones say of themselves."""
+    found: set[tuple[str, str]] = set()
+    waiting = [(one.name, extra) for one in wanted for extra in ("", *one.extras)]
+    while waiting:
+        name, extra = waiting.pop()
+        if (canonicalize_name(name), extra) in found:
+            continue
+        found.add((canonicalize_name(name), extra))
+        for needed in map(Requirement, requires(name) or ()):
+            if needed.marker is None or needed.marker.evaluate({"extra": extra}):
+                waiting += [(needed.name, inner) for inner in ("", *needed.extras)]
+    return {name for name, _ in found}
+
+
+def check_call(words: list[str]) -> None:
+    """Raise KeyError for an unknown subcommand of turret, a UsageError for options that do not fit."""
+    command = get_command(turret.app)
+    while isinstance(command, TyperGroup):
+        name, *words = words
+        command = command.commands[name]
+    command.make_context("turret", words)
+
+
+def test_the_serving_image_gets_nothing_of_training() -> None:
+    found = installed_with(listed("serve"))
+    assert {"fastapi", "uvicorn", "onnxruntime", "uvloop"} <= found
+    assert not found & TRAINING_ONLY
+
+
+def test_the_training_image_gets_what_training_needs() -> None:
+    found = installed_with(listed("train"))
+    assert found >= TRAINING_ONLY - {"pytest"}
+    assert not found & {"pytest", "fastapi"}
+
+
+@pytest.mark.parametrize("target", ["serve", "train"])
+def test_an_image_installs_its_own_list_and_then_the_code_alone(target: str) -> None:
+    installs = [line for line in STAGES[target] if "pip install" in line]
+    assert len(installs) == 2
+    assert f"/{target}.txt" in installs[0]
+    assert "--constraint" in installs[0]
+    assert "--no-deps" in installs[1]
+
+
+@pytest.mark.parametrize("target", ["serve", "train"])
+def test_an_image_runs_turret_as_the_same_user_who_is_not_root(target: str) -> None:
+    assert [line for line in STAGES[target] if line.startswith("USER")] == ["USER turret"]
+    assert STAGES["base"] == STAGES[target][: len(STAGES["base"])]
+    assert any("useradd --uid 1000" in line for line in STAGES["base"])
+    assert 'ENTRYPOINT ["turret"]' in STAGES[target]
+    (command,) = (line for line in STAGES[target] if line.startswith("CMD"))
+    words = yaml.safe_load(command.removeprefix("CMD"))
+    if words != ["--help"]:
+        check_call(words)
+
+
+def test_the_images_are_made_of_every_package_and_of_nothing_else() -> None:
+    lines = (ROOT / ".dockerignore").read_text("utf-8").splitlines()
+    let_in = {line.removeprefix("!") for line in lines if line.startswith("!")}
+    packages = {name.rstrip("*") for name in PROJECT["tool"]["setuptools"]["packages"]["find"]["include"]}
+    modules = {f"{name}.py" for name in PROJECT["tool"]["setuptools"]["py-modules"]}
+    files = {"pyproject.toml", "constraints.txt", "README.md", "LICENSE", "deploy/requirements.py"}
+    assert "*" in lines
+    assert let_in == packages | modules | files
+
+
+def test_compose_starts_the_service_alone_and_both_share_the_volume() -> None:
+    services = COMPOSE["services"]
+    assert [name for name, one in services.items() if "profiles" not in one] == ["service"]
+    assert {one["build"]["target"] for one in services.values()} <= set(STAGES)
+    assert all("var:/app/var" in one["volumes"] for one in services.values())
+    assert "var" in COMPOSE["volumes"]
+
+
+def test_the_folder_for_own_events_is_there_and_stays_empty_in_git() -> None:
+    """Else the engine would make it, and it would belong to root."""
+    (mounted,) = (one for one in COMPOSE["services"]["trainer"]["volumes"] if one.endswith(":/data:ro"))
+    default = re.search(r":-(.+?)\}", mounted)
+    assert default
+    assert (ROOT / default[1] / ".gitignore").read_text("utf-8") == "*\n!.gitignore\n"
+
+
+@pytest.mark.parametrize("line", [line for line in COMMANDS if "docker compose" in line])
+def test_a_command_of_the_page_names_what_exists(line: str) -> None:
+    _, called = line.split("docker compose ")
+    words = shlex.split(called)
+    if words[0] == "--profile":
+        assert words[1] in COMPOSE["services"]["trainer"]["profiles"]
+        words = words[2:]
+    match words:
+        case ["run", "--rm", "trainer", *call]:
+            check_call(call)
+        case ["exec", service, "cat", _] | ["build", service]:
+            assert service in COMPOSE["services"]
+        case _:
+            assert words in (["up", "-d", "--build"], ["up", "-d"], ["build"])
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["trian"], "trian"),
+        (["data", "nothing"], "nothing"),
+        (["train", "--sets", "a=b"], "No such option"),
+        (["activate"], "[Mm]issing"),
+        (["recommend", "-k", "x"], "valid int"),
+    ],
+)
+def test_a_command_that_does_not_exist_is_noticed(words: list[str], complaint: str) -> None:
+    """Else the test above would pass by seeing nothing."""
+    with pytest.raises(Exception, match=complaint):
+        check_call(words)
+
+
+def test_the_variables_of_the_page_are_those_of_compose() -> None:
+    named = set(re.findall(r"\b([A-Z][A-Z_]+)=", "\n".join(COMMANDS)))
+    assert named == {"TURRET_DATA", "TURRET_PUBLISH", "PIP_EXTRA_INDEX_URL"}
+    text = (ROOT / "docker-compose.yml").read_text("utf-8")
+    assert all(name in text for name in named)
+
+
+def test_the_addresses_of_the_page_are_calls_of_the_service(bundles: Path) -> None:
+    app = create_app(Settings.model_validate({"bundles": bundles, "store": "memory://"}))
+    paths = set(TestClient(app).get("/openapi.json").json()["paths"])
+    asked = {path for line in COMMANDS for path in re.findall(r"http://127\.0\.0\.1:8000(/\S+)", line)}
+    assert asked
+    assert asked | {"/livez", "/admin/rollback"} <= paths
