@@ -1,4 +1,4 @@
-"""Print what Turret needs with one extra, a requirement a line, for images that install it before the code."""
+"""Print what Turret needs with one extra, one requirement a line: images install it before the code."""
 
 import sys
 import tomllib
