@@ -1,8 +1,11 @@
 """The command line. Each subcommand imports its package only when it runs."""
 
+import errno
+import signal
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from types import FrameType
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -10,7 +13,7 @@ from typer.core import TyperGroup
 from data.cli import app as data_app
 from data.errors import TurretError
 
-PREPARED, RUN, BUNDLES = Path("var/prepared"), Path("var/run"), Path("var/bundles")
+RUN, BUNDLES = Path("var/run"), Path("var/bundles")
 URL = "http://127.0.0.1:8000"
 
 
@@ -19,14 +22,33 @@ class Sentences(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the subcommand."""
+        stopped = False
+
+        def stop(number: int, frame: FrameType | None) -> NoReturn:
+            nonlocal stopped
+            stopped = True
+            raise KeyboardInterrupt
+
+        before = signal.signal(signal.SIGINT, stop)
         try:
             return super().invoke(ctx)
         except TurretError as error:
-            print(f"turret: {error}", file=sys.stderr)
-            raise typer.Exit(1) from None
+            _end(str(error), 1)
         except KeyboardInterrupt:
-            print("turret: stopped", file=sys.stderr)
-            raise typer.Exit(130) from None
+            _end("stopped", 130)
+        except Exception as error:
+            if stopped:  # torch turns an interrupt in the middle of an import into errors of its own
+                _end("stopped", 130)
+            if isinstance(error, OSError) and error.filename and error.errno != errno.EPIPE:
+                _end(f"{error.filename}: {error.strerror}; check the path, its permissions and the space", 1)
+            raise
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+
+def _end(sentence: str, status: int) -> NoReturn:
+    print(f"turret: {sentence}", file=sys.stderr)
+    raise typer.Exit(status) from None
 
 
 def _app(text: str) -> typer.Typer:
@@ -46,7 +68,6 @@ app = _app(
 )
 app.add_typer(data_app, name="data")
 
-Prepared = Annotated[Path, typer.Option("--data", metavar="DIR", help="The prepared data.")]
 RunData = Annotated[
     Path | None,
     typer.Option(
@@ -60,11 +81,18 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a ta
 
 @app.command()
 def train(
-    data: Prepared = PREPARED,
+    data: Annotated[
+        Path | None, typer.Option("--data", metavar="DIR", help="The prepared data (var/prepared).")
+    ] = None,
     experiment: Annotated[
-        str,
-        typer.Option("--experiment", "-e", metavar="NAME|FILE", help="A shipped experiment, or a TOML file."),
-    ] = "youtubednn",
+        str | None,
+        typer.Option(
+            "--experiment",
+            "-e",
+            metavar="NAME|FILE",
+            help="A shipped experiment (youtubednn), or a TOML file.",
+        ),
+    ] = None,
     run: Annotated[Path, typer.Option("--run", metavar="DIR", help="Where to write the run.")] = RUN,
     settings: Annotated[
         list[str] | None,
@@ -73,7 +101,7 @@ def train(
         ),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the run's last checkpoint, with its own settings.")
+        bool, typer.Option("--resume", help="Go on with the run in --run, on its data and with its settings.")
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run that is there.")] = False,
 ) -> None:

@@ -3,8 +3,10 @@
 import json
 import time
 import urllib.error
-import urllib.request
+from http.client import HTTPException
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import OpenerDirector, ProxyHandler, Request, build_opener
 
 from service.errors import ServiceError
 
@@ -21,18 +23,33 @@ def ask(url: str, path: str, body: dict[str, Any] | None = None, key: str | None
     if not url.startswith(("http://", "https://")):
         raise ServiceError(f"--url {url!r} is not an address; give one like http://127.0.0.1:8000")
     try:
-        request = urllib.request.Request(url.rstrip("/") + path, content, headers)
-        with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
-            answer: dict[str, Any] = json.load(response)
-            return answer
+        request = Request(url.rstrip("/") + path, content, headers)
+        with _opener(url).open(request, timeout=TIMEOUT) as response:
+            return _read_object(url, response.read())
     except urllib.error.HTTPError as error:
         with error:
             raise ServiceError(f"{url} answered {error.code}: {_sentence(error.read())}") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, HTTPException) as error:
         reason = getattr(error, "reason", error)
         raise ServiceError(
             f"{url}: no service answers there ({reason}); start one with `turret serve`, or name its --url"
         ) from None
+
+
+def _opener(url: str) -> OpenerDirector:
+    """A proxy is for other machines: it can't reach a service on this one."""
+    is_here = urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
+    return build_opener(ProxyHandler({})) if is_here else build_opener()
+
+
+def _read_object(url: str, content: bytes) -> dict[str, Any]:
+    try:
+        answer = json.loads(content)
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict):
+        raise ServiceError(f"{url} answers, but not with a JSON object; is it a Turret service?")
+    return answer
 
 
 def wait_until_ready(url: str, seconds: float) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from rich.console import Console
 from rich.table import Table
@@ -63,7 +64,7 @@ def in_words(item: int | str, fields: dict[str, Any]) -> str:
 
 def stored_history(url: str, user: str) -> list[str]:
     """The ids of a user's stored history, oldest first."""
-    events = ask(url, f"/v1/users/{user}")["events"]
+    events = ask(url, f"/v1/users/{quote(user, safe='')}")["events"]
     return [str(event["item_id"]) for event in events]
 
 

@@ -25,18 +25,30 @@ def remove_run(folder: Path) -> None:
     shutil.rmtree(folder / TENSORBOARD, ignore_errors=True)
 
 
-def train_run(data: Path, experiment: str, folder: Path, overrides: Sequence[str], resume: bool) -> None:
-    """Train an experiment into `folder`, or go on there with the settings that it was begun with."""
-    if resume and (folder / CHECKPOINT).is_file():
-        if overrides:
-            raise TrainingError(
-                f"--set {overrides[0]}: a resumed run keeps its settings; start another one with --run."
-            )
+DATA, EXPERIMENT = Path("var/prepared"), "youtubednn"
+
+
+def train_run(
+    data: Path | None, experiment: str | None, folder: Path, overrides: Sequence[str], resume: bool
+) -> None:
+    """Train an experiment into `folder`, or go on there with the settings that it was begun with.
+
+    Raises:
+        TrainingError: other settings are asked for than those of the run that is to go on.
+    """
+    if resume and (folder / RUN).is_file():
         run = Run.read(folder)
+        asked = experiment is not None or bool(overrides)
+        if asked and load_experiment(experiment or EXPERIMENT, overrides) != run.experiment:
+            raise TrainingError(
+                f"--resume: {folder} was begun with other settings, and keeps them; leave out --experiment "
+                "and --set, or start another run with --run."
+            )
         prepared = run.open_data(data)
     else:
-        prepared = PreparedData.open(data)
-        run = Run(folder, load_experiment(experiment, overrides), data, prepared.fingerprint)
+        prepared = PreparedData.open(data or DATA)
+        settings = load_experiment(experiment or EXPERIMENT, overrides)
+        run = Run(folder, settings, prepared.folder, prepared.fingerprint)
     progress = train(run, prepared, resume)
     best = "" if progress.best is None else f"best {run.experiment.training.metric} {progress.best:.4f}, "
     print(f"{best}epoch {progress.best_epoch or progress.epoch}; the run is in {folder}")

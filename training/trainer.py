@@ -110,7 +110,7 @@ class Trainer:
         with self._precision():
             out = self.objective(self.model, batch, stream(settings.seed, "draw", state.step))
         self.optimiser.zero_grad()
-        out.loss.backward()  # type: ignore[no-untyped-call] # torch has no annotation for it
+        torch.autograd.backward(out.loss)
         if settings.gradient_clip:
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), settings.gradient_clip)
         loss = float(out.loss.detach())

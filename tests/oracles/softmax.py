@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 def full(scores: NDArray[np.float64], positive: int) -> float:
     """log sum exp over the catalogue minus the positive's score."""
-    return math.log(sum(math.exp(score) for score in scores)) - scores[positive]
+    return math.log(sum(math.exp(score) for score in scores)) - float(scores[positive])
 
 
 def full_gradient(scores: NDArray[np.float64], positive: int) -> NDArray[np.float64]:
     """The gradient of `full` by the scores: softmax minus one-hot."""
-    shares = np.array([math.exp(score) for score in scores])
-    shares = shares / shares.sum()
+    shares: NDArray[np.float64] = np.array([math.exp(score) for score in scores])
+    shares /= shares.sum()
     shares[positive] -= 1.0
     return shares
 

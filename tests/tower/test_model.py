@@ -29,7 +29,7 @@ def test_cosine_vectors_have_length_one() -> None:
 def test_the_history_shares_the_item_table() -> None:
     """A loss on user vectors alone trains the item table through the history."""
     model = TwoTowers(config(), ITEMS, no_features(ITEMS), user_features())
-    model.user_vectors(packed(), model.item_vectors(packed().rows)).sum().backward()
+    torch.autograd.backward(model.user_vectors(packed(), model.item_vectors(packed().rows)).sum())
     assert model.item.table is not None
     gradient = model.item.table.weight.grad
     assert gradient is not None

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from data.features import Bag, Feature, Features
+from data.features import Bag, Column, Feature, Features
 from tower.config import TowerConfig
 from tower.packed import PackedHistories
 
@@ -22,7 +22,7 @@ def item_features() -> Features:
         Feature(name="genres", kind="multi", values=("drama", "war", "noir")),
         Feature(name="price", kind="number", mean=2.0, deviation=3.0),
     )
-    columns = {
+    columns: dict[str, Column] = {
         "title": Bag(np.array([1, 2, 3, 1, 1, 3], dtype=np.int32), np.array([0, 3, 3, 4, 6, 6, 6, 6, 6, 6])),
         "brand": np.array([0, 1, 2, 1, 0, 2, 2, 1, 0], dtype=np.int32),
         "genres": Bag(np.array([1, 2, 3, 2, 2], dtype=np.int32), np.array([0, 0, 2, 3, 3, 4, 4, 5, 5, 5])),
@@ -37,7 +37,7 @@ def user_features() -> Features:
         Feature(name="age", kind="number", mean=30.0, deviation=10.0),
         Feature(name="likes", kind="multi", values=("tea", "salt")),
     )
-    columns = {
+    columns: dict[str, Column] = {
         "country": np.array([1, 0, 2, 1], dtype=np.int32),
         "age": np.array([0.5, -1.0, 0.0, 2.0], dtype=np.float32),
         "likes": Bag(np.array([1, 2, 2], dtype=np.int32), np.array([0, 2, 2, 3, 3])),

@@ -12,6 +12,7 @@ from training import export as export_module
 from training.config import ExperimentConfig
 from training.errors import TrainingError
 from training.export import export
+from training.onnx_form import user_tower_onnx
 from training.ranking import rank, tower_scores
 from training.run import Run
 from training.trainer import train
@@ -67,7 +68,7 @@ def test_a_tower_that_answers_otherwise_is_not_published(
     """When the ONNX form is of another model, the recorded queries differ and nothing is left behind."""
     other = run.open_model(shop)
     torch.nn.init.normal_(next(iter(other.user.mlp.parameters())))
-    wrong = export_module.user_tower_onnx(other)
+    wrong = user_tower_onnx(other)
     monkeypatch.setattr(export_module, "user_tower_onnx", lambda _: wrong)
     with pytest.raises(TowerError, match="quer"):
         export(run, shop, tmp_path / "bundles")

@@ -37,7 +37,7 @@ def test_the_interval_holds_the_mean_and_narrows_with_users() -> None:
     """For a share of one half its width is near 2 * 1.96 * sqrt(.25 / U)."""
     widths = []
     for users in (100, 10_000):
-        values = np.arange(users) % 2.0
+        values = np.arange(users, dtype=np.float64) % 2
         low, high = bootstrap_interval(values, 2000, np.random.default_rng(0))
         assert low < 0.5 < high
         widths.append(high - low)

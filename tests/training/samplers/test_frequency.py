@@ -13,7 +13,9 @@ def streaming(rate: float = 0.01, buckets: int = 4096, hashes: int = 2) -> Strea
 
 def naive_gaps(batches: list[list[int]], rate: float) -> dict[int, float]:
     """The mean gap of each item by one update a hit; several hits of a batch share their mean gap."""
-    now, last, gap = 0, {}, {}
+    now = 0
+    last: dict[int, int] = {}
+    gap: dict[int, float] = {}
     for batch in batches:
         for item in sorted(set(batch)):
             places = [place for place, other in enumerate(batch) if other == item]
