@@ -109,11 +109,9 @@ def train(
 
     Example: `turret train --data var/prepared --run var/run --set training.batch_size=2048`
     """
-    from training.commands import remove_run, train_run
+    from training.commands import train_run
 
-    if overwrite:
-        remove_run(run)
-    train_run(data, experiment, run, settings or [], resume)
+    train_run(data, experiment, run, settings or [], resume, overwrite)
 
 
 @app.command()

@@ -17,6 +17,8 @@ from training.run import CHECKPOINT, METRICS, MODEL, RUN, TENSORBOARD, Run
 from training.tables import metrics_table
 from training.trainer import train
 
+DATA, EXPERIMENT = Path("var/prepared"), "youtubednn"
+
 
 def remove_run(folder: Path) -> None:
     """Delete the files of a run, and nothing else that lies in its folder."""
@@ -25,17 +27,22 @@ def remove_run(folder: Path) -> None:
     shutil.rmtree(folder / TENSORBOARD, ignore_errors=True)
 
 
-DATA, EXPERIMENT = Path("var/prepared"), "youtubednn"
-
-
 def train_run(
-    data: Path | None, experiment: str | None, folder: Path, overrides: Sequence[str], resume: bool
+    data: Path | None,
+    experiment: str | None,
+    folder: Path,
+    overrides: Sequence[str],
+    resume: bool = False,
+    overwrite: bool = False,
 ) -> None:
     """Train an experiment into `folder`, or go on there with the settings that it was begun with.
 
     Raises:
-        TrainingError: other settings are asked for than those of the run that is to go on.
+        TrainingError: other settings are asked for than those of the run that is to go on, or the run is to
+            be replaced and gone on with at once.
     """
+    if resume and overwrite:
+        raise TrainingError("--resume goes on with what --overwrite removes; give one of the two.")
     if resume and (folder / RUN).is_file():
         run = Run.read(folder)
         asked = experiment is not None or bool(overrides)
@@ -49,6 +56,8 @@ def train_run(
         prepared = PreparedData.open(data or DATA)
         settings = load_experiment(experiment or EXPERIMENT, overrides)
         run = Run(folder, settings, prepared.folder, prepared.fingerprint)
+    if overwrite:  # only now, as a misspelt setting costs no run
+        remove_run(folder)
     progress = train(run, prepared, resume)
     best = "" if progress.best is None else f"best {run.experiment.training.metric} {progress.best:.4f}, "
     print(f"{best}epoch {progress.best_epoch or progress.epoch}; the run is in {folder}")
