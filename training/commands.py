@@ -4,6 +4,7 @@ import json
 import shutil
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -58,7 +59,7 @@ def train_run(
         run = Run(folder, settings, prepared.folder, prepared.fingerprint)
     if overwrite:  # only now, as a misspelt setting costs no run
         remove_run(folder)
-    progress = train(run, prepared, resume)
+    progress = train(run, prepared, resume, report=partial(print, flush=True))  # `| tee` shows each epoch
     best = "" if progress.best is None else f"best {run.experiment.training.metric} {progress.best:.4f}, "
     print(f"{best}epoch {progress.best_epoch or progress.epoch}; the run is in {folder}")
 

@@ -1,0 +1,133 @@
+"""The command line as tests see it: the tree of its commands, and `turret` as a process of its own."""
+
+import os
+import pty
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from typer.core import TyperGroup
+from typer.main import get_command
+
+import turret
+
+ROOT = Path(__file__).parent.parent
+TURRET = [sys.executable, "-m", "turret"]
+WORD = re.compile(r"""(?:[^\s'"|&;<>]|'[^']*'|"[^"]*")+|[|&;<>]+""")
+RUNNERS = ("turret", "trainer")  # a command of the environment, and of docker-compose.yml
+
+
+def commands() -> dict[str, Any]:
+    """Every command by its words, such as `data synth`; groups are left out."""
+    return dict(_below(get_command(turret.app), ()))
+
+
+def _below(command: Any, words: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+    if not isinstance(command, TyperGroup):
+        yield " ".join(words), command
+        return
+    for name, inner in command.commands.items():
+        yield from _below(inner, (*words, name))
+
+
+def check_call(words: Sequence[str]) -> None:
+    """Raise KeyError for a subcommand that does not exist, a UsageError for options that do not fit."""
+    command: Any = get_command(turret.app)
+    rest = list(words)
+    while isinstance(command, TyperGroup):
+        command = command.commands[rest.pop(0)]
+    command.make_context("turret", rest)
+
+
+def calls(script: str) -> list[list[str]]:
+    """The words after `turret` (or the container that runs it) in shell lines; comments are none."""
+    found: list[list[str]] = []
+    for line in script.replace("\\\n", " ").splitlines():
+        call: list[str] | None = None
+        for word in WORD.findall(line):
+            if word.startswith("#"):
+                break
+            if re.fullmatch("[|&;<>]+", word):
+                call = None
+            elif call is not None:
+                call += shlex.split(word)
+            elif Path(word).name in RUNNERS:
+                found.append(call := [])
+    return found
+
+
+def environment() -> dict[str, str]:
+    """This process' environment without what would tell `turret` how to run or how to print."""
+    told = ("TURRET_", "FORCE_COLOR", "NO_COLOR", "COLUMNS", "TERM", "GITHUB_ACTIONS")
+    return {
+        **{name: value for name, value in os.environ.items() if not name.startswith(told)},
+        "PYTHONPATH": str(ROOT),
+    }
+
+
+def run(*words: str | Path, folder: Path) -> "subprocess.CompletedProcess[str]":
+    """Run a command in `folder` to its end, with pipes for its output."""
+    return subprocess.run(
+        [*TURRET, *map(str, words)],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def output(*words: str | Path, folder: Path) -> str:
+    """What a command that succeeds prints; where nobody looks, it draws nothing and complains of nothing."""
+    done = run(*words, folder=folder)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    assert "\x1b" not in done.stdout
+    return done.stdout
+
+
+class OnTerminal:
+    """A command whose standard error is a terminal; what it writes there can be waited for."""
+
+    def __init__(self, *words: str | Path, folder: Path) -> None:
+        self._terminal, theirs = pty.openpty()
+        self.process = subprocess.Popen(
+            [*TURRET, *map(str, words)],
+            cwd=folder,
+            env={**environment(), "TERM": "xterm"},
+            stdout=subprocess.DEVNULL,
+            stderr=theirs,
+        )
+        os.close(theirs)
+        self.seen = ""
+
+    def wait_for(self, text: str) -> None:
+        """Return when `text` has been written; fail when the command ends without it."""
+        while text not in self.seen:
+            assert self._read(), f"{text!r} was never written, but {self.seen!r}"
+
+    def end(self) -> tuple[int, str]:
+        """Its exit status, and all that it wrote to the terminal."""
+        while self._read():
+            pass
+        return self.process.wait(), self.seen
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._terminal)
+
+    def _read(self) -> bool:
+        try:
+            written = os.read(self._terminal, 65536)
+        except OSError:  # how Linux says that nobody has the terminal open any more
+            return False
+        self.seen += written.decode("utf-8", "replace")
+        return bool(written)
