@@ -14,12 +14,10 @@ import yaml
 from fastapi.testclient import TestClient
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from typer.core import TyperGroup
-from typer.main import get_command
 
-import turret
 from service.app import create_app
 from service.settings import Settings
+from tests.command_line import check_call
 
 ROOT = Path(__file__).parent.parent
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
@@ -64,15 +62,6 @@ def installed_with(wanted: list[Requirement]) -> set[str]:
             if needed.marker is None or needed.marker.evaluate({"extra": extra}):
                 waiting += [(needed.name, inner) for inner in ("", *needed.extras)]
     return {name for name, _ in found}
-
-
-def check_call(words: list[str]) -> None:
-    """Raise KeyError for an unknown subcommand of turret, a UsageError for options that do not fit."""
-    command = get_command(turret.app)
-    while isinstance(command, TyperGroup):
-        name, *words = words
-        command = command.commands[name]
-    command.make_context("turret", words)
 
 
 def test_the_serving_image_gets_nothing_of_training() -> None:
@@ -148,22 +137,6 @@ def test_a_command_of_the_page_names_what_exists(line: str) -> None:
             assert service in COMPOSE["services"]
         case _:
             assert words in (["up", "-d", "--build"], ["up", "-d"], ["build"])
-
-
-@pytest.mark.parametrize(
-    ("words", "complaint"),
-    [
-        (["trian"], "trian"),
-        (["data", "nothing"], "nothing"),
-        (["train", "--sets", "a=b"], "No such option"),
-        (["activate"], "[Mm]issing"),
-        (["recommend", "-k", "x"], "valid int"),
-    ],
-)
-def test_a_command_that_does_not_exist_is_noticed(words: list[str], complaint: str) -> None:
-    """Else the test above would pass by seeing nothing."""
-    with pytest.raises(Exception, match=complaint):
-        check_call(words)
 
 
 def test_the_variables_of_the_page_are_those_of_compose() -> None:
