@@ -150,7 +150,9 @@ def export(
 
 @app.command()
 def serve(
-    bundles: Bundles = BUNDLES,
+    bundles: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The folder of the bundles (var/bundles).")
+    ] = None,
     wait: Annotated[
         bool | None,
         typer.Option("--wait", help="Begin without a version, and serve the first that becomes current."),
@@ -168,7 +170,7 @@ def serve(
 ) -> None:
     """Serve the current bundle over HTTP; the calls are described at /docs.
 
-    What is not given is read from `TURRET_HOST`, `TURRET_PORT`, ... in the environment.
+    What is not given is read from `TURRET_BUNDLES`, `TURRET_PORT`, ... in the environment.
 
     Example: `turret serve --bundles var/bundles --port 8000`
     """

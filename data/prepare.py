@@ -26,7 +26,7 @@ def prepare(config: PrepareConfig, target: Path, overwrite: bool = False) -> Pre
     """
     target = Path(target)
     with prepared_folder(target, overwrite) as folder, progress("Preparing", 3) as advance:
-        with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as work:
+        with tempfile.TemporaryDirectory(dir=folder) as work:  # whatever happens, it goes with the folder
             intake = take_in(config, Path(work))
             advance(1)
             gathered = gather(intake.log, config.filters)

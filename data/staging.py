@@ -21,8 +21,8 @@ def new_folder(target: Path, overwrite: bool = False) -> Iterator[Path]:
     target.parent.mkdir(parents=True, exist_ok=True)
     # A plain mkdir rather than mkdtemp, which would leave a folder that nobody else can read.
     fresh = target.parent / f".{target.name}.{os.getpid()}.new"
-    fresh.mkdir()
     try:
+        fresh.mkdir()
         yield fresh
         _replace(fresh, target)
     finally:

@@ -35,12 +35,12 @@ def run(settings: Settings, app: FastAPI, admin_app: FastAPI | None) -> None:
         if admin_app is not None and settings.admin_port is not None:
             servers.append(_server(settings, admin_app, lifespan="off"))
             sockets.append(listen("127.0.0.1", settings.admin_port))
-        print(_greeting(app.state.service, sockets), flush=True)
+        greeting = _greeting(app.state.service, sockets)
         with asyncio.Runner(loop_factory=servers[0].config.get_loop_factory()) as runner:
-            runner.run(_serve_all(servers, sockets))
+            runner.run(_serve_all(servers, sockets, greeting))
 
 
-async def _serve_all(servers: list[_Server], sockets: list[socket.socket]) -> None:
+async def _serve_all(servers: list[_Server], sockets: list[socket.socket], greeting: str) -> None:
     def stop() -> None:
         for server in servers:
             server.force_exit = server.should_exit  # a second signal doesn't wait any longer
@@ -49,6 +49,7 @@ async def _serve_all(servers: list[_Server], sockets: list[socket.socket]) -> No
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop)
+    print(greeting, flush=True)  # only now, as whoever reads it may stop us at once
     pairs = zip(servers, sockets, strict=True)
     await asyncio.gather(*(server.serve(sockets=[listening]) for server, listening in pairs))
 

@@ -27,7 +27,7 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="TURRET_", frozen=True, extra="forbid")
 
-    bundles: Path
+    bundles: Path = Path("var/bundles")
     wait: bool = False
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535)

@@ -4,9 +4,12 @@ import os
 import pty
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -88,6 +91,37 @@ def output(*words: str | Path, folder: Path) -> str:
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     assert "\x1b" not in done.stdout
     return done.stdout
+
+
+@dataclass(frozen=True)
+class Service:
+    """A `turret serve` of its own, at `url`."""
+
+    process: "subprocess.Popen[str]"
+    url: str
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
+        """Send a signal; gives the exit status and what was written to standard error."""
+        self.process.send_signal(number)
+        _, complaints = self.process.communicate(timeout=30)
+        return self.process.returncode, complaints
+
+
+@contextmanager
+def serving(bundles: Path) -> Iterator[Service]:
+    """`turret serve` on a free port, histories in memory, until the block ends."""
+    words = ["serve", "--bundles", str(bundles), "--port", "0", "--store", "memory://"]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen([*TURRET, *words], env=environment(), stdout=pipe, stderr=pipe, text=True)
+    with process:
+        try:
+            assert process.stdout is not None
+            greeting = process.stdout.readline()
+            found = re.search(r"http://[\d.:]+", greeting)
+            assert found, greeting
+            yield Service(process, found[0])
+        finally:
+            process.kill()
 
 
 class OnTerminal:
