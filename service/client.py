@@ -2,9 +2,9 @@
 
 import json
 import time
-import urllib.error
 from http.client import HTTPException
 from typing import Any
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import OpenerDirector, ProxyHandler, Request, build_opener
 
@@ -26,9 +26,9 @@ def ask(url: str, path: str, body: dict[str, Any] | None = None, key: str | None
         request = Request(url.rstrip("/") + path, content, headers)
         with _opener(url).open(request, timeout=TIMEOUT) as response:
             return _read_object(url, response.read())
-    except urllib.error.HTTPError as error:
+    except HTTPError as error:
         with error:
-            raise ServiceError(f"{url} answered {error.code}: {_sentence(error.read())}") from None
+            raise ServiceError(f"{url} answered {error.code}: {_sentence(error)}") from None
     except (OSError, ValueError, HTTPException) as error:
         reason = getattr(error, "reason", error)
         raise ServiceError(
@@ -66,11 +66,11 @@ def wait_until_ready(url: str, seconds: float) -> None:
             return
 
 
-def _sentence(content: bytes) -> str:
+def _sentence(refusal: HTTPError) -> str:
     """What the service said was wrong: its message, with the field that it names."""
     try:
-        error = json.loads(content)["error"]
+        error = json.load(refusal)["error"]
         field = f"{error['field']}: " if error.get("field") else ""
         return f"{field}{error['message']}"
-    except (ValueError, KeyError, TypeError):
+    except (OSError, HTTPException, ValueError, LookupError, TypeError, AttributeError):
         return "it did not say why; is it a Turret service?"

@@ -7,10 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 from typer.testing import CliRunner, Result
 
 from data.cli import app
-from data.schema import PrepareConfig
+from data.schema import ColumnSettings, FilterSettings, FormatSettings, PrepareConfig
 from data.synthetic import SyntheticConfig
 from tests.command_line import commands
 
@@ -109,8 +110,10 @@ def test_no_option_of_prepare_is_read_by_nobody() -> None:
 
 def test_every_setting_of_prepare_has_an_option_or_is_known_to_have_none() -> None:
     """A mapping fits no option; it is given with --set or in the file."""
-    sections = {
-        name: PrepareConfig.model_fields[name].annotation for name in ("format", "columns", "filters")
+    sections: dict[str, type[BaseModel]] = {
+        "format": FormatSettings,
+        "columns": ColumnSettings,
+        "filters": FilterSettings,
     }
     settings = {f"{section}.{name}" for section, model in sections.items() for name in model.model_fields}
     assert settings - {setting for _, setting, _ in PREPARE.values()} == {"filters.kind_weights"}
