@@ -1,0 +1,137 @@
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from data.sequences import PreparedData
+from training.checkpoint import save_tensors
+from training.config import ExperimentConfig
+from training.errors import TrainingError
+from training.run import MODEL, RUN, Run, build_model, pick_device
+
+
+def run_in(folder: Path, data: PreparedData, **settings: object) -> Run:
+    return Run(folder, ExperimentConfig.model_validate(settings), data.folder, data.fingerprint)
+
+
+SETTINGS = {
+    "tower": {
+        "dimension": 8,
+        "user": {"hidden": [16, 4], "last_item": False},
+        "item": {"features": ["title"]},
+    },
+    "objective": {"loss": "full_softmax"},
+    "evaluation": {"k": [3]},
+}
+
+
+def test_a_run_is_read_as_it_was_written(tmp_path: Path, handmade: PreparedData) -> None:
+    """Every setting, lists and what is not set too; the folder is made."""
+    run = run_in(tmp_path / "a" / "run", handmade, **SETTINGS)
+    run.write()
+    read = Run.read(run.folder)
+    assert read == run
+    assert [path.name for path in run.folder.iterdir()] == [RUN]
+
+
+def test_a_run_knows_its_data_from_any_folder(
+    tmp_path: Path, handmade: PreparedData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The path is stored whole, so that later commands can be typed elsewhere."""
+    monkeypatch.chdir(handmade.folder.parent)
+    Run(tmp_path, ExperimentConfig(), Path(handmade.folder.name), handmade.fingerprint).write()
+    monkeypatch.chdir(tmp_path)
+    assert Run.read(tmp_path).open_data().fingerprint == handmade.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "there is no run here"),
+        ("{", "can't be read"),
+        ("[]", "can't be read"),
+        ("{}", "can't be read"),
+        ('{"experiment": {}, "data": 5, "fingerprint": ""}', "can't be read"),
+        ("\udcff", "can't be read"),
+    ],
+)
+def test_what_is_no_run_is_said(tmp_path: Path, content: str | None, words: str) -> None:
+    if content is not None:
+        (tmp_path / RUN).write_bytes(content.encode("utf-8", "surrogateescape"))
+    with pytest.raises(TrainingError, match=words) as refused:
+        Run.read(tmp_path)
+    assert str(tmp_path) in str(refused.value)
+
+
+def test_a_setting_that_is_no_longer_one_is_named(tmp_path: Path, handmade: PreparedData) -> None:
+    run_in(tmp_path, handmade).write()
+    stored = json.loads((tmp_path / RUN).read_text())
+    stored["experiment"]["training"]["momentum"] = 0.9
+    (tmp_path / RUN).write_text(json.dumps(stored))
+    with pytest.raises(Exception, match=r"training\.momentum"):
+        Run.read(tmp_path)
+
+
+def test_only_the_data_of_a_run_is_opened(tmp_path: Path, handmade: PreparedData, shop: PreparedData) -> None:
+    run = run_in(tmp_path, handmade)
+    assert run.open_data().folder == handmade.folder
+    assert run.open_data(handmade.folder).folder == handmade.folder
+    with pytest.raises(TrainingError, match=r"not the data that .* was trained on") as refused:
+        run.open_data(shop.folder)
+    assert str(shop.folder) in str(refused.value)
+
+
+def test_the_saved_model_is_the_one_that_is_opened(tmp_path: Path, handmade: PreparedData) -> None:
+    """Ready to answer: without dropout."""
+    run = run_in(tmp_path, handmade, training={"seed": 1})
+    with pytest.raises(TrainingError, match="no model was saved yet"):
+        run.open_model(handmade)
+    trained = {
+        name: torch.full_like(t, 0.5)
+        for name, t in build_model(run.experiment, handmade).state_dict().items()
+    }
+    save_tensors(tmp_path / MODEL, trained)
+    opened = run.open_model(handmade)
+    assert not opened.training
+    assert all(torch.equal(value, trained[name]) for name, value in opened.state_dict().items())
+
+
+def test_reports_of_both_parts_are_kept(tmp_path: Path, handmade: PreparedData) -> None:
+    """A later one of the same part replaces the earlier one."""
+    run = run_in(tmp_path, handmade)
+    assert run.metrics() == {}
+    for part, users in (("test", 1), ("validation", 2), ("test", 3)):
+        run.save_metrics(part, {"users": users})
+    assert run.metrics() == {"test": {"users": 3}, "validation": {"users": 2}}
+
+
+def test_fresh_towers_are_those_of_the_seed(handmade: PreparedData) -> None:
+    """The same in every process, and others with another seed."""
+
+    def first(seed: int) -> torch.Tensor:
+        torch.rand(1)  # what was drawn before does not matter
+        config = ExperimentConfig.model_validate({"training": {"seed": seed}})
+        return next(build_model(config, handmade).parameters()).detach()
+
+    once = first(3)
+    assert torch.equal(once, first(3))
+    assert not torch.equal(once, first(4))
+
+
+def test_the_age_of_an_example_needs_times(handmade: PreparedData, shop: PreparedData) -> None:
+    """An order of rows tells nobody how long ago something was."""
+    config = ExperimentConfig.model_validate({"tower": {"user": {"example_age": True}}})
+    build_model(config, shop)
+    with pytest.raises(TrainingError, match=r"tower\.user\.example_age = true needs times.*set it to false"):
+        build_model(config, handmade)
+
+
+def test_a_device_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And `auto` takes what there is."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert pick_device("auto") == pick_device("cpu") == torch.device("cpu")
+    with pytest.raises(TrainingError, match="no CUDA device"):
+        pick_device("cuda")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert pick_device("auto") == pick_device("cuda") == torch.device("cuda")
