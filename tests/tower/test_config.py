@@ -1,0 +1,41 @@
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from tower.config import TowerConfig
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"depth": 3},
+        {"user": {"layers": [4]}},
+        {"item": {"ids": True}},
+        {"scoring": {"temp": 1}},
+        {"dimension": 0},
+        {"dimension": 8193},
+        {"scoring": {"kind": "euclid"}},
+        {"scoring": {"temperature": 0}},
+        {"scoring": {"temperature": -0.1}},
+        {"scoring": {"temperature": float("nan")}},
+        {"user": {"kind": "transformer"}},
+        {"user": {"history_length": 0}},
+        {"user": {"hidden": [16, 0]}},
+        {"user": {"dropout": 1.0}},
+        {"item": {"dropout": -0.1}},
+        {"item": {"features": "some"}},
+    ],
+)
+def test_settings_that_make_no_tower_are_refused(settings: dict[str, Any]) -> None:
+    """Unknown ones, empty widths, and temperatures by which no score can be divided."""
+    with pytest.raises(ValidationError):
+        TowerConfig.model_validate(settings)
+
+
+def test_settings_do_not_change_once_they_are_made() -> None:
+    """A run is what its file says."""
+    config = TowerConfig()
+    with pytest.raises(ValidationError, match="frozen"):
+        config.user.dropout = 0.5  # type: ignore[misc] # that it is read-only is what is tested
+    assert isinstance(config.user.hidden, tuple)
