@@ -220,3 +220,22 @@ def test_of_the_whole_log_only_numbers_are_ever_held(
     assert [sorted(map(str, frame.dtypes)) for frame in whole] == [["Int32", "Int32", "Int64", "Int8"]]
     # The times are told from a sample of the log, whose size does not depend on it.
     assert max(frame.height for frame in collected if frame.height < rows) == 10_000
+
+
+def test_all_that_is_unfinished_lies_in_one_hidden_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An interrupt at any time has one thing to clean away, and does."""
+    seen: list[tuple[list[Path], Path]] = []
+
+    def interrupted(_: PrepareConfig, work: Path) -> None:
+        seen.append((list((tmp_path / "there").iterdir()), work))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("data.prepare.take_in", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        prepare(_config(source=tmp_path / "events.csv"), tmp_path / "there" / "prepared")
+    (([unfinished], work),) = seen
+    assert unfinished.name.startswith(".prepared")
+    assert work.parent == unfinished
+    assert list((tmp_path / "there").iterdir()) == []

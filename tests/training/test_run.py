@@ -100,6 +100,7 @@ def test_the_saved_model_is_the_one_that_is_opened(tmp_path: Path, handmade: Pre
 def test_reports_of_both_parts_are_kept(tmp_path: Path, handmade: PreparedData) -> None:
     """A later one of the same part replaces the earlier one."""
     run = run_in(tmp_path, handmade)
+    save_tensors(tmp_path / MODEL, build_model(run.experiment, handmade).state_dict())
     assert run.metrics() == {}
     for part, users in (("test", 1), ("validation", 2), ("test", 3)):
         run.save_metrics(part, {"users": users})
