@@ -45,6 +45,8 @@ def _override(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     if not equals or not all(key.strip().split(".")):
         raise ConfigurationError(f"--set {text!r} must look like section.key=value")
+    if "\n" in text:
+        raise ConfigurationError(f"--set {text!r} has to be one line; give --set once for each setting")
     try:
         return key.strip(), tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:

@@ -18,7 +18,9 @@ class AdminKey:
 
     def check(self, authorization: str | None) -> None:
         """Raise RequestError (401) unless `authorization` is `Bearer KEY`."""
-        given = (authorization or "").encode("utf-8", "replace")
+        # The scheme is written in any case (RFC 9110, section 11.1); the key is not.
+        scheme, _, key = (authorization or "").partition(" ")
+        given = f"{scheme.capitalize()} {key}".encode("utf-8", "replace")
         if not hmac.compare_digest(given, self._expected):
             what = "is wrong" if authorization else "is missing"
             raise RequestError(

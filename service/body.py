@@ -22,6 +22,8 @@ _REMEDIES = {
     "dict_type": "send an object",
     "model_type": "send an object",
     "string_type": "send a text",
+    "string_too_short": "send a text that is not empty",
+    "too_short": "send a list that is not empty",
 }
 
 

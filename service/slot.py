@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from service.errors import NothingLiveError, ServiceError
 from tower.bundle import Bundle, load, versions
@@ -26,6 +27,13 @@ class Live:
     def version(self) -> str:
         """The bundle's version."""
         return self.bundle.manifest.version
+
+
+class Swap(NamedTuple):
+    """What became live, and the name of what it took the place of (None: of nothing)."""
+
+    live: Live
+    replaced: str | None
 
 
 class Slot:
@@ -70,7 +78,7 @@ class Slot:
                     self._live = await asyncio.to_thread(self._look)
             await asyncio.sleep(POLL_SECONDS)
 
-    async def activate(self, version: str) -> Live:
+    async def activate(self, version: str) -> Swap:
         """Load and check `version` beside the live one, move the `current` pointer, then swap.
 
         Activations queue. Raises BundleError, and leaves everything as it was, when the bundle is refused.
@@ -78,7 +86,7 @@ class Slot:
         async with self._one_at_a_time:
             return await self._replace(version)
 
-    async def roll_back(self) -> Live:
+    async def roll_back(self) -> Swap:
         """Activate the version that was live before this one.
 
         Raises BundleError when this process has served no other, or that one is refused.
@@ -90,13 +98,14 @@ class Slot:
                 )
             return await self._replace(self._previous)
 
-    async def _replace(self, version: str) -> Live:
+    async def _replace(self, version: str) -> Swap:
         live = await asyncio.to_thread(_open, self._root, version)
         await asyncio.to_thread(point, self._root, version)
-        if version != self.version:
-            self._previous = self.version
+        replaced = self.version
+        if version != replaced:
+            self._previous = replaced
         self._live = live
-        return live
+        return Swap(live, replaced)
 
     def _look(self) -> Live | None:
         try:

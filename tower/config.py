@@ -2,16 +2,17 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-Width = Annotated[int, Field(ge=1, le=8192)]
+# Strict: `true` is no number.
+Width = Annotated[int, Field(strict=True, ge=1, le=8192)]
 Rate = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
 class Settings(BaseModel):
     """A frozen table of settings in which an unknown key is an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class ScoringConfig(Settings):
@@ -34,6 +35,14 @@ class ItemTowerConfig(Settings):
     hidden: tuple[Width, ...] = ()
     dropout: Rate = 0.0
 
+    @model_validator(mode="after")
+    def _has_something_to_drop(self) -> "ItemTowerConfig":
+        if self.dropout and not self.hidden:
+            raise ValueError(
+                f"item.dropout = {self.dropout} has no hidden layer to act on; set item.hidden, or leave it 0"
+            )
+        return self
+
 
 class PooledUserConfig(Settings):
     """YouTubeDNN's user tower (Covington et al. 2016, section 3.2): a mean over the history, then an MLP.
@@ -44,7 +53,7 @@ class PooledUserConfig(Settings):
     """
 
     kind: Literal["pooled"] = "pooled"
-    history_length: Annotated[int, Field(ge=1, le=100_000)] = 50
+    history_length: Annotated[int, Field(strict=True, ge=1, le=100_000)] = 50
     last_item: bool = True
     features: tuple[str, ...] | Literal["all"] = ()
     feature_width: Width = 8

@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from data.features import Features
 from tower.config import TowerConfig
+from tower.errors import TowerError
 from tower.feature_layers import FeatureLayers, FeatureRows
 from tower.perceptron import perceptron
 from tower.selection import selected_features
@@ -20,6 +21,11 @@ class ItemTower(nn.Module):
         super().__init__()
         item = config.item
         features = selected_features(item.features, prepared, "tower.item.features")
+        if not item.id and not features:
+            raise TowerError(
+                f"tower.item.id = false with tower.item.features = {item.features!r} leaves nothing to "
+                "compute an item's vector from; set id = true, or name features that the prepared data has."
+            )
         self.item_count = item_count
         self.table = nn.Embedding(item_count, config.dimension) if item.id else None
         if self.table is not None:

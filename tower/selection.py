@@ -18,6 +18,8 @@ def selected_features(
     if names == "all":
         return tuple(prepared.features)
     for name in names:
+        if names.count(name) > 1:
+            raise TowerError(f"{setting}: {name!r} is named twice; name it once.")
         if name not in known:
             raise TowerError(
                 f"{setting}: there is no prepared feature {name!r}; "

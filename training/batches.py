@@ -19,11 +19,13 @@ class Batch:
 
     Attributes:
         histories: what each example has read.
+        owners: int64 [P], the user row of each packed event.
         targets: int64 [B], the item row that came next.
         weights: float32 [B], the weight of each target event (ones without weights).
     """
 
     histories: PackedHistories
+    owners: Tensor
     targets: Tensor
     weights: Tensor
 
@@ -32,7 +34,7 @@ class Batch:
         histories = PackedHistories(
             **{name: column.to(device) for name, column in vars(self.histories).items()}
         )
-        return Batch(histories, self.targets.to(device), self.weights.to(device))
+        return Batch(histories, self.owners.to(device), self.targets.to(device), self.weights.to(device))
 
 
 @dataclass(frozen=True)
@@ -147,6 +149,7 @@ class TrainingBatches:
         )
         return Batch(
             histories=histories,
+            owners=torch.from_numpy(np.repeat(spans.users, read)),
             targets=torch.from_numpy(self.data.items[targets].astype(np.int64)),
             weights=torch.ones(len(targets)) if weights is None else torch.from_numpy(weights[targets]),
         )

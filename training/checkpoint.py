@@ -20,8 +20,8 @@ _MODEL, _OPTIMISER, _SAMPLER, _BEST = "model.", "optimiser.", "sampler.", "best.
 class Progress:
     """Where a run stands: plain numbers that a checkpoint stores as JSON.
 
-    `epoch` and `step` count finished ones, `step_in_epoch` those of the epoch under way. `history` has one
-    record an evaluation; `stale` counts evaluations since the best one.
+    `epoch` and `step` count finished ones, `step_in_epoch` those of the epoch under way; `stale` counts
+    evaluations since the best one. `loss_sum`, `examples` and `masked` belong to the epoch under way.
     """
 
     epoch: int = 0
@@ -91,16 +91,14 @@ def load_checkpoint(path: Path) -> Checkpoint:
     """Read a checkpoint. Raises TrainingError when it is not one."""
     tensors, metadata = _read(path)
     groups: dict[str, dict[str, Tensor]] = {_MODEL: {}, _OPTIMISER: {}, _SAMPLER: {}, _BEST: {}}
-    for key, tensor in tensors.items():
-        prefix, name = key.split(".", 1)
-        groups[prefix + "."][name] = tensor
-    return Checkpoint(
-        groups[_MODEL],
-        groups[_OPTIMISER],
-        groups[_SAMPLER],
-        groups[_BEST],
-        Progress(**json.loads(metadata["progress"])),
-    )
+    try:
+        for key, tensor in tensors.items():
+            prefix, name = key.split(".", 1)
+            groups[prefix + "."][name] = tensor
+        progress = Progress(**json.loads(metadata["progress"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise TrainingError(f"{path}: this is not a checkpoint ({error!r}); train again.") from None
+    return Checkpoint(groups[_MODEL], groups[_OPTIMISER], groups[_SAMPLER], groups[_BEST], progress)
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -109,9 +107,7 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             names = stored.keys()
             return {name: stored.get_tensor(name) for name in names}, stored.metadata() or {}
     except (OSError, SafetensorError) as error:
-        raise TrainingError(
-            f"{path}: it can't be read ({error}); start the run again without --resume."
-        ) from None
+        raise TrainingError(f"{path}: it can't be read ({error}); train again with --overwrite.") from None
 
 
 def load_model(path: Path, model: nn.Module) -> None:

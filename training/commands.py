@@ -1,7 +1,6 @@
 """What `turret train`, `evaluate` and `export` do, and how they print it."""
 
 import json
-import shutil
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -14,18 +13,11 @@ from training.errors import TrainingError
 from training.evaluation import EvaluatedPart
 from training.evaluation import evaluate as evaluate_model
 from training.export import export
-from training.run import CHECKPOINT, METRICS, MODEL, RUN, TENSORBOARD, Run
+from training.run import Run
 from training.tables import metrics_table
 from training.trainer import train
 
 DATA, EXPERIMENT = Path("var/prepared"), "youtubednn"
-
-
-def remove_run(folder: Path) -> None:
-    """Delete the files of a run, and nothing else that lies in its folder."""
-    for name in (RUN, MODEL, CHECKPOINT, METRICS):
-        (folder / name).unlink(missing_ok=True)
-    shutil.rmtree(folder / TENSORBOARD, ignore_errors=True)
 
 
 def train_run(
@@ -39,12 +31,12 @@ def train_run(
     """Train an experiment into `folder`, or go on there with the settings that it was begun with.
 
     Raises:
-        TrainingError: other settings are asked for than those of the run that is to go on, or the run is to
-            be replaced and gone on with at once.
+        TrainingError: there is no run to go on with, or other settings are asked for than it has, or it is
+            to be replaced and gone on with at once.
     """
     if resume and overwrite:
         raise TrainingError("--resume goes on with what --overwrite removes; give one of the two.")
-    if resume and (folder / RUN).is_file():
+    if resume:
         run = Run.read(folder)
         asked = experiment is not None or bool(overrides)
         if asked and load_experiment(experiment or EXPERIMENT, overrides) != run.experiment:
@@ -57,9 +49,8 @@ def train_run(
         prepared = PreparedData.open(data or DATA)
         settings = load_experiment(experiment or EXPERIMENT, overrides)
         run = Run(folder, settings, prepared.folder, prepared.fingerprint)
-    if overwrite:  # only now, as a misspelt setting costs no run
-        remove_run(folder)
-    progress = train(run, prepared, resume, report=partial(print, flush=True))  # `| tee` shows each epoch
+    report = partial(print, flush=True)  # `| tee` shows each epoch
+    progress = train(run, prepared, resume, overwrite, report)
     best = "" if progress.best is None else f"best {run.experiment.training.metric} {progress.best:.4f}, "
     print(f"{best}epoch {progress.best_epoch or progress.epoch}; the run is in {folder}")
 

@@ -12,7 +12,8 @@ from training.errors import TrainingError
 
 EXPERIMENTS = Path(__file__).parent / "experiments"
 
-Positive = Annotated[int, Field(ge=1)]
+Positive = Annotated[int, Field(strict=True, ge=1, le=2**31 - 1)]
+Negatives = Annotated[int, Field(strict=True, ge=1, le=10_000_000)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
@@ -20,14 +21,14 @@ class UniformConfig(Settings):
     """Every item is drawn alike."""
 
     kind: Literal["uniform"] = "uniform"
-    negatives: Positive = 512
+    negatives: Negatives = 512
 
 
 class UnigramConfig(Settings):
-    """Items are drawn in proportion to their count to the power `alpha`."""
+    """Items are drawn in proportion to (count + 1)^alpha."""
 
     kind: Literal["unigram"]
-    negatives: Positive = 512
+    negatives: Negatives = 512
     alpha: Annotated[float, Field(ge=0.0, le=2.0)] = 0.75
 
 
@@ -37,17 +38,22 @@ class InBatchConfig(Settings):
     kind: Literal["in_batch"]
     frequencies: Literal["known", "streaming"] = "known"
     streaming_rate: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.01
-    streaming_hashes: Annotated[int, Field(ge=1, le=16)] = 2
+    streaming_hashes: Annotated[int, Field(strict=True, ge=1, le=16)] = 2
 
 
 SamplerConfig = Annotated[UniformConfig | UnigramConfig | InBatchConfig, Field(discriminator="kind")]
 
 
 class ObjectiveConfig(Settings):
-    """The loss, and the sampler whose draws it scores (none for the full softmax)."""
+    """The loss, and the sampler whose draws it scores (none for the full softmax).
+
+    `mask_known` also masks candidates that the example's user is known to have used: those that the batch
+    reads or predicts for the same user.
+    """
 
     loss: Literal["full_softmax", "sampled_softmax", "sampled_softmax_corrected"] = "sampled_softmax"
     sampler: SamplerConfig | None = None
+    mask_known: bool = False
 
     @model_validator(mode="after")
     def _fits(self) -> "ObjectiveConfig":
@@ -75,33 +81,37 @@ class TrainingConfig(Settings):
     `batch_size` counts examples. `span_length` is the most consecutive examples of one user in a batch.
     `warmup` is the share of all steps in which the learning rate rises, `decay` where it ends, relative
     to `learning_rate`. `patience` counts evaluations without a better `metric` before training stops.
-    `checkpoint_every` counts steps; 0 writes one an evaluation only.
+    `checkpoint_every` counts steps; 0 writes one at the end of each epoch only.
     """
 
-    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+    seed: Annotated[int, Field(strict=True, ge=0, lt=2**32)] = 0
     epochs: Positive = 20
     batch_size: Positive = 4096
     span_length: Positive = 64
     learning_rate: Annotated[float, Field(gt=0.0, le=10.0)] = 2e-3
-    weight_decay: Annotated[float, Field(ge=0.0)] = 0.0
+    weight_decay: Annotated[float, Field(ge=0.0, le=1e6)] = 0.0
     warmup: Share = 0.05
     decay: Share = 0.1
-    gradient_clip: Annotated[float, Field(ge=0.0)] = 1.0
+    gradient_clip: Annotated[float, Field(ge=0.0, le=1e9)] = 1.0
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     device: Literal["auto", "cpu", "cuda"] = "auto"
     evaluate_every: Positive = 1
     validation_users: Positive = 20_000
     metric: Annotated[str, Field(pattern=r"^(hr|recall|ndcg|mrr)@[1-9][0-9]{0,3}$")] = "ndcg@10"
     patience: Positive = 3
-    checkpoint_every: Annotated[int, Field(ge=0)] = 0
+    checkpoint_every: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)] = 0
 
 
 class EvaluationConfig(Settings):
     """The full ranking: at which k, and whether a user's known items are masked."""
 
-    k: Annotated[tuple[Annotated[int, Field(ge=1, le=10_000)], ...], Field(min_length=1)] = (10, 20, 50)
+    k: Annotated[tuple[Annotated[int, Field(strict=True, ge=1, le=10_000)], ...], Field(min_length=1)] = (
+        10,
+        20,
+        50,
+    )
     exclude_seen: bool = True
-    bootstrap: Annotated[int, Field(ge=100, le=100_000)] = 1000
+    bootstrap: Annotated[int, Field(strict=True, ge=100, le=100_000)] = 1000
 
 
 class ExperimentConfig(Settings):
@@ -111,6 +121,15 @@ class ExperimentConfig(Settings):
     objective: ObjectiveConfig = ObjectiveConfig(sampler=UniformConfig())
     training: TrainingConfig = TrainingConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+
+    @model_validator(mode="after")
+    def _has_candidates(self) -> "ExperimentConfig":
+        if isinstance(self.objective.sampler, InBatchConfig) and self.training.batch_size == 1:
+            raise ValueError(
+                "training.batch_size = 1 leaves in-batch sampling without a candidate; "
+                "raise it, or set sampler.kind = 'uniform'"
+            )
+        return self
 
 
 def shipped_experiments() -> dict[str, Path]:

@@ -15,7 +15,7 @@ from training.config import EvaluationConfig
 from training.errors import TrainingError
 from training.metrics import Values, bootstrap_interval, metrics_at
 from training.randomness import stream
-from training.ranking import Block, history_bounds, popularity_scores, rank, tower_scores
+from training.ranking import USERS_A_BLOCK, Block, history_bounds, popularity_scores, rank, tower_scores
 from training.slices import slices
 
 EvaluatedPart = Literal["validation", "test"]
@@ -63,6 +63,20 @@ def hits_of(ranked: NDArray[np.int64], relevant: Relevant, first: int, item_coun
     keys = np.repeat(np.arange(len(ranked)), np.diff(bounds)) * item_count + rows
     asked = np.arange(len(ranked))[:, None] * item_count + ranked
     return np.isin(asked, keys) & (ranked >= 0)
+
+
+def used_before(data: PreparedData, relevant: Relevant, until: HistoryEnd) -> int:
+    """How many relevant items their users have used before; masked, they can't be hit."""
+    count, item_count = 0, len(data.catalogue)
+    for first in range(0, len(relevant.users), USERS_A_BLOCK):
+        users = relevant.users[first : first + USERS_A_BLOCK]
+        starts, ends = history_bounds(data, users, until)
+        owners = np.repeat(np.arange(len(users)), ends - starts)
+        used = owners * item_count + data.items[ranges(starts, ends - starts)]
+        bounds = relevant.offsets[first : first + len(users) + 1]
+        places = np.repeat(np.arange(len(users)), np.diff(bounds))
+        count += int(np.isin(places * item_count + relevant.rows[bounds[0] : bounds[-1]], used).sum())
+    return count
 
 
 def measure(
@@ -144,6 +158,8 @@ def evaluate(
         "users": len(relevant.users),
         "users_without_history": int((ends == starts).sum()),
         "items": len(data.catalogue),
+        "relevant_items": len(relevant.rows),
+        "relevant_used_before": used_before(data, relevant, until),
         "exclude_seen": config.exclude_seen,
         "ties": "ascending item row",
         "slices": {name: {"users": int(members.sum())} for name, members in groups.items()},

@@ -6,6 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Values = NDArray[np.float64]
+# How many resampled counts are held at a time: 80 MB.
+MOST_COUNTS = 10_000_000
 
 
 def metrics_at(hits: NDArray[np.bool_], relevant: NDArray[np.int64], ks: Sequence[int]) -> dict[str, Values]:
@@ -17,8 +19,8 @@ def metrics_at(hits: NDArray[np.bool_], relevant: NDArray[np.int64], ks: Sequenc
     (Jarvelin & Kekalainen 2002).
 
     Args:
-        hits: bool [U, K] whether the item at each place of the ranking is relevant, K >= max(ks).
-            A shorter ranking is padded with False.
+        hits: bool [U, K] whether the item at each place of the ranking is relevant; places beyond K count
+            as misses.
         relevant: int64 [U], how many relevant items each user has, at least 1.
         ks: the cut-offs.
 
@@ -55,8 +57,12 @@ def bootstrap_interval(
     """
     # Users with the same value are interchangeable, so a resample is a multinomial over distinct values.
     distinct, counts = np.unique(values, return_counts=True)
-    resampled = random.multinomial(len(values), counts / len(values), size=replicates)
-    means = resampled @ distinct / len(values)
+    block = max(1, MOST_COUNTS // len(distinct))
+    means = np.empty(replicates)
+    for first in range(0, replicates, block):
+        size = min(block, replicates - first)
+        resampled = random.multinomial(len(values), counts / len(values), size=size)
+        means[first : first + size] = resampled @ distinct / len(values)
     tail = (1.0 - confidence) / 2.0
     low, high = np.quantile(means, [tail, 1.0 - tail])
     return float(low), float(high)

@@ -1,6 +1,6 @@
 """From a batch to a loss: vectors, draw, scores, temperature, correction, mask, loss, mean."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from tower.model import TwoTowers
 from tower.scoring import cross_scores, paired_scores
 from training.batches import Batch, target_counts
 from training.config import InBatchConfig, ObjectiveConfig, UniformConfig, UnigramConfig
+from training.known import known_candidates
 from training.losses import SAMPLED_LOSSES
 from training.losses.contract import Loss
 from training.losses.full_softmax import full_softmax
@@ -40,21 +41,31 @@ class FullSoftmaxObjective:
 
     sampler: Sampler | None = None
 
+    def __init__(self, mask_known: bool) -> None:
+        self.mask_known = mask_known
+
     def __call__(self, model: TwoTowers, batch: Batch, random: np.random.Generator) -> StepLoss:
         """The batch's loss; nothing is drawn."""
         items = model.catalogue_vectors()
         users = model.user_vectors(batch.histories, gather_rows(items, batch.histories.rows))
         scores = cross_scores(users, items, model.config.scoring.temperature)
+        masked = batch.targets.new_zeros(())
+        if self.mask_known:
+            known = known_candidates(batch, torch.arange(len(items), device=items.device))
+            known[torch.arange(len(known)), batch.targets] = False
+            scores = scores.masked_fill(known, float("-inf"))
+            masked = known.sum()
         losses = full_softmax(scores, batch.targets)
-        return StepLoss(weighted_mean(losses, batch.weights), losses.new_zeros((), dtype=torch.int64))
+        return StepLoss(weighted_mean(losses, batch.weights), masked)
 
 
 class SampledObjective:
     """The positives and the candidates of one draw are scored."""
 
-    def __init__(self, loss: Loss, sampler: Sampler) -> None:
+    def __init__(self, loss: Loss, sampler: Sampler, mask_known: bool) -> None:
         self.loss = loss
         self.sampler: Sampler | None = sampler
+        self.mask_known = mask_known
         self._draw = sampler.draw
 
     def __call__(self, model: TwoTowers, batch: Batch, random: np.random.Generator) -> StepLoss:
@@ -64,6 +75,8 @@ class SampledObjective:
         read, positives = vectors[: len(rows)], vectors[len(rows) :]
         users = model.user_vectors(batch.histories, read)
         draw = self._draw(users.detach(), targets, DrawContext(random))
+        if self.mask_known:
+            draw = replace(draw, valid=draw.valid & ~known_candidates(batch, draw.ids))
         temperature = model.config.scoring.temperature
         losses = self.loss(
             paired_scores(users, positives, temperature),
@@ -81,9 +94,9 @@ def build_objective(
 ) -> Objective:
     """The objective that an experiment asks for, on the training part of `data`."""
     if config.sampler is None:
-        return FullSoftmaxObjective()
+        return FullSoftmaxObjective(config.mask_known)
     sampler = _build_sampler(config.sampler, data, seed, device)
-    return SampledObjective(SAMPLED_LOSSES[config.loss], sampler)
+    return SampledObjective(SAMPLED_LOSSES[config.loss], sampler, config.mask_known)
 
 
 def _build_sampler(

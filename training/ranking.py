@@ -114,9 +114,15 @@ def tower_scores(
 
 
 def popularity_scores(popularity: NDArray[np.int64]) -> ScoresOf:
-    """Score everybody alike, by training events [N]: the baseline."""
-    counts = torch.from_numpy(popularity).float()
-    return lambda users: counts.repeat(len(users), 1)
+    """Score everybody alike, by training events [N]: the baseline.
+
+    The score is minus the place in the order of popularity, ties by ascending row: no two items tie, so
+    no line has to be sorted whole.
+    """
+    places = np.empty(len(popularity), dtype=np.int64)
+    places[np.argsort(-popularity, kind="stable")] = np.arange(len(popularity))
+    scores = -torch.from_numpy(places).float()
+    return lambda users: scores.repeat(len(users), 1)
 
 
 def rank(

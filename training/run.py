@@ -1,13 +1,14 @@
 """A run: the folder that training writes and that evaluation and export read."""
 
 import json
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from data.configuration import load_configuration
+from data.manifest import hash_file
 from data.sequences import PreparedData
 from tower.model import TwoTowers
 from training.checkpoint import load_model
@@ -39,17 +40,15 @@ class Run:
             "data": str(self.data_folder.resolve()),
             "fingerprint": self.fingerprint,
         }
-        draft = self.folder / f"{RUN}.draft"
-        draft.write_text(json.dumps(stored, indent=2) + "\n", encoding="utf-8")
-        draft.replace(self.folder / RUN)
+        _replace_json(self.folder / RUN, stored)
 
     @classmethod
     def read(cls, folder: Path) -> "Run":
         """Read `run.json`. Raises TrainingError when the folder holds no run."""
         try:
             stored = json.loads((folder / RUN).read_text(encoding="utf-8"))
-            experiment = load_configuration(ExperimentConfig, overrides=stored["experiment"])
-            return cls(folder, experiment, Path(stored["data"]), stored["fingerprint"])
+            experiment = ExperimentConfig.model_validate(stored["experiment"])
+            return cls(folder, experiment, Path(stored["data"]), str(stored["fingerprint"]))
         except FileNotFoundError:
             raise TrainingError(f"{folder}: there is no run here; `turret train` makes one.") from None
         except (ValueError, KeyError, TypeError) as error:
@@ -80,15 +79,39 @@ class Run:
         return model.eval()
 
     def save_metrics(self, part: str, report: dict[str, Any]) -> None:
-        """Keep an evaluation's report of one part beside those of others, for the bundle's manifest."""
-        metrics = {**self.metrics(), part: report}
-        (self.folder / METRICS).write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
+        """Keep the report of one part, for the bundle's manifest, with the model that it is about."""
+        stored = {"model": self._model_hash(), "reports": {**self.metrics(), part: report}}
+        _replace_json(self.folder / METRICS, stored)
 
     def metrics(self) -> dict[str, Any]:
-        """The reports kept by `save_metrics`, by part."""
-        path = self.folder / METRICS
-        reports: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        """The reports on the model as it is now, by part; those on an earlier one do not count."""
+        try:
+            stored = json.loads((self.folder / METRICS).read_text(encoding="utf-8"))
+            reports: dict[str, Any] = stored["reports"] if stored["model"] == self._model_hash() else {}
+        except FileNotFoundError:
+            return {}
+        except (ValueError, KeyError, TypeError) as error:
+            raise TrainingError(
+                f"{self.folder / METRICS}: it can't be read ({error!r}); delete it and evaluate again."
+            ) from None
         return reports
+
+    def _model_hash(self) -> str:
+        return hash_file(self.folder / MODEL).sha256
+
+
+def _replace_json(path: Path, content: dict[str, Any]) -> None:
+    draft = path.with_suffix(".draft")
+    draft.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    draft.replace(path)
+
+
+def remove_run(folder: Path) -> None:
+    """Delete the files of a run, and nothing else that lies in its folder."""
+    for name in (RUN, MODEL, CHECKPOINT, METRICS):
+        (folder / name).unlink(missing_ok=True)
+        (folder / name).with_suffix(".draft").unlink(missing_ok=True)
+    shutil.rmtree(folder / TENSORBOARD, ignore_errors=True)
 
 
 def build_model(experiment: ExperimentConfig, data: PreparedData) -> TwoTowers:

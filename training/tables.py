@@ -21,12 +21,23 @@ def metrics_table(report: dict[str, Any]) -> str:
 
 def _overall(report: dict[str, Any]) -> Table:
     title = f"{report['part']} part: {report['users']:,} users, {report['items']:,} items ranked"
-    table = Table(title=title, caption="mean over users [95 % bootstrap interval]")
+    table = Table(title=title, caption=_caption(report))
     for heading in ("metric", "towers", "popularity"):
         table.add_column(heading, justify="left" if heading == "metric" else "right")
     for name in report["towers"]:
         table.add_row(name, _shown(report["towers"][name]), _shown(report["popularity"][name]))
     return table
+
+
+def _caption(report: dict[str, Any]) -> str:
+    """What the figures are, and what no ranking could have hit."""
+    caption = "mean over users [95 % bootstrap interval]"
+    if report["exclude_seen"] and report["relevant_used_before"]:
+        caption += (
+            f"\n{report['relevant_used_before']:,} of {report['relevant_items']:,} targets were used before "
+            "and are masked, so they can't be hit; evaluation.exclude_seen = false ranks them too"
+        )
+    return caption
 
 
 def _slices(report: dict[str, Any]) -> Table:

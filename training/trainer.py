@@ -27,7 +27,7 @@ from training.errors import TrainingError
 from training.evaluation import Relevant, relevant_items, sample_users, validation_metric
 from training.objective import build_objective
 from training.randomness import seed_torch, stream
-from training.run import CHECKPOINT, MODEL, TENSORBOARD, Run, build_model, pick_device
+from training.run import CHECKPOINT, MODEL, TENSORBOARD, Run, build_model, pick_device, remove_run
 from training.schedule import learning_rate_factor
 
 Report = Callable[[str], None]
@@ -42,6 +42,11 @@ class Trainer:
         self.settings: TrainingConfig = experiment.training
         self.device = pick_device(self.settings.device)
         self.model: TwoTowers = build_model(experiment, data).to(self.device)
+        if len(data.catalogue) < 2:
+            raise TrainingError(
+                f"{data.folder}: the catalogue has one item, so there is nothing to tell apart; "
+                "prepare data with more items."
+            )
         self.batches = TrainingBatches(
             data,
             self.settings.batch_size,
@@ -86,6 +91,9 @@ class Trainer:
 
     def _epoch(self, writer: SummaryWriter) -> None:
         state, settings = self.progress, self.settings
+        if self.objective.sampler and not state.step_in_epoch:
+            with torch.no_grad():
+                self.objective.sampler.refresh(self.model.catalogue_vectors())
         order = stream(settings.seed, "order", state.epoch)
         label = f"epoch {state.epoch + 1}/{settings.epochs}"
         self.model.train()
@@ -187,32 +195,43 @@ class Trainer:
 
     def resume(self) -> None:
         """Go on from the run's checkpoint. Raises TrainingError when there is none that can be read."""
-        checkpoint = load_checkpoint(self.run.folder / CHECKPOINT)
-        self.model.load_state_dict(checkpoint.model)
-        restore_optimiser(self.optimiser, checkpoint.optimiser)
-        if self.objective.sampler:
-            self.objective.sampler.restore(checkpoint.sampler)
+        path = self.run.folder / CHECKPOINT
+        checkpoint = load_checkpoint(path)
+        try:
+            self.model.load_state_dict(checkpoint.model)
+            restore_optimiser(self.optimiser, checkpoint.optimiser)
+            if self.objective.sampler:
+                self.objective.sampler.restore(checkpoint.sampler)
+        except (KeyError, ValueError, RuntimeError) as error:
+            raise TrainingError(f"{path}: it belongs to another model ({error}); train again.") from None
         self.best = checkpoint.best
         self.progress = checkpoint.progress
         if self.best:
             save_tensors(self.run.folder / MODEL, self.best)
 
 
-def train(run: Run, data: PreparedData, resume: bool, report: Report = print) -> Progress:
+def train(
+    run: Run, data: PreparedData, resume: bool = False, overwrite: bool = False, report: Report = print
+) -> Progress:
     """Train `run` on `data`, from the start or from its checkpoint.
 
+    A run that can't begin leaves the folder as it was.
+
     Raises:
-        TrainingError: the folder holds another run's work and `resume` was not asked for; or the reverse.
+        TrainingError: the folder holds a run already, and neither `resume` nor `overwrite` was asked for; or
+            the experiment can't be trained on this data.
     """
     has_checkpoint = (run.folder / CHECKPOINT).is_file()
-    if has_checkpoint and not resume:
+    if has_checkpoint and not (resume or overwrite):
         raise TrainingError(
             f"{run.folder}: there is a run here already; go on with --resume, replace it with --overwrite, "
             "or name another folder with --run."
         )
-    run.write()
     trainer = Trainer(run, data, report)
     if resume and has_checkpoint:
         trainer.resume()
         report(f"Going on from step {trainer.progress.step}.")
+    else:
+        remove_run(run.folder)
+        run.write()
     return trainer.train()

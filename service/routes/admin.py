@@ -9,7 +9,7 @@ from service.body import read_body
 from service.documents import answers, body_of
 from service.errors import RequestError
 from service.schemas import ActivateAnswer, ActivateRequest
-from service.slot import Live
+from service.slot import Swap
 from service.state import State, state_of
 from tower.errors import BundleError
 from tower.pointer import is_version
@@ -40,14 +40,14 @@ async def rollback(request: Request) -> Response:
     return await _swap(state, state.slot.roll_back)
 
 
-async def _swap(state: State, replace: Callable[[], Awaitable[Live]]) -> Response:
-    previous = state.slot.version
+async def _swap(state: State, replace: Callable[[], Awaitable[Swap]]) -> Response:
     try:
-        live = await replace()
+        live, replaced = await replace()
     except BundleError as error:
         state.metrics.activations.labels("refused").inc()
-        stays = f"version {previous} stays live" if previous else "no version is live yet"
+        kept = state.slot.version
+        stays = f"version {kept} stays live" if kept else "no version is live yet"
         raise RequestError(409, "version", None, f"{error}; {stays}") from None
     state.metrics.activations.labels("activated").inc()
-    answer = {"version": live.version, "previous": previous}
+    answer = {"version": live.version, "previous": replaced}
     return Response(orjson.dumps(answer), media_type="application/json")

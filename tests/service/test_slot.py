@@ -111,7 +111,7 @@ def test_a_refused_version_leaves_everything_as_it_was(three: Path) -> None:
 
 
 def test_activations_queue(three: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one that is asked for last is live in the end, also when it is loaded fastest."""
+    """The one that is asked for last is live in the end, and each names the one it took the place of."""
     delays = iter([0.0, 0.2, 0.1, 0.0])
 
     def load_slowly(root: Path, version: str) -> Bundle:
@@ -121,11 +121,11 @@ def test_activations_queue(three: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("service.slot.load", load_slowly)
     slot = Slot(three)
 
-    async def all_at_once() -> list[str]:
-        lives = await asyncio.gather(*(slot.activate(version) for version in VERSIONS))
-        return [live.version for live in lives]
+    async def all_at_once() -> list[tuple[str, str | None]]:
+        swaps = await asyncio.gather(*(slot.activate(version) for version in VERSIONS))
+        return [(live.version, replaced) for live, replaced in swaps]
 
-    assert asyncio.run(all_at_once()) == list(VERSIONS)
+    assert asyncio.run(all_at_once()) == [("v1", "v1"), ("v2", "v1"), ("v3", "v2")]
     assert slot.live.version == current(three) == "v3"
 
 

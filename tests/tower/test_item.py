@@ -1,7 +1,10 @@
+import pytest
 import torch
 
+from data.features import Features
 from tests.tower.towers import ITEMS, item_features, no_features
 from tower.config import TowerConfig
+from tower.errors import TowerError
 from tower.item import ItemTower
 
 
@@ -38,6 +41,15 @@ def test_checkpoints_do_not_hold_the_prepared_data() -> None:
     """Feature columns belong to the data folder, not to the parameters."""
     names = tower(features="all", hidden=[4]).state_dict()
     assert not any("column" in name or "values" in name or "offsets" in name for name in names)
+
+
+@pytest.mark.parametrize("prepared", [no_features(ITEMS), item_features()], ids=["none", "some"])
+def test_a_tower_without_inputs_is_refused(prepared: Features) -> None:
+    """Neither ids nor features: the sentence names both settings."""
+    features: object = () if prepared.features else "all"
+    config = TowerConfig.model_validate({"item": {"id": False, "features": features}})
+    with pytest.raises(TowerError, match=r"tower\.item\.id.*tower\.item\.features"):
+        ItemTower(config, ITEMS, prepared)
 
 
 def test_no_prepared_features_and_all_asked_for_is_the_table_alone() -> None:

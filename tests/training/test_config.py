@@ -55,6 +55,16 @@ def test_each_sampler_has_its_own_settings(sampler: str, kind: type) -> None:
         ('objective={loss="sampled_softmax"}', ["needs a sampler", "uniform"]),
         ('objective.sampler={kind="in_batch"}', ["same correction", "sampled_softmax_corrected"]),
         ("objective.sampler.kind=magic", ["magic", "uniform"]),
+        ("training.batch_size=true", ["training.batch_size", "True"]),
+        ("training.batch_size=100000000000000000000", ["training.batch_size", "less than"]),
+        ("objective.sampler.negatives=1000000000000", ["negatives", "less than"]),
+        ("training.weight_decay=inf", ["training.weight_decay", "inf"]),
+        ("tower.item.dropout=0.5", ["item.dropout", "hidden"]),
+        ("training.epochs=1\nepochs=99", ["one line"]),
+        (
+            'objective={loss="sampled_softmax_corrected",sampler={kind="in_batch"}}\n',
+            ["one line"],
+        ),
     ],
 )
 def test_a_wrong_setting_is_refused_with_the_remedy(override: str, parts: list[str]) -> None:
@@ -76,3 +86,10 @@ def test_an_override_of_another_form_is_refused(override: str) -> None:
     """The sentence shows the form."""
     with pytest.raises(ConfigurationError, match=r"section\.key=value"):
         load_experiment("youtubednn", [override])
+
+
+def test_in_batch_needs_a_second_example() -> None:
+    """With one example a batch there is no candidate, and the loss would always be zero."""
+    objective = 'objective={loss="sampled_softmax_corrected",sampler={kind="in_batch"}}'
+    with pytest.raises(ConfigurationError, match=r"batch_size = 1 .*uniform"):
+        load_experiment("youtubednn", [objective, "training.batch_size=1"])

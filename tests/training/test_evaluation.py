@@ -8,7 +8,7 @@ from data.sequences import PreparedData
 from tests.oracles import ranking as oracle
 from training.config import EvaluationConfig, ExperimentConfig
 from training.errors import TrainingError
-from training.evaluation import Relevant, evaluate, relevant_items, sample_users
+from training.evaluation import Relevant, evaluate, relevant_items, sample_users, used_before
 from training.ranking import user_scores
 from training.run import build_model
 
@@ -67,6 +67,15 @@ def test_a_target_that_repeats_counts_once() -> None:
     """Two events of the same item are one relevant item."""
     relevant = Relevant(np.array([3, 9]), np.array([5, 1, 2]), np.array([0, 1, 3]))
     assert relevant.counts.tolist() == [1, 2]
+
+
+def test_targets_used_before_are_counted(handmade: PreparedData) -> None:
+    """User a ends on an item used before, and so nobody else."""
+    relevant = relevant_items(handmade, "test")
+    naive = sum(
+        item in handmade.history(user, "test") for user in range(5) for item in handmade.targets(user, "test")
+    )
+    assert used_before(handmade, relevant, "test") == naive == 1
 
 
 def test_a_sample_keeps_users_with_their_own_targets(shop: PreparedData) -> None:

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -8,7 +10,7 @@ from training.objective import Objective, build_objective, weighted_mean
 from training.randomness import stream
 from training.run import build_model
 
-SAMPLERS = [
+SAMPLERS: list[dict[str, object]] = [
     {"loss": "full_softmax"},
     {"loss": "sampled_softmax", "sampler": {"kind": "uniform", "negatives": 20}},
     {"loss": "sampled_softmax", "sampler": {"kind": "unigram", "negatives": 20}},
@@ -59,6 +61,60 @@ def test_sampled_losses_estimate_the_full_one(shop: PreparedData) -> None:
         out = objective(shop, settings)(model, batch, stream(0, "draw", 0))
         assert out.loss.item() == pytest.approx(full, rel=0.03)
         assert int(out.masked) > 0
+
+
+@pytest.mark.parametrize("settings", [SAMPLERS[0], SAMPLERS[1]], ids=["full", "sampled"])
+def test_an_objective_weighs_its_examples(shop: PreparedData, settings: object) -> None:
+    """A batch in which only one example has a weight has that example's loss."""
+    model = build_model(ExperimentConfig(), shop).eval()
+    batch = first_batch(shop)
+    made = objective(shop, settings)
+    losses = []
+    for place in range(3):
+        weights = torch.zeros(len(batch.targets))
+        weights[place] = 5.0
+        out = made(model, replace(batch, weights=weights), stream(0, "draw", 0))
+        losses.append(out.loss.item())
+    weights = torch.zeros(len(batch.targets))
+    weights[:3] = torch.tensor([1.0, 2.0, 5.0])
+    out = made(model, replace(batch, weights=weights), stream(0, "draw", 0))
+    expected = (losses[0] + 2 * losses[1] + 5 * losses[2]) / 8
+    assert out.loss.item() == pytest.approx(expected, rel=1e-5)
+    assert len(set(losses)) == 3
+
+
+def test_known_frequencies_are_those_of_the_targets(shop: PreparedData) -> None:
+    """p is the share of an epoch's examples whose positive is the item, not of all events."""
+    made = objective(shop, SAMPLERS[3])
+    (epoch,) = TrainingBatches(shop, 10**6, 50, 64).epoch(stream(0, "order", 0))
+    shares = torch.bincount(epoch.targets, minlength=len(shop.catalogue)) / len(epoch.targets)
+    assert made.sampler is not None
+    torch.testing.assert_close(made.sampler.probability(torch.zeros(1, 64))[0], shares)
+
+
+@pytest.mark.parametrize(
+    "settings", [SAMPLERS[0], SAMPLERS[1], SAMPLERS[3]], ids=["full", "uniform", "in_batch"]
+)
+def test_known_items_are_masked_when_asked(shop: PreparedData, settings: dict[str, object]) -> None:
+    """More candidates are masked, and the loss is that of the rest."""
+    model = build_model(ExperimentConfig(), shop).eval()
+    batch = first_batch(shop)
+    plain, masked = (
+        objective(shop, {**settings, "mask_known": known})(model, batch, stream(0, "draw", 0))
+        for known in (False, True)
+    )
+    assert int(masked.masked) > int(plain.masked)
+    assert masked.loss.item() != plain.loss.item()
+    assert masked.loss.isfinite()
+
+
+def test_the_streaming_estimate_has_as_many_hashes_as_asked(shop: PreparedData) -> None:
+    """On few items the number shows in nothing but the estimate's state."""
+    for hashes in (1, 3):
+        sampler = {"kind": "in_batch", "frequencies": "streaming", "streaming_hashes": hashes}
+        made = objective(shop, {"loss": "sampled_softmax_corrected", "sampler": sampler})
+        assert made.sampler is not None
+        assert len(made.sampler.state()["gap"]) == hashes
 
 
 def test_weights_weigh_examples() -> None:

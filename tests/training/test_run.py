@@ -136,3 +136,39 @@ def test_a_device_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) 
         pick_device("cuda")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert pick_device("auto") == pick_device("cuda") == torch.device("cuda")
+
+
+def test_reports_on_an_earlier_model_do_not_count(tmp_path: Path, handmade: PreparedData) -> None:
+    """A bundle never carries figures of parameters that it does not hold."""
+    run = run_in(tmp_path, handmade)
+    model = build_model(run.experiment, handmade)
+    save_tensors(tmp_path / MODEL, model.state_dict())
+    run.save_metrics("test", {"users": 1})
+    torch.nn.init.zeros_(next(model.parameters()))
+    save_tensors(tmp_path / MODEL, model.state_dict())
+    assert run.metrics() == {}
+    run.save_metrics("validation", {"users": 2})
+    assert run.metrics() == {"validation": {"users": 2}}
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}"])
+def test_damaged_reports_are_refused(tmp_path: Path, handmade: PreparedData, content: str) -> None:
+    """The sentence names the file and what to do."""
+    run = run_in(tmp_path, handmade)
+    save_tensors(tmp_path / MODEL, build_model(run.experiment, handmade).state_dict())
+    (tmp_path / "metrics.json").write_text(content)
+    with pytest.raises(TrainingError, match=r"metrics\.json.*evaluate again"):
+        run.metrics()
+
+
+@pytest.mark.parametrize("experiment", ["[1]", "null", "7"])
+def test_a_damaged_experiment_is_not_the_default_one(
+    tmp_path: Path, handmade: PreparedData, experiment: str
+) -> None:
+    """What can't be read is refused, not replaced."""
+    run_in(tmp_path, handmade).write()
+    stored = json.loads((tmp_path / "run.json").read_text())
+    stored["experiment"] = json.loads(experiment)
+    (tmp_path / "run.json").write_text(json.dumps(stored))
+    with pytest.raises(TrainingError, match="can't be read"):
+        Run.read(tmp_path)

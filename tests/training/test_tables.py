@@ -18,6 +18,9 @@ def report() -> dict[str, Any]:
         "part": "test",
         "users": 12345,
         "items": 6789,
+        "exclude_seen": True,
+        "relevant_items": 13000,
+        "relevant_used_before": 1300,
         "towers": {**figures(0.5), "coverage@5": 0.25},
         "popularity": {**figures(0.1), "coverage@5": 0.0625},
         "slices": {
@@ -60,3 +63,10 @@ def test_the_table_is_plain_text_of_a_fixed_width() -> None:
     text = metrics_table(report())
     assert "\x1b" not in text
     assert max(map(len, text.splitlines())) <= WIDTH
+
+
+def test_targets_that_nothing_could_hit_are_told() -> None:
+    """Items used before are masked: a shop where people buy again has to know."""
+    assert "1,300 of 13,000 targets were used before" in metrics_table(report())
+    assert "used before" not in metrics_table({**report(), "exclude_seen": False})
+    assert "used before" not in metrics_table({**report(), "relevant_used_before": 0})

@@ -1,14 +1,19 @@
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
+from data.prepare import prepare
+from data.schema import PrepareConfig
 from data.sequences import PreparedData
+from tower.errors import TowerError
 from training.config import ExperimentConfig
 from training.errors import TrainingError
 from training.run import CHECKPOINT, MODEL, Run
@@ -56,7 +61,7 @@ def test_the_same_seed_gives_the_same_model(shop: PreparedData, tmp_path: Path) 
     """Two runs agree bit for bit; another seed does not."""
     models = []
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
-        train(run_of(tmp_path / name, shop, seed=seed), shop, resume=False, report=lambda _: None)
+        train(run_of(tmp_path / name, shop, seed=seed), shop, report=lambda _: None)
         models.append(load_file(tmp_path / name / MODEL)["item.table.weight"])
     assert torch.equal(models[0], models[1])
     assert not torch.equal(models[0], models[2])
@@ -66,45 +71,116 @@ def test_stops_early_and_keeps_the_best_model(shop: PreparedData, tmp_path: Path
     """With a hopeless learning rate nothing improves, training stops after the patience, the best stays."""
     lines: list[str] = []
     run = run_of(tmp_path / "run", shop, epochs=50, learning_rate=5.0, gradient_clip=0, patience=2)
-    progress = train(run, shop, resume=False, report=lines.append)
+    progress = train(run, shop, report=lines.append)
     assert progress.epoch == progress.best_epoch + 2 < 50
     assert lines[progress.best_epoch - 1].count("(best)") == 1
     assert (tmp_path / "run" / MODEL).is_file()
 
 
+def test_a_run_that_cannot_begin_leaves_the_old_one(shop: PreparedData, tmp_path: Path) -> None:
+    """Replacing a run by one whose features do not exist is refused before anything is deleted."""
+    folder = tmp_path / "run"
+    train(run_of(folder, shop, epochs=1), shop, report=lambda _: None)
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    config = ExperimentConfig.model_validate({"tower": {"user": {"features": ["nope"]}}})
+    with pytest.raises(TowerError, match="nope"):
+        train(Run(folder, config, shop.folder, shop.fingerprint), shop, overwrite=True)
+    assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+
+
+def test_a_checkpoint_of_another_model_is_refused(shop: PreparedData, tmp_path: Path) -> None:
+    """Resuming with a file that is no checkpoint, or not this model's, ends in a sentence."""
+    run = run_of(tmp_path / "run", shop, epochs=1)
+    train(run, shop, report=lambda _: None)
+    shutil.copy(run.folder / MODEL, run.folder / CHECKPOINT)
+    with pytest.raises(TrainingError, match="not a checkpoint"):
+        train(run, shop, resume=True)
+    other = ExperimentConfig.model_validate({"tower": {"dimension": 8}, "training": {"epochs": 1}})
+    train(Run(tmp_path / "other", other, shop.folder, shop.fingerprint), shop, report=lambda _: None)
+    shutil.copy(tmp_path / "other" / CHECKPOINT, run.folder / CHECKPOINT)
+    with pytest.raises(TrainingError, match="another model"):
+        train(run, shop, resume=True)
+
+
+def test_a_catalogue_of_one_item_is_refused(tmp_path: Path) -> None:
+    """There is nothing to tell apart."""
+    (tmp_path / "events.csv").write_text("user,item,time\na,x,1\na,x,2\na,x,3\na,x,4\n")
+    prepare(PrepareConfig(source=tmp_path / "events.csv"), tmp_path / "prepared")
+    data = PreparedData.open(tmp_path / "prepared")
+    with pytest.raises(TrainingError, match="one item"):
+        train(run_of(tmp_path / "run", data), data)
+
+
 def test_a_folder_with_a_run_is_not_overwritten(shop: PreparedData, tmp_path: Path) -> None:
     """The sentence offers to resume; resuming a finished run does nothing more."""
     run = run_of(tmp_path / "run", shop, epochs=1)
-    first = train(run, shop, resume=False, report=lambda _: None)
+    first = train(run, shop, report=lambda _: None)
     with pytest.raises(TrainingError, match="--resume"):
-        train(run, shop, resume=False)
+        train(run, shop)
     assert train(run, shop, resume=True, report=lambda _: None) == first
 
 
+UNIFORM = {"kind": "uniform", "negatives": 8}
+UNIGRAM = {"kind": "unigram", "negatives": 8}
+STREAM = {"kind": "in_batch", "frequencies": "streaming"}
+
+
 @pytest.mark.parametrize(
-    "setting",
+    ("given", "setting"),
     [
-        {"batch_size": 128},
-        {"span_length": 4},
-        {"learning_rate": 1e-4},
-        {"weight_decay": 0.5},
-        {"warmup": 0.9},
-        {"decay": 1.0},
-        {"gradient_clip": 0.01},
-        {"precision": "bfloat16"},
-        {"epochs": 1},
+        ("training", {"batch_size": 128}),
+        ("training", {"span_length": 4}),
+        ("training", {"learning_rate": 1e-4}),
+        ("training", {"weight_decay": 0.5}),
+        ("training", {"warmup": 0.9}),
+        ("training", {"decay": 1.0}),
+        ("training", {"gradient_clip": 0.01}),
+        ("training", {"precision": "bfloat16"}),
+        ("training", {"epochs": 1}),
+        ("sampler", (UNIFORM, {**UNIFORM, "negatives": 9})),
+        ("sampler", (UNIGRAM, {**UNIGRAM, "alpha": 0.2})),
+        ("sampler", (UNIFORM, UNIGRAM)),
+        ("sampler", ({"kind": "in_batch"}, STREAM)),
+        ("sampler", (STREAM, {**STREAM, "streaming_rate": 0.2})),
+        ("mask_known", (False, True)),
     ],
     ids=str,
 )
-def test_every_training_setting_makes_a_difference(
-    shop: PreparedData, tmp_path: Path, setting: dict[str, object]
+def test_every_setting_makes_a_difference(
+    shop: PreparedData, tmp_path: Path, given: str, setting: dict[str, object] | tuple[object, object]
 ) -> None:
     """Changing one setting changes the trained model: none of them is read by nobody."""
     tables = []
-    for name, changed in (("default", {}), ("changed", setting)):
-        train(run_of(tmp_path / name, shop, **changed), shop, resume=False, report=lambda _: None)
+    for place, name in enumerate(("default", "changed")):
+        config: dict[str, Any] = {"training": {"epochs": 2, "batch_size": 256, "device": "cpu"}}
+        if isinstance(setting, tuple):
+            loss = "sampled_softmax_corrected"
+            config["objective"] = {"loss": loss, "sampler": UNIFORM, given: setting[place]}
+        elif place:
+            config["training"] |= setting
+        experiment = ExperimentConfig.model_validate(config)
+        run = Run(tmp_path / name, experiment, shop.folder, shop.fingerprint)
+        train(run, shop, report=lambda _: None)
         tables.append(load_file(tmp_path / name / MODEL)["item.table.weight"])
     assert not torch.equal(*tables)
+
+
+def validations(lines: list[str]) -> list[str]:
+    return [line.split("validation ")[1].split(",")[0] for line in lines if "validation " in line]
+
+
+def test_validation_settings_are_followed(shop: PreparedData, tmp_path: Path) -> None:
+    """How often, by which metric and for how many users a run is validated shows in its report."""
+    reports = []
+    changes: list[dict[str, Any]] = [{}, {"evaluate_every": 2}, {"metric": "hr@5"}, {"validation_users": 30}]
+    for place, changed in enumerate(changes):
+        lines: list[str] = []
+        run = run_of(tmp_path / str(place), shop, **{"epochs": 4, "patience": 9, **changed})
+        train(run, shop, report=lines.append)
+        reports.append(validations(lines))
+    assert [len(report) for report in reports] == [4, 2, 4, 4]
+    assert all(value.startswith("hr@5 ") for value in reports[2])
+    assert reports[3] != reports[0]
 
 
 def test_cuda_without_a_device_is_refused(
@@ -113,7 +189,7 @@ def test_cuda_without_a_device_is_refused(
     """The sentence says what to use."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(TrainingError, match="use 'auto' or 'cpu'"):
-        train(run_of(tmp_path / "run", shop, device="cuda"), shop, resume=False)
+        train(run_of(tmp_path / "run", shop, device="cuda"), shop)
 
 
 def test_example_age_needs_times(handmade: PreparedData, tmp_path: Path) -> None:
@@ -121,10 +197,10 @@ def test_example_age_needs_times(handmade: PreparedData, tmp_path: Path) -> None
     config = ExperimentConfig.model_validate({"tower": {"user": {"example_age": True}}})
     run = Run(tmp_path / "run", config, handmade.folder, handmade.fingerprint)
     with pytest.raises(TrainingError, match=r"tower\.user\.example_age"):
-        train(run, handmade, resume=False)
+        train(run, handmade)
 
 
 def test_training_curves_are_written(shop: PreparedData, tmp_path: Path) -> None:
     """TensorBoard finds an event file."""
-    train(run_of(tmp_path / "run", shop, epochs=1), shop, resume=False, report=lambda _: None)
+    train(run_of(tmp_path / "run", shop, epochs=1), shop, report=lambda _: None)
     assert any((tmp_path / "run" / "tensorboard").iterdir())

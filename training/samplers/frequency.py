@@ -19,7 +19,7 @@ class Frequency(Protocol):
         ...
 
     def log_share(self, rows: Tensor) -> Tensor:
-        """Log p of the item `rows` [...], each of them observed at least once."""
+        """Log p of the item `rows` [...]; minus infinity for one that was never a positive."""
         ...
 
     def state(self) -> State:
@@ -70,7 +70,11 @@ class StreamingFrequency:
     _PRIME = 2**31 - 1
 
     def __init__(self, buckets: int, hashes: int, rate: float, random: np.random.Generator) -> None:
-        """Set up `hashes` arrays of `buckets`; `rate` is the weight of the newest gap in the mean."""
+        """Set up `hashes` arrays of `buckets`.
+
+        `rate` is the weight of the newest gap in the mean, once a bucket has been hit 1 / `rate` times;
+        before that it is the plain mean of all gaps so far.
+        """
         self.rate = rate
         self.buckets = buckets
         self.factors = random.integers(1, self._PRIME, size=(hashes, 1))
@@ -78,6 +82,7 @@ class StreamingFrequency:
         self.now = 0
         self.last_hit = np.zeros((hashes, buckets), dtype=np.int64)
         self.gap = np.zeros((hashes, buckets))
+        self.hits = np.zeros((hashes, buckets), dtype=np.int64)
 
     def _places(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         hashed: NDArray[np.int64] = (self.factors * rows + self.shifts) % self._PRIME % self.buckets
@@ -97,23 +102,33 @@ class StreamingFrequency:
         latest = np.zeros(self.buckets, dtype=np.int64)
         latest[places] = times
         mean_gap = (latest[hit] - self.last_hit[number, hit]) / hits
-        known = self.gap[number, hit]
-        kept = np.where(known > 0, (1.0 - self.rate) ** hits, 0.0)
-        self.gap[number, hit] = kept * known + (1.0 - kept) * mean_gap
+        kept = self._kept(self.hits[number, hit], hits)
+        self.gap[number, hit] = kept * self.gap[number, hit] + (1.0 - kept) * mean_gap
         self.last_hit[number, hit] = latest[hit]
+        self.hits[number, hit] += hits
+
+    def _kept(self, before: NDArray[np.int64], hits: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The weight that a mean over `before` gaps keeps when as many gaps as `hits` join it."""
+        early = np.clip(int(1.0 / self.rate) - before, 0, hits)
+        plain = before / np.maximum(before + early, 1)
+        weights: NDArray[np.float64] = plain * (1.0 - self.rate) ** (hits - early)
+        return weights
 
     def log_share(self, rows: Tensor) -> Tensor:
-        """Log p of `rows` [B], all of which have been observed."""
+        """Log p of `rows` [B]; minus infinity for an item that was never observed."""
         places = self._places(rows.cpu().numpy())
-        gaps = np.take_along_axis(self.gap, places, axis=1).max(axis=0)
-        return torch.from_numpy(-np.log(gaps)).float().to(rows.device)
+        gaps = np.take_along_axis(self.gap, places, axis=1)
+        unseen = (gaps == 0).any(axis=0)
+        log_gaps = np.log(np.where(unseen, np.inf, gaps.max(axis=0)))
+        return torch.from_numpy(-log_gaps).float().to(rows.device)
 
     def state(self) -> State:
-        """The clock, the last hits and the mean gaps."""
+        """The clock, the last hits, the mean gaps and how many they are of."""
         return {
             "now": torch.tensor(self.now),
             "last_hit": torch.from_numpy(self.last_hit),
             "gap": torch.from_numpy(self.gap),
+            "hits": torch.from_numpy(self.hits),
         }
 
     def restore(self, state: State) -> None:
@@ -121,3 +136,4 @@ class StreamingFrequency:
         self.now = int(state["now"])
         self.last_hit = state["last_hit"].numpy().copy()
         self.gap = state["gap"].numpy().copy()
+        self.hits = state["hits"].numpy().copy()

@@ -36,9 +36,9 @@ class InBatchSampler:
         """Nothing to follow: the batch decides."""
 
     def probability(self, query: Tensor) -> Tensor:
-        """p [N], the same for each of the B queries: [B, N]."""
+        """p [N] as known or estimated, made to sum to one, for each of the B queries: [B, N]."""
         share = self.frequency.log_share(torch.arange(self.item_count, device=query.device)).exp()
-        return share.expand(len(query), -1)
+        return (share / share.sum()).expand(len(query), -1)
 
     def state(self) -> State:
         """What the frequencies keep."""

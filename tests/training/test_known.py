@@ -1,0 +1,25 @@
+import torch
+
+from data.sequences import PreparedData
+from training.batches import TrainingBatches
+from training.known import known_candidates
+from training.randomness import stream
+
+
+def test_agrees_with_looking_each_candidate_up(shop: PreparedData) -> None:
+    """A candidate is known if any event of the same user in the batch is of it, repeated candidates too."""
+    batch = next(TrainingBatches(shop, 200, 10, 8).epoch(stream(0, "order", 0)))
+    ids = torch.randint(0, len(shop.catalogue), (150,), generator=torch.manual_seed(0))
+    read = zip(batch.owners.tolist(), batch.histories.rows.tolist(), strict=True)
+    aimed = zip(batch.histories.users.tolist(), batch.targets.tolist(), strict=True)
+    events = {*read, *aimed}
+    expected = [[(user, item) in events for item in ids.tolist()] for user in batch.histories.users.tolist()]
+    assert known_candidates(batch, ids).tolist() == expected
+    assert 0 < sum(map(sum, expected)) < len(expected) * 150
+
+
+def test_every_positive_is_known(shop: PreparedData) -> None:
+    """Objectives that keep the positive have to leave it out of the mask."""
+    batch = next(TrainingBatches(shop, 200, 10, 8).epoch(stream(0, "order", 0)))
+    known = known_candidates(batch, torch.arange(len(shop.catalogue)))
+    assert known.gather(1, batch.targets[:, None]).all()
