@@ -10,9 +10,10 @@ import polars as pl
 import polars.selectors as cs
 
 from data.errors import ColumnError
-from data.ids import id_text
+from data.ids import ID_LENGTH, id_text
 from data.manifest import BadRows, Columns, Removed
 from data.packing import Events
+from data.report import UNREADABLE_TIME
 from data.schema import ColumnSettings, FilterSettings
 from data.tables import EXAMPLES, ROW, Table, readable
 from data.times import TimeReader, choose_reader, read_positions
@@ -200,10 +201,12 @@ def _bad(columns: Columns, filters: FilterSettings, has_weights: bool) -> list[t
     for role in ("user", "item"):
         is_empty = pl.col(f"raw_{role}").cast(pl.String).fill_null("") == ""
         verdicts += [(is_empty, f"null {role}"), (pl.col(role).is_null(), f"unreadable {role}")]
+    is_long = pl.max_horizontal(pl.col("user", "item").str.len_chars()) > ID_LENGTH
+    verdicts.append((is_long, f"id longer than {ID_LENGTH} characters"))
     if columns.time is not None:
         verdicts += [
             (pl.col("raw_time").is_null(), "null time"),
-            (pl.col("time").is_null(), "unreadable time"),
+            (pl.col("time").is_null(), UNREADABLE_TIME),
         ]
     if columns.weight is not None:
         verdicts.append((pl.col("raw_weight").is_null(), "null weight"))

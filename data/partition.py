@@ -11,7 +11,7 @@ from data.packing import Events
 from data.schema import FilesSplit, LastSplit, TimeSplit
 from data.sequences import PARTS
 from data.splits import MINIMUM_EVENTS_TO_SPLIT, by_part, by_time, hold_out_tail, last_out, time_cuts
-from data.times import parse_moment
+from data.times import TimeReader, parse_moment
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Partition:
 
 
 def partition(
-    events: Events, offsets: NDArray[np.int64], settings: LastSplit | TimeSplit | FilesSplit, time_kind: str
+    events: Events, offsets: NDArray[np.int64], settings: LastSplit | TimeSplit | FilesSplit, time: TimeReader
 ) -> Partition:
     """Split events that are in order.
 
@@ -33,7 +33,7 @@ def partition(
     if isinstance(settings, LastSplit):
         splits, rule = last_out(offsets), _last_rule()
     elif isinstance(settings, TimeSplit):
-        splits, rule = _by_time(events, offsets, settings, time_kind)
+        splits, rule = _by_time(events, offsets, settings, time)
     else:
         splits, rule = _by_files(events, offsets, settings)
     lengths = np.diff(np.column_stack([offsets[:-1], splits, offsets[1:]]), axis=1)
@@ -56,21 +56,19 @@ def _last_rule() -> str:
 
 
 def _by_time(
-    events: Events, offsets: NDArray[np.int64], settings: TimeSplit, time_kind: str
+    events: Events, offsets: NDArray[np.int64], settings: TimeSplit, time: TimeReader
 ) -> tuple[NDArray[np.int64], str]:
-    if time_kind == "position":
+    if time.kind == "position":
         raise ConfigurationError('split.kind = "time" needs a column of times; name it with --time')
     if settings.validation_from is not None and settings.test_from is not None:
-        cuts = tuple(
-            parse_moment(moment, time_kind) for moment in (settings.validation_from, settings.test_from)
-        )
+        cuts = tuple(parse_moment(moment, time) for moment in (settings.validation_from, settings.test_from))
     else:
         cuts = time_cuts(events.times, settings.validation_fraction, settings.test_fraction)
     if not cuts[0] <= cuts[1]:
         raise ConfigurationError(
             f"validation_from = {settings.validation_from} has to be before test_from = {settings.test_from}"
         )
-    shown = [str(np.datetime64(int(cut), "ms")) if time_kind == "timestamp" else f"{cut:g}" for cut in cuts]
+    shown = [str(np.datetime64(int(cut), "ms")) if time.kind == "timestamp" else f"{cut:g}" for cut in cuts]
     rule = f"train is before {shown[0]}, validation before {shown[1]}, test from then on"
     return by_time(events.times, offsets, *cuts), rule
 

@@ -31,7 +31,7 @@ def prepare(config: PrepareConfig, target: Path, overwrite: bool = False) -> Pre
             advance(1)
             gathered = gather(intake.log, config.filters)
             advance(1)
-        parts = partition(gathered.events, gathered.offsets, config.split, intake.log.time.kind)
+        parts = partition(gathered.events, gathered.offsets, config.split, intake.log.time)
         write_arrays(folder, gathered.events, gathered.offsets, parts.splits)
         user_features, item_features = _write_catalogues(folder, config, intake, gathered)
         manifest = _manifest(folder, config, intake, gathered, parts, user_features, item_features)

@@ -8,6 +8,7 @@ from typing import Any
 from data.errors import BadRowsError
 from data.manifest import BadRows, Manifest, Removed
 
+UNREADABLE_TIME = "unreadable time"
 _WIDTH = 60
 
 
@@ -27,7 +28,7 @@ def refuse_bad_rows(bad_rows: Sequence[BadRows]) -> None:
         lines = [
             f"rows that can't be events: {total:,}",
             *bad_row_lines(bad_rows),
-            "mend them, or leave them out with --on-bad drop",
+            f"mend them, or leave them out with --on-bad drop{_hint(bad_rows)}",
         ]
         raise BadRowsError("\n".join(lines))
 
@@ -45,7 +46,12 @@ def losses(bad_rows: Sequence[BadRows], removed: Sequence[Removed]) -> str:
     """Say in one sentence where the rows went that are no events."""
     found = [f"{bad.kind} ({bad.count:,})" for bad in bad_rows]
     found += [f"filter {filtered.filter} ({filtered.events:,})" for filtered in removed]
-    return ", ".join(found) or "the source has no rows"
+    return (", ".join(found) or "the source has no rows") + _hint(bad_rows)
+
+
+def _hint(bad_rows: Sequence[BadRows]) -> str:
+    is_unreadable = any(bad.kind == UNREADABLE_TIME for bad in bad_rows)
+    return "; say how dates are written with --time-format" if is_unreadable else ""
 
 
 def _example(example: dict[str, Any]) -> str:

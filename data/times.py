@@ -1,5 +1,6 @@
 """Reading the order of events: dates, times and numbers of all sorts as sortable numbers."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,6 +13,7 @@ TIME = "time"
 
 _SAMPLE = 10_000
 _YEAR_1990, _YEAR_2100 = 631_152_000, 4_102_444_800  # seconds since 1970
+_YEAR_1, _YEAR_10000 = -62_135_596_800, 253_402_300_800  # seconds since 1970; what calendars know
 _PER_SECOND = {"seconds": 1, "milliseconds": 1_000, "microseconds": 1_000_000}
 _CLOCKS = ("", " %H:%M", " %H:%M:%S%.f")
 _OFFSET = " %H:%M:%S%.f%#z"
@@ -23,12 +25,14 @@ class TimeReader:
     """How the order column becomes a number.
 
     `value` is Int64 milliseconds since 1970 (UTC) for a timestamp, Int64 or Float64 for a number, and null
-    where the column is null or can't be read. `note` says how it is read.
+    where the column is null or can't be read. `note` says how it is read. `per_second` is how many of the
+    column's numbers make a second; None where it does not hold such numbers.
     """
 
     kind: Literal["timestamp", "number", "position"]
     value: pl.Expr
     note: str
+    per_second: int | None = None
 
 
 def read_positions(row: str) -> TimeReader:
@@ -53,21 +57,37 @@ def choose_reader(frame: pl.LazyFrame, column: str, name: str, settings: ColumnS
     raise ColumnError(f"column {name!r} holds {dtype}, which gives events no order; name another with --time")
 
 
-def parse_moment(moment: str | float, kind: str) -> float:
-    """Read a moment of the configuration in the unit of the times: a date or time as text, or a number.
+def parse_moment(moment: str | float, time: TimeReader) -> float:
+    """Read a moment of the configuration as `time` reads the order column.
 
-    Raises ColumnError for a text that is no date, or a date where the order column holds plain numbers.
+    A text may hold a number. On a timestamp, a number counts what the column counts, and anything else is a
+    date or a time. Raises ColumnError for what is none of them, and for a date where the column holds plain
+    numbers.
     """
-    if isinstance(moment, int | float):
-        return moment
-    if kind != "timestamp":
+    number = _finite(moment)
+    if time.kind == "number":
+        if number is None:
+            raise ColumnError(
+                f"the order column holds numbers, so events can't be cut at {moment!r}; give a number"
+            )
+        return number
+    if number is None:
+        value = pl.select(_parse(pl.lit(str(moment)), "%Y-%m-%d")).item()
+    else:
+        value = None if time.per_second is None else number * 1000 / time.per_second
+    if value is None or not _YEAR_1 * 1000 <= value < _YEAR_10000 * 1000:
         raise ColumnError(
-            f"the order column holds numbers, so events can't be cut at {moment!r}; give a number"
+            f"{moment!r} is no date or time ({time.note}); write it like 2024-05-01 or 2024-05-01 12:30"
         )
-    value: int | None = pl.select(_parse(pl.lit(moment), "%Y-%m-%d")).item()
-    if value is None:
-        raise ColumnError(f"{moment!r} is no date or time; write it like 2024-05-01 or 2024-05-01 12:30")
-    return value
+    return float(value)
+
+
+def _finite(moment: str | float) -> float | None:
+    try:
+        number = float(moment)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _refuse_unit(settings: ColumnSettings, column: str, content: str) -> None:
@@ -86,19 +106,30 @@ def _milliseconds(value: pl.Expr, dtype: pl.DataType) -> pl.Expr:
 def _number_reader(
     frame: pl.LazyFrame, name: str, value: pl.Expr, dtype: pl.DataType, settings: ColumnSettings
 ) -> TimeReader:
-    if dtype.is_integer():
-        value = value.cast(pl.Int64)  # A narrower one would overflow in milliseconds.
+    # Narrower integers would overflow in milliseconds; wider ones are no times.
+    value = value.cast(pl.Int64 if dtype.is_integer() else pl.Float64, strict=False)
     is_whole, low, high = _range(frame, value, dtype)
     unit = settings.time_unit if settings.time_unit != "auto" else _plausible_unit(low, high)
     if unit == "number":
         finite = value if dtype.is_integer() else pl.when(value.is_finite()).then(value)
-        return TimeReader(
-            "number", finite.cast(pl.Int64 if is_whole else pl.Float64), f"{name!r} holds plain numbers"
-        )
-    in_seconds = _PER_SECOND[unit]
-    scaled = value * 1000 // in_seconds if dtype.is_integer() else (value * 1000 / in_seconds).round()
-    finite = scaled if dtype.is_integer() else pl.when(value.is_finite()).then(scaled)
-    return TimeReader("timestamp", finite.cast(pl.Int64), f"{name!r} holds {unit} since 1970")
+        number = finite.cast(pl.Int64 if is_whole else pl.Float64, strict=False)
+        return TimeReader("number", number, f"{name!r} holds plain numbers")
+    scale = _PER_SECOND[unit]
+    known = value.is_between(_YEAR_1 * scale, _YEAR_10000 * scale, closed="left")
+    return TimeReader(
+        "timestamp",
+        _scaled(pl.when(known).then(value), scale, dtype.is_integer()),
+        f"{name!r} holds {unit} since 1970",
+        per_second=scale,
+    )
+
+
+def _scaled(value: pl.Expr, per_second: int, is_integer: bool) -> pl.Expr:
+    """Return whole milliseconds of what counts `per_second` to a second."""
+    if not is_integer:
+        return (value * 1000 / per_second).round().cast(pl.Int64)
+    # Not multiplied first and divided then, which overflows for microseconds.
+    return value * (1000 // per_second) if per_second <= 1000 else value // (per_second // 1000)
 
 
 def _range(frame: pl.LazyFrame, value: pl.Expr, dtype: pl.DataType) -> tuple[bool, float, float]:

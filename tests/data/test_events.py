@@ -1,4 +1,5 @@
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 
 import polars as pl
@@ -65,6 +66,22 @@ def test_every_row_has_one_verdict_and_the_first_reason_counts() -> None:
 def test_items_missing_from_the_catalogue_are_bad() -> None:
     columns: Columns = {"user": [1, 1], "item": ["x", "q"], "time": [1, 2]}
     assert _counts(_judge(columns, catalogue=["x"]))[1] == {"item not in the items file": 1}
+
+
+def test_ids_that_the_service_would_not_take_are_bad() -> None:
+    columns: Columns = {"user": ["é" * 512, "u" * 513, "u"], "item": ["x", "x", "i" * 513], "time": [1, 2, 3]}
+    assert _counts(_judge(columns)) == (1, {"id longer than 512 characters": 2}, {})
+
+
+def test_decimal_numbers_are_numbers() -> None:
+    """Databases export them for every column without a fraction, too."""
+    one, other = Decimal("7"), Decimal("8.50")
+    columns: Columns = {"user": [one], "item": [one], "time": [other], "n": [other], "count": [one]}
+    log = _judge(columns, weight="n", quantity="count")
+    events = log.collect(["7"], ["7"])
+    assert _counts(log) == (1, {}, {})
+    assert events.weights is not None
+    assert (events.times.tolist(), events.weights.tolist()) == ([8.5], [8.5])
 
 
 def test_examples_are_the_first_rows_by_their_numbers_and_the_sources_names() -> None:

@@ -1,3 +1,5 @@
+from decimal import Decimal
+
 import polars as pl
 import pytest
 
@@ -12,6 +14,7 @@ def _texts(values: pl.Series) -> list[str | None]:
 def test_ids_of_every_type_become_the_text_that_finds_them_again() -> None:
     assert _texts(pl.Series([7, -1, None])) == ["7", "-1", None]
     assert _texts(pl.Series([7.0, None, 2.5, float("nan"), float("inf")])) == ["7", None, None, None, None]
+    assert _texts(pl.Series([Decimal("70.00"), None, Decimal("2.50")])) == ["70", None, None]
     assert _texts(pl.Series(["007", "", None, " "])) == ["007", None, None, " "]
     assert _texts(pl.Series(["b", "a"], dtype=pl.Categorical())) == ["b", "a"]
 
@@ -31,12 +34,19 @@ def test_types_that_identify_nothing_are_refused(values: list[object]) -> None:
         (["10", "9"], pl.String(), False, ["10", "9"]),
         (["10", "007"], pl.String(), True, ["007", "10"]),
         (["10", "x"], pl.String(), True, ["10", "x"]),
+        (["10", "9"], pl.Decimal(20, 2), False, [9, 10]),
+        (["9223372036854775807", "9"], pl.UInt64(), False, [9, 2**63 - 1]),
+        (["9223372036854775808", "9"], pl.UInt64(), False, ["9", "9223372036854775808"]),
+        (["-9223372036854775809", "9"], pl.String(), True, ["-9223372036854775809", "9"]),
     ],
 )
 def test_ids_come_back_as_they_went_in_and_sorted(
     texts: list[str], dtype: pl.DataType, is_text: bool, expected: list[object]
 ) -> None:
-    """A CSV file's ids are integers only if every one is; a Parquet file's texts stay texts."""
+    """A CSV file's ids are integers only if every one is; a Parquet file's texts stay texts.
+
+    Integers that the service could not be asked about, beyond 64 bits with a sign, are texts.
+    """
     found, ordered = vocabulary(pl.Series(texts), dtype, is_text)
     assert found.ids(range(len(texts))) == expected
     assert ordered == [str(outside_id) for outside_id in expected]

@@ -24,6 +24,14 @@ def test_bad_rows_are_refused_with_kinds_counts_examples_and_remedy() -> None:
     refuse_bad_rows([])
 
 
+def test_times_that_can_not_be_read_name_the_option_that_reads_them() -> None:
+    bad = [BadRows(kind="unreadable time", count=2, examples=[])]
+    remedy = "say how dates are written with --time-format"
+    with pytest.raises(BadRowsError, match=f"; {remedy}$"):
+        refuse_bad_rows([*BAD, *bad])
+    assert losses(bad, []) == f"unreadable time (2); {remedy}"
+
+
 def test_an_empty_result_can_say_where_the_rows_went() -> None:
     assert (
         losses(BAD, [Removed(filter="kinds", events=3)])

@@ -1,19 +1,25 @@
 from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
 
 import polars as pl
 import pytest
 
 from data.errors import ColumnError
 from data.schema import ColumnSettings
-from data.times import choose_reader, parse_moment
+from data.times import TimeReader, choose_reader, parse_moment
+
+
+def _reader(values: pl.Series, **settings: object) -> TimeReader:
+    frame = pl.LazyFrame({"raw": values})
+    return choose_reader(frame, "raw", "when", ColumnSettings.model_validate(settings))
 
 
 def _read(
     values: list[object], dtype: pl.DataType | None = None, **settings: object
 ) -> tuple[str, list[object]]:
-    frame = pl.LazyFrame({"raw": pl.Series(values, dtype=dtype)})
-    reader = choose_reader(frame, "raw", "when", ColumnSettings.model_validate(settings))
-    return reader.kind, frame.select(reader.value).collect().to_series().to_list()
+    column = pl.Series("raw", values, dtype=dtype)
+    reader = _reader(column, **settings)
+    return reader.kind, column.to_frame().select(reader.value).to_series().to_list()
 
 
 def _ms(*when: int, zone: timezone = UTC) -> int:
@@ -44,6 +50,31 @@ def test_a_stated_unit_is_believed() -> None:
 
 def test_narrow_integers_do_not_overflow() -> None:
     assert _read([1_500_000_000], pl.Int32())[1] == [1_500_000_000_000]
+
+
+def test_decimal_numbers_are_read_as_floats_are() -> None:
+    seconds = [Decimal("978300760.25"), None]
+    assert _read(seconds) == ("timestamp", [978_300_760_250, None])  # type: ignore[arg-type]
+    assert _read([Decimal("3"), Decimal("4")]) == ("number", [3, 4])
+
+
+@pytest.mark.parametrize("values", [[1e30, 5.0], ["1e30", "5"], ["99999999999999999999", "5"], [2**63, 5]])
+def test_a_number_too_large_for_64_bits_is_unreadable_and_spoils_no_other(values: list[object]) -> None:
+    dtype = pl.UInt64() if values[0] == 2**63 else None
+    assert _read(values, dtype) == ("number", [None, 5])
+
+
+@pytest.mark.parametrize(
+    ("unit", "scale"), [("seconds", 1), ("milliseconds", 10**3), ("microseconds", 10**6)]
+)
+@pytest.mark.parametrize("form", [int, float, str])
+def test_times_outside_the_years_that_calendars_know_are_unreadable(
+    unit: str, scale: int, form: type
+) -> None:
+    first, last = -62_135_596_800, 253_402_300_799  # 0001-01-01 and 9999-12-31T23:59:59
+    values = [form(moment * scale) for moment in (first, last, first - 1, last + 1, 2 * 10**18 // scale)]
+    expected = [first * 1000, last * 1000, None, None, None]
+    assert _read(values, time_unit=unit) == ("timestamp", expected)
 
 
 def test_dates_and_times_of_any_zone_become_utc() -> None:
@@ -80,10 +111,28 @@ def test_what_orders_nothing_and_what_contradicts_is_refused() -> None:
         _read(["2020-01-01"], time_unit="seconds")
 
 
-def test_moments_of_the_configuration_are_in_the_unit_of_the_times() -> None:
-    assert parse_moment("2020-01-01 10:30", "timestamp") == _ms(2020, 1, 1, 10, 30)
-    assert parse_moment(7, "number") == 7
-    with pytest.raises(ColumnError, match="'soon' is no date or time"):
-        parse_moment("soon", "timestamp")
-    with pytest.raises(ColumnError, match="give a number"):
-        parse_moment("2020-01-01", "number")
+def test_dates_cut_times_and_numbers_cut_in_the_unit_of_their_column() -> None:
+    seconds = _reader(pl.Series([1_700_000_000]))
+    dates = _reader(pl.Series([date(2020, 1, 1)]))
+    for reader in (seconds, dates):
+        assert parse_moment("2020-01-01 10:30", reader) == _ms(2020, 1, 1, 10, 30)
+    assert parse_moment("2020-01-01T10:30:00+02:00", dates) == _ms(2020, 1, 1, 8, 30)
+    assert parse_moment(1_700_004_000, seconds) == 1_700_004_000_000
+    assert parse_moment("1700004000.5", seconds) == 1_700_004_000_500
+    assert parse_moment(1_700_004_000_000, _reader(pl.Series([1_700_000_000_000]))) == 1_700_004_000_000
+
+
+def test_plain_numbers_are_cut_at_numbers_as_they_are() -> None:
+    numbers = _reader(pl.Series([3, 4]))
+    assert [parse_moment(moment, numbers) for moment in (7, "3", " 2.5")] == [7, 3, 2.5]
+    for moment in ("2020-01-01", "nan"):
+        with pytest.raises(ColumnError, match="give a number"):
+            parse_moment(moment, numbers)
+
+
+@pytest.mark.parametrize("moment", ["soon", "nan", 1e30, "inf"])
+def test_what_is_no_moment_is_refused(moment: str | float) -> None:
+    with pytest.raises(ColumnError, match=r"is no date or time \('when' holds seconds since 1970\)"):
+        parse_moment(moment, _reader(pl.Series([1_700_000_000])))
+    with pytest.raises(ColumnError, match="write it like 2024-05-01"):
+        parse_moment(20240501, _reader(pl.Series([date(2020, 1, 1)])))
