@@ -26,6 +26,12 @@ stop_service() {
 trap stop_service EXIT
 trap 'stop_service; echo; exit 0' INT TERM
 
+# Now, and not after the training.
+if ! python -c "import socket; socket.create_server(('127.0.0.1', $port)).close()" 2>/dev/null; then
+  echo "make demo: port $port is taken; stop what uses it, or choose another one: make demo PORT=8001" >&2
+  exit 1
+fi
+
 rm -rf "$work"
 mkdir -p "$work"
 
@@ -60,19 +66,7 @@ printf '\n$ turret serve --bundles %s --port %s &\n' "$work/bundles" "$port"
 turret serve --bundles "$work/bundles" --port "$port" --store "sqlite:///$work/history.sqlite" &
 service=$!
 
-ready() {
-  for _ in $(seq 300); do
-    kill -0 "$service" 2>/dev/null || { wait "$service"; return 1; }
-    turret_ready && return 0
-    sleep 0.1
-  done
-  echo "make demo: the service was not ready within 30 seconds." >&2
-  return 1
-}
-turret_ready() { python -c "import urllib.request as u; u.urlopen('$url/readyz', timeout=1)" 2>/dev/null; }
-ready
-
-run recommend --data "$work/prepared" --url "$url"
+run recommend --data "$work/prepared" --url "$url" --wait 30
 
 if [ -z "${ONCE:-}" ]; then
   printf '\nThe service runs at %s (calls: %s/docs). Ask it yourself, from another terminal:\n' "$url" "$url"

@@ -52,6 +52,9 @@ async def _serve_all(servers: list[_Server], sockets: list[socket.socket], greet
     print(greeting, flush=True)  # only now, as whoever reads it may stop us at once
     pairs = zip(servers, sockets, strict=True)
     await asyncio.gather(*(server.serve(sockets=[listening]) for server, listening in pairs))
+    for server in servers:
+        if server.force_exit:  # then the server has not told the application that it ends
+            await server.lifespan.shutdown()
 
 
 def _server(settings: Settings, app: FastAPI, lifespan: uvicorn.config.LifespanType) -> _Server:

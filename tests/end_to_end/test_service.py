@@ -162,6 +162,14 @@ def test_a_signal_ends_it_cleanly(start: Start, number: signal.Signals) -> None:
     assert service.stop(number) == (0, "")
 
 
+def test_two_signals_at_once_end_it_cleanly_too(start: Start) -> None:
+    """As Ctrl-C does in a script that also stops what it has started."""
+    service = start(admin_port=0)
+    assert service.client.get("/livez").status_code == 200
+    service.process.send_signal(signal.SIGINT)
+    assert service.stop(signal.SIGTERM) == (0, "")
+
+
 def test_a_version_that_was_activated_is_live_after_a_restart(
     start: Start, bundles: Path, make_contents: Callable[..., BundleContents]
 ) -> None:

@@ -1,0 +1,95 @@
+"""`make demo`, without make: the script that it calls."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from data.synthetic import SyntheticConfig, synthesise
+
+SCRIPT = Path(__file__).parents[2] / "deploy" / "demo.sh"
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of raw events, small enough for seconds."""
+    folder = tmp_path_factory.mktemp("demo") / "shop"
+    synthesise(SyntheticConfig(users=150, items=160, events_per_user=12, longest_history=40), folder)
+    return folder
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+        return port
+
+
+def start(cwd: Path, **settings: str) -> "subprocess.Popen[str]":
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return subprocess.Popen(
+        ["bash", str(SCRIPT)],
+        cwd=cwd,
+        env={**os.environ, "PATH": path, **settings},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+@pytest.mark.slow
+def test_once_stops_after_the_answer(tmp_path: Path, shop: Path) -> None:
+    """It prints every command, titles beside titles, exits 0, and leaves nothing that listens."""
+    port = free_port()
+    demo = start(tmp_path, DATA=str(shop), ONCE="1", PORT=str(port))
+    printed, _ = demo.communicate(timeout=120)
+    assert demo.returncode == 0, printed
+    for command in ("data prepare", "train", "evaluate", "export", "serve", "recommend"):
+        assert f"$ turret {command}" in printed
+    assert "what next?" in printed
+    assert printed.count("The ") > 5
+    with pytest.raises(OSError, match="refused"):
+        socket.create_connection(("127.0.0.1", port), timeout=1)
+
+
+@pytest.mark.slow
+def test_runs_until_ctrl_c(tmp_path: Path, shop: Path) -> None:
+    """The service answers while the demo runs; Ctrl-C stops both, and that is no error."""
+    port = free_port()
+    demo = start(tmp_path, DATA=str(shop), PORT=str(port))
+    assert demo.stdout is not None
+    printed = ""
+    while "Ctrl-C stops it" not in printed:
+        line = demo.stdout.readline()
+        assert line, printed
+        printed += line
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as answer:
+        assert answer.status == 200
+    os.killpg(demo.pid, signal.SIGINT)
+    rest, _ = demo.communicate(timeout=30)
+    assert demo.returncode == 0, rest
+    assert "Traceback" not in rest
+
+
+def test_a_taken_port_is_told_before_anything_is_done(tmp_path: Path) -> None:
+    """Nobody trains for minutes to learn that the service can't start."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        printed, _ = start(tmp_path, PORT=str(port)).communicate(timeout=30)
+    assert f"port {port} is taken" in printed
+    assert not (tmp_path / "var").exists()
+
+
+def test_data_that_is_not_there_is_told(tmp_path: Path) -> None:
+    """The sentence names the data sets that can be fetched."""
+    demo = start(tmp_path, DATA="nowhere", PORT=str(free_port()))
+    printed, _ = demo.communicate(timeout=30)
+    assert demo.returncode == 1
+    assert "DATA=nowhere is neither" in printed
+    assert "movielens-100k" in printed
