@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from data.columns import Role, choose_id, require
-from data.encoding import as_lists, as_numbers
+from data.encoding import as_lists, as_numbers, element_type, is_printable
 from data.errors import ColumnError
 from data.ids import id_text
 from data.manifest import BadRows
@@ -82,7 +82,7 @@ def fields(
             values = as_lists(values, list_separator)
         if name in features.number:
             values = as_numbers(values) if values.dtype == pl.String else values
-        if _is_expressible(values.dtype):
+        if is_printable(element_type(values.dtype)):
             found[name] = _json_values(values, entries.is_text)
         elif kept is not None:
             raise ColumnError(
@@ -108,19 +108,19 @@ def _rows(kind: str, rows: pl.DataFrame, id_column: str) -> list[BadRows]:
     return [BadRows(kind=kind, count=rows.height, examples=examples)]
 
 
-def _is_expressible(dtype: pl.DataType) -> bool:
-    inner = dtype.inner if isinstance(dtype, pl.List) else dtype
-    return isinstance(inner, pl.DataType) and (
-        inner.is_numeric() or inner.is_temporal() or inner in (pl.String, pl.Boolean, pl.Categorical, pl.Enum)
-    )
-
-
 def _json_values(values: pl.Series, is_text: bool) -> list[Any]:
-    if values.dtype.is_temporal() or values.dtype.is_decimal():
-        values = values.cast(pl.String)
-    if values.dtype.is_float():
-        values = pl.select(pl.when(values.is_finite()).then(values)).to_series()
+    values = pl.select(_expressed(pl.lit(values), values.dtype)).to_series()
     # In a file without types, a column of nothing but integers was meant as one.
     if is_text and values.dtype == pl.String and all(map(is_canonical_integer, values.drop_nulls())):
-        values = values.cast(pl.Int64)
+        integers = values.cast(pl.Int64, strict=False)
+        values = values if integers.null_count() > values.null_count() else integers
     return values.to_list()
+
+
+def _expressed(value: pl.Expr, dtype: pl.DataType) -> pl.Expr:
+    """Return what JSON has for a value: dates and decimals as texts, null for what is no finite number."""
+    if isinstance(dtype, pl.List):
+        return value.list.eval(_expressed(pl.element(), element_type(dtype)))
+    if dtype.is_temporal() or dtype.is_decimal():
+        return value.cast(pl.String)
+    return pl.when(value.is_finite()).then(value) if dtype.is_float() else value

@@ -41,8 +41,23 @@ def encode(frame: pl.DataFrame, chosen: FeatureColumns, where: Path, list_separa
     return Features(frame.height, tuple(features), columns)
 
 
+def is_printable(dtype: pl.DataType) -> bool:
+    """Tell whether every value of this type has a text of its own: numbers, texts, truth values and dates."""
+    is_date = dtype.is_temporal() and dtype != pl.Duration
+    return dtype.is_numeric() or is_date or dtype in (pl.String, pl.Boolean, pl.Categorical, pl.Enum, pl.Null)
+
+
+def element_type(dtype: pl.DataType) -> pl.DataType:
+    """Return the type of a list's values, and any other type as it is."""
+    return dtype.inner if isinstance(dtype, pl.List) else dtype  # type: ignore[return-value]
+
+
 def as_lists(values: pl.Series, list_separator: str) -> pl.Series:
-    """Return lists of texts, from lists or from texts divided by the separator; empty for null."""
+    """Return lists of texts, from lists or from texts divided by the separator; empty for null.
+
+    Raises ColumnError for values that have no text.
+    """
+    _require_printable(values)
     if isinstance(values.dtype, pl.List):
         texts = pl.Series(
             [None if row is None else _texts(row).to_list() for row in values], dtype=pl.List(pl.String)
@@ -56,7 +71,10 @@ def as_lists(values: pl.Series, list_separator: str) -> pl.Series:
 def as_numbers(values: pl.Series) -> pl.Series:
     """Return floats, null where there is none. Raises ColumnError for a text that is no number."""
     if not (values.dtype.is_numeric() or values.dtype in (pl.String, pl.Null, pl.Boolean)):
-        raise ColumnError(f"column {values.name!r} holds {values.dtype}, which is no number feature")
+        raise ColumnError(
+            f"column {values.name!r} holds {values.dtype}, which is no number feature; numbers, truth values "
+            "and texts of numbers are"
+        )
     stripped = values.str.strip_chars().replace("", None) if values.dtype == pl.String else values
     numbers = stripped.cast(pl.Float64, strict=False)
     unreadable = stripped.filter(stripped.is_not_null() & numbers.is_null())
@@ -69,6 +87,9 @@ def as_numbers(values: pl.Series) -> pl.Series:
 
 def _texts(values: pl.Series) -> pl.Series:
     """Print values as `Feature.encode_one` does: whole floats as integers, truth values in lower case."""
+    _require_printable(values)
+    if values.dtype.is_decimal():
+        values = values.cast(pl.Float64)
     if values.dtype.is_float():
         whole = values.is_finite() & (values == values.floor())
         return pl.select(
@@ -79,6 +100,14 @@ def _texts(values: pl.Series) -> pl.Series:
     if values.dtype.is_nested():
         raise ColumnError(f"column {values.name!r} holds {values.dtype}; name it as a multi feature")
     return values.cast(pl.String)
+
+
+def _require_printable(values: pl.Series) -> None:
+    if not is_printable(element_type(values.dtype)):
+        raise ColumnError(
+            f"column {values.name!r} holds {values.dtype}, which is no feature; "
+            "texts, numbers, truth values, dates and lists of them are"
+        )
 
 
 def _category(name: str, values: pl.Series, list_separator: str) -> tuple[Feature, Column]:

@@ -1,5 +1,6 @@
 import json
-from datetime import date
+from datetime import date, timedelta
+from decimal import Decimal
 from pathlib import Path
 
 import polars as pl
@@ -45,7 +46,12 @@ def test_fields_are_all_columns_that_json_can_express() -> None:
             "new": [True, None],
             "tags": [["a"], []],
             "since": [date(2020, 1, 2), None],
+            "sold": [[date(2020, 1, 2), None], None],
+            "sizes": [[1.5, float("nan")], []],
+            "weight": [Decimal("2.50"), None],
             "blob": [b"x", None],
+            "lasts": [timedelta(hours=1), None],
+            "pauses": [[timedelta(hours=1)], None],
             "nested": [{"a": 1}, None],
         }
     )
@@ -57,6 +63,9 @@ def test_fields_are_all_columns_that_json_can_express() -> None:
         "new": [True, None],
         "tags": [["a"], []],
         "since": ["2020-01-02", None],
+        "sold": [["2020-01-02", None], None],
+        "sizes": [[1.5, None], []],
+        "weight": ["2.50", None],
     }
     assert list(fields(entries.aligned(["1"]), ("price",), NONE, entries, "|")) == ["price"]
 
@@ -70,6 +79,7 @@ def test_texts_of_a_csv_file_become_what_they_were_meant_as() -> None:
             "genres": ["a|b"],
             "price": ["2.50"],
             "size": ["2.50"],
+            "number": ["9223372036854775808"],
         }
     )
     entries = _entries(frame, is_text=True)
@@ -81,6 +91,7 @@ def test_texts_of_a_csv_file_become_what_they_were_meant_as() -> None:
         "genres": [["a", "b"]],
         "price": [2.5],
         "size": ["2.50"],
+        "number": ["9223372036854775808"],
     }
 
 

@@ -1,3 +1,5 @@
+from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -51,8 +53,14 @@ def test_encoding_a_column_is_encoding_each_value_alone() -> None:
 
 def test_whole_floats_and_truth_values_print_as_in_requests() -> None:
     frame = pl.DataFrame({"age": [25.0, 2.5], "member": [True, False], "ids": [[1, 2], None]})
-    features = _encode(frame, category=("age", "member"), multi=("ids",))
-    assert [feature.values for feature in features.features] == [("2.5", "25"), ("false", "true"), ("1", "2")]
+    frame = frame.with_columns(size=pl.Series([Decimal("3.00"), Decimal("2.50")]))
+    features = _encode(frame, category=("age", "member", "size"), multi=("ids",))
+    assert [feature.values for feature in features.features] == [
+        ("2.5", "25"),
+        ("false", "true"),
+        ("2.5", "3"),
+        ("1", "2"),
+    ]
 
 
 def test_constant_and_missing_numbers_do_not_divide_by_zero() -> None:
@@ -70,6 +78,26 @@ def test_columns_that_can_not_be_features_are_refused() -> None:
         _encode(number=("genre",))
     with pytest.raises(ColumnError, match="name it as a multi feature"):
         _encode(pl.DataFrame({"tags": [["a"]]}), category=("tags",))
+
+
+@pytest.mark.parametrize("kind", ["text", "category", "multi"])
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [
+        (b"x", "Binary"),
+        (timedelta(hours=1), "Duration"),
+        ({"a": 1}, "Struct"),
+        ([[1]], "List"),
+        ([b"x"], "List"),
+        (object(), "Object"),
+    ],
+)
+def test_types_without_a_text_of_their_own_are_no_features(kind: str, value: object, dtype: str) -> None:
+    frame = pl.DataFrame({"odd": [value]}, strict=False)
+    with pytest.raises(
+        ColumnError, match=rf"column 'odd' holds {dtype}.*, which is no feature; texts, numbers"
+    ):
+        _encode(frame, **{kind: ("odd",)})
 
 
 def test_lists_are_stripped_and_empty_values_dropped() -> None:
