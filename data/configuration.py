@@ -3,7 +3,8 @@
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -29,8 +30,7 @@ def load_configuration(
         return model.model_validate(settings)
     except ValidationError as error:
         where = f"{path}: " if path is not None else ""
-        sentences = [_sentence(model, details) for details in error.errors()]
-        raise ConfigurationError(where + "; ".join(sentences)) from None
+        raise ConfigurationError(where + "; ".join(_sentences(model, error.errors()))) from None
 
 
 def parse_overrides(texts: Iterable[str]) -> dict[str, Any]:
@@ -71,39 +71,61 @@ def _set(settings: dict[str, Any], name: str, value: object) -> None:
     settings[key] = value
 
 
-def _sentence(model: type[BaseModel], details: ErrorDetails) -> str:
+def _sentences(model: type[BaseModel], errors: Iterable[ErrorDetails]) -> list[str]:
+    """Return a sentence a setting: what every type of a union says of it belongs together."""
+    reasons: dict[str, list[str]] = {}
+    for details in errors:
+        setting, reason = _sentence(model, details)
+        reasons.setdefault(setting, []).append(reason)
+    return [setting + " or ".join(filter(None, alternatives)) for setting, alternatives in reasons.items()]
+
+
+def _sentence(model: type[BaseModel], details: ErrorDetails) -> tuple[str, str]:
+    """Return what is said of a setting, and the reason where other types may have others."""
     location = [str(part) for part in details["loc"]]
     owner, names = _follow(model, location[:-1])
     if details["type"] == "extra_forbidden":
         name = ".".join([*names, location[-1]])
-        return f"there is no setting {name!r}; known here: {', '.join(sorted(owner.model_fields))}"
+        return f"there is no setting {name!r}; known here: {', '.join(sorted(owner.model_fields))}", ""
+    if details["type"] == "missing":
+        return f"{'.'.join([*names, location[-1]])} has to be given", ""
+    if details["type"] == "value_error":
+        return details["msg"].removeprefix("Value error, "), ""
+    name = ".".join(_follow(model, location)[1])
     if details["type"] == "union_tag_invalid":
         context = details["ctx"]
-        name = ".".join([*location, context["discriminator"].strip("'")])
-        return f"{name} can't be {context['tag']!r}: it is one of {context['expected_tags']}"
-    if details["type"] == "value_error":
-        return details["msg"].removeprefix("Value error, ")
-    if details["type"] == "missing":
-        return f"{'.'.join([*names, location[-1]])} has to be given"
-    name = ".".join(location)
-    return f"{name} can't be {details['input']!r}: {details['msg'][0].lower()}{details['msg'][1:]}"
+        tag = context["discriminator"].strip("'")
+        return f"{name}.{tag} can't be {context['tag']!r}: it is one of {context['expected_tags']}", ""
+    return f"{name} can't be {details['input']!r}: ", f"{details['msg'][0].lower()}{details['msg'][1:]}"
 
 
 def _follow(model: type[BaseModel], location: list[str]) -> tuple[type[BaseModel], list[str]]:
     """Return the innermost model on the way of `location` and the names of the settings that lead to it.
 
-    A union that is told apart by a tag puts the tag into the location, which is the name of no setting.
+    A union that is told apart by a tag puts the tag into the location, and another union the type that was
+    tried; both are the name of no setting.
     """
     names: list[str] = []
     options: list[type[BaseModel]] = [model]
+    is_tried = False
     for part in location:
         field = next((option.model_fields[part] for option in options if part in option.model_fields), None)
         if field is not None:
             names.append(part)
-            options = _models(field.annotation)
-        else:
+            options, is_tried = _models(field.annotation), _is_union(field.annotation)
+        elif options:
             options = [option for option in options if _has_tag(option, part)] or options
+        elif is_tried:
+            is_tried = False
+        else:
+            names.append(part)
     return (options or [model])[0], names
+
+
+def _is_union(annotation: object) -> bool:
+    return len([argument for argument in get_args(annotation) if argument is not type(None)]) > 1 and (
+        get_origin(annotation) in (Union, UnionType)
+    )
 
 
 def _models(annotation: object) -> list[type[BaseModel]]:

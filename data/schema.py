@@ -1,11 +1,28 @@
 """The configuration of `turret data prepare`, from TOML and from the command line."""
 
+from datetime import date
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
 
 Fraction = Annotated[float, Field(gt=0, lt=1)]
+
+
+def _written_out(moment: object) -> object:
+    return moment.isoformat() if isinstance(moment, date) else moment
+
+
+# TOML has dates and times of its own, with and without an offset.
+Moment = Annotated[str | float | None, BeforeValidator(_written_out)]
 
 
 class _Settings(BaseModel):
@@ -86,15 +103,15 @@ class LastSplit(_Settings):
 class TimeSplit(_Settings):
     """The newest events are the test, those before them validation, cut at the same moments for all users.
 
-    Either as fractions of the events, or from two moments on (a date like 2024-05-01, UTC, or a number of the
-    order column).
+    Either as fractions of the events, or from two moments on (a date like 2024-05-01, UTC, or a number as
+    the order column has them).
     """
 
     kind: Literal["time"]
     test_fraction: Fraction = 0.1
     validation_fraction: Fraction = 0.1
-    validation_from: str | float | None = None
-    test_from: str | float | None = None
+    validation_from: Moment = None
+    test_from: Moment = None
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from data.configuration import load_configuration
+from data.configuration import load_configuration, parse_overrides
 from data.errors import ConfigurationError
 from data.schema import FilesSplit, PrepareConfig, TimeSplit
 
@@ -63,6 +63,19 @@ def test_overrides_alone_are_a_configuration_too() -> None:
         ({"split.test_from": "2024-01-01"}, r"validation_from and test_from go together"),
         ({"split.validation_fraction": 0.9}, r"leave something for training"),
         ({"item_features.multi": ["title"]}, r"column 'title' is named as a feature twice"),
+        (
+            {"split.test_from": ["x"]},
+            r"split\.test_from can't be \['x'\]: input should be a valid string or .* number$",
+        ),
+        (
+            {"split.test_fraction": 2, "on_bad": "ask"},
+            r"split\.test_fraction can't be 2: .*; on_bad can't be 'ask'",
+        ),
+        ({"fields": ["title", 5]}, r"fields\.1 can't be 5: input should be a valid string$"),
+        (
+            {"filters.kind_weights": {"view": -1}},
+            r"filters\.kind_weights\.view can't be -1: input should be greater than 0$",
+        ),
         ({"source.x": 1}, r"'source' is a section of settings, so it can't be 'log\.csv'"),
     ],
 )
@@ -71,6 +84,19 @@ def test_a_setting_that_does_not_fit_is_refused_with_a_sentence(
 ) -> None:
     with pytest.raises(ConfigurationError, match=sentence):
         load_configuration(PrepareConfig, path, overrides)
+
+
+def test_dates_of_toml_are_moments(tmp_path: Path) -> None:
+    path = tmp_path / "prepare.toml"
+    split = "validation_from = 2024-05-01\ntest_from = 2024-05-08T12:30:00+02:00\n"
+    path.write_text(f'source = "log.csv"\n[split]\nkind = "time"\n{split}')
+    for config in (
+        load_configuration(PrepareConfig, path),
+        load_configuration(PrepareConfig, path, parse_overrides(["split.validation_from=2024-05-01"])),
+    ):
+        assert isinstance(config.split, TimeSplit)
+        assert config.split.validation_from == "2024-05-01"
+        assert config.split.test_from == "2024-05-08T12:30:00+02:00"
 
 
 def test_a_split_from_files_names_them_all_and_no_source() -> None:
