@@ -40,7 +40,7 @@ def scan_delimited(path: Path, settings: FormatSettings, work: Path) -> Table:
 
 
 def _decompressed(path: Path, work: Path) -> Path:
-    if path.suffix != ".gz":
+    if path.suffix.lower() != ".gz":
         return path
     target = work / f"{path.stem}.{len(list(work.iterdir()))}"
     try:

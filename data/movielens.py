@@ -50,7 +50,7 @@ def is_movielens(path: Path) -> bool:
     """Tell whether `path` is a folder or a zip that holds the files of a MovieLens data set."""
     if path.is_dir():
         return _find(path) is not None
-    return path.suffix == ".zip" and zipfile.is_zipfile(path) and _members(path) is not None
+    return path.suffix.lower() == ".zip" and zipfile.is_zipfile(path) and _members(path) is not None
 
 
 def open_movielens(path: Path, work: Path) -> Source:

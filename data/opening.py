@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from data.errors import SourceError
+from data.errors import ConfigurationError, SourceError
 from data.movielens import WANTED, is_movielens, open_movielens
 from data.readers import SUFFIXES, scan
 from data.schema import FilesSplit, FormatSettings, PrepareConfig
 from data.source import Source
+from data.tables import Table
 
 EVENTS = ("events", "interactions", "ratings", "transactions", "orders", "purchases", "clicks", "views")
 ITEMS = ("items", "products", "movies", "articles", "videos")
@@ -18,7 +19,8 @@ USERS = ("users", "customers")
 def open_source(config: PrepareConfig, work: Path) -> Source:
     """Open what `config` names; `work` is a folder for files that have to be rewritten first.
 
-    Raises SourceError for what does not exist or holds no events, saying what was looked for.
+    Raises SourceError for what does not exist or holds no events, saying what was looked for, and
+    ConfigurationError for features and fields of items or users of which there is no file.
     """
     if isinstance(config.split, FilesSplit):
         source = _parts(config.split, config.format, work)
@@ -32,7 +34,22 @@ def open_source(config: PrepareConfig, work: Path) -> Source:
         source = replace(
             source, users=scan(config.users, config.format, work), files=(*source.files, config.users)
         )
+    of_items = config.item_features and config.item_features.by_kind()
+    of_users = config.user_features and config.user_features.by_kind()
+    _refuse_without(
+        source.items,
+        "an items file; name it with --items",
+        {"item_features": of_items, "fields": config.fields},
+    )
+    _refuse_without(source.users, "a users file; name it with --users", {"user_features": of_users})
     return source
+
+
+def _refuse_without(table: Table | None, remedy: str, asked: dict[str, object]) -> None:
+    """Refuse settings of columns when there is no file to have them."""
+    for setting, value in asked.items():
+        if table is None and value:
+            raise ConfigurationError(f"{setting} need {remedy}")
 
 
 def _parts(split: FilesSplit, settings: FormatSettings, work: Path) -> Source:
@@ -72,9 +89,9 @@ def _folder(folder: Path, settings: FormatSettings, work: Path) -> Source:
 
 def _named(folder: Path, stems: Sequence[str]) -> Path | None:
     """The file of one of these names. Raises SourceError when there are several."""
-    found = [folder / (stem + ending) for stem in stems for ending in SUFFIXES]
-    found = [path for path in found if path.is_file()]
+    names = {stem + ending for stem in stems for ending in SUFFIXES}
+    found = sorted(path for path in folder.iterdir() if path.name.lower() in names and path.is_file())
     if len(found) > 1:
-        names = " and ".join(path.name for path in found)
-        raise SourceError(f"{folder} holds {names}, and only one can be meant; name the file itself")
+        several = " and ".join(path.name for path in found)
+        raise SourceError(f"{folder} holds {several}, and only one can be meant; name the file itself")
     return found[0] if found else None

@@ -7,6 +7,7 @@ import polars as pl
 
 from data.delimited import scan_delimited
 from data.errors import SourceError
+from data.json_lines import scan_json_lines
 from data.schema import FormatSettings
 from data.tables import ROW, Table, readable
 
@@ -35,9 +36,8 @@ def scan(path: Path, settings: FormatSettings, work: Path) -> Table:
 
 def suffix(path: Path) -> str | None:
     """Return the ending of a file name by which its kind is known, or None."""
-    return next(
-        (known for known in sorted(SUFFIXES, key=len, reverse=True) if path.name.endswith(known)), None
-    )
+    name = path.name.lower()
+    return next((known for known in sorted(SUFFIXES, key=len, reverse=True) if name.endswith(known)), None)
 
 
 def _kind(path: Path, settings: FormatSettings) -> str:
@@ -58,16 +58,8 @@ def _scan_parquet(path: Path, settings: FormatSettings, work: Path) -> Table:
     return Table(frame, path, is_text=False)
 
 
-def _scan_json_lines(path: Path, settings: FormatSettings, work: Path) -> Table:
-    with readable(path):
-        # Types are inferred from all lines: a later line may hold a text where the first ones hold numbers.
-        frame = pl.scan_ndjson(path, infer_schema_length=None, row_index_name=ROW, row_index_offset=1)
-        frame.collect_schema()
-    return Table(frame, path, is_text=False)
-
-
 _SCANNERS: dict[str, Callable[[Path, FormatSettings, Path], Table]] = {
     "csv": scan_delimited,
     "parquet": _scan_parquet,
-    "jsonl": _scan_json_lines,
+    "jsonl": scan_json_lines,
 }

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from data.configuration import load_configuration
-from data.errors import SourceError
+from data.errors import ConfigurationError, SourceError
 from data.opening import open_source
 from data.schema import PrepareConfig
 from data.source import Source
@@ -33,8 +33,32 @@ def test_other_usual_names_are_found_unless_two_could_be_meant(tmp_path: Path) -
     source = _open(tmp_path, source=tmp_path)
     assert [path.name for path in source.files] == ["transactions.csv", "products.csv", "customers.csv"]
     (tmp_path / "clicks.tsv").write_text("a\tb\n")
-    with pytest.raises(SourceError, match=r"transactions\.csv and clicks\.tsv"):
+    with pytest.raises(SourceError, match=r"clicks\.tsv and transactions\.csv"):
         _open(tmp_path, source=tmp_path)
+
+
+def test_endings_in_capitals_are_endings_too(tmp_path: Path) -> None:
+    (tmp_path / "Events.CSV").write_text("a,b\n")
+    assert [path.name for path in _open(tmp_path, source=tmp_path).files] == ["Events.CSV"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "sentence"),
+    [
+        ("item_features__text", "item_features need an items file; name it with --items"),
+        ("fields", "fields need an items file; name it with --items"),
+        ("user_features__category", "user_features need a users file; name it with --users"),
+    ],
+)
+def test_what_is_known_of_items_and_users_needs_their_file(
+    tmp_path: Path, setting: str, sentence: str
+) -> None:
+    (tmp_path / "events.csv").write_text("a,b\n")
+    with pytest.raises(ConfigurationError, match=sentence):
+        _open(tmp_path, source=tmp_path, **{setting: ["title"]})
+    for name in ("items.csv", "users.csv"):
+        (tmp_path / name).write_text("a,b\n")
+    _open(tmp_path, source=tmp_path, **{setting: ["title"]})
 
 
 def test_files_named_apart_come_with_the_events_or_replace_those_of_the_folder(tmp_path: Path) -> None:
