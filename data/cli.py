@@ -169,9 +169,15 @@ def prepare(
         float | None, _split("--validation-fraction", "By time or files: the share for validation (.1).")
     ] = None,
     validation_from: Annotated[
-        Word, _split("--validation-from", "By time: where validation begins, a date (UTC) or a number.")
+        Word,
+        _split(
+            "--validation-from",
+            "By time: where validation begins, a date (UTC) or a number; with --test-from.",
+        ),
     ] = None,
-    test_from: Annotated[Word, _split("--test-from", "By time: where the test begins.")] = None,
+    test_from: Annotated[
+        Word, _split("--test-from", "By time: where the test begins; with --validation-from.")
+    ] = None,
     train: Annotated[File, _split("--train", "By files: the training events.", "FILE")] = None,
     validation: Annotated[
         File, _split("--validation", "By files: those of validation, if any.", "FILE")

@@ -10,6 +10,7 @@ from data.folder import prepared_folder, write_arrays, write_catalogues
 from data.gathering import Gathered, Names, gather
 from data.intake import Intake, take_in
 from data.manifest import Counts, FeatureSummary, Manifest, Time, fingerprint, hash_file, hash_files
+from data.notes import notes
 from data.partition import Partition, partition
 from data.progress import progress
 from data.report import PrepareReport
@@ -36,8 +37,9 @@ def prepare(config: PrepareConfig, target: Path, overwrite: bool = False) -> Pre
         user_features, item_features = _write_catalogues(folder, config, intake, gathered)
         manifest = _manifest(folder, config, intake, gathered, parts, user_features, item_features)
         manifest.save(folder)
+        told = tuple(notes(intake, gathered, parts.splits))
         advance(1)
-    return PrepareReport(target, manifest, (f"time: {intake.log.time.note}",))
+    return PrepareReport(target, manifest, told)
 
 
 def _write_catalogues(
