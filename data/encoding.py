@@ -1,6 +1,6 @@
 """Fitting features to the columns of a table, and encoding them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +20,9 @@ _USUAL: dict[FeatureKind, tuple[str, ...]] = {
 }
 
 
-def usual_features(columns: Sequence[str]) -> FeatureColumns:
-    """Choose the columns that have the usual name of a feature."""
+def usual_features(schema: Mapping[str, pl.DataType]) -> FeatureColumns:
+    """Choose the columns that have the usual name of a feature, and values with a text."""
+    columns = [name for name, dtype in schema.items() if is_printable(element_type(dtype))]
     return FeatureColumns(**{kind: tuple(n for n in names if n in columns) for kind, names in _USUAL.items()})
 
 

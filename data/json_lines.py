@@ -67,7 +67,9 @@ def _mend(path: Path, mended: Path) -> tuple[list[int], Malformed]:
 def _problem(line: bytes) -> str | None:
     """Say what keeps a line from being a JSON object."""
     try:
-        found = json.loads(line.decode(), parse_constant=_refuse)
+        found = json.loads(line.decode().strip(), parse_constant=_refuse)
+    except json.JSONDecodeError as error:
+        return f"{error.msg} at character {error.colno}"
     except ValueError as error:
         return str(error)
     return None if isinstance(found, dict) else "no JSON object"

@@ -65,7 +65,7 @@ def _known(
     if entries is None:
         return Features(len(names.texts), (), {}), {}
     frame = entries.aligned(names.texts)
-    chosen = usual_features(frame.columns) if chosen is None else chosen
+    chosen = usual_features(frame.schema) if chosen is None else chosen
     features = encode(frame, chosen, entries.path, list_separator)
     return features, fields(frame, kept, chosen, entries, list_separator)
 

@@ -105,5 +105,7 @@ def test_lists_are_stripped_and_empty_values_dropped() -> None:
 
 
 def test_usual_names_are_features_without_being_told() -> None:
-    chosen = usual_features(["genres", "title", "colour", "price"])
+    chosen = usual_features(
+        {name: pl.String() for name in ("genres", "title", "colour", "price")} | {"year": pl.Binary()}
+    )
     assert chosen.by_kind() == [("text", "title"), ("multi", "genres"), ("number", "price")]

@@ -145,6 +145,15 @@ def test_features_that_are_named_replace_those_that_are_guessed(tmp_path: Path) 
     assert opened.fields == {"colour": ["red"]}
 
 
+def test_columns_of_usual_names_without_texts_are_not_guessed_to_be_features(tmp_path: Path) -> None:
+    (tmp_path / "events.csv").write_text(HEADER + "1,1,1\n")
+    frame = pl.DataFrame({"item_id": [1], "title": ["One"], "tags": [{"a": 1}], "category": [b"x"]})
+    frame.write_parquet(tmp_path / "items.parquet")
+    opened = PreparedData.open(prepare(_config(source=tmp_path), tmp_path / "prepared").folder)
+    assert [feature.name for feature in opened.item_features.features] == ["title"]
+    assert opened.fields == {"title": ["One"]}
+
+
 def test_quantities_tell_returns_and_weigh_nothing(prepared: Prepare) -> None:
     """A bulk order is one event like any other: quantities are not weights."""
     lines = "user_id,item_id,quantity,timestamp\n1,a,80995,5\n1,a,-2,6\n,a,1,7\n1,b,x,8\n1,b,3,9\n"
