@@ -205,7 +205,12 @@ def prepare(
     from data.schema import PrepareConfig
 
     by_files = {"train": train, "validation": validation, "test": test}
-    by_time = {"test_fraction": test_fraction, "validation_from": validation_from, "test_from": test_from}
+    by_time = {
+        "test_fraction": test_fraction,
+        "validation_fraction": validation_fraction,
+        "validation_from": validation_from,
+        "test_from": test_from,
+    }
     given = {
         "source": source,
         "items": items,
@@ -235,7 +240,6 @@ def prepare(
         "filters.min_user_events": min_user_events,
         "filters.min_item_events": min_item_events,
         "split.kind": split or _split_kind(by_files, by_time),
-        "split.validation_fraction": validation_fraction,
         **{f"split.{name}": value for name, value in {**by_files, **by_time}.items()},
         "item_features.text": item_text,
         "item_features.category": item_category,

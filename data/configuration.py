@@ -92,6 +92,9 @@ def _sentence(model: type[BaseModel], details: ErrorDetails) -> tuple[str, str]:
     if details["type"] == "value_error":
         return details["msg"].removeprefix("Value error, "), ""
     name = ".".join(_follow(model, location)[1])
+    if details["type"] == "union_tag_not_found":
+        tag = details["ctx"]["discriminator"].strip("'")
+        return f"{name}.{tag} has to be given, as it decides which settings {name} has", ""
     if details["type"] == "union_tag_invalid":
         context = details["ctx"]
         tag = context["discriminator"].strip("'")

@@ -10,13 +10,14 @@ import polars as pl
 import polars.selectors as cs
 
 from data.errors import ColumnError
-from data.ids import ID_LENGTH, id_text
+from data.ids import id_text
 from data.manifest import BadRows, Columns, Removed
 from data.packing import Events
 from data.report import UNREADABLE_TIME
 from data.schema import ColumnSettings, FilterSettings
 from data.tables import EXAMPLES, ROW, Table, readable
 from data.times import TimeReader, choose_reader, read_positions
+from data.vocabulary import ID_LENGTH
 
 PART, VERDICT = "__part", "__verdict"
 _KIND_FILTER, _WEIGHT_FILTER = "kinds", "min_weight"

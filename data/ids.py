@@ -5,7 +5,6 @@ import polars as pl
 from data.errors import ColumnError
 from data.vocabulary import Id, Vocabulary, is_canonical_integer
 
-ID_LENGTH = 512  # characters; requests to the service can name no longer one
 _LEAST, _MOST = -(2**63), 2**63 - 1
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from data.errors import DataError
 
 Id = int | str
+ID_LENGTH = 512  # characters: the longest id that data may hold and a request may name
 
 _CANONICAL = re.compile(r"0|-?[1-9][0-9]{0,18}")
 

@@ -15,13 +15,13 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from data.vocabulary import ID_LENGTH
 from tower.bundle import VersionSummary
 
 HISTORY_LIMIT = 1_000
 BATCH_LIMIT = 100
 EVENTS_LIMIT = 1_000
 K_LIMIT = 1_000
-_ID_LENGTH = 512
 _TEXT_LENGTH = 2_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Milliseconds that can be written as a date: the years 1 to 9999.
@@ -33,9 +33,11 @@ def check_id(value: object) -> int | str:
     """Accept an integer of 64 bits or a text of 1 to 512 characters."""
     if isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63:
         return value
-    if isinstance(value, str) and 1 <= len(value) <= _ID_LENGTH:
+    if isinstance(value, str) and 1 <= len(value) <= ID_LENGTH:
         return value
-    raise PydanticCustomError("id", "send an integer of 64 bits or a text of 1 to 512 characters")
+    raise PydanticCustomError(
+        "id", "send an integer of 64 bits or a text of 1 to {limit} characters", {"limit": ID_LENGTH}
+    )
 
 
 def check_k(value: object) -> int:
