@@ -46,7 +46,7 @@ PREPARE: dict[str, tuple[str, str, Any]] = {
     "min_item_events": ("--min-item-events 4", "filters.min_item_events", 4),
     "split": ("--split time", "split.kind", "time"),
     "test_fraction": ("--test-fraction .3", "split.test_fraction", 0.3),
-    "validation_fraction": ("--split time --validation-fraction .3", "split.validation_fraction", 0.3),
+    "validation_fraction": ("--validation-fraction .3", "split.validation_fraction", 0.3),
     "validation_from": ("--validation-from 5 --test-from 6", "split.validation_from", "5"),
     "test_from": ("--validation-from 5 --test-from 6", "split.test_from", "6"),
     "train": ("--train a.csv --test b.csv", "split.train", Path("a.csv")),

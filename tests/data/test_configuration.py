@@ -114,3 +114,11 @@ def test_a_file_that_is_not_there_or_not_toml_is_refused(tmp_path: Path) -> None
     (tmp_path / "bad.toml").write_text("source = [")
     with pytest.raises(ConfigurationError, match=r"bad\.toml is not a TOML file"):
         load_configuration(PrepareConfig, tmp_path / "bad.toml")
+
+
+def test_a_kind_that_is_missing_is_asked_for() -> None:
+    """A section whose settings depend on its kind says so in the words of the file."""
+    with pytest.raises(ConfigurationError, match=r"^split\.kind has to be given"):
+        load_configuration(PrepareConfig, overrides={"source": "log.csv", "split.test_fraction": 0.2})
+    with pytest.raises(ConfigurationError, match=r"one line"):
+        parse_overrides(["a=1\nb=2"])
