@@ -50,7 +50,7 @@ class ColumnSettings(_Settings):
     """Which columns hold what; those that are not named are looked for under their common names.
 
     `time` is a timestamp or any number that sorts a user's events; `time_unit` says what numbers count
-    ("auto": seconds or milliseconds since 1970 where they all lie between 1990 and 2100 so read, plain
+    ("auto": seconds or milliseconds since 1970 where most lie between 1990 and 2100 so read, plain
     numbers otherwise). `time_format` reads texts that the common formats do not fit (as in `strptime`).
     A `weight` says how much an event counts in training; a `quantity` only tells returns (zero and below:
     bad rows) from events. `in_file_order` takes the order of the rows instead of a column. `item_id` and

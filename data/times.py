@@ -12,6 +12,7 @@ from data.schema import ColumnSettings
 TIME = "time"
 
 _SAMPLE = 10_000
+_MOST = 0.9  # the share of values that decides on a unit
 _YEAR_1990, _YEAR_2100 = 631_152_000, 4_102_444_800  # seconds since 1970
 _YEAR_1, _YEAR_10000 = -62_135_596_800, 253_402_300_800  # seconds since 1970; what calendars know
 _PER_SECOND = {"seconds": 1, "milliseconds": 1_000, "microseconds": 1_000_000}
@@ -108,8 +109,8 @@ def _number_reader(
 ) -> TimeReader:
     # Narrower integers would overflow in milliseconds; wider ones are no times.
     value = value.cast(pl.Int64 if dtype.is_integer() else pl.Float64, strict=False)
-    is_whole, low, high = _range(frame, value, dtype)
-    unit = settings.time_unit if settings.time_unit != "auto" else _plausible_unit(low, high)
+    is_whole, likely = _survey(frame, value, dtype)
+    unit = settings.time_unit if settings.time_unit != "auto" else likely
     if unit == "number":
         finite = value if dtype.is_integer() else pl.when(value.is_finite()).then(value)
         number = finite.cast(pl.Int64 if is_whole else pl.Float64, strict=False)
@@ -132,19 +133,20 @@ def _scaled(value: pl.Expr, per_second: int, is_integer: bool) -> pl.Expr:
     return value * (1000 // per_second) if per_second <= 1000 else value // (per_second // 1000)
 
 
-def _range(frame: pl.LazyFrame, value: pl.Expr, dtype: pl.DataType) -> tuple[bool, float, float]:
-    """Return whether all values are whole, and the smallest and the largest one (0 where there is none)."""
+def _survey(frame: pl.LazyFrame, value: pl.Expr, dtype: pl.DataType) -> tuple[bool, str]:
+    """Return whether all values are whole, and the unit in which most of them are times of our days.
+
+    Most, not all: a few absurd values are bad rows and say nothing of the others.
+    """
     finite = value if dtype.is_integer() else value.filter(value.is_finite())
-    is_whole = pl.lit(True) if dtype.is_integer() else (finite == finite.floor()).all()
-    stated = frame.select(low=finite.min(), high=finite.max(), whole=is_whole).collect(engine="streaming")
-    return bool(stated["whole"][0]), stated["low"][0] or 0, stated["high"][0] or 0
-
-
-def _plausible_unit(low: float, high: float) -> str:
-    for unit, scale in _PER_SECOND.items():
-        if _YEAR_1990 * scale <= low <= high <= _YEAR_2100 * scale:
-            return unit
-    return "number"
+    whole = pl.lit(True) if dtype.is_integer() else (finite == finite.floor()).all()
+    shares = {
+        unit: finite.is_between(_YEAR_1990 * scale, _YEAR_2100 * scale).mean()
+        for unit, scale in _PER_SECOND.items()
+    }
+    stated = frame.select(whole=whole, **shares).collect(engine="streaming").row(0, named=True)
+    likely = next((unit for unit in _PER_SECOND if (stated[unit] or 0.0) >= _MOST), "number")
+    return bool(stated["whole"]), likely
 
 
 def _text_reader(frame: pl.LazyFrame, column: pl.Expr, name: str, settings: ColumnSettings) -> TimeReader:

@@ -41,6 +41,15 @@ def test_other_numbers_stay_numbers_of_their_kind() -> None:
     assert (kind, values) == ("number", [0.5, None, 1.0])
 
 
+def test_a_few_absurd_values_say_nothing_of_the_others() -> None:
+    """One impossible moment among good ones is unreadable by itself; one that is only odd stays."""
+    good = [1_046_454_590 + place for place in range(30)]
+    kind, values = _read([*good, 10**17, 0])
+    assert kind == "timestamp"
+    assert values == [*(moment * 1000 for moment in good), None, 0]
+    assert _read([1_046_454_590, 3, 4, 5])[0] == "number"
+
+
 def test_a_stated_unit_is_believed() -> None:
     assert _read([5], time_unit="seconds") == ("timestamp", [5000])
     assert _read([5_000], time_unit="microseconds") == ("timestamp", [5])
