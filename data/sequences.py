@@ -13,6 +13,7 @@ from data.arrays import open_array
 from data.errors import DataError
 from data.features import Features
 from data.manifest import Manifest, hash_file
+from data.ranges import ranges
 from data.vocabulary import Vocabulary
 
 Part = Literal["train", "validation", "test"]
@@ -104,7 +105,9 @@ class PreparedData:
         starts, ends = self.bounds(part)
         for first in range(0, len(self.users), _USERS_A_BLOCK):
             block = slice(first, first + _USERS_A_BLOCK)
-            counts += np.bincount(self.items[_positions(starts[block], ends[block])], minlength=len(counts))
+            counts += np.bincount(
+                self.items[ranges(starts[block], ends[block] - starts[block])], minlength=len(counts)
+            )
         return counts
 
     def verify(self) -> None:
@@ -130,13 +133,6 @@ class PreparedData:
             yield "the features are not of these users and items"
         if any(len(values) != items for values in self.fields.values()):
             yield "catalogue.json does not have one value an item"
-
-
-def _positions(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return all places in the ranges [starts[i], ends[i]), one range after the other."""
-    lengths = ends - starts
-    shifts = starts - (np.cumsum(lengths) - lengths)
-    return np.repeat(shifts, lengths) + np.arange(lengths.sum())
 
 
 def _check_sizes(folder: Path, manifest: Manifest) -> None:

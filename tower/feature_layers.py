@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from data.features import Bag, Feature, Features
+from tower.gather import ranges
 
 
 def bag_codes(values: Tensor, offsets: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -20,9 +21,7 @@ def bag_codes(values: Tensor, offsets: Tensor, rows: Tensor) -> tuple[Tensor, Te
         The codes of those rows end to end, and the [B] starts among them, as `embedding_bag` takes them.
     """
     lengths = offsets[rows + 1] - offsets[rows]
-    starts = lengths.cumsum(0) - lengths
-    within = torch.arange(int(lengths.sum()), device=rows.device) - starts.repeat_interleave(lengths)
-    return values[offsets[rows].repeat_interleave(lengths) + within], starts
+    return values[ranges(offsets[rows], lengths)], lengths.cumsum(0) - lengths
 
 
 class FeatureLayers(nn.Module):

@@ -1,5 +1,6 @@
-"""Picking rows of a matrix, with a gradient that is the same in every run."""
+"""Picking rows of packed and plain matrices."""
 
+import torch
 from torch import Tensor
 from torch.nn.functional import embedding
 
@@ -11,3 +12,10 @@ def gather_rows(matrix: Tensor, rows: Tensor) -> Tensor:
     embedding look-up adds them up in their own order, and faster.
     """
     return embedding(rows, matrix)
+
+
+def ranges(starts: Tensor, lengths: Tensor) -> Tensor:
+    """The integers `start ... start + length - 1` of every range [R], end to end: int64 [sum of lengths]."""
+    before = lengths.cumsum(0) - lengths
+    places = (starts - before).repeat_interleave(lengths)
+    return places + torch.arange(len(places), device=starts.device)

@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from data.ranges import ranges
 from data.sequences import PreparedData
 from tower.packed import PackedHistories
 from training.errors import TrainingError
@@ -59,13 +60,6 @@ class Spans:
     def take(self, places: NDArray[np.int64]) -> "Spans":
         """The spans at `places`, in that order."""
         return Spans(*(column[places] for column in (self.users, self.contexts, self.firsts, self.ends)))
-
-
-def ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The integers `start ... start + length - 1` of every range, end to end."""
-    before = np.cumsum(lengths) - lengths
-    places: NDArray[np.int64] = np.repeat(starts - before, lengths)
-    return places + np.arange(len(places), dtype=np.int64)
 
 
 def cut_spans(begins: NDArray[np.int64], ends: NDArray[np.int64], longest: int, history_length: int) -> Spans:

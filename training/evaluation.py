@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data.progress import progress
+from data.ranges import ranges
 from data.sequences import HistoryEnd, PreparedData
 from tower.model import TwoTowers
-from training.batches import ranges
 from training.config import EvaluationConfig
 from training.errors import TrainingError
 from training.metrics import Values, bootstrap_interval, metrics_at

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from tower.gather import ranges
 from training.batches import Batch
 
 
@@ -23,10 +24,7 @@ def known_candidates(batch: Batch, ids: Tensor) -> Tensor:
     first = torch.searchsorted(ordered, rows)
     counts = torch.searchsorted(ordered, rows, right=True) - first
     # Candidates may repeat: every copy of a row is one place.
-    within = torch.arange(int(counts.sum()), device=ids.device) - (
-        counts.cumsum(0) - counts
-    ).repeat_interleave(counts)
-    found = places[first.repeat_interleave(counts) + within]
+    found = places[ranges(first, counts)]
     known = torch.zeros(len(users), len(ids), dtype=torch.bool, device=ids.device)
     known[slots.repeat_interleave(counts), found] = True
     return known[slots[len(batch.owners) :]]

@@ -8,10 +8,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from data.ranges import ranges
 from data.sequences import HistoryEnd, PreparedData
 from tower.model import TwoTowers
 from tower.packed import PackedHistories
-from training.batches import ranges
 
 USERS_A_BLOCK = 512
 

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from tower.gather import gather_rows
+from tower.gather import gather_rows, ranges
 
 MATRIX = torch.arange(12.0).reshape(4, 3)
 
@@ -34,3 +34,8 @@ def test_the_gradient_is_the_same_bit_for_bit_in_every_run() -> None:
         assert matrix.grad is not None
         gradients.append(matrix.grad)
     assert all(torch.equal(gradients[0], other) for other in gradients[1:])
+
+
+def test_ranges_are_laid_end_to_end() -> None:
+    """Empty ranges leave nothing."""
+    assert ranges(torch.tensor([5, 9, 2]), torch.tensor([2, 0, 3])).tolist() == [5, 6, 2, 3, 4]

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from data.sequences import PreparedData
-from training.batches import Batch, TrainingBatches, cut_spans, ranges, target_counts
+from training.batches import Batch, TrainingBatches, cut_spans, target_counts
 from training.errors import TrainingError
 from training.randomness import stream
 
@@ -95,11 +95,6 @@ def test_spans_cut_targets_and_keep_their_context() -> None:
     assert spans.firsts.tolist() == [11, 14, 17]
     assert spans.ends.tolist() == [14, 17, 18]
     assert spans.contexts.tolist() == [10, 12, 15]
-
-
-def test_ranges_are_laid_end_to_end() -> None:
-    """Empty ranges leave nothing."""
-    assert ranges(np.array([5, 9, 2]), np.array([2, 0, 3])).tolist() == [5, 6, 2, 3, 4]
 
 
 def test_data_without_a_pair_of_events_is_refused(tmp_path_factory: pytest.TempPathFactory) -> None:
