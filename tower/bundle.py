@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from data.arrays import open_array, save_array
 from data.errors import DataError
 from data.features import Feature
+from data.manifest import hash_file
 from data.vocabulary import Vocabulary
 from tower.catalog import Catalog
 from tower.encoder import Encoder
@@ -28,7 +29,6 @@ from tower.manifest import (
     MeasuredRecall,
     Scoring,
     check_files,
-    describe_file,
     read_manifest,
 )
 from tower.pointer import check_version, current, is_version, point, sync
@@ -194,7 +194,7 @@ def _write(folder: Path, contents: BundleContents) -> None:
     (folder / "user_tower.onnx").write_bytes(contents.user_tower)
     (folder / "model.safetensors").write_bytes(contents.model)
     recall = _record_answers(folder, contents)
-    files = {path.name: describe_file(path) for path in sorted(folder.iterdir())}
+    files = {path.name: hash_file(path) for path in sorted(folder.iterdir())}
     manifest = _manifest(contents).model_copy(update={"files": files, "recall": recall})
     (folder / MANIFEST).write_text(manifest.model_dump_json(indent=2), encoding="utf-8")
     for path in folder.iterdir():

@@ -1,11 +1,11 @@
 """The manifest of a bundle: what it holds, what it measured, and the checksums that everything is held to."""
 
-import hashlib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from data.manifest import FileHash, hash_file
 from tower.errors import BundleError
 
 FORMAT_VERSION = 1
@@ -52,13 +52,6 @@ class MeasuredRecall(_Frozen):
     recall: float
 
 
-class StoredFile(_Frozen):
-    """What a file of the bundle has to be."""
-
-    sha256: str
-    bytes: int
-
-
 class Manifest(_Frozen):
     """`manifest.json`; lengths in rows, dimension D, N = item_count."""
 
@@ -73,7 +66,7 @@ class Manifest(_Frozen):
     recall: tuple[MeasuredRecall, ...] = ()
     metrics: dict[str, Any] = {}
     fingerprints: dict[str, str] = {}
-    files: dict[FileName, StoredFile]
+    files: dict[FileName, FileHash]
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -95,12 +88,6 @@ def read_manifest(folder: Path) -> Manifest:
         ) from None
 
 
-def describe_file(path: Path) -> StoredFile:
-    """Measure a file: its size in bytes and its SHA-256."""
-    with path.open("rb") as file:
-        return StoredFile(sha256=hashlib.file_digest(file, "sha256").hexdigest(), bytes=path.stat().st_size)
-
-
 def check_files(folder: Path, manifest: Manifest) -> None:
     """Compare every file with its size and SHA-256. Raises BundleError naming the first that differs."""
     missing = REQUIRED_FILES - set(manifest.files)
@@ -108,7 +95,7 @@ def check_files(folder: Path, manifest: Manifest) -> None:
         raise BundleError(f"the manifest of {folder} lists no {sorted(missing)}; export the bundle again")
     for name, expected in manifest.files.items():
         try:
-            found = describe_file(folder / name)
+            found = hash_file(folder / name)
         except OSError as error:
             raise BundleError(f"{folder / name} can't be read: {error.strerror}; copy it again") from None
         if found != expected:

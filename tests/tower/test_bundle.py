@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from data.features import Feature
+from data.manifest import hash_file
 from data.vocabulary import Vocabulary
 from tower.bundle import Bundle, BundleContents, activate, load, publish, versions
 from tower.errors import BundleError
-from tower.manifest import MANIFEST, REQUIRED_FILES, Scoring, describe_file, read_manifest
+from tower.manifest import MANIFEST, REQUIRED_FILES, Scoring, read_manifest
 from tower.pointer import current
 
 Make = Callable[..., BundleContents]
@@ -26,7 +27,7 @@ def rewrite(folder: Path, name: str, content: bytes) -> None:
         path.chmod(0o644)
     (folder / name).write_bytes(content)
     manifest = json.loads((folder / MANIFEST).read_text())
-    manifest["files"][name] = describe_file(folder / name).model_dump()
+    manifest["files"][name] = hash_file(folder / name).model_dump()
     (folder / MANIFEST).write_text(json.dumps(manifest))
 
 

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from data.manifest import hash_file
 from tower.errors import BundleError
-from tower.manifest import MANIFEST, check_files, describe_file, read_manifest
+from tower.manifest import MANIFEST, check_files, read_manifest
 
 # SHA-256 of "abc", from FIPS 180-2, appendix B.1.
 SHA256_OF_ABC = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
@@ -19,7 +20,7 @@ def write(folder: Path, bundles: Path, **changes: Any) -> Path:
 
 def test_a_file_is_described_by_size_and_checksum(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"abc")
-    assert describe_file(tmp_path / "file").model_dump() == {"sha256": SHA256_OF_ABC, "bytes": 3}
+    assert hash_file(tmp_path / "file").model_dump() == {"sha256": SHA256_OF_ABC, "bytes": 3}
 
 
 @pytest.mark.parametrize(
