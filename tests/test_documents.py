@@ -7,7 +7,8 @@ import pytest
 from pydantic import BaseModel
 
 from benchmarks.readme import README, filled
-from training.config import ExperimentConfig, InBatchConfig, UniformConfig, UnigramConfig
+from training.config import ExperimentConfig
+from training.samplers.config import InBatchConfig, UniformConfig, UnigramConfig
 
 DOCS = Path(__file__).parent.parent / "docs"
 

@@ -16,10 +16,14 @@ class Settings(BaseModel):
 
 
 class ScoringConfig(Settings):
-    """How two vectors become a score: inner product or cosine, divided by the temperature."""
+    """How two vectors become a score: inner product or cosine, divided by the temperature.
+
+    `absolute` drops the sign (Blanc & Rendle 2018, eq. 11): far on the other side is as near.
+    """
 
     kind: Literal["cosine", "dot"] = "cosine"
     temperature: Annotated[float, Field(gt=0.0, le=100.0)] = 0.07
+    absolute: bool = False
 
 
 class ItemTowerConfig(Settings):

@@ -31,10 +31,14 @@ class _Frozen(BaseModel):
 
 
 class Scoring(_Frozen):
-    """Score = inner product / temperature; for `cosine` all item and user vectors are of length 1."""
+    """Score = inner product / temperature; for `cosine` all item and user vectors are of length 1.
+
+    `absolute`: the score is that quotient without its sign.
+    """
 
     kind: Literal["cosine", "dot"]
     temperature: float = Field(gt=0, allow_inf_nan=False)
+    absolute: bool = False
 
 
 class IndexKind(_Frozen):

@@ -32,6 +32,15 @@ class TwoTowers(nn.Module):
         different, places = torch.unique(rows, return_inverse=True)
         return gather_rows(scored_form(self.item(different), self.config.scoring), places)
 
+    @torch.no_grad()
+    def current_vectors(self, rows: Tensor) -> Tensor:
+        """Scored item vectors of `rows` [...] as they would be served, without a gradient: [..., D]."""
+        training = self.item.training
+        self.item.eval()
+        vectors = self.item_vectors(rows)
+        self.item.train(training)
+        return vectors
+
     def catalogue_vectors(self) -> Tensor:
         """The scored vectors of the whole catalogue: [N, D]."""
         rows = torch.arange(self.item.item_count, device=next(self.parameters()).device)

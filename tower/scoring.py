@@ -21,15 +21,19 @@ def scored_form(vectors: Tensor, scoring: ScoringConfig) -> Tensor:
     return vectors
 
 
-def paired_scores(users: Tensor, items: Tensor, temperature: float) -> Tensor:
+def paired_scores(users: Tensor, items: Tensor, scoring: ScoringConfig) -> Tensor:
     """The score of each user vector [B, D] with its own item vector [B, D]: [B]."""
-    return (users * items).sum(dim=-1) / temperature
+    return signed_or_absolute((users * items).sum(dim=-1) / scoring.temperature, scoring)
 
 
-def cross_scores(users: Tensor, items: Tensor, temperature: float) -> Tensor:
+def cross_scores(users: Tensor, items: Tensor, scoring: ScoringConfig) -> Tensor:
     """The scores of all user vectors [B, D] with the items [K, D], or each with its own [B, K, D]: [B, K]."""
     # Dividing the B x D vectors is cheaper than dividing the B x K scores.
-    users = users / temperature
-    if items.dim() == 2:
-        return users @ items.T
-    return torch.einsum("bd,bkd->bk", users, items)
+    users = users / scoring.temperature
+    products = users @ items.T if items.dim() == 2 else torch.einsum("bd,bkd->bk", users, items)
+    return signed_or_absolute(products, scoring)
+
+
+def signed_or_absolute(scores: Tensor, scoring: ScoringConfig) -> Tensor:
+    """Scores [...] as they are, or without their sign where the scoring says so."""
+    return scores.abs() if scoring.absolute else scores

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from training.errors import TrainingError
 
-_MODEL, _OPTIMISER, _SAMPLER, _BEST = "model.", "optimiser.", "sampler.", "best."
+_MODEL, _OBJECTIVE, _OPTIMISER, _SAMPLER, _BEST = "model.", "objective.", "optimiser.", "sampler.", "best."
 
 
 @dataclass
@@ -41,10 +41,12 @@ class Progress:
 class Checkpoint:
     """All that a run needs to go on: parameters, the optimiser's moments, the sampler's memory, progress.
 
-    `best` holds the parameters of the best evaluation so far.
+    `objective` holds the parameters of the objective itself, if it has any, and `best` the model's of
+    the best evaluation so far.
     """
 
     model: dict[str, Tensor]
+    objective: dict[str, Tensor]
     optimiser: dict[str, Tensor]
     sampler: dict[str, Tensor]
     best: dict[str, Tensor]
@@ -79,6 +81,7 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     """Replace the checkpoint at `path` as one."""
     groups = {
         _MODEL: checkpoint.model,
+        _OBJECTIVE: checkpoint.objective,
         _OPTIMISER: checkpoint.optimiser,
         _SAMPLER: checkpoint.sampler,
         _BEST: checkpoint.best,
@@ -90,7 +93,9 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
 def load_checkpoint(path: Path) -> Checkpoint:
     """Read a checkpoint. Raises TrainingError when it is not one."""
     tensors, metadata = _read(path)
-    groups: dict[str, dict[str, Tensor]] = {_MODEL: {}, _OPTIMISER: {}, _SAMPLER: {}, _BEST: {}}
+    groups: dict[str, dict[str, Tensor]] = {
+        name: {} for name in (_MODEL, _OBJECTIVE, _OPTIMISER, _SAMPLER, _BEST)
+    }
     try:
         for key, tensor in tensors.items():
             prefix, name = key.split(".", 1)
@@ -98,7 +103,8 @@ def load_checkpoint(path: Path) -> Checkpoint:
         progress = Progress(**json.loads(metadata["progress"]))
     except (KeyError, TypeError, ValueError) as error:
         raise TrainingError(f"{path}: this is not a checkpoint ({error!r}); train again.") from None
-    return Checkpoint(groups[_MODEL], groups[_OPTIMISER], groups[_SAMPLER], groups[_BEST], progress)
+    model, objective, optimiser, sampler, best = groups.values()
+    return Checkpoint(model, objective, optimiser, sampler, best, progress)
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

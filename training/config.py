@@ -8,70 +8,32 @@ from pydantic import Field, model_validator
 
 from data.configuration import load_configuration, parse_overrides
 from tower.config import Settings, TowerConfig
+from training.compatibility import refusal, scoring_refusal
 from training.errors import TrainingError
+from training.losses.config import LossConfig, SampledSoftmaxConfig
+from training.samplers.config import InBatchConfig, SamplerConfig, UniformConfig
 
 EXPERIMENTS = Path(__file__).parent / "experiments"
 
 Positive = Annotated[int, Field(strict=True, ge=1, le=2**31 - 1)]
-Negatives = Annotated[int, Field(strict=True, ge=1, le=10_000_000)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
-class UniformConfig(Settings):
-    """Every item is drawn alike."""
-
-    kind: Literal["uniform"] = "uniform"
-    negatives: Negatives = 512
-
-
-class UnigramConfig(Settings):
-    """Items are drawn in proportion to (count + 1)^alpha."""
-
-    kind: Literal["unigram"]
-    negatives: Negatives = 512
-    alpha: Annotated[float, Field(ge=0.0, le=2.0)] = 0.75
-
-
-class InBatchConfig(Settings):
-    """The other positives of the batch; their frequencies are known, or estimated while training."""
-
-    kind: Literal["in_batch"]
-    frequencies: Literal["known", "streaming"] = "known"
-    streaming_rate: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.01
-    streaming_hashes: Annotated[int, Field(strict=True, ge=1, le=16)] = 2
-
-
-SamplerConfig = Annotated[UniformConfig | UnigramConfig | InBatchConfig, Field(discriminator="kind")]
-
-
 class ObjectiveConfig(Settings):
-    """The loss, and the sampler whose draws it scores (none for the full softmax).
+    """The loss, and the sampler whose draws it scores (none for a loss over the whole catalogue).
 
     `mask_known` also masks candidates that the example's user is known to have used: those that the batch
     reads or predicts for the same user.
     """
 
-    loss: Literal["full_softmax", "sampled_softmax", "sampled_softmax_corrected"] = "sampled_softmax"
+    loss: LossConfig = SampledSoftmaxConfig()
     sampler: SamplerConfig | None = None
     mask_known: bool = False
 
     @model_validator(mode="after")
     def _fits(self) -> "ObjectiveConfig":
-        if self.loss == "full_softmax" and self.sampler is not None:
-            raise ValueError(
-                f"the full softmax draws nothing, so sampler.kind = {self.sampler.kind!r} contradicts it; "
-                "replace the section (--set 'objective={loss=\"full_softmax\"}'), or use 'sampled_softmax'"
-            )
-        if self.loss != "full_softmax" and self.sampler is None:
-            raise ValueError(
-                f"loss = {self.loss!r} needs a sampler; add [objective.sampler] with "
-                "kind = 'uniform', 'unigram' or 'in_batch', or set loss = 'full_softmax'"
-            )
-        if self.loss == "sampled_softmax" and isinstance(self.sampler, InBatchConfig):
-            raise ValueError(
-                "in-batch candidates are drawn as positives are, so the positive needs the same correction; "
-                "set loss = 'sampled_softmax_corrected', or sampler.kind = 'uniform'"
-            )
+        if reason := refusal(self.loss, self.sampler):
+            raise ValueError(reason)
         return self
 
 
@@ -121,6 +83,13 @@ class ExperimentConfig(Settings):
     objective: ObjectiveConfig = ObjectiveConfig(sampler=UniformConfig())
     training: TrainingConfig = TrainingConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+
+    @model_validator(mode="after")
+    def _fits(self) -> "ExperimentConfig":
+        objective = self.objective
+        if reason := scoring_refusal(objective.loss, objective.sampler, self.tower.scoring):
+            raise ValueError(reason)
+        return self
 
     @model_validator(mode="after")
     def _has_candidates(self) -> "ExperimentConfig":

@@ -12,19 +12,27 @@ def known_candidates(batch: Batch, ids: Tensor) -> Tensor:
 
     Args:
         batch: the examples; its events are all that is looked at.
-        ids: int64 [K], candidates that the batch shares.
+        ids: int64 [K], candidates that the batch shares, or [B, K].
 
     Returns:
         bool [B, K]; the example's own positive is among what is known.
     """
-    owners = torch.cat([batch.owners, batch.histories.users])
+    users, slots = torch.unique(torch.cat([batch.owners, batch.histories.users]), return_inverse=True)
     rows = torch.cat([batch.histories.rows, batch.targets])
-    users, slots = torch.unique(owners, return_inverse=True)
+    mine = slots[len(batch.owners) :]
+    if ids.dim() == 1:
+        return _known_of_users(len(users), slots, rows, ids)[mine]
+    size = int(max(rows.max(), ids.max())) + 1
+    return torch.isin(mine.unsqueeze(1) * size + ids, slots * size + rows)
+
+
+def _known_of_users(user_count: int, slots: Tensor, rows: Tensor, ids: Tensor) -> Tensor:
+    """Which of `ids` [K] are among the `rows` [P] of the users `slots` [P]: bool [U, K]."""
     ordered, places = ids.sort()
     first = torch.searchsorted(ordered, rows)
     counts = torch.searchsorted(ordered, rows, right=True) - first
     # Candidates may repeat: every copy of a row is one place.
     found = places[ranges(first, counts)]
-    known = torch.zeros(len(users), len(ids), dtype=torch.bool, device=ids.device)
+    known = torch.zeros(user_count, len(ids), dtype=torch.bool, device=ids.device)
     known[slots.repeat_interleave(counts), found] = True
-    return known[slots[len(batch.owners) :]]
+    return known

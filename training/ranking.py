@@ -12,6 +12,7 @@ from data.ranges import ranges
 from data.sequences import HistoryEnd, PreparedData
 from tower.model import TwoTowers
 from tower.packed import PackedHistories
+from tower.scoring import signed_or_absolute
 
 USERS_A_BLOCK = 512
 
@@ -86,7 +87,8 @@ def user_scores(
     device = items.device
     histories = PackedHistories(**{name: column.to(device) for name, column in vars(histories).items()})
     vectors = model.user_vectors(histories, items[histories.rows])
-    return (vectors @ items.T / model.config.scoring.temperature).cpu()
+    scoring = model.config.scoring
+    return signed_or_absolute(vectors @ items.T / scoring.temperature, scoring).cpu()
 
 
 ScoresOf = Callable[[NDArray[np.int64]], Tensor]

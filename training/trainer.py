@@ -25,7 +25,7 @@ from training.checkpoint import (
 from training.config import TrainingConfig
 from training.errors import TrainingError
 from training.evaluation import Relevant, relevant_items, sample_users, validation_metric
-from training.objective import build_objective
+from training.objectives.build import build_objective
 from training.randomness import seed_torch, stream
 from training.run import CHECKPOINT, MODEL, TENSORBOARD, Run, build_model, pick_device, remove_run
 from training.schedule import learning_rate_factor
@@ -53,9 +53,11 @@ class Trainer:
             experiment.tower.user.history_length,
             self.settings.span_length,
         )
-        self.objective = build_objective(experiment.objective, data, self.settings.seed, self.device)
+        self.objective = build_objective(
+            experiment.objective, experiment.tower.scoring, data, self.settings.seed, self.device
+        ).to(self.device)
         self.optimiser = torch.optim.AdamW(
-            self.model.parameters(),
+            [*self.model.parameters(), *self.objective.parameters()],
             lr=self.settings.learning_rate,
             weight_decay=self.settings.weight_decay,
             fused=True,
@@ -92,8 +94,8 @@ class Trainer:
     def _epoch(self, writer: SummaryWriter) -> None:
         state, settings = self.progress, self.settings
         if self.objective.sampler and not state.step_in_epoch:
-            with torch.no_grad():
-                self.objective.sampler.refresh(self.model.catalogue_vectors())
+            rows = torch.arange(len(self.data.catalogue), device=self.device)
+            self.objective.sampler.refresh(self.model.current_vectors(rows))
         order = stream(settings.seed, "order", state.epoch)
         label = f"epoch {state.epoch + 1}/{settings.epochs}"
         self.model.train()
@@ -120,7 +122,8 @@ class Trainer:
         self.optimiser.zero_grad()
         torch.autograd.backward(out.loss)
         if settings.gradient_clip:
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), settings.gradient_clip)
+            parameters = [*self.model.parameters(), *self.objective.parameters()]
+            torch.nn.utils.clip_grad_norm_(parameters, settings.gradient_clip)
         loss = float(out.loss.detach())
         if loss != loss or abs(loss) == float("inf"):
             raise TrainingError(
@@ -128,6 +131,8 @@ class Trainer:
                 f"({settings.learning_rate}) or raise tower.scoring.temperature."
             )
         self.optimiser.step()
+        if self.objective.sampler:
+            self.objective.sampler.advance(self.model.current_vectors)
         state.step += 1
         state.step_in_epoch += 1
         state.loss_sum += loss * len(batch.targets)
@@ -186,6 +191,7 @@ class Trainer:
         sampler = self.objective.sampler
         checkpoint = Checkpoint(
             model=self.model.state_dict(),
+            objective=self.objective.state_dict(),
             optimiser=optimiser_tensors(self.optimiser),
             sampler=sampler.state() if sampler else {},
             best=self.best,
@@ -199,6 +205,7 @@ class Trainer:
         checkpoint = load_checkpoint(path)
         try:
             self.model.load_state_dict(checkpoint.model)
+            self.objective.load_state_dict(checkpoint.objective)
             restore_optimiser(self.optimiser, checkpoint.optimiser)
             if self.objective.sampler:
                 self.objective.sampler.restore(checkpoint.sampler)

@@ -16,10 +16,20 @@ def test_scores_are_inner_products_over_the_temperature() -> None:
     """Paired, shared and per-example candidates are scored alike."""
     users = torch.tensor([[1.0, 2.0], [0.0, -1.0]])
     items = torch.tensor([[3.0, 1.0], [1.0, 4.0]])
-    assert paired_scores(users, items, 0.5).tolist() == [10.0, -8.0]
-    shared = cross_scores(users, items, 0.5)
+    scoring = ScoringConfig(kind="dot", temperature=0.5)
+    assert paired_scores(users, items, scoring).tolist() == [10.0, -8.0]
+    shared = cross_scores(users, items, scoring)
     assert shared.tolist() == [[10.0, 18.0], [-2.0, -8.0]]
-    assert torch.equal(cross_scores(users, items.expand(2, 2, 2), 0.5), shared)
+    assert torch.equal(cross_scores(users, items.expand(2, 2, 2), scoring), shared)
+
+
+def test_an_absolute_score_has_no_sign() -> None:
+    """The same products, their sign dropped."""
+    users = torch.tensor([[1.0, 2.0], [0.0, -1.0]])
+    items = torch.tensor([[3.0, 1.0], [1.0, 4.0]])
+    scoring = ScoringConfig(kind="dot", temperature=0.5, absolute=True)
+    assert paired_scores(users, items, scoring).tolist() == [10.0, 8.0]
+    assert cross_scores(users, items, scoring).tolist() == [[10.0, 18.0], [2.0, 8.0]]
 
 
 @pytest.mark.parametrize("temperature", [0.0, -1.0])

@@ -32,7 +32,7 @@ def test_a_checkpoint_comes_back_bit_for_bit(tmp_path: Path) -> None:
     model, optimiser = trained()
     progress = Progress(epoch=2, step=9, best=0.1 + 0.2, loss_sum=1e-300)
     saved = Checkpoint(
-        model.state_dict(), optimiser_tensors(optimiser), {"now": torch.tensor(5)}, {}, progress
+        model.state_dict(), {}, optimiser_tensors(optimiser), {"now": torch.tensor(5)}, {}, progress
     )
     save_checkpoint(tmp_path / "c.safetensors", saved)
     loaded = load_checkpoint(tmp_path / "c.safetensors")

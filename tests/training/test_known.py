@@ -18,6 +18,17 @@ def test_agrees_with_looking_each_candidate_up(shop: PreparedData) -> None:
     assert 0 < sum(map(sum, expected)) < len(expected) * 150
 
 
+def test_candidates_of_each_example_are_looked_up_as_shared_ones(shop: PreparedData) -> None:
+    """Every example has its own candidates, and is told the same of them."""
+    batch = next(TrainingBatches(shop, 200, 10, 8).epoch(stream(0, "order", 0)))
+    shared = torch.randint(0, len(shop.catalogue), (150,), generator=torch.manual_seed(0))
+    turns = torch.arange(len(batch.targets)) % 150
+    own = torch.stack([shared.roll(int(turn)) for turn in turns])
+    known = known_candidates(batch, shared)
+    expected = torch.stack([line.roll(int(turn)) for line, turn in zip(known, turns, strict=True)])
+    assert torch.equal(known_candidates(batch, own), expected)
+
+
 def test_every_positive_is_known(shop: PreparedData) -> None:
     """Objectives that keep the positive have to leave it out of the mask."""
     batch = next(TrainingBatches(shop, 200, 10, 8).epoch(stream(0, "order", 0)))

@@ -1,4 +1,4 @@
-"""What every sampled loss is: a pure function of tempered scores and the draw behind them."""
+"""What every loss is: a pure function of tempered scores, and of the draw behind them."""
 
 from collections.abc import Callable
 
@@ -8,3 +8,6 @@ from training.samplers.draw import Draw
 
 Loss = Callable[[Tensor, Tensor, Draw], Tensor]
 """`(positive [B], drawn [B, K], draw) -> [B]`, unreduced; scores are already divided by the temperature."""
+
+CatalogueLoss = Callable[[Tensor, Tensor], Tensor]
+"""`(scores [B, N], positives [B]) -> [B]`, unreduced: a loss over the whole catalogue."""

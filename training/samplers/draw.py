@@ -1,7 +1,7 @@
 """A draw: the candidates of one step, and how often each was to be expected."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -12,21 +12,31 @@ class Draw:
 
     Attributes:
         ids: int64 [K], shared by the batch, or [B, K].
-        log_count: float [K] or [B, K] as `ids`, the log of the *expected number of times* the candidate
-            appears in the draw; log(K q) when drawn with replacement.
-        positive_log_count: float [B], the same for each example's positive.
-        valid: bool [B, K], False where a candidate must not count: the example's own positive.
+        log_count: float [K] or [B, K], the log of the *expected number of times* the candidate appears in
+            the draw: log(K q) when drawn with replacement, the log of the inclusion probability when unique,
+            the log of the added counts in a union of draws.
+        positive_log_count: float [B], the same for each example's positive; minus infinity where the draw
+            leaves it out.
+        valid: bool [B, K], False where a candidate must not count: the example's own positive, and what its
+            user is known to have used.
+        stored: float [S, D], the vectors that the last S of K shared candidates had in an earlier step, for
+            scoring them without another pass through the item tower; no gradient reaches them.
     """
 
     ids: Tensor
     log_count: Tensor
     positive_log_count: Tensor
     valid: Tensor
+    stored: Tensor | None = None
 
     @property
     def masked_count(self) -> Tensor:
         """How many candidates of the batch were masked, an int64 scalar."""
         return (~self.valid).sum()
+
+    def keeping_hits(self, positives: Tensor) -> "Draw":
+        """The same draw in which candidates that are the positive of their example [B] count."""
+        return replace(self, valid=self.valid | (self.ids == positives.unsqueeze(1)))
 
 
 def without_accidental_hits(ids: Tensor, positives: Tensor) -> Tensor:

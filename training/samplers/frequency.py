@@ -115,12 +115,12 @@ class StreamingFrequency:
         return weights
 
     def log_share(self, rows: Tensor) -> Tensor:
-        """Log p of `rows` [B]; minus infinity for an item that was never observed."""
-        places = self._places(rows.cpu().numpy())
+        """Log p of `rows` [...]; minus infinity for an item that was never observed."""
+        places = self._places(rows.cpu().numpy().ravel())
         gaps = np.take_along_axis(self.gap, places, axis=1)
         unseen = (gaps == 0).any(axis=0)
         log_gaps = np.log(np.where(unseen, np.inf, gaps.max(axis=0)))
-        return torch.from_numpy(-log_gaps).float().to(rows.device)
+        return torch.from_numpy(-log_gaps).float().reshape(rows.shape).to(rows.device)
 
     def state(self) -> State:
         """The clock, the last hits, the mean gaps and how many they are of."""

@@ -5,12 +5,12 @@ import math
 import torch
 from torch import Tensor
 
-from training.samplers.contract import DrawContext, State
+from training.samplers.contract import CountingSampler, DrawContext, State
 from training.samplers.draw import Draw, without_accidental_hits
 from training.samplers.frequency import Frequency
 
 
-class InBatchSampler:
+class InBatchSampler(CountingSampler):
     """K = B candidates: the positives of the batch, item i expected B p_i times among them.
 
     Popular items are drawn as often as they are positives; without the correction by their count the
@@ -24,7 +24,7 @@ class InBatchSampler:
     def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
         """Use the positives [B] as the draw of every example; its own item is masked."""
         self.frequency.observe(positives)
-        log_count = math.log(len(positives)) + self.frequency.log_share(positives)
+        log_count = self.log_expected(query, positives, positives)
         return Draw(
             ids=positives,
             log_count=log_count,
@@ -32,10 +32,11 @@ class InBatchSampler:
             valid=without_accidental_hits(positives, positives),
         )
 
-    def refresh(self, item_vectors: Tensor) -> None:
-        """Nothing to follow: the batch decides."""
+    def log_expected(self, query: Tensor, positives: Tensor, ids: Tensor) -> Tensor:
+        """log(B p) of `ids`."""
+        return math.log(len(positives)) + self.frequency.log_share(ids)
 
-    def probability(self, query: Tensor) -> Tensor:
+    def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
         """p [N] as known or estimated, made to sum to one, for each of the B queries: [B, N]."""
         share = self.frequency.log_share(torch.arange(self.item_count, device=query.device)).exp()
         return (share / share.sum()).expand(len(query), -1)

@@ -1,5 +1,7 @@
 """Proposals that know nothing of the query: uniform, and unigram to a power."""
 
+import math
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -7,11 +9,11 @@ from torch import Tensor
 
 from training.errors import TrainingError
 from training.samplers.alias import AliasTable
-from training.samplers.contract import DrawContext, State
+from training.samplers.contract import CountingSampler, DrawContext
 from training.samplers.draw import Draw, drawn_with_replacement
 
 
-class StaticSampler:
+class StaticSampler(CountingSampler):
     """K candidates a step, shared by the batch, drawn with replacement from one fixed proposal q.
 
     Bengio & Senecal 2008 draw so from the unigram; uniform is its power 0.
@@ -27,19 +29,13 @@ class StaticSampler:
         ids = torch.from_numpy(self.table.draw(self.negatives, context.random)).to(positives.device)
         return drawn_with_replacement(ids, self.log_q, positives)
 
-    def refresh(self, item_vectors: Tensor) -> None:
-        """Nothing to follow: q is fixed."""
-
-    def probability(self, query: Tensor) -> Tensor:
+    def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
         """The same q [N] for each of the B queries: [B, N]."""
         return self.log_q.exp().expand(len(query), -1)
 
-    def state(self) -> State:
-        """Nothing to keep."""
-        return {}
-
-    def restore(self, state: State) -> None:
-        """Nothing to restore."""
+    def log_expected(self, query: Tensor, positives: Tensor, ids: Tensor) -> Tensor:
+        """log(K q) of `ids`."""
+        return math.log(self.negatives) + self.log_q[ids]
 
 
 def uniform_sampler(item_count: int, negatives: int, device: torch.device) -> StaticSampler:

@@ -4,9 +4,11 @@ import pytest
 import torch
 
 from data.sequences import PreparedData
+from tower.config import ScoringConfig
 from training.batches import Batch, TrainingBatches
 from training.config import ExperimentConfig, ObjectiveConfig
-from training.objective import Objective, build_objective, weighted_mean
+from training.objectives.build import build_objective
+from training.objectives.contract import Objective, weighted_mean
 from training.randomness import stream
 from training.run import build_model
 
@@ -20,7 +22,8 @@ SAMPLERS: list[dict[str, object]] = [
 
 
 def objective(shop: PreparedData, settings: object) -> Objective:
-    return build_objective(ObjectiveConfig.model_validate(settings), shop, 0, torch.device("cpu"))
+    config = ObjectiveConfig.model_validate(settings)
+    return build_objective(config, ScoringConfig(), shop, 0, torch.device("cpu"))
 
 
 def first_batch(shop: PreparedData) -> Batch:

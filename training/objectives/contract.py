@@ -1,0 +1,37 @@
+"""What every objective is: from a batch to one number to descend."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor, nn
+
+from tower.model import TwoTowers
+from training.batches import Batch
+from training.samplers.contract import Sampler
+
+
+@dataclass(frozen=True)
+class StepLoss:
+    """The weighted mean loss of a batch (a scalar), and how many candidates were masked (a scalar)."""
+
+    loss: Tensor
+    masked: Tensor
+
+
+class Objective(nn.Module, ABC):
+    """Computes a batch's loss in the one order: score, temperature, log expected count, mask, loss, mean.
+
+    Its parameters, if it has any, are trained beside the towers and kept in the checkpoint.
+    """
+
+    sampler: Sampler | None = None
+
+    @abstractmethod
+    def forward(self, model: TwoTowers, batch: Batch, random: np.random.Generator) -> StepLoss:
+        """The batch's loss, over candidates drawn with `random`."""
+
+
+def weighted_mean(losses: Tensor, weights: Tensor) -> Tensor:
+    """The mean of per-example losses [B] under example weights [B]."""
+    return (losses * weights).sum() / weights.sum()

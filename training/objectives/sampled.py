@@ -1,0 +1,69 @@
+"""The objective that scores the positives and the candidates of one draw."""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tower.model import TwoTowers
+from tower.scoring import cross_scores, paired_scores
+from training.batches import Batch
+from training.known import known_candidates
+from training.losses.contract import Loss
+from training.objectives.contract import Objective, StepLoss, weighted_mean
+from training.samplers.contract import DrawContext, Sampler
+from training.samplers.draw import Draw
+
+
+class SampledObjective(Objective):
+    """A loss over the draw of a sampler.
+
+    `keeps_hits`: a drawn positive counts like any other candidate. `learned_normaliser`: a learned constant,
+    from zero, is subtracted from all scores (Mnih & Teh 2012, section 3).
+    """
+
+    def __init__(
+        self,
+        loss: Loss,
+        sampler: Sampler,
+        mask_known: bool,
+        keeps_hits: bool = False,
+        learned_normaliser: bool = False,
+    ) -> None:
+        super().__init__()
+        self.loss = loss
+        self.sampler: Sampler | None = sampler
+        self.mask_known = mask_known
+        self.keeps_hits = keeps_hits
+        self.log_normaliser = nn.Parameter(torch.zeros(())) if learned_normaliser else None
+        self._draw = sampler.draw
+
+    def forward(self, model: TwoTowers, batch: Batch, random: np.random.Generator) -> StepLoss:
+        """The batch's loss over candidates drawn with `random`."""
+        histories, targets = batch.histories, batch.targets
+        vectors = model.item_vectors(torch.cat([histories.rows, targets]))
+        read, positives = vectors[: len(histories.rows)], vectors[len(histories.rows) :]
+        users = model.user_vectors(histories, read)
+        newest = histories.rows[histories.ends - 1]
+        context = DrawContext(random, newest, positives.detach(), model.current_vectors)
+        draw = self._masked(self._draw(users.detach(), targets, context), batch)
+        positive = paired_scores(users, positives, model.config.scoring)
+        drawn = cross_scores(users, candidate_vectors(model, draw), model.config.scoring)
+        if self.log_normaliser is not None:
+            positive, drawn = positive - self.log_normaliser, drawn - self.log_normaliser
+        losses = self.loss(positive, drawn, draw)
+        return StepLoss(weighted_mean(losses, batch.weights), draw.masked_count)
+
+    def _masked(self, draw: Draw, batch: Batch) -> Draw:
+        if self.mask_known:
+            draw = replace(draw, valid=draw.valid & ~known_candidates(batch, draw.ids))
+        return draw.keeping_hits(batch.targets) if self.keeps_hits else draw
+
+
+def candidate_vectors(model: TwoTowers, draw: Draw) -> Tensor:
+    """The item vectors of a draw's candidates, [K, D] or [B, K, D]: computed, or as they were stored."""
+    if draw.stored is None:
+        return model.item_vectors(draw.ids)
+    fresh = model.item_vectors(draw.ids[: len(draw.ids) - len(draw.stored)])
+    return torch.cat([fresh, draw.stored])

@@ -1,0 +1,71 @@
+"""Every sampler, by the settings that an experiment gives it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from data.sequences import PreparedData
+from tower.config import ScoringConfig
+from training.batches import target_counts
+from training.randomness import stream
+from training.samplers.config import (
+    FrequencySettings,
+    InBatchConfig,
+    SamplerSettings,
+    UniformConfig,
+    UnigramConfig,
+)
+from training.samplers.contract import Sampler
+from training.samplers.frequency import Frequency, KnownFrequency, StreamingFrequency
+from training.samplers.in_batch import InBatchSampler
+from training.samplers.static import uniform_sampler, unigram_sampler
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a sampler is built for: the data, how vectors are scored, the run's seed and its device."""
+
+    data: PreparedData
+    scoring: ScoringConfig
+    seed: int
+    device: torch.device
+
+    @property
+    def item_count(self) -> int:
+        """N, the size of the catalogue."""
+        return len(self.data.catalogue)
+
+
+def build_sampler(config: SamplerSettings, setting: Setting) -> Sampler:
+    """The sampler that `config` asks for. Raises TrainingError where the data has nothing to draw by."""
+    return _SAMPLERS[type(config)](config, setting)
+
+
+def _uniform(config: UniformConfig, setting: Setting) -> Sampler:
+    return uniform_sampler(setting.item_count, config.negatives, setting.device)
+
+
+def _unigram(config: UnigramConfig, setting: Setting) -> Sampler:
+    return unigram_sampler(setting.data.item_counts(), config.alpha, config.negatives, setting.device)
+
+
+def _in_batch(config: InBatchConfig, setting: Setting) -> Sampler:
+    return InBatchSampler(_frequency(config, setting), setting.item_count)
+
+
+def _frequency(config: FrequencySettings, setting: Setting) -> Frequency:
+    if config.frequencies == "known":
+        return KnownFrequency(target_counts(setting.data), setting.device)
+    # Four times as many buckets as items keep collisions of both hash functions rare.
+    buckets = 4 * setting.item_count
+    random = stream(setting.seed, "streaming frequency", 0)
+    return StreamingFrequency(buckets, config.streaming_hashes, config.streaming_rate, random)
+
+
+_SAMPLERS: dict[type[SamplerSettings], Callable[[Any, Setting], Sampler]] = {
+    UniformConfig: _uniform,
+    UnigramConfig: _unigram,
+    InBatchConfig: _in_batch,
+}
