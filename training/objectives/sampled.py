@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from tower.gather import gather_rows
 from tower.model import TwoTowers
 from tower.scoring import cross_scores, paired_scores
 from training.batches import Batch
@@ -49,7 +50,7 @@ class SampledObjective(Objective):
         context = DrawContext(random, newest, positives.detach(), model.current_vectors)
         draw = self._masked(self._draw(users.detach(), targets, context), batch)
         positive = paired_scores(users, positives, model.config.scoring)
-        drawn = cross_scores(users, candidate_vectors(model, draw), model.config.scoring)
+        drawn = candidate_scores(model, users, draw)
         if self.log_normaliser is not None:
             positive, drawn = positive - self.log_normaliser, drawn - self.log_normaliser
         losses = self.loss(positive, drawn, draw)
@@ -61,8 +62,21 @@ class SampledObjective(Objective):
         return draw.keeping_hits(batch.targets) if self.keeps_hits else draw
 
 
-def candidate_vectors(model: TwoTowers, draw: Draw) -> Tensor:
-    """The item vectors of a draw's candidates, [K, D] or [B, K, D]: computed, or as they were stored."""
+def candidate_scores(model: TwoTowers, users: Tensor, draw: Draw) -> Tensor:
+    """The scores of user vectors [B, D] with a draw's candidates: [B, K]."""
+    if draw.ids.dim() == 1:
+        return cross_scores(users, _shared_vectors(model, draw), model.config.scoring)
+    different, places = torch.unique(draw.ids, return_inverse=True)
+    vectors = model.item_vectors(different)
+    # One product with all different candidates, of which each example keeps its own, beats B x K x D
+    # gathered floats as long as the candidates repeat often enough.
+    if len(different) <= 32 * draw.ids.shape[1]:
+        return cross_scores(users, vectors, model.config.scoring).gather(1, places)
+    return cross_scores(users, gather_rows(vectors, places), model.config.scoring)
+
+
+def _shared_vectors(model: TwoTowers, draw: Draw) -> Tensor:
+    """The item vectors [K, D] of shared candidates: computed, or as they were stored."""
     if draw.stored is None:
         return model.item_vectors(draw.ids)
     fresh = model.item_vectors(draw.ids[: len(draw.ids) - len(draw.stored)])
