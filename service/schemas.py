@@ -166,7 +166,8 @@ class ActivateRequest(Body):
 class Item(BaseModel):
     """A recommended item: its id as the data had it, its score, where it comes from, what is known of it.
 
-    The score is the inner product / temperature for `towers`, the number of training events for `popular`.
+    The score is the inner product / temperature for `towers` (without its sign in a version with absolute
+    scoring), the number of training events for `popular`.
     """
 
     id: int | str

@@ -88,11 +88,19 @@ def feature_nodes(number: int, feature: Feature, name: str) -> list[Any]:
 
 
 def plain_ranking(
-    vectors: NDArray[np.float32], history: Sequence[int], temperature: float, k: int = 20
+    vectors: NDArray[np.float32],
+    history: Sequence[int],
+    temperature: float,
+    k: int = 20,
+    absolute: bool = False,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Rank every row but those of the history by cosine with the history's mean, in float64, by sorting."""
+    """Rank every row but those of the history by cosine with the history's mean, in float64, by sorting.
+
+    `absolute` ranks by the cosine without its sign.
+    """
     mean = vectors[list(history)].astype(np.float64).mean(axis=0)
     scores = vectors.astype(np.float64) @ (mean / np.linalg.norm(mean)) / temperature
+    scores = np.abs(scores) if absolute else scores
     scores[list(history)] = -np.inf
     order = np.lexsort((np.arange(len(scores)), -scores))[: min(k, len(scores) - len(set(history)))]
     return order, scores[order].astype(np.float32)
@@ -105,6 +113,7 @@ def contents(
     features: tuple[Feature, ...] = (),
     seed: int = 0,
     temperature: float = 0.5,
+    absolute: bool = False,
 ) -> BundleContents:
     """Something to publish: unit vectors at random, the first item the most popular."""
     vectors = np.random.default_rng(seed).standard_normal((len(ids), dimension)).astype(np.float32)
@@ -119,11 +128,11 @@ def contents(
         user_features=features,
         fields={"title": [f"Item {one}" for one in ids], "genres": [["drama"]] * len(ids)},
         popularity=np.arange(len(ids), 0, -1, dtype=np.int64),
-        scoring=Scoring(kind="cosine", temperature=temperature),
+        scoring=Scoring(kind="cosine", temperature=temperature, absolute=absolute),
         history_length=5,
         model=b"safetensors",
         recorded=[{"history": vocabulary.ids(rows), "features": {}} for rows in histories],
-        expected=[plain_ranking(vectors, rows, temperature) for rows in histories],
+        expected=[plain_ranking(vectors, rows, temperature, absolute=absolute) for rows in histories],
         metrics={"recall@10": 0.5},
         fingerprints={"data": "d", "configuration": "c"},
     )
@@ -137,13 +146,13 @@ def user_features() -> tuple[Feature, ...]:
 
 @pytest.fixture
 def make_contents() -> Callable[..., BundleContents]:
-    """`contents(version, ids, dimension, features, seed, temperature)`."""
+    """`contents(version, ids, dimension, features, seed, temperature, absolute)`."""
     return contents
 
 
 @pytest.fixture
 def oracle() -> Callable[..., tuple[NDArray[np.int64], NDArray[np.float32]]]:
-    """`plain_ranking(vectors, history, temperature, k)` for bundles without features."""
+    """`plain_ranking(vectors, history, temperature, k, absolute)` for bundles without features."""
     return plain_ranking
 
 

@@ -18,6 +18,7 @@ from data.errors import DataError
 from data.features import Feature
 from data.manifest import hash_file
 from data.vocabulary import Vocabulary
+from tower.absolute_index import scored_index
 from tower.catalog import Catalog
 from tower.encoder import Encoder
 from tower.errors import BundleError
@@ -88,7 +89,7 @@ class BundleContents:
     `item_vectors` is float32 [N, D] (of length 1 for cosine), `popularity` int64 [N], `fields` has one
     value a row, `model` is a safetensors file. `recorded` holds queries `{"history": [ids, oldest first],
     "features": {...}}`, at least one; `expected` one (rows, scores) for each: training's own best 20, the
-    items of the history left out, scores divided by the temperature.
+    items of the history left out, scored as `scoring` says.
     """
 
     version: str
@@ -224,7 +225,9 @@ def _record_answers(folder: Path, contents: BundleContents) -> tuple[MeasuredRec
     save_golden(folder / "golden.json", record(bundle, queries, answers, GOLDEN_K))
     histories = [bundle.vocabulary.known_rows(query.history)[0] for query in queries]
     vectors = bundle.encoder.encode(histories, [query.features for query in queries])
-    return measure_recall(bundle.index, bundle.vectors, vectors)
+    scoring = contents.scoring
+    index = scored_index(bundle.index, scoring)
+    return measure_recall(index, bundle.vectors, vectors, absolute=scoring.absolute)
 
 
 def _manifest(contents: BundleContents) -> Manifest:

@@ -1,12 +1,26 @@
 """Exact search for the largest inner products."""
 
 from pathlib import Path
+from typing import Protocol
 
 import faiss
 import numpy as np
 from numpy.typing import NDArray
 
 from tower.errors import BundleError
+
+
+class Index(Protocol):
+    """What every index promises: k rows come back if k allowed rows exist."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it always finds the best."""
+
+    def search(
+        self, vectors: NDArray[np.float32], k: int, allowed: NDArray[np.bool_] | None = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """The rows of the largest inner products with `vectors` [B, D], and these: both [B, k']."""
 
 
 class ExactIndex:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tower.index import ExactIndex
+from tower.index import Index
 from tower.manifest import MeasuredRecall
 
 KS = (10, 100, 1000)
@@ -15,19 +15,21 @@ _ROUNDING = 1e-5
 
 
 def measure_recall(
-    index: ExactIndex,
+    index: Index,
     vectors: NDArray[np.float32],
     queries: NDArray[np.float32],
     ks: Sequence[int] = KS,
     selectivities: Sequence[float] = SELECTIVITIES,
+    absolute: bool = False,
 ) -> tuple[MeasuredRecall, ...]:
     """Compare the index with brute force for queries [B, D] over vectors [N, D].
 
     For each selectivity that share of the rows, drawn with a fixed seed, is allowed. A k beyond the number of
     allowed rows is left out. Recall: share of the found items whose true score reaches the k-th best true
-    one.
+    one. `absolute`: scores have no sign, and the index searches accordingly.
     """
     scores = queries.astype(np.float64) @ vectors.astype(np.float64).T
+    scores = np.abs(scores) if absolute else scores
     generator = np.random.default_rng(0)
     measured = []
     for selectivity in selectivities:
@@ -41,7 +43,7 @@ def measure_recall(
 
 
 def _recall(
-    index: ExactIndex,
+    index: Index,
     queries: NDArray[np.float32],
     scores: NDArray[np.float64],
     k: int,

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tower.absolute_index import scored_index
 from tower.encoder import Encoder
 from tower.index import ExactIndex
 from tower.manifest import Manifest
@@ -35,6 +36,7 @@ class Retriever:
 
     def __init__(self, bundle: Retrievable) -> None:
         self._bundle = bundle
+        self._index = scored_index(bundle.index, bundle.manifest.scoring)
         self._temperature = bundle.manifest.scoring.temperature
         self._by_popularity = np.argsort(-bundle.popularity, kind="stable")
 
@@ -48,8 +50,8 @@ class Retriever:
         """Rank the catalogue for each of B histories of rows (oldest first).
 
         `features` and `excluded` have one entry a history. An answer is shorter than `k` only if fewer
-        items are left. Score: inner product of the user and the item vector / temperature. Raises
-        EncodingError as the encoder.
+        items are left. Score: inner product of the user and the item vector / temperature, without its sign
+        where the scoring is absolute. Raises EncodingError as the encoder.
         """
         if not histories:
             return []
@@ -57,7 +59,7 @@ class Retriever:
         return [self._nearest(vector, k, out) for vector, out in zip(vectors, excluded, strict=True)]
 
     def similar(self, row: int, k: int) -> Ranking:
-        """Rank the other items by inner product with item `row`'s vector / temperature."""
+        """Rank the other items by their score with item `row`'s vector in place of a user's."""
         return self._nearest(self._bundle.vectors[row], k, np.array([row]))
 
     def popular(self, k: int, excluded: Rows) -> Ranking:
@@ -68,6 +70,6 @@ class Retriever:
 
     def _nearest(self, vector: NDArray[np.float32], k: int, excluded: Rows) -> Ranking:
         excluded = np.unique(excluded)
-        rows, products = self._bundle.index.search(vector[None], k + len(excluded))
+        rows, products = self._index.search(vector[None], k + len(excluded))
         kept = ~np.isin(rows[0], excluded)
         return Ranking(rows[0, kept][:k], products[0, kept][:k] / np.float32(self._temperature))

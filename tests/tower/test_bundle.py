@@ -62,6 +62,22 @@ def test_recall_is_measured_for_the_manifest(bundles: Path) -> None:
     assert [(one.k, one.selectivity, one.recall) for one in manifest.recall] == [(10, 1.0, 1.0)]
 
 
+def test_a_bundle_without_signs_is_recorded_and_measured_so(tmp_path: Path, make_contents: Make) -> None:
+    """It answers its recorded queries, finds all that is best, and says in its manifest how it is scored."""
+    publish(tmp_path, make_contents(absolute=True))
+    manifest = load(tmp_path, "v1").manifest
+    assert manifest.scoring.absolute
+    assert [(one.k, one.selectivity, one.recall) for one in manifest.recall] == [(10, 1.0, 1.0)]
+
+
+def test_answers_by_another_scoring_stop_the_publication(tmp_path: Path, make_contents: Make) -> None:
+    """A model that was trained without signs is not published as one with them, nor the other way."""
+    absolute = make_contents(absolute=True)
+    for scored, answered in ((absolute, make_contents()), (make_contents(), absolute)):
+        with pytest.raises(BundleError, match="answered differently"):
+            publish(tmp_path, replace(scored, expected=answered.expected))
+
+
 def test_only_the_first_bundle_becomes_current_by_itself(tmp_path: Path, make_contents: Make) -> None:
     publish(tmp_path, make_contents("v1"))
     publish(tmp_path, make_contents("v2", seed=1))

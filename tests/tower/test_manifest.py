@@ -56,3 +56,9 @@ def test_a_manifest_that_lists_too_little_is_refused(tmp_path: Path, bundles: Pa
     folder = write(tmp_path, bundles, files={})
     with pytest.raises(BundleError, match=r"index\.faiss"):
         check_files(folder, read_manifest(folder))
+
+
+def test_a_bundle_from_before_absolute_scores_has_signed_ones(tmp_path: Path, bundles: Path) -> None:
+    """The field that it lacks has the value that was meant."""
+    folder = write(tmp_path, bundles, scoring={"kind": "cosine", "temperature": 0.5})
+    assert read_manifest(folder).scoring.absolute is False

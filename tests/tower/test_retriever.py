@@ -9,12 +9,19 @@ from tower.bundle import Bundle, BundleContents, publish
 from tower.retriever import Retriever
 
 Oracle = Callable[..., tuple[NDArray[np.int64], NDArray[np.float32]]]
+Make = Callable[..., BundleContents]
 NOTHING = np.array([], np.int32)
 
 
 @pytest.fixture
 def bundle(bundles: Path) -> Bundle:
     return Bundle.open(bundles / "v1")
+
+
+@pytest.fixture
+def absolute(tmp_path: Path, make_contents: Make) -> Bundle:
+    """The same vectors, ranked by scores without their sign."""
+    return Bundle.open(publish(tmp_path / "absolute", make_contents(absolute=True)))
 
 
 def test_it_ranks_as_sorting_all_scores_does(bundle: Bundle, oracle: Oracle) -> None:
@@ -53,9 +60,39 @@ def test_similar_items_are_ranked_by_the_items_own_vector(bundle: Bundle) -> Non
     assert ranking.rows.tolist() == expected
 
 
-def test_popular_items_are_ranked_by_count_and_then_by_row(
-    tmp_path: Path, make_contents: Callable[..., BundleContents]
-) -> None:
+def test_without_signs_it_ranks_as_sorting_all_sizes_does(absolute: Bundle, oracle: Oracle) -> None:
+    """The far side counts as the near one; a search for h alone would have found another ranking."""
+    histories = [np.array(rows) for rows in ([0], [5, 6], [59, 2, 30, 1])]
+    rankings = Retriever(absolute).recommend(histories, [{}] * 3, 12, histories)
+    vectors = np.array(absolute.vectors)
+    for history, ranking in zip(histories, rankings, strict=True):
+        rows, scores = oracle(vectors, history, 0.5, 12, absolute=True)
+        assert ranking.rows.tolist() == rows.tolist() != oracle(vectors, history, 0.5, 12)[0].tolist()
+        assert ranking.scores == pytest.approx(scores, rel=1e-5)
+
+
+def test_without_signs_every_item_comes_once(absolute: Bundle) -> None:
+    """Also where both searches find the whole catalogue, and with items left out."""
+    retriever = Retriever(absolute)
+    (everything,) = retriever.recommend([np.array([3])], [{}], 100, [NOTHING])
+    assert sorted(everything.rows.tolist()) == list(range(60))
+    assert (everything.scores >= 0).all()
+    excluded = everything.rows[:7]
+    (ranking,) = retriever.recommend([np.array([3])], [{}], 5, [np.tile(excluded, 3)])
+    assert ranking.rows.tolist() == everything.rows[7:12].tolist()
+    (rest,) = retriever.recommend([np.array([3])], [{}], 60, [excluded])
+    assert rest.rows.tolist() == everything.rows[7:].tolist()
+
+
+def test_without_signs_similar_items_are_near_or_opposite(absolute: Bundle) -> None:
+    ranking = Retriever(absolute).similar(4, 59)
+    scores = np.abs(np.array(absolute.vectors, np.float64) @ np.array(absolute.vectors[4], np.float64)) / 0.5
+    expected = [row for row in np.argsort(-scores, kind="stable").tolist() if row != 4]
+    assert ranking.rows.tolist() == expected
+    assert ranking.scores == pytest.approx(scores[expected], rel=1e-5)
+
+
+def test_popular_items_are_ranked_by_count_and_then_by_row(tmp_path: Path, make_contents: Make) -> None:
     contents = make_contents(ids=list("abcdef"))
     contents.popularity[:] = [1, 5, 5, 0, 9, 5]
     retriever = Retriever(Bundle.open(publish(tmp_path, contents)))
