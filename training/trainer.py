@@ -54,7 +54,7 @@ class Trainer:
             self.settings.span_length,
         )
         self.objective = build_objective(
-            experiment.objective, experiment.tower.scoring, data, self.settings.seed, self.device
+            experiment.objective, experiment.tower, data, self.settings.seed, self.device
         ).to(self.device)
         self.optimiser = torch.optim.AdamW(
             [*self.model.parameters(), *self.objective.parameters()],

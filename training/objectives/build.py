@@ -3,7 +3,7 @@
 import torch
 
 from data.sequences import PreparedData
-from tower.config import ScoringConfig
+from tower.config import TowerConfig
 from training.config import ObjectiveConfig
 from training.losses.build import build_catalogue_loss, build_loss
 from training.losses.config import NceConfig
@@ -14,14 +14,14 @@ from training.samplers.build import Setting, build_sampler
 
 
 def build_objective(
-    config: ObjectiveConfig, scoring: ScoringConfig, data: PreparedData, seed: int, device: torch.device
+    config: ObjectiveConfig, tower: TowerConfig, data: PreparedData, seed: int, device: torch.device
 ) -> Objective:
-    """The objective that an experiment asks for, on the training part of `data`."""
+    """The objective that an experiment asks for, for towers of `tower`, on the training part of `data`."""
     if config.sampler is None:
         return CatalogueObjective(build_catalogue_loss(config.loss), config.mask_known)
     return SampledObjective(
         build_loss(config.loss, len(data.catalogue)),
-        build_sampler(config.sampler, Setting(data, scoring, seed, device)),
+        build_sampler(config.sampler, Setting(data, tower.scoring, seed, device)),
         config.mask_known,
         keeps_hits=config.loss.keeps_hits,
         learned_normaliser=isinstance(config.loss, NceConfig) and config.loss.learned_normaliser,

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from data.sequences import PreparedData
-from tower.config import ScoringConfig
+from tower.config import TowerConfig
 from training.batches import Batch, TrainingBatches
 from training.config import ExperimentConfig, ObjectiveConfig
 from training.objectives.build import build_objective
@@ -23,7 +23,7 @@ SAMPLERS: list[dict[str, object]] = [
 
 def objective(shop: PreparedData, settings: object) -> Objective:
     config = ObjectiveConfig.model_validate(settings)
-    return build_objective(config, ScoringConfig(), shop, 0, torch.device("cpu"))
+    return build_objective(config, TowerConfig(), shop, 0, torch.device("cpu"))
 
 
 def first_batch(shop: PreparedData) -> Batch:
