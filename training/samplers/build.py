@@ -18,9 +18,11 @@ from training.samplers.config import (
     UnigramConfig,
 )
 from training.samplers.contract import Sampler
-from training.samplers.frequency import Frequency, KnownFrequency, StreamingFrequency
+from training.samplers.frequency import Frequency
 from training.samplers.in_batch import InBatchSampler
+from training.samplers.known_frequency import KnownFrequency
 from training.samplers.static import uniform_sampler, unigram_sampler
+from training.samplers.streaming_frequency import StreamingFrequency
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,9 @@ def _in_batch(config: InBatchConfig, setting: Setting) -> Sampler:
 
 
 def _frequency(config: FrequencySettings, setting: Setting) -> Frequency:
-    if config.frequencies == "known":
-        return KnownFrequency(target_counts(setting.data), setting.device)
+    if config.frequencies != "streaming":
+        smoothing = config.smoothing if config.frequencies == "smoothed" else 0.0
+        return KnownFrequency(target_counts(setting.data), setting.device, smoothing)
     # Four times as many buckets as items keep collisions of both hash functions rare.
     buckets = 4 * setting.item_count
     random = stream(setting.seed, "streaming frequency", 0)

@@ -3,8 +3,9 @@ import torch
 from tests.contracts.samplers import SamplerContract
 from training.randomness import stream
 from training.samplers.contract import Sampler
-from training.samplers.frequency import KnownFrequency, StreamingFrequency
 from training.samplers.in_batch import InBatchSampler
+from training.samplers.known_frequency import KnownFrequency
+from training.samplers.streaming_frequency import StreamingFrequency
 
 
 class TestKnown(SamplerContract):
