@@ -54,7 +54,7 @@ def _unigram(config: UnigramConfig, setting: Setting) -> Sampler:
 
 
 def _in_batch(config: InBatchConfig, setting: Setting) -> Sampler:
-    return InBatchSampler(_frequency(config, setting), setting.item_count)
+    return InBatchSampler(_frequency(config, setting), setting.item_count, config.unique)
 
 
 def _frequency(config: FrequencySettings, setting: Setting) -> Frequency:
