@@ -216,13 +216,18 @@ class SoftmaxConfig(ExcludingSettings):
 
 
 class PositiveFeaturesConfig(SamplerSettings):
-    """The exponential kernel by `features` positive random features, each with an alias table."""
+    """The kernel exp(sharpness <h, w>) by `features` positive random features, each with an alias table.
+
+    It is never sharper than the softmax, exp(<h, w> / temperature). The sharper it is, the more features its
+    estimate needs.
+    """
 
     symmetric: ClassVar[bool] = False
 
     kind: Literal["positive_features"]
     negatives: Negatives = 64
     features: Annotated[int, Field(strict=True, ge=1, le=1_000_000)] = 256
+    sharpness: Annotated[float, Field(gt=0.0, le=1e6)] = 4.0
     refresh_every: Steps = 100
 
 
