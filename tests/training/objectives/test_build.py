@@ -18,6 +18,7 @@ SAMPLERS: list[dict[str, object]] = [
     {"loss": "sampled_softmax", "sampler": {"kind": "unigram", "negatives": 20}},
     {"loss": "sampled_softmax_corrected", "sampler": {"kind": "in_batch"}},
     {"loss": "sampled_softmax_corrected", "sampler": {"kind": "in_batch", "frequencies": "streaming"}},
+    {"loss": "hierarchical_softmax"},
 ]
 
 
