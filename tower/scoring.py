@@ -34,6 +34,11 @@ def cross_scores(users: Tensor, items: Tensor, scoring: ScoringConfig) -> Tensor
     return signed_or_absolute(products, scoring)
 
 
+def served_scores(users: Tensor, items: Tensor, scoring: ScoringConfig) -> Tensor:
+    """The scores [U, N] of user vectors [U, D] with the catalogue [N, D], by the service's own arithmetic."""
+    return signed_or_absolute(users @ items.T / scoring.temperature, scoring)
+
+
 def signed_or_absolute(scores: Tensor, scoring: ScoringConfig) -> Tensor:
     """Scores [...] as they are, or without their sign where the scoring says so."""
     return scores.abs() if scoring.absolute else scores

@@ -41,8 +41,8 @@ class Progress:
 class Checkpoint:
     """All that a run needs to go on: parameters, the optimiser's moments, the sampler's memory, progress.
 
-    `objective` holds the parameters of the objective itself, if it has any, and `best` the model's of
-    the best evaluation so far.
+    `objective` holds the parameters of the objective itself, if it has any, and `best` the model's and
+    the objective's of the best evaluation so far.
     """
 
     model: dict[str, Tensor]
@@ -116,10 +116,28 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise TrainingError(f"{path}: it can't be read ({error}); train again with --overwrite.") from None
 
 
+def all_parameters(model: nn.Module, objective: nn.Module) -> dict[str, Tensor]:
+    """Copies of the model's parameters and of its objective's, for one file: they are of no use apart."""
+    of_objective = {_OBJECTIVE + name: tensor for name, tensor in objective.state_dict().items()}
+    tensors = {**model.state_dict(), **of_objective}
+    return {name: tensor.detach().clone() for name, tensor in tensors.items()}
+
+
 def load_model(path: Path, model: nn.Module) -> None:
-    """Load parameters saved by `save_tensors` into a model of the same shapes."""
+    """Load a model's parameters, of the same shapes, from what `save_tensors` wrote; those alone."""
     tensors, _ = _read(path)
+    _load(path, model, {name: value for name, value in tensors.items() if not name.startswith(_OBJECTIVE)})
+
+
+def load_objective(path: Path, objective: nn.Module) -> None:
+    """Load the objective's parameters that stand beside a model's."""
+    tensors, _ = _read(path)
+    names = (name for name in tensors if name.startswith(_OBJECTIVE))
+    _load(path, objective, {name.removeprefix(_OBJECTIVE): tensors[name] for name in names})
+
+
+def _load(path: Path, module: nn.Module, tensors: dict[str, Tensor]) -> None:
     try:
-        model.load_state_dict(tensors)
+        module.load_state_dict(tensors)
     except RuntimeError as error:
         raise TrainingError(f"{path}: these parameters belong to another model: {error}") from None

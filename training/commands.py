@@ -67,6 +67,7 @@ def evaluate_run(folder: Path, data: Path | None, part: str, as_json: bool) -> N
         "test" if part == "test" else "validation",
         run.experiment.evaluation,
         run.experiment.training.seed,
+        run.open_scores(prepared),
     )
     run.save_metrics(part, report)
     print_report(report, as_json)

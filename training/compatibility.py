@@ -42,6 +42,16 @@ def refusal(loss: LossSettings, sampler: SamplerSettings | None) -> str | None:
     return None
 
 
+def mask_refusal(loss: LossSettings) -> str | None:
+    """Why the items that a user is known to have used can't be left out of this loss; None if they can."""
+    if loss.masks_known:
+        return None
+    return (
+        f"objective.loss = {_kind(loss)!r} counts every item of a cluster in the cluster's own score, so "
+        "objective.mask_known = true can't leave one out; set mask_known = false, or loss = 'full_softmax'"
+    )
+
+
 def scoring_refusal(
     loss: LossSettings, sampler: SamplerSettings | None, scoring: ScoringConfig
 ) -> str | None:

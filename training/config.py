@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from data.configuration import load_configuration, parse_overrides
 from tower.config import Settings, TowerConfig
-from training.compatibility import refusal, scoring_refusal
+from training.compatibility import mask_refusal, refusal, scoring_refusal
 from training.errors import TrainingError
 from training.losses.config import LossConfig, SampledSoftmaxConfig
 from training.samplers.config import InBatchConfig, SamplerConfig, UniformConfig
@@ -33,6 +33,8 @@ class ObjectiveConfig(Settings):
     @model_validator(mode="after")
     def _fits(self) -> "ObjectiveConfig":
         if reason := refusal(self.loss, self.sampler):
+            raise ValueError(reason)
+        if self.mask_known and (reason := mask_refusal(self.loss)):
             raise ValueError(reason)
         return self
 

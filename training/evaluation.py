@@ -11,11 +11,20 @@ from data.progress import progress
 from data.ranges import ranges
 from data.sequences import HistoryEnd, PreparedData
 from tower.model import TwoTowers
+from tower.scoring import served_scores
 from training.config import EvaluationConfig
 from training.errors import TrainingError
 from training.metrics import Values, bootstrap_interval, metrics_at
 from training.randomness import stream
-from training.ranking import USERS_A_BLOCK, Block, history_bounds, popularity_scores, rank, tower_scores
+from training.ranking import (
+    USERS_A_BLOCK,
+    Block,
+    CatalogueScores,
+    history_bounds,
+    popularity_scores,
+    rank,
+    tower_scores,
+)
 from training.slices import slices
 
 EvaluatedPart = Literal["validation", "test"]
@@ -110,11 +119,11 @@ def validation_metric(
     relevant: Relevant,
     metric: str,
     exclude_seen: bool,
+    scores: CatalogueScores = served_scores,
 ) -> float:
     """The mean of one metric, such as ndcg@10, over the users of `relevant`, on the validation part."""
     k = int(metric.partition("@")[2])
-    scores_of = tower_scores(model, data, "validation", popularity)
-
+    scores_of = tower_scores(model, data, "validation", popularity, scores)
     ranked = rank(scores_of, data, relevant.users, "validation", k, exclude_seen)
     values, _ = measure(ranked, relevant, [k], len(data.catalogue), "validating")
     return float(values[metric].mean())
@@ -136,8 +145,9 @@ def evaluate(
     part: EvaluatedPart,
     config: EvaluationConfig,
     seed: int = 0,
+    scores: CatalogueScores = served_scores,
 ) -> dict[str, Any]:
-    """Rank the whole catalogue for every user with a target in `part`.
+    """Rank the whole catalogue, by `scores`, for every user with a target in `part`.
 
     Returns:
         A JSON-ready report: `towers` and `popularity` with `{mean, low, high}` a metric (95 % bootstrap
@@ -147,7 +157,7 @@ def evaluate(
     popularity = data.item_counts("train")
     until: HistoryEnd = part
     scorers = {
-        "towers": tower_scores(model, data, until, popularity),
+        "towers": tower_scores(model, data, until, popularity, scores),
         "popularity": popularity_scores(popularity),
     }
     starts, ends = history_bounds(data, relevant.users, until)

@@ -46,9 +46,17 @@ def export(run: Run, data: PreparedData, bundles: Path, version: str | None = No
     are not those of the model in torch.
 
     Raises:
-        TrainingError: nothing is trained, or no user has a history to record.
+        TrainingError: nothing is trained, what is trained does not rank by an inner product, or no user
+            has a history to record.
         TowerError: the exported form answers otherwise, or the version exists.
     """
+    loss = run.experiment.objective.loss
+    if not loss.servable:
+        raise TrainingError(
+            f"{run.folder}: objective.loss = {loss.kind!r} ranks items by a probability of its own, which no "
+            "index of item vectors can answer; it is there for comparison. Train with 'full_softmax' or "
+            "'sampled_softmax' to export."
+        )
     with progress("exporting"):
         return publish(bundles, _contents(run, data, version or new_version(run)))
 

@@ -10,11 +10,15 @@ from torch import Tensor
 
 from data.ranges import ranges
 from data.sequences import HistoryEnd, PreparedData
+from tower.config import ScoringConfig
 from tower.model import TwoTowers
 from tower.packed import PackedHistories
-from tower.scoring import signed_or_absolute
+from tower.scoring import served_scores
 
 USERS_A_BLOCK = 512
+
+CatalogueScores = Callable[[Tensor, Tensor, ScoringConfig], Tensor]
+"""What items are ranked by: [U, N] from user vectors [U, D] and the catalogue's vectors [N, D]."""
 
 
 @dataclass(frozen=True)
@@ -80,15 +84,19 @@ def mask_seen(scores: Tensor, data: PreparedData, users: NDArray[np.int64], unti
 
 @torch.no_grad()
 def user_scores(
-    model: TwoTowers, items: Tensor, data: PreparedData, users: NDArray[np.int64], until: HistoryEnd
+    model: TwoTowers,
+    items: Tensor,
+    data: PreparedData,
+    users: NDArray[np.int64],
+    until: HistoryEnd,
+    scores: CatalogueScores = served_scores,
 ) -> Tensor:
     """The scores [U, N] of users who all have a history before `until`; `items` is the catalogue [N, D]."""
     histories = histories_of(data, users, until, model.config.user.history_length)
     device = items.device
     histories = PackedHistories(**{name: column.to(device) for name, column in vars(histories).items()})
     vectors = model.user_vectors(histories, items[histories.rows])
-    scoring = model.config.scoring
-    return signed_or_absolute(vectors @ items.T / scoring.temperature, scoring).cpu()
+    return scores(vectors, items, model.config.scoring).cpu()
 
 
 ScoresOf = Callable[[NDArray[np.int64]], Tensor]
@@ -96,9 +104,16 @@ ScoresOf = Callable[[NDArray[np.int64]], Tensor]
 
 
 def tower_scores(
-    model: TwoTowers, data: PreparedData, until: HistoryEnd, popularity: NDArray[np.int64]
+    model: TwoTowers,
+    data: PreparedData,
+    until: HistoryEnd,
+    popularity: NDArray[np.int64],
+    scores: CatalogueScores = served_scores,
 ) -> ScoresOf:
-    """Score as the service does: by the towers, and by popularity for users without a history."""
+    """Score as the service does: by the towers, and by popularity for users without a history.
+
+    `scores` is that of the objective where a model ranks by more than its towers.
+    """
     model.eval()
     with torch.no_grad():
         items = model.catalogue_vectors()
@@ -107,10 +122,10 @@ def tower_scores(
     def scores_of(users: NDArray[np.int64]) -> Tensor:
         starts, ends = history_bounds(data, users, until)
         known = ends > starts
-        scores = popular(users)
+        found = popular(users)
         if known.any():
-            scores[torch.from_numpy(known)] = user_scores(model, items, data, users[known], until)
-        return scores
+            found[torch.from_numpy(known)] = user_scores(model, items, data, users[known], until, scores)
+        return found
 
     return scores_of
 

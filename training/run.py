@@ -11,10 +11,13 @@ import torch
 from data.manifest import hash_file
 from data.sequences import PreparedData
 from tower.model import TwoTowers
-from training.checkpoint import load_model
+from tower.scoring import served_scores
+from training.checkpoint import load_model, load_objective
 from training.config import ExperimentConfig
 from training.errors import TrainingError
+from training.objectives.build import build_objective
 from training.randomness import seed_torch
+from training.ranking import CatalogueScores
 
 RUN, MODEL, CHECKPOINT = "run.json", "model.safetensors", "checkpoint.safetensors"
 METRICS, TENSORBOARD = "metrics.json", "tensorboard"
@@ -77,6 +80,16 @@ class Run:
         model = build_model(self.experiment, data)
         load_model(self.folder / MODEL, model)
         return model.eval()
+
+    def open_scores(self, data: PreparedData) -> CatalogueScores:
+        """What the run's items are ranked by: inner products, or what its objective learnt beside them."""
+        settings, towers = self.experiment.objective, self.experiment.tower
+        if settings.loss.servable:
+            return served_scores
+        seed = self.experiment.training.seed
+        objective = build_objective(settings, towers, data, seed, torch.device("cpu"))
+        load_objective(self.folder / MODEL, objective)
+        return objective.eval().scores
 
     def save_metrics(self, part: str, report: dict[str, Any]) -> None:
         """Keep the report of one part, for the bundle's manifest, with the model that it is about."""

@@ -16,6 +16,7 @@ from training.batches import Batch, TrainingBatches
 from training.checkpoint import (
     Checkpoint,
     Progress,
+    all_parameters,
     load_checkpoint,
     optimiser_tensors,
     restore_optimiser,
@@ -174,6 +175,7 @@ class Trainer:
             users,
             self.settings.metric,
             self.run.experiment.evaluation.exclude_seen,
+            self.objective.scores,
         )
         if state.best is None or value > state.best:
             state.best, state.best_epoch, state.stale = value, state.epoch, 0
@@ -183,7 +185,7 @@ class Trainer:
         return value
 
     def _keep_best(self) -> None:
-        self.best = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
+        self.best = all_parameters(self.model, self.objective)
         save_tensors(self.run.folder / MODEL, self.best)
 
     def save(self) -> None:

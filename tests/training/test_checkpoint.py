@@ -6,8 +6,10 @@ import torch
 from training.checkpoint import (
     Checkpoint,
     Progress,
+    all_parameters,
     load_checkpoint,
     load_model,
+    load_objective,
     optimiser_tensors,
     restore_optimiser,
     save_checkpoint,
@@ -73,3 +75,17 @@ def test_parameters_of_another_model_are_refused(tmp_path: Path) -> None:
     save_tensors(tmp_path / "m.safetensors", {"weight": torch.ones(5, 3), "bias": torch.ones(2)})
     with pytest.raises(TrainingError, match="another model"):
         load_model(tmp_path / "m.safetensors", torch.nn.Linear(3, 2))
+
+
+def test_a_model_and_its_objective_share_a_file(tmp_path: Path) -> None:
+    """Each finds its own parameters, also where names are alike; one without the other is refused."""
+    model, objective, path = torch.nn.Linear(3, 2), torch.nn.Linear(4, 5), tmp_path / "m.safetensors"
+    save_tensors(path, all_parameters(model, objective))
+    other, another = torch.nn.Linear(3, 2), torch.nn.Linear(4, 5)
+    load_model(path, other)
+    load_objective(path, another)
+    assert torch.equal(other.weight, model.weight)
+    assert torch.equal(another.weight, objective.weight)
+    save_tensors(path, model.state_dict())
+    with pytest.raises(TrainingError, match="another model"):
+        load_objective(path, another)

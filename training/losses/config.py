@@ -29,6 +29,8 @@ class LossSettings(Settings):
     """Whether it takes a score for the same with either sign."""
     servable: ClassVar[bool] = True
     """Whether what it learns ranks items by an inner product."""
+    masks_known: ClassVar[bool] = True
+    """Whether single items can be left out of it."""
 
 
 class FullSoftmaxConfig(LossSettings):
@@ -54,6 +56,7 @@ class HierarchicalSoftmaxConfig(LossSettings):
 
     draws: ClassVar[bool] = False
     servable: ClassVar[bool] = False
+    masks_known: ClassVar[bool] = False
 
     kind: Literal["hierarchical_softmax"]
     clusters: Annotated[int, Field(strict=True, ge=0, le=10_000_000)] = 0

@@ -4,19 +4,30 @@ import torch
 
 from data.sequences import PreparedData
 from tower.config import TowerConfig
+from training.batches import target_counts
 from training.config import ObjectiveConfig
 from training.losses.build import build_catalogue_loss, build_loss
-from training.losses.config import NceConfig
+from training.losses.config import HierarchicalSoftmaxConfig, NceConfig
 from training.objectives.catalogue import CatalogueObjective
+from training.objectives.clusters import frequency_clusters
 from training.objectives.contract import Objective
+from training.objectives.hierarchical import HierarchicalObjective
 from training.objectives.sampled import SampledObjective
+from training.randomness import stream
 from training.samplers.build import Setting, build_sampler
 
 
 def build_objective(
     config: ObjectiveConfig, tower: TowerConfig, data: PreparedData, seed: int, device: torch.device
 ) -> Objective:
-    """The objective that an experiment asks for, for towers of `tower`, on the training part of `data`."""
+    """The objective that an experiment asks for, for towers of `tower`, on the training part of `data`.
+
+    Raises:
+        TrainingError: the settings do not fit the data.
+    """
+    if isinstance(config.loss, HierarchicalSoftmaxConfig):
+        members = frequency_clusters(target_counts(data), config.loss.clusters)
+        return HierarchicalObjective(members, tower.dimension, stream(seed, "cluster vectors", 0))
     if config.sampler is None:
         return CatalogueObjective(build_catalogue_loss(config.loss), config.mask_known)
     return SampledObjective(

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor, nn
 
+from tower.config import ScoringConfig
 from tower.model import TwoTowers
+from tower.scoring import served_scores
 from training.batches import Batch
 from training.samplers.contract import Sampler
 
@@ -30,6 +32,10 @@ class Objective(nn.Module, ABC):
     @abstractmethod
     def forward(self, model: TwoTowers, batch: Batch, random: np.random.Generator) -> StepLoss:
         """The batch's loss, over candidates drawn with `random`."""
+
+    def scores(self, users: Tensor, items: Tensor, scoring: ScoringConfig) -> Tensor:
+        """What items are ranked by: [U, N] from user vectors [U, D] and the catalogue's vectors [N, D]."""
+        return served_scores(users, items, scoring)
 
 
 def weighted_mean(losses: Tensor, weights: Tensor) -> Tensor:
