@@ -1,0 +1,94 @@
+"""Draws from q(i | h) = (alpha <h, w_i>^2 + 1) / Z(h) by a tree on the CPU."""
+
+from collections.abc import Mapping
+from functools import partial
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from training.samplers.coded_vectors import CodedVectors
+from training.samplers.kernel_choice import Task, draw_rows, write_kernels, write_masses
+from training.samplers.kernel_tree import KernelTree
+from training.samplers.threads import in_parts
+
+# What one draw's way down the tree costs, in units of a proposal whose vector is looked at: a level, and a
+# row of the leaf.
+LEVEL_WORK = 30.0
+ROW_WORK = 0.5
+
+
+class KernelDraws:
+    """Exact draws and kernels by the snapshot that a tree holds; everything comes and goes as CPU tensors."""
+
+    def __init__(self, tree: KernelTree, alpha: float) -> None:
+        self.tree = tree
+        self.alpha = alpha
+        levels = len(tree.nodes.starts) - 2
+        self.most_work = LEVEL_WORK * levels * (tree.nodes.branching - 1) + ROW_WORK * tree.nodes.leaf
+
+    def update(self, rows: Tensor, vectors: Tensor) -> None:
+        """Take `vectors` [n, D] of `rows` [n]. Raises TrainingError when one isn't finite."""
+        self.tree.update(rows.numpy(), as_float32(vectors))
+
+    def vectors(self, rows: Tensor) -> Tensor:
+        """The vectors float64 [n, D] that the snapshot has of `rows` [n]."""
+        return torch.from_numpy(self.tree.vectors(rows.numpy()))
+
+    def masses(self, query: Tensor) -> Tensor:
+        """Z, float64 [B], of `query` [B, D]."""
+        queries, masses = as_float32(query), np.empty(len(query))
+        work = partial(write_masses, self.alpha, queries, self.tree.nodes, masses)
+        in_parts(len(queries), work, least=16)
+        return torch.from_numpy(masses)
+
+    def kernels(self, query: Tensor, ids: Tensor) -> Tensor:
+        """K(h_b, w_i), float64 [B, K], for the `ids` [B, K]."""
+        queries, kernels = as_float32(query), np.empty(ids.shape)
+        rows = np.ascontiguousarray(ids.numpy())
+        work = partial(write_kernels, self.alpha, queries, self.tree.coded, rows, kernels)
+        in_parts(len(queries), work, least=16)
+        return torch.from_numpy(kernels)
+
+    def draw(self, query: Tensor, masses: Tensor, counts: Tensor, excluded: Tensor, seed: int) -> Tensor:
+        """Draw `counts[b]` rows by each query, whose Z is `masses[b]`: int64 [sum of counts], in order of b.
+
+        Query b doesn't draw row `excluded[b]` (-1 for none). The rows depend on the seed, not on threads.
+        """
+        ends = np.concatenate([np.zeros(1, np.int64), counts.numpy().cumsum()])
+        drawn, tree = np.empty(ends[-1], np.int64), self.tree
+        task = Task(self.alpha, self.most_work, tree.greatest_norm, tree.squares, np.uint64(seed))
+        work = partial(
+            draw_rows,
+            task,
+            as_float32(query),
+            masses.numpy(),
+            excluded.numpy(),
+            tree.coded,
+            tree.nodes,
+            ends,
+            drawn,
+        )
+        in_parts(len(query), work)
+        return torch.from_numpy(drawn)
+
+    def state(self) -> dict[str, Tensor]:
+        """The snapshot as it is held, without the sums."""
+        norms, high, low = self.tree.coded
+        return {
+            "norms": torch.from_numpy(norms),
+            "high": torch.from_numpy(high),
+            "low": torch.from_numpy(low.view(np.int16)),
+        }
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from what `state` gave, with the sums computed anew: bit for bit the same."""
+        norms, high, low = (state[name].numpy() for name in ("norms", "high", "low"))
+        self.tree.take(CodedVectors(norms, high, low.view(np.uint16)))
+
+
+def as_float32(vectors: Tensor) -> NDArray[np.float32]:
+    """A contiguous array of the values of `vectors`."""
+    array: NDArray[np.float32] = vectors.detach().float().contiguous().numpy()
+    return array

@@ -1,0 +1,119 @@
+"""Draws from the quadratic kernel by rejection, at a cost that doesn't depend on the catalogue's size.
+
+A row is proposed uniformly and accepted with K(h, w) / (alpha |h|^2 m^2 + 1), m the greatest norm: what is
+accepted follows q exactly (von Neumann 1951). One uniform number decides, in three looks at ever more memory:
+the row's norm, by Cauchy and Schwarz; the high bytes of its vector, with a bound on what they leave out; all
+of it. Nearly all proposals end before the last. This goes beyond Blanc & Rendle 2018; what it needs of the
+tree is the root, for the expected number of proposals and for Z.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from training.samplers.coded_vectors import CodedVectors, inner_with, write_high_inner
+from training.samplers.compiled import compiled, prefetch
+from training.samplers.counter_random import STEP, uniform
+
+# Proposals looked at together: their memory is on its way while the block before is worked on.
+BLOCK = 64
+# Bounds are widened by more than float32 sums can be off.
+WIDER = 1.00001
+
+
+@compiled
+def propose(counter: np.uint64, norms: NDArray[np.float32], rows: NDArray[np.int64]) -> None:
+    """Write uniform rows, and ask for their norms."""
+    for n in range(len(rows)):
+        rows[n] = np.int64(uniform(counter + np.uint64(n) * STEP) * len(norms))
+        prefetch(norms, rows[n])
+
+
+@compiled
+def keep_by_norm(
+    counter: np.uint64,
+    slope: float,
+    highest: float,
+    coded: CodedVectors,
+    proposed: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    cuts: NDArray[np.float64],
+) -> int:
+    """Write the rows whose norm lets them be accepted, with what their kernel must exceed; how many."""
+    kept = 0
+    for n in range(len(proposed)):
+        norm = np.float64(coded.norms[proposed[n]])
+        cut = uniform(counter + np.uint64(n) * STEP) * highest
+        if cut < slope * norm * norm + 1.0:
+            rows[kept] = proposed[n]
+            cuts[kept] = cut
+            kept += 1
+            prefetch(coded.high, proposed[n])
+    return kept
+
+
+@compiled
+def keep_by_high(
+    alpha: float,
+    query: NDArray[np.float32],
+    coded: CodedVectors,
+    rows: NDArray[np.int64],
+    cuts: NDArray[np.float64],
+    products: NDArray[np.float32],
+) -> int:
+    """Move the rows that the high bytes don't rule out to the front; how many."""
+    total, square = 0.0, 0.0
+    for i in range(len(query)):
+        total += query[i]
+        square += np.float64(query[i]) * np.float64(query[i])
+    write_high_inner(coded, rows, query, products)
+    # A low part lies within half of a high step of the step's middle, so by Cauchy and Schwarz:
+    slack = 0.5 * WIDER * np.sqrt(len(query) * square) + 0.002 * np.sqrt(square)
+    kept = 0
+    for n in range(len(rows)):
+        most = (abs(products[n] + 0.5 * total) + slack) * np.float64(coded.norms[rows[n]]) / 128.0
+        if cuts[n] < alpha * most * most + 1.0:
+            rows[kept], cuts[kept] = rows[n], cuts[n]
+            kept += 1
+            prefetch(coded.low, rows[n])
+    return kept
+
+
+@compiled
+def draw_by_rejection(
+    alpha: float,
+    query: NDArray[np.float32],
+    square: float,
+    greatest: float,
+    coded: CodedVectors,
+    excluded: int,
+    counter: np.uint64,
+    drawn: NDArray[np.int64],
+) -> None:
+    """Fill `drawn` with independent draws by the query [D], whose squared norm is `square`.
+
+    `greatest` is the greatest norm of a row; the row `excluded` isn't drawn (-1 for none).
+    """
+    slope = alpha * square * WIDER
+    highest = slope * greatest * greatest + 1.0
+    proposed, waiting = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64)
+    rows, cuts = np.empty((2, BLOCK), np.int64), np.empty((2, BLOCK))
+    products = np.empty(BLOCK, np.float32)
+    advance = np.uint64(BLOCK) * STEP
+    propose(counter, coded.norms, waiting)
+    counter += advance
+    turn, before, filled = 0, 0, 0
+    while filled < len(drawn):
+        proposed, waiting = waiting, proposed
+        propose(counter, coded.norms, waiting)
+        counter += advance
+        kept = keep_by_norm(counter, slope, highest, coded, proposed, rows[turn], cuts[turn])
+        counter += advance
+        turn = 1 - turn
+        maybe = keep_by_high(alpha, query, coded, rows[turn, :before], cuts[turn, :before], products)
+        for n in range(maybe):
+            row = rows[turn, n]
+            product = np.float64(inner_with(coded, row, query))
+            if cuts[turn, n] < alpha * product * product + 1.0 and row != excluded and filled < len(drawn):
+                drawn[filled] = row
+                filled += 1
+        before = kept
