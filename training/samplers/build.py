@@ -11,6 +11,7 @@ from tower.config import ScoringConfig
 from training.batches import target_counts
 from training.randomness import stream
 from training.samplers.config import (
+    CrossBatchConfig,
     FrequencySettings,
     InBatchConfig,
     SamplerSettings,
@@ -18,6 +19,7 @@ from training.samplers.config import (
     UnigramConfig,
 )
 from training.samplers.contract import Sampler
+from training.samplers.cross_batch import CrossBatchSampler
 from training.samplers.frequency import Frequency
 from training.samplers.in_batch import InBatchSampler
 from training.samplers.known_frequency import KnownFrequency
@@ -57,6 +59,11 @@ def _in_batch(config: InBatchConfig, setting: Setting) -> Sampler:
     return InBatchSampler(_frequency(config, setting), setting.item_count, config.unique)
 
 
+def _cross_batch(config: CrossBatchConfig, setting: Setting) -> Sampler:
+    frequency = _frequency(config, setting)
+    return CrossBatchSampler(frequency, setting.item_count, config.batches, setting.device)
+
+
 def _frequency(config: FrequencySettings, setting: Setting) -> Frequency:
     if config.frequencies != "streaming":
         smoothing = config.smoothing if config.frequencies == "smoothed" else 0.0
@@ -71,4 +78,5 @@ _SAMPLERS: dict[type[SamplerSettings], Callable[[Any, Setting], Sampler]] = {
     UniformConfig: _uniform,
     UnigramConfig: _unigram,
     InBatchConfig: _in_batch,
+    CrossBatchConfig: _cross_batch,
 }

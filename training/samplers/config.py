@@ -129,6 +129,11 @@ class CrossBatchConfig(FrequencySettings):
     kind: Literal["cross_batch"]
     batches: Annotated[int, Field(strict=True, ge=1, le=10_000)] = 8
 
+    @property
+    def fixed_size(self) -> bool:
+        """Not before the queue is full, and the first step draws nothing."""
+        return False
+
 
 class MinedConfig(SamplerSettings):
     """Each example's `negatives` items of highest score, by vectors at most `refresh_every` steps old."""
@@ -163,10 +168,11 @@ class MixedConfig(SamplerSettings):
 
     @model_validator(mode="after")
     def _fits(self) -> "MixedConfig":
-        if all(isinstance(part, MinedConfig) for part in self.parts):
+        if all(isinstance(part, MinedConfig | CrossBatchConfig) for part in self.parts):
             raise ValueError(
-                "mined candidates alone leave most items without any chance to be drawn, so nothing can "
-                'correct them; add a part that reaches every item, such as {kind = "uniform"}'
+                "mined candidates leave most items without any chance to be drawn, as does the empty queue "
+                "of cross_batch in the first step, so nothing can correct them; add a part that reaches "
+                'every item in every step, such as {kind = "uniform"}'
             )
         if not all(part.counts_positives for part in self.parts):
             raise ValueError(
