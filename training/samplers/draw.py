@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
+from training.errors import TrainingError
+
 
 @dataclass(frozen=True)
 class Draw:
@@ -53,3 +55,32 @@ def drawn_with_replacement(ids: Tensor, log_q: Tensor, positives: Tensor) -> Dra
         positive_log_count=log_expected[positives],
         valid=without_accidental_hits(ids, positives),
     )
+
+
+def drawn_by_example(ids: Tensor, log_q: Tensor, positive_log_q: Tensor, positives: Tensor) -> Draw:
+    """The draw of K candidates for each example, with replacement and from a proposal of its own.
+
+    Args:
+        ids: int64 [B, K].
+        log_q: [B, K], the log probability of each candidate under its example's proposal.
+        positive_log_q: [B], that of each positive; minus infinity where the proposal leaves it out.
+        positives: int64 [B].
+    """
+    log_size = math.log(ids.shape[1])
+    return Draw(
+        ids=ids,
+        log_count=log_q + log_size,
+        positive_log_count=positive_log_q + log_size,
+        valid=without_accidental_hits(ids, positives),
+    )
+
+
+def check_positives(positives: Tensor, item_count: int) -> None:
+    """Raise TrainingError if a row of `positives` [B] lies outside the catalogue: -1 would mean its end."""
+    outside = (positives < 0) | (positives >= item_count)
+    if outside.any():
+        row = int(positives[outside][0])
+        raise TrainingError(
+            f"objective.sampler: a positive is item row {row}, and the catalogue that the sampler was built "
+            f"for has rows 0 to {item_count - 1}; train on the data that the sampler was built from."
+        )

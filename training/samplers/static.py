@@ -1,4 +1,4 @@
-"""Proposals that know nothing of the query: uniform, and unigram to a power."""
+"""Proposals that know nothing of the query: uniform, log-uniform, and unigram to a power."""
 
 import math
 
@@ -7,10 +7,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from training.errors import TrainingError
 from training.samplers.alias import AliasTable
+from training.samplers.complement import ComplementSampler
 from training.samplers.contract import CountingSampler, DrawContext
-from training.samplers.draw import Draw, drawn_with_replacement
+from training.samplers.draw import Draw, check_positives, drawn_with_replacement
+from training.samplers.weights import Weights, log_uniform_weights, unigram_weights
 
 
 class StaticSampler(CountingSampler):
@@ -19,13 +20,14 @@ class StaticSampler(CountingSampler):
     Bengio & Senecal 2008 draw so from the unigram; uniform is its power 0.
     """
 
-    def __init__(self, weights: NDArray[np.float64], negatives: int, device: torch.device) -> None:
+    def __init__(self, weights: Weights, negatives: int, device: torch.device) -> None:
         self.negatives = negatives
         self.table = AliasTable(weights)
         self.log_q = torch.from_numpy(np.log(weights / weights.sum())).float().to(device)
 
     def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
         """Draw [K] ids; `query` gives nothing to a static proposal."""
+        check_positives(positives, len(self.log_q))
         ids = torch.from_numpy(self.table.draw(self.negatives, context.random)).to(positives.device)
         return drawn_with_replacement(ids, self.log_q, positives)
 
@@ -38,25 +40,33 @@ class StaticSampler(CountingSampler):
         return math.log(self.negatives) + self.log_q[ids]
 
 
-def uniform_sampler(item_count: int, negatives: int, device: torch.device) -> StaticSampler:
+def uniform_sampler(
+    item_count: int, negatives: int, device: torch.device, exclude_positive: bool = False
+) -> CountingSampler:
     """q = 1/N."""
-    return StaticSampler(np.ones(item_count), negatives, device)
+    return _sampler(np.ones(item_count), negatives, device, exclude_positive)
 
 
 def unigram_sampler(
-    counts: NDArray[np.int64], alpha: float, negatives: int, device: torch.device
-) -> StaticSampler:
-    """q proportional to (count + 1)^alpha (Mikolov et al. 2013 use alpha = 0.75).
+    counts: NDArray[np.int64],
+    alpha: float,
+    negatives: int,
+    device: torch.device,
+    exclude_positive: bool = False,
+) -> CountingSampler:
+    """q proportional to (count + 1)^alpha. Raises TrainingError when no item has a training event."""
+    return _sampler(unigram_weights(counts, alpha), negatives, device, exclude_positive)
 
-    One is added to every count, so that an item without a training event can still be drawn, and its
-    correction is finite without a floor under q.
 
-    Raises:
-        TrainingError: no item has a training event.
-    """
-    if not counts.any():
-        raise TrainingError(
-            "objective.sampler: no item has a training event to draw by; use kind = 'uniform'."
-        )
-    weights = (counts + 1).astype(np.float64) ** alpha
-    return StaticSampler(weights, negatives, device)
+def log_uniform_sampler(
+    counts: NDArray[np.int64], negatives: int, device: torch.device, exclude_positive: bool = False
+) -> CountingSampler:
+    """q by the rank of the [N] `counts`. Raises TrainingError when no item has a training event."""
+    return _sampler(log_uniform_weights(counts), negatives, device, exclude_positive)
+
+
+def _sampler(
+    weights: Weights, negatives: int, device: torch.device, exclude_positive: bool
+) -> CountingSampler:
+    kind = ComplementSampler if exclude_positive else StaticSampler
+    return kind(weights, negatives, device)
