@@ -7,19 +7,20 @@ from tower.gather import ranges
 from training.batches import Batch
 
 
-def known_candidates(batch: Batch, ids: Tensor) -> Tensor:
+def known_candidates(batch: Batch, ids: Tensor, examples: Tensor | None = None) -> Tensor:
     """Which candidates the example's user reads or goes on to use within this batch.
 
     Args:
         batch: the examples; its events are all that is looked at.
         ids: int64 [K], candidates that the batch shares, or [B, K].
+        examples: int64 [L], whose candidates the lines of `ids` [L, K] are; without it, of each example once.
 
     Returns:
-        bool [B, K]; the example's own positive is among what is known.
+        bool [B, K], or [L, K]; the example's own positive is among what is known.
     """
     users, slots = torch.unique(torch.cat([batch.owners, batch.histories.users]), return_inverse=True)
     rows = torch.cat([batch.histories.rows, batch.targets])
-    mine = slots[len(batch.owners) :]
+    mine = slots[len(batch.owners) :] if examples is None else slots[len(batch.owners) :][examples]
     if ids.dim() == 1:
         return _known_of_users(len(users), slots, rows, ids)[mine]
     size = int(max(rows.max(), ids.max())) + 1

@@ -34,3 +34,12 @@ def test_every_positive_is_known(shop: PreparedData) -> None:
     batch = next(TrainingBatches(shop, 200, 10, 8).epoch(stream(0, "order", 0)))
     known = known_candidates(batch, torch.arange(len(shop.catalogue)))
     assert known.gather(1, batch.targets[:, None]).all()
+
+
+def test_an_example_can_be_asked_about_several_times(shop: PreparedData) -> None:
+    """Each line of candidates is looked up for the example that it belongs to, in any order."""
+    batch = next(TrainingBatches(shop, 200, 10, 8).epoch(stream(0, "order", 0)))
+    examples = torch.randint(0, len(batch.targets), (300,), generator=torch.manual_seed(0))
+    ids = torch.randint(0, len(shop.catalogue), (300, 20), generator=torch.manual_seed(1))
+    known = known_candidates(batch, torch.arange(len(shop.catalogue)))
+    assert torch.equal(known_candidates(batch, ids, examples), known[examples[:, None], ids])

@@ -7,7 +7,8 @@ from tower.config import TowerConfig
 from training.batches import target_counts
 from training.config import ObjectiveConfig
 from training.losses.build import build_catalogue_loss, build_loss
-from training.losses.config import HierarchicalSoftmaxConfig, NceConfig
+from training.losses.config import HierarchicalSoftmaxConfig, NceConfig, ScalableCrossEntropyConfig
+from training.objectives.bucketed import BucketedObjective
 from training.objectives.catalogue import CatalogueObjective
 from training.objectives.clusters import frequency_clusters
 from training.objectives.contract import Objective
@@ -28,6 +29,8 @@ def build_objective(
     if isinstance(config.loss, HierarchicalSoftmaxConfig):
         members = frequency_clusters(target_counts(data), config.loss.clusters)
         return HierarchicalObjective(members, tower.dimension, stream(seed, "cluster vectors", 0))
+    if isinstance(config.loss, ScalableCrossEntropyConfig):
+        return BucketedObjective(config.loss, config.mask_known)
     if config.sampler is None:
         return CatalogueObjective(build_catalogue_loss(config.loss), config.mask_known)
     return SampledObjective(

@@ -19,6 +19,7 @@ SAMPLERS: list[dict[str, object]] = [
     {"loss": "sampled_softmax_corrected", "sampler": {"kind": "in_batch"}},
     {"loss": "sampled_softmax_corrected", "sampler": {"kind": "in_batch", "frequencies": "streaming"}},
     {"loss": "hierarchical_softmax"},
+    {"loss": {"kind": "scalable_cross_entropy", "buckets": 16, "bucket_examples": 32, "bucket_items": 64}},
 ]
 
 
