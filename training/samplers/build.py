@@ -14,6 +14,7 @@ from training.samplers.config import (
     CrossBatchConfig,
     FrequencySettings,
     InBatchConfig,
+    MinedConfig,
     SamplerSettings,
     UniformConfig,
     UnigramConfig,
@@ -23,6 +24,8 @@ from training.samplers.cross_batch import CrossBatchSampler
 from training.samplers.frequency import Frequency
 from training.samplers.in_batch import InBatchSampler
 from training.samplers.known_frequency import KnownFrequency
+from training.samplers.mined import MinedSampler
+from training.samplers.snapshot import Snapshot
 from training.samplers.static import uniform_sampler, unigram_sampler
 from training.samplers.streaming_frequency import StreamingFrequency
 
@@ -64,6 +67,11 @@ def _cross_batch(config: CrossBatchConfig, setting: Setting) -> Sampler:
     return CrossBatchSampler(frequency, setting.item_count, config.batches, setting.device)
 
 
+def _mined(config: MinedConfig, setting: Setting) -> Sampler:
+    snapshot = Snapshot(setting.item_count, config.refresh_every, setting.device)
+    return MinedSampler(snapshot, config.negatives, setting.scoring.absolute)
+
+
 def _frequency(config: FrequencySettings, setting: Setting) -> Frequency:
     if config.frequencies != "streaming":
         smoothing = config.smoothing if config.frequencies == "smoothed" else 0.0
@@ -79,4 +87,5 @@ _SAMPLERS: dict[type[SamplerSettings], Callable[[Any, Setting], Sampler]] = {
     UnigramConfig: _unigram,
     InBatchConfig: _in_batch,
     CrossBatchConfig: _cross_batch,
+    MinedConfig: _mined,
 }
