@@ -1,0 +1,106 @@
+"""Proposals that look at every item: the exact softmax and the quartic kernel, as references."""
+
+import math
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from tower.config import ScoringConfig
+from tower.scoring import cross_scores
+from training.samplers.categorical import draw_by_inversion
+from training.samplers.complement import check_others
+from training.samplers.contract import CountingSampler, DrawContext, Encode, State
+from training.samplers.draw import Draw, check_positives, drawn_by_example
+from training.samplers.snapshot import Snapshot
+
+LogKernel = Callable[[Tensor, Tensor], Tensor]
+"""The log weights [B, N] of item vectors [N, D] for queries [B, D]."""
+
+# How many weights are held at a time; more would only move memory.
+WEIGHTS_A_BLOCK = 1 << 22
+
+
+class DenseSampler(CountingSampler):
+    """K candidates an example, drawn with replacement from all N items in proportion to a kernel.
+
+    Each draw costs O(N D) an example, as much as the full softmax: an oracle and a reference for others. The
+    item vectors are those of a snapshot, by which the counts are exact.
+    """
+
+    def __init__(
+        self, kernel: LogKernel, negatives: int, snapshot: Snapshot, exclude_positive: bool = False
+    ) -> None:
+        """Draw by `kernel` from `snapshot`. Raises TrainingError where exclusion would leave nothing."""
+        if exclude_positive:
+            check_others(snapshot.item_count)
+        self.kernel = kernel
+        self.negatives = negatives
+        self.snapshot = snapshot
+        self.exclude_positive = exclude_positive
+
+    def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
+        """Draw [B, K] ids."""
+        check_positives(positives, self.snapshot.item_count)
+        places = torch.from_numpy(context.random.random((len(query), self.negatives))).to(query.device)
+        ids = torch.empty_like(places, dtype=torch.int64)
+        log_q = torch.empty_like(places, dtype=torch.float32)
+        positive_log_q = torch.empty_like(log_q[:, 0])
+        for rows in self._blocks(len(query)):
+            proposal = self._log_proposal(query[rows], positives[rows])
+            ids[rows] = draw_by_inversion(proposal, places[rows])
+            log_q[rows] = proposal.gather(1, ids[rows]).float()
+            positive_log_q[rows] = proposal.gather(1, positives[rows, None])[:, 0].float()
+        return drawn_by_example(ids, log_q, positive_log_q, positives)
+
+    def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
+        """q [B, N], from which each example's positive may yet have to be left out."""
+        return self.kernel(query.float(), self.snapshot.vectors).double().softmax(dim=1).float()
+
+    def log_expected(self, query: Tensor, positives: Tensor, ids: Tensor) -> Tensor:
+        """log(K q) of `ids`, [B, K]; minus infinity for a positive that is left out."""
+        wanted = ids.expand(len(query), -1)
+        log_q = torch.empty(wanted.shape, device=query.device)
+        for rows in self._blocks(len(query)):
+            proposal = self._log_proposal(query[rows], positives[rows])
+            log_q[rows] = proposal.gather(1, wanted[rows]).float()
+        return log_q + math.log(self.negatives)
+
+    def _blocks(self, size: int) -> Iterator[slice]:
+        examples = max(1, WEIGHTS_A_BLOCK // self.snapshot.item_count)
+        for first in range(0, size, examples):
+            yield slice(first, min(first + examples, size))
+
+    def _log_proposal(self, query: Tensor, positives: Tensor) -> Tensor:
+        """The log probabilities [b, N] of one block, in float64."""
+        log_weights = self.kernel(query.float(), self.snapshot.vectors).double()
+        if self.exclude_positive:
+            log_weights.scatter_(1, positives[:, None], float("-inf"))
+        return log_weights.log_softmax(dim=1)
+
+    def refresh(self, item_vectors: Tensor) -> None:
+        """Draw by these vectors from now on. Raises TrainingError as the snapshot does."""
+        self.snapshot.refresh(item_vectors)
+
+    def advance(self, encode: Encode) -> None:
+        """Follow a part of the catalogue. Raises TrainingError as the snapshot does."""
+        self.snapshot.advance(encode)
+
+    def state(self) -> State:
+        """What the snapshot keeps."""
+        return self.snapshot.state()
+
+    def restore(self, state: State) -> None:
+        """Go on from what `state` gave."""
+        self.snapshot.restore(state)
+
+
+def softmax_kernel(scoring: ScoringConfig) -> LogKernel:
+    """exp s: the one proposal that is unbiased at any K (Blanc & Rendle 2018, theorem 2.1)."""
+    return lambda query, vectors: cross_scores(query, vectors, scoring)
+
+
+def quartic_kernel(query: Tensor, vectors: Tensor) -> Tensor:
+    """log(<h, w>^4 + 1) (Blanc & Rendle 2018, section 4.2), without forming the power, which may overflow."""
+    products = query @ vectors.T
+    return torch.logaddexp(4.0 * products.abs().log(), torch.zeros_like(products))
