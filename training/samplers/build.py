@@ -12,19 +12,23 @@ from training.batches import target_counts
 from training.randomness import stream
 from training.samplers.config import (
     CrossBatchConfig,
+    FourierFeaturesConfig,
     FrequencySettings,
     InBatchConfig,
     MinedConfig,
+    PositiveFeaturesConfig,
     SamplerSettings,
     UniformConfig,
     UnigramConfig,
 )
 from training.samplers.contract import Sampler
 from training.samplers.cross_batch import CrossBatchSampler
+from training.samplers.fourier_features import FourierFeaturesSampler
 from training.samplers.frequency import Frequency
 from training.samplers.in_batch import InBatchSampler
 from training.samplers.known_frequency import KnownFrequency
 from training.samplers.mined import MinedSampler
+from training.samplers.positive_features import PositiveFeaturesSampler
 from training.samplers.snapshot import Snapshot
 from training.samplers.static import uniform_sampler, unigram_sampler
 from training.samplers.streaming_frequency import StreamingFrequency
@@ -82,10 +86,31 @@ def _frequency(config: FrequencySettings, setting: Setting) -> Frequency:
     return StreamingFrequency(buckets, config.streaming_hashes, config.streaming_rate, random)
 
 
+def _positive_features(config: PositiveFeaturesConfig, setting: Setting) -> Sampler:
+    # Sharper than the softmax itself, the kernel would only be harder to estimate.
+    sharpness = min(config.sharpness, 1.0 / setting.scoring.temperature)
+    return PositiveFeaturesSampler(
+        setting.item_count,
+        config.negatives,
+        config.features,
+        sharpness,
+        config.refresh_every,
+        stream(setting.seed, "positive features", 0),
+    )
+
+
+def _fourier_features(config: FourierFeaturesConfig, setting: Setting) -> Sampler:
+    snapshot = Snapshot(setting.item_count, config.refresh_every, setting.device)
+    random = stream(setting.seed, "fourier features", 0)
+    return FourierFeaturesSampler(config.negatives, config.features, config.sharpness, snapshot, random)
+
+
 _SAMPLERS: dict[type[SamplerSettings], Callable[[Any, Setting], Sampler]] = {
     UniformConfig: _uniform,
     UnigramConfig: _unigram,
     InBatchConfig: _in_batch,
     CrossBatchConfig: _cross_batch,
     MinedConfig: _mined,
+    PositiveFeaturesConfig: _positive_features,
+    FourierFeaturesConfig: _fourier_features,
 }
