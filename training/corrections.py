@@ -1,5 +1,6 @@
 """Small steps between scores and a loss, always in this order: temperature, log expected count, mask."""
 
+import torch
 from torch import Tensor
 
 from training.samplers.draw import Draw
@@ -11,5 +12,9 @@ def minus_log_count(drawn: Tensor, draw: Draw) -> Tensor:
 
 
 def masked(corrected: Tensor, draw: Draw) -> Tensor:
-    """Scores [B, K] with minus infinity in place of masked candidates: no softmax mass and no gradient."""
-    return corrected.masked_fill(~draw.valid, float("-inf"))
+    """Scores [B, K] with minus infinity in place of masked candidates.
+
+    That is no softmax mass, a sigmoid or hinge loss of zero, and a gradient of exactly zero, whatever the
+    score was.
+    """
+    return torch.where(draw.valid, corrected, float("-inf"))

@@ -1,25 +1,72 @@
 """Every loss, by the settings that an experiment gives it."""
 
+import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+from training.losses.binary_cross_entropy import binary_cross_entropy
+from training.losses.blackout import blackout
 from training.losses.config import (
+    BinaryCrossEntropyConfig,
+    BlackoutConfig,
     CorrectedSampledSoftmaxConfig,
+    CosineEmbeddingConfig,
+    CosineHingeConfig,
     FullSoftmaxConfig,
+    GbceConfig,
     LossSettings,
+    NceConfig,
+    NegativeSamplingConfig,
+    RankingConfig,
+    RankingHingeConfig,
+    RefinedLogqConfig,
     SampledSoftmaxConfig,
+    SphericalSoftmaxConfig,
+    StandardImportanceConfig,
+    SubsetSoftmaxConfig,
 )
 from training.losses.contract import CatalogueLoss, Loss
+from training.losses.cosine import cosine_embedding, cosine_hinge
 from training.losses.full_softmax import full_softmax
+from training.losses.gbce import gbce
+from training.losses.nce import nce
+from training.losses.negative_sampling import negative_sampling
+from training.losses.ranking import ranking, ranking_hinge
+from training.losses.refined_logq import refined_logq
 from training.losses.sampled_softmax import sampled_softmax, sampled_softmax_corrected
+from training.losses.spherical_softmax import spherical_softmax
+from training.losses.standard_importance import standard_importance
+from training.losses.subset_softmax import subset_softmax
+
+
+def _ranking(config: RankingConfig, item_count: int) -> Loss:
+    if config.delta == "complementary_sum":
+        # A catalogue of one item has no pairs, and any number does for it.
+        return partial(ranking, delta=math.log(max(item_count - 1, 1)))
+    return partial(ranking, delta=config.delta)
+
 
 _LOSSES: dict[type[LossSettings], Callable[[Any, int], Loss]] = {
     SampledSoftmaxConfig: lambda config, item_count: sampled_softmax,
     CorrectedSampledSoftmaxConfig: lambda config, item_count: sampled_softmax_corrected,
+    StandardImportanceConfig: lambda config, item_count: standard_importance,
+    SubsetSoftmaxConfig: lambda config, item_count: subset_softmax,
+    RefinedLogqConfig: lambda config, item_count: refined_logq,
+    NceConfig: lambda config, item_count: nce,
+    NegativeSamplingConfig: lambda config, item_count: negative_sampling,
+    BlackoutConfig: lambda config, item_count: blackout,
+    RankingConfig: _ranking,
+    RankingHingeConfig: lambda config, item_count: partial(ranking_hinge, delta=config.delta),
+    BinaryCrossEntropyConfig: lambda config, item_count: binary_cross_entropy,
+    CosineHingeConfig: lambda config, item_count: partial(cosine_hinge, margin=config.margin),
+    CosineEmbeddingConfig: lambda config, item_count: partial(cosine_embedding, margin=config.margin),
+    GbceConfig: lambda config, item_count: partial(gbce, t=config.t, item_count=item_count),
 }
 
 _CATALOGUE_LOSSES: dict[type[LossSettings], Callable[[Any], CatalogueLoss]] = {
     FullSoftmaxConfig: lambda config: full_softmax,
+    SphericalSoftmaxConfig: lambda config: partial(spherical_softmax, epsilon=config.epsilon),
 }
 
 

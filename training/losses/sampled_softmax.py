@@ -1,9 +1,16 @@
-"""Softmax losses over a draw."""
+"""Softmax losses over a draw: the positive's term exactly, the others estimated.
 
-import torch
+Complementary sum sampling (Botev et al. 2017) is no loss of its own but a way to draw: the sampled softmax
+over a draw that leaves the positive out (importance, eq. 16-19, `exclude_positive`), or over one that takes
+each item by itself with a probability b_i, l_i = log b_i (Bernoulli, eq. 7-9 and 22). The absolute softmax
+(Blanc & Rendle 2018, eq. 11) is any of the softmax losses over scores without their sign.
+"""
+
 from torch import Tensor
+from torch.nn.functional import softplus
 
 from training.corrections import masked, minus_log_count
+from training.losses.reductions import log_sum_exp
 from training.samplers.draw import Draw
 
 
@@ -23,10 +30,10 @@ def sampled_softmax(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
     Returns:
         [B], at least zero; exactly zero where no candidate is valid.
 
-    Source: Blanc & Rendle 2018, eq. 2-3; Bengio & Senecal 2008.
+    Source: Blanc & Rendle 2018, eq. 2-3; Bengio & Senecal 2008; Botev et al. 2017, eq. 7-9 and 16-19.
     """
     others = masked(minus_log_count(drawn, draw), draw)
-    return -torch.cat([positive.unsqueeze(1), others], dim=1).log_softmax(dim=1)[:, 0]
+    return softplus(log_sum_exp(others) - positive)
 
 
 def sampled_softmax_corrected(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
@@ -41,7 +48,7 @@ def sampled_softmax_corrected(positive: Tensor, drawn: Tensor, draw: Draw) -> Te
         draw: with `positive_log_count`, the log expected count of each positive.
 
     Returns:
-        [B], at least zero.
+        [B], at least zero; exactly zero where no candidate is valid.
 
     Source: Yi et al. 2019, eq. 5; TensorFlow `sampled_softmax_loss`.
     """

@@ -1,0 +1,28 @@
+"""A softmax with a square in place of the exponential."""
+
+import math
+
+from torch import Tensor
+
+
+def spherical_softmax(scores: Tensor, positives: Tensor, *, epsilon: float) -> Tensor:
+    """-log p_y with p_i = (s_i^2 + epsilon) / sum_k (s_k^2 + epsilon), over the whole catalogue.
+
+    A score counts the same with either sign, so items must be ranked by its absolute value. Tails are much
+    heavier than the softmax's: for a loss of log 2 the positive's squared score has to be as large as those
+    of all other items together, whose sum grows with N; on a large catalogue that takes large scores.
+
+    Args:
+        scores: [B, N] tempered scores; minus infinity for an item that must not count.
+        positives: int64 [B], the rows of the positives.
+        epsilon: above zero; what an item of score zero weighs.
+
+    Returns:
+        [B], at least zero.
+
+    Source: Vincent et al. 2015; de Brebisson & Vincent 2016.
+    """
+    hidden = scores == -math.inf
+    # The first fill keeps the square finite, so that its gradient is; the second takes the weight away.
+    weights = (scores.masked_fill(hidden, 0.0).square() + epsilon).masked_fill(hidden, 0.0)
+    return weights.sum(dim=1).log() - weights.gather(1, positives.unsqueeze(1))[:, 0].log()
