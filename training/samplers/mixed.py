@@ -1,0 +1,106 @@
+"""The candidates of several samplers together."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import reduce
+
+import torch
+from torch import Tensor
+
+from training.samplers.contract import CountingSampler, DrawContext, Encode, State
+from training.samplers.draw import Draw
+
+
+class MixedSampler(CountingSampler):
+    """A union of draws: every candidate of every part, expected as often as by all parts together.
+
+    Which part an item came from does not matter to how often it was to be expected: with B positives and
+    K uniform candidates that is B p_i + K / N for both. Corrected by its own part's count instead, an item
+    that n parts reach would weigh n times what it should. An item that one part can never draw (no known
+    frequency, not among the mined) has the counts of the others.
+
+    Each part draws from a random stream of its own, so that none depends on how much the others draw.
+    """
+
+    def __init__(self, parts: Sequence[CountingSampler]) -> None:
+        self.parts = parts
+        # How many candidates each part had in the last draw; before that, all parts are taken for alike.
+        self._sizes = [1] * len(parts)
+
+    def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
+        """Draw from all parts: [K] ids where all are shared, [B, K] as soon as a part draws by example."""
+        streams = context.random.spawn(len(self.parts))
+        draws = [
+            part.draw(query, positives, replace(context, random=random))
+            for part, random in zip(self.parts, streams, strict=True)
+        ]
+        self._sizes = [draw.ids.shape[-1] for draw in draws]
+        counted = [replace(draw, log_count=self.log_expected(query, positives, draw.ids)) for draw in draws]
+        of_positives = self.log_expected(query, positives, positives.unsqueeze(1))[:, 0]
+        return union(counted, of_positives)
+
+    def log_expected(self, query: Tensor, positives: Tensor, ids: Tensor) -> Tensor:
+        """The log of the parts' added counts of `ids`."""
+        return reduce(torch.logaddexp, (part.log_expected(query, positives, ids) for part in self.parts))
+
+    def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
+        """The parts' proposals, weighted by how many candidates each had in the last draw: [B, N]."""
+        shares = [size / max(sum(self._sizes), 1) for size in self._sizes]
+        weighted = (
+            share * part.probability(query, context) for share, part in zip(shares, self.parts, strict=True)
+        )
+        return reduce(torch.add, weighted)
+
+    def refresh(self, item_vectors: Tensor) -> None:
+        """Let every part take over the item vectors [N, D]. Raises TrainingError where a part does."""
+        for part in self.parts:
+            part.refresh(item_vectors)
+
+    def advance(self, encode: Encode) -> None:
+        """Let every part follow."""
+        for part in self.parts:
+            part.advance(encode)
+
+    def state(self) -> State:
+        """What the parts keep, each name after the number of its part."""
+        return {
+            f"{number}.{name}": tensor
+            for number, part in enumerate(self.parts)
+            for name, tensor in part.state().items()
+        }
+
+    def restore(self, state: State) -> None:
+        """Go on from what `state` gave."""
+        for number, part in enumerate(self.parts):
+            of_part = f"{number}."
+            part.restore(
+                {name.removeprefix(of_part): kept for name, kept in state.items() if name.startswith(of_part)}
+            )
+
+
+def union(draws: Sequence[Draw], positive_log_count: Tensor) -> Draw:
+    """All candidates of `draws` as one draw, with the counts [K] or [B, K] that they bring.
+
+    Shared candidates with stored vectors come last, as a draw has them. Where a part draws by example, the
+    stored vectors are left out, and those candidates pass the item tower like any other: the vector of now
+    is no worse than the stored one, only dearer.
+    """
+    if any(draw.ids.dim() == 2 for draw in draws):
+        rows = len(positive_log_count)
+        return Draw(
+            ids=torch.cat([draw.ids.expand(rows, -1) for draw in draws], dim=1),
+            log_count=torch.cat([draw.log_count.expand(rows, -1) for draw in draws], dim=1),
+            positive_log_count=positive_log_count,
+            valid=torch.cat([draw.valid for draw in draws], dim=1),
+        )
+    firsts = [len(draw.ids) - (0 if draw.stored is None else len(draw.stored)) for draw in draws]
+    pieces = [(draw, slice(None, first)) for draw, first in zip(draws, firsts, strict=True)]
+    pieces += [(draw, slice(first, None)) for draw, first in zip(draws, firsts, strict=True)]
+    stored = [draw.stored for draw in draws if draw.stored is not None]
+    return Draw(
+        ids=torch.cat([draw.ids[places] for draw, places in pieces]),
+        log_count=torch.cat([draw.log_count[places] for draw, places in pieces]),
+        positive_log_count=positive_log_count,
+        valid=torch.cat([draw.valid[:, places] for draw, places in pieces], dim=1),
+        stored=torch.cat(stored) if stored else None,
+    )
