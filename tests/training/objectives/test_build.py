@@ -18,6 +18,8 @@ SAMPLERS: list[dict[str, object]] = [
     {"loss": "sampled_softmax", "sampler": {"kind": "unigram", "negatives": 20}},
     {"loss": "sampled_softmax_corrected", "sampler": {"kind": "in_batch"}},
     {"loss": "sampled_softmax_corrected", "sampler": {"kind": "in_batch", "frequencies": "streaming"}},
+    {"loss": "sampled_softmax", "sampler": {"kind": "positive_features", "features": 16}},
+    {"loss": "sampled_softmax_corrected", "sampler": {"kind": "fourier_features", "features": 16}},
     {"loss": "hierarchical_softmax"},
     {"loss": {"kind": "scalable_cross_entropy", "buckets": 16, "bucket_examples": 32, "bucket_items": 64}},
 ]
@@ -36,7 +38,10 @@ def first_batch(shop: PreparedData) -> Batch:
 def test_every_objective_trains_both_towers(shop: PreparedData, settings: object) -> None:
     """The loss is finite and every parameter gets a gradient."""
     model = build_model(ExperimentConfig(), shop)
-    out = objective(shop, settings)(model, first_batch(shop), stream(0, "draw", 0))
+    made = objective(shop, settings)
+    if made.sampler is not None:
+        made.sampler.refresh(model.current_vectors(torch.arange(len(shop.catalogue))))
+    out = made(model, first_batch(shop), stream(0, "draw", 0))
     torch.autograd.backward(out.loss)
     assert out.loss.isfinite()
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in model.parameters())
