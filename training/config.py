@@ -11,7 +11,7 @@ from tower.config import Settings, TowerConfig
 from training.compatibility import mask_refusal, refusal, scoring_refusal
 from training.errors import TrainingError
 from training.losses.config import LossConfig, SampledSoftmaxConfig
-from training.samplers.config import InBatchConfig, SamplerConfig, UniformConfig
+from training.samplers.config import InBatchConfig, MixedConfig, SamplerConfig, UniformConfig
 
 EXPERIMENTS = Path(__file__).parent / "experiments"
 
@@ -95,10 +95,12 @@ class ExperimentConfig(Settings):
 
     @model_validator(mode="after")
     def _has_candidates(self) -> "ExperimentConfig":
-        if isinstance(self.objective.sampler, InBatchConfig) and self.training.batch_size == 1:
+        sampler = self.objective.sampler
+        parts = sampler.parts if isinstance(sampler, MixedConfig) else (sampler,)
+        if all(isinstance(part, InBatchConfig) for part in parts) and self.training.batch_size == 1:
             raise ValueError(
                 "training.batch_size = 1 leaves in-batch sampling without a candidate; "
-                "raise it, or set sampler.kind = 'uniform'"
+                "raise it, or set sampler.kind = 'uniform' (alone, or as a part of 'mixed')"
             )
         return self
 

@@ -81,8 +81,33 @@ def test_an_override_of_another_form_is_refused(override: str) -> None:
         load_experiment("youtubednn", [override])
 
 
-def test_in_batch_needs_a_second_example() -> None:
+@pytest.mark.parametrize(
+    "sampler", ['{kind="in_batch"}', '{kind="mixed",parts=["in_batch",{kind="in_batch",unique=true}]}']
+)
+def test_in_batch_needs_a_second_example(sampler: str) -> None:
     """With one example a batch there is no candidate, and the loss would always be zero."""
-    objective = 'objective={loss="sampled_softmax_corrected",sampler={kind="in_batch"}}'
+    objective = f'objective={{loss="sampled_softmax_corrected",sampler={sampler}}}'
     with pytest.raises(ConfigurationError, match=r"batch_size = 1 .*uniform"):
         load_experiment("youtubednn", [objective, "training.batch_size=1"])
+
+
+def test_one_example_is_enough_beside_another_sampler() -> None:
+    """The other parts of a mixed draw have candidates for it."""
+    objective = 'objective={loss="sampled_softmax",sampler={kind="mixed",parts=["in_batch","uniform"]}}'
+    assert load_experiment("youtubednn", [objective, "training.batch_size=1"]).training.batch_size == 1
+
+
+@pytest.mark.parametrize("parts", ['["mined"]', '["mined","cross_batch"]', '["cross_batch"]'])
+def test_a_mixed_draw_needs_a_part_that_reaches_every_item(parts: str) -> None:
+    """Mined candidates never reach most items, and an empty queue reaches none."""
+    objective = f'objective={{loss="sampled_softmax",sampler={{kind="mixed",parts={parts}}}}}'
+    with pytest.raises(ConfigurationError, match=r"every item in every step.*uniform"):
+        load_experiment("youtubednn", [objective])
+
+
+@pytest.mark.parametrize("sampler", ['"cross_batch"', '{kind="mixed",parts=["cross_batch","uniform"]}'])
+def test_a_mean_over_a_fixed_number_is_refused_where_the_queue_starts_empty(sampler: str) -> None:
+    """In the first step it would be a mean over nothing."""
+    objective = f'objective={{loss="negative_sampling",sampler={sampler}}}'
+    with pytest.raises(ConfigurationError, match=r"fixed number of candidates.*sampled_softmax"):
+        load_experiment("youtubednn", [objective])

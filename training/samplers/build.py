@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -16,18 +16,20 @@ from training.samplers.config import (
     FrequencySettings,
     InBatchConfig,
     MinedConfig,
+    MixedConfig,
     PositiveFeaturesConfig,
     SamplerSettings,
     UniformConfig,
     UnigramConfig,
 )
-from training.samplers.contract import Sampler
+from training.samplers.contract import CountingSampler, Sampler
 from training.samplers.cross_batch import CrossBatchSampler
 from training.samplers.fourier_features import FourierFeaturesSampler
 from training.samplers.frequency import Frequency
 from training.samplers.in_batch import InBatchSampler
 from training.samplers.known_frequency import KnownFrequency
 from training.samplers.mined import MinedSampler
+from training.samplers.mixed import MixedSampler
 from training.samplers.positive_features import PositiveFeaturesSampler
 from training.samplers.snapshot import Snapshot
 from training.samplers.static import uniform_sampler, unigram_sampler
@@ -76,6 +78,12 @@ def _mined(config: MinedConfig, setting: Setting) -> Sampler:
     return MinedSampler(snapshot, config.negatives, setting.scoring.absolute)
 
 
+def _mixed(config: MixedConfig, setting: Setting) -> Sampler:
+    parts = [build_sampler(part, setting) for part in config.parts]
+    # Which kinds can be parts stands with the settings; each of them can count any item.
+    return MixedSampler(cast(list[CountingSampler], parts))
+
+
 def _frequency(config: FrequencySettings, setting: Setting) -> Frequency:
     if config.frequencies != "streaming":
         smoothing = config.smoothing if config.frequencies == "smoothed" else 0.0
@@ -111,6 +119,7 @@ _SAMPLERS: dict[type[SamplerSettings], Callable[[Any, Setting], Sampler]] = {
     InBatchConfig: _in_batch,
     CrossBatchConfig: _cross_batch,
     MinedConfig: _mined,
+    MixedConfig: _mixed,
     PositiveFeaturesConfig: _positive_features,
     FourierFeaturesConfig: _fourier_features,
 }
