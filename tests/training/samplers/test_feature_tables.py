@@ -17,7 +17,7 @@ def masses(made: FeatureTables, feature: int) -> NDArray[np.float64]:
     keep = made.keep[feature].astype(np.float64)
     mass = keep.copy()
     np.add.at(mass, made.other[feature], 1.0 - keep)
-    return mass / len(mass)
+    return np.asarray(mass / len(mass))
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,15 @@ import pytest
 import torch
 from torch import Tensor
 
+from data.sequences import PreparedData
 from tests.contracts.estimates import CountingContract, EstimateContract
 from tests.contracts.samplers import AdaptiveSamplerContract
 from tests.oracles.features import positive_proposal
+from tower.config import ScoringConfig
 from training.errors import TrainingError
 from training.randomness import stream
+from training.samplers.build import Setting, build_sampler
+from training.samplers.config import PositiveFeaturesConfig
 from training.samplers.contract import DrawContext
 from training.samplers.positive_features import PositiveFeaturesSampler
 
@@ -121,3 +125,14 @@ def test_nothing_is_drawn_before_the_first_vectors() -> None:
     items = unit(12, "items")
     with pytest.raises(TrainingError, match="refresh"):
         sampler.draw(items[:2], torch.tensor([0, 1]), context(items, torch.tensor([0, 1])))
+
+
+@pytest.mark.parametrize(("temperature", "sharpness"), [(0.07, 4.0), (1.0, 1.0)])
+def test_the_kernel_is_never_sharper_than_the_softmax(
+    shop: PreparedData, temperature: float, sharpness: float
+) -> None:
+    """A mild softmax has a kernel of its own sharpness; a sharp one the sharpness that is set."""
+    setting = Setting(shop, ScoringConfig(temperature=temperature), 0, torch.device("cpu"))
+    sampler = build_sampler(PositiveFeaturesConfig(kind="positive_features", features=8), setting)
+    assert isinstance(sampler, PositiveFeaturesSampler)
+    assert sampler.scale**2 == pytest.approx(sharpness)
