@@ -18,6 +18,13 @@ SAMPLERS: list[dict[str, object]] = [
     {"loss": "sampled_softmax", "sampler": {"kind": "unigram", "negatives": 20}},
     {"loss": "sampled_softmax_corrected", "sampler": {"kind": "in_batch"}},
     {"loss": "sampled_softmax_corrected", "sampler": {"kind": "in_batch", "frequencies": "streaming"}},
+    {"loss": "sampled_softmax_corrected", "sampler": {"kind": "in_batch", "frequencies": "smoothed"}},
+    {"loss": "sampled_softmax_corrected", "sampler": {"kind": "in_batch", "unique": True}},
+    {"loss": "sampled_softmax_corrected", "sampler": {"kind": "mixed"}},
+    {
+        "loss": "sampled_softmax",
+        "sampler": {"kind": "mixed", "parts": ["cross_batch", "in_batch", "mined", "uniform", "unigram"]},
+    },
     {"loss": "sampled_softmax", "sampler": {"kind": "positive_features", "features": 16}},
     {"loss": "sampled_softmax_corrected", "sampler": {"kind": "fourier_features", "features": 16}},
     {"loss": "hierarchical_softmax"},
@@ -125,6 +132,35 @@ def test_the_streaming_estimate_has_as_many_hashes_as_asked(shop: PreparedData) 
         made = objective(shop, {"loss": "sampled_softmax_corrected", "sampler": sampler})
         assert made.sampler is not None
         assert len(made.sampler.state()["gap"]) == hashes
+
+
+@pytest.mark.parametrize("parts", [[], ["uniform"], ["mined", "uniform"]], ids=["alone", "shared", "mined"])
+def test_a_queue_is_trained_on_from_the_second_step(shop: PreparedData, parts: list[str]) -> None:
+    """Alone it has no candidate in the first step; in a union the queue's candidates join in the second."""
+    model = build_model(ExperimentConfig(), shop)
+    sampler = {"kind": "mixed", "parts": ["cross_batch", *parts]} if parts else "cross_batch"
+    made = objective(shop, {"loss": "sampled_softmax_corrected", "sampler": sampler})
+    assert made.sampler is not None
+    made.sampler.refresh(model.current_vectors(torch.arange(len(shop.catalogue))))
+    batches = TrainingBatches(shop, 256, 50, 64).epoch(stream(0, "order", 0))
+    steps = [made(model, batch, stream(0, "draw", 0)) for batch, _ in zip(batches, range(2), strict=False)]
+    assert (steps[0].loss.item() == 0.0) == (not parts)
+    torch.autograd.backward(steps[1].loss)
+    assert steps[1].loss.isfinite()
+    assert int(steps[1].masked) > int(steps[0].masked)
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in model.parameters())
+
+
+def test_the_amount_of_smoothing_shows(shop: PreparedData) -> None:
+    """The more is added, the more alike the frequencies are."""
+    spread = []
+    for smoothing in (0.01, 100.0):
+        sampler = {"kind": "in_batch", "frequencies": "smoothed", "smoothing": smoothing}
+        made = objective(shop, {"loss": "sampled_softmax_corrected", "sampler": sampler})
+        assert made.sampler is not None
+        shares = made.sampler.probability(torch.zeros(1, 64))[0]
+        spread.append(float(shares.max() / shares.min()))
+    assert spread[0] > 100 * spread[1]
 
 
 def test_weights_weigh_examples() -> None:
