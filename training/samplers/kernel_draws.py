@@ -11,6 +11,7 @@ from torch import Tensor
 from training.samplers.coded_vectors import CodedVectors
 from training.samplers.kernel_choice import Task, draw_rows, write_kernels, write_masses
 from training.samplers.kernel_tree import KernelTree
+from training.samplers.symmetric_features import feature_width
 from training.samplers.threads import in_parts
 
 # What one draw's way down the tree costs, in units of a proposal whose vector is looked at: a level, and a
@@ -86,6 +87,18 @@ class KernelDraws:
         """Go on from what `state` gave, with the sums computed anew: bit for bit the same."""
         norms, high, low = (state[name].numpy() for name in ("norms", "high", "low"))
         self.tree.take(CodedVectors(norms, high, low.view(np.uint16)))
+
+
+def tree_sums(rows: int, width: int, alpha: float) -> KernelDraws:
+    """A tree for a catalogue of any size: leaves grow with it, so that all sums take an eighth of the table.
+
+    Up to 64 MB they are of F/D rows. As draws by rejection don't walk, the size of leaves costs only peaked
+    queries time.
+    """
+    most_bytes = max(64e6, rows * width * 4 / 8)
+    two_sums_a_leaf = 2 * feature_width(width) * 8
+    leaf = max(feature_width(width) // width, round(rows * two_sums_a_leaf / most_bytes), 1)
+    return KernelDraws(KernelTree(rows, width, leaf), alpha)
 
 
 def as_float32(vectors: Tensor) -> NDArray[np.float32]:
