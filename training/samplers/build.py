@@ -18,6 +18,7 @@ from training.samplers.config import (
     MinedConfig,
     MixedConfig,
     PositiveFeaturesConfig,
+    QuadraticConfig,
     SamplerSettings,
     UniformConfig,
     UnigramConfig,
@@ -113,6 +114,21 @@ def _fourier_features(config: FourierFeaturesConfig, setting: Setting) -> Sample
     return FourierFeaturesSampler(config.negatives, config.features, config.sharpness, snapshot, random)
 
 
+def _quadratic(config: QuadraticConfig, setting: Setting) -> Sampler:
+    # numba takes a second to load, which only this sampler should cost.
+    from training.samplers.quadratic import BatchQuadraticSampler, QuadraticSampler
+
+    kind = BatchQuadraticSampler if config.per == "batch" else QuadraticSampler
+    return kind(
+        setting.item_count,
+        config.negatives,
+        config.alpha,
+        config.refresh_every,
+        setting.device,
+        config.exclude_positive,
+    )
+
+
 _SAMPLERS: dict[type[SamplerSettings], Callable[[Any, Setting], Sampler]] = {
     UniformConfig: _uniform,
     UnigramConfig: _unigram,
@@ -122,4 +138,5 @@ _SAMPLERS: dict[type[SamplerSettings], Callable[[Any, Setting], Sampler]] = {
     MixedConfig: _mixed,
     PositiveFeaturesConfig: _positive_features,
     FourierFeaturesConfig: _fourier_features,
+    QuadraticConfig: _quadratic,
 }
