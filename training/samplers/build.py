@@ -10,21 +10,31 @@ from data.sequences import PreparedData
 from tower.config import ScoringConfig
 from training.batches import target_counts
 from training.randomness import stream
+from training.samplers.bernoulli import BernoulliSampler
+from training.samplers.bigram import BigramSampler
 from training.samplers.config import (
+    BernoulliConfig,
+    BigramConfig,
     CrossBatchConfig,
     FourierFeaturesConfig,
     FrequencySettings,
     InBatchConfig,
+    LogUniformConfig,
     MinedConfig,
     MixedConfig,
     PositiveFeaturesConfig,
     QuadraticConfig,
+    QuarticConfig,
     SamplerSettings,
+    SoftmaxConfig,
+    TwoPassConfig,
     UniformConfig,
     UnigramConfig,
 )
 from training.samplers.contract import CountingSampler, Sampler
 from training.samplers.cross_batch import CrossBatchSampler
+from training.samplers.dense import DenseSampler, LogKernel, quartic_kernel, softmax_kernel
+from training.samplers.follows import follow_counts
 from training.samplers.fourier_features import FourierFeaturesSampler
 from training.samplers.frequency import Frequency
 from training.samplers.in_batch import InBatchSampler
@@ -33,8 +43,11 @@ from training.samplers.mined import MinedSampler
 from training.samplers.mixed import MixedSampler
 from training.samplers.positive_features import PositiveFeaturesSampler
 from training.samplers.snapshot import Snapshot
-from training.samplers.static import uniform_sampler, unigram_sampler
+from training.samplers.static import log_uniform_sampler, uniform_sampler, unigram_sampler
 from training.samplers.streaming_frequency import StreamingFrequency
+from training.samplers.two_pass import TwoPassSampler
+from training.samplers.unique import UniqueSampler
+from training.samplers.weights import Weights, log_uniform_weights, unigram_weights
 
 
 @dataclass(frozen=True)
@@ -58,11 +71,52 @@ def build_sampler(config: SamplerSettings, setting: Setting) -> Sampler:
 
 
 def _uniform(config: UniformConfig, setting: Setting) -> Sampler:
-    return uniform_sampler(setting.item_count, config.negatives, setting.device)
+    exclude = config.exclude_positive
+    return uniform_sampler(setting.item_count, config.negatives, setting.device, exclude)
+
+
+def _log_uniform(config: LogUniformConfig, setting: Setting) -> Sampler:
+    counts, device = target_counts(setting.data), setting.device
+    if config.unique:
+        return UniqueSampler(log_uniform_weights(counts), config.negatives, device)
+    return log_uniform_sampler(counts, config.negatives, device, config.exclude_positive)
 
 
 def _unigram(config: UnigramConfig, setting: Setting) -> Sampler:
-    return unigram_sampler(setting.data.item_counts(), config.alpha, config.negatives, setting.device)
+    counts, exclude = setting.data.item_counts(), config.exclude_positive
+    return unigram_sampler(counts, config.alpha, config.negatives, setting.device, exclude)
+
+
+def _bigram(config: BigramConfig, setting: Setting) -> Sampler:
+    weights = _unigram_weights(config, setting)
+    pairs, counts = follow_counts(setting.data)
+    return BigramSampler(pairs, counts, weights, config.backoff, config.negatives, setting.device)
+
+
+def _bernoulli(config: BernoulliConfig, setting: Setting) -> Sampler:
+    return BernoulliSampler(_unigram_weights(config, setting), config.negatives, setting.device)
+
+
+def _two_pass(config: TwoPassConfig, setting: Setting) -> Sampler:
+    weights = _unigram_weights(config, setting)
+    return TwoPassSampler(weights, config.pool, config.negatives, setting.scoring, setting.device)
+
+
+def _unigram_weights(config: BigramConfig | BernoulliConfig | TwoPassConfig, setting: Setting) -> Weights:
+    return unigram_weights(setting.data.item_counts(), config.alpha)
+
+
+def _quartic(config: QuarticConfig, setting: Setting) -> Sampler:
+    return _dense(config, setting, quartic_kernel)
+
+
+def _softmax(config: SoftmaxConfig, setting: Setting) -> Sampler:
+    return _dense(config, setting, softmax_kernel(setting.scoring))
+
+
+def _dense(config: QuarticConfig | SoftmaxConfig, setting: Setting, kernel: LogKernel) -> Sampler:
+    snapshot = Snapshot(setting.item_count, config.refresh_every, setting.device)
+    return DenseSampler(kernel, config.negatives, snapshot, config.exclude_positive)
 
 
 def _in_batch(config: InBatchConfig, setting: Setting) -> Sampler:
@@ -131,7 +185,10 @@ def _quadratic(config: QuadraticConfig, setting: Setting) -> Sampler:
 
 _SAMPLERS: dict[type[SamplerSettings], Callable[[Any, Setting], Sampler]] = {
     UniformConfig: _uniform,
+    LogUniformConfig: _log_uniform,
     UnigramConfig: _unigram,
+    BigramConfig: _bigram,
+    BernoulliConfig: _bernoulli,
     InBatchConfig: _in_batch,
     CrossBatchConfig: _cross_batch,
     MinedConfig: _mined,
@@ -139,4 +196,7 @@ _SAMPLERS: dict[type[SamplerSettings], Callable[[Any, Setting], Sampler]] = {
     PositiveFeaturesConfig: _positive_features,
     FourierFeaturesConfig: _fourier_features,
     QuadraticConfig: _quadratic,
+    QuarticConfig: _quartic,
+    SoftmaxConfig: _softmax,
+    TwoPassConfig: _two_pass,
 }
