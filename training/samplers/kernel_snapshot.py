@@ -53,8 +53,11 @@ class MakeSums(Protocol):
 class KernelSnapshot:
     """A snapshot none of whose N vectors is older than `refresh_every` steps."""
 
-    def __init__(self, item_count: int, refresh_every: int, make_sums: MakeSums) -> None:
+    def __init__(
+        self, item_count: int, refresh_every: int, device: torch.device, make_sums: MakeSums
+    ) -> None:
         self.item_count = item_count
+        self.device = device
         self.rows_a_step = -(-item_count // refresh_every)
         self.make_sums = make_sums
         self.position = 0
@@ -91,7 +94,7 @@ class KernelSnapshot:
     def advance(self, encode: Encode) -> None:
         """Replace the next rows by what they are now. Raises TrainingError as `refresh` does."""
         sums, stop = self.sums, min(self.position + self.rows_a_step, self.item_count)
-        rows = torch.arange(self.position, stop)
+        rows = torch.arange(self.position, stop, device=self.device)
         sums.update(rows, encode(rows))
         self.position = stop % self.item_count
 

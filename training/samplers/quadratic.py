@@ -60,7 +60,9 @@ class QuadraticSampler(CountingSampler):
         self.alpha = alpha
         self.negatives = negatives
         self.exclude_positive = exclude_positive
-        self.snapshot = KernelSnapshot(item_count, refresh_every, partial(quadratic_sums, alpha, device))
+        self.snapshot = KernelSnapshot(
+            item_count, refresh_every, device, partial(quadratic_sums, alpha, device)
+        )
 
     def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
         """Draw [B, K] ids, each example's own.
