@@ -8,7 +8,7 @@ from torch import Tensor
 
 from tower.config import ScoringConfig
 from tower.scoring import cross_scores
-from training.samplers.categorical import draw_by_inversion
+from training.samplers.categorical import draw_by_inversion, relative
 from training.samplers.complement import check_others
 from training.samplers.contract import CountingSampler, DrawContext, Encode, State
 from training.samplers.draw import Draw, check_positives, drawn_by_example
@@ -18,7 +18,7 @@ LogKernel = Callable[[Tensor, Tensor], Tensor]
 """The log weights [B, N] of item vectors [N, D] for queries [B, D]."""
 
 # How many weights are held at a time; more would only move memory.
-WEIGHTS_A_BLOCK = 1 << 22
+WEIGHTS_A_BLOCK = 1 << 20
 
 
 class DenseSampler(CountingSampler):
@@ -47,23 +47,24 @@ class DenseSampler(CountingSampler):
         log_q = torch.empty_like(places, dtype=torch.float32)
         positive_log_q = torch.empty_like(log_q[:, 0])
         for rows in self._blocks(len(query)):
-            proposal = self._log_proposal(query[rows], positives[rows])
-            ids[rows] = draw_by_inversion(proposal, places[rows])
-            log_q[rows] = proposal.gather(1, ids[rows]).float()
-            positive_log_q[rows] = proposal.gather(1, positives[rows, None])[:, 0].float()
+            log_weights = self._log_weights(query[rows], positives[rows])
+            ids[rows], log_totals = draw_by_inversion(log_weights, places[rows])
+            log_q[rows] = log_weights.gather(1, ids[rows]) - log_totals
+            positive_log_q[rows] = (log_weights.gather(1, positives[rows, None]) - log_totals)[:, 0]
         return drawn_by_example(ids, log_q, positive_log_q, positives)
 
     def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
         """q [B, N], from which each example's positive may yet have to be left out."""
-        return self.kernel(query.float(), self.snapshot.vectors).double().softmax(dim=1).float()
+        return self.kernel(query.float(), self.snapshot.vectors).float().softmax(dim=1)
 
     def log_expected(self, query: Tensor, positives: Tensor, ids: Tensor) -> Tensor:
         """log(K q) of `ids`, [B, K]; minus infinity for a positive that is left out."""
         wanted = ids.expand(len(query), -1)
         log_q = torch.empty(wanted.shape, device=query.device)
         for rows in self._blocks(len(query)):
-            proposal = self._log_proposal(query[rows], positives[rows])
-            log_q[rows] = proposal.gather(1, wanted[rows]).float()
+            log_weights = self._log_weights(query[rows], positives[rows])
+            log_totals = log_weights.logsumexp(dim=1, keepdim=True)
+            log_q[rows] = log_weights.gather(1, wanted[rows]) - log_totals
         return log_q + math.log(self.negatives)
 
     def _blocks(self, size: int) -> Iterator[slice]:
@@ -71,12 +72,12 @@ class DenseSampler(CountingSampler):
         for first in range(0, size, examples):
             yield slice(first, min(first + examples, size))
 
-    def _log_proposal(self, query: Tensor, positives: Tensor) -> Tensor:
-        """The log probabilities [b, N] of one block, in float64."""
-        log_weights = self.kernel(query.float(), self.snapshot.vectors).double()
+    def _log_weights(self, query: Tensor, positives: Tensor) -> Tensor:
+        """The relative log weights [b, N] of one block."""
+        log_weights = self.kernel(query.float(), self.snapshot.vectors).float()
         if self.exclude_positive:
             log_weights.scatter_(1, positives[:, None], float("-inf"))
-        return log_weights.log_softmax(dim=1)
+        return relative(log_weights)
 
     def refresh(self, item_vectors: Tensor) -> None:
         """Draw by these vectors from now on. Raises TrainingError as the snapshot does."""
@@ -102,5 +103,5 @@ def softmax_kernel(scoring: ScoringConfig) -> LogKernel:
 
 def quartic_kernel(query: Tensor, vectors: Tensor) -> Tensor:
     """log(<h, w>^4 + 1) (Blanc & Rendle 2018, section 4.2), without forming the power, which may overflow."""
-    products = query @ vectors.T
-    return torch.logaddexp(4.0 * products.abs().log(), torch.zeros_like(products))
+    log_power = (query @ vectors.T).float().abs_().log_().mul_(4.0)
+    return torch.logaddexp(log_power, log_power.new_zeros(()))

@@ -9,7 +9,7 @@ from tower.config import ScoringConfig
 from tower.scoring import cross_scores
 from training.errors import TrainingError
 from training.samplers.alias import AliasTable
-from training.samplers.categorical import draw_by_inversion
+from training.samplers.categorical import draw_by_inversion, relative
 from training.samplers.contract import DrawContext, Sampler
 from training.samplers.draw import Draw, check_positives, drawn_by_example
 from training.samplers.weights import Weights
@@ -58,10 +58,10 @@ class TwoPassSampler(Sampler):
         self.pool = Pool(ids, self.log_expected[ids], context.encode(ids).float())
         hits = ids == positives[:, None]
         hits &= ~hits.all(dim=1, keepdim=True)
-        log_weights = self._log_weights(query, self.pool).masked_fill(hits, float("-inf"))
+        log_weights = relative(self._log_weights(query, self.pool).masked_fill_(hits, float("-inf")))
         places = torch.from_numpy(context.random.random((len(query), self.negatives))).to(query.device)
-        copies = draw_by_inversion(log_weights, places)
-        log_p = log_weights.log_softmax(dim=1).gather(1, copies)
+        copies, log_totals = draw_by_inversion(log_weights, places)
+        log_p = log_weights.gather(1, copies) - log_totals
         left_out = torch.full_like(log_p[:, 0], float("-inf"))
         return drawn_by_example(ids[copies], self.pool.log_count[copies] + log_p, left_out, positives)
 
