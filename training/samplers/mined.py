@@ -53,10 +53,21 @@ class MinedSampler(CountingSampler):
 
     def log_expected(self, query: Tensor, positives: Tensor, ids: Tensor) -> Tensor:
         """Zero for `ids` among the last draw's best of their example, minus infinity for others: [B, K]."""
-        ids = ids.expand(len(self._best), -1).contiguous()
-        places = torch.searchsorted(self._best, ids).clamp(max=self.negatives - 1)
+        if ids.dim() == 1:
+            return self._log_expected_of_shared(ids)
+        places = torch.searchsorted(self._best, ids.contiguous()).clamp(max=self.negatives - 1)
         among = self._best.gather(1, places) == ids
         return torch.where(among, 0.0, -math.inf)
+
+    def _log_expected_of_shared(self, ids: Tensor) -> Tensor:
+        """Look up the few best among the many shared `ids` [K], not each of these in every example."""
+        different, columns = torch.unique(ids, return_inverse=True)
+        # Column 0 takes the best that are not among `ids`.
+        different = torch.nn.functional.pad(different, (1, 0), value=-1)
+        places = torch.searchsorted(different, self._best).clamp(max=len(different) - 1)
+        places = torch.where(different[places] == self._best, places, 0)
+        counts = torch.full((len(self._best), len(different)), -math.inf, device=ids.device)
+        return counts.scatter_(1, places, 0.0).index_select(1, columns + 1)
 
     def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
         """1/K for each of the K best, zero for the others: [B, N]."""

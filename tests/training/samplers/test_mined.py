@@ -74,6 +74,9 @@ def test_the_best_are_expected_once_and_the_others_never() -> None:
     assert torch.equal(counts, expected)
     assert torch.equal(sampler.log_expected(query, positives, everything.expand(8, -1)).exp(), expected)
     assert (expected.sum(dim=1) == 5).all()
+    repeated = torch.tensor([3, 9, 3, 0])
+    assert torch.equal(sampler.log_expected(query, positives, repeated).exp(), expected[:, repeated])
+    assert sampler.log_expected(query, positives, repeated[:0]).shape == (8, 0)
 
 
 def test_a_positive_outside_the_best_has_no_count() -> None:
