@@ -1,3 +1,4 @@
+import itertools
 import math
 
 import numpy as np
@@ -5,7 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.contracts.losses import LossContract
+from tests.oracles import estimators
 from tests.oracles import softmax as oracle
+from tests.oracles.estimators import Example
 from training.losses.full_softmax import full_softmax
 from training.losses.sampled_softmax import sampled_softmax, sampled_softmax_corrected
 from training.samplers.draw import Draw, drawn_with_replacement, without_accidental_hits
@@ -13,6 +17,27 @@ from training.samplers.draw import Draw, drawn_with_replacement, without_acciden
 SCORES = torch.tensor([1.3, -0.4, 2.1, 0.2, -1.7], dtype=torch.float64)
 UNEQUAL_Q = torch.tensor([0.70, 0.02, 0.08, 0.15, 0.05], dtype=torch.float64)
 POSITIVE = 2
+
+
+class TestSampledSoftmax(LossContract):
+    reads_counts = True
+
+    def loss(self, positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
+        return sampled_softmax(positive, drawn, draw)
+
+    def oracle(self, example: Example) -> float:
+        return estimators.sampled_softmax(example)
+
+
+class TestSampledSoftmaxCorrected(LossContract):
+    reads_counts = True
+    reads_positive_counts = True
+
+    def loss(self, positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
+        return sampled_softmax_corrected(positive, drawn, draw)
+
+    def oracle(self, example: Example) -> float:
+        return estimators.sampled_softmax_corrected(example)
 
 
 def whole_catalogue(positives: Tensor, item_count: int) -> Draw:
@@ -27,14 +52,6 @@ def draw_of(ids: list[int], q: Tensor) -> Draw:
 
 def loss_of(draw: Draw, scores: Tensor) -> Tensor:
     return sampled_softmax(scores[POSITIVE : POSITIVE + 1], scores[draw.ids].unsqueeze(0), draw)[0]
-
-
-def test_agrees_with_the_formula_written_out() -> None:
-    """Value of one example with duplicates and an accidental hit among strongly unequal candidates."""
-    ids = [0, 0, 4, 2, 3, 1]
-    counts = [len(ids) * float(UNEQUAL_Q[i]) for i in ids]
-    expected = oracle.sampled(2.1, [float(SCORES[i]) for i in ids], counts, [i != POSITIVE for i in ids])
-    assert float(loss_of(draw_of(ids, UNEQUAL_Q), SCORES)) == pytest.approx(expected, rel=1e-12)
 
 
 def test_whole_catalogue_as_the_draw_is_the_full_softmax() -> None:
@@ -93,20 +110,6 @@ def test_proposal_proportional_to_exp_scores_is_exact_for_every_draw() -> None:
         assert float(loss_of(draw_of(ids, q), SCORES)) == pytest.approx(truth, rel=1e-12)
 
 
-def test_a_masked_candidate_has_no_mass_and_no_gradient() -> None:
-    """Raising the score of a masked candidate changes neither the loss nor any gradient, exactly."""
-    draw = draw_of([0, POSITIVE, 3], UNEQUAL_Q)
-    positive = torch.tensor([0.5], dtype=torch.float64)
-    results = []
-    for hidden in (-3.0, 300.0):
-        drawn = torch.tensor([[0.1, hidden, 0.7]], dtype=torch.float64, requires_grad=True)
-        loss = sampled_softmax(positive, drawn, draw)
-        (gradient,) = torch.autograd.grad(loss.sum(), drawn)
-        assert gradient[0, 1] == 0.0
-        results.append((loss.item(), gradient.tolist()))
-    assert results[0] == results[1]
-
-
 def test_no_candidate_left_is_a_loss_of_zero_that_can_be_differentiated() -> None:
     """When everything drawn is the positive itself, loss and gradients are zero, not nan."""
     draw = draw_of([POSITIVE, POSITIVE], UNEQUAL_Q)
@@ -118,32 +121,40 @@ def test_no_candidate_left_is_a_loss_of_zero_that_can_be_differentiated() -> Non
     assert all((gradient == 0.0).all() for gradient in gradients)
 
 
-@pytest.mark.parametrize(("positive", "drawn"), [(1e4, -1e4), (-1e4, 1e4), (1e4, 1e4), (-1e4, -1e4)])
-def test_extreme_scores_stay_finite(positive: float, drawn: float) -> None:
-    """Scores of +-1e4 in float32 give the right finite loss and finite gradients."""
-    draw = draw_of([0, 1], UNEQUAL_Q.float())
-    given = torch.tensor([positive], requires_grad=True)
-    loss = sampled_softmax(given, torch.full((1, 2), drawn), draw)
-    (gradient,) = torch.autograd.grad(loss.sum(), given)
-    assert gradient.isfinite().all()
-    corrected = drawn + math.log(sum(1 / (2 * float(UNEQUAL_Q[i])) for i in (0, 1)))
-    assert loss.item() == pytest.approx(max(0.0, corrected - positive), abs=10)
+def expected_bernoulli_sum(correct: bool) -> float:
+    """The exact expectation of the estimated sum when each other item is taken with its own probability."""
+    inclusion = {0: 0.9, 1: 0.1, 3: 0.4, 4: 0.25}
+    total = 0.0
+    for taken in itertools.product([False, True], repeat=4):
+        chosen = dict(zip(inclusion, taken, strict=True))
+        probability = math.prod(b if chosen[i] else 1 - b for i, b in inclusion.items())
+        ids = torch.tensor([i for i in inclusion if chosen[i]], dtype=torch.int64)
+        counts = [inclusion[i] if correct else 0.4125 for i in ids.tolist()]
+        log_count = torch.tensor(counts, dtype=torch.float64).log()
+        nowhere = torch.full((1,), -math.inf, dtype=torch.float64)
+        draw = Draw(ids, log_count, nowhere, torch.ones(1, len(ids), dtype=torch.bool))
+        total += probability * math.expm1(float(loss_of(draw, SCORES))) * math.exp(SCORES[POSITIVE])
+    return total
 
 
-def test_gradient_agrees_with_finite_differences() -> None:
-    """The analytic gradient passes torch's finite-difference check in float64, for both forms."""
-    draw = draw_of([0, 0, 4, POSITIVE, 1], UNEQUAL_Q)
-    positive = torch.tensor([0.4], dtype=torch.float64, requires_grad=True)
-    drawn = torch.randn(1, 5, dtype=torch.float64, generator=torch.manual_seed(0)).requires_grad_()
-    for loss in (sampled_softmax, sampled_softmax_corrected):
-        assert torch.autograd.gradcheck(lambda p, d, loss=loss: loss(p, d, draw), (positive, drawn))
+def test_bernoulli_draws_estimate_the_sum_without_bias() -> None:
+    """Over all 16 draws, the empty one too, if each item's count is its probability and not their mean."""
+    truth = sum(math.exp(score) for i, score in enumerate(SCORES.tolist()) if i != POSITIVE)
+    assert expected_bernoulli_sum(correct=True) == pytest.approx(truth, rel=1e-9)
+    assert expected_bernoulli_sum(correct=False) != pytest.approx(truth, rel=0.05)
 
 
-def test_the_corrected_form_corrects_the_positive_too() -> None:
-    """It is the plain form at a positive score less the positive's own log count."""
-    draw = draw_of([0, 3], UNEQUAL_Q)
-    positive, drawn = SCORES[POSITIVE : POSITIVE + 1], SCORES[draw.ids].unsqueeze(0)
-    count = 2 * float(UNEQUAL_Q[POSITIVE])
-    counts = [2 * float(UNEQUAL_Q[i]) for i in (0, 3)]
-    expected = oracle.sampled(2.1 - math.log(count), [1.3, 0.2], counts, [True, True])
-    assert sampled_softmax_corrected(positive, drawn, draw).item() == pytest.approx(expected, rel=1e-12)
+def test_draws_without_the_positive_estimate_the_sum_without_bias() -> None:
+    """Complementary sum sampling: q_j / (1 - q_y), and with plain q_j in the counts it is too high."""
+    others = UNEQUAL_Q.clone()
+    others[POSITIVE] = 0.0
+    excluding = others / others.sum()
+    truth = sum(math.exp(score) for i, score in enumerate(SCORES.tolist()) if i != POSITIVE)
+    estimates = {True: 0.0, False: 0.0}
+    for ids, probability in oracle.all_draws(excluding.tolist(), 2):
+        for right in estimates if probability else ():
+            draw = draw_of(list(ids), excluding if right else UNEQUAL_Q)
+            estimate = math.expm1(float(loss_of(draw, SCORES))) * math.exp(SCORES[POSITIVE])
+            estimates[right] += probability * estimate
+    assert estimates[True] == pytest.approx(truth, rel=1e-9)
+    assert estimates[False] > 1.05 * truth
