@@ -67,6 +67,8 @@ app = _app(
     "The usual way: `turret data prepare`, `train`, `evaluate`, `export`, `serve`, `recommend`."
 )
 app.add_typer(data_app, name="data")
+report_app = _app("Measure what a trained run could be trained with.")
+app.add_typer(report_app, name="report")
 
 RunData = Annotated[
     Path | None,
@@ -128,6 +130,46 @@ def evaluate(
     from training.commands import evaluate_run
 
     evaluate_run(run, data, part, as_json)
+
+
+@report_app.command()
+def samplers(
+    run: Annotated[
+        Path, typer.Option("--run", metavar="DIR", help="The folder that `turret train` wrote.")
+    ] = RUN,
+    data: RunData = None,
+    negatives: Annotated[
+        list[int] | None,
+        typer.Option(metavar="K", help="How many candidates to draw; repeatable (4, 16, 64 and 256)."),
+    ] = None,
+    queries: Annotated[int, typer.Option(help="How many real queries to measure on, at most.")] = 64,
+    draws: Annotated[int, typer.Option(help="How often to draw for each of them.")] = 200,
+    refresh_every: Annotated[
+        list[int] | None,
+        typer.Option(metavar="R", help="How many steps old item vectors may be; repeatable (1, 10 and 100)."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the queries and the draws.")] = 0,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Where to draw the picture: .png, .svg or .pdf (RUN/samplers.png)."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare all samplers on a trained model and real queries: bias, variance and cost of each.
+
+    Each is measured with the sampled softmax against the full one. The figures are kept in
+    RUN/samplers.json. docs/estimators.md says how to read them.
+
+    Example: `turret report samplers --run var/run --negatives 16 --negatives 256`
+    """
+    from training.report.commands import report_samplers
+    from training.report.samplers import Asked
+
+    given = {"negatives": negatives, "refresh_every": refresh_every}
+    listed = {name: tuple(values) for name, values in given.items() if values}
+    report_samplers(run, data, Asked(queries=queries, draws=draws, seed=seed, **listed), output, as_json)
 
 
 @app.command()

@@ -55,7 +55,7 @@ def test_an_example_can_be_typed_as_it_stands(name: str) -> None:
         check_call(shlex.split(example))
 
 
-@pytest.mark.parametrize("group", [[], ["data"]])
+@pytest.mark.parametrize("group", [[], ["data"], ["report"]])
 def test_the_overviews_name_every_command_below_them(group: list[str]) -> None:
     shown = invoke(*group, "--help").stdout
     below = [name.split()[len(group)] for name in commands() if name.split()[: len(group)] == group]

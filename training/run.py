@@ -21,6 +21,7 @@ from training.ranking import CatalogueScores
 
 RUN, MODEL, CHECKPOINT = "run.json", "model.safetensors", "checkpoint.safetensors"
 METRICS, TENSORBOARD = "metrics.json", "tensorboard"
+SAMPLERS, SAMPLERS_PICTURE = "samplers.json", "samplers.png"
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ def _replace_json(path: Path, content: dict[str, Any]) -> None:
 
 def remove_run(folder: Path) -> None:
     """Delete the files of a run, and nothing else that lies in its folder."""
-    for name in (RUN, MODEL, CHECKPOINT, METRICS):
+    for name in (RUN, MODEL, CHECKPOINT, METRICS, SAMPLERS, SAMPLERS_PICTURE):
         (folder / name).unlink(missing_ok=True)
         (folder / name).with_suffix(".draft").unlink(missing_ok=True)
     shutil.rmtree(folder / TENSORBOARD, ignore_errors=True)

@@ -1,0 +1,26 @@
+"""A trained run that the tests of reports share."""
+
+import pytest
+
+from data.sequences import PreparedData
+from training.config import load_experiment
+from training.report.samplers import Asked
+from training.run import Run
+from training.trainer import train
+
+QUICK = ["training.epochs=1", "training.batch_size=256", "training.device=cpu", "tower.dimension=8"]
+
+
+@pytest.fixture(scope="session")
+def run(shop: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run of one epoch on the shop. Nobody may write to it."""
+    folder = tmp_path_factory.mktemp("reported") / "run"
+    made = Run(folder, load_experiment("youtubednn", QUICK), shop.folder, shop.fingerprint)
+    train(made, shop, report=lambda line: None)
+    return made
+
+
+@pytest.fixture(scope="session")
+def asked() -> Asked:
+    """As little as can be measured."""
+    return Asked(negatives=(4,), queries=8, draws=20, refresh_every=(1, 3))

@@ -1,0 +1,121 @@
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from data.sequences import PreparedData
+from tower.config import ScoringConfig
+from training.randomness import stream
+from training.report.draws import Queries, drawer, proposal
+from training.report.examples import ExampleSource
+from training.report.measured import Entry
+from training.run import Run
+from training.samplers.build import Setting, build_sampler
+from training.samplers.config import (
+    CrossBatchConfig,
+    InBatchConfig,
+    MixedConfig,
+    QuadraticConfig,
+    SamplerSettings,
+    UniformConfig,
+)
+from training.samplers.contract import DrawContext, Sampler
+from training.samplers.draw import Draw
+
+BATCH = 32
+
+
+@pytest.fixture(scope="module")
+def queries(run: Run, shop: PreparedData) -> Queries:
+    model = run.open_model(shop)
+    source = ExampleSource(shop, 50)
+    examples = source.read(model, 200, stream(0, "test", 0))
+    vectors = model.current_vectors(torch.arange(len(shop.catalogue)))
+    return Queries(examples.take(slice(0, 5)), examples.take(slice(5, None)), vectors, source, BATCH, seed=0)
+
+
+def made(settings: SamplerSettings, queries: Queries) -> Sampler:
+    setting = Setting(queries.source.data, ScoringConfig(), 0, torch.device("cpu"))
+    sampler = build_sampler(settings, setting)
+    sampler.refresh(queries.vectors)
+    return sampler
+
+
+def draws(settings: SamplerSettings, queries: Queries) -> Callable[[int], Draw]:
+    return drawer(Entry("some", None, settings), made(settings, queries), queries)
+
+
+def test_draws_for_queries_are_those_of_the_sampler(queries: Queries) -> None:
+    """One for each number, and the same for the same number."""
+    draw_once = draws(UniformConfig(negatives=20), queries)
+    first, second = draw_once(0), draw_once(1)
+    assert first.valid.shape == (5, 20)
+    assert not torch.equal(first.ids, second.ids)
+    assert torch.equal(first.ids, draw_once(0).ids)
+
+
+IN_BATCH = InBatchConfig(kind="in_batch")
+
+
+@pytest.mark.parametrize(
+    "settings", [IN_BATCH, MixedConfig(kind="mixed", parts=(IN_BATCH, UniformConfig(negatives=6)))], ids=str
+)
+def test_a_query_sees_the_others_of_a_batch_and_not_itself(
+    settings: SamplerSettings, queries: Queries
+) -> None:
+    """B - 1 positives of others; its own item is masked wherever it comes, and nothing else."""
+    draw = draws(settings, queries)(0)
+    own = draw.ids == queries.examples.positives[:, None]
+    assert draw.valid.shape == (5, len(draw.ids))
+    assert not draw.valid[:, 0].any()
+    assert torch.equal(draw.valid[:, 1:], ~own[:, 1:])
+
+
+def test_in_batch_candidates_come_as_often_as_they_are_positives(
+    queries: Queries, shop: PreparedData
+) -> None:
+    """Over 600 independent batches, item by item within six standard errors of the training part's shares."""
+    draw_once = draws(IN_BATCH, queries)
+    counts = torch.zeros(len(shop.catalogue))
+    for number in range(600):
+        counts += torch.bincount(draw_once(number).ids, minlength=len(counts))
+    begins = np.asarray(shop.offsets[:-1])
+    firsts = np.bincount(shop.items[begins], minlength=len(counts))
+    shares = torch.from_numpy(shop.item_counts("train") - firsts).double()
+    expected = 600 * BATCH * shares / shares.sum()
+    assert ((counts - expected).abs() <= 6.0 * (expected + 1.0).sqrt()).all()
+
+
+def test_draws_of_a_queue_share_nothing(queries: Queries, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many batches pass between two draws that none of the earlier candidates is left."""
+    sampler = made(CrossBatchConfig(kind="cross_batch", batches=2), queries)
+    entry = Entry("some", None, CrossBatchConfig(kind="cross_batch", batches=2))
+    seen: list[Tensor] = []
+    original = sampler.draw
+
+    def watched(query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
+        seen.append(positives)
+        return original(query, positives, context)
+
+    monkeypatch.setattr(sampler, "draw", watched)
+    draw_once = drawer(entry, sampler, queries)
+    first, second = draw_once(0), draw_once(1)
+    assert len(first.ids) == len(second.ids) == 2 * BATCH
+    assert torch.equal(first.ids.sort().values, torch.cat(seen[:2]).sort().values)
+    assert torch.equal(second.ids.sort().values, torch.cat(seen[3:5]).sort().values)
+    assert first.stored is None
+
+
+def test_one_draw_for_the_batch_is_made_for_as_many_examples_as_a_step_has(queries: Queries) -> None:
+    """The sum of a batch's kernels is flatter than one example's, and so is what the report shows of it."""
+    of_batch = QuadraticConfig(kind="quadratic", negatives=4, per="batch")
+    q = proposal(Entry("some", None, of_batch), made(of_batch, queries), queries)
+    alone = QuadraticConfig(kind="quadratic", negatives=4)
+    own = proposal(Entry("some", None, alone), made(alone, queries), queries)
+    assert q.shape == own.shape == (5, len(queries.vectors))
+    assert (q == q[0]).all()
+    entropies = [-(some * some.log()).sum(dim=1).mean() for some in (q, own)]
+    assert entropies[0] > entropies[1]
+    assert draws(of_batch, queries)(0).valid.shape == (5, 4)

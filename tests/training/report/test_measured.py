@@ -1,0 +1,86 @@
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+
+from training.report.measured import Entry, entries, followed_entries, too_large
+from training.samplers.config import (
+    CrossBatchConfig,
+    InBatchConfig,
+    MixedConfig,
+    PartConfig,
+    PositiveFeaturesConfig,
+    QuadraticConfig,
+    SamplerConfig,
+    SamplerSettings,
+    UniformConfig,
+)
+
+
+def entry(settings: SamplerSettings) -> Entry:
+    return Entry("some", None, settings)
+
+
+def kinds(union: Any) -> set[str]:
+    """The kinds that an experiment may name."""
+    adapter: TypeAdapter[Any] = TypeAdapter(union)
+    return set(adapter.json_schema()["discriminator"]["mapping"])
+
+
+def test_every_kind_of_sampler_is_measured() -> None:
+    """Whatever an experiment may name, alone or as a part of a mixed draw."""
+    listed = list(entries((4, 16), 256))
+    parts = {getattr(part, "kind", "") for one in listed for part in getattr(one.settings, "parts", ())}
+    known = kinds(SamplerConfig) | kinds(PartConfig)
+    assert len(known) >= 15
+    assert {one.kind for one in listed} | parts == known
+
+
+def test_each_is_listed_at_every_size_under_a_name_of_its_own() -> None:
+    """Those that are as large as the batch come once."""
+    listed = list(entries((4, 16), 256))
+    assert len({(one.label, one.negatives) for one in listed}) == len(listed)
+    assert {one.negatives for one in listed if one.label == "uniform"} == {4, 16}
+    assert [one.negatives for one in listed if one.label == "in_batch"] == [None]
+
+
+@pytest.mark.parametrize(("batch_size", "batches"), [(8, 4), (4096, 2), (100_000, 1)])
+def test_a_queue_is_only_as_long_as_its_scores_fit(batch_size: int, batches: int) -> None:
+    """B x K scores of 134 MB at most, but never less than one batch."""
+    (queue,) = (one for one in entries((4,), batch_size) if one.kind == "cross_batch")
+    assert getattr(queue.settings, "batches", None) == batches
+    assert queue.label == f"cross_batch of {batches}"
+    assert queue.batches_a_draw == batches + 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "by_batch", "begins"),
+    [
+        (UniformConfig(), False, False),
+        (InBatchConfig(kind="in_batch"), True, True),
+        (InBatchConfig(kind="in_batch", unique=True), True, False),
+        (CrossBatchConfig(kind="cross_batch"), True, False),
+        (MixedConfig(kind="mixed"), True, True),
+        (MixedConfig(kind="mixed", parts=(UniformConfig(),)), False, False),
+        (QuadraticConfig(kind="quadratic"), False, False),
+        (QuadraticConfig(kind="quadratic", per="batch"), True, False),
+    ],
+    ids=str,
+)
+def test_it_is_known_whose_draws_come_from_the_batch(
+    settings: SamplerSettings, by_batch: bool, begins: bool
+) -> None:
+    assert (entry(settings).by_batch, entry(settings).begins_with_batch) == (by_batch, begins)
+
+
+def test_large_tables_are_not_built_and_the_reason_has_their_size() -> None:
+    """256 features of a million items are 2 GB."""
+    features = entry(PositiveFeaturesConfig(kind="positive_features"))
+    assert too_large(features, 100_000) is None
+    assert "2.0 GB" in (too_large(features, 1_000_000) or "")
+    assert too_large(entry(UniformConfig()), 10**9) is None
+
+
+def test_those_that_follow_vectors_are_told_how_old_they_may_be() -> None:
+    assert {getattr(one.settings, "refresh_every", 0) for one in followed_entries(7)} == {7}
+    assert "quadratic" in {one.kind for one in followed_entries(7)}

@@ -1,0 +1,83 @@
+from typing import Any
+
+from training.report.table import report_table, shown_bias
+
+
+def row(**changed: Any) -> dict[str, Any]:
+    figures = {
+        "sampler": "uniform",
+        "negatives": 4,
+        "candidates": 4.0,
+        "kl": 1.25,
+        "effective_share": 0.5,
+        "bias": 0.1,
+        "bias_low": 0.05,
+        "bias_high": 0.15,
+        "variance": 0.25,
+        "milliseconds": 12.5,
+        "timed_examples": 256,
+    }
+    return {**figures, **changed}
+
+
+def report(**changed: Any) -> dict[str, Any]:
+    figures = {
+        "items": 1234,
+        "queries": 64,
+        "queries_asked": 64,
+        "draws": 200,
+        "batch_size": 256,
+        "full_softmax": {"milliseconds": 99.5, "timed_examples": 256},
+        "samplers": [row(), row(sampler="in_batch", negatives=None, candidates=255.6, kl=None)],
+        "staleness": [],
+        "skipped": [],
+    }
+    return {**figures, **changed}
+
+
+def test_every_figure_is_shown() -> None:
+    """Also what is infinite, and how many candidates a batch made."""
+    lines = report_table(report()).splitlines()
+    (uniform,) = (line for line in lines if line.startswith("│ uniform"))
+    assert [cell.strip() for cell in uniform.split("│")[1:-1]] == [
+        *("uniform", "4", "1.250", "50.0%", "10.0%", "0.25", "12.5")
+    ]
+    (in_batch,) = (line for line in lines if line.startswith("│ in_batch"))
+    assert [cell.strip() for cell in in_batch.split("│")[2:4]] == ["256", "∞"]
+    assert any("full softmax" in line and "99.5" in line for line in lines)
+    assert "64 queries, 1,234 items" in lines[0]
+
+
+def test_a_bias_that_draws_can_not_tell_from_none_is_a_bound() -> None:
+    assert shown_bias(row()) == "10.0%"
+    assert shown_bias(row(bias_low=0.0)) == "< 15.0%"
+
+
+def test_old_vectors_have_a_table_of_their_own() -> None:
+    """With how far the model has moved."""
+    stale = row(sampler="quadratic", refresh_every=100, steps=100, moved=0.034)
+    shown = report_table(report(staleness=[stale]))
+    assert "after 100 more steps, which moved the item vectors by 3.4%" in shown
+    assert "refresh_every" in shown
+    assert "refresh_every" not in report_table(report())
+
+
+def test_what_is_not_measured_is_said_with_the_reason() -> None:
+    skipped = [
+        {"sampler": "mixed", "negatives": "4, 16", "reason": "because [so]."},
+        {"sampler": "in_batch", "negatives": "", "reason": "because."},
+    ]
+    shown = report_table(report(skipped=skipped))
+    assert "Not measured: mixed with K = 4, 16: because [so]." in shown
+    assert "Not measured: in_batch: because." in shown
+
+
+def test_fewer_queries_and_scaled_times_are_said() -> None:
+    """And not said where everything was as asked."""
+    plain = report_table(report())
+    assert "instead of" not in plain
+    assert "scaled" not in plain
+    full = {"milliseconds": 99.5, "timed_examples": 32}
+    shown = " ".join(report_table(report(queries=8, full_softmax=full)).split())
+    assert "8 queries instead of 64" in shown
+    assert "timed on 32 examples and scaled up" in shown

@@ -1,0 +1,81 @@
+"""What a training step costs with one objective or another."""
+
+import statistics
+import time
+from dataclasses import dataclass
+
+import torch
+
+from data.sequences import PreparedData
+from tower.model import TwoTowers
+from training.batches import TrainingBatches
+from training.config import ExperimentConfig
+from training.objectives.contract import Objective
+from training.randomness import stream
+
+# Scores of the whole catalogue held at once: 256 MB.
+_HELD = 2**26
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The median `milliseconds` of a step of B examples; it was timed on `timed_examples` of them."""
+
+    milliseconds: float
+    timed_examples: int
+
+
+class StepTimer:
+    """Times towers forward, draw, scores, loss, backward and the sampler's own update; no optimiser.
+
+    The optimiser is the same whatever is drawn. An objective that looks at the whole catalogue is timed on
+    fewer examples where B x N scores would not fit, and its time is scaled up to B.
+    """
+
+    def __init__(
+        self, model: TwoTowers, data: PreparedData, experiment: ExperimentConfig, steps: int = 5
+    ) -> None:
+        """Time the median of `steps` steps, after one that does not count."""
+        self.model, self.data, self.experiment, self.steps = model, data, experiment, steps
+
+    def time(self, objective: Objective, dense: bool) -> Cost:
+        """The cost of a step; `dense` where each looks at the whole catalogue for each example."""
+        batch_size = self.experiment.training.batch_size
+        most = max(1, _HELD // len(self.data.catalogue)) if dense else batch_size
+        batches = self._batches(min(batch_size, most))
+        size = min(batches.batch_size, batches.example_count)
+        seconds = list(self._seconds(objective, batches))
+        whole = min(batch_size, batches.example_count)
+        return Cost(1000.0 * statistics.median(seconds[1:]) * whole / size, size)
+
+    def _batches(self, size: int) -> TrainingBatches:
+        settings = self.experiment
+        history_length = settings.tower.user.history_length
+        return TrainingBatches(self.data, size, history_length, settings.training.span_length)
+
+    def _seconds(self, objective: Objective, batches: TrainingBatches) -> list[float]:
+        seed, device = self.experiment.training.seed, next(self.model.parameters()).device
+        epoch = batches.epoch(stream(seed, "report order", 0))
+        first = next(epoch)
+        seconds = []
+        self.model.train()
+        for step in range(self.steps + 1):
+            # Where an epoch has fewer batches, its first one comes again.
+            batch = next(epoch, first).to(device)
+            random = stream(seed, "report step", step)
+            start = _now(device)
+            self.model.zero_grad()
+            torch.autograd.backward(objective(self.model, batch, random).loss)
+            if objective.sampler:
+                objective.sampler.advance(self.model.current_vectors)
+            seconds.append(_now(device) - start)
+        self.model.zero_grad()
+        self.model.eval()
+        return seconds
+
+
+def _now(device: torch.device) -> float:
+    """The time when everything that was asked of `device` is done."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()

@@ -1,0 +1,67 @@
+"""How far a proposal is from the softmax."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tower.config import ScoringConfig
+from tower.scoring import cross_scores
+from training.report.examples import Examples
+
+# Probabilities held at once, in float64.
+_HELD = 2**22
+# Less than this is what rounding in q hides.
+_NEGLIGIBLE = 1e-6
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """Means over queries between p, the softmax, and q, the proposal.
+
+    Both leave out the example's positive and are made to sum to one again: the positive's term is known, so
+    only the others are estimated. `kl` is KL(p || q) in nats, `chi_square` sum p^2 / q - 1, `total_variation`
+    half of sum |p - q|; the first two are None where q never draws something that p holds more
+    than a millionth of, and `unreachable` is how much p holds of that.
+    """
+
+    kl: float | None
+    chi_square: float | None
+    total_variation: float
+    unreachable: float
+
+
+def divergence(examples: Examples, vectors: Tensor, scoring: ScoringConfig, proposal: Tensor) -> Divergence:
+    """Compare `proposal` [Q, N] with the softmax of each of the Q examples."""
+    sums = torch.zeros(4, dtype=torch.float64)
+    size = max(1, _HELD // len(vectors))
+    for at in range(0, len(examples), size):
+        part = slice(at, at + size)
+        sums += _sums(examples.take(part), vectors, scoring, proposal[part])
+    kl, chi_square, variation, unreachable = (sums / len(examples)).tolist()
+    reaches = unreachable < _NEGLIGIBLE
+    return Divergence(
+        kl if reaches else None,
+        chi_square if reaches else None,
+        variation,
+        unreachable,
+    )
+
+
+def _sums(examples: Examples, vectors: Tensor, scoring: ScoringConfig, proposal: Tensor) -> Tensor:
+    own = examples.positives.unsqueeze(1)
+    scores = cross_scores(examples.users, vectors, scoring).double().scatter(1, own, float("-inf"))
+    log_p = scores.log_softmax(dim=1)
+    p = log_p.exp()
+    q = proposal.double().scatter(1, own, 0.0)
+    q = q / q.sum(dim=1, keepdim=True)
+    drawn = (q > 0) & (p > 0)
+    log_ratio = torch.where(drawn, log_p - q.clamp_min(1e-300).log(), 0.0)
+    return torch.stack(
+        [
+            (p * log_ratio).sum(),
+            (p * log_ratio.exp() - p).sum(),
+            (p - q).abs().sum() / 2.0,
+            p[q == 0].sum(),
+        ]
+    ).cpu()

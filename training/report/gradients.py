@@ -1,0 +1,128 @@
+"""How far the gradient of a sampled softmax is from that of the full one."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tower.config import ScoringConfig
+from tower.scoring import cross_scores, paired_scores
+from training.losses.full_softmax import full_softmax
+from training.losses.sampled_softmax import sampled_softmax
+from training.report.examples import Examples
+from training.samplers.draw import Draw
+
+# The jackknife leaves out one of so many groups of draws.
+_GROUPS = 10
+# Scores held at once.
+_HELD = 2**23
+
+
+@dataclass(frozen=True)
+class GradientError:
+    """Errors of the gradient with respect to the user vectors, relative to the length of the full one.
+
+    With g_b the full gradient of example b and E_b what the sampled one is expected to be, `bias` is
+    sqrt(sum_b |E_b - g_b|^2 / sum_b |g_b|^2), and `bias_low` and `bias_high` are two standard errors from
+    it. `variance` is sum_b E|sampled_b - E_b|^2 / sum_b |g_b|^2. `effective_share` is the effective sample
+    size (sum w)^2 / sum w^2 of the weights w_j = exp(s_j - l_j), as a share of the candidates drawn.
+    """
+
+    bias: float
+    bias_low: float
+    bias_high: float
+    variance: float
+    effective_share: float
+    candidates: float
+
+
+def full_gradient(examples: Examples, vectors: Tensor, scoring: ScoringConfig) -> Tensor:
+    """The gradient of each example's full softmax with respect to its user vector: [Q, D]."""
+    size = max(1, _HELD // len(vectors))
+    parts = [examples.take(slice(at, at + size)) for at in range(0, len(examples), size)]
+    return torch.cat([_full_gradient(part, vectors, scoring) for part in parts])
+
+
+def _full_gradient(examples: Examples, vectors: Tensor, scoring: ScoringConfig) -> Tensor:
+    users = examples.users.detach().requires_grad_()
+    losses = full_softmax(cross_scores(users, vectors, scoring), examples.positives)
+    return torch.autograd.grad(losses.sum(), users)[0]
+
+
+def sampled_gradient(
+    examples: Examples, vectors: Tensor, scoring: ScoringConfig, draw: Draw
+) -> tuple[Tensor, Tensor]:
+    """The same of the sampled softmax over `draw`: [Q, D], and each example's effective share [Q]."""
+    users = examples.users.detach().requires_grad_()
+    drawn = cross_scores(users, vectors[draw.ids], scoring)
+    losses = sampled_softmax(paired_scores(users, vectors[examples.positives], scoring), drawn, draw)
+    gradient = torch.autograd.grad(losses.sum(), users)[0]
+    return gradient, effective_share(drawn.detach(), draw)
+
+
+def effective_share(drawn: Tensor, draw: Draw) -> Tensor:
+    """(sum w)^2 / sum w^2 / K of w_j = exp(s_j - l_j) over valid candidates; 0 where none is: [Q]."""
+    log_weights = (drawn - draw.log_count).masked_fill(~draw.valid, float("-inf"))
+    log_share = 2.0 * log_weights.logsumexp(dim=1) - (2.0 * log_weights).logsumexp(dim=1)
+    return log_share.exp().nan_to_num(0.0) / max(1, drawn.shape[1])
+
+
+def gradient_error(
+    examples: Examples,
+    vectors: Tensor,
+    scoring: ScoringConfig,
+    draw_once: Callable[[int], Draw],
+    draws: int,
+) -> GradientError:
+    """Compare the gradients of `draws` independent draws, `draw_once(0)` and so on, with the full one.
+
+    The squared bias is the mean of <G_r - g, G_t - g> over pairs of *different* draws r and t, so the noise
+    of the draws does not add to it; its standard error is the jackknife's, over groups of draws.
+    """
+    exact = full_gradient(examples, vectors, scoring)
+    sums = torch.zeros(_GROUPS, *exact.shape, dtype=torch.float64)
+    squares, counts = torch.zeros(_GROUPS, dtype=torch.float64), torch.zeros(_GROUPS, dtype=torch.float64)
+    share, candidates = 0.0, 0
+    for number in range(draws):
+        draw = draw_once(number)
+        gradient, shares = sampled_gradient(examples, vectors, scoring, draw)
+        deviation = (gradient - exact).double().cpu()
+        sums[number % _GROUPS] += deviation
+        squares[number % _GROUPS] += deviation.square().sum()
+        counts[number % _GROUPS] += 1
+        share += float(shares.mean())
+        candidates += draw.ids.shape[-1]
+    length = float(exact.double().square().sum())
+    squared, error = _squared_bias(sums, squares, counts)
+    mean_square = float(squares.sum()) / draws
+    return GradientError(
+        bias=_root(squared / length),
+        bias_low=_root((squared - 2.0 * error) / length),
+        bias_high=_root((squared + 2.0 * error) / length),
+        # What is left of the mean square without the squared bias.
+        variance=max(0.0, mean_square - squared) / length,
+        effective_share=share / draws,
+        candidates=candidates / draws,
+    )
+
+
+def _squared_bias(sums: Tensor, squares: Tensor, counts: Tensor) -> tuple[float, float]:
+    """The mean inner product of errors of two different draws, and its standard error."""
+    total, all_squares, count = sums.sum(dim=0), squares.sum(), counts.sum()
+    left = [
+        _pairs(total - sums[group], all_squares - squares[group], count - counts[group])
+        for group in range(len(counts))
+        if counts[group]
+    ]
+    without = torch.stack(left)
+    spread = (without - without.mean()).square().sum() * (len(left) - 1) / len(left)
+    return float(_pairs(total, all_squares, count)), float(spread.sqrt())
+
+
+def _pairs(total: Tensor, squares: Tensor, count: Tensor) -> Tensor:
+    return (total.square().sum() - squares) / (count * (count - 1))
+
+
+def _root(value: float) -> float:
+    return float(max(0.0, value) ** 0.5)

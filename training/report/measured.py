@@ -1,0 +1,129 @@
+"""The samplers that a report compares: one line each."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from training.samplers.config import (
+    BernoulliConfig,
+    BigramConfig,
+    CrossBatchConfig,
+    FourierFeaturesConfig,
+    InBatchConfig,
+    LogUniformConfig,
+    MinedConfig,
+    MixedConfig,
+    PositiveFeaturesConfig,
+    QuadraticConfig,
+    QuarticConfig,
+    SamplerSettings,
+    SoftmaxConfig,
+    TwoPassConfig,
+    UniformConfig,
+    UnigramConfig,
+)
+
+# Queues of many batches would need B x K scores beyond any memory.
+_MOST_QUEUED_SCORES = 2**25
+
+_OF_A_SIZE: dict[str, Callable[[int], SamplerSettings]] = {
+    "uniform": lambda k: UniformConfig(negatives=k),
+    "uniform, no positive": lambda k: UniformConfig(negatives=k, exclude_positive=True),
+    "log_uniform": lambda k: LogUniformConfig(kind="log_uniform", negatives=k),
+    "log_uniform, unique": lambda k: LogUniformConfig(kind="log_uniform", negatives=k, unique=True),
+    "unigram": lambda k: UnigramConfig(kind="unigram", negatives=k),
+    "bigram": lambda k: BigramConfig(kind="bigram", negatives=k),
+    "bernoulli": lambda k: BernoulliConfig(kind="bernoulli", negatives=k),
+    "mixed": lambda k: MixedConfig(
+        kind="mixed", parts=(InBatchConfig(kind="in_batch"), UniformConfig(negatives=k))
+    ),
+    "mixed, mined": lambda k: MixedConfig(
+        kind="mixed", parts=(UniformConfig(negatives=k), MinedConfig(kind="mined"))
+    ),
+    "two_pass": lambda k: TwoPassConfig(kind="two_pass", negatives=k),
+    "positive_features": lambda k: PositiveFeaturesConfig(kind="positive_features", negatives=k),
+    "fourier_features": lambda k: FourierFeaturesConfig(kind="fourier_features", negatives=k),
+    "quadratic": lambda k: QuadraticConfig(kind="quadratic", negatives=k),
+    "quadratic, per batch": lambda k: QuadraticConfig(kind="quadratic", negatives=k, per="batch"),
+    "quadratic, no positive": lambda k: QuadraticConfig(kind="quadratic", negatives=k, exclude_positive=True),
+    "quartic": lambda k: QuarticConfig(kind="quartic", negatives=k),
+    "softmax": lambda k: SoftmaxConfig(kind="softmax", negatives=k),
+    "softmax, no positive": lambda k: SoftmaxConfig(kind="softmax", negatives=k, exclude_positive=True),
+}
+
+_FOLLOWED: dict[str, Callable[[int], SamplerSettings]] = {
+    "quadratic": lambda steps: QuadraticConfig(kind="quadratic", refresh_every=steps),
+    "softmax": lambda steps: SoftmaxConfig(kind="softmax", refresh_every=steps),
+}
+
+# What the alias tables of a report may take.
+_MOST_TABLE_BYTES = 2**30
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One sampler of a report; `negatives` is None where the batch decides how many are drawn."""
+
+    label: str
+    negatives: int | None
+    settings: SamplerSettings
+
+    @property
+    def kind(self) -> str:
+        """Its kind, as an experiment names it."""
+        return str(getattr(self.settings, "kind", ""))
+
+    @property
+    def by_batch(self) -> bool:
+        """Whether its draw is made of, or for, the whole batch, and so depends on all examples."""
+        parts = getattr(self.settings, "parts", (self.settings,))
+        of_batch = any(isinstance(part, InBatchConfig | CrossBatchConfig) for part in parts)
+        return of_batch or getattr(self.settings, "per", "example") == "batch"
+
+    @property
+    def begins_with_batch(self) -> bool:
+        """Whether its first B candidates are the positives of the batch, one an example."""
+        first = getattr(self.settings, "parts", (self.settings,))[0]
+        return isinstance(first, InBatchConfig) and not first.unique
+
+    @property
+    def batches_a_draw(self) -> int:
+        """How many batches have to pass until nothing of an earlier draw is left in the next one."""
+        parts = getattr(self.settings, "parts", (self.settings,))
+        return 1 + max((part.batches for part in parts if isinstance(part, CrossBatchConfig)), default=0)
+
+    @property
+    def dense(self) -> bool:
+        """Whether each draw looks at the whole catalogue."""
+        return isinstance(self.settings, QuarticConfig | SoftmaxConfig)
+
+
+def entries(sizes: Sequence[int], batch_size: int) -> Iterator[Entry]:
+    """Every sampler at every size, then those whose size is that of the batch."""
+    for label, of_size in _OF_A_SIZE.items():
+        yield from (Entry(label, size, of_size(size)) for size in sizes)
+    queued = max(1, min(4, _MOST_QUEUED_SCORES // batch_size**2))
+    yield Entry("in_batch", None, InBatchConfig(kind="in_batch"))
+    yield Entry("in_batch, unique", None, InBatchConfig(kind="in_batch", unique=True))
+    yield Entry(f"cross_batch of {queued}", None, CrossBatchConfig(kind="cross_batch", batches=queued))
+
+
+def followed_entries(refresh_every: int) -> Iterator[Entry]:
+    """Samplers that may draw by item vectors a few steps old, at their usual size: the one made for it, and
+    the one that has most to lose.
+    """
+    for label, of_steps in _FOLLOWED.items():
+        settings = of_steps(refresh_every)
+        yield Entry(label, getattr(settings, "negatives", None), settings)
+
+
+def too_large(entry: Entry, item_count: int) -> str | None:
+    """Why a sampler is not measured on a catalogue of this size; None if it is."""
+    if not isinstance(entry.settings, PositiveFeaturesConfig):
+        return None
+    table_bytes = 8 * entry.settings.features * item_count
+    if table_bytes <= _MOST_TABLE_BYTES:
+        return None
+    return (
+        f"its tables of {entry.settings.features} features for {item_count:,} items would take "
+        f"{table_bytes / 1e9:.1f} GB, and a report builds none beyond {_MOST_TABLE_BYTES / 1e9:.1f} GB"
+    )

@@ -1,0 +1,75 @@
+"""The report on samplers as a picture: bias against cost, and against the number of candidates."""
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from training.errors import TrainingError
+
+FORMATS = (".png", ".svg", ".pdf")
+_MARKERS = "osD^v<>Pp*hX"
+
+
+def check_format(path: Path) -> None:
+    """Raise TrainingError if no picture can be written under this name."""
+    if path.suffix.lower() not in FORMATS:
+        raise TrainingError(
+            f"--output {path}: a picture's name must end in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}."
+        )
+
+
+def plot_report(report: dict[str, Any], path: Path) -> None:
+    """Draw the report and write it to `path`, in the format that its name ends in."""
+    figure = Figure(figsize=(13.0, 6.0), layout="constrained")
+    FigureCanvasAgg(figure)
+    left, right = figure.subplots(1, 2, sharey=True)
+    lines: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in report["samplers"]:
+        lines[row["sampler"]].append(row)
+    for number, (name, rows) in enumerate(lines.items()):
+        _draw(left, right, name, rows, number)
+    _finish(left, right, report)
+    figure.legend(*left.get_legend_handles_labels(), loc="outside right center", fontsize="small")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Without a date the same report gives the same file.
+    dateless = {"Date": None} if path.suffix.lower() == ".svg" else None
+    figure.savefig(path, dpi=150, metadata=dateless)
+
+
+def _draw(left: Axes, right: Axes, name: str, rows: list[dict[str, Any]], number: int) -> None:
+    style: dict[str, Any] = {
+        "color": f"C{number % 10}",
+        "marker": _MARKERS[number % len(_MARKERS)],
+        "linestyle": "-" if number < 10 else "--",
+        "markersize": 5,
+        "label": name,
+    }
+    biases = [_drawn_bias(row) for row in rows]
+    left.plot([row["milliseconds"] for row in rows], biases, **style)
+    right.plot([row["candidates"] for row in rows], biases, **style)
+    # What can't be told from no bias at all is drawn where it may at most be, and hollow.
+    unsure = [row for row in rows if row["bias_low"] <= 0.0]
+    hollow = {**style, "linestyle": "none", "markerfacecolor": "white", "label": None}
+    left.plot([row["milliseconds"] for row in unsure], [_drawn_bias(row) for row in unsure], **hollow)
+    right.plot([row["candidates"] for row in unsure], [_drawn_bias(row) for row in unsure], **hollow)
+
+
+def _drawn_bias(row: dict[str, Any]) -> float:
+    return float(row["bias"] if row["bias_low"] > 0.0 else row["bias_high"])
+
+
+def _finish(left: Axes, right: Axes, report: dict[str, Any]) -> None:
+    left.axvline(report["full_softmax"]["milliseconds"], color="black", linewidth=1, linestyle=":")
+    left.set_xlabel("ms a step (dotted: the full softmax, which has no bias)")
+    right.set_xlabel("candidates K")
+    left.set_ylabel("relative bias of the gradient (hollow: at most)")
+    for axes in (left, right):
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.grid(visible=True, which="major", alpha=0.3)
+    left.set_title(f"bias against cost, {report['items']:,} items, batches of {report['batch_size']:,}")
+    right.set_title("bias against the number of candidates")

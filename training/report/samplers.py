@@ -1,0 +1,222 @@
+"""The report on samplers: divergence, sharpness, gradient errors and cost of each, on one trained run."""
+
+import math
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from data.progress import progress
+from data.sequences import PreparedData
+from tower.model import TwoTowers
+from training.compatibility import refusal, scoring_refusal
+from training.errors import TrainingError
+from training.losses.config import SampledSoftmaxConfig
+from training.losses.full_softmax import full_softmax
+from training.losses.sampled_softmax import sampled_softmax
+from training.objectives.build import build_objective
+from training.objectives.catalogue import CatalogueObjective
+from training.objectives.sampled import SampledObjective
+from training.randomness import stream
+from training.report.cost import StepTimer
+from training.report.divergence import divergence
+from training.report.draws import Queries, drawer, proposal
+from training.report.examples import ExampleSource
+from training.report.gradients import gradient_error
+from training.report.measured import Entry, entries, followed_entries, too_large
+from training.report.staleness import MovingModel
+from training.run import Run, pick_device
+from training.samplers.build import Setting, build_sampler
+from training.samplers.contract import Sampler
+
+# Q x N scores of all queries at once, and of all draws of a sampler that looks at the whole catalogue.
+_HELD, _DENSE_SCORES = 2**24, 2**30
+_FEWEST_QUERIES, _FEWEST_DRAWS = 8, 20
+_MOST_OTHERS, _ROWS_AT_ONCE = 16_384, 65_536
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How a report is measured: sizes K, queries Q, repeated draws, and the ages that vectors may have."""
+
+    negatives: tuple[int, ...] = (4, 16, 64, 256)
+    queries: int = 64
+    draws: int = 200
+    refresh_every: tuple[int, ...] = (1, 10, 100)
+    seed: int = 0
+
+
+class SamplerReport:
+    """Measures every sampler that can be built for a run, with the sampled softmax on real queries."""
+
+    def __init__(self, run: Run, data: PreparedData, asked: Asked) -> None:
+        """Open the run's model.
+
+        Raises:
+            TrainingError: there is no model yet, or its items are not ranked by an inner product.
+        """
+        self.run, self.data, self.asked = run, data, asked
+        self.experiment = run.experiment
+        loss = self.experiment.objective.loss
+        if not loss.servable:
+            raise TrainingError(
+                f"{run.folder}: objective.loss = {getattr(loss, 'kind', '')!r} does not rank items by an "
+                "inner product, so there is no softmax over scores to compare samplers with; name a run with "
+                "another loss."
+            )
+        self.device = pick_device(self.experiment.training.device)
+        self.scoring = self.experiment.tower.scoring
+        self.model = run.open_model(data).to(self.device)
+        self.source = ExampleSource(data, self.experiment.tower.user.history_length)
+        self.query_count = min(
+            asked.queries, len(self.source), max(_FEWEST_QUERIES, _HELD // len(data.catalogue))
+        )
+        self.queries = self._queries(self.model)
+        self.timer = StepTimer(self.model, data, self.experiment)
+        self.skipped: list[dict[str, str]] = []
+
+    def measure(self) -> dict[str, Any]:
+        """The whole report, ready for JSON."""
+        listed = list(entries(self.asked.negatives, self.experiment.training.batch_size))
+        with progress("measuring samplers", len(listed)) as advance:
+            rows = []
+            for entry in listed:
+                rows += self._row(entry)
+                advance(1)
+        full = self.timer.time(CatalogueObjective(full_softmax, mask_known=False), dense=True)
+        return {
+            **self._setting(),
+            "full_softmax": asdict(full),
+            "samplers": rows,
+            "staleness": self._staleness() if self.asked.refresh_every else [],
+            "skipped": self.skipped,
+        }
+
+    def _setting(self) -> dict[str, Any]:
+        experiment = self.experiment
+        return {
+            "run": str(self.run.folder),
+            "items": len(self.data.catalogue),
+            "dimension": experiment.tower.dimension,
+            "scoring": self.scoring.model_dump(mode="json"),
+            "batch_size": experiment.training.batch_size,
+            "loss": "sampled_softmax",
+            "queries": self.query_count,
+            "queries_asked": self.asked.queries,
+            "draws": self.asked.draws,
+            "seed": self.asked.seed,
+            "device": self.device.type,
+        }
+
+    def _queries(self, model: TwoTowers) -> Queries:
+        count = self.query_count
+        others = min(_MOST_OTHERS, 4 * self.experiment.training.batch_size)
+        examples = self.source.read(model, count + others, stream(self.asked.seed, "report queries", 0))
+        return Queries(
+            examples=examples.take(slice(0, count)),
+            others=examples.take(slice(count, None)) if len(examples) > count else examples,
+            vectors=self._vectors(model),
+            source=self.source,
+            batch_size=self.experiment.training.batch_size,
+            seed=self.asked.seed,
+        )
+
+    def _vectors(self, model: TwoTowers) -> Tensor:
+        rows = torch.arange(len(self.data.catalogue), device=self.device)
+        starts = range(0, len(rows), _ROWS_AT_ONCE)
+        return torch.cat([model.current_vectors(rows[at : at + _ROWS_AT_ONCE]) for at in starts])
+
+    def _row(self, entry: Entry) -> list[dict[str, Any]]:
+        """The figures of one sampler, or none and the reason among the skipped."""
+        try:
+            sampler = self._build(entry)
+            figures = self._figures(entry, sampler, self.queries)
+            objective = SampledObjective(sampled_softmax, sampler, mask_known=False)
+            cost = self.timer.time(objective, entry.dense)
+        except TrainingError as error:
+            self._skip(entry, str(error))
+            return []
+        return [{**_named(entry), **figures, **asdict(cost)}]
+
+    def _build(self, entry: Entry) -> Sampler:
+        """The sampler, following the run's vectors. Raises TrainingError with why it is not measured."""
+        loss = SampledSoftmaxConfig()
+        reason = (
+            refusal(loss, entry.settings)
+            or scoring_refusal(loss, entry.settings, self.scoring)
+            or too_large(entry, len(self.data.catalogue))
+        )
+        if reason:
+            raise TrainingError(reason)
+        sampler = build_sampler(
+            entry.settings, Setting(self.data, self.scoring, self.asked.seed, self.device)
+        )
+        sampler.refresh(self.queries.vectors)
+        return sampler
+
+    def _skip(self, entry: Entry, reason: str) -> None:
+        """Say once why a sampler is not there, with the sizes that this is true of."""
+        size = "" if entry.negatives is None else f" {entry.negatives}"
+        for known in self.skipped:
+            if (known["sampler"], known["reason"]) == (entry.label, reason):
+                known["negatives"] += f",{size}"
+                return
+        self.skipped.append({"sampler": entry.label, "negatives": size.strip(), "reason": reason})
+
+    def _figures(self, entry: Entry, sampler: Sampler, queries: Queries) -> dict[str, Any]:
+        examples, vectors = queries.examples, queries.vectors
+        error = gradient_error(
+            examples, vectors, self.scoring, drawer(entry, sampler, queries), self._draws(entry)
+        )
+        apart = divergence(examples, vectors, self.scoring, proposal(entry, sampler, queries))
+        return {name: _finite(value) for name, value in {**asdict(apart), **asdict(error)}.items()}
+
+    def _draws(self, entry: Entry) -> int:
+        """Fewer draws of a sampler that looks at a large catalogue each time."""
+        if not entry.dense:
+            return self.asked.draws
+        affordable = _DENSE_SCORES // (self.query_count * len(self.data.catalogue))
+        return min(self.asked.draws, max(_FEWEST_DRAWS, affordable))
+
+    def _staleness(self) -> list[dict[str, Any]]:
+        """Errors at the end of a stretch of training, by how old the vectors may be that are drawn by."""
+        experiment, seed = self.experiment, self.experiment.training.seed
+        objective = build_objective(experiment.objective, experiment.tower, self.data, seed, self.device).to(
+            self.device
+        )
+        moving = MovingModel(self.model, objective, self.data, experiment)
+        listed = {age: self._followed(age) for age in self.asked.refresh_every}
+        moving.follow({age: [sampler for _, sampler in built] for age, built in listed.items()})
+        queries = self._queries(moving.model)
+        moved = (queries.vectors - self.queries.vectors).norm() / self.queries.vectors.norm()
+        return [
+            {
+                **_named(entry),
+                "refresh_every": age,
+                "steps": max(self.asked.refresh_every),
+                "moved": float(moved),
+                **self._figures(entry, sampler, queries),
+            }
+            for age, built in listed.items()
+            for entry, sampler in built
+        ]
+
+    def _followed(self, age: int) -> list[tuple[Entry, Sampler]]:
+        built = []
+        for entry in followed_entries(age):
+            try:
+                built.append((entry, self._build(entry)))
+            except TrainingError as error:
+                self._skip(replace(entry, label=f"{entry.label}, refresh_every"), str(error))
+        return built
+
+
+def _named(entry: Entry) -> dict[str, Any]:
+    settings = entry.settings.model_dump(mode="json")
+    return {"sampler": entry.label, "kind": entry.kind, "negatives": entry.negatives, "settings": settings}
+
+
+def _finite(value: float | None) -> float | None:
+    """JSON has no infinity."""
+    return value if value is not None and math.isfinite(value) else None

@@ -1,0 +1,100 @@
+"""The report on samplers as text for people."""
+
+from collections.abc import Iterator
+from io import StringIO
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+WIDTH = 100
+
+
+def report_table(report: dict[str, Any]) -> str:
+    """The samplers, what old item vectors cost, and what is not there and why."""
+    lines = StringIO()
+    console = Console(file=lines, width=WIDTH)
+    console.print(_samplers(report))
+    if report["staleness"]:
+        console.print(_staleness(report))
+    for line in [*notes(report), *_skipped(report)]:
+        console.print(line, highlight=False, markup=False)
+    return lines.getvalue().rstrip()
+
+
+def _samplers(report: dict[str, Any]) -> Table:
+    title = f"sampled softmax on {report['queries']} queries, {report['items']:,} items"
+    table = Table(title=title)
+    for heading in ("sampler", "K", "KL", "ESS", "bias", "variance", "ms a step"):
+        table.add_column(heading, justify="left" if heading == "sampler" else "right")
+    for row in report["samplers"]:
+        table.add_row(*_shown(row), f"{row['milliseconds']:,.1f}")
+    table.add_row("full softmax", "", "", "", "0", "0", f"{report['full_softmax']['milliseconds']:,.1f}")
+    return table
+
+
+def _staleness(report: dict[str, Any]) -> Table:
+    row = report["staleness"][0]
+    table = Table(
+        title="item vectors a few steps old",
+        caption=f"after {row['steps']} more steps, which moved the item vectors by {row['moved']:.1%}",
+    )
+    for heading in ("sampler", "refresh_every", "K", "KL", "ESS", "bias", "variance"):
+        table.add_column(heading, justify="left" if heading == "sampler" else "right")
+    for row in report["staleness"]:
+        name, *figures = _shown(row)
+        table.add_row(name, str(row["refresh_every"]), *figures)
+    return table
+
+
+def _shown(row: dict[str, Any]) -> tuple[str, ...]:
+    kl = "∞" if row["kl"] is None else f"{row['kl']:.3f}"
+    return (
+        row["sampler"],
+        f"{round(row['candidates']):,}",
+        kl,
+        f"{row['effective_share']:.1%}",
+        shown_bias(row),
+        f"{row['variance']:.3g}",
+    )
+
+
+def shown_bias(row: dict[str, Any]) -> str:
+    """The bias in per cent, or what it is below where draws are too few to tell it from none."""
+    if row["bias_low"] > 0.0:
+        return f"{row['bias']:.1%}"
+    return f"< {row['bias_high']:.1%}"
+
+
+def notes(report: dict[str, Any]) -> Iterator[str]:
+    """What the figures are and what they were measured on, a sentence a line."""
+    yield (
+        "KL: of the softmax from the proposal, in nats, both without the positive; ∞ where a proposal never "
+        "draws what the softmax holds."
+    )
+    yield "ESS: effective sample size of the weights exp(s - l), as a share of the candidates."
+    yield (
+        "bias, variance: of the gradient with respect to the user vectors, relative to the full softmax's, "
+        f"from up to {report['draws']} draws; < where it can't be told from none."
+    )
+    yield (
+        f"ms a step: towers, draw, scores, loss, backward and the sampler's update, without the optimiser, "
+        f"for {report['batch_size']:,} examples."
+    )
+    if report["queries"] < report["queries_asked"]:
+        yield (
+            f"{report['queries']} queries instead of {report['queries_asked']}: there are no more examples, "
+            f"or their scores of {report['items']:,} items would not fit."
+        )
+    timed = {row["timed_examples"] for row in [*report["samplers"], report["full_softmax"]]}
+    if min(timed) < max(timed):
+        yield (
+            f"What looks at all items in each step was timed on {min(timed):,} examples and scaled up, and "
+            "drawn fewer times."
+        )
+
+
+def _skipped(report: dict[str, Any]) -> Iterator[str]:
+    for skipped in report["skipped"]:
+        sizes = f" with K = {skipped['negatives']}" if skipped["negatives"] else ""
+        yield f"Not measured: {skipped['sampler']}{sizes}: {skipped['reason']}"
