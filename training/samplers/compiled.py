@@ -32,22 +32,23 @@ def compiled_sum(function: Callable[P, R]) -> Callable[P, R]:
     return cast(Callable[P, R], numba.njit(nogil=True, cache=True, fastmath=REORDERED)(function))
 
 
-def _prefetch(typing_context: Any, array: Any, row: Any) -> Any:
-    """Ask for the first cache line of `array[row]`, which is then on its way while other work is done."""
+def _prefetch(typing_context: Any, array: Any, row: Any, byte: Any) -> Any:
+    """Ask for the cache line `byte` bytes into `array[row]`, which then comes while other work is done."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         pointed = context.make_array(array)(context, builder, arguments[0])
         place = [arguments[1]] + [ir.Constant(ir.IntType(64), 0)] * (array.ndim - 1)
-        address = builder.bitcast(
+        first = builder.bitcast(
             get_item_pointer(context, builder, array, pointed, place), ir.IntType(8).as_pointer()
         )
+        address = builder.gep(first, [arguments[2]])
         number = ir.IntType(32)
         form = ir.FunctionType(ir.VoidType(), [address.type, number, number, number])
         function = builder.module.declare_intrinsic("llvm.prefetch", [address.type], form)
         builder.call(function, [address, number(0), number(3), number(1)])
         return context.get_dummy_value()
 
-    return types.void(array, types.int64), generate
+    return types.void(array, types.int64, types.int64), generate
 
 
-prefetch = cast(Callable[[NDArray[Any], int], None], intrinsic(_prefetch))
+prefetch = cast(Callable[[NDArray[Any], int, int], None], intrinsic(_prefetch))

@@ -25,7 +25,7 @@ def propose(counter: np.uint64, norms: NDArray[np.float32], rows: NDArray[np.int
     """Write uniform rows, and ask for their norms."""
     for n in range(len(rows)):
         rows[n] = np.int64(uniform(counter + np.uint64(n) * STEP) * len(norms))
-        prefetch(norms, rows[n])
+        prefetch(norms, rows[n], 0)
 
 
 @compiled
@@ -47,7 +47,7 @@ def keep_by_norm(
             rows[kept] = proposed[n]
             cuts[kept] = cut
             kept += 1
-            prefetch(coded.high, proposed[n])
+            prefetch(coded.high, proposed[n], 0)
     return kept
 
 
@@ -74,7 +74,7 @@ def keep_by_high(
         if cuts[n] < alpha * most * most + 1.0:
             rows[kept], cuts[kept] = rows[n], cuts[n]
             kept += 1
-            prefetch(coded.low, rows[n])
+            prefetch(coded.low, rows[n], 0)
     return kept
 
 
