@@ -65,7 +65,7 @@ class PositiveFeaturesSampler(CountingSampler):
         check_positives(positives, self.snapshot.item_count)
         log_mix = self._log_mixture(query)
         places = torch.from_numpy(context.random.random((len(query), self.negatives)))
-        features = draw_by_inversion(log_mix, places)
+        features, _ = draw_by_inversion(log_mix, places)
         ids = torch.from_numpy(self.tables.draw(features.numpy(), context.random))
         log_q = self._log_q(log_mix, ids).to(query.device)
         of_positives = self._log_q(log_mix, positives.cpu().unsqueeze(1))[:, 0].to(query.device)
