@@ -1,0 +1,88 @@
+from typing import Any
+
+import pytest
+import torch
+from pydantic import TypeAdapter
+
+from data.sequences import PreparedData
+from tower.config import ScoringConfig
+from training.errors import TrainingError
+from training.randomness import stream
+from training.samplers.build import Setting, build_sampler
+from training.samplers.config import SamplerConfig
+from training.samplers.contract import DrawContext, Sampler
+from training.samplers.draw import Draw
+
+# What each setting is by default here, and what it is changed to.
+CHANGES: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"kind": "uniform"}, {"negatives": 7}),
+    ({"kind": "uniform"}, {"exclude_positive": True}),
+    ({"kind": "unigram"}, {"negatives": 7}),
+    ({"kind": "unigram"}, {"alpha": 0.2}),
+    ({"kind": "unigram"}, {"exclude_positive": True}),
+    ({"kind": "log_uniform"}, {"negatives": 7}),
+    ({"kind": "log_uniform"}, {"unique": True}),
+    ({"kind": "log_uniform"}, {"exclude_positive": True}),
+    ({"kind": "bigram"}, {"negatives": 7}),
+    ({"kind": "bigram"}, {"alpha": 0.2}),
+    ({"kind": "bigram"}, {"backoff": 0.5}),
+    ({"kind": "bernoulli"}, {"negatives": 7}),
+    ({"kind": "bernoulli"}, {"alpha": 0.2}),
+    ({"kind": "quartic"}, {"negatives": 7}),
+    ({"kind": "quartic"}, {"exclude_positive": True}),
+    ({"kind": "quartic"}, {"refresh_every": 3}),
+    ({"kind": "softmax"}, {"negatives": 7}),
+    ({"kind": "softmax"}, {"exclude_positive": True}),
+    ({"kind": "softmax"}, {"refresh_every": 3}),
+    ({"kind": "two_pass"}, {"negatives": 7}),
+    ({"kind": "two_pass"}, {"pool": 30}),
+    ({"kind": "two_pass"}, {"alpha": 0.2}),
+]
+
+
+def built(shop: PreparedData, settings: dict[str, Any], absolute: bool = False) -> Sampler:
+    config: Any = TypeAdapter(SamplerConfig).validate_python({"negatives": 20, **settings})
+    scoring = ScoringConfig(absolute=absolute)
+    return build_sampler(config, Setting(shop, scoring, 0, torch.device("cpu")))
+
+
+def drawn(sampler: Sampler, item_count: int) -> Draw:
+    """A draw after a refresh, and one step after it in which every vector has changed."""
+    vectors = torch.from_numpy(stream(0, "vectors", 0).normal(size=(item_count, 8))).float() * 0.3
+    query = torch.from_numpy(stream(0, "query", 0).normal(size=(32, 8))).float()
+    positives = torch.from_numpy(stream(0, "positives", 0).integers(item_count, size=32))
+    sampler.refresh(vectors)
+    sampler.advance((-vectors.flip(0)).__getitem__)
+    context = DrawContext(stream(0, "draw", 0), positives.flip(0), vectors[positives], vectors.__getitem__)
+    return sampler.draw(query, positives, context)
+
+
+def differ(one: Draw, other: Draw) -> bool:
+    if one.ids.shape != other.ids.shape or not torch.equal(one.ids, other.ids):
+        return True
+    return not torch.equal(one.log_count, other.log_count)
+
+
+@pytest.mark.parametrize(("settings", "change"), CHANGES, ids=str)
+def test_every_setting_changes_the_draw(
+    shop: PreparedData, settings: dict[str, Any], change: dict[str, Any]
+) -> None:
+    """The same stream gives another draw once a setting is another, and the same while none is."""
+    size = len(shop.catalogue)
+    default = drawn(built(shop, settings), size)
+    assert differ(default, drawn(built(shop, {**settings, **change}), size))
+    assert not differ(default, drawn(built(shop, settings), size))
+
+
+@pytest.mark.parametrize("kind", ["softmax", "two_pass"])
+def test_absolute_scores_are_those_of_the_proposal(shop: PreparedData, kind: str) -> None:
+    """What draws by the score draws by the absolute one where the items are ranked by that."""
+    size = len(shop.catalogue)
+    signed = drawn(built(shop, {"kind": kind}), size)
+    assert differ(signed, drawn(built(shop, {"kind": kind}, absolute=True), size))
+
+
+def test_more_unique_candidates_than_items_are_refused(shop: PreparedData) -> None:
+    """The catalogue's size is told."""
+    with pytest.raises(TrainingError, match=f"catalogue of {len(shop.catalogue)} items"):
+        built(shop, {"kind": "log_uniform", "unique": True, "negatives": len(shop.catalogue) + 1})
