@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 import turret
 from tests.command_line import Service, output, serving
+from tower.bundle import Bundle
 from training.ranking import rank, tower_scores
 from training.run import Run
 
@@ -39,14 +40,18 @@ class Shop:
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Shop:
-    """A small shop on its whole way: two runs (ids alone, and all features), each a bundle."""
+    """A small shop on its whole way: three runs (ids alone, all features, absolute scores), each a bundle."""
     folder = tmp_path_factory.mktemp("pipeline")
     said = {
         "synth": output("data", "synth", "raw", *SMALL, *SHORT, folder=folder),
         "prepare": output("data", "prepare", "raw", "--to", "prepared", folder=folder),
         "describe": output("data", "describe", "prepared", folder=folder),
     }
-    for name, experiment, epochs in (("ids", "demo", 4), ("features", "dssm", 2)):
+    for name, experiment, epochs in (
+        ("ids", "demo", 4),
+        ("features", "dssm", 2),
+        ("absolute", "absolute_softmax", 2),
+    ):
         words = ("--data", "prepared", "--run", name, "-e", experiment, "--set", f"training.epochs={epochs}")
         said[f"train {name}"] = output("train", *words, *QUICK, folder=folder)
         if name == "ids":
@@ -87,13 +92,14 @@ def test_the_towers_beat_popularity_in_json_that_others_can_read(shop: Shop) -> 
 
 
 def test_the_first_bundle_is_current_and_carries_its_metrics(shop: Shop) -> None:
-    first, second = json.loads(shop.said["versions"])
-    assert [(one["version"], one["is_current"]) for one in (first, second)] == [
+    first, *others = json.loads(shop.said["versions"])
+    assert [(one["version"], one["is_current"]) for one in (first, *others)] == [
         ("ids", True),
         ("features", False),
+        ("absolute", False),
     ]
     assert first["metrics"]["test"] == json.loads(shop.said["evaluate"])
-    assert second["metrics"] == {}
+    assert [one["metrics"] for one in others] == [{}, {}]
 
 
 def test_a_bundle_can_not_be_written_to(shop: Shop) -> None:
@@ -184,6 +190,35 @@ def test_the_next_run_is_activated_without_a_restart(
     assert changed > 100, "the features of the requests hardly matter"
     listed = json.loads(output("versions", "--bundles", "bundles", "--json", folder=shop.folder))
     assert [one["version"] for one in listed if one["is_current"]] == ["features"]
+
+
+def test_a_model_without_signs_is_served_as_it_is_evaluated(
+    shop: Shop, service: Service, client: httpx2.Client
+) -> None:
+    """Near items and opposite ones in one ranking, for users and for similar items alike.
+
+    A search for the user vector alone, without the one for its opposite, would answer most users otherwise.
+    """
+    output("activate", "absolute", "--bundles", "bundles", "--url", service.url, folder=shop.folder)
+    expected = ranked_by_the_evaluator(shop.folder, "absolute")
+    bodies: list[dict[str, Any]] = [{"history": history} for history in expected.histories]
+    assert answered(client, "absolute", bodies) == expected.ranked
+    bundle = Bundle.open(shop.folder / "bundles" / "absolute")
+    rows = [bundle.vocabulary.known_rows(history)[0] for history in expected.histories]
+    users = bundle.encoder.encode(rows, [{}] * len(rows))
+    best = [bundle.vocabulary.known_rows(ids)[0] for ids in expected.ranked]
+    opposite = sum(
+        bool((bundle.vectors[mine] @ user < 0).any()) for user, mine in zip(users, best, strict=True)
+    )
+    assert opposite > 100, "hardly anybody's best items lie on the far side"
+    row = max(
+        range(len(bundle.vectors)), key=lambda row: float(-(bundle.vectors @ bundle.vectors[row]).min())
+    )
+    found = client.get(f"/v1/items/{bundle.vocabulary.id(row)}/similar", params={"k": 10}).json()["items"]
+    sizes = np.abs(bundle.vectors.astype(np.float64) @ bundle.vectors[row].astype(np.float64))
+    nearest = [other for other in np.argsort(-sizes, kind="stable").tolist() if other != row][:10]
+    assert [item["id"] for item in found] == bundle.vocabulary.ids(nearest)
+    assert (bundle.vectors[nearest] @ bundle.vectors[row]).min() < 0 < min(item["score"] for item in found)
 
 
 TITLES = ["Amélie (2001)", "Léon (1994)", "Cité des enfants perdus, La (1995)", "Señorita (1997)"]

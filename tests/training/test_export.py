@@ -18,11 +18,12 @@ from training.run import Run
 from training.trainer import train
 
 FEATURES = {"user": {"features": "all"}, "item": {"features": "all", "hidden": [32]}}
+ABSOLUTE = {"scoring": {"kind": "dot", "temperature": 1.0, "absolute": True}}
 
 
-@pytest.fixture(scope="module", params=[{}, FEATURES], ids=["ids", "features"])
+@pytest.fixture(scope="module", params=[{}, FEATURES, ABSOLUTE], ids=["ids", "features", "absolute"])
 def run(request: pytest.FixtureRequest, shop: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """A short run on the shop, with and without features."""
+    """A short run on the shop: on ids alone, with features, and with scores without their sign."""
     settings = {"tower": request.param, "training": {"epochs": 1, "batch_size": 512, "device": "cpu"}}
     config = ExperimentConfig.model_validate(settings)
     made = Run(tmp_path_factory.mktemp("run"), config, shop.folder, shop.fingerprint)
