@@ -14,7 +14,7 @@ from typing import Any
 
 DATA = Path("../shared/data")
 RESULTS = Path(__file__).parent / "results"
-PACKAGES = ("turret", "torch", "numpy", "polars", "faiss-cpu", "onnxruntime")
+PACKAGES = ("turret", "torch", "numpy", "numba", "polars", "faiss-cpu", "onnxruntime")
 
 
 @dataclass(frozen=True)
@@ -26,14 +26,17 @@ class Options:
     as_json: bool
 
 
-def read_options(description: str | None) -> Options:
-    """Read `--data DIR`, `--quick` and `--json` from the command line."""
+def read_options(description: str | None, needs_data: bool = True) -> Options:
+    """Read `--data DIR`, `--quick` and `--json` from the command line.
+
+    Without `needs_data` the folder need not be there: the script makes its own data.
+    """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--data", type=Path, default=DATA, help=f"the folder of the data sets ({DATA})")
     parser.add_argument("--quick", action="store_true", help="under a minute; the figures are not claims")
     parser.add_argument("--json", action="store_true", help="end with one JSON object on the last line")
     given = parser.parse_args()
-    if not given.data.is_dir():
+    if needs_data and not given.data.is_dir():
         parser.error(f"--data {given.data}: there is no such folder; name the one with the data sets")
     return Options(given.data, given.quick, given.json)
 
