@@ -65,19 +65,27 @@ class SampledObjective(Objective):
 def candidate_scores(model: TwoTowers, users: Tensor, draw: Draw) -> Tensor:
     """The scores of user vectors [B, D] with a draw's candidates: [B, K]."""
     if draw.ids.dim() == 1:
-        return cross_scores(users, _shared_vectors(model, draw), model.config.scoring)
-    different, places = torch.unique(draw.ids, return_inverse=True)
+        return _shared_scores(model, users, draw.ids, draw.stored)
+    if not draw.shared:
+        return _own_scores(model, users, draw.ids)
+    alike = _shared_scores(model, users, draw.ids[0, : draw.shared], draw.stored)
+    return torch.cat([alike, _own_scores(model, users, draw.ids[:, draw.shared :])], dim=1)
+
+
+def _own_scores(model: TwoTowers, users: Tensor, ids: Tensor) -> Tensor:
+    """The scores of each user with candidates `ids` [B, K] of its own: [B, K]."""
+    different, places = torch.unique(ids, return_inverse=True)
     vectors = model.item_vectors(different)
     # One product with all different candidates, of which each example keeps its own, beats B x K x D
     # gathered floats as long as the candidates repeat often enough.
-    if len(different) <= 32 * draw.ids.shape[1]:
+    if len(different) <= 32 * ids.shape[1]:
         return cross_scores(users, vectors, model.config.scoring).gather(1, places)
     return cross_scores(users, gather_rows(vectors, places), model.config.scoring)
 
 
-def _shared_vectors(model: TwoTowers, draw: Draw) -> Tensor:
-    """The item vectors [K, D] of shared candidates: computed, or as they were stored."""
-    if draw.stored is None:
-        return model.item_vectors(draw.ids)
-    fresh = model.item_vectors(draw.ids[: len(draw.ids) - len(draw.stored)])
-    return torch.cat([fresh, draw.stored])
+def _shared_scores(model: TwoTowers, users: Tensor, ids: Tensor, stored: Tensor | None) -> Tensor:
+    """The scores of all users with `ids` [K], of which the last may have `stored` vectors: [B, K]."""
+    if stored is None:
+        return cross_scores(users, model.item_vectors(ids), model.config.scoring)
+    fresh = model.item_vectors(ids[: len(ids) - len(stored)])
+    return cross_scores(users, torch.cat([fresh, stored]), model.config.scoring)

@@ -21,8 +21,10 @@ class Draw:
             leaves it out.
         valid: bool [B, K], False where a candidate must not count: the example's own positive, and what its
             user is known to have used.
-        stored: float [S, D], the vectors that the last S of K shared candidates had in an earlier step, for
+        stored: float [S, D], the vectors that the last S of the shared candidates had in an earlier step, for
             scoring them without another pass through the item tower; no gradient reaches them.
+        shared: of [B, K] `ids`, how many of the first are the same for every example, for scoring them by one
+            product; all of [K] `ids` are.
     """
 
     ids: Tensor
@@ -30,6 +32,7 @@ class Draw:
     positive_log_count: Tensor
     valid: Tensor
     stored: Tensor | None = None
+    shared: int = 0
 
     @property
     def masked_count(self) -> Tensor:

@@ -79,28 +79,37 @@ class MixedSampler(CountingSampler):
 
 
 def union(draws: Sequence[Draw], positive_log_count: Tensor) -> Draw:
-    """All candidates of `draws` as one draw, with the counts [K] or [B, K] that they bring.
+    """All candidates of `draws` as one draw, with the counts that they bring: [K], or [B, K] by example.
 
-    Shared candidates with stored vectors come last, as a draw has them. Where a part draws by example, the
-    stored vectors are left out, and those candidates pass the item tower like any other: the vector of now
-    is no worse than the stored one, only dearer.
+    Shared candidates come before those of single examples, and among the shared those with stored vectors
+    come last.
     """
-    if any(draw.ids.dim() == 2 for draw in draws):
-        rows = len(positive_log_count)
-        return Draw(
-            ids=torch.cat([draw.ids.expand(rows, -1) for draw in draws], dim=1),
-            log_count=torch.cat([draw.log_count.expand(rows, -1) for draw in draws], dim=1),
-            positive_log_count=positive_log_count,
-            valid=torch.cat([draw.valid for draw in draws], dim=1),
-        )
-    firsts = [len(draw.ids) - (0 if draw.stored is None else len(draw.stored)) for draw in draws]
-    pieces = [(draw, slice(None, first)) for draw, first in zip(draws, firsts, strict=True)]
-    pieces += [(draw, slice(first, None)) for draw, first in zip(draws, firsts, strict=True)]
-    stored = [draw.stored for draw in draws if draw.stored is not None]
+    shared = [draw for draw in draws if draw.ids.dim() == 1]
+    own = [draw for draw in draws if draw.ids.dim() == 2]
+    firsts = [len(draw.ids) - (0 if draw.stored is None else len(draw.stored)) for draw in shared]
+    pieces = [_cut(draw, slice(None, first)) for draw, first in zip(shared, firsts, strict=True)]
+    pieces += [_cut(draw, slice(first, None)) for draw, first in zip(shared, firsts, strict=True)]
+    pieces += own
+    stored = [draw.stored for draw in shared if draw.stored is not None]
     return Draw(
-        ids=torch.cat([draw.ids[places] for draw, places in pieces]),
-        log_count=torch.cat([draw.log_count[places] for draw, places in pieces]),
+        ids=_side_by_side([draw.ids for draw in pieces]),
+        log_count=_side_by_side([draw.log_count for draw in pieces]),
         positive_log_count=positive_log_count,
-        valid=torch.cat([draw.valid[:, places] for draw, places in pieces], dim=1),
+        valid=torch.cat([draw.valid for draw in pieces], dim=1),
         stored=torch.cat(stored) if stored else None,
+        shared=sum(len(draw.ids) for draw in shared) if own else 0,
     )
+
+
+def _cut(draw: Draw, places: slice) -> Draw:
+    return replace(
+        draw, ids=draw.ids[places], log_count=draw.log_count[..., places], valid=draw.valid[:, places]
+    )
+
+
+def _side_by_side(columns: Sequence[Tensor]) -> Tensor:
+    """[K] and [B, K] of several draws as one: [K] where all are shared."""
+    if all(column.dim() == 1 for column in columns):
+        return torch.cat(list(columns))
+    rows = max(len(column) for column in columns if column.dim() == 2)
+    return torch.cat([column.expand(rows, -1) for column in columns], dim=1)

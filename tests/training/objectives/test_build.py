@@ -9,8 +9,10 @@ from training.batches import Batch, TrainingBatches
 from training.config import ExperimentConfig, ObjectiveConfig
 from training.objectives.build import build_objective
 from training.objectives.contract import Objective, weighted_mean
+from training.objectives.sampled import candidate_scores
 from training.randomness import stream
 from training.run import build_model
+from training.samplers.contract import DrawContext
 
 SAMPLERS: list[dict[str, object]] = [
     {"loss": "full_softmax"},
@@ -160,6 +162,28 @@ def test_a_queue_is_trained_on_from_the_second_step(shop: PreparedData, parts: l
     assert steps[1].loss.isfinite()
     assert int(steps[1].masked) > int(steps[0].masked)
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in model.parameters())
+
+
+def test_a_union_by_example_is_scored_as_candidate_by_candidate(shop: PreparedData) -> None:
+    """Shared candidates by one product, stored vectors as they are, and each example's own apart."""
+    model = build_model(ExperimentConfig(), shop).eval()
+    everything = model.current_vectors(torch.arange(len(shop.catalogue)))
+    sampler = {"kind": "mixed", "parts": ["mined", "cross_batch", {"kind": "uniform", "negatives": 20}]}
+    made = objective(shop, {"loss": "sampled_softmax", "sampler": sampler}).sampler
+    assert made is not None
+    made.refresh(everything)
+    rows, users = torch.arange(30), torch.randn(30, 64, generator=torch.manual_seed(0))
+    for step in range(2):
+        context = DrawContext(stream(0, "draw", step), rows, everything[rows], model.current_vectors)
+        draw = made.draw(users, rows, context)
+    assert draw.ids.shape == (30, 20 + 30 + 16)
+    scores = candidate_scores(model, users, draw)
+    torch.testing.assert_close(
+        scores, torch.einsum("bd,bkd->bk", users, everything[draw.ids]) / 0.07, rtol=1e-4, atol=1e-4
+    )
+    assert draw.stored is not None
+    moved = candidate_scores(model, users, replace(draw, stored=draw.stored + 1.0))
+    assert ((moved != scores).all(dim=0).nonzero()[:, 0] == torch.arange(20, 50)).all()
 
 
 def test_the_amount_of_smoothing_shows(shop: PreparedData) -> None:

@@ -82,9 +82,9 @@ class TestAll(SamplerContract):
         """Each part's size and place in the union, and the mined ones exactly."""
         sampler = self.make()
         draw, _ = self.draw(sampler, 0)
-        assert draw.ids.shape == (64, 64 + 64 + 4 + 20)
+        assert draw.ids.shape == (64, 64 + 20 + 64 + 4)
         mined = sampler.parts[2].draw(self.query(64), self.positives(64, 0), self.context(draw.ids[:, 0], 0))
-        assert torch.equal(draw.ids[:, 128:132], mined.ids)
+        assert torch.equal(draw.ids[:, -4:], mined.ids)
 
 
 # A catalogue of five: nobody's target is item 4, and item 3 is never drawn by the proposal.
@@ -245,13 +245,17 @@ def test_stored_vectors_stay_at_the_end_of_shared_candidates() -> None:
     assert torch.equal(draw.valid, draw.ids != torch.tensor([[1], [3]]))
 
 
-def test_stored_vectors_are_left_out_where_a_part_draws_by_example() -> None:
-    """The queue's items are candidates of every example, and are encoded anew."""
-    draw = draw_for(MixedSampler([queue((0, 1)), mined()]), [1, 3])
-    assert draw.stored is None
-    assert draw.ids.tolist() == [[0, 1, 1, 4], [0, 1, 0, 3]]
-    expected = 2 * torch.tensor(SHARES)[draw.ids] + torch.tensor([[0, 1, 1, 1], [1, 0, 1, 1]])
-    torch.testing.assert_close(draw.log_count.exp(), expected)
+def test_shared_candidates_come_before_those_of_single_examples() -> None:
+    """With the stored ones last among them, so that each kind can be scored in its own way."""
+    draw = draw_for(MixedSampler([mined(), queue((0, 1)), Given([4])]), [1, 3])
+    assert draw.shared == 3
+    assert draw.stored is not None
+    torch.testing.assert_close(draw.stored, VECTORS[[0, 1]])
+    assert draw.ids.tolist() == [[4, 0, 1, 1, 4], [4, 0, 1, 0, 3]]
+    added = 2 * torch.tensor(SHARES) + torch.tensor(Q)
+    among = torch.tensor([[1, 0, 1, 1, 1], [0, 1, 0, 1, 1]])
+    torch.testing.assert_close(draw.log_count.exp(), added[draw.ids] + among)
+    assert torch.equal(draw.valid, draw.ids != torch.tensor([[1], [3]]))
 
 
 def test_parts_do_not_share_a_random_stream() -> None:
