@@ -35,16 +35,19 @@ class EstimateContract(SamplerContract):
         return torch.linspace(-1.0, 1.5, self.item_count)
 
     def sums(self) -> tuple[np.ndarray, np.ndarray]:
-        """One estimate a step for one query and one positive, with the counts and with K/N for all."""
+        """One estimate a step for one query and one positive, with the counts and with wrong ones."""
         sampler, query = self.make(), self.query(1).expand(64, -1)
         positives = torch.full((64,), self.positive)
         right, wrong = np.empty(self.steps), np.empty(self.steps)
         for step in range(self.steps):
             draw = sampler.draw(query, positives, self.fixed_context(positives, step))
-            flat = torch.full_like(draw.log_count, math.log(max(draw.ids.shape[-1], 1) / self.item_count))
             right[step] = estimates(self.scores(), draw, draw.log_count).mean()
-            wrong[step] = estimates(self.scores(), draw, flat).mean()
+            wrong[step] = estimates(self.scores(), draw, self.wrong_counts(draw)).mean()
         return right, wrong
+
+    def wrong_counts(self, draw: Draw) -> Tensor:
+        """K/N for all, as if every item were as likely."""
+        return torch.full_like(draw.log_count, math.log(max(draw.ids.shape[-1], 1) / self.item_count))
 
     def fixed_context(self, positives: Tensor, step: int) -> DrawContext:
         """Every example has read the same item last."""
@@ -53,7 +56,7 @@ class EstimateContract(SamplerContract):
         return DrawContext(random, torch.zeros_like(positives), vectors[positives], vectors.__getitem__)
 
     def test_the_sum_over_the_others_is_unbiased(self) -> None:
-        """The mean of the estimates is the sum, to one chance in a million; with equal counts it is not."""
+        """The mean of the estimates is the sum, to one chance in a million; with wrong counts it is not."""
         others = [score for item, score in enumerate(self.scores().tolist()) if item != self.positive]
         total = sum(math.exp(score) for score in others)
         right, wrong = self.sums()

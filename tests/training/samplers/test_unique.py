@@ -18,7 +18,7 @@ CPU = torch.device("cpu")
 
 class TestUnique(EstimateContract, CountingContract):
     size = 5
-    draws = 2000
+    draws = 1000
     # TensorFlow's count takes the tries for given, which is the further off the fewer items are left out.
     bias = 0.1
 
