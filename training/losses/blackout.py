@@ -7,9 +7,9 @@ from torch.nn.functional import softplus
 from training.corrections import masked, minus_log_count
 from training.samplers.draw import Draw
 
-# Beyond these, log p_y and log(1 - p_j) are computed from logarithms: a share between them keeps all but
-# four digits of 1 - p_j in float32, and its own logarithm finite.
-_LARGE_SHARE = 0.999
+# An example is computed from logarithms if a candidate's share is this far ahead of the positive's, so that
+# 1 - p_j has lost more than four digits in float32, or if the positive's is nearly too small for a float.
+_FAR_AHEAD = 0.998
 _SMALL_SHARE = 1e-30
 
 
@@ -33,11 +33,11 @@ def blackout(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
     others = masked(minus_log_count(drawn, draw), draw)
     corrected = torch.cat([(positive - draw.positive_log_count).unsqueeze(1), others], dim=1)
     shares = corrected.softmax(dim=1)
-    of_positive, largest = shares[:, 0].detach(), shares.detach().amax(dim=1)
-    extreme = (of_positive < _SMALL_SHARE) | ((largest > _LARGE_SHARE) & (of_positive < 0.5))
-    rows = extreme.nonzero()[:, 0]
-    if not len(rows):
+    of_positive = shares.detach()[:, 0]
+    ahead = shares.detach().amax(dim=1) - of_positive
+    if not ((ahead > _FAR_AHEAD).any() or (of_positive < _SMALL_SHARE).any()):
         return _from_shares(shares)
+    rows = ((ahead > _FAR_AHEAD) | (of_positive < _SMALL_SHARE)).nonzero()[:, 0]
     # Filled with a constant, these rows send no gradient that isn't finite through the shares.
     plain = _from_shares(shares.index_fill(0, rows, 0.5))
     return plain.index_copy(0, rows, _from_logarithms(corrected[rows]))
