@@ -47,7 +47,7 @@ class DenseSampler(CountingSampler):
         log_q = torch.empty_like(places, dtype=torch.float32)
         positive_log_q = torch.empty_like(log_q[:, 0])
         for rows in self._blocks(len(query)):
-            log_weights = self._log_weights(query[rows], positives[rows])
+            log_weights = self._log_proposal(query[rows], positives[rows])
             ids[rows], log_totals = draw_by_inversion(log_weights, places[rows])
             log_q[rows] = log_weights.gather(1, ids[rows]) - log_totals
             positive_log_q[rows] = (log_weights.gather(1, positives[rows, None]) - log_totals)[:, 0]
@@ -62,7 +62,7 @@ class DenseSampler(CountingSampler):
         wanted = ids.expand(len(query), -1)
         log_q = torch.empty(wanted.shape, device=query.device)
         for rows in self._blocks(len(query)):
-            log_weights = self._log_weights(query[rows], positives[rows])
+            log_weights = self._log_proposal(query[rows], positives[rows])
             log_totals = log_weights.logsumexp(dim=1, keepdim=True)
             log_q[rows] = log_weights.gather(1, wanted[rows]) - log_totals
         return log_q + math.log(self.negatives)
@@ -72,7 +72,7 @@ class DenseSampler(CountingSampler):
         for first in range(0, size, examples):
             yield slice(first, min(first + examples, size))
 
-    def _log_weights(self, query: Tensor, positives: Tensor) -> Tensor:
+    def _log_proposal(self, query: Tensor, positives: Tensor) -> Tensor:
         """The relative log weights [b, N] of one block."""
         log_weights = self.kernel(query.float(), self.snapshot.vectors).float()
         if self.exclude_positive:
