@@ -42,6 +42,24 @@ SAMPLERS: list[dict[str, object]] = [
     {"loss": "sampled_softmax_corrected", "sampler": {"kind": "quadratic", "per": "batch"}},
     {"loss": "hierarchical_softmax"},
     {"loss": {"kind": "scalable_cross_entropy", "buckets": 16, "bucket_examples": 32, "bucket_items": 64}},
+    {"loss": "spherical_softmax"},
+]
+LOSSES: list[dict[str, object]] = [
+    {"loss": loss, "sampler": {"kind": "unigram", "negatives": 20}}
+    for loss in (
+        "standard_importance",
+        "subset_softmax",
+        "refined_logq",
+        "nce",
+        "negative_sampling",
+        "blackout",
+        "ranking",
+        "ranking_hinge",
+        "binary_cross_entropy",
+        "cosine_hinge",
+        "cosine_embedding",
+        "gbce",
+    )
 ]
 
 
@@ -54,7 +72,7 @@ def first_batch(shop: PreparedData) -> Batch:
     return next(TrainingBatches(shop, 256, 50, 64).epoch(stream(0, "order", 0)))
 
 
-@pytest.mark.parametrize("settings", SAMPLERS, ids=str)
+@pytest.mark.parametrize("settings", SAMPLERS + LOSSES, ids=str)
 def test_every_objective_trains_both_towers(shop: PreparedData, settings: object) -> None:
     """The loss is finite and every parameter gets a gradient."""
     model = build_model(ExperimentConfig(), shop)
