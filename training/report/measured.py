@@ -55,8 +55,9 @@ _FOLLOWED: dict[str, Callable[[int], SamplerSettings]] = {
     "softmax": lambda steps: SoftmaxConfig(kind="softmax", refresh_every=steps),
 }
 
-# What the alias tables of a report may take.
-_MOST_TABLE_BYTES = 2**30
+_DENSE = (QuarticConfig, SoftmaxConfig, FourierFeaturesConfig, MinedConfig)
+# What the features of all items may take in a report.
+_MOST_FEATURE_BYTES = 2**30
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,8 @@ class Entry:
     @property
     def dense(self) -> bool:
         """Whether each draw looks at the whole catalogue."""
-        return isinstance(self.settings, QuarticConfig | SoftmaxConfig)
+        parts = getattr(self.settings, "parts", (self.settings,))
+        return any(isinstance(part, _DENSE) for part in parts)
 
 
 def entries(sizes: Sequence[int], batch_size: int) -> Iterator[Entry]:
@@ -118,12 +120,12 @@ def followed_entries(refresh_every: int) -> Iterator[Entry]:
 
 def too_large(entry: Entry, item_count: int) -> str | None:
     """Why a sampler is not measured on a catalogue of this size; None if it is."""
-    if not isinstance(entry.settings, PositiveFeaturesConfig):
+    if not isinstance(entry.settings, PositiveFeaturesConfig | FourierFeaturesConfig):
         return None
-    table_bytes = 8 * entry.settings.features * item_count
-    if table_bytes <= _MOST_TABLE_BYTES:
+    needed = 8 * entry.settings.features * item_count
+    if needed <= _MOST_FEATURE_BYTES:
         return None
     return (
-        f"its tables of {entry.settings.features} features for {item_count:,} items would take "
-        f"{table_bytes / 1e9:.1f} GB, and a report builds none beyond {_MOST_TABLE_BYTES / 1e9:.1f} GB"
+        f"{entry.settings.features} features of {item_count:,} items would take {needed / 1e9:.1f} GB, and a "
+        f"report holds no more than {_MOST_FEATURE_BYTES / 1e9:.1f} GB of them."
     )

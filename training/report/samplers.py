@@ -190,7 +190,7 @@ class SamplerReport:
         moving.follow({age: [sampler for _, sampler in built] for age, built in listed.items()})
         queries = self._queries(moving.model)
         moved = (queries.vectors - self.queries.vectors).norm() / self.queries.vectors.norm()
-        return [
+        rows = [
             {
                 **_named(entry),
                 "refresh_every": age,
@@ -201,6 +201,7 @@ class SamplerReport:
             for age, built in listed.items()
             for entry, sampler in built
         ]
+        return sorted(rows, key=lambda row: (row["sampler"], row["refresh_every"]))
 
     def _followed(self, age: int) -> list[tuple[Entry, Sampler]]:
         built = []
