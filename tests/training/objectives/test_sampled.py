@@ -1,0 +1,131 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from data.sequences import PreparedData
+from tower.model import TwoTowers
+from training.batches import Batch, TrainingBatches
+from training.config import ExperimentConfig
+from training.losses.nce import nce
+from training.losses.sampled_softmax import sampled_softmax
+from training.losses.standard_importance import standard_importance
+from training.objectives.sampled import SampledObjective, candidate_scores
+from training.randomness import stream
+from training.run import build_model
+from training.samplers.contract import DrawContext, Sampler
+from training.samplers.draw import Draw, without_accidental_hits
+from training.samplers.static import uniform_sampler
+
+
+class GivenDraw(Sampler):
+    """Draws what it was told, and keeps what it was told of the step."""
+
+    def __init__(self, ids: Tensor, stored: Tensor | None = None) -> None:
+        self.ids, self.stored = ids, stored
+        self.context: DrawContext | None = None
+
+    def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
+        self.context = context
+        valid = without_accidental_hits(self.ids, positives)
+        zeros = torch.zeros(self.ids.shape)
+        return Draw(self.ids, zeros, torch.zeros(len(positives)), valid, self.stored)
+
+    def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
+        raise NotImplementedError
+
+
+@pytest.fixture
+def model(shop: PreparedData) -> TwoTowers:
+    return build_model(ExperimentConfig(), shop).eval()
+
+
+@pytest.fixture
+def batch(shop: PreparedData) -> Batch:
+    return next(TrainingBatches(shop, 64, 50, 64).epoch(stream(0, "order", 0)))
+
+
+def no_random() -> np.random.Generator:
+    return stream(0, "draw", 0)
+
+
+@pytest.mark.parametrize("size", [2, 400], ids=["gathered", "one product"])
+def test_each_example_is_scored_with_its_own_candidates(model: TwoTowers, size: int) -> None:
+    """Value and gradient are those of one inner product after the other, few candidates or many."""
+    users = torch.randn(30, 64, generator=torch.manual_seed(0), requires_grad=True)
+    ids = torch.randint(0, model.item.item_count, (30, size), generator=torch.manual_seed(1))
+    draw = Draw(ids, torch.zeros(ids.shape), torch.zeros(30), torch.ones(ids.shape, dtype=torch.bool))
+    scores = candidate_scores(model, users, draw)
+    (gradient,) = torch.autograd.grad(scores.sum(), users)
+    vectors = model.item_vectors(ids).detach()
+    expected = torch.stack([vectors[b] @ users[b].detach() / 0.07 for b in range(30)])
+    torch.testing.assert_close(scores, expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(gradient, vectors.sum(dim=1) / 0.07, rtol=1e-4, atol=1e-3)
+
+
+def test_stored_vectors_are_scored_as_they_are(model: TwoTowers, batch: Batch) -> None:
+    """The last candidates keep the vectors that came with the draw; only the first are computed."""
+    ids, stored = torch.tensor([3, 9, 4, 5]), torch.randn(2, 64, generator=torch.manual_seed(0))
+    users = torch.randn(7, 64, generator=torch.manual_seed(1))
+    draw = Draw(ids, torch.zeros(4), torch.zeros(7), torch.ones(7, 4, dtype=torch.bool), stored)
+    scores = candidate_scores(model, users, draw)
+    fresh = model.item_vectors(ids)
+    torch.testing.assert_close(scores[:, :2], users @ fresh[:2].T / 0.07)
+    torch.testing.assert_close(scores[:, 2:], users @ stored.T / 0.07)
+    assert not torch.allclose(scores[:, 2:], users @ fresh[2:].T / 0.07)
+
+
+def test_a_sampler_is_told_of_the_step(model: TwoTowers, batch: Batch) -> None:
+    """The newest items read, the positives' vectors, and how to encode others; all without a gradient."""
+    sampler = GivenDraw(torch.tensor([1, 2, 3]))
+    SampledObjective(sampled_softmax, sampler, mask_known=False)(model, batch, no_random())
+    context = sampler.context
+    assert context is not None
+    ends = batch.histories.ends.tolist()
+    assert context.last_items.tolist() == [int(batch.histories.rows[end - 1]) for end in ends]
+    torch.testing.assert_close(context.positive_vectors, model.item_vectors(batch.targets).detach())
+    torch.testing.assert_close(context.encode(torch.tensor([5])), model.item_vectors(torch.tensor([5])))
+    assert not context.positive_vectors.requires_grad
+    assert not context.encode(torch.tensor([5])).requires_grad
+
+
+def test_a_drawn_positive_counts_only_where_the_loss_asks(model: TwoTowers, batch: Batch) -> None:
+    """Standard importance sampling needs it, so nothing is masked; for the sampled softmax it is."""
+    sampler = uniform_sampler(model.item.item_count, 50, torch.device("cpu"))
+    hits = SampledObjective(standard_importance, sampler, mask_known=False, keeps_hits=True)
+    plain = SampledObjective(sampled_softmax, sampler, mask_known=False)
+    assert int(hits(model, batch, no_random()).masked) == 0
+    assert int(plain(model, batch, no_random()).masked) > 0
+
+
+def test_known_items_stay_masked_where_positives_count(model: TwoTowers, batch: Batch) -> None:
+    """The mask of known items and the keeping of hits do not undo each other."""
+    sampler = uniform_sampler(model.item.item_count, 50, torch.device("cpu"))
+    objective = SampledObjective(standard_importance, sampler, mask_known=True, keeps_hits=True)
+    assert int(objective(model, batch, no_random()).masked) > 0
+
+
+def test_a_learned_normaliser_is_a_parameter_that_lowers_all_scores(model: TwoTowers, batch: Batch) -> None:
+    """Its gradient is the derivative of the loss by a constant taken from every score."""
+    sampler = uniform_sampler(model.item.item_count, 50, torch.device("cpu"))
+    objective = SampledObjective(nce, sampler, mask_known=False, learned_normaliser=True)
+    (normaliser,) = objective.parameters()
+    loss = objective(model, batch, no_random()).loss
+    torch.autograd.backward(loss)
+    assert normaliser.grad is not None
+    with torch.no_grad():
+        normaliser.add_(1e-2)
+    moved = objective(model, batch, no_random()).loss
+    assert float((moved - loss).detach()) / 1e-2 == pytest.approx(float(normaliser.grad), rel=0.05)
+
+
+def test_weights_reach_the_loss(model: TwoTowers, batch: Batch) -> None:
+    """Examples of weight zero leave no trace."""
+    objective = SampledObjective(sampled_softmax, GivenDraw(torch.arange(20)), mask_known=False)
+    weights = torch.zeros(len(batch.targets))
+    weights[3] = 2.0
+    alone = objective(model, replace(batch, weights=weights), no_random()).loss
+    other = objective(model, replace(batch, weights=7 * weights), no_random()).loss
+    torch.testing.assert_close(alone, other)
