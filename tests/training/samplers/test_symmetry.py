@@ -1,0 +1,44 @@
+from typing import Any, get_args
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from data.sequences import PreparedData
+from tower.config import ScoringConfig
+from training.randomness import stream
+from training.samplers.build import Setting, build_sampler
+from training.samplers.config import SamplerConfig
+from training.samplers.contract import DrawContext
+
+KINDS: dict[str, Any] = {
+    get_args(one.model_fields["kind"].annotation)[0]: one for one in get_args(get_args(SamplerConfig)[0])
+}
+
+
+def proposals(shop: PreparedData, kind: str) -> tuple[Tensor, Tensor]:
+    """q [B, N] of the same sampler, at the same step, for h and for -h, on scores without a sign."""
+    scoring = ScoringConfig(temperature=0.5, absolute=True)
+    items = len(shop.catalogue)
+    vectors = normalize(torch.randn(items, 8, generator=torch.manual_seed(0)), dim=1)
+    query = normalize(torch.randn(5, 8, generator=torch.manual_seed(1)), dim=1)
+    positives = shop.items[:5].astype("int64")
+    found = []
+    for towards in (query, -query):
+        sampler = build_sampler(KINDS[kind](kind=kind), Setting(shop, scoring, 0, torch.device("cpu")))
+        sampler.refresh(vectors)
+        rows = torch.from_numpy(positives)
+        for _ in range(2):  # the queue of the cross-batch sampler is empty in the first step
+            context = DrawContext(stream(0, "draw", 0), rows, vectors[rows], vectors.__getitem__)
+            sampler.draw(towards, rows, context)
+        context = DrawContext(stream(0, "draw", 0), rows, vectors[rows], vectors.__getitem__)
+        found.append(sampler.probability(towards, context))
+    return found[0], found[1]
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_a_sampler_is_as_symmetric_as_its_settings_say(shop: PreparedData, kind: str) -> None:
+    """Those that may be used with absolute scores draw alike for h and -h; those that may not do not."""
+    near, far = proposals(shop, kind)
+    assert torch.allclose(near, far, rtol=1e-4, atol=1e-7) is KINDS[kind].symmetric
