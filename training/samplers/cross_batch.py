@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from training.samplers.contract import CountingSampler, DrawContext, State
-from training.samplers.draw import Draw, without_accidental_hits
+from training.samplers.draw import Draw, check_positives, without_accidental_hits
 from training.samplers.frequency import Frequency
 
 
@@ -36,8 +36,9 @@ class CrossBatchSampler(CountingSampler):
     def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
         """Use the queue [S] as the draw of every example, then let the positives join it.
 
-        Raises TrainingError for a positive that the frequencies can't correct.
+        Raises TrainingError for a positive outside the catalogue, or one that the frequencies can't correct.
         """
+        check_positives(positives, self.item_count)
         self.frequency.observe(positives)
         ids, self._drawn = self._ids, len(self._ids)
         draw = Draw(

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from training.samplers.contract import CountingSampler, DrawContext, State
-from training.samplers.draw import Draw, without_accidental_hits
+from training.samplers.draw import Draw, check_positives, without_accidental_hits
 from training.samplers.frequency import Frequency
 
 
@@ -31,8 +31,9 @@ class InBatchSampler(CountingSampler):
     def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
         """Use the positives [B] as the draw of every example; its own item is masked.
 
-        Raises TrainingError for a positive that the frequencies can't correct.
+        Raises TrainingError for a positive outside the catalogue, or one that the frequencies can't correct.
         """
+        check_positives(positives, self.item_count)
         self.frequency.observe(positives)
         ids = torch.unique(positives) if self.unique else positives
         return Draw(

@@ -157,3 +157,12 @@ def test_a_positive_without_a_count_is_refused() -> None:
     """It would be a candidate of later steps whose correction is infinite."""
     with pytest.raises(TrainingError, match=r"row 2 .*smoothed"):
         draw_at(known(2, (3, 1, 0)), 0, [0, 2])
+
+
+@pytest.mark.parametrize("row", [-1, 5])
+def test_a_positive_outside_the_catalogue_is_refused(row: int) -> None:
+    """It doesn't join the queue, and the sentence says which rows there are."""
+    sampler = known(2)
+    with pytest.raises(TrainingError, match=rf"row {row},.*0 to 4"):
+        draw_at(sampler, 0, [0, row])
+    assert draw_at(sampler, 1, [1]).ids.tolist() == []

@@ -141,6 +141,14 @@ def test_a_positive_without_a_count_is_refused() -> None:
         sampler.draw(torch.zeros(2, 5), positives, example_of(positives))
 
 
+@pytest.mark.parametrize("row", [-1, 5])
+def test_a_positive_outside_the_catalogue_is_refused(row: int) -> None:
+    """The catalogue grew since the sampler was built; the sentence says which rows it has."""
+    sampler = InBatchSampler(KnownFrequency(COUNTS, CPU), 5)
+    with pytest.raises(TrainingError, match=rf"row {row},.*0 to 4"):
+        sampler.draw(torch.zeros(2, 5), torch.tensor([0, row]), example_of(torch.tensor([0, 1])))
+
+
 def test_a_unique_batch_of_one_item_has_no_candidate() -> None:
     """All examples have the same positive: nothing is valid, and nothing is infinite."""
     positives = torch.tensor([2, 2, 2])
