@@ -10,9 +10,9 @@ tree is the root, for the expected number of proposals and for Z.
 import numpy as np
 from numpy.typing import NDArray
 
-from training.samplers.coded_vectors import CodedVectors, inner_with, write_high_inner
+from training.samplers.coded_vectors import CACHE_LINE, CodedVectors, inner_with, write_high_inner
 from training.samplers.compiled import compiled, prefetch
-from training.samplers.counter_random import STEP, uniform
+from training.samplers.counter_random import STEP, mixed, uniform
 
 # Proposals looked at together: their memory is on its way while the block before is worked on.
 BLOCK = 64
@@ -21,10 +21,15 @@ WIDER = 1.00001
 
 
 @compiled
-def propose(counter: np.uint64, norms: NDArray[np.float32], rows: NDArray[np.int64]) -> None:
-    """Write uniform rows, and ask for their norms."""
+def propose(
+    counter: np.uint64, norms: NDArray[np.float32], rows: NDArray[np.int64], coarse: NDArray[np.float64]
+) -> None:
+    """Write uniform rows, and of each one's deciding number the first 20 bits; ask for the rows' norms."""
     for n in range(len(rows)):
-        rows[n] = np.int64(uniform(counter + np.uint64(n) * STEP) * len(norms))
+        bits = mixed(counter + np.uint64(n) * STEP)
+        rows[n] = np.int64(np.float64(bits >> np.uint64(20)) * 5.684341886080802e-14 * len(norms))
+        coarse[n] = np.float64(bits & np.uint64(0xFFFFF)) * 9.5367431640625e-07
+    for n in range(len(rows)):
         prefetch(norms, rows[n], 0)
 
 
@@ -35,6 +40,7 @@ def keep_by_norm(
     highest: float,
     coded: CodedVectors,
     proposed: NDArray[np.int64],
+    coarse: NDArray[np.float64],
     rows: NDArray[np.int64],
     cuts: NDArray[np.float64],
 ) -> int:
@@ -42,12 +48,14 @@ def keep_by_norm(
     kept = 0
     for n in range(len(proposed)):
         norm = np.float64(coded.norms[proposed[n]])
-        cut = uniform(counter + np.uint64(n) * STEP) * highest
-        if cut < slope * norm * norm + 1.0:
-            rows[kept] = proposed[n]
-            cuts[kept] = cut
-            kept += 1
-            prefetch(coded.high, proposed[n], 0)
+        rows[kept] = proposed[n]
+        cuts[kept] = coarse[n]
+        # Without a branch, which half of the time would be taken against the processor's guess.
+        kept += highest * coarse[n] < slope * norm * norm + 1.0
+    for n in range(kept):
+        prefetch(coded.high, rows[n], 0)
+        # The other bits of the deciding number.
+        cuts[n] = highest * (cuts[n] + 9.5367431640625e-07 * uniform(counter + np.uint64(n) * STEP))
     return kept
 
 
@@ -74,8 +82,29 @@ def keep_by_high(
         if cuts[n] < alpha * most * most + 1.0:
             rows[kept], cuts[kept] = rows[n], cuts[n]
             kept += 1
-            prefetch(coded.low, rows[n], 0)
+            for byte in range(0, 2 * len(query), CACHE_LINE):
+                prefetch(coded.low, rows[n], byte)
     return kept
+
+
+@compiled
+def accept(
+    alpha: float,
+    query: NDArray[np.float32],
+    coded: CodedVectors,
+    excluded: int,
+    rows: NDArray[np.int64],
+    cuts: NDArray[np.float64],
+    drawn: NDArray[np.int64],
+) -> int:
+    """Write the rows whose kernel exceeds its cut, as far as there is room; how many."""
+    filled = 0
+    for n in range(len(rows)):
+        product = np.float64(inner_with(coded, rows[n], query))
+        if cuts[n] < alpha * product * product + 1.0 and rows[n] != excluded and filled < len(drawn):
+            drawn[filled] = rows[n]
+            filled += 1
+    return filled
 
 
 @compiled
@@ -95,25 +124,23 @@ def draw_by_rejection(
     """
     slope = alpha * square * WIDER
     highest = slope * greatest * greatest + 1.0
-    proposed, waiting = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64)
-    rows, cuts = np.empty((2, BLOCK), np.int64), np.empty((2, BLOCK))
+    proposed, coarse = np.empty((2, BLOCK), np.int64), np.empty((2, BLOCK))
+    rows, cuts = np.empty((3, BLOCK), np.int64), np.empty((3, BLOCK))
     products = np.empty(BLOCK, np.float32)
     advance = np.uint64(BLOCK) * STEP
-    propose(counter, coded.norms, waiting)
-    counter += advance
-    turn, before, filled = 0, 0, 0
+    propose(counter, coded.norms, proposed[0], coarse[0])
+    first, second, filled, block = 0, 0, 0, 0
     while filled < len(drawn):
-        proposed, waiting = waiting, proposed
-        propose(counter, coded.norms, waiting)
+        # Four blocks are under way, each at its own look, so that none waits for memory.
         counter += advance
-        kept = keep_by_norm(counter, slope, highest, coded, proposed, rows[turn], cuts[turn])
+        propose(counter, coded.norms, proposed[1 - block % 2], coarse[1 - block % 2])
         counter += advance
-        turn = 1 - turn
-        maybe = keep_by_high(alpha, query, coded, rows[turn, :before], cuts[turn, :before], products)
-        for n in range(maybe):
-            row = rows[turn, n]
-            product = np.float64(inner_with(coded, row, query))
-            if cuts[turn, n] < alpha * product * product + 1.0 and row != excluded and filled < len(drawn):
-                drawn[filled] = row
-                filled += 1
-        before = kept
+        here, before, oldest = block % 3, (block + 2) % 3, (block + 1) % 3
+        now, low = proposed[block % 2], coarse[block % 2]
+        third = second
+        second = keep_by_high(alpha, query, coded, rows[before, :first], cuts[before, :first], products)
+        filled += accept(
+            alpha, query, coded, excluded, rows[oldest, :third], cuts[oldest, :third], drawn[filled:]
+        )
+        first = keep_by_norm(counter, slope, highest, coded, now, low, rows[here], cuts[here])
+        block += 1

@@ -1,0 +1,179 @@
+"""What a training step with the quadratic kernel costs, against one with the full softmax, by catalogue size.
+
+B = 256 examples, D = 64, K = 64 candidates drawn for each example. Both steps have the same towers and are
+whole: draw, scores, loss, backward, optimiser, sampler update. Each side has the Adam that suits it: dense
+and fused for the full softmax, of the rows drawn for the other. The sampler draws by a snapshot of which one
+hundredth is renewed after every step. The sides alternate in one process; figures are medians.
+"""
+
+import gc
+import statistics
+import time
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.kernel_steps import ALPHA, BATCH, NEGATIVES, REFRESH_EVERY, WIDTH, FullStep, SampledStep
+from benchmarks.protocol import finish, read_options
+
+SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
+QUICK_SIZES = (1_000, 10_000)
+# The full softmax of ten million items would hold three matrices of 10 GB.
+LARGEST_FULL = 1_000_000
+ROUNDS, QUICK_ROUNDS = 8, 3
+SAMPLED_STEPS_A_ROUND = 6
+
+
+def spread(seconds: list[float]) -> dict[str, float]:
+    """Median and quartiles in milliseconds."""
+    low, median, high = (1e3 * float(value) for value in np.quantile(seconds, [0.25, 0.5, 0.75]))
+    return {"median_ms": median, "quartile_low_ms": low, "quartile_high_ms": high}
+
+
+def measure_size(item_count: int, rounds: int) -> dict[str, Any]:
+    """Both steps in turn at one catalogue size."""
+    sampled = SampledStep(item_count)
+    full = FullStep(item_count) if item_count <= LARGEST_FULL else None
+    for _ in range(3):
+        sampled()
+    if full is not None:
+        full()
+    parts: list[dict[str, float]] = []
+    seconds: list[float] = []
+    for _ in range(rounds):
+        if full is not None:
+            seconds.append(full())
+        parts += [sampled() for _ in range(SAMPLED_STEPS_A_ROUND)]
+    row = row_of(item_count, sampled, parts)
+    if full is not None:
+        row["full"] = spread(seconds)
+        row["ratio_full"] = row["full"]["median_ms"] / row["sampled"]["median_ms"]
+    return row
+
+
+def row_of(item_count: int, sampled: SampledStep, parts: list[dict[str, float]]) -> dict[str, Any]:
+    """The figures of the sampled side."""
+    medians = {f"{name}_ms": 1e3 * statistics.median(part[name] for part in parts) for name in sampled.parts}
+    return {
+        "items": item_count,
+        "sampled": {**spread([sum(part.values()) for part in parts]), **medians},
+        "draw_down_the_tree_ms": 1e3 * walk_seconds(sampled),
+        "leaf_rows": sampled.sums.tree.nodes.leaf,
+        "sampler_bytes": sampled.sums.tree.bytes,
+        "table_bytes": item_count * WIDTH * 4,
+        "log_count_error": log_count_error(sampled),
+    }
+
+
+def walk_seconds(sampled: SampledStep) -> float:
+    """The median time of a draw that goes down the tree for every example, as peaked queries need it."""
+    sums, seconds = sampled.sums, []
+    usual, sums.most_work = sums.most_work, 0.0
+    features, positives = sampled.towers.batch(0)
+    users = sampled.towers.user_vectors(features).detach()
+    for _ in range(4):
+        start = time.perf_counter()
+        sampled.sampler.draw(users, positives, sampled.context())
+        seconds.append(time.perf_counter() - start)
+    sums.most_work = usual
+    return statistics.median(seconds[1:])
+
+
+def log_count_error(sampled: SampledStep) -> float:
+    """The largest difference between a draw's log counts and those of a loop over the table, in float64."""
+    table = sampled.towers.items.weight.detach()
+    sampled.sampler.refresh(table)
+    features, positives = sampled.towers.batch(1)
+    users, positives = sampled.towers.user_vectors(features).detach()[:16], positives[:16]
+    draw = sampled.sampler.draw(users, positives, sampled.context())
+    queries, mass = users.double().numpy(), np.zeros(len(users))
+    for block in np.array_split(table.numpy(), max(1, len(table) // 100_000)):
+        mass += (ALPHA * (queries @ block.astype(np.float64).T) ** 2 + 1.0).sum(axis=1)
+    error = 0.0
+    for ids, counts in ((draw.ids, draw.log_count), (positives[:, None], draw.positive_log_count[:, None])):
+        for b, (rows, given) in enumerate(zip(ids, counts.numpy(), strict=True)):
+            products = table[rows].double().numpy() @ queries[b]
+            exact = np.log(NEGATIVES * (ALPHA * products**2 + 1.0) / mass[b])
+            error = max(error, float(np.abs(given - exact).max()))
+    return error
+
+
+def measure(quick: bool) -> dict[str, Any]:
+    """All sizes, and what is claimed of them."""
+    rows = []
+    for item_count in QUICK_SIZES if quick else SIZES:
+        rows.append(measure_size(item_count, QUICK_ROUNDS if quick else ROUNDS))
+        gc.collect()
+    by_size = {row["items"]: row for row in rows}
+    return {
+        "ratio_full_1e5": by_size.get(10**5, {}).get("ratio_full"),
+        "ratio_full_1e6": by_size.get(10**6, {}).get("ratio_full"),
+        "growth_1e4_1e6": None if quick else growth(by_size[10**4], by_size[10**6]),
+        "max_log_count_error": max(row["log_count_error"] for row in rows),
+        "largest_sampler_over_table": rows[-1]["sampler_bytes"] / rows[-1]["table_bytes"],
+        "rows": rows,
+        "setting": {
+            "batch": BATCH,
+            "width": WIDTH,
+            "negatives": NEGATIVES,
+            "alpha": ALPHA,
+            "refresh_every": REFRESH_EVERY,
+            "threads": torch.get_num_threads(),
+        },
+    }
+
+
+def growth(small: dict[str, Any], large: dict[str, Any]) -> float:
+    """How many times longer the sampled step of the large catalogue takes."""
+    return float(large["sampled"]["median_ms"] / small["sampled"]["median_ms"])
+
+
+def print_table(figures: dict[str, Any]) -> None:
+    """The rows for people."""
+    table = Table(title="Milliseconds a step, median (quartiles)")
+    for name in (
+        "items",
+        "full softmax",
+        "quadratic kernel",
+        "ratio",
+        "draw",
+        "model",
+        "optimiser",
+        "update",
+    ):
+        table.add_column(name, justify="right")
+    table.add_column("draw by tree", justify="right")
+    table.add_column("memory / table", justify="right")
+    for row in figures["rows"]:
+        sampled = row["sampled"]
+        table.add_row(
+            f"{row['items']:,}",
+            with_quartiles(row["full"]) if "full" in row else "-",
+            with_quartiles(sampled),
+            f"{row['ratio_full']:.1f}" if "full" in row else "-",
+            *(f"{sampled[f'{name}_ms']:.1f}" for name in SampledStep.parts),
+            f"{row['draw_down_the_tree_ms']:.0f}",
+            f"{row['sampler_bytes'] / row['table_bytes']:.2f}",
+        )
+    Console(width=140).print(table)
+
+
+def with_quartiles(times: dict[str, float]) -> str:
+    """'12.3 (11.9-13.0)'."""
+    return f"{times['median_ms']:.1f} ({times['quartile_low_ms']:.1f}-{times['quartile_high_ms']:.1f})"
+
+
+def main() -> None:
+    """Measure, print, keep."""
+    options = read_options(__doc__, needs_data=False)
+    torch.set_num_threads(min(2, torch.get_num_threads()))
+    figures = measure(options.quick)
+    print_table(figures)
+    finish("kernel_cost", options, figures)
+
+
+if __name__ == "__main__":
+    main()
