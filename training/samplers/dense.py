@@ -10,8 +10,9 @@ from tower.config import ScoringConfig
 from tower.scoring import cross_scores
 from training.samplers.categorical import draw_by_inversion, relative
 from training.samplers.complement import check_others
-from training.samplers.contract import CountingSampler, DrawContext, Encode, State
+from training.samplers.contract import DrawContext
 from training.samplers.draw import Draw, check_positives, drawn_by_example
+from training.samplers.following import FollowingSampler
 from training.samplers.snapshot import Snapshot
 
 LogKernel = Callable[[Tensor, Tensor], Tensor]
@@ -21,7 +22,7 @@ LogKernel = Callable[[Tensor, Tensor], Tensor]
 WEIGHTS_A_BLOCK = 1 << 20
 
 
-class DenseSampler(CountingSampler):
+class DenseSampler(FollowingSampler):
     """K candidates an example, drawn with replacement from all N items in proportion to a kernel.
 
     Each draw costs O(N D) an example, as much as the full softmax: an oracle and a reference for others. The
@@ -36,7 +37,7 @@ class DenseSampler(CountingSampler):
             check_others(snapshot.item_count)
         self.kernel = kernel
         self.negatives = negatives
-        self.snapshot = snapshot
+        self.snapshot: Snapshot = snapshot
         self.exclude_positive = exclude_positive
 
     def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
@@ -78,22 +79,6 @@ class DenseSampler(CountingSampler):
         if self.exclude_positive:
             log_weights.scatter_(1, positives[:, None], float("-inf"))
         return relative(log_weights)
-
-    def refresh(self, item_vectors: Tensor) -> None:
-        """Draw by these vectors from now on. Raises TrainingError as the snapshot does."""
-        self.snapshot.refresh(item_vectors)
-
-    def advance(self, encode: Encode) -> None:
-        """Follow a part of the catalogue. Raises TrainingError as the snapshot does."""
-        self.snapshot.advance(encode)
-
-    def state(self) -> State:
-        """What the snapshot keeps."""
-        return self.snapshot.state()
-
-    def restore(self, state: State) -> None:
-        """Go on from what `state` gave."""
-        self.snapshot.restore(state)
 
 
 def softmax_kernel(scoring: ScoringConfig) -> LogKernel:

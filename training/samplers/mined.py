@@ -6,15 +6,16 @@ import torch
 from torch import Tensor
 
 from training.errors import TrainingError
-from training.samplers.contract import CountingSampler, DrawContext, Encode, State
+from training.samplers.contract import DrawContext
 from training.samplers.draw import Draw, without_accidental_hits
+from training.samplers.following import FollowingSampler
 from training.samplers.snapshot import Snapshot
 
 # How many examples and items are scored at once: 64 MiB of scores, however large the catalogue.
 EXAMPLES, ITEMS = 256, 65_536
 
 
-class MinedSampler(CountingSampler):
+class MinedSampler(FollowingSampler):
     """K candidates an example: its items of highest score, by vectors at most `refresh_every` steps old.
 
     Nothing is left to chance: an item among the K best is expected once, any other never, so that on its own
@@ -35,7 +36,7 @@ class MinedSampler(CountingSampler):
                 f"objective.sampler: {negatives} mined negatives can't all differ in a catalogue of "
                 f"{snapshot.item_count} items; ask for at most {snapshot.item_count}."
             )
-        self.snapshot = snapshot
+        self.snapshot: Snapshot = snapshot
         self.negatives = negatives
         self.absolute = absolute
         self._best = torch.empty(0, negatives, dtype=torch.int64)
@@ -75,22 +76,6 @@ class MinedSampler(CountingSampler):
         best = best_items(query, vectors, self.negatives, self.absolute)
         shares = torch.zeros(len(query), len(vectors), device=query.device)
         return shares.scatter(1, best, 1.0 / self.negatives)
-
-    def refresh(self, item_vectors: Tensor) -> None:
-        """Take over the item vectors [N, D]. Raises TrainingError where the snapshot does."""
-        self.snapshot.refresh(item_vectors)
-
-    def advance(self, encode: Encode) -> None:
-        """Follow the next part of the catalogue."""
-        self.snapshot.advance(encode)
-
-    def state(self) -> State:
-        """The snapshot."""
-        return self.snapshot.state()
-
-    def restore(self, state: State) -> None:
-        """Go on from what `state` gave."""
-        self.snapshot.restore(state)
 
 
 def best_items(query: Tensor, vectors: Tensor, count: int, absolute: bool) -> Tensor:
