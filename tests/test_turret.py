@@ -83,6 +83,7 @@ def nobody() -> str:
         ("evaluate {nothing}", "there is no run here"),
         ("evaluate {file}", "Not a directory"),
         ("evaluate {nothing} --part train", "test or validation"),
+        ("report samplers --run {nothing}", "there is no run here"),
         ("export {nothing}", "there is no run here"),
         ("serve --bundles {nothing}", "nothing"),
         ("serve --bundles {bundles} --port 70000", "setting port can't be 70000"),
@@ -248,3 +249,18 @@ def test_every_option_of_serve_is_a_setting_of_the_service(monkeypatch: pytest.M
         *(name.replace("-", "_") for name in given),
         "wait",
     }
+
+
+def test_every_option_of_a_report_on_samplers_is_heeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not given has the report's own default."""
+    asked: list[Any] = []
+    monkeypatch.setattr("training.report.commands.report_samplers", lambda *given: asked.append(given))
+    assert invoke("report", "samplers").exit_code == 0
+    words = "--run r --data d --negatives 5 --negatives 7 --queries 9 --draws 30 --refresh-every 2 --seed 3"
+    assert invoke("report", "samplers", *words.split(), "--output", "o.svg", "--json").exit_code == 0
+    (run, data, plain, output, as_json), full = asked
+    assert (run, data, output, as_json) == (Path("var/run"), None, None, False)
+    assert (plain.negatives, plain.refresh_every) == ((4, 16, 64, 256), (1, 10, 100))
+    assert full[:2] == (Path("r"), Path("d"))
+    assert full[2] == type(plain)(negatives=(5, 7), queries=9, draws=30, refresh_every=(2,), seed=3)
+    assert full[3:] == (Path("o.svg"), True)
