@@ -118,7 +118,8 @@ class SamplerReport:
             others=examples.take(slice(count, None)) if len(examples) > count else examples,
             vectors=self._vectors(model),
             source=self.source,
-            batch_size=self.experiment.training.batch_size,
+            # An epoch of fewer examples is one batch of them.
+            batch_size=min(self.experiment.training.batch_size, len(self.source)),
             seed=self.asked.seed,
         )
 
