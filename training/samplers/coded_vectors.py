@@ -14,6 +14,8 @@ from training.samplers.compiled import compiled, compiled_sum
 
 CACHE_LINE = 64
 WHOLE = 2.0**23
+# Bounds are widened by more than float32 sums can be off.
+WIDER = 1.00001
 
 
 class CodedVectors(NamedTuple):
@@ -110,3 +112,24 @@ def write_high_inner(
         for i in range(len(query)):
             total += np.float32(coded.high[row, i]) * query[i]
         products[n] = total
+
+
+@compiled
+def what_high_bytes_hide(query: NDArray[np.float32]) -> tuple[float, float]:
+    """What the middles of the low parts add to the product of a query [D] with high bytes; the rest's bound.
+
+    A low part lies within half of a high step of the step's middle, so Cauchy and Schwarz bound the rest.
+    """
+    total, square = 0.0, 0.0
+    for i in range(len(query)):
+        total += query[i]
+        square += np.float64(query[i]) * np.float64(query[i])
+    # D sums in float32 of whole numbers up to 128 are off by at most the part of D.
+    wider = WIDER + 1.6e-5 * len(query)
+    return 0.5 * total, 0.5 * wider * np.sqrt(len(query) * square)
+
+
+@compiled
+def most_inner(product: np.float32, middle: float, slack: float, norm: np.float32) -> float:
+    """The largest that |<h, w>| can be, given the product with the high bytes."""
+    return (abs(np.float64(product) + middle) + slack) * np.float64(norm) / 128.0

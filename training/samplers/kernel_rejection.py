@@ -10,14 +10,20 @@ tree is the root, for the expected number of proposals and for Z.
 import numpy as np
 from numpy.typing import NDArray
 
-from training.samplers.coded_vectors import CACHE_LINE, CodedVectors, inner_with, write_high_inner
+from training.samplers.coded_vectors import (
+    CACHE_LINE,
+    WIDER,
+    CodedVectors,
+    inner_with,
+    most_inner,
+    what_high_bytes_hide,
+    write_high_inner,
+)
 from training.samplers.compiled import compiled, prefetch
 from training.samplers.counter_random import STEP, mixed, uniform
 
 # Proposals looked at together: their memory is on its way while the block before is worked on.
 BLOCK = 64
-# Bounds are widened by more than float32 sums can be off.
-WIDER = 1.00001
 
 
 @compiled
@@ -69,16 +75,11 @@ def keep_by_high(
     products: NDArray[np.float32],
 ) -> int:
     """Move the rows that the high bytes don't rule out to the front; how many."""
-    total, square = 0.0, 0.0
-    for i in range(len(query)):
-        total += query[i]
-        square += np.float64(query[i]) * np.float64(query[i])
+    middle, slack = what_high_bytes_hide(query)
     write_high_inner(coded, rows, query, products)
-    # A low part lies within half of a high step of the step's middle, so by Cauchy and Schwarz:
-    slack = 0.5 * WIDER * np.sqrt(len(query) * square) + 0.002 * np.sqrt(square)
     kept = 0
     for n in range(len(rows)):
-        most = (abs(products[n] + 0.5 * total) + slack) * np.float64(coded.norms[rows[n]]) / 128.0
+        most = most_inner(products[n], middle, slack, coded.norms[rows[n]])
         if cuts[n] < alpha * most * most + 1.0:
             rows[kept], cuts[kept] = rows[n], cuts[n]
             kept += 1

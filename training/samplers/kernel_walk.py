@@ -7,7 +7,13 @@ at once an example however many draws pass it (Blanc & Rendle 2018, algorithm 1,
 import numpy as np
 from numpy.typing import NDArray
 
-from training.samplers.coded_vectors import CodedVectors, inner_with
+from training.samplers.coded_vectors import (
+    CodedVectors,
+    inner_with,
+    most_inner,
+    what_high_bytes_hide,
+    write_high_inner,
+)
 from training.samplers.compiled import compiled
 from training.samplers.counter_random import STEP, uniform
 from training.samplers.kernel_tree import Nodes
@@ -78,7 +84,7 @@ def sum_masses(
 
 
 @compiled
-def sum_kernels(
+def sum_bounds(
     alpha: float,
     query: NDArray[np.float32],
     leaf: int,
@@ -87,15 +93,45 @@ def sum_kernels(
     nodes: Nodes,
     sums: Floats,
 ) -> int:
-    """Write the running sums of the kernels of a leaf's rows; how many rows."""
-    first, stop = leaf * nodes.leaf, min((leaf + 1) * nodes.leaf, nodes.rows)
+    """Write the running sums of bounds of the kernels of a leaf's rows, by high bytes; how many rows."""
+    first = leaf * nodes.leaf
+    rows = np.arange(first, min(first + nodes.leaf, nodes.rows))
+    products = np.empty(len(rows), np.float32)
+    write_high_inner(coded, rows, query, products)
+    middle, slack = what_high_bytes_hide(query)
     total = 0.0
-    for row in range(first, stop):
-        if row != excluded:
-            product = np.float64(inner_with(coded, row, query))
-            total += alpha * product * product + 1.0
-        sums[row - first] = total
-    return stop - first
+    for n in range(len(rows)):
+        if rows[n] != excluded:
+            most = most_inner(products[n], middle, slack, coded.norms[rows[n]])
+            total += alpha * most * most + 1.0
+        sums[n] = total
+    return len(rows)
+
+
+@compiled
+def draw_in_leaf(
+    alpha: float,
+    query: NDArray[np.float32],
+    first: int,
+    coded: CodedVectors,
+    sums: Floats,
+    counter: np.uint64,
+    drawn: NDArray[np.int64],
+) -> np.uint64:
+    """Fill `drawn` with rows from `first` on by their kernels, given the running sums of bounds; the counter.
+
+    A row is drawn by its bound and accepted with its kernel over the bound, which is seldom refused.
+    """
+    filled = 0
+    while filled < len(drawn):
+        place = place_of(uniform(counter), sums)
+        bound = sums[place] - (sums[place - 1] if place else 0.0)
+        product = np.float64(inner_with(coded, first + place, query))
+        if uniform(counter + STEP) * bound < alpha * product * product + 1.0:
+            drawn[filled] = first + place
+            filled += 1
+        counter += STEP + STEP
+    return counter
 
 
 @compiled
@@ -132,12 +168,10 @@ def draw_by_walk(
         left -= 1
         level, node, count = waiting[left]
         if level == 0:
-            rows = sum_kernels(alpha, query, node, excluded, coded, nodes, sums)
-            for n in range(count):
-                drawn[filled] = node * nodes.leaf + place_of(
-                    uniform(counter + np.uint64(n) * STEP), sums[:rows]
-                )
-                filled += 1
+            rows = sum_bounds(alpha, query, node, excluded, coded, nodes, sums)
+            here = drawn[filled : filled + count]
+            counter = draw_in_leaf(alpha, query, node * nodes.leaf, coded, sums[:rows], counter, here)
+            filled += count
         else:
             children = sum_masses(
                 alpha, features, level, node, masses[left], excluded, excluded_kernel, nodes, sums

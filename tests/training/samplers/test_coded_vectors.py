@@ -1,5 +1,7 @@
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from training.samplers.coded_vectors import (
@@ -9,6 +11,8 @@ from training.samplers.coded_vectors import (
     exact_inner,
     first_not_finite,
     inner_with,
+    most_inner,
+    what_high_bytes_hide,
     write_high_inner,
 )
 
@@ -62,10 +66,29 @@ def test_high_bytes_tell_an_inner_product_to_one_part_in_a_hundred() -> None:
     encode(vectors, rows, coded)
     products = np.empty(50, np.float32)
     write_high_inner(coded, rows, query, products)
-    told = (products + 0.5 * query.sum()) * coded.norms / 128.0
-    slack = 0.5 * np.sqrt(64) * np.linalg.norm(query) * coded.norms / 128.0
-    assert (np.abs(told - vectors @ query) <= 1.01 * slack).all()
-    assert np.abs(told - vectors @ query).max() > 0.01 * slack.min()
+    middle, slack = what_high_bytes_hide(query)
+    told = (products + middle) * coded.norms / 128.0
+    error = np.abs(told - vectors @ query) / (coded.norms * np.linalg.norm(query))
+    assert error.max() < 0.01
+    # Without the middle all coordinates would be too small by half a step.
+    assert np.abs(told - middle * coded.norms / 128.0 - vectors @ query).max() > 5 * error.max()
+    for row in range(50):
+        assert most_inner(products[row], middle, slack, coded.norms[row]) >= abs(vectors[row] @ query)
+
+
+@given(st.integers(1, 20), st.integers(0, 1000))
+@settings(max_examples=100, deadline=None)
+def test_no_inner_product_is_larger_than_its_bound(width: int, seed: int) -> None:
+    """For vectors of any shape, those along the query and along an axis among them."""
+    query = vectors_of(1, width, seed)[0]
+    vectors = np.concatenate([vectors_of(5, width, seed + 1), [query], -np.eye(width, dtype=np.float32)])
+    rows = np.arange(len(vectors))
+    coded, products = empty_coded(len(rows), width), np.empty(len(rows), np.float32)
+    encode(vectors, rows, coded)
+    write_high_inner(coded, rows, query, products)
+    for row in range(len(rows)):
+        most = most_inner(products[row], *what_high_bytes_hide(query), coded.norms[row])
+        assert most >= abs(exact_inner(coded, row, query))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 3e38])
