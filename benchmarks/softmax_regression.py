@@ -1,0 +1,128 @@
+"""Figure 2(a) of Botev et al. 2017: a softmax regression, trained by each way to do without its sum."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from training.losses.blackout import blackout
+from training.losses.contract import Loss
+from training.losses.full_softmax import full_softmax
+from training.losses.nce import nce
+from training.losses.negative_sampling import negative_sampling
+from training.losses.ranking import ranking
+from training.losses.sampled_softmax import sampled_softmax
+from training.losses.standard_importance import standard_importance
+from training.randomness import stream
+from training.samplers.bernoulli import BernoulliSampler
+from training.samplers.complement import ComplementSampler
+from training.samplers.contract import DrawContext, Sampler
+from training.samplers.static import StaticSampler
+from training.samplers.weights import Weights, unigram_weights
+
+CPU = torch.device("cpu")
+EXACT = "exact"
+# One optimiser for all, fast for exact training and tuned for none of the others.
+LEARNING_RATE, MOMENTUM = 0.3, 0.9
+
+
+@dataclass(frozen=True)
+class Problem:
+    """P = `point_count` points in D = `width` dimensions, of C = `class_count` classes; how long to train."""
+
+    class_count: int = 1000
+    width: int = 100
+    point_count: int = 2000
+    batch_size: int = 50
+    candidates: int = 20
+    epochs: int = 60
+
+
+@dataclass(frozen=True)
+class Estimator:
+    """A loss and what it draws from. `keeps_hits`: a drawn class of the point itself counts."""
+
+    loss: Loss
+    sampler: Callable[[Weights, int, torch.device], Sampler]
+    keeps_hits: bool = False
+
+
+def estimators(class_count: int) -> dict[str, Estimator]:
+    """The estimators of the figure."""
+    return {
+        "complementary sum sampling, importance": Estimator(sampled_softmax, ComplementSampler),
+        "complementary sum sampling, Bernoulli": Estimator(sampled_softmax, BernoulliSampler),
+        "standard importance sampling": Estimator(standard_importance, StaticSampler, keeps_hits=True),
+        "noise contrastive estimation": Estimator(nce, StaticSampler),
+        "negative sampling": Estimator(negative_sampling, StaticSampler),
+        "BlackOut": Estimator(blackout, StaticSampler),
+        "ranking": Estimator(partial(ranking, delta=math.log(class_count - 1)), ComplementSampler),
+    }
+
+
+def data(problem: Problem, seed: int) -> tuple[Tensor, Tensor]:
+    """Gaussian points with a one behind, [P, D + 1], and classes [P] by a softmax of Gaussian weights."""
+    random = stream(seed, "regression", 0)
+    points = random.normal(size=(problem.point_count, problem.width))
+    scores = points @ random.normal(size=(problem.class_count, problem.width)).T
+    classes = (scores + random.gumbel(size=scores.shape)).argmax(axis=1)
+    with_one = np.column_stack([points, np.ones(problem.point_count)])
+    return torch.from_numpy(with_one).float(), torch.from_numpy(classes)
+
+
+def first_weights(problem: Problem) -> Tensor:
+    """[C, D + 1]: nothing is known, and the scores are log probabilities, as NCE wants them to be."""
+    weights = torch.zeros(problem.class_count, problem.width + 1)
+    weights[:, -1] = -math.log(problem.class_count)
+    return weights.requires_grad_()
+
+
+def train(problem: Problem, estimator: Estimator | None, seed: int) -> list[float]:
+    """The mean log likelihood of all points after each epoch; None trains exactly.
+
+    All estimators see the same batches. The proposal is the classes' frequency among the points.
+    """
+    points, classes = data(problem, seed)
+    weights = first_weights(problem)
+    optimiser = torch.optim.SGD([weights], LEARNING_RATE, momentum=MOMENTUM, nesterov=True)
+    sampler = _sampler(problem, estimator, classes)
+    likelihoods = []
+    for epoch in range(problem.epochs):
+        order = torch.from_numpy(stream(seed, "order", epoch).permutation(problem.point_count))
+        random = stream(seed, "draw", epoch)
+        for batch in torch.split(order, problem.batch_size):
+            scores = points[batch] @ weights.T
+            optimiser.zero_grad()
+            loss = _losses(scores, classes[batch], estimator, sampler, random).mean()
+            torch.autograd.backward(loss)
+            optimiser.step()
+        with torch.no_grad():
+            likelihoods.append(-float(full_softmax(points @ weights.T, classes).mean()))
+    return likelihoods
+
+
+def _sampler(problem: Problem, estimator: Estimator | None, classes: Tensor) -> Sampler | None:
+    if estimator is None:
+        return None
+    counts = np.bincount(classes.numpy(), minlength=problem.class_count)
+    return estimator.sampler(unigram_weights(counts, 1.0), problem.candidates, CPU)
+
+
+def _losses(
+    scores: Tensor,
+    classes: Tensor,
+    estimator: Estimator | None,
+    sampler: Sampler | None,
+    random: np.random.Generator,
+) -> Tensor:
+    if estimator is None or sampler is None:
+        return full_softmax(scores, classes)
+    query = scores.detach()
+    draw = sampler.draw(query, classes, DrawContext(random, classes, query, query.__getitem__))
+    draw = draw.keeping_hits(classes) if estimator.keeps_hits else draw
+    positive = scores.gather(1, classes[:, None])[:, 0]
+    return estimator.loss(positive, scores.gather(1, draw.ids.expand(len(scores), -1)), draw)
