@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -24,7 +25,8 @@ def plot_figure_1(made: Sequence[Estimates], path: Path) -> None:
 
 
 def _finish_panel(panel: Axes, name: str, beyond_one: bool) -> None:
-    panel.plot([1e-3, 1], [1e-3, 1], color="black", linewidth=1)
+    right = np.linspace(0.002, 1.0, 500)
+    panel.plot(right, right, color="black", linewidth=1)
     panel.set(title=name, xlabel="probability of the point's class", ylabel="its estimate")
     if beyond_one:
         panel.set_yscale("log")
@@ -34,11 +36,11 @@ def _finish_panel(panel: Axes, name: str, beyond_one: bool) -> None:
 
 def plot_figure_2a(curves: Mapping[str, Sequence[float]], path: Path) -> None:
     """The mean negative log likelihood of the points after each epoch, a curve an estimator."""
-    figure = Figure(figsize=(8.0, 4.5), layout="constrained")
+    figure = Figure(figsize=(8.0, 5.0), layout="constrained")
     panel = figure.subplots()
     for name, likelihoods in curves.items():
         style = {"color": "black", "linewidth": 2.5, "zorder": 0} if name == EXACT else {"linewidth": 1.2}
         panel.plot(range(1, len(likelihoods) + 1), [-value for value in likelihoods], label=name, **style)
     panel.set(yscale="log", xlabel="epoch", ylabel="mean negative log likelihood of a point")
-    panel.legend(fontsize="small")
+    figure.legend(fontsize="small", loc="outside upper center", ncols=2)
     figure.savefig(path, dpi=100)
