@@ -118,6 +118,14 @@ class SamplerContract:
         first, second = self.make(), self.make()
         assert torch.equal(self.draw(first, 5)[0].ids, self.draw(second, 5)[0].ids)
 
+    def test_queries_of_half_precision_are_drawn_for_by_their_values(self) -> None:
+        """User vectors in bfloat16 give the draw, and the float32 counts, of the same numbers in float32."""
+        query = self.query(64, 5).bfloat16()
+        half, single = (self.draw(self.make(), 5, query=given)[0] for given in (query, query.float()))
+        assert torch.equal(half.ids, single.ids)
+        assert half.log_count.dtype == half.positive_log_count.dtype == torch.float32
+        assert torch.equal(half.log_count, single.log_count)
+
     def test_one_example_can_be_drawn_for(self) -> None:
         """A batch of one has counts like any other."""
         draw, positives = self.draw(self.make(), 0, size=1)

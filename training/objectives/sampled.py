@@ -46,15 +46,22 @@ class SampledObjective(Objective):
         vectors = model.item_vectors(torch.cat([histories.rows, targets]))
         read, positives = vectors[: len(histories.rows)], vectors[len(histories.rows) :]
         users = model.user_vectors(histories, read)
-        newest = histories.rows[histories.ends - 1]
-        context = DrawContext(random, newest, positives.detach(), model.current_vectors)
-        draw = self._masked(self._draw(users.detach(), targets, context), batch)
+        draw = self._masked(self._drawn(model, batch, users.detach(), positives.detach(), random), batch)
         positive = paired_scores(users, positives, model.config.scoring)
         drawn = candidate_scores(model, users, draw)
         if self.log_normaliser is not None:
             positive, drawn = positive - self.log_normaliser, drawn - self.log_normaliser
         losses = self.loss(positive, drawn, draw)
         return StepLoss(weighted_mean(losses, batch.weights), draw.masked_count)
+
+    def _drawn(
+        self, model: TwoTowers, batch: Batch, users: Tensor, positives: Tensor, random: np.random.Generator
+    ) -> Draw:
+        newest = batch.histories.rows[batch.histories.ends - 1]
+        context = DrawContext(random, newest, positives.float(), model.current_vectors)
+        # Counts are those of the draws to float32's precision, whatever the towers are computed in.
+        with torch.autocast(users.device.type, enabled=False):
+            return self._draw(users.float(), batch.targets, context)
 
     def _masked(self, draw: Draw, batch: Batch) -> Draw:
         if self.mask_known:

@@ -83,7 +83,7 @@ def best_items(query: Tensor, vectors: Tensor, count: int, absolute: bool) -> Te
 
     Scored block by block, so that memory grows neither with B times N nor with N.
     """
-    parts = (query[first : first + EXAMPLES] for first in range(0, len(query), EXAMPLES))
+    parts = (query[first : first + EXAMPLES].float() for first in range(0, len(query), EXAMPLES))
     return torch.cat([_best_of(part, vectors, count, absolute) for part in parts])
 
 

@@ -15,6 +15,13 @@ from training.losses.standard_importance import standard_importance
 from training.objectives.sampled import SampledObjective, candidate_scores
 from training.randomness import stream
 from training.run import build_model
+from training.samplers.build import Setting, build_sampler
+from training.samplers.config import (
+    FourierFeaturesConfig,
+    PositiveFeaturesConfig,
+    SamplerSettings,
+    SoftmaxConfig,
+)
 from training.samplers.contract import DrawContext, Sampler
 from training.samplers.draw import Draw, without_accidental_hits
 from training.samplers.static import uniform_sampler
@@ -89,6 +96,44 @@ def test_a_sampler_is_told_of_the_step(model: TwoTowers, batch: Batch) -> None:
     torch.testing.assert_close(context.encode(torch.tensor([5])), model.item_vectors(torch.tensor([5])))
     assert not context.positive_vectors.requires_grad
     assert not context.encode(torch.tensor([5])).requires_grad
+
+
+class Watched(Sampler):
+    """Draws as another sampler does, and keeps the last query and draw."""
+
+    def __init__(self, sampler: Sampler) -> None:
+        self.sampler = sampler
+
+    def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
+        self.query, self.drawn = query, self.sampler.draw(query, positives, context)
+        return self.drawn
+
+    def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
+        return self.sampler.probability(query, context)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        SoftmaxConfig(kind="softmax"),
+        PositiveFeaturesConfig(kind="positive_features"),
+        FourierFeaturesConfig(kind="fourier_features"),
+    ],
+    ids=lambda settings: settings.kind,
+)
+def test_counts_are_exact_where_towers_are_computed_in_bfloat16(
+    model: TwoTowers, shop: PreparedData, batch: Batch, settings: SamplerSettings
+) -> None:
+    """Draws and counts are made in float32: the counts are those of the dense proposal."""
+    setting = Setting(shop, model.config.scoring, 0, torch.device("cpu"))
+    sampler = Watched(build_sampler(settings, setting))
+    sampler.sampler.refresh(model.current_vectors(torch.arange(model.item.item_count)))
+    objective = SampledObjective(sampled_softmax, sampler, mask_known=False)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert objective(model, batch, no_random()).loss.isfinite()
+    draw = sampler.drawn
+    expected = draw.ids.shape[1] * sampler.probability(sampler.query).gather(1, draw.ids)
+    torch.testing.assert_close(draw.log_count.exp(), expected, rtol=1e-4, atol=0)
 
 
 def test_a_drawn_positive_counts_only_where_the_loss_asks(model: TwoTowers, batch: Batch) -> None:
