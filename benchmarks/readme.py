@@ -1,6 +1,7 @@
-"""Write the figures of `results/*.json` into the README, between its two markers."""
+"""Write the figures of `results/*.json` into the README and the pages, between their two markers."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,17 +38,25 @@ def section(movielens: dict[str, Any]) -> str:
     )
 
 
-def filled(readme: str) -> str:
-    """The README's text with the section between the markers made anew from the results."""
-    before, _, rest = readme.partition(BEGIN)
+# Which page shows which results, and how.
+PAGES: dict[Path, tuple[str, Callable[[dict[str, Any]], str]]] = {
+    README: ("movielens", section),
+}
+
+
+def filled(page: Path) -> str:
+    """The page's text with the section between the markers made anew from the results."""
+    name, section_of = PAGES[page]
+    before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
     _, _, after = rest.partition(END)
-    movielens = json.loads((RESULTS / "movielens.json").read_text(encoding="utf-8"))
-    return f"{before}{BEGIN}\n{section(movielens)}\n{END}{after}"
+    results = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    return f"{before}{BEGIN}\n{section_of(results)}\n{END}{after}"
 
 
 def main() -> None:
-    """Rewrite the README in place."""
-    README.write_text(filled(README.read_text(encoding="utf-8")), encoding="utf-8")
+    """Rewrite the pages in place."""
+    for page in PAGES:
+        page.write_text(filled(page), encoding="utf-8")
 
 
 if __name__ == "__main__":

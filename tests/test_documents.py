@@ -1,16 +1,24 @@
 """Documents say what the code does: figures come from results, and every setting is explained."""
 
+import json
+import re
+import tomllib
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 from pydantic import BaseModel
 
-from benchmarks.readme import README, filled
+from benchmarks.readme import BEGIN, PAGES, filled
 from training.config import ExperimentConfig
-from training.samplers.config import InBatchConfig, UniformConfig, UnigramConfig
+from training.losses import config as losses
+from training.losses.config import LossSettings
+from training.samplers import config as samplers
+from training.samplers.config import SamplerSettings
 
 DOCS = Path(__file__).parent.parent / "docs"
+ESTIMATORS = DOCS / "estimators.md"
+Kind = type[BaseModel]
 
 
 def settings(model: type[BaseModel], prefix: str = "") -> list[str]:
@@ -25,10 +33,44 @@ def settings(model: type[BaseModel], prefix: str = "") -> list[str]:
     return names
 
 
-def test_the_figures_in_the_readme_are_those_of_the_last_results() -> None:
-    """Running the script again changes nothing."""
-    text = README.read_text(encoding="utf-8")
-    assert filled(text) == text
+def kinds(module: Any, base: Kind) -> list[Kind]:
+    """All settings of a module that have a kind: each that an experiment can name."""
+    found = [value for value in vars(module).values() if isinstance(value, type) and issubclass(value, base)]
+    return [value for value in found if "kind" in value.model_fields]
+
+
+def name_of(kind: Kind) -> str:
+    (name,) = get_args(kind.model_fields["kind"].annotation)
+    return str(name)
+
+
+def section(name: str) -> str:
+    """The words of docs/estimators.md below the heading of one loss or sampler."""
+    text = ESTIMATORS.read_text(encoding="utf-8")
+    _, heading, rest = text.partition(f"\n### `{name}`\n")
+    assert heading, f"docs/estimators.md has no heading for {name}"
+    return re.split(r"^##", rest, maxsplit=1, flags=re.MULTILINE)[0]
+
+
+def shown(value: Any) -> str:
+    """A default as the page writes it."""
+    return f"{value:g}" if isinstance(value, float) else json.dumps(value)
+
+
+LOSSES, SAMPLERS = kinds(losses, LossSettings), kinds(samplers, SamplerSettings)
+ESTIMATOR = {
+    **{f"objective.loss {name_of(kind)}": kind for kind in LOSSES},
+    **{f"objective.sampler {name_of(kind)}": kind for kind in SAMPLERS},
+}
+every_estimator = pytest.mark.parametrize("estimator", ESTIMATOR)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_figures_of_a_page_are_those_of_the_last_results(page: Path) -> None:
+    """Running the script again changes nothing, and there is a place for them."""
+    text = page.read_text(encoding="utf-8")
+    assert text.count(BEGIN) == 1
+    assert filled(page) == text
 
 
 @pytest.mark.parametrize("setting", [s for s in settings(ExperimentConfig) if not s.endswith(".kind")])
@@ -37,10 +79,43 @@ def test_every_setting_of_an_experiment_is_documented(setting: str) -> None:
     assert f"`{setting}`" in (DOCS / "training.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("sampler", [UniformConfig, UnigramConfig, InBatchConfig])
-def test_every_sampler_and_its_settings_are_documented(sampler: type[BaseModel]) -> None:
-    """Its kind, and each of its settings."""
-    text = (DOCS / "training.md").read_text(encoding="utf-8")
-    (kind,) = get_args(sampler.model_fields["kind"].annotation)
-    assert f'kind = "{kind}"' in text
-    assert all(name in text for name in sampler.model_fields)
+def test_all_losses_and_samplers_are_looked_at() -> None:
+    """Those that an experiment can name, and parts of a mixed draw; else the tests below would see less."""
+    text = (Path(losses.__file__).read_text() + Path(samplers.__file__).read_text()).splitlines()
+    assert len(ESTIMATOR) == sum("kind: Literal[" in line for line in text)
+
+
+@every_estimator
+def test_every_setting_of_a_loss_or_a_sampler_is_documented(estimator: str) -> None:
+    """In the section of its kind, by its dotted name, with its default beside it."""
+    table, _, name = estimator.partition(" ")
+    words = section(name)
+    for setting, field in ESTIMATOR[estimator].model_fields.items():
+        if setting == "parts":
+            assert f"`{table}.{setting}`" in words
+        elif setting != "kind":
+            assert f"`{table}.{setting}` ({shown(field.default)})" in " ".join(words.split())
+
+
+@every_estimator
+def test_every_loss_and_sampler_has_an_example_that_asks_for_it(estimator: str) -> None:
+    """A snippet of its section is an experiment that can be read, and has that loss or that sampler."""
+    table, _, name = estimator.partition(" ")
+    (snippet,) = re.findall(r"^```toml\n(.*?)^```$", section(name), re.MULTILINE | re.DOTALL)
+    objective = ExperimentConfig.model_validate(tomllib.loads(snippet)).objective
+    chosen: Any = objective.loss if table == "objective.loss" else objective.sampler
+    assert name in {chosen.kind, *(part.kind for part in getattr(chosen, "parts", ()))}
+
+
+def test_every_snippet_of_the_pages_is_an_experiment() -> None:
+    """Also those outside the sections of losses and samplers."""
+    for page in (ESTIMATORS, DOCS / "training.md"):
+        for snippet in re.findall(r"^```toml\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL):
+            ExperimentConfig.model_validate(tomllib.loads(snippet))
+
+
+@every_estimator
+def test_every_loss_and_sampler_is_listed_with_the_settings_of_training(estimator: str) -> None:
+    """docs/training.md links to the section of each."""
+    name = estimator.partition(" ")[2]
+    assert f"[`{name}`](estimators.md#{name})" in (DOCS / "training.md").read_text(encoding="utf-8")

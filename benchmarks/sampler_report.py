@@ -1,0 +1,77 @@
+"""`turret report samplers` on models of two real catalogues: which sampler comes how near the full softmax.
+
+Protocol: train the shipped YouTubeDNN in batches of 1,024 for three epochs, then compare every sampler on 64
+training examples with 200 draws of each: the gradient of the sampled softmax against that of the full one.
+"""
+
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from benchmarks.protocol import RESULTS, Options, finish, read_options
+from data.manifest import hash_file
+from data.prepare import prepare
+from data.schema import PrepareConfig
+from data.sequences import PreparedData
+from training.config import load_experiment
+from training.report.plot import plot_report
+from training.report.samplers import Asked, SamplerReport
+from training.report.table import report_table
+from training.run import Run
+from training.trainer import train
+
+# The events of each set, and whether their order is that of the file.
+SETS = {"sasrec_ml-1m": ("interactions.parquet", False), "gowalla": ("train.parquet", True)}
+SETTINGS = ("training.epochs=3", "training.batch_size=1024")
+QUICK = ("training.epochs=1", "training.batch_size=1024")
+ASKED, ASKED_QUICKLY = Asked(), Asked(negatives=(16,), queries=16, draws=20, refresh_every=(1, 10))
+
+
+def trained(
+    source: Path, in_file_order: bool, work: Path, settings: tuple[str, ...]
+) -> tuple[Run, PreparedData]:
+    """A run of the shipped experiment on one file of events."""
+    columns = {"in_file_order": True} if in_file_order else {}
+    prepare(PrepareConfig.model_validate({"source": source, "columns": columns}), work / "prepared")
+    data = PreparedData.open(work / "prepared")
+    run = Run(work / "run", load_experiment("youtubednn", settings), data.folder, data.fingerprint)
+    train(run, data)
+    return run, data
+
+
+def one_set(name: str, options: Options, work: Path) -> dict[str, Any]:
+    """The report on one set, with what it was made from."""
+    events, in_file_order = SETS[name]
+    source = options.data / name / events
+    settings = QUICK if options.quick else SETTINGS
+    asked = ASKED_QUICKLY if options.quick else ASKED
+    run, data = trained(source, in_file_order, work / name, settings)
+    report = SamplerReport(run, data, asked).measure()
+    report["run"] = name
+    print(report_table(report))
+    if not options.quick:
+        plot_report(report, RESULTS / f"sampler_report_{name}.svg")
+    return {
+        **report,
+        "asked": asdict(asked),
+        "source_sha256": hash_file(source).sha256,
+        "experiment": run.experiment.model_dump(mode="json"),
+    }
+
+
+def measure(options: Options) -> dict[str, Any]:
+    """Every set, or the first where it has to be quick."""
+    names = list(SETS)[:1] if options.quick else list(SETS)
+    with tempfile.TemporaryDirectory() as folder:
+        return {"sets": {name: one_set(name, options, Path(folder)) for name in names}}
+
+
+def main() -> None:
+    """Run the benchmark."""
+    options = read_options(__doc__)
+    finish("sampler_report", options, measure(options))
+
+
+if __name__ == "__main__":
+    main()
