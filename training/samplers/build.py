@@ -152,14 +152,9 @@ def _frequency(config: FrequencySettings, setting: Setting) -> Frequency:
 def _positive_features(config: PositiveFeaturesConfig, setting: Setting) -> Sampler:
     # Sharper than the softmax itself, the kernel would only be harder to estimate.
     sharpness = min(config.sharpness, 1.0 / setting.scoring.temperature)
-    return PositiveFeaturesSampler(
-        setting.item_count,
-        config.negatives,
-        config.features,
-        sharpness,
-        config.refresh_every,
-        stream(setting.seed, "positive features", 0),
-    )
+    snapshot = Snapshot(setting.item_count, config.refresh_every, setting.device)
+    random = stream(setting.seed, "positive features", 0)
+    return PositiveFeaturesSampler(config.negatives, config.features, sharpness, snapshot, random)
 
 
 def _fourier_features(config: FourierFeaturesConfig, setting: Setting) -> Sampler:

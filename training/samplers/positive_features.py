@@ -15,7 +15,6 @@ from training.samplers.snapshot import Snapshot
 
 # How many floats are held at once where all features of many candidates are looked at: 16 MB.
 _HELD = 2**22
-_CPU = torch.device("cpu")
 
 
 class PositiveFeaturesSampler(CountingSampler):
@@ -33,32 +32,27 @@ class PositiveFeaturesSampler(CountingSampler):
     The tables take 8 F N bytes, 205 MB for 256 features of 100,000 items. As an alias table can't be changed
     in part, they are all built from one frozen copy of the item vectors, while a second copy is followed a
     part a step. When that has been once round, it is the next frozen one: O(D F N) in that step. Features are
-    kept as logarithms relative to their largest, so that no norm overflows them.
+    kept as logarithms relative to their largest, so that no norm overflows them. The tables and the work on
+    them stay on the CPU, wherever the snapshot is.
 
     Source: Choromanski et al. 2021, lemma 1 (the features) and section 3 (orthogonal directions); Blanc &
     Rendle 2018, section 5, name such a kernel as future work.
     """
 
     def __init__(
-        self,
-        item_count: int,
-        negatives: int,
-        features: int,
-        sharpness: float,
-        refresh_every: int,
-        random: np.random.Generator,
+        self, negatives: int, features: int, sharpness: float, snapshot: Snapshot, random: np.random.Generator
     ) -> None:
-        """Set up for N = `item_count` items, K = `negatives` and F = `features` directions from `random`."""
+        """Set up for K = `negatives` and F = `features` directions from `random`; `snapshot` is followed."""
         self.negatives = negatives
         self.features = features
         self.scale = math.sqrt(sharpness)
         # The width D of the directions is known with the first vectors.
         self.seed = int(random.integers(2**63))
         self.directions = torch.empty(0, 0)
-        self.snapshot = Snapshot(item_count, refresh_every, _CPU)
+        self.snapshot = snapshot
         self.frozen = torch.empty(0, 0)
         self.half_norms = torch.empty(0)
-        self.tables = FeatureTables.empty(features, item_count)
+        self.tables = FeatureTables.empty(features, snapshot.item_count)
 
     def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
         """Draw [B, K] ids, each example's own."""

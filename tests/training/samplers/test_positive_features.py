@@ -16,13 +16,16 @@ from training.samplers.build import Setting, build_sampler
 from training.samplers.config import PositiveFeaturesConfig
 from training.samplers.contract import DrawContext
 from training.samplers.positive_features import PositiveFeaturesSampler
+from training.samplers.snapshot import Snapshot
+
+CPU = torch.device("cpu")
 
 
 def made(
     vectors: Tensor, features: int = 24, sharpness: float = 2.0, negatives: int = 50, refresh_every: int = 3
 ) -> PositiveFeaturesSampler:
-    random = stream(0, "directions", 0)
-    sampler = PositiveFeaturesSampler(len(vectors), negatives, features, sharpness, refresh_every, random)
+    random, snapshot = stream(0, "directions", 0), Snapshot(len(vectors), refresh_every, CPU)
+    sampler = PositiveFeaturesSampler(negatives, features, sharpness, snapshot, random)
     sampler.refresh(vectors)
     return sampler
 
@@ -121,7 +124,7 @@ def test_one_item_is_always_drawn() -> None:
 
 def test_nothing_is_drawn_before_the_first_vectors() -> None:
     """A sentence says what is missing."""
-    sampler = PositiveFeaturesSampler(12, 5, 8, 1.0, 3, stream(0, "directions", 0))
+    sampler = PositiveFeaturesSampler(5, 8, 1.0, Snapshot(12, 3, CPU), stream(0, "directions", 0))
     items = unit(12, "items")
     with pytest.raises(TrainingError, match="refresh"):
         sampler.draw(items[:2], torch.tensor([0, 1]), context(items, torch.tensor([0, 1])))
@@ -132,7 +135,7 @@ def test_the_kernel_is_never_sharper_than_the_softmax(
     shop: PreparedData, temperature: float, sharpness: float
 ) -> None:
     """A mild softmax has a kernel of its own sharpness; a sharp one the sharpness that is set."""
-    setting = Setting(shop, ScoringConfig(temperature=temperature), 0, torch.device("cpu"))
+    setting = Setting(shop, ScoringConfig(temperature=temperature), 0, CPU)
     sampler = build_sampler(PositiveFeaturesConfig(kind="positive_features", features=8), setting)
     assert isinstance(sampler, PositiveFeaturesSampler)
     assert sampler.scale**2 == pytest.approx(sharpness)
