@@ -119,3 +119,29 @@ def test_every_loss_and_sampler_is_listed_with_the_settings_of_training(estimato
     """docs/training.md links to the section of each."""
     name = estimator.partition(" ")[2]
     assert f"[`{name}`](estimators.md#{name})" in (DOCS / "training.md").read_text(encoding="utf-8")
+
+
+def refused(because: str) -> set[str]:
+    """The names in the row of the table of refusals that gives this reason."""
+    (row,) = (line for line in ESTIMATORS.read_text("utf-8").splitlines() if because in line and "|" in line)
+    return set(re.findall(r"`(\w+)`", row.split("|")[1]))
+
+
+def default(kind: Kind, **changed: Any) -> Any:
+    return kind.model_validate({"kind": name_of(kind), **changed})
+
+
+def test_the_table_of_refusals_names_those_who_are_refused() -> None:
+    """As the settings say who needs what, and who can give it."""
+    needing = {name_of(kind) for kind in LOSSES if getattr(kind, "needs_fixed_size", False)}
+    varying = {name_of(kind) for kind in SAMPLERS if not default(kind).fixed_size}
+    unique = {name_of(samplers.InBatchConfig)}
+    assert not default(samplers.InBatchConfig, unique=True).fixed_size
+    assert refused("fixed number of candidates") == needing | varying | unique
+    counting = {name_of(kind) for kind in LOSSES if getattr(kind, "needs_probabilities", False)}
+    uncounted = {name_of(kind) for kind in SAMPLERS if not default(kind).counts_positives}
+    assert refused("the positive's own expected count") == counting | uncounted
+    one_sided = {name_of(kind) for kind in SAMPLERS if not getattr(kind, "symmetric", True)}
+    assert refused("q(i, h) and q(i, -h)") == one_sided
+    cosines = {name_of(kind) for kind in LOSSES if getattr(kind, "needs_cosine", False)}
+    assert refused("their margins are cosines") == cosines
