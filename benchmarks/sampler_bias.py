@@ -2,8 +2,8 @@
 
 Protocol (Blanc & Rendle 2018, section 4): train to the end of one fixed schedule with every sampler at
 K = 4 ... 512, and report the *full softmax* cross-entropy of held-out targets. Candidates are drawn for each
-example, without its positive where the sampler can leave it out, and the loss is the sampled softmax
-throughout. The model is the absolute softmax, as the paper's is where the quadratic kernel is used. The
+example, without its positive where the sampler can leave it out; samplers that draw by the item vectors
+follow them in every step, as the paper's tree does; and the loss is the sampled softmax throughout. The model is the absolute softmax, as the paper's is where the quadratic kernel is used. The
 positive features approximate the softmax with its sign, so they train a model that keeps the sign, and are
 held against the full softmax of that model; uniform and quadratic are shown there too ("signed"), where the
 kernel is of less use: it draws the worst items as eagerly as the best.
@@ -86,7 +86,7 @@ class Asked:
 
 
 _UNIFORM = {"kind": "uniform", "exclude_positive": True}
-_QUADRATIC = {"kind": "quadratic", "exclude_positive": True, "refresh_every": 10}
+_QUADRATIC = {"kind": "quadratic", "exclude_positive": True, "refresh_every": 1}
 _SOME = SIZES[::2]
 SAMPLERS = {
     "uniform": Asked(_UNIFORM),
@@ -95,7 +95,7 @@ SAMPLERS = {
     "quadratic": Asked(_QUADRATIC),
     # Every draw looks at the whole catalogue, and three sizes show whether the curve is flat.
     "softmax": Asked({"kind": "softmax", "exclude_positive": True}, (4, 32, 512)),
-    "positive_features": Asked({"kind": "positive_features", "refresh_every": 10}, _SOME, absolute=False),
+    "positive_features": Asked({"kind": "positive_features", "refresh_every": 1}, _SOME, absolute=False),
     "uniform_signed": Asked(_UNIFORM, (8, 64), absolute=False),
     "quadratic_signed": Asked(_QUADRATIC, (8, 64), absolute=False),
 }
