@@ -17,7 +17,7 @@ from tower.errors import TowerError
 from training.config import ExperimentConfig
 from training.errors import TrainingError
 from training.run import CHECKPOINT, MODEL, Run
-from training.trainer import train
+from training.trainer import Trainer, train
 
 
 def experiment(**training: object) -> ExperimentConfig:
@@ -55,6 +55,53 @@ def test_killed_and_resumed_equals_never_interrupted(shop: PreparedData, tmp_pat
     whole, cut = load_file(tmp_path / "whole" / MODEL), load_file(tmp_path / "cut" / MODEL)
     assert whole.keys() == cut.keys()
     assert all(torch.equal(whole[name], cut[name]) for name in whole)
+
+
+def sampler_that_remembers(kind: str, **settings: object) -> dict[str, object]:
+    return {"kind": kind, "negatives": 16, "refresh_every": 11, **settings}
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        sampler_that_remembers("quadratic"),
+        sampler_that_remembers("quadratic", per="batch"),
+        sampler_that_remembers("softmax"),
+        sampler_that_remembers("positive_features", features=32),
+        sampler_that_remembers("fourier_features", features=32, refresh_every=100),
+        {"kind": "two_pass", "pool": 60},
+        {
+            "kind": "mixed",
+            "parts": [
+                {"kind": "in_batch", "frequencies": "streaming"},
+                {"kind": "cross_batch", "batches": 3, "frequencies": "smoothed"},
+                sampler_that_remembers("mined"),
+            ],
+        },
+    ],
+    ids=lambda sampler: " ".join(map(str, sampler.values()))[:24],
+)
+def test_what_a_sampler_remembers_is_resumed_with(
+    shop: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sampler: dict[str, object]
+) -> None:
+    """Resumed from a checkpoint in mid-epoch, a run ends bit for bit as the one that wasn't interrupted."""
+    objective = {"loss": "sampled_softmax", "sampler": sampler}
+    training = {"epochs": 2, "batch_size": 256, "device": "cpu", "checkpoint_every": 5}
+    config = ExperimentConfig.model_validate({"objective": objective, "training": training})
+    whole, cut = (Run(tmp_path / name, config, shop.folder, shop.fingerprint) for name in ("whole", "cut"))
+    save = Trainer.save
+
+    def save_and_keep(trainer: Trainer) -> None:
+        save(trainer)
+        if trainer.progress.step == 5:
+            cut.write()
+            shutil.copy(whole.folder / CHECKPOINT, cut.folder / CHECKPOINT)
+
+    monkeypatch.setattr(Trainer, "save", save_and_keep)
+    train(whole, shop, report=lambda _: None)
+    train(cut, shop, resume=True, report=lambda _: None)
+    expected, resumed = (load_file(run.folder / CHECKPOINT) for run in (whole, cut))
+    assert all(torch.equal(resumed[name], tensor) for name, tensor in expected.items())
 
 
 def test_the_same_seed_gives_the_same_model(shop: PreparedData, tmp_path: Path) -> None:

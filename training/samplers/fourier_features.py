@@ -65,7 +65,10 @@ class FourierFeaturesSampler(DenseSampler):
         if self.directions.shape[0] != width:
             drawn = orthogonal_directions(self.feature_count, width, np.random.default_rng(self.seed))
             self.directions = torch.from_numpy(self.scale * drawn.T).float().to(vectors.device)
-        self.features = self._mapped(vectors)
+        # Mapped by the parts in which they are followed, features depend on the vectors alone, to the last
+        # bit; those of all rows at once are summed in another order.
+        step = self.snapshot.rows_a_step
+        self.features = torch.cat([self._mapped(part) for part in torch.split(vectors, step)])
 
     def _mapped(self, vectors: Tensor) -> Tensor:
         """Phi of [M, D]: [M, 2 F]."""

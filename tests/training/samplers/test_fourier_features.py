@@ -84,6 +84,21 @@ def test_no_weight_is_lost_to_cancellation() -> None:
     assert float(q[0] / q[1]) == pytest.approx(1 / 8e4, rel=1e-3)
 
 
+@pytest.mark.parametrize("refresh_every", [3, 100, 1000])
+def test_a_restored_sampler_has_the_same_features_to_the_last_bit(refresh_every: int) -> None:
+    """Whether rows were mapped a few at a time, as they were followed, or all of them after a restart."""
+    items, moved = unit(211, "items", 64), unit(211, "moved", 64)
+    followed, restored = (
+        FourierFeaturesSampler(5, 32, 4.0, Snapshot(211, refresh_every, CPU), stream(0, "directions", 0))
+        for _ in range(2)
+    )
+    followed.refresh(items)
+    for _ in range(min(refresh_every, 30)):
+        followed.advance(moved.__getitem__)
+    restored.restore(followed.state())
+    assert torch.equal(restored.features, followed.features)
+
+
 def test_nothing_is_drawn_before_the_first_vectors() -> None:
     """A sentence says what is missing."""
     sampler = FourierFeaturesSampler(5, 8, 1.0, Snapshot(12, 3, CPU), stream(0, "directions", 0))
