@@ -21,6 +21,8 @@ LOSSES, SAMPLERS = kinds(LossConfig), kinds(SamplerConfig)
 CATALOGUE = {"full_softmax", "spherical_softmax", "hierarchical_softmax", "scalable_cross_entropy"}
 # Without the expected count of the positive, and without a fixed number of candidates.
 UNCOUNTED, UNSIZED = {"two_pass"}, {"bernoulli", "cross_batch"}
+# With each example's own positive in every draw.
+HOLDING = {"in_batch", "mixed"}
 NONE: set[str] = set()
 REFUSED = {
     **{name: set(SAMPLERS) for name in CATALOGUE},
@@ -29,7 +31,7 @@ REFUSED = {
     "refined_logq": NONE,
     "sampled_softmax_corrected": UNCOUNTED,
     "nce": UNCOUNTED,
-    "standard_importance": UNCOUNTED | UNSIZED,
+    "standard_importance": UNCOUNTED | UNSIZED | HOLDING,
     "blackout": UNCOUNTED | UNSIZED,
     "negative_sampling": UNSIZED,
     "ranking": UNSIZED,
@@ -147,6 +149,16 @@ CASES: dict[str, Case] = {
         {"objective": drawing("standard_importance", kind="two_pass")},
         ["estimates the whole sum", "'two_pass' can't draw the positive", "use 'sampled_softmax'"],
         {"objective": drawing("sampled_softmax", kind="two_pass")},
+    ),
+    "the whole sum from a batch that holds the positive": (
+        {"objective": drawing("standard_importance", kind="in_batch")},
+        ["estimates the whole sum", "'in_batch' has each example's own positive in every draw"],
+        {"objective": drawing("sampled_softmax", kind="in_batch")},
+    ),
+    "the whole sum from a union with the batch": (
+        {"objective": drawing("standard_importance", kind="mixed")},
+        ["'mixed' has each example's own positive in every draw", "or kind = 'uniform'"],
+        {"objective": drawing("standard_importance", kind="mixed", parts=["uniform", "unigram"])},
     ),
     "the catalogue with a sampler": (
         {"objective": drawing("full_softmax", kind="uniform")},

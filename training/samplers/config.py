@@ -36,6 +36,11 @@ class SamplerSettings(Settings):
         """Whether the draw knows how often the positive itself was to be expected in it."""
         return True
 
+    @property
+    def holds_positives(self) -> bool:
+        """Whether each example's own positive is in every draw, however rarely it was to be expected."""
+        return False
+
 
 class ExcludingSettings(SamplerSettings):
     """A sampler whose draw can leave the positive out: complementary sum sampling (Botev et al. 2017)."""
@@ -122,6 +127,11 @@ class InBatchConfig(FrequencySettings):
         """Not where repeated positives are one candidate."""
         return not self.unique
 
+    @property
+    def holds_positives(self) -> bool:
+        """Always: it is one of the batch's."""
+        return True
+
 
 class CrossBatchConfig(FrequencySettings):
     """The positives of the `batches` batches before this one, with the vectors that they had then."""
@@ -165,6 +175,11 @@ class MixedConfig(SamplerSettings):
     def fixed_size(self) -> bool:
         """If every part is."""
         return all(part.fixed_size for part in self.parts)
+
+    @property
+    def holds_positives(self) -> bool:
+        """If a part does."""
+        return any(part.holds_positives for part in self.parts)
 
     @model_validator(mode="after")
     def _fits(self) -> "MixedConfig":
