@@ -3,10 +3,11 @@
 Protocol (Blanc & Rendle 2018, section 4): train to the end of one fixed schedule with every sampler at
 K = 4 ... 512, and report the *full softmax* cross-entropy of held-out targets. Candidates are drawn for each
 example, without its positive where the sampler can leave it out; samplers that draw by the item vectors
-follow them in every step, as the paper's tree does; and the loss is the sampled softmax throughout. The model is the absolute softmax, as the paper's is where the quadratic kernel is used. The
-positive features approximate the softmax with its sign, so they train a model that keeps the sign, and are
-held against the full softmax of that model; uniform and quadratic are shown there too ("signed"), where the
-kernel is of less use: it draws the worst items as eagerly as the best.
+follow them in every step, as the paper's tree does; and the loss is the sampled softmax throughout. The model
+is the absolute softmax, as the paper's is where the quadratic kernel is used. The positive features
+approximate the softmax with its sign, so they train a model that keeps the sign, and are held against the
+full softmax of that model; uniform and quadratic are shown there too ("signed"), where the kernel is of less
+use: it draws the worst items as eagerly as the best.
 """
 
 import itertools
