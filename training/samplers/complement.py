@@ -28,13 +28,13 @@ class ComplementSampler(CountingSampler):
         check_others(len(weights))
         self.negatives = negatives
         self.table = AliasTable(weights)
-        self.ends = np.cumsum(weights)
         share = weights / weights.sum()
-        # 1 - q_y would lose the others where the positive has nearly all; so they are added up on both sides.
-        before = np.concatenate([[0.0], np.cumsum(share[:-1])])
-        after = np.concatenate([np.cumsum(share[:0:-1])[::-1], [0.0]])
+        # Of 1 - q_y nothing would be left where the positive has nearly all; so others are added up from both
+        # ends: the first n rows, and the last n.
+        self.firsts = np.concatenate([[0.0], np.cumsum(share)])
+        self.lasts = np.concatenate([[0.0], np.cumsum(share[::-1])])
         self.log_q = torch.from_numpy(np.log(share)).float().to(device)
-        self.log_others = torch.from_numpy(np.log(before + after)).float().to(device)
+        self.log_others = torch.from_numpy(np.log(self.firsts[:-1] + self.lasts[-2::-1])).float().to(device)
 
     def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
         """Draw [B, K] ids, none of which is its example's positive."""
@@ -51,15 +51,13 @@ class ComplementSampler(CountingSampler):
 
     def _others(self, avoided: Rows, random: np.random.Generator) -> Rows:
         """One item each by inverting the distribution function, with the mass of `avoided` [n] cut out."""
-        last = len(self.ends) - 1
-        begin = np.where(avoided > 0, self.ends[avoided - 1], 0.0)
-        end = self.ends[avoided]
-        place = random.random(len(avoided)) * (begin + (self.ends[last] - end))
-        place = np.where(place < begin, place, end + (place - begin))
-        # Rounding may put the place at the very end, where nothing is left.
-        found: Rows = np.searchsorted(self.ends, place, side="right")
-        within: Rows = np.minimum(found, last - (avoided == last))
-        return within
+        last = len(self.firsts) - 2
+        before, after = self.firsts[avoided], self.lasts[last - avoided]
+        place = random.random(len(avoided)) * (before + after)
+        earlier: Rows = np.searchsorted(self.firsts, place, side="right") - 1
+        later: Rows = last + 1 - np.searchsorted(self.lasts, place - before, side="right")
+        # Rounding may put the place at the very end, which is the item that is avoided.
+        return np.where(place < before, earlier, np.maximum(later, avoided + 1))
 
     def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
         """q [N], from which each example's positive is yet to be left out, for each query: [B, N]."""

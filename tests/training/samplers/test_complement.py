@@ -36,12 +36,13 @@ def test_uniform_is_one_over_the_others() -> None:
     torch.testing.assert_close(expected, torch.tensor([[0, 2, 2, 2, 2], [2, 2, 2, 2, 0]]).float())
 
 
+@pytest.mark.parametrize("weight", [1e6, 1e12, 1e18])
 @pytest.mark.parametrize("positive", [0, 1, 2])
-def test_an_overwhelming_positive_leaves_the_others_their_shares(positive: int) -> None:
-    """Where the positive has all but 1e-12 of q, draws and counts are still those of the others."""
+def test_an_overwhelming_positive_leaves_the_others_their_shares(positive: int, weight: float) -> None:
+    """Draws and counts are those of the others, also where next to the positive they add up to nothing."""
     others = [item for item in range(3) if item != positive]
     weights = np.empty(3)
-    weights[[positive, *others]] = [1e12, 3.0, 1.0]
+    weights[[positive, *others]] = [weight, 3.0, 1.0]
     sampler = ComplementSampler(weights, 4000, CPU)
     rows = torch.tensor([positive])
     context = DrawContext(stream(0, "draw", 0), rows, torch.zeros(1, 4), torch.zeros(3, 4).__getitem__)
