@@ -23,7 +23,7 @@ def known_candidates(batch: Batch, ids: Tensor, examples: Tensor | None = None) 
     mine = slots[len(batch.owners) :] if examples is None else slots[len(batch.owners) :][examples]
     if ids.dim() == 1:
         return _known_of_users(len(users), slots, rows, ids)[mine]
-    size = int(max(rows.max(), ids.max())) + 1
+    size = int(torch.cat([rows, ids.flatten()]).max()) + 1
     return torch.isin(mine.unsqueeze(1) * size + ids, slots * size + rows)
 
 

@@ -43,3 +43,11 @@ def test_an_example_can_be_asked_about_several_times(shop: PreparedData) -> None
     ids = torch.randint(0, len(shop.catalogue), (300, 20), generator=torch.manual_seed(1))
     known = known_candidates(batch, torch.arange(len(shop.catalogue)))
     assert torch.equal(known_candidates(batch, ids, examples), known[examples[:, None], ids])
+
+
+def test_no_candidates_are_no_known_ones(shop: PreparedData) -> None:
+    """An empty draw, shared or of each example's own, is masked like any other."""
+    batch = next(TrainingBatches(shop, 200, 10, 8).epoch(stream(0, "order", 0)))
+    size = len(batch.targets)
+    for ids in (torch.empty(0, dtype=torch.int64), torch.empty(size, 0, dtype=torch.int64)):
+        assert known_candidates(batch, ids).shape == (size, 0)
