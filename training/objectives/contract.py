@@ -39,5 +39,6 @@ class Objective(nn.Module, ABC):
 
 
 def weighted_mean(losses: Tensor, weights: Tensor) -> Tensor:
-    """The mean of per-example losses [B] under example weights [B]."""
-    return (losses * weights).sum() / weights.sum()
+    """The mean of per-example losses [B] under example weights [B]; zero where no example has a weight."""
+    total = weights.sum()
+    return (losses * weights).sum() / total.masked_fill(total == 0.0, 1.0)

@@ -220,3 +220,11 @@ def test_weights_weigh_examples() -> None:
     """An example of weight zero does not count, one of weight three counts three times."""
     losses = torch.tensor([1.0, 5.0, 9.0])
     assert weighted_mean(losses, torch.tensor([1.0, 3.0, 0.0])).item() == 4.0
+
+
+def test_a_batch_without_any_weight_has_nothing_to_descend() -> None:
+    """The mean over no example is zero, with a gradient of zero, and not 0 / 0."""
+    losses = torch.tensor([1.0, 5.0], requires_grad=True)
+    mean = weighted_mean(losses, torch.zeros(2))
+    assert mean.item() == 0.0
+    assert torch.autograd.grad(mean, losses)[0].tolist() == [0.0, 0.0]
