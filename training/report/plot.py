@@ -12,6 +12,8 @@ from training.errors import TrainingError
 
 FORMATS = (".png", ".svg", ".pdf")
 _MARKERS = "osD^v<>Pp*hX"
+# A logarithmic axis has no zero, and less is of no use to anybody.
+_LEAST_BIAS = 1e-4
 
 
 def check_format(path: Path) -> None:
@@ -59,7 +61,7 @@ def _draw(left: Axes, right: Axes, name: str, rows: list[dict[str, Any]], number
 
 
 def _drawn_bias(row: dict[str, Any]) -> float:
-    return float(row["bias"] if row["bias_low"] > 0.0 else row["bias_high"])
+    return max(_LEAST_BIAS, float(row["bias"] if row["bias_low"] > 0.0 else row["bias_high"]))
 
 
 def _finish(left: Axes, right: Axes, report: dict[str, Any]) -> None:
