@@ -1,7 +1,8 @@
 """One training step with the quadratic kernel's draws, and one with the full softmax, on the same towers.
 
-The item tower is a table, the user tower one linear layer on random features whose output is normalised. Item
-vectors start as Gaussian with E |w|^2 = 1, so norms differ; the score is their inner product over .07.
+The item tower is a table, the user tower one linear layer on random features whose output is normalised.
+Item vectors start as random unit vectors and are then free; the score is the inner product over .07. So there
+is no cost of normalising the whole table on the side of the full softmax.
 """
 
 import time
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from tower.config import ScoringConfig
-from tower.scoring import cross_scores, paired_scores
+from tower.scoring import cross_scores
 from training.losses.full_softmax import full_softmax
 from training.losses.sampled_softmax import sampled_softmax
 from training.randomness import stream
@@ -53,7 +54,8 @@ def new_towers(item_count: int, sparse: bool) -> Towers:
     """Towers for N items; the table's gradient is of the rows looked up, or dense."""
     torch.manual_seed(0)
     towers = Towers(nn.Embedding(item_count, WIDTH, sparse=sparse))
-    nn.init.normal_(towers.items.weight, std=WIDTH**-0.5)
+    with torch.no_grad():
+        normalize(towers.items.weight, dim=1, out=towers.items.weight)
     return towers
 
 
@@ -94,8 +96,9 @@ class SampledStep:
         draw = self.sampler.draw(users.detach(), positives, self.context())
         times.append(time.perf_counter())
         vectors = towers.items(torch.cat([positives.unsqueeze(1), draw.ids], dim=1))
-        positive = paired_scores(users, vectors[:, 0], SCORING)
-        loss = sampled_softmax(positive, cross_scores(users, vectors[:, 1:], SCORING), draw).mean()
+        # As a sum of products the gradient of the vectors comes in the order in which Adam reads it.
+        scores = (vectors * (users / SCORING.temperature).unsqueeze(1)).sum(dim=2)
+        loss = sampled_softmax(scores[:, 0], scores[:, 1:], draw).mean()
         torch.autograd.backward(loss)
         times.append(time.perf_counter())
         for optimiser in (self.rows, towers.optimiser):
