@@ -33,9 +33,10 @@ class GivenDraw(Sampler):
     def __init__(self, ids: Tensor, stored: Tensor | None = None) -> None:
         self.ids, self.stored = ids, stored
         self.context: DrawContext | None = None
+        self.query = torch.empty(0)
 
     def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
-        self.context = context
+        self.query, self.context = query, context
         valid = without_accidental_hits(self.ids, positives)
         zeros = torch.zeros(self.ids.shape)
         return Draw(self.ids, zeros, torch.zeros(len(positives)), valid, self.stored)
@@ -94,6 +95,8 @@ def test_a_sampler_is_told_of_the_step(model: TwoTowers, batch: Batch) -> None:
     assert context.last_items.tolist() == [int(batch.histories.rows[end - 1]) for end in ends]
     torch.testing.assert_close(context.positive_vectors, model.item_vectors(batch.targets).detach())
     torch.testing.assert_close(context.encode(torch.tensor([5])), model.item_vectors(torch.tensor([5])))
+    assert sampler.query.shape == (len(batch.targets), 64)
+    assert not sampler.query.requires_grad
     assert not context.positive_vectors.requires_grad
     assert not context.encode(torch.tensor([5])).requires_grad
 
