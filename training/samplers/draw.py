@@ -51,11 +51,11 @@ def without_accidental_hits(ids: Tensor, positives: Tensor) -> Tensor:
 
 def drawn_with_replacement(ids: Tensor, log_q: Tensor, positives: Tensor) -> Draw:
     """The draw of K shared candidates `ids` from the proposal whose log probabilities are `log_q` [N]."""
-    log_expected = log_q + math.log(len(ids))
+    log_size = math.log(len(ids))
     return Draw(
         ids=ids,
-        log_count=log_expected[ids],
-        positive_log_count=log_expected[positives],
+        log_count=log_q[ids] + log_size,
+        positive_log_count=log_q[positives] + log_size,
         valid=without_accidental_hits(ids, positives),
     )
 
