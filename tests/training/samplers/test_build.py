@@ -37,6 +37,19 @@ CHANGES: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"kind": "two_pass"}, {"negatives": 7}),
     ({"kind": "two_pass"}, {"pool": 30}),
     ({"kind": "two_pass"}, {"alpha": 0.2}),
+    ({"kind": "quadratic"}, {"negatives": 7}),
+    ({"kind": "quadratic"}, {"alpha": 1.0}),
+    ({"kind": "quadratic"}, {"per": "batch"}),
+    ({"kind": "quadratic"}, {"refresh_every": 3}),
+    ({"kind": "quadratic"}, {"exclude_positive": True}),
+    ({"kind": "positive_features"}, {"negatives": 7}),
+    ({"kind": "positive_features"}, {"features": 20}),
+    ({"kind": "positive_features"}, {"sharpness": 1.0}),
+    ({"kind": "positive_features"}, {"refresh_every": 1}),
+    ({"kind": "fourier_features"}, {"negatives": 7}),
+    ({"kind": "fourier_features"}, {"features": 20}),
+    ({"kind": "fourier_features"}, {"sharpness": 1.0}),
+    ({"kind": "fourier_features"}, {"refresh_every": 3}),
 ]
 
 
@@ -80,6 +93,14 @@ def test_absolute_scores_are_those_of_the_proposal(shop: PreparedData, kind: str
     size = len(shop.catalogue)
     signed = drawn(built(shop, {"kind": kind}), size)
     assert differ(signed, drawn(built(shop, {"kind": kind}, absolute=True), size))
+
+
+def test_positive_features_are_never_sharper_than_the_softmax(shop: PreparedData) -> None:
+    """Beyond one over the temperature of 0.07, a greater sharpness makes no difference; below it does."""
+    size, kind = len(shop.catalogue), {"kind": "positive_features", "features": 20}
+    draws = [drawn(built(shop, {**kind, "sharpness": sharpness}), size) for sharpness in (13.0, 15.0, 1e3)]
+    assert differ(draws[0], draws[1])
+    assert not differ(draws[1], draws[2])
 
 
 def test_more_unique_candidates_than_items_are_refused(shop: PreparedData) -> None:
