@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from training.samplers.alias import fill_cells
 from training.samplers.compiled import compiled
 from training.samplers.threads import in_parts
 
@@ -73,45 +74,4 @@ def _fill(
         total = mass.sum()
         log_sums[feature] = largest + np.log(total)
         mass *= len(mass) / total
-        _fill_cells(mass, keep[feature], other[feature])
-
-
-@compiled
-def _fill_cells(mass: NDArray[np.float64], keep: Floats, other: NDArray[np.int32]) -> None:
-    """Fill N cells of mass 1 with items of mean mass 1, in one sweep over the poor and one over the rich.
-
-    The rich item at hand gives its rest to poor cells until less than a cell is left to it; then it is a
-    poor cell itself, filled up by the next rich one. This sweep (Huebschle-Schneider & Sanders 2022)
-    needs no lists of the poor and the rich, and reads memory in order.
-    """
-    keep[:] = 1.0
-    other[:] = np.arange(len(mass))
-    poor, rich = _next_poor(mass, 0), _next_rich(mass, 0)
-    rest = mass[rich] if rich < len(mass) else 0.0
-    while rich < len(mass):
-        if rest < 1.0:
-            following = _next_rich(mass, rich + 1)
-            if following < len(mass):
-                keep[rich], other[rich] = rest, following
-                rest += mass[following] - 1.0
-            rich = following
-        elif poor < len(mass):
-            keep[poor], other[poor] = mass[poor], rich
-            rest -= 1.0 - mass[poor]
-            poor = _next_poor(mass, poor + 1)
-        else:
-            rich = len(mass)
-
-
-@compiled
-def _next_poor(mass: NDArray[np.float64], item: int) -> int:
-    while item < len(mass) and mass[item] >= 1.0:
-        item += 1
-    return item
-
-
-@compiled
-def _next_rich(mass: NDArray[np.float64], item: int) -> int:
-    while item < len(mass) and mass[item] < 1.0:
-        item += 1
-    return item
+        fill_cells(mass, keep[feature], other[feature])
