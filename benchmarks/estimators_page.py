@@ -52,7 +52,7 @@ def _line(label: str, rows: dict[int | None, dict[str, Any]], full: float) -> st
         biases = [f"{_bias(shown)} (K = {shown['candidates']:,.0f})", *("" for _ in SIZES[1:])]
     else:
         biases = [_bias(rows[size]) if size in rows else "" for size in SIZES]
-    cells = [label, kl, f"{shown['effective_share']:.0%}", *biases, f"{shown['milliseconds'] / full:.1f}"]
+    cells = [label, kl, f"{shown['effective_share']:.0%}", *biases, f"{shown['milliseconds'] / full:.2g}"]
     return f"| {' | '.join(cells)} |"
 
 

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.estimators_page import PAGE as ESTIMATORS
+from benchmarks.estimators_page import estimators_section
 from benchmarks.protocol import RESULTS
 
 README = Path(__file__).parent.parent / "README.md"
@@ -41,6 +43,7 @@ def section(movielens: dict[str, Any]) -> str:
 # Which page shows which results, and how.
 PAGES: dict[Path, tuple[str, Callable[[dict[str, Any]], str]]] = {
     README: ("movielens", section),
+    ESTIMATORS: ("sampler_report", estimators_section),
 }
 
 

@@ -13,8 +13,8 @@ from training.config import ExperimentConfig
 from training.objectives.contract import Objective
 from training.randomness import stream
 
-# Scores of the whole catalogue held at once: 256 MB.
-_HELD = 2**26
+# Scores of the whole catalogue held at once: 128 MB.
+_HELD = 2**25
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,8 @@ class StepTimer:
     """Times towers forward, draw, scores, loss, backward and the sampler's own update; no optimiser.
 
     The optimiser is the same whatever is drawn. An objective that looks at the whole catalogue is timed on
-    fewer examples where B x N scores would not fit, and its time is scaled up to B.
+    fewer examples where B x N scores would not fit, and its time is scaled up to B, with what does not depend
+    on the examples in it.
     """
 
     def __init__(

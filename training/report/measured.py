@@ -126,6 +126,6 @@ def too_large(entry: Entry, item_count: int) -> str | None:
     if needed <= _MOST_FEATURE_BYTES:
         return None
     return (
-        f"{entry.settings.features} features of {item_count:,} items would take {needed / 1e9:.1f} GB, and a "
-        f"report holds no more than {_MOST_FEATURE_BYTES / 1e9:.1f} GB of them."
+        f"{entry.settings.features} features of {item_count:,} items would take {needed / 1e9:.2f} GB, and a "
+        f"report holds no more than {_MOST_FEATURE_BYTES / 1e9:.2f} GB of them."
     )
