@@ -31,25 +31,24 @@ class Step(NamedTuple):
 
 
 @compiled
-def fetch_ahead(row: int, table: Table, mean: Table, square: Table) -> None:
-    """Ask for a row of the table and of both moments."""
+def fetch_ahead(row: int, place: int, gradient: Table, table: Table, moments: Table) -> None:
+    """Ask for a row of the table, its moments, and its gradient at `place`."""
     for byte in range(0, 4 * table.shape[1], 64):
         prefetch(table, row, byte)
-        prefetch(mean, row, byte)
-        prefetch(square, row, byte)
+        prefetch(gradient, place, byte)
+    for byte in range(0, 8 * table.shape[1], 64):
+        prefetch(moments, row, byte)
 
 
 @compiled_sum
-def move_row(
-    row: int, slope: NDArray[np.float32], table: Table, mean: Table, square: Table, step: Step
-) -> None:
+def move_row(row: int, slope: NDArray[np.float32], table: Table, moments: Table, step: Step) -> None:
     """Adam's update of one row by its gradient [D]."""
     one = np.float32(1.0)
     for i in range(len(slope)):
-        m = step.first * mean[row, i] + (one - step.first) * slope[i]
-        v = step.second * square[row, i] + (one - step.second) * slope[i] * slope[i]
-        mean[row, i], square[row, i] = m, v
-        table[row, i] -= step.size * m / (np.sqrt(v) + step.epsilon)
+        mean = step.first * moments[row, 0, i] + (one - step.first) * slope[i]
+        square = step.second * moments[row, 1, i] + (one - step.second) * slope[i] * slope[i]
+        moments[row, 0, i], moments[row, 1, i] = mean, square
+        table[row, i] -= step.size * mean / (np.sqrt(square) + step.epsilon)
 
 
 @compiled
@@ -59,8 +58,7 @@ def move_rows(
     groups: Rows,
     gradient: Table,
     table: Table,
-    mean: Table,
-    square: Table,
+    moments: Table,
     step: Step,
     start: int,
     stop: int,
@@ -73,12 +71,13 @@ def move_rows(
     total = np.empty(table.shape[1], np.float32)
     for group in range(start, stop):
         if group + AHEAD < stop:
-            fetch_ahead(rows[order[groups[group + AHEAD]]], table, mean, square)
+            ahead = order[groups[group + AHEAD]]
+            fetch_ahead(rows[ahead], ahead, gradient, table, moments)
         total[:] = gradient[order[groups[group]]]
         for place in order[groups[group] + 1 : groups[group + 1]]:
             for i in range(len(total)):
                 total[i] += gradient[place, i]
-        move_row(rows[order[groups[group]]], total, table, mean, square, step)
+        move_row(rows[order[groups[group]]], total, table, moments, step)
 
 
 class RowAdam(Optimizer):
@@ -115,16 +114,16 @@ class RowAdam(Optimizer):
         assert table.grad.is_sparse, "RowAdam: the gradient is dense; use nn.Embedding(..., sparse=True)"
         state = self.state[table]
         if not state:
-            # NumPy asks the system for large pages, which makes reading rows here and there faster.
-            zeros = np.zeros((2, *table.shape), np.float32)
-            state["step"], state["mean"], state["square"] = 0, *torch.from_numpy(zeros)
+            # NumPy asks the system for large pages, which makes reading rows here and there faster; so does
+            # keeping both moments of a row together.
+            state["step"] = 0
+            state["moments"] = torch.from_numpy(np.zeros((len(table), 2, table.shape[1]), np.float32))
         state["step"] += 1
         rows, gradient = table.grad._indices()[0].numpy(), table.grad._values().contiguous().numpy()
         order = np.argsort(rows)
         groups = np.flatnonzero(np.diff(rows[order], prepend=-1, append=-1))
-        arrays = (table.detach().numpy(), state["mean"].numpy(), state["square"].numpy())
-        step = self._numbers(group, state["step"])
-        work = partial(move_rows, rows, order, groups, gradient, *arrays, step)
+        arrays = (gradient, table.detach().numpy(), state["moments"].numpy())
+        work = partial(move_rows, rows, order, groups, *arrays, self._numbers(group, state["step"]))
         in_parts(len(groups) - 1, work, least=256)
 
     def _numbers(self, group: dict[str, Any], steps: int) -> Step:
