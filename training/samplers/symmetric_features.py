@@ -20,12 +20,13 @@ def feature_width(dimensions: int) -> int:
 @compiled_sum
 def write_query_features(query: NDArray[np.float32], features: Floats) -> None:
     """Write the [F] features of a query [D]: h_i^2, and 2 h_i h_j for i < j, row by row of the triangle."""
-    place = 0
+    first = 0
     for i in range(len(query)):
+        twice = 2.0 * np.float64(query[i])
         for j in range(i, len(query)):
-            twice = 1.0 if i == j else 2.0
-            features[place] = twice * np.float64(query[i]) * query[j]
-            place += 1
+            features[first + j - i] = twice * np.float64(query[j])
+        features[first] *= 0.5
+        first += len(query) - i
 
 
 @compiled_sum
