@@ -2,9 +2,10 @@
 
 import tomllib
 from collections.abc import Iterable, Mapping
+from itertools import filterfalse
 from pathlib import Path
 from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -25,7 +26,7 @@ def load_configuration(
     settings = _read_toml(path) if path is not None else {}
     for name, value in (overrides or {}).items():
         if value is not None:
-            _set(settings, name, value)
+            _set(model, settings, name, value)
     try:
         return model.model_validate(settings)
     except ValidationError as error:
@@ -62,22 +63,35 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise ConfigurationError(f"{path} is not a TOML file: {error}") from None
 
 
-def _set(settings: dict[str, Any], name: str, value: object) -> None:
+def _set(model: type[BaseModel], settings: dict[str, Any], name: str, value: object) -> None:
+    """Set one setting by its dotted name. A bare name on the way stands for the section of that kind."""
     *sections, key = name.split(".")
-    for section in sections:
-        settings = settings.setdefault(section, {})
-        if not isinstance(settings, dict):
-            raise ConfigurationError(f"{section!r} is a section of settings, so it can't be {settings!r}")
+    for count, section in enumerate(sections, 1):
+        here = settings.setdefault(section, {})
+        if isinstance(here, str) and _has_kinds(_follow(model, sections[:count])[0]):
+            here = settings[section] = {"kind": here}
+        if not isinstance(here, dict):
+            whole = ".".join(sections[:count])
+            raise ConfigurationError(
+                f"there is no setting {name!r}, as {whole} = {here!r} is no section of settings; "
+                f"set the whole of {whole!r}"
+            )
+        settings = here
     settings[key] = value
 
 
 def _sentences(model: type[BaseModel], errors: Iterable[ErrorDetails]) -> list[str]:
     """Return a sentence a setting: what every type of a union says of it belongs together."""
     reasons: dict[str, list[str]] = {}
-    for details in errors:
+    for details in filterfalse(_is_consequence, errors):
         setting, reason = _sentence(model, details)
         reasons.setdefault(setting, []).append(reason)
     return [setting + " or ".join(filter(None, alternatives)) for setting, alternatives in reasons.items()]
+
+
+def _is_consequence(details: ErrorDetails) -> bool:
+    """Whether a list is called too short only because an entry, which has its own sentence, does not fit."""
+    return details["type"] == "too_short" and len(details["input"]) >= details["ctx"]["min_length"]
 
 
 def _sentence(model: type[BaseModel], details: ErrorDetails) -> tuple[str, str]:
@@ -99,7 +113,18 @@ def _sentence(model: type[BaseModel], details: ErrorDetails) -> tuple[str, str]:
         context = details["ctx"]
         tag = context["discriminator"].strip("'")
         return f"{name}.{tag} can't be {context['tag']!r}: it is one of {context['expected_tags']}", ""
-    return f"{name} can't be {details['input']!r}: ", f"{details['msg'][0].lower()}{details['msg'][1:]}"
+    return f"{name} can't be {details['input']!r}: ", _reason(model, location, details)
+
+
+def _reason(model: type[BaseModel], location: list[str], details: ErrorDetails) -> str:
+    """What pydantic says, in words of TOML where it has others."""
+    if details["type"] in ("model_type", "model_attributes_type"):
+        section = _follow(model, location)[0]
+        holding = "a kind" if _has_kinds(section) else f"some of {', '.join(sorted(section.model_fields))}"
+        return f"it should be a section (a table) with {holding}"
+    if details["type"] == "too_short":
+        return f"it should hold at least {details['ctx']['min_length']}"
+    return f"{details['msg'][0].lower()}{details['msg'][1:]}"
 
 
 def _follow(model: type[BaseModel], location: list[str]) -> tuple[type[BaseModel], list[str]]:
@@ -116,6 +141,8 @@ def _follow(model: type[BaseModel], location: list[str]) -> tuple[type[BaseModel
         if field is not None:
             names.append(part)
             options, is_tried = _models(field.annotation), _is_union(field.annotation)
+        elif part.isdecimal():
+            names.append(part)
         elif options:
             options = [option for option in options if _has_tag(option, part)] or options
         elif is_tried:
@@ -135,6 +162,11 @@ def _models(annotation: object) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [model for argument in get_args(annotation) for model in _models(argument)]
+
+
+def _has_kinds(model: type[BaseModel]) -> bool:
+    """Whether it is told apart from others by its kind; `columns.kind` is the name of a column."""
+    return "kind" in model.model_fields and get_origin(model.model_fields["kind"].annotation) is Literal
 
 
 def _has_tag(model: type[BaseModel], tag: str) -> bool:

@@ -76,7 +76,16 @@ def test_overrides_alone_are_a_configuration_too() -> None:
             {"filters.kind_weights": {"view": -1}},
             r"filters\.kind_weights\.view can't be -1: input should be greater than 0$",
         ),
-        ({"source.x": 1}, r"'source' is a section of settings, so it can't be 'log\.csv'"),
+        (
+            {"source.x": 1},
+            r"no setting 'source\.x', as source = 'log\.csv' is no section of settings; "
+            r"set the whole of 'source'$",
+        ),
+        (
+            {"columns": "when"},
+            r"columns can't be 'when': it should be a section \(a table\) with some of in_",
+        ),
+        ({"split": 5}, r"split can't be 5: it should be a section \(a table\) with a kind$"),
     ],
 )
 def test_a_setting_that_does_not_fit_is_refused_with_a_sentence(

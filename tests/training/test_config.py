@@ -1,8 +1,11 @@
+from pathlib import Path
+
 import pytest
 
 from data.errors import ConfigurationError
 from training.config import ExperimentConfig, load_experiment, shipped_experiments
 from training.errors import TrainingError
+from training.losses.config import RankingConfig
 from training.samplers.config import InBatchConfig, UniformConfig, UnigramConfig
 
 
@@ -53,6 +56,19 @@ def test_each_sampler_has_its_own_settings(sampler: str, kind: type) -> None:
         ("objective.sampler.negatives=1000000000000", ["negatives", "less than"]),
         ("training.weight_decay=inf", ["training.weight_decay", "inf"]),
         ("tower.item.dropout=0.5", ["item.dropout", "hidden"]),
+        ("objective.loss.delta=1", ["no setting 'objective.loss.delta'", "known here: kind"]),
+        ("objective.loss.kind=nope", ["objective.loss.kind can't be 'nope'", "'sampled_softmax'"]),
+        ("objective.loss=5", ["objective.loss can't be 5", "a section (a table) with a kind"]),
+        ("objective=full_softmax", ["can't be 'full_softmax'", "with some of loss, mask_known, sampler"]),
+        (
+            "training.epochs.most=3",
+            ["training.epochs = 10 is no section", "set the whole of 'training.epochs'"],
+        ),
+        ('objective.sampler={kind="mixed", parts=[]}', ["objective.sampler.parts", "at least 1"]),
+        (
+            'objective.sampler={kind="mixed", parts=["uniform", {kind="mined", negatives=0}]}',
+            ["objective.sampler.parts.1.negatives can't be 0"],
+        ),
         ("training.epochs=1\nepochs=99", ["one line"]),
         (
             'objective={loss="sampled_softmax_corrected",sampler={kind="in_batch"}}\n',
@@ -66,6 +82,22 @@ def test_a_wrong_setting_is_refused_with_the_remedy(override: str, parts: list[s
         load_experiment("youtubednn", [override])
     for part in parts:
         assert part in str(refused.value)
+
+
+def test_an_entry_that_does_not_fit_is_all_that_is_said_of_its_list() -> None:
+    """Not also that the list is too short without it."""
+    with pytest.raises(ConfigurationError, match=r"parts\.0\.kind can't be 'bigram'") as refused:
+        load_experiment("youtubednn", ['objective.sampler={kind="mixed", parts=["bigram"]}'])
+    assert "at least" not in str(refused.value)
+
+
+def test_a_setting_is_added_to_a_loss_or_a_sampler_that_is_a_bare_name(tmp_path: Path) -> None:
+    """`loss = "ranking"` stands for the section of that kind, for an override too."""
+    (tmp_path / "bare.toml").write_text('[objective]\nloss = "ranking"\nsampler = "unigram"\n')
+    overrides = ["objective.loss.delta=complementary_sum", "objective.sampler.negatives=5"]
+    objective = load_experiment(str(tmp_path / "bare.toml"), overrides).objective
+    assert objective.loss == RankingConfig(kind="ranking", delta="complementary_sum")
+    assert objective.sampler == UnigramConfig(kind="unigram", negatives=5)
 
 
 def test_a_missing_experiment_names_the_shipped_ones() -> None:
