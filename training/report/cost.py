@@ -34,7 +34,7 @@ class StepTimer:
     """
 
     def __init__(
-        self, model: TwoTowers, data: PreparedData, experiment: ExperimentConfig, steps: int = 5
+        self, model: TwoTowers, data: PreparedData, experiment: ExperimentConfig, steps: int = 7
     ) -> None:
         """Time the median of `steps` steps, after one that does not count."""
         self.model, self.data, self.experiment, self.steps = model, data, experiment, steps
