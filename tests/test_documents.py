@@ -141,7 +141,14 @@ def test_the_table_of_refusals_names_those_who_are_refused() -> None:
     counting = {name_of(kind) for kind in LOSSES if getattr(kind, "needs_probabilities", False)}
     uncounted = {name_of(kind) for kind in SAMPLERS if not default(kind).counts_positives}
     assert refused("the positive's own expected count") == counting | uncounted
+    summing = {name_of(kind) for kind in LOSSES if getattr(kind, "keeps_hits", False)}
+    holding = {name_of(kind) for kind in SAMPLERS if default(kind).holds_positives}
+    assert refused("positive is in every draw") == summing | holding
     one_sided = {name_of(kind) for kind in SAMPLERS if not getattr(kind, "symmetric", True)}
     assert refused("q(i, h) and q(i, -h)") == one_sided
     cosines = {name_of(kind) for kind in LOSSES if getattr(kind, "needs_cosine", False)}
     assert refused("their margins are cosines") == cosines
+    clustered = {name_of(kind) for kind in LOSSES if not getattr(kind, "masks_known", True)}
+    assert refused("is in the cluster's score") == clustered
+    unsigned = {name_of(kind) for kind in LOSSES if getattr(kind, "needs_absolute", False)}
+    assert refused("it can't tell the sign") == unsigned
