@@ -1,54 +1,15 @@
 """The command line. Each subcommand imports its package only when it runs."""
 
-import errno
-import signal
-import sys
 from pathlib import Path
-from types import FrameType
-from typing import Annotated, Any, NoReturn
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from data.cli import app as data_app
-from data.errors import TurretError
+from data.sentences import Sentences
 
 RUN, BUNDLES = Path("var/run"), Path("var/bundles")
 URL = "http://127.0.0.1:8000"
-
-
-class Sentences(TyperGroup):
-    """A group whose errors are sentences on standard error, and which Ctrl-C ends without a traceback."""
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run the subcommand."""
-        stopped = False
-
-        def stop(number: int, frame: FrameType | None) -> NoReturn:
-            nonlocal stopped
-            stopped = True
-            raise KeyboardInterrupt
-
-        before = signal.signal(signal.SIGINT, stop)
-        try:
-            return super().invoke(ctx)
-        except TurretError as error:
-            _end(str(error), 1)
-        except KeyboardInterrupt:
-            _end("stopped", 130)
-        except Exception as error:
-            if stopped:  # torch turns an interrupt in the middle of an import into errors of its own
-                _end("stopped", 130)
-            if isinstance(error, OSError) and error.filename and error.errno != errno.EPIPE:
-                _end(f"{error.filename}: {error.strerror}; check the path, its permissions and the space", 1)
-            raise
-        finally:
-            signal.signal(signal.SIGINT, before)
-
-
-def _end(sentence: str, status: int) -> NoReturn:
-    print(f"turret: {sentence}", file=sys.stderr)
-    raise typer.Exit(status) from None
 
 
 def _app(text: str) -> typer.Typer:

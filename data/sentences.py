@@ -1,0 +1,46 @@
+"""How commands of the command line end that can't be done: with a sentence, and without a traceback."""
+
+import errno
+import signal
+import sys
+from types import FrameType
+from typing import Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from data.errors import TurretError
+
+
+class Sentences(TyperGroup):
+    """A group whose errors are sentences on standard error, and which Ctrl-C ends without a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the subcommand."""
+        stopped = False
+
+        def stop(number: int, frame: FrameType | None) -> NoReturn:
+            nonlocal stopped
+            stopped = True
+            raise KeyboardInterrupt
+
+        before = signal.signal(signal.SIGINT, stop)
+        try:
+            return super().invoke(ctx)
+        except TurretError as error:
+            _end(str(error), 1)
+        except KeyboardInterrupt:
+            _end("stopped", 130)
+        except Exception as error:
+            if stopped:  # torch turns an interrupt in the middle of an import into errors of its own
+                _end("stopped", 130)
+            if isinstance(error, OSError) and error.filename and error.errno != errno.EPIPE:
+                _end(f"{error.filename}: {error.strerror}; check the path, its permissions and the space", 1)
+            raise
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+
+def _end(sentence: str, status: int) -> NoReturn:
+    print(f"turret: {sentence}", file=sys.stderr)
+    raise typer.Exit(status) from None
