@@ -101,35 +101,61 @@ def exact_inner(coded: CodedVectors, row: int, query: NDArray[np.float32]) -> fl
     return total * (np.float64(coded.norms[row]) / WHOLE)
 
 
-@compiled_sum
+class CodedQuery(NamedTuple):
+    """A query [D] in whole numbers, for products with high bytes: h_i is about `step` * `whole_i`.
+
+    Attributes:
+        whole: int16 [D].
+        step: what a whole number stands for.
+        middle: what the middles of the low parts add to a product with high bytes.
+        slack: how far the product can be off beyond that.
+    """
+
+    whole: NDArray[np.int16]
+    step: float
+    middle: float
+    slack: float
+
+
+@compiled
+def code_query(query: NDArray[np.float32]) -> CodedQuery:
+    """Code a query [D], with what its products with high bytes leave out."""
+    total, square, largest = 0.0, 0.0, 0.0
+    for i in range(len(query)):
+        value = np.float64(query[i])
+        total += value
+        square += value * value
+        largest = max(largest, abs(value))
+    step = largest / 32767.0 if largest > 0.0 else 1.0
+    whole = np.empty(len(query), np.int16)
+    for i in range(len(query)):
+        whole[i] = np.int16(np.floor(np.float64(query[i]) / step + 0.5))
+    # A low part lies within half of a high step of the step's middle, and high bytes are no longer than
+    # 128 + sqrt(D); so Cauchy and Schwarz bound what the low parts and the rounded query hide.
+    width = np.float64(len(query))
+    rounded = 0.5 * step * np.sqrt(width) * (128.0 + np.sqrt(width))
+    return CodedQuery(whole, step, 0.5 * total, WIDER * (0.5 * np.sqrt(width * square) + rounded))
+
+
+@compiled
 def write_high_inner(
-    coded: CodedVectors, rows: NDArray[np.int64], query: NDArray[np.float32], products: NDArray[np.float32]
+    coded: CodedVectors, rows: NDArray[np.int64], query: CodedQuery, products: NDArray[np.int32]
 ) -> None:
-    """Write the inner products of the query [D] and the high bytes of `rows`, as whole numbers [n]."""
+    """Write the products of the query's whole numbers [D] with the high bytes of `rows` [n].
+
+    They fit: |high| <= 128 + sqrt(D) and |whole| <= 32767 sqrt(D), so that any D up to 2^14 stays below 2^31.
+    """
+    whole = query.whole
     for n in range(len(rows)):
         row = rows[n]
-        total = np.float32(0.0)
-        for i in range(len(query)):
-            total += np.float32(coded.high[row, i]) * query[i]
+        total = np.int32(0)
+        for i in range(len(whole)):
+            total += np.int32(coded.high[row, i]) * np.int32(whole[i])
         products[n] = total
 
 
 @compiled
-def what_high_bytes_hide(query: NDArray[np.float32]) -> tuple[float, float]:
-    """What the middles of the low parts add to the product of a query [D] with high bytes; the rest's bound.
-
-    A low part lies within half of a high step of the step's middle, so Cauchy and Schwarz bound the rest.
-    """
-    total, square = 0.0, 0.0
-    for i in range(len(query)):
-        total += query[i]
-        square += np.float64(query[i]) * np.float64(query[i])
-    # D sums in float32 of whole numbers up to 128 are off by at most the part of D.
-    wider = WIDER + 1.6e-5 * len(query)
-    return 0.5 * total, 0.5 * wider * np.sqrt(len(query) * square)
-
-
-@compiled
-def most_inner(product: np.float32, middle: float, slack: float, norm: np.float32) -> float:
+def most_inner(product: np.int32, query: CodedQuery, norm: np.float32) -> float:
     """The largest that |<h, w>| can be, given the product with the high bytes."""
-    return (abs(np.float64(product) + middle) + slack) * np.float64(norm) / 128.0
+    near = abs(np.float64(product) * query.step + query.middle)
+    return (near + query.slack) * np.float64(norm) / 128.0

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from training.samplers.coded_vectors import (
     CACHE_LINE,
     WIDER,
+    CodedQuery,
     CodedVectors,
+    code_query,
     inner_with,
     most_inner,
-    what_high_bytes_hide,
     write_high_inner,
 )
 from training.samplers.compiled import compiled, prefetch
@@ -60,6 +61,7 @@ def keep_by_norm(
         kept += highest * coarse[n] < slope * norm * norm + 1.0
     for n in range(kept):
         prefetch(coded.high, rows[n], 0)
+    for n in range(kept):
         # The other bits of the deciding number.
         cuts[n] = highest * (cuts[n] + 9.5367431640625e-07 * uniform(counter + np.uint64(n) * STEP))
     return kept
@@ -68,22 +70,21 @@ def keep_by_norm(
 @compiled
 def keep_by_high(
     alpha: float,
-    query: NDArray[np.float32],
+    query: CodedQuery,
     coded: CodedVectors,
     rows: NDArray[np.int64],
     cuts: NDArray[np.float64],
-    products: NDArray[np.float32],
+    products: NDArray[np.int32],
 ) -> int:
     """Move the rows that the high bytes don't rule out to the front; how many."""
-    middle, slack = what_high_bytes_hide(query)
     write_high_inner(coded, rows, query, products)
     kept = 0
     for n in range(len(rows)):
-        most = most_inner(products[n], middle, slack, coded.norms[rows[n]])
+        most = most_inner(products[n], query, coded.norms[rows[n]])
         if cuts[n] < alpha * most * most + 1.0:
             rows[kept], cuts[kept] = rows[n], cuts[n]
             kept += 1
-            for byte in range(0, 2 * len(query), CACHE_LINE):
+            for byte in range(0, 2 * len(query.whole), CACHE_LINE):
                 prefetch(coded.low, rows[n], byte)
     return kept
 
@@ -127,7 +128,7 @@ def draw_by_rejection(
     highest = slope * greatest * greatest + 1.0
     proposed, coarse = np.empty((2, BLOCK), np.int64), np.empty((2, BLOCK))
     rows, cuts = np.empty((3, BLOCK), np.int64), np.empty((3, BLOCK))
-    products = np.empty(BLOCK, np.float32)
+    products, whole = np.empty(BLOCK, np.int32), code_query(query)
     advance = np.uint64(BLOCK) * STEP
     propose(counter, coded.norms, proposed[0], coarse[0])
     first, second, filled, block = 0, 0, 0, 0
@@ -139,7 +140,7 @@ def draw_by_rejection(
         here, before, oldest = block % 3, (block + 2) % 3, (block + 1) % 3
         now, low = proposed[block % 2], coarse[block % 2]
         third = second
-        second = keep_by_high(alpha, query, coded, rows[before, :first], cuts[before, :first], products)
+        second = keep_by_high(alpha, whole, coded, rows[before, :first], cuts[before, :first], products)
         filled += accept(
             alpha, query, coded, excluded, rows[oldest, :third], cuts[oldest, :third], drawn[filled:]
         )

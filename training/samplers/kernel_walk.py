@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from training.samplers.coded_vectors import (
     CodedVectors,
+    code_query,
     inner_with,
     most_inner,
-    what_high_bytes_hide,
     write_high_inner,
 )
 from training.samplers.compiled import compiled
@@ -96,13 +96,12 @@ def sum_bounds(
     """Write the running sums of bounds of the kernels of a leaf's rows, by high bytes; how many rows."""
     first = leaf * nodes.leaf
     rows = np.arange(first, min(first + nodes.leaf, nodes.rows))
-    products = np.empty(len(rows), np.float32)
-    write_high_inner(coded, rows, query, products)
-    middle, slack = what_high_bytes_hide(query)
+    products, whole = np.empty(len(rows), np.int32), code_query(query)
+    write_high_inner(coded, rows, whole, products)
     total = 0.0
     for n in range(len(rows)):
         if rows[n] != excluded:
-            most = most_inner(products[n], middle, slack, coded.norms[rows[n]])
+            most = most_inner(products[n], whole, coded.norms[rows[n]])
             total += alpha * most * most + 1.0
         sums[n] = total
     return len(rows)

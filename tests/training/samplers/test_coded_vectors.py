@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from training.samplers.coded_vectors import (
+    code_query,
     decode,
     empty_coded,
     encode,
@@ -12,7 +13,6 @@ from training.samplers.coded_vectors import (
     first_not_finite,
     inner_with,
     most_inner,
-    what_high_bytes_hide,
     write_high_inner,
 )
 
@@ -64,16 +64,15 @@ def test_high_bytes_tell_an_inner_product_to_one_part_in_a_hundred() -> None:
     query = np.random.default_rng(9).standard_normal(64).astype(np.float32)
     coded = empty_coded(50, 64)
     encode(vectors, rows, coded)
-    products = np.empty(50, np.float32)
-    write_high_inner(coded, rows, query, products)
-    middle, slack = what_high_bytes_hide(query)
-    told = (products + middle) * coded.norms / 128.0
+    products, whole = np.empty(50, np.int32), code_query(query)
+    write_high_inner(coded, rows, whole, products)
+    told = (products * whole.step + whole.middle) * coded.norms / 128.0
     error = np.abs(told - vectors @ query) / (coded.norms * np.linalg.norm(query))
     assert error.max() < 0.01
     # Without the middle all coordinates would be too small by half a step.
-    assert np.abs(told - middle * coded.norms / 128.0 - vectors @ query).max() > 5 * error.max()
+    assert np.abs(told - whole.middle * coded.norms / 128.0 - vectors @ query).max() > 5 * error.max()
     for row in range(50):
-        assert most_inner(products[row], middle, slack, coded.norms[row]) >= abs(vectors[row] @ query)
+        assert most_inner(products[row], whole, coded.norms[row]) >= abs(vectors[row] @ query)
 
 
 @given(st.integers(1, 20), st.integers(0, 1000))
@@ -83,11 +82,12 @@ def test_no_inner_product_is_larger_than_its_bound(width: int, seed: int) -> Non
     query = vectors_of(1, width, seed)[0]
     vectors = np.concatenate([vectors_of(5, width, seed + 1), [query], -np.eye(width, dtype=np.float32)])
     rows = np.arange(len(vectors))
-    coded, products = empty_coded(len(rows), width), np.empty(len(rows), np.float32)
+    coded, products = empty_coded(len(rows), width), np.empty(len(rows), np.int32)
     encode(vectors, rows, coded)
-    write_high_inner(coded, rows, query, products)
+    whole = code_query(query)
+    write_high_inner(coded, rows, whole, products)
     for row in range(len(rows)):
-        most = most_inner(products[row], *what_high_bytes_hide(query), coded.norms[row])
+        most = most_inner(products[row], whole, coded.norms[row])
         assert most >= abs(exact_inner(coded, row, query))
 
 
