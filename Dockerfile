@@ -40,5 +40,7 @@ RUN pip install --constraint /tmp/requirements/constraints.txt --requirement /tm
 COPY --from=built /wheel /tmp/wheel
 RUN pip install --no-deps /tmp/wheel/*.whl
 USER turret
+# Samplers are compiled on first use; what is kept in the volume, the next container need not compile again.
+ENV NUMBA_CACHE_DIR=/app/var/compiled
 ENTRYPOINT ["turret"]
 CMD ["--help"]

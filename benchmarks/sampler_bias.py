@@ -27,11 +27,11 @@ from typing import Any
 import numpy as np
 import torch
 from rich.console import Console
-from rich.table import Table
 from torch import Tensor
 
 from benchmarks.protocol import RESULTS, Options, finish, read_options
 from benchmarks.sampler_bias_plot import plot
+from benchmarks.sampler_bias_summary import summary, table
 from data.prepare import prepare
 from data.schema import PrepareConfig
 from data.sequences import PreparedData
@@ -227,60 +227,6 @@ def rows_of(case: Case, folder: Path, quick: bool) -> Iterator[dict[str, Any]]:
         running = [pool.submit(one, case, folder, *training) for training in trainings(quick)]
         for done in as_completed(running):
             yield done.result()
-
-
-def within(rows: list[dict[str, Any]], sampler: str, share: float = 0.01) -> int | None:
-    """The least K from which on a sampler's cross-entropy stays within `share` of the full softmax's."""
-    mine = sorted((row for row in rows if row["sampler"] == sampler), key=lambda row: -row["k"])
-    least = None
-    for row in mine:
-        if row["cross_entropy"] > (1.0 + share) * full_of(rows, row["absolute"]):
-            break
-        least = row["k"]
-    return least
-
-
-def full_of(rows: list[dict[str, Any]], absolute: bool) -> float:
-    """The cross-entropy that the full softmax reaches with this scoring."""
-    found: float = next(
-        row["cross_entropy"] for row in rows if row["sampler"] == "full" and row["absolute"] == absolute
-    )
-    return found
-
-
-def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """For each set the K that each sampler needs, and how many times as many uniform needs as quadratic.
-
-    Where uniform does not get there at any K, the ratio is a lower bound from the largest K.
-    """
-    names = list(dict.fromkeys(row["set"] for row in rows))
-    needed = {name: {s: within([r for r in rows if r["set"] == name], s) for s in SAMPLERS} for name in names}
-    largest = max(row["k"] for row in rows)
-    return {
-        "k_within_1pct": needed,
-        "uniform_over_quadratic": {
-            name: (k["uniform"] or 2 * largest) / k["quadratic"] if k["quadratic"] else None
-            for name, k in needed.items()
-        },
-        "uniform_never_within": [name for name, k in needed.items() if k["uniform"] is None],
-    }
-
-
-def table(rows: list[dict[str, Any]], name: str) -> Table:
-    """The cross-entropies of a set, a line a sampler."""
-    mine = [row for row in rows if row["set"] == name]
-    sizes = sorted({row["k"] for row in mine if row["k"]})
-    found = {(row["sampler"], row["k"]): row["cross_entropy"] for row in mine}
-    signed, absolute = full_of(mine, False), full_of(mine, True)
-    lines = Table(
-        title=f"{name}: full softmax cross-entropy (full softmax {absolute:.4f}; {signed:.4f} with its sign)"
-    )
-    for heading in ("", *(f"K = {size}" for size in sizes)):
-        lines.add_column(heading, justify="right")
-    for sampler in SAMPLERS:
-        values = (found.get((sampler, size)) for size in sizes)
-        lines.add_row(sampler, *("" if value is None else f"{value:.4f}" for value in values))
-    return lines
 
 
 def measure(options: Options) -> dict[str, Any]:

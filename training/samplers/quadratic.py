@@ -9,13 +9,14 @@ from torch import Tensor
 
 from training.errors import TrainingError
 from training.samplers.complement import check_others
-from training.samplers.contract import CountingSampler, DrawContext, Encode, State
+from training.samplers.contract import DrawContext
 from training.samplers.draw import (
     Draw,
     check_positives,
     drawn_by_example,
     without_accidental_hits,
 )
+from training.samplers.following import FollowingSampler
 from training.samplers.kernel_draws import tree_sums
 from training.samplers.kernel_snapshot import KernelSnapshot, KernelSums
 from training.samplers.kernel_tree_torch import TorchSums
@@ -29,7 +30,7 @@ def quadratic_sums(alpha: float, device: torch.device, rows: int, width: int) ->
     return tree_sums(rows, width, alpha) if device.type == "cpu" else TorchSums(rows, width, alpha, device)
 
 
-class QuadraticSampler(CountingSampler):
+class QuadraticSampler(FollowingSampler):
     """K candidates an example, independent and with replacement, by the kernel of its own query.
 
     The kernel is large where the score is, of either sign, so that few candidates show most of the softmax;
@@ -60,7 +61,7 @@ class QuadraticSampler(CountingSampler):
         self.alpha = alpha
         self.negatives = negatives
         self.exclude_positive = exclude_positive
-        self.snapshot = KernelSnapshot(
+        self.snapshot: KernelSnapshot = KernelSnapshot(
             item_count, refresh_every, device, partial(quadratic_sums, alpha, device)
         )
 
@@ -111,22 +112,6 @@ class QuadraticSampler(CountingSampler):
         if self.exclude_positive:
             log_q = log_q.masked_fill(ids == positives.unsqueeze(1), -math.inf)
         return (log_q + math.log(self.negatives)).float()
-
-    def refresh(self, item_vectors: Tensor) -> None:
-        """Draw by these vectors [N, D] from now on."""
-        self.snapshot.refresh(item_vectors)
-
-    def advance(self, encode: Encode) -> None:
-        """Follow a part of the catalogue."""
-        self.snapshot.advance(encode)
-
-    def state(self) -> State:
-        """The snapshot, and how far it was followed."""
-        return self.snapshot.state()
-
-    def restore(self, state: State) -> None:
-        """Go on from what `state` gave."""
-        self.snapshot.restore(state)
 
 
 class BatchQuadraticSampler(QuadraticSampler):
