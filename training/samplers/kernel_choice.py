@@ -9,9 +9,10 @@ from training.samplers.coded_vectors import CodedVectors, exact_inner
 from training.samplers.compiled import compiled
 from training.samplers.counter_random import stream_of
 from training.samplers.kernel_rejection import draw_by_rejection
+from training.samplers.kernel_shared import draw_together
 from training.samplers.kernel_tree import Nodes
 from training.samplers.kernel_walk import draw_by_walk
-from training.samplers.symmetric_features import inner, write_query_features
+from training.samplers.symmetric_features import write_query_features
 
 # What a proposal that its norm rules out costs, in units of one whose vector is looked at.
 PROPOSAL_WORK = 0.3
@@ -23,10 +24,12 @@ Rows = NDArray[np.int64]
 class Task(NamedTuple):
     """What holds for all examples of a draw.
 
-    `most_work` is what rejection may cost, `greatest` the greatest |w|, `squares` the sum of |w|^2.
+    `sharing` is how many examples may look at the same proposals, `most_work` what rejection may cost,
+    `greatest` the greatest |w|, `squares` the sum of |w|^2.
     """
 
     alpha: float
+    sharing: int
     most_work: float
     greatest: float
     squares: float
@@ -50,15 +53,6 @@ def kernel(alpha: float, coded: CodedVectors, row: int, query: NDArray[np.float3
 
 
 @compiled
-def write_masses(alpha: float, queries: Queries, nodes: Nodes, masses: Floats, start: int, stop: int) -> None:
-    """Write Z of `queries[start:stop]`, by the root."""
-    features = np.empty(nodes.sums.shape[1])
-    for b in range(start, stop):
-        write_query_features(queries[b], features)
-        masses[b] = max(alpha * inner(features, nodes.sums[-1]), 0.0) + nodes.rows
-
-
-@compiled
 def write_kernels(
     alpha: float, queries: Queries, coded: CodedVectors, ids: Rows, kernels: Floats, start: int, stop: int
 ) -> None:
@@ -66,6 +60,63 @@ def write_kernels(
     for b in range(start, stop):
         for k in range(ids.shape[1]):
             kernels[b, k] = kernel(alpha, coded, ids[b, k], queries[b])
+
+
+@compiled
+def work_expected(task: Task, nodes: Nodes, square: float, mass: float) -> tuple[float, float]:
+    """How many proposals a draw is to expect, and how many of them need a look at their vectors."""
+    proposals = nodes.rows * (task.alpha * square * task.greatest * task.greatest + 1.0) / mass
+    return proposals, (task.alpha * square * task.squares + nodes.rows) / mass
+
+
+@compiled
+def draw_alone(
+    task: Task,
+    query: NDArray[np.float32],
+    square: float,
+    mass: float,
+    rejects: bool,
+    excluded: int,
+    coded: CodedVectors,
+    nodes: Nodes,
+    counter: np.uint64,
+    drawn: Rows,
+) -> None:
+    """Fill `drawn` for one example, by rejection or down the tree."""
+    if rejects:
+        draw_by_rejection(task.alpha, query, square, task.greatest, coded, excluded, counter, drawn)
+        return
+    features = np.empty(nodes.sums.shape[1])
+    write_query_features(query, features)
+    without = kernel(task.alpha, coded, excluded, query) if excluded >= 0 else 0.0
+    draw_by_walk(task.alpha, query, features, mass, excluded, without, coded, nodes, counter, drawn)
+
+
+@compiled
+def choose(
+    task: Task,
+    queries: Queries,
+    masses: Floats,
+    excluded: Rows,
+    coded: CodedVectors,
+    nodes: Nodes,
+    known: Floats,
+    rejects: NDArray[np.bool_],
+) -> bool:
+    """Write |h|^2 and Z of each of a group's queries to `known` [2, G], and which of them draw by rejection.
+
+    Returns whether all do, and are better off together: where norms rule out most proposals, it is better
+    not to look at all of their vectors.
+    """
+    together = len(queries) > 1
+    for g in range(len(queries)):
+        without = kernel(task.alpha, coded, excluded[g], queries[g]) if excluded[g] >= 0 else 0.0
+        known[0, g] = square_of(queries[g])
+        known[1, g] = max(masses[g] - without, np.float64(nodes.rows - (excluded[g] >= 0)))
+        proposals, vectors = work_expected(task, nodes, known[0, g], known[1, g])
+        rejects[g] = PROPOSAL_WORK * proposals + vectors <= task.most_work
+        together = together and rejects[g] and vectors >= 0.5 * proposals
+    return together
 
 
 @compiled
@@ -81,18 +132,33 @@ def draw_rows(
     start: int,
     stop: int,
 ) -> None:
-    """Fill `drawn[ends[b]:ends[b + 1]]` for each example b of `start` to `stop`."""
-    alpha = task.alpha
-    features = np.empty(nodes.sums.shape[1])
-    for b in range(start, stop):
-        query, here, counter = queries[b], drawn[ends[b] : ends[b + 1]], stream_of(task.seed, b)
-        without = kernel(alpha, coded, excluded[b], query) if excluded[b] >= 0 else 0.0
-        mass = max(masses[b] - without, np.float64(nodes.rows - (excluded[b] >= 0)))
-        square = square_of(query)
-        proposals = nodes.rows * (alpha * square * task.greatest * task.greatest + 1.0) / mass
-        vectors = (alpha * square * task.squares + nodes.rows) / mass
-        if PROPOSAL_WORK * proposals + vectors <= task.most_work:
-            draw_by_rejection(alpha, query, square, task.greatest, coded, excluded[b], counter, here)
-        else:
-            write_query_features(query, features)
-            draw_by_walk(alpha, query, features, mass, excluded[b], without, coded, nodes, counter, here)
+    """Fill `drawn[ends[b]:ends[b + 1]]` for each example b of the groups from `start` to `stop`.
+
+    A group is `task.sharing` examples one after the other.
+    """
+    known, rejects = np.empty((2, task.sharing)), np.empty(task.sharing, np.bool_)
+    for group in range(start, stop):
+        first = group * task.sharing
+        last = min(first + task.sharing, len(queries))
+        some, out = queries[first:last], excluded[first:last]
+        if choose(task, some, masses[first:last], out, coded, nodes, known, rejects):
+            proposing = stream_of(task.seed, len(queries) + group)
+            squares, places = known[0, : last - first], ends[first : last + 1]
+            draw_together(
+                task.alpha,
+                some,
+                squares,
+                task.greatest,
+                coded,
+                out,
+                task.seed,
+                first,
+                proposing,
+                places,
+                drawn,
+            )
+            continue
+        for g in range(last - first):
+            here, counter = drawn[ends[first + g] : ends[first + g + 1]], stream_of(task.seed, first + g)
+            square, mass = known[0, g], known[1, g]
+            draw_alone(task, some[g], square, mass, rejects[g], out[g], coded, nodes, counter, here)

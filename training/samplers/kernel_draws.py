@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from training.samplers.coded_vectors import CodedVectors
-from training.samplers.kernel_choice import Task, draw_rows, write_kernels, write_masses
+from training.samplers.kernel_choice import Task, draw_rows, write_kernels
+from training.samplers.kernel_shared import sharing
 from training.samplers.kernel_tree import KernelTree
 from training.samplers.symmetric_features import feature_width
 from training.samplers.threads import in_parts
@@ -39,10 +40,9 @@ class KernelDraws:
 
     def masses(self, query: Tensor) -> Tensor:
         """Z, float64 [B], of `query` [B, D]."""
-        queries, masses = as_float32(query), np.empty(len(query))
-        work = partial(write_masses, self.alpha, queries, self.tree.nodes, masses)
-        in_parts(len(queries), work, least=16)
-        return torch.from_numpy(masses)
+        query = query.double()
+        squares = ((query @ torch.from_numpy(self.tree.moments)) * query).sum(dim=1)
+        return (self.alpha * squares).clamp(min=0.0) + self.tree.nodes.rows
 
     def kernels(self, query: Tensor, ids: Tensor) -> Tensor:
         """K(h_b, w_i), float64 [B, K], for the `ids` [B, K]."""
@@ -59,11 +59,12 @@ class KernelDraws:
         """
         ends = np.concatenate([np.zeros(1, np.int64), counts.numpy().cumsum()])
         drawn, tree = np.empty(ends[-1], np.int64), self.tree
-        task = Task(self.alpha, self.most_work, tree.greatest_norm, tree.squares, np.uint64(seed))
+        queries, share = as_float32(query), self._sharing(query, masses)
+        task = Task(self.alpha, share, self.most_work, tree.greatest_norm, tree.squares, np.uint64(seed))
         work = partial(
             draw_rows,
             task,
-            as_float32(query),
+            queries,
             masses.numpy(),
             excluded.numpy(),
             tree.coded,
@@ -71,8 +72,14 @@ class KernelDraws:
             ends,
             drawn,
         )
-        in_parts(len(query), work)
+        in_parts(-(-len(query) // share), work)
         return torch.from_numpy(drawn)
+
+    def _sharing(self, query: Tensor, masses: Tensor) -> int:
+        """How many examples may share proposals: as many as the one that accepts most of them leaves."""
+        highest = self.alpha * query.double().square().sum(dim=1) * self.tree.greatest_norm**2 + 1.0
+        acceptance = masses / (self.tree.nodes.rows * highest)
+        return sharing(float(acceptance.max())) if len(query) else 1
 
     def state(self) -> dict[str, Tensor]:
         """The snapshot as it is held, without the sums."""

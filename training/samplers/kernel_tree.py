@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from training.errors import TrainingError
 from training.samplers.coded_vectors import CodedVectors, decode, empty_coded, encode, first_not_finite
 from training.samplers.compiled import compiled
-from training.samplers.symmetric_features import feature_width, write_item_features
+from training.samplers.symmetric_features import feature_width, symmetric, write_item_features
 from training.samplers.threads import in_parts
 
 Rows = NDArray[np.int64]
@@ -90,6 +90,11 @@ class KernelTree:
     def squares(self) -> float:
         """The sum of |w|^2."""
         return float(self.nodes.sums[-1, self._diagonal].sum())
+
+    @property
+    def moments(self) -> NDArray[np.float64]:
+        """The sum of w w^T [D, D], by the root; h' of it h is the sum of <h, w>^2."""
+        return symmetric(self.nodes.sums[-1], self.coded.high.shape[1])
 
     def rebuild(self, vectors: NDArray[np.float32]) -> None:
         """Take [N, D] vectors. Raises TrainingError when one isn't finite; nothing has changed then."""

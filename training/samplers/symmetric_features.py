@@ -17,6 +17,15 @@ def feature_width(dimensions: int) -> int:
     return dimensions * (dimensions + 1) // 2
 
 
+def symmetric(sums: Floats, dimensions: int) -> Floats:
+    """The matrix [D, D] whose entries on and above the diagonal are `sums` [F]."""
+    matrix = np.empty((dimensions, dimensions))
+    above = np.triu_indices(dimensions)
+    matrix[above] = sums
+    matrix.T[above] = sums
+    return matrix
+
+
 @compiled_sum
 def write_query_features(query: NDArray[np.float32], features: Floats) -> None:
     """Write the [F] features of a query [D]: h_i^2, and 2 h_i h_j for i < j, row by row of the triangle."""
