@@ -7,7 +7,7 @@ from torch import Tensor
 
 from training.samplers.contract import CountingSampler, DrawContext, State
 from training.samplers.draw import Draw, check_positives, without_accidental_hits
-from training.samplers.frequency import Frequency
+from training.samplers.frequency import Frequency, shares
 
 
 class CrossBatchSampler(CountingSampler):
@@ -66,8 +66,7 @@ class CrossBatchSampler(CountingSampler):
 
     def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
         """p [N] as known or estimated, made to sum to one, for each of the B queries: [B, N]."""
-        share = self.frequency.log_share(torch.arange(self.item_count, device=query.device)).exp()
-        return (share / share.sum()).expand(len(query), -1)
+        return shares(self.frequency, self.item_count, query.device).expand(len(query), -1)
 
     def state(self) -> State:
         """The queue, and what the frequencies keep."""

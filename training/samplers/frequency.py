@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from training.samplers.contract import State
@@ -28,3 +29,9 @@ class Frequency(Protocol):
     def restore(self, state: State) -> None:
         """Go on from what `state` gave."""
         ...
+
+
+def shares(frequency: Frequency, item_count: int, device: torch.device) -> Tensor:
+    """p [N] as known or estimated, made to sum to one."""
+    share = frequency.log_share(torch.arange(item_count, device=device)).exp()
+    return share / share.sum()

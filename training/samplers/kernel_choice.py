@@ -75,6 +75,7 @@ def draw_alone(
     query: NDArray[np.float32],
     square: float,
     mass: float,
+    without: float,
     rejects: bool,
     excluded: int,
     coded: CodedVectors,
@@ -88,7 +89,6 @@ def draw_alone(
         return
     features = np.empty(nodes.sums.shape[1])
     write_query_features(query, features)
-    without = kernel(task.alpha, coded, excluded, query) if excluded >= 0 else 0.0
     draw_by_walk(task.alpha, query, features, mass, excluded, without, coded, nodes, counter, drawn)
 
 
@@ -103,7 +103,7 @@ def choose(
     known: Floats,
     rejects: NDArray[np.bool_],
 ) -> bool:
-    """Write |h|^2 and Z of each of a group's queries to `known` [2, G], and which of them draw by rejection.
+    """Write to `known` [3, G] each query's |h|^2, Z and excluded kernel; to `rejects`, which draw by rejection.
 
     Returns whether all do, and are better off together: where norms rule out most proposals, it is better
     not to look at all of their vectors.
@@ -113,6 +113,7 @@ def choose(
         without = kernel(task.alpha, coded, excluded[g], queries[g]) if excluded[g] >= 0 else 0.0
         known[0, g] = square_of(queries[g])
         known[1, g] = max(masses[g] - without, np.float64(nodes.rows - (excluded[g] >= 0)))
+        known[2, g] = without
         proposals, vectors = work_expected(task, nodes, known[0, g], known[1, g])
         rejects[g] = PROPOSAL_WORK * proposals + vectors <= task.most_work
         together = together and rejects[g] and vectors >= 0.5 * proposals
@@ -136,7 +137,7 @@ def draw_rows(
 
     A group is `task.sharing` examples one after the other.
     """
-    known, rejects = np.empty((2, task.sharing)), np.empty(task.sharing, np.bool_)
+    known, rejects = np.empty((3, task.sharing)), np.empty(task.sharing, np.bool_)
     for group in range(start, stop):
         first = group * task.sharing
         last = min(first + task.sharing, len(queries))
@@ -160,5 +161,5 @@ def draw_rows(
             continue
         for g in range(last - first):
             here, counter = drawn[ends[first + g] : ends[first + g + 1]], stream_of(task.seed, first + g)
-            square, mass = known[0, g], known[1, g]
-            draw_alone(task, some[g], square, mass, rejects[g], out[g], coded, nodes, counter, here)
+            square, mass, without = known[0, g], known[1, g], known[2, g]
+            draw_alone(task, some[g], square, mass, without, rejects[g], out[g], coded, nodes, counter, here)

@@ -75,14 +75,16 @@ def keep_by_high(
     rows: NDArray[np.int64],
     cuts: NDArray[np.float64],
     products: NDArray[np.int32],
+    kept_rows: NDArray[np.int64],
+    kept_cuts: NDArray[np.float64],
 ) -> int:
-    """Move the rows that the high bytes don't rule out to the front; how many."""
+    """Write the rows that the high bytes don't rule out, with their cuts, also in place; how many."""
     write_high_inner(coded, rows, query, products)
     kept = 0
     for n in range(len(rows)):
         most = most_inner(products[n], query, coded.norms[rows[n]])
         if cuts[n] < alpha * most * most + 1.0:
-            rows[kept], cuts[kept] = rows[n], cuts[n]
+            kept_rows[kept], kept_cuts[kept] = rows[n], cuts[n]
             kept += 1
             for byte in range(0, 2 * len(query.whole), CACHE_LINE):
                 prefetch(coded.low, rows[n], byte)
@@ -140,7 +142,8 @@ def draw_by_rejection(
         here, before, oldest = block % 3, (block + 2) % 3, (block + 1) % 3
         now, low = proposed[block % 2], coarse[block % 2]
         third = second
-        second = keep_by_high(alpha, whole, coded, rows[before, :first], cuts[before, :first], products)
+        looked, limits = rows[before, :first], cuts[before, :first]
+        second = keep_by_high(alpha, whole, coded, looked, limits, products, looked, limits)
         filled += accept(
             alpha, query, coded, excluded, rows[oldest, :third], cuts[oldest, :third], drawn[filled:]
         )

@@ -11,22 +11,17 @@ from numpy.typing import NDArray
 from training.samplers.coded_vectors import (
     CACHE_LINE,
     WIDER,
-    CodedQuery,
     CodedVectors,
     code_query,
-    most_inner,
-    write_high_inner,
 )
 from training.samplers.compiled import compiled, prefetch
 from training.samplers.counter_random import STEP, stream_of, uniform
-from training.samplers.kernel_rejection import accept
+from training.samplers.kernel_rejection import BLOCK, accept, keep_by_high
 
 # The most that the variance of the draws' counts may grow for examples that all have one query, and the most
 # examples that share: beyond, hardly any memory is left to wait for.
 MOST_IN_COMMON = 0.1
 MOST_SHARING = 8
-# Proposals looked at together.
-BLOCK = 64
 
 
 def sharing(acceptance: float) -> int:
@@ -43,26 +38,6 @@ def propose_rows(counter: np.uint64, coded: CodedVectors, rows: NDArray[np.int64
         prefetch(coded.norms, rows[n], 0)
         for byte in range(0, coded.high.shape[1], CACHE_LINE):
             prefetch(coded.high, rows[n], byte)
-
-
-@compiled
-def keep_possible(
-    alpha: float,
-    query: CodedQuery,
-    norms: NDArray[np.float32],
-    products: NDArray[np.int32],
-    rows: NDArray[np.int64],
-    cuts: NDArray[np.float64],
-    kept_rows: NDArray[np.int64],
-    kept_cuts: NDArray[np.float64],
-) -> int:
-    """Write the rows that the high bytes don't rule out, with their cuts; how many."""
-    kept = 0
-    for n in range(len(rows)):
-        most = most_inner(products[n], query, norms[rows[n]])
-        kept_rows[kept], kept_cuts[kept] = rows[n], cuts[n]
-        kept += cuts[n] < alpha * most * most + 1.0
-    return kept
 
 
 @compiled
@@ -102,10 +77,7 @@ def draw_together(
             for n in range(BLOCK):
                 cuts[n] = highest * uniform(counters[g] + np.uint64(n) * STEP)
             counters[g] += np.uint64(BLOCK) * STEP
-            write_high_inner(coded, here, coded_queries[g], products)
-            kept = keep_possible(
-                alpha, coded_queries[g], coded.norms, products, here, cuts, kept_rows, kept_cuts
-            )
+            kept = keep_by_high(alpha, coded_queries[g], coded, here, cuts, products, kept_rows, kept_cuts)
             accepted = accept(
                 alpha,
                 queries[g],

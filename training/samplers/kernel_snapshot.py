@@ -8,6 +8,7 @@ from torch import Tensor
 
 from training.errors import TrainingError
 from training.samplers.contract import Encode, State
+from training.samplers.snapshot import check_size
 
 
 class KernelSums(Protocol):
@@ -80,11 +81,7 @@ class KernelSnapshot:
         Raises:
             TrainingError: a catalogue of another size, or a vector that isn't finite; nothing has changed.
         """
-        if len(item_vectors) != self.item_count:
-            raise TrainingError(
-                f"objective.sampler: the vectors of {len(item_vectors)} items were given to a sampler that "
-                f"was built for {self.item_count}; build a sampler for this catalogue, as turret train does."
-            )
+        check_size(item_vectors, self.item_count)
         sums, width = self._sums, item_vectors.shape[1]
         if sums is None or width != self.width:
             sums = self.make_sums(self.item_count, width)

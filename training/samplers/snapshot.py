@@ -39,7 +39,7 @@ class Snapshot:
         Raises:
             TrainingError: a catalogue of another size, or a vector that isn't finite; the copy is as before.
         """
-        self._check_size(item_vectors)
+        check_size(item_vectors, self.item_count)
         _check_finite(item_vectors, 0)
         self._vectors = item_vectors.detach().to(self.device, copy=True)
         self.position = 0
@@ -70,12 +70,14 @@ class Snapshot:
             self.refresh(state["vectors"])
             self.position = int(state["position"])
 
-    def _check_size(self, vectors: Tensor) -> None:
-        if len(vectors) != self.item_count:
-            raise TrainingError(
-                f"objective.sampler: the vectors of {len(vectors)} items were given to a sampler that was "
-                f"built for {self.item_count}; build a sampler for this catalogue, as turret train does."
-            )
+
+def check_size(vectors: Tensor, item_count: int) -> None:
+    """Raise TrainingError unless `vectors` [N, D] are of the catalogue that a sampler was built for."""
+    if len(vectors) != item_count:
+        raise TrainingError(
+            f"objective.sampler: the vectors of {len(vectors)} items were given to a sampler that was "
+            f"built for {item_count}; build a sampler for this catalogue, as turret train does."
+        )
 
 
 def _check_finite(vectors: Tensor, first_row: int) -> None:
