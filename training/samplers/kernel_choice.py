@@ -103,7 +103,7 @@ def choose(
     known: Floats,
     rejects: NDArray[np.bool_],
 ) -> bool:
-    """Write to `known` [3, G] each query's |h|^2, Z and excluded kernel; to `rejects`, which draw by rejection.
+    """Write to `known` [3, G] |h|^2, Z and the excluded kernel, and to `rejects` which draw by rejection.
 
     Returns whether all do, and are better off together: where norms rule out most proposals, it is better
     not to look at all of their vectors.
