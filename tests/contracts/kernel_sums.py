@@ -22,7 +22,7 @@ def unequal(rows: int, width: int, seed: int, spread: float = 1.0) -> NDArray[np
 
 def drawn(sums: KernelSums, query: Tensor, count: int, excluded: int = -1, seed: int = 7) -> Tensor:
     counts, left_out = torch.full((len(query),), count), torch.full((len(query),), excluded)
-    return sums.draw(query, sums.masses(query), counts, left_out, seed).view(len(query), count)
+    return sums.draw(query, sums.masses(query), counts, left_out, seed).rows.view(len(query), count)
 
 
 def statistic(ids: Tensor, q: NDArray[np.float64]) -> tuple[float, float]:
@@ -113,7 +113,7 @@ class KernelSumsContract:
         draws = self.make(unequal(50, 4, 14))
         query = torch.from_numpy(unequal(3, 4, 15))
         counts = torch.tensor([2, 0, 5])
-        assert len(draws.draw(query, draws.masses(query), counts, torch.full((3,), -1), 1)) == 7
+        assert len(draws.draw(query, draws.masses(query), counts, torch.full((3,), -1), 1).rows) == 7
 
     def test_a_restored_state_draws_the_same(self) -> None:
         """Bit for bit, kernels and sums included."""

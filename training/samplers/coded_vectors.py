@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from training.samplers.compiled import compiled, compiled_sum
+from training.samplers.compiled import PIECE, compiled, compiled_inline, compiled_sum, piece_product
 
 CACHE_LINE = 64
 WHOLE = 2.0**23
@@ -137,24 +137,31 @@ def code_query(query: NDArray[np.float32]) -> CodedQuery:
     return CodedQuery(whole, step, 0.5 * total, WIDER * (0.5 * np.sqrt(width * square) + rounded))
 
 
-@compiled
+@compiled_inline
 def write_high_inner(
-    coded: CodedVectors, rows: NDArray[np.int64], query: CodedQuery, products: NDArray[np.int32]
+    coded: CodedVectors,
+    rows: NDArray[np.int64],
+    whole: NDArray[np.int16],
+    g: int,
+    products: NDArray[np.int32],
 ) -> None:
-    """Write the products of the query's whole numbers [D] with the high bytes of `rows` [n].
+    """Write to `products[g]` [n] those of `whole[g]`, a coded query, with the high bytes of `rows` [n].
 
     They fit: |high| <= 128 + sqrt(D) and |whole| <= 32767 sqrt(D), so that any D up to 2^14 stays below 2^31.
     """
-    whole = query.whole
+    width = whole.shape[1]
+    pieces = width // PIECE * PIECE
     for n in range(len(rows)):
-        row = rows[n]
         total = np.int32(0)
-        for i in range(len(whole)):
-            total += np.int32(coded.high[row, i]) * np.int32(whole[i])
-        products[n] = total
+        for i in range(pieces, width):
+            total += np.int32(coded.high[rows[n], i]) * np.int32(whole[g, i])
+        products[g, n] = total
+    for first in range(0, pieces, PIECE):
+        for n in range(len(rows)):
+            products[g, n] += piece_product(coded.high, rows[n], whole, g, first)
 
 
-@compiled
+@compiled_inline
 def most_inner(product: np.int32, query: CodedQuery, norm: np.float32) -> float:
     """The largest that |<h, w>| can be, given the product with the high bytes."""
     near = abs(np.float64(product) * query.step + query.middle)

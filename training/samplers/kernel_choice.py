@@ -130,19 +130,21 @@ def draw_rows(
     nodes: Nodes,
     ends: Rows,
     drawn: Rows,
+    kernels: Floats,
     start: int,
     stop: int,
 ) -> None:
     """Fill `drawn[ends[b]:ends[b + 1]]` for each example b of the groups from `start` to `stop`.
 
-    A group is `task.sharing` examples one after the other.
+    With the rows go their `kernels`. A group is `task.sharing` examples one after the other.
     """
     known, rejects = np.empty((3, task.sharing)), np.empty(task.sharing, np.bool_)
     for group in range(start, stop):
         first = group * task.sharing
         last = min(first + task.sharing, len(queries))
         some, out = queries[first:last], excluded[first:last]
-        if choose(task, some, masses[first:last], out, coded, nodes, known, rejects):
+        together = choose(task, some, masses[first:last], out, coded, nodes, known, rejects)
+        if together:
             proposing = stream_of(task.seed, len(queries) + group)
             squares, places = known[0, : last - first], ends[first : last + 1]
             draw_together(
@@ -158,8 +160,12 @@ def draw_rows(
                 places,
                 drawn,
             )
-            continue
         for g in range(last - first):
             here, counter = drawn[ends[first + g] : ends[first + g + 1]], stream_of(task.seed, first + g)
-            square, mass, without = known[0, g], known[1, g], known[2, g]
-            draw_alone(task, some[g], square, mass, without, rejects[g], out[g], coded, nodes, counter, here)
+            if not together:
+                square, mass, without = known[0, g], known[1, g], known[2, g]
+                draw_alone(
+                    task, some[g], square, mass, without, rejects[g], out[g], coded, nodes, counter, here
+                )
+            for k in range(len(here)):
+                kernels[ends[first + g] + k] = kernel(task.alpha, coded, here[k], some[g])

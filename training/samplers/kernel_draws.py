@@ -11,6 +11,7 @@ from torch import Tensor
 from training.samplers.coded_vectors import CodedVectors
 from training.samplers.kernel_choice import Task, draw_rows, write_kernels
 from training.samplers.kernel_shared import sharing
+from training.samplers.kernel_snapshot import Drawn
 from training.samplers.kernel_tree import KernelTree
 from training.samplers.symmetric_features import feature_width
 from training.samplers.threads import in_parts
@@ -19,6 +20,8 @@ from training.samplers.threads import in_parts
 # row of the leaf.
 LEVEL_WORK = 30.0
 ROW_WORK = 0.5
+# How many kernels are computed for a thread that would have to be woken.
+LEAST_KERNELS = 4096
 
 
 class KernelDraws:
@@ -49,16 +52,16 @@ class KernelDraws:
         queries, kernels = as_float32(query), np.empty(ids.shape)
         rows = np.ascontiguousarray(ids.numpy())
         work = partial(write_kernels, self.alpha, queries, self.tree.coded, rows, kernels)
-        in_parts(len(queries), work, least=16)
+        in_parts(len(queries), work, least=-(-LEAST_KERNELS // max(1, rows.shape[1])))
         return torch.from_numpy(kernels)
 
-    def draw(self, query: Tensor, masses: Tensor, counts: Tensor, excluded: Tensor, seed: int) -> Tensor:
-        """Draw `counts[b]` rows by each query, whose Z is `masses[b]`: int64 [sum of counts], in order of b.
+    def draw(self, query: Tensor, masses: Tensor, counts: Tensor, excluded: Tensor, seed: int) -> Drawn:
+        """Draw `counts[b]` rows by each query, whose Z is `masses[b]`, with their kernels, in order of b.
 
         Query b doesn't draw row `excluded[b]` (-1 for none). The rows depend on the seed, not on threads.
         """
         ends = np.concatenate([np.zeros(1, np.int64), counts.numpy().cumsum()])
-        drawn, tree = np.empty(ends[-1], np.int64), self.tree
+        drawn, kernels, tree = np.empty(ends[-1], np.int64), np.empty(ends[-1]), self.tree
         queries, share = as_float32(query), self._sharing(query, masses)
         task = Task(self.alpha, share, self.most_work, tree.greatest_norm, tree.squares, np.uint64(seed))
         work = partial(
@@ -71,9 +74,10 @@ class KernelDraws:
             tree.nodes,
             ends,
             drawn,
+            kernels,
         )
         in_parts(-(-len(query) // share), work)
-        return torch.from_numpy(drawn)
+        return Drawn(torch.from_numpy(drawn), torch.from_numpy(kernels))
 
     def _sharing(self, query: Tensor, masses: Tensor) -> int:
         """How many examples may share proposals: as many as the one that accepts most of them leaves."""

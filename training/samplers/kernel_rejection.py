@@ -20,14 +20,14 @@ from training.samplers.coded_vectors import (
     most_inner,
     write_high_inner,
 )
-from training.samplers.compiled import compiled, prefetch
+from training.samplers.compiled import compiled, compiled_inline, prefetch
 from training.samplers.counter_random import STEP, mixed, uniform
 
 # Proposals looked at together: their memory is on its way while the block before is worked on.
 BLOCK = 64
 
 
-@compiled
+@compiled_inline
 def propose(
     counter: np.uint64, norms: NDArray[np.float32], rows: NDArray[np.int64], coarse: NDArray[np.float64]
 ) -> None:
@@ -40,7 +40,7 @@ def propose(
         prefetch(norms, rows[n], 0)
 
 
-@compiled
+@compiled_inline
 def keep_by_norm(
     counter: np.uint64,
     slope: float,
@@ -67,7 +67,7 @@ def keep_by_norm(
     return kept
 
 
-@compiled
+@compiled_inline
 def keep_by_high(
     alpha: float,
     query: CodedQuery,
@@ -79,10 +79,10 @@ def keep_by_high(
     kept_cuts: NDArray[np.float64],
 ) -> int:
     """Write the rows that the high bytes don't rule out, with their cuts, also in place; how many."""
-    write_high_inner(coded, rows, query, products)
+    write_high_inner(coded, rows, query.whole.reshape(1, -1), 0, products)
     kept = 0
     for n in range(len(rows)):
-        most = most_inner(products[n], query, coded.norms[rows[n]])
+        most = most_inner(products[0, n], query, coded.norms[rows[n]])
         if cuts[n] < alpha * most * most + 1.0:
             kept_rows[kept], kept_cuts[kept] = rows[n], cuts[n]
             kept += 1
@@ -91,7 +91,7 @@ def keep_by_high(
     return kept
 
 
-@compiled
+@compiled_inline
 def accept(
     alpha: float,
     query: NDArray[np.float32],
@@ -130,7 +130,7 @@ def draw_by_rejection(
     highest = slope * greatest * greatest + 1.0
     proposed, coarse = np.empty((2, BLOCK), np.int64), np.empty((2, BLOCK))
     rows, cuts = np.empty((3, BLOCK), np.int64), np.empty((3, BLOCK))
-    products, whole = np.empty(BLOCK, np.int32), code_query(query)
+    products, whole = np.empty((1, BLOCK), np.int32), code_query(query)
     advance = np.uint64(BLOCK) * STEP
     propose(counter, coded.norms, proposed[0], coarse[0])
     first, second, filled, block = 0, 0, 0, 0

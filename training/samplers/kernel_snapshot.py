@@ -1,7 +1,7 @@
 """The item vectors that a kernel is summed over: followed a part a step, with what draws by them."""
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -9,6 +9,13 @@ from torch import Tensor
 from training.errors import TrainingError
 from training.samplers.contract import Encode, State
 from training.samplers.snapshot import check_size
+
+
+class Drawn(NamedTuple):
+    """`rows` int64 [M] that were drawn, and the kernel of each and its query, `kernels` float64 [M]."""
+
+    rows: Tensor
+    kernels: Tensor
 
 
 class KernelSums(Protocol):
@@ -30,8 +37,8 @@ class KernelSums(Protocol):
         """K(h_b, w_i), float64 [B, K], for the `ids` [B, K]."""
         ...
 
-    def draw(self, query: Tensor, masses: Tensor, counts: Tensor, excluded: Tensor, seed: int) -> Tensor:
-        """Draw `counts[b]` rows other than `excluded[b]` by K(h_b, .): int64 [sum], in order of b."""
+    def draw(self, query: Tensor, masses: Tensor, counts: Tensor, excluded: Tensor, seed: int) -> Drawn:
+        """Draw `counts[b]` rows other than `excluded[b]` by K(h_b, .), in order of b."""
         ...
 
     def state(self) -> State:

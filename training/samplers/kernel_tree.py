@@ -131,7 +131,7 @@ class KernelTree:
             self._sum_level(level, touched)
 
     def _sum_level(self, level: int, parents: Rows) -> None:
-        in_parts(len(parents), lambda a, b: sum_children(level, parents, a, b, self.nodes), least=8)
+        in_parts(len(parents), lambda a, b: sum_children(level, parents, a, b, self.nodes), least=64)
 
 
 def _last_of_each(rows: Rows, vectors: NDArray[np.float32]) -> tuple[Rows, NDArray[np.float32]]:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from training.errors import TrainingError
+from training.samplers.kernel_snapshot import Drawn
 
 # Rejection is given up for a query that needs more proposals a draw than this.
 MOST_PROPOSALS = 1000.0
@@ -86,8 +87,8 @@ class TorchSums:
         products = torch.einsum("bd,bkd->bk", query.double(), self._vectors[ids].double())
         return self.alpha * products**2 + 1.0
 
-    def draw(self, query: Tensor, masses: Tensor, counts: Tensor, excluded: Tensor, seed: int) -> Tensor:
-        """Draw `counts[b]` rows other than `excluded[b]` by K(h_b, .): int64 [sum], in order of b."""
+    def draw(self, query: Tensor, masses: Tensor, counts: Tensor, excluded: Tensor, seed: int) -> Drawn:
+        """Draw `counts[b]` rows other than `excluded[b]` by K(h_b, .), in order of b."""
         random = torch.Generator(self._vectors.device).manual_seed(seed)
         owners = torch.repeat_interleave(torch.arange(len(query), device=counts.device), counts)
         highest = self.alpha * query.double().square().sum(dim=1) * self._greatest * 1.00001 + 1.0
@@ -97,7 +98,12 @@ class TorchSums:
             left = places.nonzero()[:, 0]
             if len(left):
                 drawn[left] = way(query, highest, excluded, owners[left], random)
-        return drawn
+        return Drawn(drawn, self._kernels_of_each(query, owners, drawn))
+
+    def _kernels_of_each(self, query: Tensor, owners: Tensor, ids: Tensor) -> Tensor:
+        """K of `ids` [M] and the queries of `owners` [M]: [M]."""
+        parts = _parts(torch.arange(len(ids), device=ids.device), query.shape[1])
+        return torch.cat([self._kernels_of(query[owners[some]], ids[some, None])[:, 0] for some in parts])
 
     def _others(self, query: Tensor, masses: Tensor, excluded: Tensor) -> Tensor:
         """Z without the kernel of the excluded row: [B]."""

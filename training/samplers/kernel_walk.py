@@ -96,12 +96,12 @@ def sum_bounds(
     """Write the running sums of bounds of the kernels of a leaf's rows, by high bytes; how many rows."""
     first = leaf * nodes.leaf
     rows = np.arange(first, min(first + nodes.leaf, nodes.rows))
-    products, whole = np.empty(len(rows), np.int32), code_query(query)
-    write_high_inner(coded, rows, whole, products)
+    products, whole = np.empty((1, len(rows)), np.int32), code_query(query)
+    write_high_inner(coded, rows, whole.whole.reshape(1, -1), 0, products)
     total = 0.0
     for n in range(len(rows)):
         if rows[n] != excluded:
-            most = most_inner(products[n], whole, coded.norms[rows[n]])
+            most = most_inner(products[0, n], whole, coded.norms[rows[n]])
             total += alpha * most * most + 1.0
         sums[n] = total
     return len(rows)

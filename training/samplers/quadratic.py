@@ -79,8 +79,9 @@ class QuadraticSampler(FollowingSampler):
         counts = torch.full_like(positives, self.negatives)
         excluded = positives if self.exclude_positive else torch.full_like(positives, -1)
         seed = int(context.random.integers(2**63))
-        ids = sums.draw(query, masses, counts, excluded, seed).view(len(query), self.negatives)
-        log_q = sums.kernels(query, ids).log() - log_mass.unsqueeze(1)
+        drawn = sums.draw(query, masses, counts, excluded, seed)
+        ids, kernels = (part.view(len(query), self.negatives) for part in drawn)
+        log_q = kernels.log() - log_mass.unsqueeze(1)
         return drawn_by_example(ids, log_q.float(), of_positive.float(), positives)
 
     def _log_mass(self, query: Tensor, positives: Tensor, masses: Tensor) -> tuple[Tensor, Tensor]:
@@ -129,7 +130,7 @@ class BatchQuadraticSampler(QuadraticSampler):
         counts = torch.from_numpy(context.random.multinomial(self.negatives, shares)).to(query.device)
         seed = int(context.random.integers(2**63))
         nobody = torch.full_like(positives, -1)
-        ids = self.snapshot.sums.draw(query, masses, counts, nobody, seed)
+        ids = self.snapshot.sums.draw(query, masses, counts, nobody, seed).rows
         ids = ids[torch.from_numpy(context.random.permutation(self.negatives)).to(ids.device)]
         return Draw(
             ids=ids,

@@ -1,7 +1,7 @@
 """Compiled work on as many threads as torch uses."""
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
 from itertools import pairwise
 
@@ -16,7 +16,8 @@ def _pool(threads: int) -> ThreadPoolExecutor:
 def in_parts(count: int, work: Callable[[int, int], object], least: int = 1) -> None:
     """Call `work(start, stop)` on parts of range(`count`), none much smaller than `least`.
 
-    `work` must not depend on how the range is cut. There are a few parts a thread, as some take longer.
+    `work` must not depend on how the range is cut. There are a few parts a thread, as some take longer. The
+    caller's thread works too: waking another costs a tenth of a millisecond, so `least` should take longer.
     """
     threads = torch.get_num_threads()
     parts = min(4 * threads, count // least)
@@ -24,6 +25,18 @@ def in_parts(count: int, work: Callable[[int, int], object], least: int = 1) -> 
         if count:
             work(0, count)
         return
-    cuts = [count * part // parts for part in range(parts + 1)]
-    for done in [_pool(threads).submit(work, *ends) for ends in pairwise(cuts)]:
-        done.result()
+    left = iter(list(pairwise(count * part // parts for part in range(parts + 1))))
+    others = [_pool(threads).submit(_take, left, work) for _ in range(min(threads, parts) - 1)]
+    try:
+        _take(left, work)
+    finally:
+        # One that hasn't begun by now has nothing left to do.
+        wait([other for other in others if not other.cancel()])
+    for other in others:
+        if not other.cancelled():
+            other.result()
+
+
+def _take(left: Iterator[tuple[int, int]], work: Callable[[int, int], object]) -> None:
+    for start, stop in left:
+        work(start, stop)

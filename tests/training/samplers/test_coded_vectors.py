@@ -65,7 +65,7 @@ def test_high_bytes_tell_an_inner_product_to_one_part_in_a_hundred() -> None:
     coded = empty_coded(50, 64)
     encode(vectors, rows, coded)
     products, whole = np.empty(50, np.int32), code_query(query)
-    write_high_inner(coded, rows, whole, products)
+    write_high_inner(coded, rows, whole.whole[None], 0, products[None])
     told = (products * whole.step + whole.middle) * coded.norms / 128.0
     error = np.abs(told - vectors @ query) / (coded.norms * np.linalg.norm(query))
     assert error.max() < 0.01
@@ -85,7 +85,7 @@ def test_no_inner_product_is_larger_than_its_bound(width: int, seed: int) -> Non
     coded, products = empty_coded(len(rows), width), np.empty(len(rows), np.int32)
     encode(vectors, rows, coded)
     whole = code_query(query)
-    write_high_inner(coded, rows, whole, products)
+    write_high_inner(coded, rows, whole.whole[None], 0, products[None])
     for row in range(len(rows)):
         most = most_inner(products[row], whole, coded.norms[row])
         assert most >= abs(exact_inner(coded, row, query))

@@ -70,7 +70,7 @@ def test_an_excluded_row_is_not_drawn_by_its_example_alone(draws: KernelDraws) -
     counts, excluded = torch.full((4,), 6), torch.tensor([-1, 7, -1, -1])
     masses = draws.masses(QUERIES)
     ids = torch.stack(
-        [draws.draw(QUERIES, masses, counts, excluded, seed).view(4, 6) for seed in range(2000)]
+        [draws.draw(QUERIES, masses, counts, excluded, seed).rows.view(4, 6) for seed in range(2000)]
     )
     q = shares(ALPHA, QUERIES[1].numpy(), VECTORS)
     q[7] = 0.0
@@ -85,7 +85,7 @@ def test_an_excluded_row_is_not_drawn_by_its_example_alone(draws: KernelDraws) -
 def test_examples_may_want_different_numbers(draws: KernelDraws) -> None:
     """None at all among them."""
     counts = torch.tensor([0, 70, 1, 5])
-    ids = draws.draw(QUERIES, draws.masses(QUERIES), counts, torch.full((4,), -1), 3)
+    ids = draws.draw(QUERIES, draws.masses(QUERIES), counts, torch.full((4,), -1), 3).rows
     assert len(ids) == 76
     assert int(ids.min()) >= 0
     assert int(ids.max()) < 20
