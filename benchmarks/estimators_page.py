@@ -3,14 +3,22 @@
 from pathlib import Path
 from typing import Any
 
+from benchmarks.kernel_figures import steps, trained
+
 PAGE = Path(__file__).parent.parent / "docs" / "estimators.md"
 SIZES = (4, 16, 64, 256)
 COST_SIZE = 64
 
 
-def estimators_section(results: dict[str, Any]) -> str:
-    """The section in Markdown, from `results/sampler_report.json`."""
-    return "\n\n".join(_one_set(name, report) for name, report in results["sets"].items()) + _closing(results)
+def estimators_section(report: dict[str, Any], bias: dict[str, Any], cost: dict[str, Any]) -> str:
+    """The section in Markdown, from the results of `sampler_report`, `sampler_bias` and `kernel_cost`."""
+    return "\n\n".join([report_section(report), trained(bias), steps(cost)])
+
+
+def report_section(results: dict[str, Any]) -> str:
+    """The tables of `results/sampler_report.json`."""
+    sets = [_one_set(name, report) for name, report in results["sets"].items()]
+    return "\n\n".join([*sets, _closing(results)])
 
 
 def _one_set(name: str, report: dict[str, Any]) -> str:
@@ -76,8 +84,8 @@ def _staleness(report: dict[str, Any]) -> list[str]:
 def _closing(results: dict[str, Any]) -> str:
     machine, first = results["machine"], next(iter(results["sets"].values()))
     return (
-        f"\n\nTime is that of a step of {first['batch_size']:,} examples relative to the full softmax's, "
+        f"Time is that of a step of {first['batch_size']:,} examples relative to the full softmax's, "
         f"without the optimiser, on {machine['cores']} cores ({machine['date'][:10]}; `python -m "
         "benchmarks.sampler_report --json`); a bias after `<` can't be told from none. `mixed` is `in_batch` "
-        "and K uniform candidates, `mixed, mined` K uniform ones and 16 mined.\n"
+        "and K uniform candidates, `mixed, mined` K uniform ones and 16 mined."
     )

@@ -41,19 +41,19 @@ def section(movielens: dict[str, Any]) -> str:
 
 
 # Which page shows which results, and how.
-PAGES: dict[Path, tuple[str, Callable[[dict[str, Any]], str]]] = {
-    README: ("movielens", section),
-    ESTIMATORS: ("sampler_report", estimators_section),
+PAGES: dict[Path, tuple[tuple[str, ...], Callable[..., str]]] = {
+    README: (("movielens",), section),
+    ESTIMATORS: (("sampler_report", "sampler_bias", "kernel_cost"), estimators_section),
 }
 
 
 def filled(page: Path) -> str:
     """The page's text with the section between the markers made anew from the results."""
-    name, section_of = PAGES[page]
+    names, section_of = PAGES[page]
     before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
     _, _, after = rest.partition(END)
-    results = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
-    return f"{before}{BEGIN}\n{section_of(results)}\n{END}{after}"
+    results = [json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8")) for name in names]
+    return f"{before}{BEGIN}\n{section_of(*results)}\n{END}{after}"
 
 
 def main() -> None:

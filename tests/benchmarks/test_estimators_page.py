@@ -1,6 +1,6 @@
 from typing import Any
 
-from benchmarks.estimators_page import estimators_section
+from benchmarks.estimators_page import report_section
 
 
 def row(sampler: str, negatives: int | None, **changed: Any) -> dict[str, Any]:
@@ -46,26 +46,26 @@ RESULTS: dict[str, Any] = {
 
 def test_a_sampler_is_a_line_with_its_bias_at_every_size() -> None:
     """Sizes that were not measured stay empty, and a bias that may be none is a bound."""
-    lines = estimators_section(RESULTS).splitlines()
+    lines = report_section(RESULTS).splitlines()
     assert "| uniform | 0.50 | 25% | 12.5% |  | < 7.0% |  | 1.5 |" in lines
     assert "| in_batch | ∞ | 25% | 12.5% (K = 512) |  |  |  | 1.5 |" in lines
 
 
 def test_every_line_of_a_table_has_as_many_cells_as_its_head() -> None:
-    rows = [line for line in estimators_section(RESULTS).splitlines() if line.startswith("|")]
+    rows = [line for line in report_section(RESULTS).splitlines() if line.startswith("|")]
     tables = ([line for line in rows if line.count("|") == width] for width in (9, 6))
     assert sum(len(table) for table in tables) == len(rows)
 
 
 def test_old_vectors_have_their_ages_side_by_side() -> None:
-    text = estimators_section(RESULTS)
+    text = report_section(RESULTS)
     assert "| K = 64 | bias, `refresh_every = 1` | ESS | bias, `refresh_every = 10` | ESS |" in text
     assert "| quadratic | 12.5% | 25% | 12.5% | 20% |" in text
     assert "(10 more steps moved the item vectors by 20%.)" in text
 
 
 def test_it_is_said_what_was_measured_on_what() -> None:
-    text = estimators_section(RESULTS)
+    text = report_section(RESULTS)
     for words in ("1,234 items", "temperature 0.07", "64 queries", "1,024 examples", "2 cores (2026-11-20"):
         assert words in text
     assert "benchmarks/results/sampler_report_some.svg" in text
