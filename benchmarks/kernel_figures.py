@@ -44,8 +44,8 @@ def steps(results: dict[str, Any]) -> str:
     """The section in Markdown, from `results/kernel_cost.json`."""
     setting, machine = results["setting"], results["machine"]
     lines = [
-        "| items | full softmax, ms | with large pages | quadratic kernel, ms | of it the draw | the draw by tree "
-        "| ratio | memory |",
+        "| items | full softmax, ms | with large pages | quadratic kernel, ms | of it the draw "
+        "| the draw by tree | ratio | memory |",
         "|---|---|---|---|---|---|---|---|",
     ]
     lines += [_step(row) for row in results["rows"]]
@@ -57,9 +57,9 @@ def steps(results: dict[str, Any]) -> str:
             f"{setting['negatives']} candidates for each example, medians on {setting['threads']} threads "
             f"({machine['date'][:10]}; `python -m benchmarks.kernel_cost --json`). The full softmax needs "
             "matrices of B x N, which come faster where torch asks for large pages (with "
-            "`THP_MEM_ALLOC_ENABLE=1` in the environment). Item vectors are random and of one length, so draws "
-            "are made by rejection; where queries are peaked or lengths very uneven, they are made down the "
-            "tree and take as long as that column says. Memory is in units of the item table's.",
+            "`THP_MEM_ALLOC_ENABLE=1` in the environment). Item vectors are random and of one length, so "
+            "draws are made by rejection; where queries are peaked or lengths very uneven, they are made down "
+            "the tree and take as long as that column says. Memory is in units of the item table's.",
             "",
             *lines,
             "",
@@ -93,10 +93,10 @@ def summed(results: dict[str, Any]) -> str:
         [
             "### Complementary sums against plain importance sampling",
             "",
-            f"Softmax regression over {setting['class_count']:,} classes as in figure 2 (a) of Botev et al. 2017 "
-            "(`python -m benchmarks.complementary_sum --json`): the complementary sum ends within "
-            f"{results['likelihood_gap']:.1e} of exact training's likelihood of a point; of its logarithm, which "
-            f"is near zero by then, within {results['log_likelihood_gap']:.1%}.",
+            f"Softmax regression over {setting['class_count']:,} classes as in figure 2 (a) of Botev et al. "
+            "2017 (`python -m benchmarks.complementary_sum --json`): the complementary sum ends within "
+            f"{results['likelihood_gap']:.1e} of exact training's likelihood of a point; of its logarithm, "
+            f"which is near zero by then, within {results['log_likelihood_gap']:.1%}.",
             "",
             *lines,
             "",
