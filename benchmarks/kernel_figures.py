@@ -58,8 +58,8 @@ def steps(results: dict[str, Any]) -> str:
             f"({machine['date'][:10]}; `python -m benchmarks.kernel_cost --json`). The full softmax needs "
             "matrices of B x N, which come faster where torch asks for large pages (with "
             "`THP_MEM_ALLOC_ENABLE=1` in the environment). Item vectors are random and of one length, so "
-            "draws are made by rejection; where queries are peaked or lengths very uneven, they are made down "
-            "the tree and take as long as that column says. Memory is in units of the item table's.",
+            "draws are made by rejection; where queries are peaked or lengths very uneven, they go down the "
+            "tree and take as long as that column says. Memory is in units of the item table's.",
             "",
             *lines,
             "",
