@@ -1,8 +1,8 @@
 """The settings of the two towers, as an experiment's `[tower]` tables hold them."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
 # Strict: `true` is no number.
 Width = Annotated[int, Field(strict=True, ge=1, le=8192)]
@@ -66,10 +66,52 @@ class PooledUserConfig(Settings):
     dropout: Rate = 0.1
 
 
+class TransformerUserConfig(Settings):
+    """A causal transformer over the history (SASRec, Kang & McAuley 2018), pre-norm and gated.
+
+    `history_length` is how many of the newest items it reads, `feed_forward` the width of its gated layer.
+    `positions` are learned vectors, turns of queries and keys by their distance (`rotary`), or nothing.
+    """
+
+    kind: Literal["transformer"]
+    history_length: Annotated[int, Field(strict=True, ge=1, le=10_000)] = 200
+    blocks: Annotated[int, Field(strict=True, ge=1, le=64)] = 2
+    heads: Annotated[int, Field(strict=True, ge=1, le=64)] = 2
+    feed_forward: Width = 128
+    positions: Literal["learned", "rotary", "none"] = "learned"
+    features: tuple[str, ...] | Literal["all"] = ()
+    feature_width: Width = 8
+    dropout: Rate = 0.2
+
+
+def _kind_of(given: Any) -> Any:
+    # A table without a kind is a pooled tower's.
+    return given.get("kind", "pooled") if isinstance(given, dict) else getattr(given, "kind", None)
+
+
+UserTowerConfig = Annotated[
+    Annotated[PooledUserConfig, Tag("pooled")] | Annotated[TransformerUserConfig, Tag("transformer")],
+    Discriminator(_kind_of),
+]
+
+
 class TowerConfig(Settings):
     """Both towers and the scoring between them; `dimension` is D, the width of their vectors."""
 
     dimension: Width = 64
     scoring: ScoringConfig = ScoringConfig()
-    user: PooledUserConfig = PooledUserConfig()
+    user: UserTowerConfig = PooledUserConfig()
     item: ItemTowerConfig = ItemTowerConfig()
+
+    @model_validator(mode="after")
+    def _heads_fit(self) -> "TowerConfig":
+        user = self.user
+        if not isinstance(user, TransformerUserConfig):
+            return self
+        step = user.heads * (2 if user.positions == "rotary" else 1)
+        if self.dimension % step:
+            raise ValueError(
+                f"tower.dimension = {self.dimension} can't be shared by user.heads = {user.heads}"
+                f"{' in pairs of coordinates' if step > user.heads else ''}; use a multiple of {step}"
+            )
+        return self

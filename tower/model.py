@@ -8,8 +8,8 @@ from tower.config import TowerConfig
 from tower.gather import gather_rows
 from tower.item import ItemTower
 from tower.packed import PackedHistories
-from tower.pooled_user import PooledUserTower
 from tower.scoring import scored_form
+from tower.user_towers import build_user_tower
 
 
 class TwoTowers(nn.Module):
@@ -25,7 +25,7 @@ class TwoTowers(nn.Module):
         super().__init__()
         self.config = config
         self.item = ItemTower(config, item_count, item_features)
-        self.user = PooledUserTower(config, user_features)
+        self.user = build_user_tower(config, user_features)
 
     def item_vectors(self, rows: Tensor) -> Tensor:
         """Scored item vectors of `rows` [...]: [..., D]. Each different row passes the tower once."""

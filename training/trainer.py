@@ -48,12 +48,7 @@ class Trainer:
                 f"{data.folder}: the catalogue has one item, so there is nothing to tell apart; "
                 "prepare data with more items."
             )
-        self.batches = TrainingBatches(
-            data,
-            self.settings.batch_size,
-            experiment.tower.user.history_length,
-            self.settings.span_length,
-        )
+        self.batches = TrainingBatches.of(experiment, data)
         self.objective = build_objective(
             experiment.objective, experiment.tower, data, self.settings.seed, self.device
         ).to(self.device)
