@@ -5,33 +5,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from tower.gather import gather_rows
-from tower.segments import Segments, groups_by_length
-
-
-class PaddedGroups:
-    """How segments are laid out for attention: in groups of alike lengths, with little padding in each.
-
-    Attributes:
-        layouts: for each group the step [S_g, L_g] that stands at each place; the number of all steps where
-            none does.
-        back: int64 [P], where each step stands among all places of all groups.
-    """
-
-    def __init__(self, segments: Segments) -> None:
-        self.steps = len(segments.places)
-        self.layouts: list[Tensor] = []
-        back = torch.empty_like(segments.places)
-        before = 0
-        for group in groups_by_length(segments.lengths):
-            lengths = segments.lengths[group]
-            offsets = torch.arange(int(lengths.max()), device=lengths.device)
-            real = offsets < lengths.unsqueeze(1)
-            layout = (segments.starts[group].unsqueeze(1) + offsets).masked_fill(~real, self.steps)
-            places = torch.arange(layout.numel(), device=lengths.device).view(layout.shape)
-            back[layout[real]] = before + places[real]
-            before += layout.numel()
-            self.layouts.append(layout)
-        self.back = back
+from tower.segments import PaddedGroups
 
 
 class CausalAttention(nn.Module):

@@ -66,6 +66,36 @@ class PooledUserConfig(Settings):
     dropout: Rate = 0.1
 
 
+class AttentiveUserConfig(Settings):
+    """A mean over the history, weighted by a score of each item alone (Lin et al. 2017), then an MLP.
+
+    `history_length` is how many of the newest items the mean covers, `attention` the width of the layer that
+    scores them.
+    """
+
+    kind: Literal["attentive"]
+    history_length: Annotated[int, Field(strict=True, ge=1, le=100_000)] = 50
+    attention: Width = 64
+    features: tuple[str, ...] | Literal["all"] = ()
+    feature_width: Width = 8
+    hidden: tuple[Width, ...] = (128,)
+    dropout: Rate = 0.1
+
+
+class RecurrentUserConfig(Settings):
+    """A gated recurrent network over the history (GRU4Rec, Hidasi et al. 2016).
+
+    `history_length` is how many of the newest items it reads, `state` the width of what it remembers.
+    """
+
+    kind: Literal["recurrent"]
+    history_length: Annotated[int, Field(strict=True, ge=1, le=10_000)] = 50
+    state: Width = 128
+    features: tuple[str, ...] | Literal["all"] = ()
+    feature_width: Width = 8
+    dropout: Rate = 0.2
+
+
 class TransformerUserConfig(Settings):
     """A causal transformer over the history (SASRec, Kang & McAuley 2018), pre-norm and gated.
 
@@ -90,7 +120,10 @@ def _kind_of(given: Any) -> Any:
 
 
 UserTowerConfig = Annotated[
-    Annotated[PooledUserConfig, Tag("pooled")] | Annotated[TransformerUserConfig, Tag("transformer")],
+    Annotated[PooledUserConfig, Tag("pooled")]
+    | Annotated[AttentiveUserConfig, Tag("attentive")]
+    | Annotated[RecurrentUserConfig, Tag("recurrent")]
+    | Annotated[TransformerUserConfig, Tag("transformer")],
     Discriminator(_kind_of),
 ]
 

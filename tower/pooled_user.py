@@ -15,23 +15,26 @@ from tower.selection import selected_features
 from tower.user import UserTower
 
 
-def prefix_means(vectors: Tensor, starts: Tensor, ends: Tensor) -> Tensor:
-    """The means of many windows of packed vectors, from one cumulative sum.
+def window_sums(vectors: Tensor, starts: Tensor, ends: Tensor) -> Tensor:
+    """The sums of many windows of packed vectors, from one cumulative sum.
 
     The sum runs in double precision: a difference of two long float32 sums would lose the short windows.
 
     Args:
-        vectors: [P, D] the packed item vectors.
+        vectors: [P, D] the packed vectors.
         starts: [B] the windows' first places.
         ends: [B] one past their last places, each larger than its start.
 
     Returns:
-        [B, D] mean of `vectors[start:end]` for each window, in the type of `vectors`.
+        float64 [B, D], the sum of `vectors[start:end]` for each window.
     """
     sums = torch.nn.functional.pad(vectors.cumsum(dim=0, dtype=torch.float64), (0, 0, 1, 0))
-    lengths = (ends - starts).unsqueeze(1)
-    totals = gather_rows(sums, ends) - gather_rows(sums, starts)
-    return (totals / lengths).to(vectors.dtype)
+    return gather_rows(sums, ends) - gather_rows(sums, starts)
+
+
+def prefix_means(vectors: Tensor, starts: Tensor, ends: Tensor) -> Tensor:
+    """The mean of `vectors[start:end]` for each window, in the type of `vectors`: [B, D]."""
+    return (window_sums(vectors, starts, ends) / (ends - starts).unsqueeze(1)).to(vectors.dtype)
 
 
 class PooledUserTower(UserTower):

@@ -7,12 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from data.features import Features
-from tower.attention import CausalAttention, PaddedGroups
+from tower.attention import CausalAttention
 from tower.config import TransformerUserConfig
 from tower.feature_layers import FeatureLayers, FeatureRows
 from tower.gather import gather_rows
 from tower.packed import PackedHistories
-from tower.segments import segments_of
+from tower.segments import PaddedGroups, segments_of
 from tower.selection import selected_features
 from tower.user import UserTower
 

@@ -14,6 +14,9 @@ from tower.packed import PackedHistories
 from training.config import ExperimentConfig
 from training.errors import TrainingError
 
+# User towers that read a run of events once for all of its examples.
+READ_FROM_A_START = ("recurrent", "transformer")
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -142,7 +145,7 @@ class TrainingBatches:
         """The batches that an experiment trains on, or some of another size."""
         settings, user = experiment.training, experiment.tower.user
         size = batch_size or settings.batch_size
-        return cls(data, size, user.history_length, settings.span_length, user.kind == "transformer")
+        return cls(data, size, user.history_length, settings.span_length, user.kind in READ_FROM_A_START)
 
     @property
     def steps_per_epoch(self) -> int:
