@@ -43,6 +43,7 @@ class Trainer:
         self.settings: TrainingConfig = experiment.training
         self.device = pick_device(self.settings.device)
         self.model: TwoTowers = build_model(experiment, data).to(self.device)
+        self.model.chunk_size = self.settings.chunk_size
         if len(data.catalogue) < 2:
             raise TrainingError(
                 f"{data.folder}: the catalogue has one item, so there is nothing to tell apart; "
