@@ -1,4 +1,4 @@
-"""Towers computed a part of a batch at a time, and again for the gradient (Gao et al. 2021: gradient caching).
+"""Towers computed a part of a batch at a time, and again for the gradient (Gao et al. 2021).
 
 The loss sees all vectors of the batch, so it and its gradient are those of the whole; but what the backward
 pass needs of a tower is held for one part at a time.

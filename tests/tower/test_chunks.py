@@ -3,15 +3,14 @@ import torch
 from torch import Tensor
 
 from tests.tower.towers import ITEMS, USERS, config, item_features, no_features, packed
+from tower.config import ItemTowerConfig
 from tower.model import TwoTowers
 
 
-def towers(chunk_size: int, dropout: float = 0.0, **user: object) -> TwoTowers:
+def towers(chunk_size: int, user: dict[str, object], dropout: float = 0.0) -> TwoTowers:
     torch.manual_seed(0)
-    asked = config(dropout=dropout, **user)
-    asked = asked.model_copy(
-        update={"item": asked.item.model_copy(update={"features": "all", "hidden": (7,)})}
-    )
+    item = ItemTowerConfig(features="all", hidden=(7,))
+    asked = config(**{**user, "dropout": dropout}).model_copy(update={"item": item})
     made = TwoTowers(asked, ITEMS, item_features(), no_features(USERS))
     made.chunk_size = chunk_size
     return made
@@ -40,7 +39,7 @@ KINDS: list[dict[str, object]] = [
 @pytest.mark.parametrize("size", [1, 2, 4])
 def test_gradients_are_those_of_the_whole_batch(user: dict[str, object], size: int) -> None:
     """Of every parameter, to rounding."""
-    whole, parts = gradients(towers(0, **user)), gradients(towers(size, **user))
+    whole, parts = gradients(towers(0, user)), gradients(towers(size, user))
     assert whole.keys() == parts.keys()
     for name, expected in whole.items():
         torch.testing.assert_close(parts[name], expected, rtol=1e-4, atol=1e-5)
@@ -48,7 +47,7 @@ def test_gradients_are_those_of_the_whole_batch(user: dict[str, object], size: i
 
 def test_dropout_drops_the_same_the_second_time() -> None:
     """Else the gradient would be that of another network than the loss was computed with."""
-    model = towers(2, dropout=0.5, hidden=[7])
+    model = towers(2, {"hidden": [7]}, dropout=0.5)
     torch.manual_seed(1)
     found = gradients(model)["user.mlp.3.bias"]
     for place in range(2):
@@ -64,11 +63,17 @@ def test_dropout_drops_the_same_the_second_time() -> None:
 
 def test_less_is_held_for_the_backward_pass() -> None:
     """Of a tower that is computed in parts its inputs alone."""
-    held = {}
-    for size in (0, 1):
-        kept: list[int] = []
-        with torch.autograd.graph.saved_tensors_hooks(lambda t: (kept.append(t.numel()), t)[1], lambda t: t):
-            model = towers(size, kind="transformer", heads=3, feed_forward=64)
+
+    def held(size: int) -> int:
+        kept: list[Tensor] = []
+
+        def keep(saved: Tensor) -> Tensor:
+            kept.append(saved)
+            return saved
+
+        model = towers(size, {"kind": "transformer", "heads": 3, "feed_forward": 64})
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda saved: saved):
             model.user_vectors(packed(), torch.randn(8, 6))
-        held[size] = sum(kept)
-    assert held[1] < held[0] / 4
+        return sum(saved.numel() for saved in kept)
+
+    assert held(1) < held(0) / 4
