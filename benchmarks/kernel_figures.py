@@ -24,8 +24,8 @@ def trained(results: dict[str, Any]) -> str:
             "",
             *lines,
             "",
-            "The smaller a catalogue is, the larger the share of it that uniform candidates show, and the less a "
-            "better proposal saves. A kernel that knows no sign is of less use to a model that does (`signed`).",
+            "The smaller a catalogue is, the larger the share of it that uniform candidates show, and the "
+            "less a better proposal saves. A kernel that knows no sign is of less use to a model that does.",
             "",
             "![Cross-entropy over K](../benchmarks/results/sampler_bias.png)",
         ]
