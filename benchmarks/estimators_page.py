@@ -3,16 +3,18 @@
 from pathlib import Path
 from typing import Any
 
-from benchmarks.kernel_figures import steps, trained
+from benchmarks.kernel_figures import steps, summed, trained
 
 PAGE = Path(__file__).parent.parent / "docs" / "estimators.md"
 SIZES = (4, 16, 64, 256)
 COST_SIZE = 64
 
 
-def estimators_section(report: dict[str, Any], bias: dict[str, Any], cost: dict[str, Any]) -> str:
-    """The section in Markdown, from the results of `sampler_report`, `sampler_bias` and `kernel_cost`."""
-    return "\n\n".join([report_section(report), trained(bias), steps(cost)])
+def estimators_section(
+    report: dict[str, Any], bias: dict[str, Any], sums: dict[str, Any], cost: dict[str, Any]
+) -> str:
+    """The section in Markdown, from the results that `benchmarks.readme` names for this page."""
+    return "\n\n".join([report_section(report), trained(bias), summed(sums), steps(cost)])
 
 
 def report_section(results: dict[str, Any]) -> str:

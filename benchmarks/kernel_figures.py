@@ -24,6 +24,9 @@ def trained(results: dict[str, Any]) -> str:
             "",
             *lines,
             "",
+            "The smaller a catalogue is, the larger the share of it that uniform candidates show, and the "
+            "less a better proposal saves. A kernel that knows no sign is of less use to a model that does.",
+            "",
             "![Cross-entropy over K](../benchmarks/results/sampler_bias.png)",
         ]
     )
@@ -44,8 +47,9 @@ def steps(results: dict[str, Any]) -> str:
     """The section in Markdown, from `results/kernel_cost.json`."""
     setting, machine = results["setting"], results["machine"]
     lines = [
-        "| items | full softmax, ms | with large pages | quadratic kernel, ms | ratio | sampler's memory |",
-        "|---|---|---|---|---|---|",
+        "| items | full softmax, ms | with large pages | quadratic kernel, ms | of it the draw "
+        "| the draw by tree | ratio | memory |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     lines += [_step(row) for row in results["rows"]]
     return "\n".join(
@@ -56,7 +60,9 @@ def steps(results: dict[str, Any]) -> str:
             f"{setting['negatives']} candidates for each example, medians on {setting['threads']} threads "
             f"({machine['date'][:10]}; `python -m benchmarks.kernel_cost --json`). The full softmax needs "
             "matrices of B x N, which come faster where torch asks for large pages (with "
-            "`THP_MEM_ALLOC_ENABLE=1` in the environment). Memory is in units of the item table's.",
+            "`THP_MEM_ALLOC_ENABLE=1` in the environment). Item vectors are random and of one length, so "
+            "draws are made by rejection; where queries are peaked or lengths very uneven, they go down the "
+            "tree and take as long as that column says. Memory is in units of the item table's.",
             "",
             *lines,
             "",
@@ -70,6 +76,33 @@ def _step(row: dict[str, Any]) -> str:
     )
     ratio = f"{row['ratio_full']:.1f} ({row['ratio_full_large_pages']:.1f})" if "ratio_full" in row else ""
     share = row["sampler_bytes"] / row["table_bytes"]
-    return (
-        f"| {row['items']:,} | {full} | {large} | {row['sampled']['median_ms']:.1f} | {ratio} | {share:.2f} |"
+    times = (row["sampled"]["median_ms"], row["sampled"]["draw_ms"], row["draw_down_the_tree_ms"])
+    cells = [f"{row['items']:,}", full, large, *(f"{time:.1f}" for time in times), ratio, f"{share:.2f}"]
+    return f"| {' | '.join(cells)} |"
+
+
+def summed(results: dict[str, Any]) -> str:
+    """The section in Markdown, from `results/complementary_sum.json`."""
+    setting = results["configuration"]["figure2a"]
+    ends = results["final_log_likelihood"]
+    lines = [
+        "| estimator | log likelihood of a point at the end | largest fall on the way |",
+        "|---|---|---|",
+    ]
+    lines += [
+        f"| {name} | {value:.4f} | {results['largest_fall'][name]:.2g} |" for name, value in ends.items()
+    ]
+    return "\n".join(
+        [
+            "### Complementary sums against plain importance sampling",
+            "",
+            f"Softmax regression over {setting['class_count']:,} classes as in figure 2 (a) of Botev et al. "
+            "2017 (`python -m benchmarks.complementary_sum --json`): the complementary sum ends within "
+            f"{results['likelihood_gap']:.1e} of exact training's likelihood of a point; of its logarithm, "
+            f"which is near zero by then, within {results['log_likelihood_gap']:.1%}.",
+            "",
+            *lines,
+            "",
+            "![Log likelihood over steps](../benchmarks/results/complementary_sum_figure2a.png)",
+        ]
     )

@@ -43,7 +43,7 @@ def section(movielens: dict[str, Any]) -> str:
 # Which page shows which results, and how.
 PAGES: dict[Path, tuple[tuple[str, ...], Callable[..., str]]] = {
     README: (("movielens",), section),
-    ESTIMATORS: (("sampler_report", "sampler_bias", "kernel_cost"), estimators_section),
+    ESTIMATORS: (("sampler_report", "sampler_bias", "complementary_sum", "kernel_cost"), estimators_section),
 }
 
 

@@ -8,6 +8,8 @@ is the absolute softmax, as the paper's is where the quadratic kernel is used. T
 approximate the softmax with its sign, so they train a model that keeps the sign, and are held against the
 full softmax of that model; uniform and quadratic are shown there too ("signed"), where the kernel is of less
 use: it draws the worst items as eagerly as the best.
+
+A whole run takes more than an hour on two cores. Each training's figures go to standard error as it ends.
 """
 
 import itertools

@@ -30,8 +30,14 @@ def load_configuration(
     try:
         return model.model_validate(settings)
     except ValidationError as error:
-        where = f"{path}: " if path is not None else ""
+        where = f"{path}{_changed(overrides)}: " if path is not None else ""
         raise ConfigurationError(where + "; ".join(_sentences(model, error.errors()))) from None
+
+
+def _changed(overrides: Mapping[str, object] | None) -> str:
+    """What to say of settings that did not come from the file."""
+    given = [name for name, value in (overrides or {}).items() if value is not None]
+    return f" with {', '.join(given)} from the command line" if given else ""
 
 
 def parse_overrides(texts: Iterable[str]) -> dict[str, Any]:
@@ -103,9 +109,11 @@ def _sentence(model: type[BaseModel], details: ErrorDetails) -> tuple[str, str]:
         return f"there is no setting {name!r}; known here: {', '.join(sorted(owner.model_fields))}", ""
     if details["type"] == "missing":
         return f"{'.'.join([*names, location[-1]])} has to be given", ""
-    if details["type"] == "value_error":
-        return details["msg"].removeprefix("Value error, "), ""
     name = ".".join(_follow(model, location)[1])
+    if details["type"] == "value_error":
+        reason = details["msg"].removeprefix("Value error, ")
+        # Most reasons name the settings that contradict each other.
+        return reason if name.rpartition(".")[2] in reason else f"{name}: {reason}", ""
     if details["type"] == "union_tag_not_found":
         tag = details["ctx"]["discriminator"].strip("'")
         return f"{name}.{tag} has to be given, as it decides which settings {name} has", ""

@@ -22,15 +22,22 @@ Kind = type[BaseModel]
 
 
 def settings(model: type[BaseModel], prefix: str = "") -> list[str]:
-    """The dotted names of all settings below a model."""
-    names = []
+    """The dotted names of all settings below a model; a section of several kinds has those of each."""
+    names: dict[str, None] = {}
     for name, field in model.model_fields.items():
-        annotation: Any = field.annotation
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            names += settings(annotation, f"{prefix}{name}.")
-        else:
-            names.append(prefix + name)
-    return names
+        found = [] if name in ("loss", "sampler") else sections(field.annotation)
+        for below in found:
+            names |= dict.fromkeys(settings(below, f"{prefix}{name}."))
+        if not found:
+            names[prefix + name] = None
+    return list(names)
+
+
+def sections(annotation: Any) -> list[type[BaseModel]]:
+    """The models that an annotation allows."""
+    if isinstance(annotation, type):
+        return [annotation] if issubclass(annotation, BaseModel) else []
+    return [model for part in get_args(annotation) for model in sections(part)]
 
 
 def kinds(module: Any, base: Kind) -> list[Kind]:

@@ -1,8 +1,8 @@
 """The settings of the two towers, as an experiment's `[tower]` tables hold them."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
 # Strict: `true` is no number.
 Width = Annotated[int, Field(strict=True, ge=1, le=8192)]
@@ -66,10 +66,85 @@ class PooledUserConfig(Settings):
     dropout: Rate = 0.1
 
 
+class AttentiveUserConfig(Settings):
+    """A mean over the history, weighted by a score of each item alone (Lin et al. 2017), then an MLP.
+
+    `history_length` is how many of the newest items the mean covers, `attention` the width of the layer that
+    scores them.
+    """
+
+    kind: Literal["attentive"]
+    history_length: Annotated[int, Field(strict=True, ge=1, le=100_000)] = 50
+    attention: Width = 64
+    features: tuple[str, ...] | Literal["all"] = ()
+    feature_width: Width = 8
+    hidden: tuple[Width, ...] = (128,)
+    dropout: Rate = 0.1
+
+
+class RecurrentUserConfig(Settings):
+    """A gated recurrent network over the history (GRU4Rec, Hidasi et al. 2016).
+
+    `history_length` is how many of the newest items it reads, `state` the width of what it remembers.
+    """
+
+    kind: Literal["recurrent"]
+    history_length: Annotated[int, Field(strict=True, ge=1, le=10_000)] = 50
+    state: Width = 128
+    features: tuple[str, ...] | Literal["all"] = ()
+    feature_width: Width = 8
+    dropout: Rate = 0.2
+
+
+class TransformerUserConfig(Settings):
+    """A causal transformer over the history (SASRec, Kang & McAuley 2018), pre-norm and gated.
+
+    `history_length` is how many of the newest items it reads, `feed_forward` the width of its gated layer.
+    `positions` are learned vectors, turns of queries and keys by their distance (`rotary`), or nothing.
+    """
+
+    kind: Literal["transformer"]
+    history_length: Annotated[int, Field(strict=True, ge=1, le=10_000)] = 200
+    blocks: Annotated[int, Field(strict=True, ge=1, le=64)] = 2
+    heads: Annotated[int, Field(strict=True, ge=1, le=64)] = 2
+    feed_forward: Width = 128
+    positions: Literal["learned", "rotary", "none"] = "learned"
+    features: tuple[str, ...] | Literal["all"] = ()
+    feature_width: Width = 8
+    dropout: Rate = 0.2
+
+
+def _kind_of(given: Any) -> Any:
+    # A table without a kind is a pooled tower's.
+    return given.get("kind", "pooled") if isinstance(given, dict) else getattr(given, "kind", None)
+
+
+UserTowerConfig = Annotated[
+    Annotated[PooledUserConfig, Tag("pooled")]
+    | Annotated[AttentiveUserConfig, Tag("attentive")]
+    | Annotated[RecurrentUserConfig, Tag("recurrent")]
+    | Annotated[TransformerUserConfig, Tag("transformer")],
+    Discriminator(_kind_of),
+]
+
+
 class TowerConfig(Settings):
     """Both towers and the scoring between them; `dimension` is D, the width of their vectors."""
 
     dimension: Width = 64
     scoring: ScoringConfig = ScoringConfig()
-    user: PooledUserConfig = PooledUserConfig()
+    user: UserTowerConfig = PooledUserConfig()
     item: ItemTowerConfig = ItemTowerConfig()
+
+    @model_validator(mode="after")
+    def _heads_fit(self) -> "TowerConfig":
+        user = self.user
+        if not isinstance(user, TransformerUserConfig):
+            return self
+        step = user.heads * (2 if user.positions == "rotary" else 1)
+        if self.dimension % step:
+            raise ValueError(
+                f"tower.dimension = {self.dimension} can't be shared by user.heads = {user.heads}"
+                f"{' in pairs of coordinates' if step > user.heads else ''}; use a multiple of {step}"
+            )
+        return self

@@ -4,12 +4,13 @@ import torch
 from torch import Tensor, nn
 
 from data.features import Features
+from tower.chunks import histories_in_chunks, in_chunks
 from tower.config import TowerConfig
 from tower.gather import gather_rows
 from tower.item import ItemTower
 from tower.packed import PackedHistories
-from tower.pooled_user import PooledUserTower
 from tower.scoring import scored_form
+from tower.user_towers import build_user_tower
 
 
 class TwoTowers(nn.Module):
@@ -17,6 +18,9 @@ class TwoTowers(nn.Module):
 
     The history that the user tower reads is made of the *scored* item vectors, those that the index
     holds: a bundle needs no second table, and an item with features alone can stand in a history.
+
+    Attributes:
+        chunk_size: how many items, and how many examples, a tower computes at once; 0 for all.
     """
 
     def __init__(
@@ -24,13 +28,15 @@ class TwoTowers(nn.Module):
     ) -> None:
         super().__init__()
         self.config = config
+        self.chunk_size = 0
         self.item = ItemTower(config, item_count, item_features)
-        self.user = PooledUserTower(config, user_features)
+        self.user = build_user_tower(config, user_features)
 
     def item_vectors(self, rows: Tensor) -> Tensor:
         """Scored item vectors of `rows` [...]: [..., D]. Each different row passes the tower once."""
         different, places = torch.unique(rows, return_inverse=True)
-        return gather_rows(scored_form(self.item(different), self.config.scoring), places)
+        vectors = in_chunks(self.item, different, self.chunk_size)
+        return gather_rows(scored_form(vectors, self.config.scoring), places)
 
     @torch.no_grad()
     def current_vectors(self, rows: Tensor) -> Tensor:
@@ -44,8 +50,9 @@ class TwoTowers(nn.Module):
     def catalogue_vectors(self) -> Tensor:
         """The scored vectors of the whole catalogue: [N, D]."""
         rows = torch.arange(self.item.item_count, device=next(self.parameters()).device)
-        return scored_form(self.item(rows), self.config.scoring)
+        return scored_form(in_chunks(self.item, rows, self.chunk_size), self.config.scoring)
 
     def user_vectors(self, histories: PackedHistories, vectors: Tensor) -> Tensor:
         """Scored user vectors [B, D] of a packed batch whose item vectors are `vectors` [P, D]."""
-        return scored_form(self.user(histories, vectors), self.config.scoring)
+        users = histories_in_chunks(self.user, histories, vectors, self.chunk_size)
+        return scored_form(users, self.config.scoring)

@@ -6,73 +6,59 @@ import torch
 from torch import Tensor, nn
 
 from data.features import Features
-from tower.config import TowerConfig
+from tower.config import PooledUserConfig
 from tower.feature_layers import FeatureLayers, FeatureRows
 from tower.gather import gather_rows
 from tower.packed import PackedHistories
 from tower.perceptron import perceptron
 from tower.selection import selected_features
+from tower.user import UserTower
 
 
-def prefix_means(vectors: Tensor, starts: Tensor, ends: Tensor) -> Tensor:
-    """The means of many windows of packed vectors, from one cumulative sum.
+def window_sums(vectors: Tensor, starts: Tensor, ends: Tensor) -> Tensor:
+    """The sums of many windows of packed vectors, from one cumulative sum.
 
     The sum runs in double precision: a difference of two long float32 sums would lose the short windows.
 
     Args:
-        vectors: [P, D] the packed item vectors.
+        vectors: [P, D] the packed vectors.
         starts: [B] the windows' first places.
         ends: [B] one past their last places, each larger than its start.
 
     Returns:
-        [B, D] mean of `vectors[start:end]` for each window, in the type of `vectors`.
+        float64 [B, D], the sum of `vectors[start:end]` for each window.
     """
     sums = torch.nn.functional.pad(vectors.cumsum(dim=0, dtype=torch.float64), (0, 0, 1, 0))
-    lengths = (ends - starts).unsqueeze(1)
-    totals = gather_rows(sums, ends) - gather_rows(sums, starts)
-    return (totals / lengths).to(vectors.dtype)
+    return gather_rows(sums, ends) - gather_rows(sums, starts)
 
 
-class PooledUserTower(nn.Module):
+def prefix_means(vectors: Tensor, starts: Tensor, ends: Tensor) -> Tensor:
+    """The mean of `vectors[start:end]` for each window, in the type of `vectors`: [B, D]."""
+    return (window_sums(vectors, starts, ends) / (ends - starts).unsqueeze(1)).to(vectors.dtype)
+
+
+class PooledUserTower(UserTower):
     """Covington et al. 2016, section 3.2 and figure 3, with the newest item beside the mean if asked for."""
 
-    def __init__(self, config: TowerConfig, prepared: Features) -> None:
+    def __init__(self, config: PooledUserConfig, dimension: int, prepared: Features) -> None:
         super().__init__()
-        user = config.user
-        features = selected_features(user.features, prepared, "tower.user.features")
-        self.config = user
-        self.rows = FeatureRows(FeatureLayers(features, user.feature_width), prepared) if features else None
-        width = config.dimension * (2 if user.last_item else 1)
+        features = selected_features(config.features, prepared, "tower.user.features")
+        self.config = config
+        self.rows = FeatureRows(FeatureLayers(features, config.feature_width), prepared) if features else None
+        width = dimension * (2 if config.last_item else 1)
         width += self.rows.layers.width if self.rows else 0
-        width += 1 if user.example_age else 0
-        self.dropout = nn.Dropout(user.dropout)
-        self.mlp = perceptron(width, user.hidden, config.dimension, user.dropout)
+        width += 1 if config.example_age else 0
+        self.dropout = nn.Dropout(config.dropout)
+        self.mlp = perceptron(width, config.hidden, dimension, config.dropout)
 
     def forward(self, histories: PackedHistories, vectors: Tensor) -> Tensor:
-        """Every example of a packed batch at once, as training and evaluation use it.
-
-        Args:
-            histories: the packed batch.
-            vectors: [P, D] item vectors of `histories.rows`.
-
-        Returns:
-            [B, D] user vectors, before the scoring's normalisation.
-        """
+        """The means of all windows from one cumulative sum."""
         means = prefix_means(vectors, histories.starts, histories.ends)
         features = self.rows(histories.users) if self.rows else None
         return self._vectors(means, gather_rows(vectors, histories.ends - 1), features, histories.ages)
 
     def served(self, history: Tensor, length: Tensor, features: Mapping[str, Tensor]) -> Tensor:
-        """The form that a bundle serves: padded histories, features by name, example age zero.
-
-        Args:
-            history: [B, T, D] item vectors, oldest first, right-padded with zeros.
-            length: [B] how many of the T are real, at least 1.
-            features: inputs of `FeatureLayers.forward` by feature name.
-
-        Returns:
-            [B, D], equal to `forward` on the same histories.
-        """
+        """The mean of each line's real steps; example age is zero."""
         means = history.sum(dim=1) / length.unsqueeze(1)
         places = (length - 1).reshape(-1, 1, 1).expand(-1, 1, history.shape[2])
         last = history.gather(1, places).squeeze(1)

@@ -11,7 +11,11 @@ from torch import Tensor
 from data.ranges import ranges
 from data.sequences import PreparedData
 from tower.packed import PackedHistories
+from training.config import ExperimentConfig
 from training.errors import TrainingError
+
+# User towers that read a run of events once for all of its examples.
+READ_FROM_A_START = ("recurrent", "transformer")
 
 
 @dataclass(frozen=True)
@@ -87,17 +91,45 @@ def cut_spans(begins: NDArray[np.int64], ends: NDArray[np.int64], longest: int, 
     )
 
 
-class TrainingBatches:
-    """The training part of prepared data, as shuffled batches that depend on the seed and the epoch alone."""
+def cut_segments(begins: NDArray[np.int64], ends: NDArray[np.int64], history_length: int) -> Spans:
+    """Cut each user's events into spans whose targets all read from the same place on.
 
-    def __init__(self, data: PreparedData, batch_size: int, history_length: int, span_length: int) -> None:
+    Each has at most `history_length` targets; the newest are cut first, so that what is left over are a
+    user's oldest events. Arguments are those of `cut_spans`.
+    """
+    targets = np.maximum(ends - begins - 1, 0)
+    pieces = -(-targets // history_length)
+    users = np.repeat(np.arange(len(begins), dtype=np.int64), pieces)
+    nth = ranges(np.zeros(len(begins), dtype=np.int64), pieces)
+    span_ends = ends[users] - (pieces[users] - 1 - nth) * history_length
+    firsts = np.maximum(begins[users] + 1, span_ends - history_length)
+    return Spans(users=users, contexts=firsts - 1, firsts=firsts, ends=span_ends)
+
+
+class TrainingBatches:
+    """The training part of prepared data, as shuffled batches that depend on the seed and the epoch alone.
+
+    Every target reads the `history_length` events before it; `span_length` targets of a user, one after the
+    other, share a batch. With `segments` a user's events are cut into runs of `history_length`, and a target
+    reads what its own run has before it: all of them pass a tower at once that reads from a start on.
+    """
+
+    def __init__(
+        self,
+        data: PreparedData,
+        batch_size: int,
+        history_length: int,
+        span_length: int,
+        segments: bool = False,
+    ) -> None:
         self.data = data
         self.batch_size = batch_size
         self.history_length = history_length
-        begins = np.asarray(data.offsets[:-1])
-        self.spans = cut_spans(
-            begins, np.asarray(data.splits[:, 0]), min(span_length, batch_size), history_length
-        )
+        begins, ends = np.asarray(data.offsets[:-1]), np.asarray(data.splits[:, 0])
+        if segments:
+            self.spans = cut_segments(begins, ends, history_length)
+        else:
+            self.spans = cut_spans(begins, ends, min(span_length, batch_size), history_length)
         self.example_count = int((self.spans.ends - self.spans.firsts).sum())
         if not self.example_count:
             raise TrainingError(
@@ -105,6 +137,15 @@ class TrainingBatches:
                 "prepare data with longer histories or another split."
             )
         self.last_time, self.period = _training_period(data)
+
+    @classmethod
+    def of(
+        cls, experiment: ExperimentConfig, data: PreparedData, batch_size: int | None = None
+    ) -> "TrainingBatches":
+        """The batches that an experiment trains on, or some of another size."""
+        settings, user = experiment.training, experiment.tower.user
+        size = batch_size or settings.batch_size
+        return cls(data, size, user.history_length, settings.span_length, user.kind in READ_FROM_A_START)
 
     @property
     def steps_per_epoch(self) -> int:

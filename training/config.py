@@ -42,7 +42,9 @@ class ObjectiveConfig(Settings):
 class TrainingConfig(Settings):
     """The optimiser (AdamW), its schedule, and when to stop.
 
-    `batch_size` counts examples. `span_length` is the most consecutive examples of one user in a batch.
+    `batch_size` counts examples. `chunk_size` is how many of them a tower computes at once, and again for
+    the gradient: a batch beyond memory, in more time; 0 computes all at once. `span_length` is
+    the most consecutive examples of one user in a batch.
     `warmup` is the share of all steps in which the learning rate rises, `decay` where it ends, relative
     to `learning_rate`. `patience` counts evaluations without a better `metric` before training stops.
     `checkpoint_every` counts steps; 0 writes one at the end of each epoch only.
@@ -51,6 +53,7 @@ class TrainingConfig(Settings):
     seed: Annotated[int, Field(strict=True, ge=0, lt=2**32)] = 0
     epochs: Positive = 20
     batch_size: Positive = 4096
+    chunk_size: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)] = 0
     span_length: Positive = 64
     learning_rate: Annotated[float, Field(gt=0.0, le=10.0)] = 2e-3
     weight_decay: Annotated[float, Field(ge=0.0, le=1e6)] = 0.0

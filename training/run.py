@@ -10,6 +10,7 @@ import torch
 
 from data.manifest import hash_file
 from data.sequences import PreparedData
+from tower.config import PooledUserConfig
 from tower.model import TwoTowers
 from tower.scoring import served_scores
 from training.checkpoint import load_model, load_objective
@@ -130,7 +131,8 @@ def remove_run(folder: Path) -> None:
 
 def build_model(experiment: ExperimentConfig, data: PreparedData) -> TwoTowers:
     """Fresh towers for this data, initialised from the experiment's seed."""
-    if experiment.tower.user.example_age and data.manifest.time.kind != "timestamp":
+    user = experiment.tower.user
+    if isinstance(user, PooledUserConfig) and user.example_age and data.manifest.time.kind != "timestamp":
         raise TrainingError(
             f"tower.user.example_age = true needs times, and {data.folder} has only an order "
             f"({data.manifest.time.kind}); set it to false."

@@ -43,17 +43,13 @@ class Trainer:
         self.settings: TrainingConfig = experiment.training
         self.device = pick_device(self.settings.device)
         self.model: TwoTowers = build_model(experiment, data).to(self.device)
+        self.model.chunk_size = self.settings.chunk_size
         if len(data.catalogue) < 2:
             raise TrainingError(
                 f"{data.folder}: the catalogue has one item, so there is nothing to tell apart; "
                 "prepare data with more items."
             )
-        self.batches = TrainingBatches(
-            data,
-            self.settings.batch_size,
-            experiment.tower.user.history_length,
-            self.settings.span_length,
-        )
+        self.batches = TrainingBatches.of(experiment, data)
         self.objective = build_objective(
             experiment.objective, experiment.tower, data, self.settings.seed, self.device
         ).to(self.device)

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from tower.config import TowerConfig
+from tower.config import PooledUserConfig, TowerConfig
 
 
 @pytest.mark.parametrize(
@@ -38,4 +38,5 @@ def test_settings_do_not_change_once_they_are_made() -> None:
     config = TowerConfig()
     with pytest.raises(ValidationError, match="frozen"):
         config.user.dropout = 0.5  # type: ignore[misc] # that it is read-only is what is tested
+    assert isinstance(config.user, PooledUserConfig)
     assert isinstance(config.user.hidden, tuple)

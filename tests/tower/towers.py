@@ -46,7 +46,8 @@ def user_features() -> Features:
 
 
 def config(**user: object) -> TowerConfig:
-    return TowerConfig.model_validate({"dimension": 6, "user": {"hidden": [7], "dropout": 0.0, **user}})
+    small = {} if "kind" in user else {"hidden": [7], "dropout": 0.0}
+    return TowerConfig.model_validate({"dimension": 6, "user": {**small, **user}})
 
 
 def packed() -> PackedHistories:

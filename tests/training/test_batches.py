@@ -42,6 +42,30 @@ def test_every_position_is_one_example(shop: PreparedData, history_length: int, 
     assert len(found) == batches.example_count
 
 
+@pytest.mark.parametrize("history_length", [1, 3, 50])
+def test_segments_hold_every_position_once(shop: PreparedData, history_length: int) -> None:
+    """Each target reads its segment up to itself, and only a user's oldest segment may be short."""
+    batches = TrainingBatches(shop, 256, history_length, 1, segments=True)
+    found = [example for batch in batches.epoch(stream(0, "order", 0)) for example in examples(batch)]
+    expected = []
+    for user in range(len(shop.users)):
+        history = shop.targets(user, "train").tolist()
+        for place in range(1, len(history)):
+            later = (len(history) - 1 - place) // history_length
+            start = max(0, len(history) - (later + 1) * history_length - 1)
+            expected.append((user, tuple(history[start:place]), history[place]))
+    assert sorted(found) == sorted(expected)
+
+
+def test_the_examples_of_a_segment_share_its_start(shop: PreparedData) -> None:
+    """So a tower can read them in one go; the windows lie end to end."""
+    (batch,) = TrainingBatches(shop, 10**6, 20, 1, segments=True).epoch(stream(0, "order", 0))
+    starts, ends = batch.histories.starts.numpy(), batch.histories.ends.numpy()
+    assert ends.tolist() == list(range(1, len(ends) + 1))
+    assert set(starts[1:] - starts[:-1]) <= {0, *range(1, 21)}
+    assert len(np.unique(starts)) == len(TrainingBatches(shop, 10**6, 20, 1, segments=True).spans)
+
+
 def test_batches_hold_about_as_many_examples_as_asked(shop: PreparedData) -> None:
     """All but the last are within one span of the batch size, and the count is that of the plan."""
     batches = TrainingBatches(shop, 256, 50, 64)

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from data.errors import ConfigurationError
+from tower.config import PooledUserConfig
 from training.config import ExperimentConfig, load_experiment, shipped_experiments
 from training.errors import TrainingError
 from training.losses.config import RankingConfig
@@ -22,6 +23,7 @@ def test_overrides_are_toml_or_bare_words() -> None:
     experiment = load_experiment("youtubednn", overrides)
     assert experiment.training.batch_size == 512
     assert experiment.tower.scoring.kind == "dot"
+    assert isinstance(experiment.tower.user, PooledUserConfig)
     assert experiment.tower.user.hidden == (16, 8)
     assert load_experiment("youtubednn", ['objective={loss="full_softmax"}']).objective.sampler is None
 

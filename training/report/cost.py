@@ -50,9 +50,7 @@ class StepTimer:
         return Cost(1000.0 * statistics.median(seconds[1:]) * whole / size, size)
 
     def _batches(self, size: int) -> TrainingBatches:
-        settings = self.experiment
-        history_length = settings.tower.user.history_length
-        return TrainingBatches(self.data, size, history_length, settings.training.span_length)
+        return TrainingBatches.of(self.experiment, self.data, size)
 
     def _seconds(self, objective: Objective, batches: TrainingBatches) -> list[float]:
         seed, device = self.experiment.training.seed, next(self.model.parameters()).device

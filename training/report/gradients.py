@@ -8,6 +8,7 @@ from torch import Tensor
 
 from tower.config import ScoringConfig
 from tower.scoring import cross_scores, paired_scores
+from training.errors import TrainingError
 from training.losses.full_softmax import full_softmax
 from training.losses.sampled_softmax import sampled_softmax
 from training.report.examples import Examples
@@ -79,8 +80,17 @@ def gradient_error(
 
     The squared bias is the mean of <G_r - g, G_t - g> over pairs of *different* draws r and t, so the noise
     of the draws does not add to it; its standard error is the jackknife's, over groups of draws.
+
+    Raises:
+        TrainingError: the full gradient is zero.
     """
     exact = full_gradient(examples, vectors, scoring)
+    length = float(exact.double().square().sum())
+    if length == 0.0:
+        raise TrainingError(
+            f"the model is certain of all {len(examples.positives)} queries, so their gradient is zero and "
+            "there is nothing to compare a sampler's with; raise --queries or tower.scoring.temperature."
+        )
     sums = torch.zeros(_GROUPS, *exact.shape, dtype=torch.float64)
     squares, counts = torch.zeros(_GROUPS, dtype=torch.float64), torch.zeros(_GROUPS, dtype=torch.float64)
     share, candidates = 0.0, 0
@@ -93,7 +103,6 @@ def gradient_error(
         counts[number % _GROUPS] += 1
         share += float(shares.mean())
         candidates += draw.ids.shape[-1]
-    length = float(exact.double().square().sum())
     squared, error = _squared_bias(sums, squares, counts)
     mean_square = float(squares.sum()) / draws
     return GradientError(

@@ -28,12 +28,7 @@ class MovingModel:
         self.model = copy.deepcopy(model)
         self.objective = objective
         self.settings = experiment.training
-        self.batches = TrainingBatches(
-            data,
-            self.settings.batch_size,
-            experiment.tower.user.history_length,
-            self.settings.span_length,
-        )
+        self.batches = TrainingBatches.of(experiment, data)
         self.optimiser = torch.optim.AdamW(
             [*self.model.parameters(), *objective.parameters()],
             lr=self.settings.learning_rate,

@@ -82,18 +82,11 @@ def decode(coded: CodedVectors, rows: NDArray[np.int64], coordinates: NDArray[np
 
 
 @compiled_sum
-def inner_with(coded: CodedVectors, row: int, query: NDArray[np.float32]) -> np.float32:
-    """<h, w> of the query [D] and `row`, summed in float32: for deciding what is drawn."""
-    total = np.float32(0.0)
-    for i in range(len(query)):
-        whole = (np.int32(coded.high[row, i]) << 16) + np.int32(coded.low[row, i])
-        total += np.float32(whole) * query[i]
-    return total * np.float32(np.float64(coded.norms[row]) / WHOLE)
+def inner_with(coded: CodedVectors, row: int, query: NDArray[np.float32]) -> float:
+    """<h, w> of the query [D] and `row`, in float64.
 
-
-@compiled_sum
-def exact_inner(coded: CodedVectors, row: int, query: NDArray[np.float32]) -> float:
-    """<h, w> of the query [D] and `row`, summed in float64: for counts."""
+    In float32 a query at right angles to long vectors would have a kernel far from one.
+    """
     total = 0.0
     for i in range(len(query)):
         whole = (np.int32(coded.high[row, i]) << 16) + np.int32(coded.low[row, i])
@@ -126,10 +119,10 @@ def code_query(query: NDArray[np.float32]) -> CodedQuery:
         total += value
         square += value * value
         largest = max(largest, abs(value))
-    step = largest / 32767.0 if largest > 0.0 else 1.0
-    whole = np.empty(len(query), np.int16)
-    for i in range(len(query)):
-        whole[i] = np.int16(np.floor(np.float64(query[i]) / step + 0.5))
+    step, whole = largest / 32767.0, np.zeros(len(query), np.int16)
+    if largest > 0.0:
+        for i in range(len(query)):
+            whole[i] = np.int16(np.floor(np.float64(query[i]) / step + 0.5))
     # A low part lies within half of a high step of the step's middle, and high bytes are no longer than
     # 128 + sqrt(D); so Cauchy and Schwarz bound what the low parts and the rounded query hide.
     width = np.float64(len(query))

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from training.samplers.coded_vectors import CodedVectors, exact_inner
+from training.samplers.coded_vectors import CodedVectors, inner_with
 from training.samplers.compiled import compiled
 from training.samplers.counter_random import stream_of
 from training.samplers.kernel_rejection import draw_by_rejection
@@ -48,7 +48,7 @@ def square_of(query: NDArray[np.float32]) -> float:
 @compiled
 def kernel(alpha: float, coded: CodedVectors, row: int, query: NDArray[np.float32]) -> float:
     """K(h, w) = alpha <h, w>^2 + 1."""
-    product = exact_inner(coded, row, query)
+    product = inner_with(coded, row, query)
     return alpha * product * product + 1.0
 
 

@@ -104,7 +104,7 @@ def accept(
     """Write the rows whose kernel exceeds its cut, as far as there is room; how many."""
     filled = 0
     for n in range(len(rows)):
-        product = np.float64(inner_with(coded, rows[n], query))
+        product = inner_with(coded, rows[n], query)
         if cuts[n] < alpha * product * product + 1.0 and rows[n] != excluded and filled < len(drawn):
             drawn[filled] = rows[n]
             filled += 1

@@ -46,7 +46,7 @@ class TorchSums:
             TrainingError: a vector isn't finite; nothing has changed then.
         """
         rows, vectors = rows.to(self._vectors.device), vectors.to(self._vectors)
-        finite = vectors.square().sum(dim=1).isfinite()
+        finite = vectors.double().square().sum(dim=1).isfinite()
         if not finite.all():
             row = int(rows[(~finite).nonzero()[0, 0]])
             raise TrainingError(

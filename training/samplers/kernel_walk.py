@@ -20,6 +20,8 @@ from training.samplers.kernel_tree import Nodes
 from training.samplers.symmetric_features import inner
 
 Floats = NDArray[np.float64]
+# Refusals in a leaf after which it is cheaper to look at all of its vectors.
+MOST_REFUSED = 16
 
 
 @compiled
@@ -108,10 +110,24 @@ def sum_bounds(
 
 
 @compiled
+def sum_kernels(
+    alpha: float, query: NDArray[np.float32], first: int, excluded: int, coded: CodedVectors, sums: Floats
+) -> None:
+    """Write the running sums of the kernels of the rows from `first` on."""
+    total = 0.0
+    for n in range(len(sums)):
+        if first + n != excluded:
+            product = inner_with(coded, first + n, query)
+            total += alpha * product * product + 1.0
+        sums[n] = total
+
+
+@compiled
 def draw_in_leaf(
     alpha: float,
     query: NDArray[np.float32],
     first: int,
+    excluded: int,
     coded: CodedVectors,
     sums: Floats,
     counter: np.uint64,
@@ -119,16 +135,21 @@ def draw_in_leaf(
 ) -> np.uint64:
     """Fill `drawn` with rows from `first` on by their kernels, given the running sums of bounds; the counter.
 
-    A row is drawn by its bound and accepted with its kernel over the bound, which is seldom refused.
+    A row is drawn by its bound and accepted with its kernel over the bound, which is seldom refused. Where it
+    is often, as for a query at right angles to long vectors, kernels take the place of their bounds.
     """
-    filled = 0
+    filled, refused = 0, 0
     while filled < len(drawn):
         place = place_of(uniform(counter), sums)
         bound = sums[place] - (sums[place - 1] if place else 0.0)
-        product = np.float64(inner_with(coded, first + place, query))
+        product = inner_with(coded, first + place, query)
         if uniform(counter + STEP) * bound < alpha * product * product + 1.0:
             drawn[filled] = first + place
             filled += 1
+        else:
+            refused += 1
+            if refused == MOST_REFUSED:
+                sum_kernels(alpha, query, first, excluded, coded, sums)
         counter += STEP + STEP
     return counter
 
@@ -169,7 +190,8 @@ def draw_by_walk(
         if level == 0:
             rows = sum_bounds(alpha, query, node, excluded, coded, nodes, sums)
             here = drawn[filled : filled + count]
-            counter = draw_in_leaf(alpha, query, node * nodes.leaf, coded, sums[:rows], counter, here)
+            first = node * nodes.leaf
+            counter = draw_in_leaf(alpha, query, first, excluded, coded, sums[:rows], counter, here)
             filled += count
         else:
             children = sum_masses(

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tower.config import ScoringConfig
+from training.errors import TrainingError
 from training.randomness import stream
 from training.report.examples import Examples
 from training.report.gradients import effective_share, full_gradient, gradient_error, sampled_gradient
@@ -143,3 +144,13 @@ def test_the_effective_share_is_that_of_the_formula() -> None:
     expected = sum(weights) ** 2 / sum(w * w for w in weights) / 3
     shares = effective_share(drawn, draw)
     assert shares.tolist() == pytest.approx([expected, 0.0])
+
+
+def test_a_model_that_is_certain_has_no_gradient_to_compare_with() -> None:
+    """The sentence says which settings give it one."""
+    given, vectors = examples()
+    certain = Examples(1e4 * vectors[given.positives], given.positives, given.last_items)
+    vectors = torch.nn.functional.normalize(vectors, dim=1)
+    ids = np.zeros((2, K), np.int64)
+    with pytest.raises(TrainingError, match=r"certain of all 2 queries.*--queries"):
+        gradient_error(certain, vectors, SCORING, lambda _: draw_of(ids, given.positives), 4)

@@ -1,12 +1,13 @@
 import math
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tests.contracts.kernel_sums import ALPHA, KernelSumsContract, drawn, unequal
+from tests.contracts.kernel_sums import ALPHA, KernelSumsContract, drawn, statistic, unequal
 from tests.oracles.quadratic_kernel import shares
 from training.samplers.kernel_draws import KernelDraws
 from training.samplers.kernel_tree import KernelTree
@@ -33,6 +34,40 @@ class TestWalk(KernelSumsContract):
 class TestWalkOverManyChildren(KernelSumsContract):
     def make(self, vectors: NDArray[np.float32], leaf: int = 4) -> KernelDraws:
         return draws_of(vectors, leaf, branching=5, way="walk")
+
+
+def test_a_query_at_right_angles_to_long_vectors_draws_evenly_and_at_once() -> None:
+    """Though bounds of its kernels are a billion times the kernels: after a few refusals they are left."""
+    vectors = np.zeros((30, 64), np.float32)
+    vectors[:, :32] = 1e3 * np.random.default_rng(3).standard_normal((30, 32))
+    query = torch.zeros(4, 64)
+    query[:, 32:] = 1e3
+    for excluded in (-1, 7):
+        ids = drawn(draws_of(vectors), query, 1000, excluded)
+        kept = np.arange(30) != excluded
+        assert not (ids == excluded).any()
+        places = torch.from_numpy(np.cumsum(kept) - 1)[ids.flatten()]
+        value, limit = statistic(places, np.full(kept.sum(), 1 / kept.sum()))
+        assert value < limit
+
+
+@pytest.mark.parametrize("scale", [1e-37, 1e-20, 1e30, 1e36])
+def test_draws_follow_the_kernel_at_any_length(scale: float) -> None:
+    """Of items, and of queries that are as much shorter as items are longer."""
+    vectors = unequal(30, 5, 21, spread=0.3)
+    query = torch.from_numpy(unequal(1, 5, 22)) / 3.0
+    ids = drawn(draws_of((vectors * scale).astype(np.float32)), (query / scale).repeat(4, 1), 3000)
+    value, limit = statistic(ids, shares(ALPHA, query[0].numpy(), vectors))
+    assert value < limit
+
+
+@pytest.mark.parametrize("length", [0.0, 1.0, 1e36])
+def test_a_query_of_zeros_draws_evenly(length: float) -> None:
+    """Rows of zeros too."""
+    vectors = length * np.ones((20, 3), np.float32)
+    vectors[::2] = 0.0
+    value, limit = statistic(drawn(draws_of(vectors), torch.zeros(4, 3), 2000), np.full(20, 1 / 20))
+    assert value < limit
 
 
 @given(

@@ -1,0 +1,74 @@
+"""A causal transformer in loops over steps and heads: pre-norm, gated feed-forward."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Weights = Mapping[str, Floats]
+
+
+def normalised(step: Floats, weights: Weights, name: str) -> Floats:
+    """Layer normalisation of one step [D]."""
+    centred = step - step.mean()
+    scaled: Floats = centred / np.sqrt((centred**2).mean() + 1e-5)
+    return scaled * weights[f"{name}.weight"] + weights[f"{name}.bias"]
+
+
+def turned(head: Floats, place: int) -> Floats:
+    """Each pair (i, i + d/2) of a head's coordinates [d] turned by its angle."""
+    half, result = len(head) // 2, head.copy()
+    for i in range(half):
+        angle = place * 10000.0 ** (-i / half)
+        result[i] = head[i] * np.cos(angle) - head[i + half] * np.sin(angle)
+        result[i + half] = head[i] * np.sin(angle) + head[i + half] * np.cos(angle)
+    return result
+
+
+def attended(steps: list[Floats], weights: Weights, name: str, heads: int, rotary: bool) -> list[Floats]:
+    """What each step reads from those up to itself."""
+    width = len(steps[0])
+    size = width // heads
+    projected = [weights[f"{name}.inputs.weight"] @ step for step in steps]
+    outputs = []
+    for t in range(len(steps)):
+        mixed = np.zeros(width)
+        for head in range(heads):
+            part = slice(head * size, (head + 1) * size)
+            parts = [[given[part], given[width:][part], given[2 * width :][part]] for given in projected]
+            if rotary:
+                parts = [[turned(q, u), turned(k, u), v] for u, (q, k, v) in enumerate(parts)]
+            scores = np.array([parts[t][0] @ parts[u][1] / np.sqrt(size) for u in range(t + 1)])
+            shares = np.exp(scores - scores.max())
+            shares /= shares.sum()
+            for u in range(t + 1):
+                mixed[part] += shares[u] * parts[u][2]
+        outputs.append(weights[f"{name}.output.weight"] @ mixed)
+    return outputs
+
+
+def fed(step: Floats, weights: Weights, name: str) -> Floats:
+    """The gated feed-forward of one step."""
+    both = weights[f"{name}.inputs.weight"] @ step
+    gate, content = both[: len(both) // 2], both[len(both) // 2 :]
+    result: Floats = weights[f"{name}.output.weight"] @ (gate / (1.0 + np.exp(-gate)) * content)
+    return result
+
+
+def states(weights: Weights, history: Floats, heads: int, rotary: bool) -> Floats:
+    """The state after each step of one history [T, D]: [T, D]."""
+    steps = [
+        step + weights["positions.weight"][t] if "positions.weight" in weights else step
+        for t, step in enumerate(history)
+    ]
+    block = 0
+    while f"blocks.{block}.before_attention.weight" in weights:
+        name = f"blocks.{block}"
+        read = [normalised(step, weights, f"{name}.before_attention") for step in steps]
+        mixed = attended(read, weights, f"{name}.attention", heads, rotary)
+        steps = [step + more for step, more in zip(steps, mixed, strict=True)]
+        read = [normalised(step, weights, f"{name}.before_feed_forward") for step in steps]
+        steps = [s + fed(r, weights, f"{name}.feed_forward") for s, r in zip(steps, read, strict=True)]
+        block += 1
+    return np.array([normalised(step, weights, "last") for step in steps])

@@ -1,0 +1,78 @@
+"""Causal attention over packed segments, and over one padded history when served."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad, scaled_dot_product_attention
+
+from tower.gather import gather_rows
+from tower.segments import PaddedGroups
+
+
+class CausalAttention(nn.Module):
+    """Attention of every step to itself and to what came before it in its segment (Vaswani et al. 2017).
+
+    With `rotary` the queries and keys are turned by their position (Su et al. 2021), so that products know
+    how far apart two steps are.
+    """
+
+    def __init__(self, width: int, heads: int, rotary: bool, dropout: float) -> None:
+        super().__init__()
+        self.heads = heads
+        self.dropout = dropout
+        self.inputs = nn.Linear(width, 3 * width, bias=False)
+        self.output = nn.Linear(width, width, bias=False)
+        half = width // heads // 2
+        frequencies = 10000.0 ** (-torch.arange(half).float() / max(1, half)) if rotary else None
+        self.frequencies: Tensor | None
+        self.register_buffer("frequencies", frequencies, persistent=False)
+
+    def forward(self, steps: Tensor, groups: PaddedGroups) -> Tensor:
+        """Steps [P, D] of all segments: [P, D]."""
+        # Places without a step read a row of zeros.
+        projected = pad(self.inputs(steps), (0, 0, 0, 1))
+        outputs = []
+        for layout in groups.layouts:
+            query, key, value = self._heads(gather_rows(projected, layout))
+            key, query = self._turned(key), self._turned(query)
+            # Padding comes last, so that causality alone keeps it out of what is real.
+            mixed = scaled_dot_product_attention(
+                query, key, value, is_causal=True, dropout_p=self.dropout if self.training else 0.0
+            )
+            outputs.append(mixed.transpose(1, 2).reshape(-1, steps.shape[1]))
+        result: Tensor = self.output(gather_rows(torch.cat(outputs), groups.back))
+        return result
+
+    def at(self, history: Tensor, last: Tensor) -> Tensor:
+        """Of padded steps [B, T, D] the attention of step `last` [B] alone: [B, D]."""
+        query, key, value = self._heads(self.inputs(history))
+        places = last.reshape(-1, 1, 1, 1).expand(-1, self.heads, 1, query.shape[3])
+        query = self._turned(query).gather(2, places)
+        scores = query @ self._turned(key).transpose(2, 3) / query.shape[3] ** 0.5
+        later = torch.arange(history.shape[1], device=history.device) > last.reshape(-1, 1, 1, 1)
+        mixed = scores.masked_fill(later, -torch.inf).softmax(dim=3) @ value
+        result: Tensor = self.output(mixed.flatten(1))
+        return result
+
+    def everywhere(self, history: Tensor) -> Tensor:
+        """Of padded steps [B, T, D] the attention of each: [B, T, D]."""
+        query, key, value = self._heads(self.inputs(history))
+        scores = self._turned(query) @ self._turned(key).transpose(2, 3) / query.shape[3] ** 0.5
+        steps = torch.arange(history.shape[1], device=history.device)
+        later = steps.unsqueeze(0) > steps.unsqueeze(1)
+        mixed = scores.masked_fill(later, -torch.inf).softmax(dim=3) @ value
+        result: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
+        return result
+
+    def _heads(self, projected: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """[B, T, 3 D] as queries, keys and values [B, H, T, D / H]."""
+        split = projected.reshape(*projected.shape[:2], 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        return split[0], split[1], split[2]
+
+    def _turned(self, heads: Tensor) -> Tensor:
+        """[B, H, T, d] with each pair of coordinates turned by its frequency times its step."""
+        if self.frequencies is None:
+            return heads
+        angles = torch.arange(heads.shape[2], device=heads.device).unsqueeze(1) * self.frequencies
+        one, other = heads.chunk(2, dim=3)
+        turned = (one * angles.cos() - other * angles.sin(), one * angles.sin() + other * angles.cos())
+        return torch.cat(turned, dim=3)

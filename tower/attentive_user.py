@@ -1,0 +1,66 @@
+"""A user tower that weighs the items of a history by what they are before it takes their mean."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from data.features import Features
+from tower.config import AttentiveUserConfig
+from tower.feature_layers import FeatureLayers, FeatureRows
+from tower.gather import gather_rows
+from tower.packed import PackedHistories
+from tower.perceptron import perceptron
+from tower.pooled_user import window_sums
+from tower.selection import selected_features
+from tower.user import UserTower
+
+# Attention scores stay within this of zero: weights then differ by e^16 at most, of which double precision
+# leaves nine digits in a difference of running sums.
+LARGEST_SCORE = 8.0
+
+
+class AttentiveUserTower(UserTower):
+    """The mean of a history's item vectors, weighted by scores of the items alone (Lin et al. 2017, eq. 5).
+
+    Weights that don't depend on the window let all windows come from two running sums, as plain means do. The
+    newest item stands beside the weighted mean.
+    """
+
+    def __init__(self, config: AttentiveUserConfig, dimension: int, prepared: Features) -> None:
+        super().__init__()
+        features = selected_features(config.features, prepared, "tower.user.features")
+        self.rows = FeatureRows(FeatureLayers(features, config.feature_width), prepared) if features else None
+        self.attention = nn.Sequential(
+            nn.Linear(dimension, config.attention), nn.Tanh(), nn.Linear(config.attention, 1, bias=False)
+        )
+        width = 2 * dimension + (self.rows.layers.width if self.rows else 0)
+        self.dropout = nn.Dropout(config.dropout)
+        self.mlp = perceptron(width, config.hidden, dimension, config.dropout)
+
+    def forward(self, histories: PackedHistories, vectors: Tensor) -> Tensor:
+        """The weighted means of all windows from two cumulative sums."""
+        weights = self._weights(vectors)
+        both = torch.cat([vectors * weights, weights], dim=1)
+        sums = window_sums(both, histories.starts, histories.ends)
+        means = (sums[:, :-1] / sums[:, -1:]).to(vectors.dtype)
+        features = self.rows(histories.users) if self.rows else None
+        return self._vectors(means, gather_rows(vectors, histories.ends - 1), features)
+
+    def served(self, history: Tensor, length: Tensor, features: Mapping[str, Tensor]) -> Tensor:
+        """The weighted mean of each line's real steps."""
+        real = torch.arange(history.shape[1], device=history.device) < length.unsqueeze(1)
+        weights = self._weights(history) * real.unsqueeze(2)
+        means = (history * weights).sum(dim=1) / weights.sum(dim=1)
+        places = (length - 1).reshape(-1, 1, 1).expand(-1, 1, history.shape[2])
+        dense = self.rows.layers(features) if self.rows else None
+        return self._vectors(means, history.gather(1, places).squeeze(1), dense)
+
+    def _weights(self, vectors: Tensor) -> Tensor:
+        """[..., D] to [..., 1]."""
+        return (LARGEST_SCORE * torch.tanh(self.attention(vectors) / LARGEST_SCORE)).exp()
+
+    def _vectors(self, means: Tensor, last: Tensor, features: Tensor | None) -> Tensor:
+        inputs = [means, last] if features is None else [means, last, features]
+        vectors: Tensor = self.mlp(self.dropout(torch.cat(inputs, dim=1)))
+        return vectors

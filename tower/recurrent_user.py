@@ -1,0 +1,55 @@
+"""A gated recurrent network over the history (GRU4Rec, Hidasi et al. 2016)."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+from data.features import Features
+from tower.config import RecurrentUserConfig
+from tower.feature_layers import FeatureLayers, FeatureRows
+from tower.gather import gather_rows
+from tower.packed import PackedHistories
+from tower.segments import PaddedGroups, segments_of
+from tower.selection import selected_features
+from tower.user import UserTower
+
+
+class RecurrentUserTower(UserTower):
+    """The state after the newest item, through one linear layer, with what is known of the user.
+
+    Examples of a batch whose windows begin at the same place are one segment, which is read once for all.
+    """
+
+    def __init__(self, config: RecurrentUserConfig, dimension: int, prepared: Features) -> None:
+        super().__init__()
+        features = selected_features(config.features, prepared, "tower.user.features")
+        self.rows = FeatureRows(FeatureLayers(features, config.feature_width), prepared) if features else None
+        self.network = nn.GRU(dimension, config.state, batch_first=True)
+        self.dropout = nn.Dropout(config.dropout)
+        self.output = nn.Linear(config.state + (self.rows.layers.width if self.rows else 0), dimension)
+
+    def forward(self, histories: PackedHistories, vectors: Tensor) -> Tensor:
+        """Each segment once through the network, and each example read off where its window ends."""
+        segments = segments_of(histories.starts, histories.ends)
+        groups = PaddedGroups(segments)
+        # Places without a step read a row of zeros; they come last, so that nothing real reads them.
+        steps = pad(self.dropout(gather_rows(vectors, segments.places)), (0, 0, 0, 1))
+        states = torch.cat(
+            [self.network(gather_rows(steps, layout))[0].flatten(0, 1) for layout in groups.layouts]
+        )
+        features = self.rows(histories.users) if self.rows else None
+        return self._vectors(gather_rows(states, groups.back[segments.reads]), features)
+
+    def served(self, history: Tensor, length: Tensor, features: Mapping[str, Tensor]) -> Tensor:
+        """The state after each line's last real step."""
+        states = self.network(history)[0]
+        places = (length - 1).reshape(-1, 1, 1).expand(-1, 1, states.shape[2])
+        dense = self.rows.layers(features) if self.rows else None
+        return self._vectors(states.gather(1, places).squeeze(1), dense)
+
+    def _vectors(self, states: Tensor, features: Tensor | None) -> Tensor:
+        states = self.dropout(states)
+        vectors: Tensor = self.output(states if features is None else torch.cat([states, features], dim=1))
+        return vectors

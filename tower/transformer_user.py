@@ -1,0 +1,119 @@
+"""A causal transformer over the history: SASRec (Kang & McAuley 2018), as later years improved it."""
+
+from collections.abc import Mapping
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from data.features import Features
+from tower.attention import CausalAttention
+from tower.config import TransformerUserConfig
+from tower.feature_layers import FeatureLayers, FeatureRows
+from tower.gather import gather_rows
+from tower.packed import PackedHistories
+from tower.segments import PaddedGroups, segments_of
+from tower.selection import selected_features
+from tower.user import UserTower
+
+
+class GatedFeedForward(nn.Module):
+    """Two linear layers with a gate between them (SwiGLU, Shazeer 2020, eq. 6)."""
+
+    def __init__(self, width: int, hidden: int) -> None:
+        super().__init__()
+        self.inputs = nn.Linear(width, 2 * hidden, bias=False)
+        self.output = nn.Linear(hidden, width, bias=False)
+
+    def forward(self, steps: Tensor) -> Tensor:
+        """[..., D] to [..., D]."""
+        gate, content = self.inputs(steps).chunk(2, dim=-1)
+        result: Tensor = self.output(nn.functional.silu(gate) * content)
+        return result
+
+
+class Block(nn.Module):
+    """Attention and feed-forward, each on the normalised steps and added to them (Xiong et al. 2020)."""
+
+    def __init__(self, width: int, config: TransformerUserConfig) -> None:
+        super().__init__()
+        self.before_attention = nn.LayerNorm(width)
+        self.attention = CausalAttention(width, config.heads, config.positions == "rotary", config.dropout)
+        self.before_feed_forward = nn.LayerNorm(width)
+        self.feed_forward = GatedFeedForward(width, config.feed_forward)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, steps: Tensor, groups: PaddedGroups) -> Tensor:
+        """Packed steps [P, D] to [P, D]."""
+        steps = steps + self.dropout(self.attention(self.before_attention(steps), groups))
+        return self._fed(steps)
+
+    def everywhere(self, history: Tensor) -> Tensor:
+        """Padded steps [B, T, D] to [B, T, D]."""
+        return self._fed(history + self.attention.everywhere(self.before_attention(history)))
+
+    def at(self, history: Tensor, last: Tensor) -> Tensor:
+        """Of padded steps [B, T, D] what becomes of step `last` [B]: [B, D]."""
+        return self._fed(step_at(history, last) + self.attention.at(self.before_attention(history), last))
+
+    def _fed(self, steps: Tensor) -> Tensor:
+        fed: Tensor = steps + self.dropout(self.feed_forward(self.before_feed_forward(steps)))
+        return fed
+
+
+class TransformerUserTower(UserTower):
+    """The state of the newest step after all blocks, beside what is known of the user, as a user vector.
+
+    Items stand where they came in the window, from its oldest on. Examples of a batch whose windows begin at
+    the same place are one segment, which passes the blocks once for all of them.
+    """
+
+    def __init__(self, config: TransformerUserConfig, dimension: int, prepared: Features) -> None:
+        super().__init__()
+        features = selected_features(config.features, prepared, "tower.user.features")
+        self.rows = FeatureRows(FeatureLayers(features, config.feature_width), prepared) if features else None
+        self.positions = (
+            nn.Embedding(config.history_length, dimension) if config.positions == "learned" else None
+        )
+        if self.positions is not None:
+            nn.init.normal_(self.positions.weight, std=dimension**-0.5)
+        self.blocks = nn.ModuleList(Block(dimension, config) for _ in range(config.blocks))
+        self.dropout = nn.Dropout(config.dropout)
+        self.last = nn.LayerNorm(dimension)
+        width = dimension + (self.rows.layers.width if self.rows else 0)
+        self.output: nn.Module = nn.Linear(width, dimension) if features else nn.Identity()
+
+    def forward(self, histories: PackedHistories, vectors: Tensor) -> Tensor:
+        """Each segment once through the blocks, and each example read off where its window ends."""
+        segments = segments_of(histories.starts, histories.ends)
+        steps = gather_rows(vectors, segments.places)
+        if self.positions is not None:
+            nth = torch.arange(len(steps), device=steps.device)
+            nth = nth - segments.starts.repeat_interleave(segments.lengths)
+            steps = steps + self.positions(nth)
+        steps, groups = self.dropout(steps), PaddedGroups(segments)
+        for block in self.blocks:
+            steps = block(steps, groups)
+        features = self.rows(histories.users) if self.rows else None
+        return self._vectors(gather_rows(steps, segments.reads), features)
+
+    def served(self, history: Tensor, length: Tensor, features: Mapping[str, Tensor]) -> Tensor:
+        """Only the newest step passes the last block: nobody reads the others."""
+        last = length - 1
+        if self.positions is not None:
+            history = history + self.positions.weight[: history.shape[1]]
+        *before, newest = cast(list[Block], list(self.blocks))
+        for block in before:
+            history = block.everywhere(history)
+        dense = self.rows.layers(features) if self.rows else None
+        return self._vectors(newest.at(history, last), dense)
+
+    def _vectors(self, steps: Tensor, features: Tensor | None) -> Tensor:
+        steps = self.last(steps)
+        vectors: Tensor = self.output(steps if features is None else torch.cat([steps, features], dim=1))
+        return vectors
+
+
+def step_at(history: Tensor, place: Tensor) -> Tensor:
+    """Of padded steps [B, T, D] the one at `place` [B]: [B, D]."""
+    return history.gather(1, place.reshape(-1, 1, 1).expand(-1, 1, history.shape[2])).squeeze(1)

@@ -1,0 +1,28 @@
+"""The user tower that an experiment asks for."""
+
+from data.features import Features
+from tower.attentive_user import AttentiveUserTower
+from tower.config import (
+    AttentiveUserConfig,
+    PooledUserConfig,
+    RecurrentUserConfig,
+    TowerConfig,
+    TransformerUserConfig,
+)
+from tower.pooled_user import PooledUserTower
+from tower.recurrent_user import RecurrentUserTower
+from tower.transformer_user import TransformerUserTower
+from tower.user import UserTower
+
+
+def build_user_tower(config: TowerConfig, prepared: Features) -> UserTower:
+    """A fresh user tower by `config.user`. Raises TowerError for a feature that isn't prepared."""
+    match config.user:
+        case PooledUserConfig():
+            return PooledUserTower(config.user, config.dimension, prepared)
+        case AttentiveUserConfig():
+            return AttentiveUserTower(config.user, config.dimension, prepared)
+        case RecurrentUserConfig():
+            return RecurrentUserTower(config.user, config.dimension, prepared)
+        case TransformerUserConfig():
+            return TransformerUserTower(config.user, config.dimension, prepared)
