@@ -6,11 +6,13 @@ from typing import Any
 def trained(results: dict[str, Any]) -> str:
     """The section in Markdown, from `results/sampler_bias.json`."""
     needed = results["k_within_1pct"]
-    largest = max(row["k"] for row in results["rows"])
+    largest: dict[str, int] = {}
+    for row in results["rows"]:
+        largest[row["sampler"]] = max(row["k"], largest.get(row["sampler"], 0))
     samplers = list(dict.fromkeys(name for of_set in needed.values() for name in of_set))
     lines = [f"| | {' | '.join(f'`{name}`' for name in needed)} |", "|---|" + "---|" * len(needed)]
     for sampler in samplers:
-        cells = (_size(of_set.get(sampler), largest) for of_set in needed.values())
+        cells = (_size(of_set.get(sampler), largest[sampler]) for of_set in needed.values())
         lines.append(f"| {sampler.replace('_signed', ', signed')} | {' | '.join(cells)} |")
     ratios = (_ratio(name, results) for name in needed)
     lines.append(f"| uniform over quadratic | {' | '.join(ratios)} |")

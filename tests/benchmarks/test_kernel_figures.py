@@ -10,7 +10,12 @@ BIAS: dict[str, Any] = {
     },
     "uniform_over_quadratic": {"some": 16.0, "other": 32.0, "third": None},
     "uniform_never_within": ["other", "third"],
-    "rows": [{"k": 4}, {"k": 512}],
+    "rows": [
+        {"sampler": "uniform", "k": 4},
+        {"sampler": "uniform", "k": 512},
+        {"sampler": "quadratic", "k": 64},
+        {"sampler": "uniform_signed", "k": 64},
+    ],
 }
 MACHINE = {"date": "2026-11-21T00:00:00"}
 SETTING = {"batch": 256, "width": 64, "negatives": 64, "threads": 2}
@@ -28,7 +33,7 @@ def test_each_set_says_which_k_is_enough() -> None:
     lines = trained(BIAS).splitlines()
     assert "| | `some` | `other` | `third` |" in lines
     assert "| uniform | 256 | more than 512 | more than 512 |" in lines
-    assert "| uniform, signed | more than 512 | 64 | 64 |" in lines
+    assert "| uniform, signed | more than 64 | 64 | 64 |" in lines
     assert "| uniform over quadratic | 16 times | at least 32 times | unknown |" in lines
 
 
