@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 # Strict: `true` is no number.
 Width = Annotated[int, Field(strict=True, ge=1, le=8192)]
@@ -114,17 +114,15 @@ class TransformerUserConfig(Settings):
     dropout: Rate = 0.2
 
 
-def _kind_of(given: Any) -> Any:
+def _with_kind(given: Any) -> Any:
     # A table without a kind is a pooled tower's.
-    return given.get("kind", "pooled") if isinstance(given, dict) else getattr(given, "kind", None)
+    return {"kind": "pooled", **given} if isinstance(given, dict) else given
 
 
 UserTowerConfig = Annotated[
-    Annotated[PooledUserConfig, Tag("pooled")]
-    | Annotated[AttentiveUserConfig, Tag("attentive")]
-    | Annotated[RecurrentUserConfig, Tag("recurrent")]
-    | Annotated[TransformerUserConfig, Tag("transformer")],
-    Discriminator(_kind_of),
+    PooledUserConfig | AttentiveUserConfig | RecurrentUserConfig | TransformerUserConfig,
+    Field(discriminator="kind"),
+    BeforeValidator(_with_kind),
 ]
 
 

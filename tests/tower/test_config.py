@@ -19,7 +19,7 @@ from tower.config import PooledUserConfig, TowerConfig
         {"scoring": {"temperature": 0}},
         {"scoring": {"temperature": -0.1}},
         {"scoring": {"temperature": float("nan")}},
-        {"user": {"kind": "transformer"}},
+        {"user": {"kind": "forest"}},
         {"user": {"history_length": 0}},
         {"user": {"hidden": [16, 0]}},
         {"user": {"dropout": 1.0}},
