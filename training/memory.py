@@ -12,7 +12,7 @@ def keep_freed_memory() -> bool:
     """Let the C library keep what is freed, up to 32 MB a piece; whether it does.
 
     A training step frees tensors of a few megabytes and asks for the same again. The system would hand each
-    out page by page, every page cleared: a third of the time of a step on the CPU. Whoever sets
+    out page by page, every page cleared: up to a quarter of a step on the CPU. Whoever sets
     MALLOC_MMAP_THRESHOLD_ or MALLOC_TRIM_THRESHOLD_ has decided otherwise. Only glibc has the call.
     """
     if "MALLOC_MMAP_THRESHOLD_" in os.environ or "MALLOC_TRIM_THRESHOLD_" in os.environ:

@@ -145,3 +145,12 @@ def test_a_mean_over_a_fixed_number_is_refused_where_the_queue_starts_empty(samp
     objective = f'objective={{loss="negative_sampling",sampler={sampler}}}'
     with pytest.raises(ConfigurationError, match=r"fixed number of candidates.*sampled_softmax"):
         load_experiment("youtubednn", [objective])
+
+
+def test_a_refusal_says_what_came_from_the_command_line() -> None:
+    """And which setting it is about, where the reason does not name it."""
+    overrides = ['objective.sampler={kind="log_uniform", unique=true, exclude_positive=true}']
+    with pytest.raises(ConfigurationError) as refused:
+        load_experiment("youtubednn", overrides)
+    said = str(refused.value)
+    assert "youtubednn.toml with objective.sampler from the command line: objective.sampler: a unique" in said
