@@ -2,10 +2,9 @@
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import pad, scaled_dot_product_attention
+from torch.nn.functional import scaled_dot_product_attention
 
-from tower.gather import gather_rows
-from tower.segments import PaddedGroups
+from tower.segments import SegmentLayout
 
 
 class CausalAttention(nn.Module):
@@ -15,10 +14,9 @@ class CausalAttention(nn.Module):
     how far apart two steps are.
     """
 
-    def __init__(self, width: int, heads: int, rotary: bool, dropout: float) -> None:
+    def __init__(self, width: int, heads: int, rotary: bool) -> None:
         super().__init__()
         self.heads = heads
-        self.dropout = dropout
         self.inputs = nn.Linear(width, 3 * width, bias=False)
         self.output = nn.Linear(width, width, bias=False)
         half = width // heads // 2
@@ -26,20 +24,15 @@ class CausalAttention(nn.Module):
         self.frequencies: Tensor | None
         self.register_buffer("frequencies", frequencies, persistent=False)
 
-    def forward(self, steps: Tensor, groups: PaddedGroups) -> Tensor:
-        """Steps [P, D] of all segments: [P, D]."""
-        # Places without a step read a row of zeros.
-        projected = pad(self.inputs(steps), (0, 0, 0, 1))
+    def forward(self, slots: Tensor, layout: SegmentLayout) -> Tensor:
+        """What stands in all slots of all segments [P', D]: [P', D]."""
         outputs = []
-        for layout in groups.layouts:
-            query, key, value = self._heads(gather_rows(projected, layout))
-            key, query = self._turned(key), self._turned(query)
-            # Padding comes last, so that causality alone keeps it out of what is real.
-            mixed = scaled_dot_product_attention(
-                query, key, value, is_causal=True, dropout_p=self.dropout if self.training else 0.0
-            )
-            outputs.append(mixed.transpose(1, 2).reshape(-1, steps.shape[1]))
-        result: Tensor = self.output(gather_rows(torch.cat(outputs), groups.back))
+        for projected in layout.groups(self.inputs(slots)):
+            query, key, value = self._heads(projected)
+            # Slots at a segment's end come last, so that causality alone keeps them out of what is read.
+            mixed = scaled_dot_product_attention(self._turned(query), self._turned(key), value, is_causal=True)
+            outputs.append(mixed.transpose(1, 2).flatten(2).flatten(0, 1))
+        result: Tensor = self.output(torch.cat(outputs))
         return result
 
     def at(self, history: Tensor, last: Tensor) -> Tensor:

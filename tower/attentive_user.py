@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from data.features import Features
 from tower.config import AttentiveUserConfig
+from tower.dropout import Dropout
 from tower.feature_layers import FeatureLayers, FeatureRows
 from tower.gather import gather_rows
 from tower.packed import PackedHistories
@@ -35,7 +36,7 @@ class AttentiveUserTower(UserTower):
             nn.Linear(dimension, config.attention), nn.Tanh(), nn.Linear(config.attention, 1, bias=False)
         )
         width = 2 * dimension + (self.rows.layers.width if self.rows else 0)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.mlp = perceptron(width, config.hidden, dimension, config.dropout)
 
     def forward(self, histories: PackedHistories, vectors: Tensor) -> Tensor:

@@ -4,11 +4,13 @@ from collections.abc import Sequence
 
 from torch import nn
 
+from tower.dropout import Dropout
+
 
 def perceptron(inputs: int, hidden: Sequence[int], outputs: int, dropout: float) -> nn.Sequential:
     """A ReLU network from width `inputs` over the `hidden` widths to `outputs`; its last layer is linear."""
     layers: list[nn.Module] = []
     for width in hidden:
-        layers += [nn.Linear(inputs, width), nn.ReLU(), nn.Dropout(dropout)]
+        layers += [nn.Linear(inputs, width), nn.ReLU(), Dropout(dropout)]
         inputs = width
     return nn.Sequential(*layers, nn.Linear(inputs, outputs))

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from data.features import Features
 from tower.config import PooledUserConfig
+from tower.dropout import Dropout
 from tower.feature_layers import FeatureLayers, FeatureRows
 from tower.gather import gather_rows
 from tower.packed import PackedHistories
@@ -48,7 +49,7 @@ class PooledUserTower(UserTower):
         width = dimension * (2 if config.last_item else 1)
         width += self.rows.layers.width if self.rows else 0
         width += 1 if config.example_age else 0
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.mlp = perceptron(width, config.hidden, dimension, config.dropout)
 
     def forward(self, histories: PackedHistories, vectors: Tensor) -> Tensor:

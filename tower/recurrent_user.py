@@ -4,14 +4,14 @@ from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import pad
 
 from data.features import Features
 from tower.config import RecurrentUserConfig
+from tower.dropout import Dropout
 from tower.feature_layers import FeatureLayers, FeatureRows
 from tower.gather import gather_rows
 from tower.packed import PackedHistories
-from tower.segments import PaddedGroups, segments_of
+from tower.segments import lay_out
 from tower.selection import selected_features
 from tower.user import UserTower
 
@@ -27,20 +27,16 @@ class RecurrentUserTower(UserTower):
         features = selected_features(config.features, prepared, "tower.user.features")
         self.rows = FeatureRows(FeatureLayers(features, config.feature_width), prepared) if features else None
         self.network = nn.GRU(dimension, config.state, batch_first=True)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.output = nn.Linear(config.state + (self.rows.layers.width if self.rows else 0), dimension)
 
     def forward(self, histories: PackedHistories, vectors: Tensor) -> Tensor:
         """Each segment once through the network, and each example read off where its window ends."""
-        segments = segments_of(histories.starts, histories.ends)
-        groups = PaddedGroups(segments)
-        # Places without a step read a row of zeros; they come last, so that nothing real reads them.
-        steps = pad(self.dropout(gather_rows(vectors, segments.places)), (0, 0, 0, 1))
-        states = torch.cat(
-            [self.network(gather_rows(steps, layout))[0].flatten(0, 1) for layout in groups.layouts]
-        )
+        layout = lay_out(histories.starts, histories.ends)
+        slots = self.dropout(gather_rows(vectors, layout.places))
+        states = torch.cat([self.network(group)[0].flatten(0, 1) for group in layout.groups(slots)])
         features = self.rows(histories.users) if self.rows else None
-        return self._vectors(gather_rows(states, groups.back[segments.reads]), features)
+        return self._vectors(gather_rows(states, layout.reads), features)
 
     def served(self, history: Tensor, length: Tensor, features: Mapping[str, Tensor]) -> Tensor:
         """The state after each line's last real step."""

@@ -5,40 +5,52 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tower.gather import ranges
-
 # Segments are padded to the longest of their group; a group ends where that would cost more than this.
 MOST_PADDING = 0.15
 
 
 @dataclass(frozen=True)
-class Segments:
-    """S runs of packed places, laid end to end without what lies between or overlaps.
+class SegmentLayout:
+    """Segments laid out for a network that reads them from a start on: in groups of alike lengths.
+
+    A group of S_g segments takes S_g x L_g slots, one group after the other; a segment that is shorter than
+    L_g has slots at its end that no example reads.
 
     Attributes:
-        places: int64 [P'], the packed place of each step.
-        starts: int64 [S], where each segment begins among the steps.
-        lengths: int64 [S], how many steps it has.
-        reads: int64 [B], the step at which each example has read its whole window.
+        places: int64 [P'], the packed place of each slot; at a segment's end its last one again.
+        shapes: (S_g, L_g) of each group.
+        reads: int64 [B], the slot at which each example has read its whole window.
     """
 
     places: Tensor
-    starts: Tensor
-    lengths: Tensor
+    shapes: list[tuple[int, int]]
     reads: Tensor
 
+    @property
+    def sizes(self) -> list[int]:
+        """How many slots each group has."""
+        return [count * length for count, length in self.shapes]
 
-def segments_of(starts: Tensor, ends: Tensor) -> Segments:
+    def groups(self, slots: Tensor) -> list[Tensor]:
+        """What stands in all slots [P', ...], group by group: [S_g, L_g, ...] each."""
+        parts = slots.split(self.sizes)
+        return [part.unflatten(0, shape) for part, shape in zip(parts, self.shapes, strict=True)]
+
+
+def lay_out(starts: Tensor, ends: Tensor) -> SegmentLayout:
     """The segments of windows `starts` and `ends` [B]; neighbours with the same start share one."""
     firsts, of_example = torch.unique_consecutive(starts, return_inverse=True)
     lengths = torch.zeros_like(firsts).scatter_reduce(0, of_example, ends - starts, "amax")
-    begins = lengths.cumsum(0) - lengths
-    return Segments(
-        places=ranges(firsts, lengths),
-        starts=begins,
-        lengths=lengths,
-        reads=begins[of_example] + (ends - starts) - 1,
-    )
+    begins, places, shapes, slots = torch.empty_like(firsts), [], [], 0
+    for group in groups_by_length(lengths):
+        longest = int(lengths[group[-1]])
+        steps = torch.arange(longest, device=starts.device)
+        within = torch.minimum(steps, lengths[group].unsqueeze(1) - 1)
+        places.append((firsts[group].unsqueeze(1) + within).flatten())
+        begins[group] = slots + longest * torch.arange(len(group), device=starts.device)
+        shapes.append((len(group), longest))
+        slots += len(group) * longest
+    return SegmentLayout(torch.cat(places), shapes, begins[of_example] + (ends - starts) - 1)
 
 
 def groups_by_length(lengths: Tensor) -> list[Tensor]:
@@ -52,29 +64,3 @@ def groups_by_length(lengths: Tensor) -> list[Tensor]:
             groups.append(order[first:place])
             first, held = place, length
     return [*groups, order[first:]] if len(order) else groups
-
-
-class PaddedGroups:
-    """How segments are laid out for attention: in groups of alike lengths, with little padding in each.
-
-    Attributes:
-        layouts: for each group the step [S_g, L_g] that stands at each place; the number of all steps where
-            none does.
-        back: int64 [P], where each step stands among all places of all groups.
-    """
-
-    def __init__(self, segments: Segments) -> None:
-        self.steps = len(segments.places)
-        self.layouts: list[Tensor] = []
-        back = torch.empty_like(segments.places)
-        before = 0
-        for group in groups_by_length(segments.lengths):
-            lengths = segments.lengths[group]
-            offsets = torch.arange(int(lengths.max()), device=lengths.device)
-            real = offsets < lengths.unsqueeze(1)
-            layout = (segments.starts[group].unsqueeze(1) + offsets).masked_fill(~real, self.steps)
-            places = torch.arange(layout.numel(), device=lengths.device).view(layout.shape)
-            back[layout[real]] = before + places[real]
-            before += layout.numel()
-            self.layouts.append(layout)
-        self.back = back

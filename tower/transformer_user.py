@@ -9,10 +9,11 @@ from torch import Tensor, nn
 from data.features import Features
 from tower.attention import CausalAttention
 from tower.config import TransformerUserConfig
+from tower.dropout import Dropout
 from tower.feature_layers import FeatureLayers, FeatureRows
 from tower.gather import gather_rows
 from tower.packed import PackedHistories
-from tower.segments import PaddedGroups, segments_of
+from tower.segments import SegmentLayout, lay_out
 from tower.selection import selected_features
 from tower.user import UserTower
 
@@ -38,15 +39,14 @@ class Block(nn.Module):
     def __init__(self, width: int, config: TransformerUserConfig) -> None:
         super().__init__()
         self.before_attention = nn.LayerNorm(width)
-        self.attention = CausalAttention(width, config.heads, config.positions == "rotary", config.dropout)
+        self.attention = CausalAttention(width, config.heads, config.positions == "rotary")
         self.before_feed_forward = nn.LayerNorm(width)
         self.feed_forward = GatedFeedForward(width, config.feed_forward)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
-    def forward(self, steps: Tensor, groups: PaddedGroups) -> Tensor:
-        """Packed steps [P, D] to [P, D]."""
-        steps = steps + self.dropout(self.attention(self.before_attention(steps), groups))
-        return self._fed(steps)
+    def forward(self, slots: Tensor, layout: SegmentLayout) -> Tensor:
+        """What stands in all slots [P', D] to [P', D]."""
+        return self._fed(slots + self.dropout(self.attention(self.before_attention(slots), layout)))
 
     def everywhere(self, history: Tensor) -> Tensor:
         """Padded steps [B, T, D] to [B, T, D]."""
@@ -78,24 +78,23 @@ class TransformerUserTower(UserTower):
         if self.positions is not None:
             nn.init.normal_(self.positions.weight, std=dimension**-0.5)
         self.blocks = nn.ModuleList(Block(dimension, config) for _ in range(config.blocks))
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.last = nn.LayerNorm(dimension)
         width = dimension + (self.rows.layers.width if self.rows else 0)
         self.output: nn.Module = nn.Linear(width, dimension) if features else nn.Identity()
 
     def forward(self, histories: PackedHistories, vectors: Tensor) -> Tensor:
         """Each segment once through the blocks, and each example read off where its window ends."""
-        segments = segments_of(histories.starts, histories.ends)
-        steps = gather_rows(vectors, segments.places)
+        layout = lay_out(histories.starts, histories.ends)
+        slots = gather_rows(vectors, layout.places)
         if self.positions is not None:
-            nth = torch.arange(len(steps), device=steps.device)
-            nth = nth - segments.starts.repeat_interleave(segments.lengths)
-            steps = steps + self.positions(nth)
-        steps, groups = self.dropout(steps), PaddedGroups(segments)
+            steps = [self.positions.weight[:length].repeat(count, 1) for count, length in layout.shapes]
+            slots = slots + torch.cat(steps)
+        slots = self.dropout(slots)
         for block in self.blocks:
-            steps = block(steps, groups)
+            slots = block(slots, layout)
         features = self.rows(histories.users) if self.rows else None
-        return self._vectors(gather_rows(steps, segments.reads), features)
+        return self._vectors(gather_rows(slots, layout.reads), features)
 
     def served(self, history: Tensor, length: Tensor, features: Mapping[str, Tensor]) -> Tensor:
         """Only the newest step passes the last block: nobody reads the others."""

@@ -64,7 +64,7 @@ def test_without_positions_the_past_is_a_set() -> None:
 
 def test_rotary_positions_know_distances_alone() -> None:
     """A window that starts later in the same history reads as one that begins there."""
-    made = CausalAttention(6, 3, rotary=True, dropout=0.0)
+    made = CausalAttention(6, 3, rotary=True)
     heads = torch.randn(1, 3, 9, 2, generator=torch.manual_seed(4))
     same = heads[:, :, :1].expand(-1, -1, 9, -1)
     turned = made._turned(same)

@@ -1,69 +1,156 @@
-"""The full softmax without a matrix of all scores: a block of items at a time, and again for the gradient."""
+"""The softmax over shared candidates without a matrix of all scores: some examples at a time."""
 
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
 from tower.config import ScoringConfig
-from tower.gather import gather_rows
-from tower.scoring import cross_scores, paired_scores
 
-# How many scores are held at once.
-HELD = 2**24
+# How many scores are held at once, and of how many examples at most, so that they stay in the cache.
+HELD, MOST_EXAMPLES = 2**24, 1024
 
 
-def _blocks(items: Tensor, block: int) -> Iterator[Tensor]:
-    return (items[start : start + block] for start in range(0, len(items), block))
+@dataclass(frozen=True)
+class Candidates:
+    """What all examples of a batch are compared with.
+
+    Attributes:
+        vectors: [K, D].
+        log_count: [K], subtracted from the scores; None where each item is once among the candidates.
+    """
+
+    vectors: Tensor
+    log_count: Tensor | None = None
 
 
-class _LogPartition(torch.autograd.Function):
-    """log sum_i exp s_i of users [B, D] over items [N, D]: [B]."""
+@dataclass(frozen=True)
+class Examples:
+    """What is compared with them.
+
+    Attributes:
+        users: [B, D] user vectors.
+        positive: [B] tempered scores of the positives, corrected if they are to be.
+        weights: [B], what each example's loss is multiplied by.
+        hits: int64 [M] each, by rising example: example and column of all scores that don't count.
+    """
+
+    users: Tensor
+    positive: Tensor
+    weights: Tensor
+    hits: tuple[Tensor, Tensor]
+
+    def parts(self, size: int) -> Iterator[tuple[slice, "Examples"]]:
+        """No more than `size` of them at a time, with their places."""
+        firsts = torch.arange(0, len(self.users) + size, size, device=self.users.device)
+        bounds = torch.searchsorted(self.hits[0], firsts).tolist()
+        for part, start in enumerate(range(0, len(self.users), size)):
+            some, masked = slice(start, start + size), slice(bounds[part], bounds[part + 1])
+            hits = (self.hits[0][masked] - start, self.hits[1][masked])
+            yield some, Examples(self.users[some], self.positive[some], self.weights[some], hits)
+
+
+class _Gradients(NamedTuple):
+    """Losses [R] of some examples, and the gradient of their weighted sum."""
+
+    losses: Tensor
+    users: Tensor
+    items: Tensor
+    positive: Tensor
+
+
+class _WeightedSum(torch.autograd.Function):
+    """The sum of all weighted losses, with its gradient computed on the way."""
 
     @staticmethod
-    def forward(ctx: FunctionCtx, users: Tensor, items: Tensor, scoring: ScoringConfig, block: int) -> Tensor:
-        """The sums of all blocks, put together as logarithms."""
-        parts = [cross_scores(users, some, scoring).logsumexp(dim=1) for some in _blocks(items, block)]
-        partition = torch.stack(parts).logsumexp(dim=0)
-        ctx.save_for_backward(users, items, partition)
-        ctx.scoring, ctx.block = scoring, block  # type: ignore[attr-defined] # as autograd keeps what isn't a tensor
-        return partition
+    def forward(
+        ctx: FunctionCtx,
+        users: Tensor,
+        vectors: Tensor,
+        positive: Tensor,
+        examples: Examples,
+        candidates: Candidates,
+        scoring: ScoringConfig,
+        held: int,
+    ) -> Tensor:
+        """Scores serve the losses and the gradients while they are at hand."""
+        to_users, to_items = torch.empty_like(users), torch.zeros_like(vectors)
+        to_positive, total = torch.empty_like(positive), positive.new_zeros(())
+        for some, part in examples.parts(max(1, min(held // len(vectors), MOST_EXAMPLES))):
+            found = _gradients(part, candidates, scoring)
+            total += found.losses @ part.weights
+            to_users[some], to_positive[some] = found.users, found.positive
+            to_items += found.items
+        ctx.save_for_backward(to_users, to_items, to_positive)
+        return total
 
     @staticmethod
-    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        """Each block's scores again, their shares times the slope, and the two products of the chain rule."""
-        users, items, partition = ctx.saved_tensors
-        to_users, to_items = torch.zeros_like(users), torch.empty_like(items)
-        for some, filled in zip(_blocks(items, ctx.block), _blocks(to_items, ctx.block), strict=True):
-            shares = (cross_scores(users, some, ctx.scoring) - partition.unsqueeze(1)).exp_()
-            shares *= slopes[0].unsqueeze(1) / ctx.scoring.temperature
-            if ctx.scoring.absolute:
-                shares *= (users @ some.T).sign_()
-            to_users += shares @ some
-            torch.mm(shares.T, users, out=filled)
-        return to_users, to_items, None, None
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
+        """The kept gradients, times the slope of the sum."""
+        return (*(kept * slopes[0] for kept in ctx.saved_tensors), None, None, None, None)
+
+
+def _gradients(examples: Examples, candidates: Candidates, scoring: ScoringConfig) -> _Gradients:
+    """Of R examples; users and candidates come in the type that products are computed in."""
+    users, vectors, own = examples.users / scoring.temperature, candidates.vectors, examples.positive
+    scores = users @ vectors.T
+    signs = scores.sign() if scoring.absolute else None
+    if scoring.absolute:
+        scores.abs_()
+    if candidates.log_count is not None:
+        scores -= candidates.log_count
+    scores[examples.hits] = -torch.inf
+    top = torch.maximum(scores.amax(dim=1).to(own.dtype), own)
+    # In place, as each further matrix of this size costs more than what is computed on it.
+    masses = scores.sub_(top.to(scores.dtype).unsqueeze(1)).exp_()
+    kept = (own - top).exp()
+    total = masses.sum(dim=1, dtype=own.dtype) + kept
+    slope = examples.weights / total
+    if signs is not None:
+        masses *= signs
+    return _Gradients(
+        losses=total.log() + top - own,
+        users=(masses @ vectors) * (slope / scoring.temperature).unsqueeze(1),
+        items=masses.T @ (users * slope.unsqueeze(1)).to(masses.dtype),
+        positive=examples.weights * (kept / total - 1.0),
+    )
 
 
 def blocked_softmax(
-    users: Tensor, items: Tensor, positives: Tensor, scoring: ScoringConfig, held: int = HELD
+    users: Tensor,
+    positive: Tensor,
+    weights: Tensor,
+    hits: tuple[Tensor, Tensor],
+    candidates: Candidates,
+    scoring: ScoringConfig,
+    held: int = HELD,
 ) -> Tensor:
-    """`full_softmax` of all scores, of which no more than about `held` exist at a time.
+    """sum_b w_b (log(exp p_b + sum_j exp(s_bj - l_j)) - p_b), a scalar: the sampled or the full softmax.
 
-    Forward takes one matrix product, backward three instead of two. Memory beyond vectors and their
-    gradients is that of `held` scores, twice.
+    Gradients are computed with the losses, from scores that are then forgotten: three products, as many as a
+    softmax that keeps all [B, K] scores needs, and memory for `held` of them. Under autocast they are in its type.
 
     Args:
         users: [B, D] user vectors.
-        items: [N, D] the catalogue's vectors.
-        positives: int64 [B], the rows of the positives.
+        positive: [B] tempered scores p of the positives, corrected if they are to be.
+        weights: [B], without a gradient; divided by their sum they make a mean.
+        hits: int64 [M] each, by rising example: example and column of all scores that don't count, such as
+            those of the positives themselves.
+        candidates: [K, D] vectors, with the log l of how often each was to be expected.
         scoring: from vectors to scores.
         held: how many scores may be held.
-
-    Returns:
-        [B], at least zero but for rounding.
     """
-    block = max(1, held // len(users))
-    partition: Tensor = _LogPartition.apply(users, items, scoring, block)  # type: ignore[no-untyped-call]
-    return partition - paired_scores(users, gather_rows(items, positives), scoring)
+    if not len(candidates.vectors):
+        return (users.sum() + positive.sum()) * 0.0
+    device = users.device.type
+    kind = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else users.dtype
+    vectors = candidates.vectors
+    counts = None if candidates.log_count is None else candidates.log_count.to(kind)
+    examples = Examples(users.detach().to(kind), positive.detach(), weights, hits)
+    among = replace(candidates, vectors=vectors.detach().to(kind), log_count=counts)
+    with torch.autocast(device, enabled=False):
+        total: Tensor = _WeightedSum.apply(users, vectors, positive, examples, among, scoring, held)  # type: ignore[no-untyped-call]
+    return total

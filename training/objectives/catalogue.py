@@ -2,22 +2,24 @@
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from tower.config import ScoringConfig
 from tower.gather import gather_rows
 from tower.model import TwoTowers
-from tower.scoring import cross_scores
+from tower.scoring import cross_scores, paired_scores
 from training.batches import Batch
 from training.known import known_candidates
-from training.losses.blocked_softmax import HELD, blocked_softmax
+from training.losses.blocked_softmax import Candidates, blocked_softmax
 from training.losses.contract import CatalogueLoss
 from training.losses.full_softmax import full_softmax
-from training.objectives.contract import Objective, StepLoss, weighted_mean
+from training.objectives.contract import Objective, StepLoss, total_weight, weighted_mean
 
 
 class CatalogueObjective(Objective):
     """Every item of the catalogue is a candidate; nothing is drawn.
 
-    The full softmax of more scores than are worth holding is computed a block of items at a time.
+    The full softmax never holds all scores of a batch.
     """
 
     def __init__(self, loss: CatalogueLoss, mask_known: bool) -> None:
@@ -29,14 +31,31 @@ class CatalogueObjective(Objective):
         """The batch's loss; `random` is not needed."""
         items = model.catalogue_vectors()
         users = model.user_vectors(batch.histories, gather_rows(items, batch.histories.rows))
-        if self.loss is full_softmax and not self.mask_known and len(users) * len(items) > HELD:
-            losses = blocked_softmax(users, items, batch.targets, model.config.scoring)
-            return StepLoss(weighted_mean(losses, batch.weights), batch.targets.new_zeros(()))
+        known = self._known(batch, items)
+        if self.loss is full_softmax:
+            return self._blocked(users, items, known, batch, model.config.scoring)
         scores = cross_scores(users, items, model.config.scoring)
         masked = batch.targets.new_zeros(())
-        if self.mask_known:
-            known = known_candidates(batch, torch.arange(len(items), device=items.device))
+        if known is not None:
             known[torch.arange(len(known)), batch.targets] = False
             scores = scores.masked_fill(known, float("-inf"))
             masked = known.sum()
         return StepLoss(weighted_mean(self.loss(scores, batch.targets), batch.weights), masked)
+
+    def _known(self, batch: Batch, items: Tensor) -> Tensor | None:
+        """What each example's user has used, the positive included: bool [B, N]; None where it may count."""
+        if not self.mask_known:
+            return None
+        return known_candidates(batch, torch.arange(len(items), device=items.device))
+
+    def _blocked(
+        self, users: Tensor, items: Tensor, known: Tensor | None, batch: Batch, scoring: ScoringConfig
+    ) -> StepLoss:
+        if known is None:
+            hits = (torch.arange(len(users), device=users.device), batch.targets)
+        else:
+            hits = known.nonzero(as_tuple=True)
+        positive = paired_scores(users, gather_rows(items, batch.targets), scoring)
+        shares = batch.weights / total_weight(batch.weights)
+        loss = blocked_softmax(users, positive, shares, hits, Candidates(items), scoring)
+        return StepLoss(loss, batch.targets.new_tensor(len(hits[0]) - len(users)))

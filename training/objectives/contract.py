@@ -40,5 +40,10 @@ class Objective(nn.Module, ABC):
 
 def weighted_mean(losses: Tensor, weights: Tensor) -> Tensor:
     """The mean of per-example losses [B] under example weights [B]; zero where no example has a weight."""
+    return (losses * weights).sum() / total_weight(weights)
+
+
+def total_weight(weights: Tensor) -> Tensor:
+    """What weighted sums over a batch are divided by: the sum of weights [B], or 1 where that is zero."""
     total = weights.sum()
-    return (losses * weights).sum() / total.masked_fill(total == 0.0, 1.0)
+    return total.masked_fill(total == 0.0, 1.0)

@@ -11,8 +11,10 @@ from tower.model import TwoTowers
 from tower.scoring import cross_scores, paired_scores
 from training.batches import Batch
 from training.known import known_candidates
+from training.losses.blocked_softmax import Candidates, blocked_softmax
 from training.losses.contract import Loss
-from training.objectives.contract import Objective, StepLoss, weighted_mean
+from training.losses.sampled_softmax import sampled_softmax, sampled_softmax_corrected
+from training.objectives.contract import Objective, StepLoss, total_weight, weighted_mean
 from training.samplers.contract import DrawContext, Sampler
 from training.samplers.draw import Draw
 
@@ -48,11 +50,25 @@ class SampledObjective(Objective):
         users = model.user_vectors(histories, read)
         draw = self._masked(self._drawn(model, batch, users.detach(), positives.detach(), random), batch)
         positive = paired_scores(users, positives, model.config.scoring)
+        if draw.ids.dim() == 1 and self.loss in (sampled_softmax, sampled_softmax_corrected):
+            return self._blocked(model, users, positive, draw, batch)
         drawn = candidate_scores(model, users, draw)
         if self.log_normaliser is not None:
             positive, drawn = positive - self.log_normaliser, drawn - self.log_normaliser
         losses = self.loss(positive, drawn, draw)
         return StepLoss(weighted_mean(losses, batch.weights), draw.masked_count)
+
+    def _blocked(
+        self, model: TwoTowers, users: Tensor, positive: Tensor, draw: Draw, batch: Batch
+    ) -> StepLoss:
+        """The softmax losses over candidates that the batch shares."""
+        if self.loss is sampled_softmax_corrected:
+            positive = positive - draw.positive_log_count
+        hits = (~draw.valid).nonzero(as_tuple=True)
+        shares = batch.weights / total_weight(batch.weights)
+        candidates = Candidates(_shared_vectors(model, draw.ids, draw.stored), draw.log_count)
+        loss = blocked_softmax(users, positive, shares, hits, candidates, model.config.scoring)
+        return StepLoss(loss, batch.targets.new_tensor(len(hits[0])))
 
     def _drawn(
         self, model: TwoTowers, batch: Batch, users: Tensor, positives: Tensor, random: np.random.Generator
@@ -92,7 +108,11 @@ def _own_scores(model: TwoTowers, users: Tensor, ids: Tensor) -> Tensor:
 
 def _shared_scores(model: TwoTowers, users: Tensor, ids: Tensor, stored: Tensor | None) -> Tensor:
     """The scores of all users with `ids` [K], of which the last may have `stored` vectors: [B, K]."""
+    return cross_scores(users, _shared_vectors(model, ids, stored), model.config.scoring)
+
+
+def _shared_vectors(model: TwoTowers, ids: Tensor, stored: Tensor | None) -> Tensor:
+    """The vectors [K, D] of `ids` [K], of which the last may be `stored`."""
     if stored is None:
-        return cross_scores(users, model.item_vectors(ids), model.config.scoring)
-    fresh = model.item_vectors(ids[: len(ids) - len(stored)])
-    return cross_scores(users, torch.cat([fresh, stored]), model.config.scoring)
+        return model.item_vectors(ids)
+    return torch.cat([model.item_vectors(ids[: len(ids) - len(stored)]), stored])

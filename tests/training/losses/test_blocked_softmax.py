@@ -1,61 +1,113 @@
-import itertools
-
 import pytest
 import torch
 from torch import Tensor
 
 from tower.config import ScoringConfig
-from tower.scoring import cross_scores
-from training.losses.blocked_softmax import blocked_softmax
-from training.losses.full_softmax import full_softmax
+from training.losses.blocked_softmax import Candidates, blocked_softmax
 
 SIGNED = ScoringConfig(kind="dot", temperature=0.3)
 ABSOLUTE = ScoringConfig(kind="dot", temperature=0.3, absolute=True)
-POSITIVES = torch.tensor([0, 3, 36, 3])
+WEIGHTS = torch.tensor([1.0, 2.0, 0.0, 0.25, 1.0], dtype=torch.float64)
+HITS = (torch.tensor([0, 0, 2, 4]), torch.tensor([3, 36, 0, 5]))
 
 
-def vectors(scale: float = 1.0) -> tuple[Tensor, Tensor]:
+def vectors(scale: float = 1.0) -> tuple[Tensor, Tensor, Tensor]:
+    """User vectors [5, 6], candidates [37, 6], and scores of positives [5]."""
     random = torch.Generator().manual_seed(0)
-    users = torch.randn(4, 5, generator=random, dtype=torch.float64) * scale
-    items = torch.randn(37, 5, generator=random, dtype=torch.float64)
-    return users.requires_grad_(), items.requires_grad_()
+    shapes = ((5, 6), (37, 6), (5,))
+    users, items, positive = (torch.randn(*shape, generator=random, dtype=torch.float64) for shape in shapes)
+    return (users * scale).requires_grad_(), items.requires_grad_(), (positive * scale).requires_grad_()
 
 
-def results(blocked: int | None, scoring: ScoringConfig, scale: float = 1.0) -> list[Tensor]:
-    """The losses and both gradients, under slopes that differ; None for the plain form."""
-    users, items = vectors(scale)
-    if blocked is None:
-        losses = full_softmax(cross_scores(users, items, scoring), POSITIVES)
-    else:
-        losses = blocked_softmax(users, items, POSITIVES, scoring, blocked)
-    slopes = torch.tensor([1.0, -2.0, 0.5, 3.0], dtype=torch.float64)
-    return [losses.detach(), *torch.autograd.grad((losses * slopes).sum(), (users, items))]
+def plain(users: Tensor, items: Tensor, positive: Tensor, counts: Tensor | None, scoring: ScoringConfig) -> Tensor:
+    """The formula, with all scores at once."""
+    scores = users @ items.T / 0.3
+    if scoring.absolute:
+        scores = scores.abs()
+    if counts is not None:
+        scores = scores - counts
+    mask = torch.zeros(scores.shape, dtype=torch.bool)
+    mask[HITS] = True
+    scores = torch.cat([positive.unsqueeze(1), scores.masked_fill(mask, -torch.inf)], dim=1)
+    return ((scores.logsumexp(dim=1) - positive) * WEIGHTS).sum()
+
+
+COUNTS = torch.linspace(-3.0, 2.0, 37, dtype=torch.float64)
 
 
 @pytest.mark.parametrize("scoring", [SIGNED, ABSOLUTE], ids=["signed", "absolute"])
-@pytest.mark.parametrize("held", [1, 4 * 10, 4 * 37, 10**6])
+@pytest.mark.parametrize("counts", [None, COUNTS], ids=["catalogue", "drawn"])
+@pytest.mark.parametrize("held", [1, 2 * 37, 5 * 37, 10**6])
 @pytest.mark.parametrize("scale", [0.0, 1.0, 1000.0])
-def test_it_is_the_plain_full_softmax(scoring: ScoringConfig, held: int, scale: float) -> None:
-    """Losses and gradients, whatever the block; with scores in the thousands too."""
-    for ours, plain in zip(results(held, scoring, scale), results(None, scoring, scale), strict=True):
-        torch.testing.assert_close(ours, plain, rtol=1e-10, atol=1e-10)
+def test_it_is_the_softmax_of_all_scores(
+    scoring: ScoringConfig, counts: Tensor | None, held: int, scale: float
+) -> None:
+    """Loss and gradients, whatever the block; with scores in the thousands too."""
+    given = vectors(scale)
+    users, items, positive = given
+    ours = blocked_softmax(users, positive, WEIGHTS, HITS, Candidates(items, counts), scoring, held)
+    theirs = plain(*given, counts, scoring)
+    torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
+    slopes = torch.autograd.grad(2.0 * ours, given), torch.autograd.grad(2.0 * theirs, given)
+    for one, other in zip(*slopes, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
 
 
 def test_gradients_are_finite_differences() -> None:
-    users, items = vectors()
-    assert torch.autograd.gradcheck(lambda u, i: blocked_softmax(u, i, POSITIVES, SIGNED, 40), (users, items))
+    def loss(users: Tensor, items: Tensor, positive: Tensor) -> Tensor:
+        return blocked_softmax(users, positive, WEIGHTS, HITS, Candidates(items, COUNTS), SIGNED, 80)
+
+    assert torch.autograd.gradcheck(loss, vectors())
 
 
-def test_no_more_scores_are_held_than_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither on the way forward nor back."""
-    seen: list[int] = []
+def test_bfloat16_under_autocast_is_near(recwarn: pytest.WarningsRecorder) -> None:
+    """Within what eight bits of a score below 20 leave; what comes back is float32."""
+    given = [vector.detach().float().requires_grad_() for vector in vectors()]
+    users, items, positive = given
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        ours = blocked_softmax(users, positive, WEIGHTS.float(), HITS, Candidates(items, COUNTS), SIGNED)
+    theirs = plain(users, items, positive, COUNTS, SIGNED)
+    assert ours.dtype == torch.float32
+    torch.testing.assert_close(ours, theirs.float(), rtol=0.02, atol=0.02)
+    slopes = torch.autograd.grad(ours, given), torch.autograd.grad(theirs, given)
+    for one, other in zip(*slopes, strict=True):
+        assert one.dtype == torch.float32
+        assert (one - other).norm() < 0.05 * other.norm()
 
-    def watched(users: Tensor, items: Tensor, scoring: ScoringConfig) -> Tensor:
-        scores = cross_scores(users, items, scoring)
-        seen.append(scores.numel())
-        return scores
 
-    monkeypatch.setattr("training.losses.blocked_softmax.cross_scores", watched)
-    results(40, SIGNED)
-    assert max(seen) == 40
-    assert list(itertools.accumulate(seen))[-1] == 2 * 4 * 37
+def test_no_more_scores_are_held_than_asked_for() -> None:
+    """The peak of one matrix is seen by what its exponentials take: no tensor is larger."""
+    users, items, positive = vectors()
+    largest = 0
+
+    class Watched(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+            nonlocal largest
+            result = function(*args, **(kwargs or {}))
+            if isinstance(result, Tensor):
+                largest = max(largest, result.numel())
+            return result
+
+    with Watched():
+        blocked_softmax(users, positive, WEIGHTS, HITS, Candidates(items), SIGNED, held=40)
+    assert largest == items.numel()
+
+
+def test_an_example_without_a_candidate_has_no_loss_and_no_gradient() -> None:
+    """All its candidates are hits."""
+    users, items, positive = vectors()
+    hits = (torch.zeros(37, dtype=torch.int64), torch.arange(37))
+    weights = torch.tensor([1.0, 0.0, 0.0, 0.0, 0.0], dtype=torch.float64)
+    loss = blocked_softmax(users, positive, weights, hits, Candidates(items), SIGNED)
+    assert loss == 0.0
+    for gradient in torch.autograd.grad(loss, (users, items, positive)):
+        assert not gradient.any()
+
+
+def test_without_candidates_there_is_no_loss_and_no_gradient() -> None:
+    users, items, positive = vectors()
+    none = (torch.zeros(0, dtype=torch.int64),) * 2
+    loss = blocked_softmax(users, positive, WEIGHTS, none, Candidates(items[:0]), SIGNED)
+    assert loss == 0.0
+    for gradient in torch.autograd.grad(loss, (users, positive)):
+        assert not gradient.any()
