@@ -30,7 +30,9 @@ class CausalAttention(nn.Module):
         for projected in layout.groups(self.inputs(slots)):
             query, key, value = self._heads(projected)
             # Slots at a segment's end come last, so that causality alone keeps them out of what is read.
-            mixed = scaled_dot_product_attention(self._turned(query), self._turned(key), value, is_causal=True)
+            mixed = scaled_dot_product_attention(
+                self._turned(query), self._turned(key), value, is_causal=True
+            )
             outputs.append(mixed.transpose(1, 2).flatten(2).flatten(0, 1))
         result: Tensor = self.output(torch.cat(outputs))
         return result

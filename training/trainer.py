@@ -28,6 +28,7 @@ from training.errors import TrainingError
 from training.evaluation import Relevant, relevant_items, sample_users, validation_metric
 from training.objectives.build import build_objective
 from training.randomness import seed_torch, stream
+from training.processor import multiplies_bfloat16
 from training.run import CHECKPOINT, MODEL, TENSORBOARD, Run, build_model, pick_device, remove_run
 from training.schedule import learning_rate_factor
 
@@ -53,6 +54,7 @@ class Trainer:
         self.objective = build_objective(
             experiment.objective, experiment.tower, data, self.settings.seed, self.device
         ).to(self.device)
+        self.objective.products = self._products()
         self.optimiser = torch.optim.AdamW(
             [*self.model.parameters(), *self.objective.parameters()],
             lr=self.settings.learning_rate,
@@ -142,6 +144,15 @@ class Trainer:
         if wanted == "float32" or (wanted == "auto" and self.device.type == "cpu"):
             return nullcontext()
         return torch.autocast(self.device.type, dtype=torch.bfloat16)
+
+    def _products(self) -> torch.dtype | None:
+        """What scores are computed in: on a CPU that multiplies bfloat16, four to eight times as fast in it."""
+        wanted = self.settings.precision
+        if wanted == "bfloat16" or (
+            wanted == "auto" and (self.device.type == "cuda" or multiplies_bfloat16())
+        ):
+            return torch.bfloat16
+        return None
 
     def _end_epoch(self, writer: SummaryWriter) -> None:
         state, settings = self.progress, self.settings

@@ -126,12 +126,13 @@ def blocked_softmax(
     hits: tuple[Tensor, Tensor],
     candidates: Candidates,
     scoring: ScoringConfig,
+    products: torch.dtype | None = None,
     held: int = HELD,
 ) -> Tensor:
     """sum_b w_b (log(exp p_b + sum_j exp(s_bj - l_j)) - p_b), a scalar: the sampled or the full softmax.
 
     Gradients are computed with the losses, from scores that are then forgotten: three products, as many as a
-    softmax that keeps all [B, K] scores needs, and memory for `held` of them. Under autocast they are in its type.
+    softmax that keeps all [B, K] scores needs, and memory for `held` of them.
 
     Args:
         users: [B, D] user vectors.
@@ -141,16 +142,17 @@ def blocked_softmax(
             those of the positives themselves.
         candidates: [K, D] vectors, with the log l of how often each was to be expected.
         scoring: from vectors to scores.
+        products: what scores and their gradients are computed in; None for the type of the vectors. Sums over
+            candidates, losses and gradients that are handed on have the type of `positive`.
         held: how many scores may be held.
     """
     if not len(candidates.vectors):
         return (users.sum() + positive.sum()) * 0.0
-    device = users.device.type
-    kind = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else users.dtype
-    vectors = candidates.vectors
+    kind, vectors = products or users.dtype, candidates.vectors
     counts = None if candidates.log_count is None else candidates.log_count.to(kind)
     examples = Examples(users.detach().to(kind), positive.detach(), weights, hits)
     among = replace(candidates, vectors=vectors.detach().to(kind), log_count=counts)
-    with torch.autocast(device, enabled=False):
+    # What is given here is in the wanted type already.
+    with torch.autocast(users.device.type, enabled=False):
         total: Tensor = _WeightedSum.apply(users, vectors, positive, examples, among, scoring, held)  # type: ignore[no-untyped-call]
     return total

@@ -57,5 +57,5 @@ class CatalogueObjective(Objective):
             hits = known.nonzero(as_tuple=True)
         positive = paired_scores(users, gather_rows(items, batch.targets), scoring)
         shares = batch.weights / total_weight(batch.weights)
-        loss = blocked_softmax(users, positive, shares, hits, Candidates(items), scoring)
+        loss = blocked_softmax(users, positive, shares, hits, Candidates(items), scoring, self.products)
         return StepLoss(loss, batch.targets.new_tensor(len(hits[0]) - len(users)))

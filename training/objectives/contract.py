@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from tower.config import ScoringConfig
@@ -25,9 +26,14 @@ class Objective(nn.Module, ABC):
     """Computes a batch's loss in the one order: score, temperature, log expected count, mask, loss, mean.
 
     Its parameters, if it has any, are trained beside the towers and kept in the checkpoint.
+
+    Attributes:
+        sampler: what draws its candidates, if anything does.
+        products: what the softmax over shared candidates computes its scores in; None for the vectors' type.
     """
 
     sampler: Sampler | None = None
+    products: torch.dtype | None = None
 
     @abstractmethod
     def forward(self, model: TwoTowers, batch: Batch, random: np.random.Generator) -> StepLoss:

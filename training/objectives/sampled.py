@@ -67,7 +67,7 @@ class SampledObjective(Objective):
         hits = (~draw.valid).nonzero(as_tuple=True)
         shares = batch.weights / total_weight(batch.weights)
         candidates = Candidates(_shared_vectors(model, draw.ids, draw.stored), draw.log_count)
-        loss = blocked_softmax(users, positive, shares, hits, candidates, model.config.scoring)
+        loss = blocked_softmax(users, positive, shares, hits, candidates, model.config.scoring, self.products)
         return StepLoss(loss, batch.targets.new_tensor(len(hits[0])))
 
     def _drawn(

@@ -19,7 +19,9 @@ def vectors(scale: float = 1.0) -> tuple[Tensor, Tensor, Tensor]:
     return (users * scale).requires_grad_(), items.requires_grad_(), (positive * scale).requires_grad_()
 
 
-def plain(users: Tensor, items: Tensor, positive: Tensor, counts: Tensor | None, scoring: ScoringConfig) -> Tensor:
+def plain(
+    users: Tensor, items: Tensor, positive: Tensor, counts: Tensor | None, scoring: ScoringConfig
+) -> Tensor:
     """The formula, with all scores at once."""
     scores = users @ items.T / 0.3
     if scoring.absolute:
@@ -45,7 +47,7 @@ def test_it_is_the_softmax_of_all_scores(
     """Loss and gradients, whatever the block; with scores in the thousands too."""
     given = vectors(scale)
     users, items, positive = given
-    ours = blocked_softmax(users, positive, WEIGHTS, HITS, Candidates(items, counts), scoring, held)
+    ours = blocked_softmax(users, positive, WEIGHTS, HITS, Candidates(items, counts), scoring, held=held)
     theirs = plain(*given, counts, scoring)
     torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
     slopes = torch.autograd.grad(2.0 * ours, given), torch.autograd.grad(2.0 * theirs, given)
@@ -55,17 +57,17 @@ def test_it_is_the_softmax_of_all_scores(
 
 def test_gradients_are_finite_differences() -> None:
     def loss(users: Tensor, items: Tensor, positive: Tensor) -> Tensor:
-        return blocked_softmax(users, positive, WEIGHTS, HITS, Candidates(items, COUNTS), SIGNED, 80)
+        return blocked_softmax(users, positive, WEIGHTS, HITS, Candidates(items, COUNTS), SIGNED, held=80)
 
     assert torch.autograd.gradcheck(loss, vectors())
 
 
-def test_bfloat16_under_autocast_is_near(recwarn: pytest.WarningsRecorder) -> None:
+def test_products_in_bfloat16_are_near() -> None:
     """Within what eight bits of a score below 20 leave; what comes back is float32."""
     given = [vector.detach().float().requires_grad_() for vector in vectors()]
     users, items, positive = given
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        ours = blocked_softmax(users, positive, WEIGHTS.float(), HITS, Candidates(items, COUNTS), SIGNED)
+    among, weights = Candidates(items, COUNTS.float()), WEIGHTS.float()
+    ours = blocked_softmax(users, positive, weights, HITS, among, SIGNED, products=torch.bfloat16)
     theirs = plain(users, items, positive, COUNTS, SIGNED)
     assert ours.dtype == torch.float32
     torch.testing.assert_close(ours, theirs.float(), rtol=0.02, atol=0.02)
