@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from data.features import Features
 from tower.config import PooledUserConfig

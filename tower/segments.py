@@ -33,8 +33,8 @@ class SegmentLayout:
 
     def groups(self, slots: Tensor) -> list[Tensor]:
         """What stands in all slots [P', ...], group by group: [S_g, L_g, ...] each."""
-        parts = slots.split(self.sizes)
-        return [part.unflatten(0, shape) for part, shape in zip(parts, self.shapes, strict=True)]
+        parts = torch.split(slots, self.sizes)
+        return [part.view(*shape, *slots.shape[1:]) for part, shape in zip(parts, self.shapes, strict=True)]
 
 
 def lay_out(starts: Tensor, ends: Tensor) -> SegmentLayout:

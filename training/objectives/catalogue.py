@@ -54,7 +54,8 @@ class CatalogueObjective(Objective):
         if known is None:
             hits = (torch.arange(len(users), device=users.device), batch.targets)
         else:
-            hits = known.nonzero(as_tuple=True)
+            examples, columns = known.nonzero(as_tuple=True)
+            hits = (examples, columns)
         positive = paired_scores(users, gather_rows(items, batch.targets), scoring)
         shares = batch.weights / total_weight(batch.weights)
         loss = blocked_softmax(users, positive, shares, hits, Candidates(items), scoring, self.products)

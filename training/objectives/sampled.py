@@ -64,9 +64,10 @@ class SampledObjective(Objective):
         """The softmax losses over candidates that the batch shares."""
         if self.loss is sampled_softmax_corrected:
             positive = positive - draw.positive_log_count
-        hits = (~draw.valid).nonzero(as_tuple=True)
+        examples, columns = (~draw.valid).nonzero(as_tuple=True)
         shares = batch.weights / total_weight(batch.weights)
         candidates = Candidates(_shared_vectors(model, draw.ids, draw.stored), draw.log_count)
+        hits = (examples, columns)
         loss = blocked_softmax(users, positive, shares, hits, candidates, model.config.scoring, self.products)
         return StepLoss(loss, batch.targets.new_tensor(len(hits[0])))
 

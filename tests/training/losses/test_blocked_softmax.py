@@ -1,6 +1,7 @@
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tower.config import ScoringConfig
 from training.losses.blocked_softmax import Candidates, blocked_softmax
@@ -82,7 +83,7 @@ def test_no_more_scores_are_held_than_asked_for() -> None:
     users, items, positive = vectors()
     largest = 0
 
-    class Watched(torch.utils._python_dispatch.TorchDispatchMode):
+    class Watched(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch annotates neither
         def __torch_dispatch__(self, function, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
             nonlocal largest
             result = function(*args, **(kwargs or {}))
@@ -90,7 +91,7 @@ def test_no_more_scores_are_held_than_asked_for() -> None:
                 largest = max(largest, result.numel())
             return result
 
-    with Watched():
+    with Watched():  # type: ignore[no-untyped-call]
         blocked_softmax(users, positive, WEIGHTS, HITS, Candidates(items), SIGNED, held=40)
     assert largest == items.numel()
 
