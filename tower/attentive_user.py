@@ -12,9 +12,9 @@ from tower.feature_layers import FeatureLayers, FeatureRows
 from tower.gather import gather_rows
 from tower.packed import PackedHistories
 from tower.perceptron import perceptron
-from tower.pooled_user import window_sums
 from tower.selection import selected_features
 from tower.user import UserTower
+from tower.windows import window_sums
 
 # Attention scores stay within this of zero: weights then differ by e^16 at most, of which double precision
 # leaves nine digits in a difference of running sums.
@@ -40,11 +40,11 @@ class AttentiveUserTower(UserTower):
         self.mlp = perceptron(width, config.hidden, dimension, config.dropout)
 
     def forward(self, histories: PackedHistories, vectors: Tensor) -> Tensor:
-        """The weighted means of all windows from two cumulative sums."""
+        """The weighted means of all windows in one pass."""
         weights = self._weights(vectors)
         both = torch.cat([vectors * weights, weights], dim=1)
-        sums = window_sums(both, histories.starts, histories.ends)
-        means = (sums[:, :-1] / sums[:, -1:]).to(vectors.dtype)
+        sums = window_sums(both, histories)
+        means = sums[:, :-1] / sums[:, -1:]
         features = self.rows(histories.users) if self.rows else None
         return self._vectors(means, gather_rows(vectors, histories.ends - 1), features)
 

@@ -46,8 +46,13 @@ def _parts(
             ends=histories.ends[some] - low,
             users=histories.users[some],
             ages=histories.ages[some],
+            left_out=None if histories.left_out is None else _moved(histories.left_out[some], low),
         )
         yield part, vectors[low:high]
+
+
+def _moved(left_out: Tensor, low: int) -> Tensor:
+    return torch.where(left_out < 0, left_out, left_out - low)
 
 
 def _again(compute: Callable[..., Tensor], *inputs: object) -> Tensor:

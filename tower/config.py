@@ -1,12 +1,17 @@
 """The settings of the two towers, as an experiment's `[tower]` tables hold them."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 # Strict: `true` is no number.
 Width = Annotated[int, Field(strict=True, ge=1, le=8192)]
 Rate = Annotated[float, Field(ge=0.0, lt=1.0)]
+
+
+Reads = Literal["before", "run", "others"]
+"""What a tower reads of a user's events to predict one: those before it, each example by itself; those before
+it from a place on that many examples share; or all others, as a set."""
 
 
 class Settings(BaseModel):
@@ -53,17 +58,34 @@ class PooledUserConfig(Settings):
 
     `history_length` is how many of the newest items the mean covers. `last_item` puts the newest item's
     vector beside the mean. `example_age` feeds how old an example was when training ended, as a share of
-    the training period; when served it is zero.
+    the training period; when served it is zero. Without `ordered` a history is a set: to predict an item, all
+    others of the user are read, also those that came later.
     """
 
     kind: Literal["pooled"] = "pooled"
     history_length: Annotated[int, Field(strict=True, ge=1, le=100_000)] = 50
     last_item: bool = True
+    ordered: bool = True
     features: tuple[str, ...] | Literal["all"] = ()
     feature_width: Width = 8
     example_age: bool = False
     hidden: tuple[Width, ...] = (128,)
     dropout: Rate = 0.1
+
+    @property
+    def reads(self) -> Reads:
+        """What comes before, or all but what is predicted."""
+        return "before" if self.ordered else "others"
+
+    @model_validator(mode="after")
+    def _sets_have_no_last_item(self) -> "PooledUserConfig":
+        if not self.ordered and (self.last_item or self.example_age):
+            name = "last_item" if self.last_item else "example_age"
+            raise ValueError(
+                f"user.ordered = false makes a set of the history, which contradicts user.{name} = true; "
+                "set one of them the other way"
+            )
+        return self
 
 
 class AttentiveUserConfig(Settings):
@@ -81,6 +103,8 @@ class AttentiveUserConfig(Settings):
     hidden: tuple[Width, ...] = (128,)
     dropout: Rate = 0.1
 
+    reads: ClassVar[Reads] = "before"
+
 
 class RecurrentUserConfig(Settings):
     """A gated recurrent network over the history (GRU4Rec, Hidasi et al. 2016).
@@ -94,6 +118,8 @@ class RecurrentUserConfig(Settings):
     features: tuple[str, ...] | Literal["all"] = ()
     feature_width: Width = 8
     dropout: Rate = 0.2
+
+    reads: ClassVar[Reads] = "run"
 
 
 class TransformerUserConfig(Settings):
@@ -112,6 +138,8 @@ class TransformerUserConfig(Settings):
     features: tuple[str, ...] | Literal["all"] = ()
     feature_width: Width = 8
     dropout: Rate = 0.2
+
+    reads: ClassVar[Reads] = "run"
 
 
 def _with_kind(given: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 
@@ -9,7 +10,8 @@ from torch import Tensor
 class PackedHistories:
     """Examples over histories that are packed without padding.
 
-    Example b has read the items `rows[starts[b]:ends[b]]`, oldest first, and nothing else.
+    Example b has read the items `rows[starts[b]:ends[b]]`, oldest first and without the one at
+    `left_out[b]`, and nothing else.
 
     Attributes:
         rows: int64 [P], item rows of all histories of the batch, end to end.
@@ -18,6 +20,8 @@ class PackedHistories:
         users: int64 [B], the user row of each example.
         ages: float32 [B], how long before the end of training the example happened, as a share of the
             training period; zero when served.
+        left_out: int64 [B], the place in `rows` of what the example has to predict, -1 where that is not in
+            its window; None where it is in nobody's.
     """
 
     rows: Tensor
@@ -25,3 +29,20 @@ class PackedHistories:
     ends: Tensor
     users: Tensor
     ages: Tensor
+    left_out: Tensor | None = None
+
+    def to(self, device: torch.device) -> "PackedHistories":
+        """The same on another device."""
+        return PackedHistories(
+            rows=self.rows.to(device),
+            starts=self.starts.to(device),
+            ends=self.ends.to(device),
+            users=self.users.to(device),
+            ages=self.ages.to(device),
+            left_out=None if self.left_out is None else self.left_out.to(device),
+        )
+
+    def sizes(self) -> Tensor:
+        """How many items each example has read: int64 [B], at least 1."""
+        lengths = self.ends - self.starts
+        return lengths if self.left_out is None else lengths - (self.left_out >= 0).long()

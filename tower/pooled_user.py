@@ -14,28 +14,7 @@ from tower.packed import PackedHistories
 from tower.perceptron import perceptron
 from tower.selection import selected_features
 from tower.user import UserTower
-
-
-def window_sums(vectors: Tensor, starts: Tensor, ends: Tensor) -> Tensor:
-    """The sums of many windows of packed vectors, from one cumulative sum.
-
-    The sum runs in double precision: a difference of two long float32 sums would lose the short windows.
-
-    Args:
-        vectors: [P, D] the packed vectors.
-        starts: [B] the windows' first places.
-        ends: [B] one past their last places, each larger than its start.
-
-    Returns:
-        float64 [B, D], the sum of `vectors[start:end]` for each window.
-    """
-    sums = torch.nn.functional.pad(vectors.cumsum(dim=0, dtype=torch.float64), (0, 0, 1, 0))
-    return gather_rows(sums, ends) - gather_rows(sums, starts)
-
-
-def prefix_means(vectors: Tensor, starts: Tensor, ends: Tensor) -> Tensor:
-    """The mean of `vectors[start:end]` for each window, in the type of `vectors`: [B, D]."""
-    return (window_sums(vectors, starts, ends) / (ends - starts).unsqueeze(1)).to(vectors.dtype)
+from tower.windows import window_means
 
 
 class PooledUserTower(UserTower):
@@ -53,8 +32,8 @@ class PooledUserTower(UserTower):
         self.mlp = perceptron(width, config.hidden, dimension, config.dropout)
 
     def forward(self, histories: PackedHistories, vectors: Tensor) -> Tensor:
-        """The means of all windows from one cumulative sum."""
-        means = prefix_means(vectors, histories.starts, histories.ends)
+        """The means of all windows in one pass over the vectors."""
+        means = window_means(vectors, histories)
         features = self.rows(histories.users) if self.rows else None
         return self._vectors(means, gather_rows(vectors, histories.ends - 1), features, histories.ages)
 

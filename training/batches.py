@@ -10,12 +10,12 @@ from torch import Tensor
 
 from data.ranges import ranges
 from data.sequences import PreparedData
+from tower.config import Reads
 from tower.packed import PackedHistories
 from training.config import ExperimentConfig
 from training.errors import TrainingError
 
-# User towers that read a run of events once for all of its examples.
-READ_FROM_A_START = ("recurrent", "transformer")
+Places = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,7 @@ class Batch:
 
     def to(self, device: torch.device) -> "Batch":
         """The same batch on another device."""
-        histories = PackedHistories(
-            **{name: column.to(device) for name, column in vars(self.histories).items()}
-        )
+        histories = self.histories.to(device)
         return Batch(histories, self.owners.to(device), self.targets.to(device), self.weights.to(device))
 
 
@@ -48,26 +46,28 @@ class Spans:
 
     Attributes:
         users: int64 [S], the user row.
-        contexts: int64 [S], the first event that the span's first target may read.
+        contexts: int64 [S], the first event that its targets may read.
+        stops: int64 [S], one past the last event that they may read.
         firsts: int64 [S], the first target.
         ends: int64 [S], one past the last target.
     """
 
-    users: NDArray[np.int64]
-    contexts: NDArray[np.int64]
-    firsts: NDArray[np.int64]
-    ends: NDArray[np.int64]
+    users: Places
+    contexts: Places
+    stops: Places
+    firsts: Places
+    ends: Places
 
     def __len__(self) -> int:
         return len(self.users)
 
-    def take(self, places: NDArray[np.int64]) -> "Spans":
+    def take(self, places: Places) -> "Spans":
         """The spans at `places`, in that order."""
-        return Spans(*(column[places] for column in (self.users, self.contexts, self.firsts, self.ends)))
+        return Spans(**{name: column[places] for name, column in vars(self).items()})
 
 
-def cut_spans(begins: NDArray[np.int64], ends: NDArray[np.int64], longest: int, history_length: int) -> Spans:
-    """Cut each user's targets into spans of at most `longest`.
+def cut_spans(begins: Places, ends: Places, longest: int, history_length: int) -> Spans:
+    """Cut each user's targets into spans of at most `longest`, which read the events before them.
 
     The first event of a history is nobody's target: nothing was read before it, and the service answers
     a user without a history with popular items, not with the tower.
@@ -78,40 +78,56 @@ def cut_spans(begins: NDArray[np.int64], ends: NDArray[np.int64], longest: int, 
         longest: the most targets of one span.
         history_length: how many events a target may read.
     """
-    targets = np.maximum(ends - begins - 1, 0)
-    pieces = -(-targets // longest)
-    users = np.repeat(np.arange(len(begins), dtype=np.int64), pieces)
-    nth = ranges(np.zeros(len(begins), dtype=np.int64), pieces)
+    users, nth, _ = _pieces(np.maximum(ends - begins - 1, 0), longest)
     firsts = begins[users] + 1 + nth * longest
-    return Spans(
-        users=users,
-        contexts=np.maximum(begins[users], firsts - history_length),
-        firsts=firsts,
-        ends=np.minimum(firsts + longest, ends[users]),
-    )
+    span_ends = np.minimum(firsts + longest, ends[users])
+    contexts = np.maximum(begins[users], firsts - history_length)
+    return Spans(users=users, contexts=contexts, stops=span_ends - 1, firsts=firsts, ends=span_ends)
 
 
-def cut_segments(begins: NDArray[np.int64], ends: NDArray[np.int64], history_length: int) -> Spans:
+def cut_segments(begins: Places, ends: Places, history_length: int) -> Spans:
     """Cut each user's events into spans whose targets all read from the same place on.
 
     Each has at most `history_length` targets; the newest are cut first, so that what is left over are a
     user's oldest events. Arguments are those of `cut_spans`.
     """
-    targets = np.maximum(ends - begins - 1, 0)
-    pieces = -(-targets // history_length)
-    users = np.repeat(np.arange(len(begins), dtype=np.int64), pieces)
-    nth = ranges(np.zeros(len(begins), dtype=np.int64), pieces)
+    users, nth, pieces = _pieces(np.maximum(ends - begins - 1, 0), history_length)
     span_ends = ends[users] - (pieces[users] - 1 - nth) * history_length
     firsts = np.maximum(begins[users] + 1, span_ends - history_length)
-    return Spans(users=users, contexts=firsts - 1, firsts=firsts, ends=span_ends)
+    return Spans(users=users, contexts=firsts - 1, stops=span_ends - 1, firsts=firsts, ends=span_ends)
+
+
+def cut_sets(begins: Places, ends: Places, longest: int, history_length: int) -> Spans:
+    """Cut each user's events into spans of at most `longest` targets, which read a user's newest events.
+
+    Users of one event have nothing left to be read. Arguments are those of `cut_spans`.
+    """
+    events = ends - begins
+    users, nth, _ = _pieces(np.where(events > 1, events, 0), longest)
+    firsts = begins[users] + nth * longest
+    return Spans(
+        users=users,
+        contexts=np.maximum(begins[users], ends[users] - history_length),
+        stops=ends[users],
+        firsts=firsts,
+        ends=np.minimum(firsts + longest, ends[users]),
+    )
+
+
+def _pieces(targets: Places, longest: int) -> tuple[Places, Places, Places]:
+    """Each piece of `longest` of the `targets` [U]: whose it is, and its number; how many there are [U]."""
+    pieces = -(-targets // longest)
+    users = np.repeat(np.arange(len(targets), dtype=np.int64), pieces)
+    return users, ranges(np.zeros(len(targets), dtype=np.int64), pieces), pieces
 
 
 class TrainingBatches:
     """The training part of prepared data, as shuffled batches that depend on the seed and the epoch alone.
 
-    Every target reads the `history_length` events before it; `span_length` targets of a user, one after the
-    other, share a batch. With `segments` a user's events are cut into runs of `history_length`, and a target
-    reads what its own run has before it: all of them pass a tower at once that reads from a start on.
+    What a target reads depends on `reads`. With "before" it is the `history_length` events before it, and
+    `span_length` targets of a user, one after the other, share a batch. With "run" a user's events are cut
+    into runs of `history_length`, and a target reads what its own run has before it: all of them pass a tower
+    at once that reads from a start on. With "others" it is the newest `history_length` events but itself.
     """
 
     def __init__(
@@ -120,16 +136,20 @@ class TrainingBatches:
         batch_size: int,
         history_length: int,
         span_length: int,
-        segments: bool = False,
+        reads: Reads = "before",
     ) -> None:
         self.data = data
         self.batch_size = batch_size
         self.history_length = history_length
+        self.reads = reads
         begins, ends = np.asarray(data.offsets[:-1]), np.asarray(data.splits[:, 0])
-        if segments:
+        longest = min(span_length, batch_size)
+        if reads == "run":
             self.spans = cut_segments(begins, ends, history_length)
+        elif reads == "others":
+            self.spans = cut_sets(begins, ends, longest, history_length)
         else:
-            self.spans = cut_spans(begins, ends, min(span_length, batch_size), history_length)
+            self.spans = cut_spans(begins, ends, longest, history_length)
         self.example_count = int((self.spans.ends - self.spans.firsts).sum())
         if not self.example_count:
             raise TrainingError(
@@ -145,7 +165,7 @@ class TrainingBatches:
         """The batches that an experiment trains on, or some of another size."""
         settings, user = experiment.training, experiment.tower.user
         size = batch_size or settings.batch_size
-        return cls(data, size, user.history_length, settings.span_length, user.kind in READ_FROM_A_START)
+        return cls(data, size, user.history_length, settings.span_length, user.reads)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -166,35 +186,45 @@ class TrainingBatches:
 
     def collate(self, spans: Spans) -> Batch:
         """Pack the events that the spans read, and point each target at its window."""
-        read = spans.ends - 1 - spans.contexts
-        rows = self.data.items[ranges(spans.contexts, read)]
+        read = spans.stops - spans.contexts
         lengths = spans.ends - spans.firsts
         targets = ranges(spans.firsts, lengths)
-        bases = np.repeat(np.cumsum(read) - read, lengths)
-        ends = bases + targets - np.repeat(spans.contexts, lengths)
         weights = self.data.weights
-        histories = PackedHistories(
-            rows=torch.from_numpy(rows.astype(np.int64)),
-            starts=torch.from_numpy(np.maximum(bases, ends - self.history_length)),
-            ends=torch.from_numpy(ends),
-            users=torch.from_numpy(np.repeat(spans.users, lengths)),
-            ages=torch.from_numpy(
-                ((self.last_time - self.data.times[targets]) / self.period).astype(np.float32)
-            ),
-        )
         return Batch(
-            histories=histories,
+            histories=self._histories(spans, targets, read, lengths),
             owners=torch.from_numpy(np.repeat(spans.users, read)),
             targets=torch.from_numpy(self.data.items[targets].astype(np.int64)),
             weights=torch.ones(len(targets)) if weights is None else torch.from_numpy(weights[targets]),
         )
 
+    def _histories(self, spans: Spans, targets: Places, read: Places, lengths: Places) -> PackedHistories:
+        """The windows of `targets` [B]; each of S spans has `lengths` of them, and packs `read` events."""
+        bases = np.repeat(np.cumsum(read) - read, lengths)
+        places = bases + targets - np.repeat(spans.contexts, lengths)
+        if self.reads == "others":
+            starts, ends = bases, bases + np.repeat(read, lengths)
+            left_out = torch.from_numpy(np.where(places < bases, -1, places))
+        else:
+            starts, ends, left_out = np.maximum(bases, places - self.history_length), places, None
+        ages = (self.last_time - self.data.times[targets]) / self.period
+        return PackedHistories(
+            rows=torch.from_numpy(self.data.items[ranges(spans.contexts, read)].astype(np.int64)),
+            starts=torch.from_numpy(starts),
+            ends=torch.from_numpy(ends),
+            users=torch.from_numpy(np.repeat(spans.users, lengths)),
+            ages=torch.from_numpy(ages.astype(np.float32)),
+            left_out=left_out,
+        )
 
-def target_counts(data: PreparedData) -> NDArray[np.int64]:
-    """How often each item is a training target: int64 [N]. First events are read, but are nobody's target."""
+
+def target_counts(data: PreparedData, reads: Reads = "before") -> Places:
+    """How often each item is a training target, for towers that read so: int64 [N].
+
+    Events that nothing can be read for are nobody's target: a user's first, or the only one.
+    """
     begins, ends = np.asarray(data.offsets[:-1]), np.asarray(data.splits[:, 0])
-    firsts = data.items[begins[ends > begins]]
-    return data.item_counts("train") - np.bincount(firsts, minlength=len(data.catalogue))
+    alone = ends - begins == 1 if reads == "others" else ends > begins
+    return data.item_counts("train") - np.bincount(data.items[begins[alone]], minlength=len(data.catalogue))
 
 
 def _training_period(data: PreparedData) -> tuple[float, float]:

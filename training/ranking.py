@@ -94,7 +94,7 @@ def user_scores(
     """The scores [U, N] of users who all have a history before `until`; `items` is the catalogue [N, D]."""
     histories = histories_of(data, users, until, model.config.user.history_length)
     device = items.device
-    histories = PackedHistories(**{name: column.to(device) for name, column in vars(histories).items()})
+    histories = histories.to(device)
     vectors = model.user_vectors(histories, items[histories.rows])
     return scores(vectors, items, model.config.scoring).cpu()
 

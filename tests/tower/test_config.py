@@ -40,3 +40,11 @@ def test_settings_do_not_change_once_they_are_made() -> None:
         config.user.dropout = 0.5  # type: ignore[misc] # that it is read-only is what is tested
     assert isinstance(config.user, PooledUserConfig)
     assert isinstance(config.user.hidden, tuple)
+
+
+@pytest.mark.parametrize("setting", ["last_item", "example_age"])
+def test_a_set_has_no_newest_item_and_no_age(setting: str) -> None:
+    """Both would tell of what is to be predicted."""
+    user = {"ordered": False, "last_item": False, setting: True}
+    with pytest.raises(ValueError, match=f"user.{setting} = true"):
+        TowerConfig.model_validate({"user": user})

@@ -45,7 +45,7 @@ def test_every_position_is_one_example(shop: PreparedData, history_length: int, 
 @pytest.mark.parametrize("history_length", [1, 3, 50])
 def test_segments_hold_every_position_once(shop: PreparedData, history_length: int) -> None:
     """Each target reads its segment up to itself, and only a user's oldest segment may be short."""
-    batches = TrainingBatches(shop, 256, history_length, 1, segments=True)
+    batches = TrainingBatches(shop, 256, history_length, 1, reads="run")
     found = [example for batch in batches.epoch(stream(0, "order", 0)) for example in examples(batch)]
     expected = []
     for user in range(len(shop.users)):
@@ -59,11 +59,11 @@ def test_segments_hold_every_position_once(shop: PreparedData, history_length: i
 
 def test_the_examples_of_a_segment_share_its_start(shop: PreparedData) -> None:
     """So a tower can read them in one go; the windows lie end to end."""
-    (batch,) = TrainingBatches(shop, 10**6, 20, 1, segments=True).epoch(stream(0, "order", 0))
+    (batch,) = TrainingBatches(shop, 10**6, 20, 1, reads="run").epoch(stream(0, "order", 0))
     starts, ends = batch.histories.starts.numpy(), batch.histories.ends.numpy()
     assert ends.tolist() == list(range(1, len(ends) + 1))
     assert set(starts[1:] - starts[:-1]) <= {0, *range(1, 21)}
-    assert len(np.unique(starts)) == len(TrainingBatches(shop, 10**6, 20, 1, segments=True).spans)
+    assert len(np.unique(starts)) == len(TrainingBatches(shop, 10**6, 20, 1, reads="run").spans)
 
 
 def test_batches_hold_about_as_many_examples_as_asked(shop: PreparedData) -> None:
@@ -131,3 +131,39 @@ def test_data_without_a_pair_of_events_is_refused(tmp_path_factory: pytest.TempP
     prepare(PrepareConfig(source=folder / "events.csv"), folder / "prepared")
     with pytest.raises(TrainingError, match="nothing to predict"):
         TrainingBatches(PreparedData.open(folder / "prepared"), 8, 5, 5)
+
+
+@pytest.mark.parametrize(("history_length", "span_length"), [(1000, 64), (7, 3)])
+def test_a_set_is_read_without_what_is_predicted(
+    shop: PreparedData, history_length: int, span_length: int
+) -> None:
+    """Every event of a user of several is predicted once, from the newest others."""
+    batches = TrainingBatches(shop, 256, history_length, span_length, reads="others")
+    found: dict[int, list[int]] = {}
+    for batch in batches.epoch(stream(0, "order", 0)):
+        histories = batch.histories
+        assert histories.left_out is not None
+        for b, user in enumerate(histories.users.tolist()):
+            begin, end = int(shop.offsets[user]), int(shop.splits[user, 0])
+            newest = shop.items[max(begin, end - history_length) : end].tolist()
+            read = histories.rows[histories.starts[b] : histories.ends[b]].tolist()
+            assert read == newest
+            left_out, target = int(histories.left_out[b]), int(batch.targets[b])
+            assert (left_out >= 0) == (histories.sizes()[b] == len(newest) - 1)
+            if left_out >= 0:
+                assert histories.starts[b] <= left_out < histories.ends[b]
+                assert histories.rows[left_out] == target
+            found.setdefault(user, []).append(target)
+    for user in range(len(shop.offsets) - 1):
+        events = shop.items[shop.offsets[user] : shop.splits[user, 0]].tolist()
+        assert sorted(found.get(user, [])) == sorted(events if len(events) > 1 else [])
+    counts = np.bincount(np.concatenate(list(found.values())), minlength=len(shop.catalogue))
+    assert target_counts(shop, "others").tolist() == counts.tolist()
+
+
+def test_others_are_left_out_only_within_the_window(shop: PreparedData) -> None:
+    """With a window of three, most targets of a long history lie before it."""
+    (batch,) = TrainingBatches(shop, 10**6, 3, 64, reads="others").epoch(stream(0, "order", 0))
+    assert batch.histories.left_out is not None
+    assert (batch.histories.left_out < 0).any()
+    assert (batch.histories.left_out >= 0).any()

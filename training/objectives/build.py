@@ -27,7 +27,7 @@ def build_objective(
         TrainingError: the settings do not fit the data.
     """
     if isinstance(config.loss, HierarchicalSoftmaxConfig):
-        members = frequency_clusters(target_counts(data), config.loss.clusters)
+        members = frequency_clusters(target_counts(data, tower.user.reads), config.loss.clusters)
         return HierarchicalObjective(members, tower.dimension, stream(seed, "cluster vectors", 0))
     if isinstance(config.loss, ScalableCrossEntropyConfig):
         return BucketedObjective(config.loss, config.mask_known)
@@ -35,7 +35,7 @@ def build_objective(
         return CatalogueObjective(build_catalogue_loss(config.loss), config.mask_known)
     return SampledObjective(
         build_loss(config.loss, len(data.catalogue)),
-        build_sampler(config.sampler, Setting(data, tower.scoring, seed, device)),
+        build_sampler(config.sampler, Setting(data, tower.scoring, seed, device, tower.user.reads)),
         config.mask_known,
         keeps_hits=config.loss.keeps_hits,
         learned_normaliser=isinstance(config.loss, NceConfig) and config.loss.learned_normaliser,

@@ -73,4 +73,4 @@ class ExampleSource:
         users = np.searchsorted(self.ends, numbers, side="right")
         firsts = self.begins[users] + 1 + numbers - self.before[users]
         contexts = np.maximum(self.begins[users], firsts - self.batches.history_length)
-        return Spans(users=users, contexts=contexts, firsts=firsts, ends=firsts + 1)
+        return Spans(users=users, contexts=contexts, stops=firsts, firsts=firsts, ends=firsts + 1)

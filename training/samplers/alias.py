@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from training.samplers.compiled import compiled
+from tower.compiled import compiled
 
 Floats = NDArray[np.float64]
 

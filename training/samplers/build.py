@@ -7,7 +7,7 @@ from typing import Any, cast
 import torch
 
 from data.sequences import PreparedData
-from tower.config import ScoringConfig
+from tower.config import Reads, ScoringConfig
 from training.batches import target_counts
 from training.randomness import stream
 from training.samplers.bernoulli import BernoulliSampler
@@ -52,12 +52,13 @@ from training.samplers.weights import Weights, log_uniform_weights, unigram_weig
 
 @dataclass(frozen=True)
 class Setting:
-    """What a sampler is built for: the data, how vectors are scored, the run's seed and its device."""
+    """What a sampler is built for: the data, how vectors are scored and histories read, seed and device."""
 
     data: PreparedData
     scoring: ScoringConfig
     seed: int
     device: torch.device
+    reads: Reads = "before"
 
     @property
     def item_count(self) -> int:
@@ -76,7 +77,7 @@ def _uniform(config: UniformConfig, setting: Setting) -> Sampler:
 
 
 def _log_uniform(config: LogUniformConfig, setting: Setting) -> Sampler:
-    counts, device = target_counts(setting.data), setting.device
+    counts, device = target_counts(setting.data, setting.reads), setting.device
     if config.unique:
         return UniqueSampler(log_uniform_weights(counts), config.negatives, device)
     return log_uniform_sampler(counts, config.negatives, device, config.exclude_positive)
@@ -142,7 +143,7 @@ def _mixed(config: MixedConfig, setting: Setting) -> Sampler:
 def _frequency(config: FrequencySettings, setting: Setting) -> Frequency:
     if config.frequencies != "streaming":
         smoothing = config.smoothing if config.frequencies == "smoothed" else 0.0
-        return KnownFrequency(target_counts(setting.data), setting.device, smoothing)
+        return KnownFrequency(target_counts(setting.data, setting.reads), setting.device, smoothing)
     # Four times as many buckets as items keep collisions of both hash functions rare.
     buckets = 4 * setting.item_count
     random = stream(setting.seed, "streaming frequency", 0)

@@ -10,6 +10,7 @@ tree is the root, for the expected number of proposals and for Z.
 import numpy as np
 from numpy.typing import NDArray
 
+from tower.compiled import compiled, compiled_inline, prefetch
 from training.samplers.coded_vectors import (
     CACHE_LINE,
     WIDER,
@@ -20,7 +21,6 @@ from training.samplers.coded_vectors import (
     most_inner,
     write_high_inner,
 )
-from training.samplers.compiled import compiled, compiled_inline, prefetch
 from training.samplers.counter_random import STEP, mixed, uniform
 
 # Proposals looked at together: their memory is on its way while the block before is worked on.

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tower.compiled import compiled, compiled_inline, prefetch
 from training.samplers.coded_vectors import (
     CACHE_LINE,
     WIDER,
@@ -17,7 +18,6 @@ from training.samplers.coded_vectors import (
     code_query,
     write_high_inner,
 )
-from training.samplers.compiled import compiled, compiled_inline, prefetch
 from training.samplers.counter_random import STEP, mixed, stream_of, uniform
 from training.samplers.kernel_rejection import BLOCK, accept
 

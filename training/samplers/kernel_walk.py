@@ -7,6 +7,7 @@ at once an example however many draws pass it (Blanc & Rendle 2018, algorithm 1,
 import numpy as np
 from numpy.typing import NDArray
 
+from tower.compiled import compiled
 from training.samplers.coded_vectors import (
     CodedVectors,
     code_query,
@@ -14,7 +15,6 @@ from training.samplers.coded_vectors import (
     most_inner,
     write_high_inner,
 )
-from training.samplers.compiled import compiled
 from training.samplers.counter_random import STEP, uniform
 from training.samplers.kernel_tree import Nodes
 from training.samplers.symmetric_features import inner

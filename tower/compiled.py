@@ -23,9 +23,10 @@ REORDERED = {"reassoc", "contract", "nsz", "arcp"}
 
 
 def _sources() -> str:
-    """A hash of all modules of this folder that hold compiled functions."""
+    """A hash of all modules of towers and training that hold compiled functions."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    packages = Path(__file__).parents[1]
+    for path in sorted([*packages.glob("tower/**/*.py"), *packages.glob("training/**/*.py")]):
         source = path.read_bytes()
         if b"@compiled" in source:
             digest.update(source)

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import numpy as np
 
-from training.samplers.compiled import compiled, compiled_sum, prefetch
+from tower.compiled import compiled, compiled_sum, prefetch
 
-FOLDER = Path("training/samplers/compiled.py").resolve().parent
-WHERE = "import training.samplers.compiled as c; print(c.FOLDER)"
+PACKAGES = Path("tower").resolve().parent
+CALLED = PACKAGES / "training" / "samplers" / "counter_random.py"
+WHERE = "import tower.compiled as c; print(c.FOLDER)"
 
 
 @compiled
@@ -40,10 +41,10 @@ def test_infinity_and_nan_keep_their_meaning_in_reordered_sums() -> None:
 
 def test_changed_modules_do_not_meet_code_compiled_from_others(tmp_path: Path) -> None:
     """A module that compiled functions call has changed: all of them are compiled anew."""
-    copy = tmp_path / "training" / "samplers"
-    copy.mkdir(parents=True)
-    for name in ("compiled.py", "counter_random.py"):
-        (copy / name).write_text((FOLDER / name).read_text())
+    for place in (PACKAGES / "tower" / "compiled.py", CALLED):
+        copy = tmp_path / place.relative_to(PACKAGES)
+        copy.parent.mkdir(parents=True)
+        copy.write_text(place.read_text())
     folders = []
     for _ in range(2):
         environment = {**os.environ, "PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "kept")}
@@ -55,6 +56,6 @@ def test_changed_modules_do_not_meet_code_compiled_from_others(tmp_path: Path) -
             check=True,
         )
         folders.append(done.stdout.decode().strip())
-        (copy / "counter_random.py").write_text("# compiled differently\n")
+        copy.write_text("# compiled differently\n")
     assert folders[0] != folders[1]
     assert all(folder.startswith(str(tmp_path / "kept")) for folder in folders)
