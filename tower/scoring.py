@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from tower.config import ScoringConfig
+from tower.unit import unit
 
 
 def scored_form(vectors: Tensor, scoring: ScoringConfig) -> Tensor:
@@ -17,7 +18,7 @@ def scored_form(vectors: Tensor, scoring: ScoringConfig) -> Tensor:
         [..., D].
     """
     if scoring.kind == "cosine":
-        return torch.nn.functional.normalize(vectors, dim=-1)
+        return unit(vectors)
     return vectors
 
 

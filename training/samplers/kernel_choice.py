@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tower.compiled import compiled
+from tower.counter_random import stream_of
 from training.samplers.coded_vectors import CodedVectors, inner_with
-from training.samplers.counter_random import stream_of
 from training.samplers.kernel_rejection import draw_by_rejection
 from training.samplers.kernel_shared import draw_together
 from training.samplers.kernel_tree import Nodes

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tower.compiled import compiled, compiled_inline, prefetch
+from tower.counter_random import STEP, mixed, uniform
 from training.samplers.coded_vectors import (
     CACHE_LINE,
     WIDER,
@@ -21,7 +22,6 @@ from training.samplers.coded_vectors import (
     most_inner,
     write_high_inner,
 )
-from training.samplers.counter_random import STEP, mixed, uniform
 
 # Proposals looked at together: their memory is on its way while the block before is worked on.
 BLOCK = 64

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tower.compiled import compiled, compiled_inline, prefetch
+from tower.counter_random import STEP, mixed, stream_of, uniform
 from training.samplers.coded_vectors import (
     CACHE_LINE,
     WIDER,
@@ -18,7 +19,6 @@ from training.samplers.coded_vectors import (
     code_query,
     write_high_inner,
 )
-from training.samplers.counter_random import STEP, mixed, stream_of, uniform
 from training.samplers.kernel_rejection import BLOCK, accept
 
 # The most that the variance of the draws' counts may grow for examples that all have one query, and the most

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tower.compiled import compiled
+from tower.counter_random import STEP, uniform
 from training.samplers.coded_vectors import (
     CodedVectors,
     code_query,
@@ -15,7 +16,6 @@ from training.samplers.coded_vectors import (
     most_inner,
     write_high_inner,
 )
-from training.samplers.counter_random import STEP, uniform
 from training.samplers.kernel_tree import Nodes
 from training.samplers.symmetric_features import inner
 
