@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
@@ -51,21 +50,6 @@ class Checkpoint:
     sampler: dict[str, Tensor]
     best: dict[str, Tensor]
     progress: Progress
-
-
-def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The optimiser's state by `place of the parameter` and `name of the moment`."""
-    state = optimiser.state_dict()["state"]
-    return {f"{place}.{name}": tensor for place, moments in state.items() for name, tensor in moments.items()}
-
-
-def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Put back what `optimiser_tensors` gave; the settings stay those of the experiment."""
-    state: dict[int, dict[str, Tensor]] = {}
-    for key, tensor in tensors.items():
-        place, name = key.split(".", 1)
-        state.setdefault(int(place), {})[name] = tensor
-    optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:

@@ -116,14 +116,14 @@ class RowAdam(Optimizer):
         if not state:
             # NumPy asks the system for large pages, which makes reading rows here and there faster; so does
             # keeping both moments of a row together.
-            state["step"] = 0
+            state["step"] = torch.zeros((), dtype=torch.int64)
             state["moments"] = torch.from_numpy(np.zeros((len(table), 2, table.shape[1]), np.float32))
         state["step"] += 1
         rows, gradient = table.grad._indices()[0].numpy(), table.grad._values().contiguous().numpy()
         order = np.argsort(rows)
         groups = np.flatnonzero(np.diff(rows[order], prepend=-1, append=-1))
         arrays = (gradient, table.detach().numpy(), state["moments"].numpy())
-        work = partial(move_rows, rows, order, groups, *arrays, self._numbers(group, state["step"]))
+        work = partial(move_rows, rows, order, groups, *arrays, self._numbers(group, int(state["step"])))
         in_parts(len(groups) - 1, work, least=256)
 
     def _numbers(self, group: dict[str, Any], steps: int) -> Step:

@@ -18,8 +18,6 @@ from training.checkpoint import (
     Progress,
     all_parameters,
     load_checkpoint,
-    optimiser_tensors,
-    restore_optimiser,
     save_checkpoint,
     save_tensors,
 )
@@ -27,6 +25,7 @@ from training.config import TrainingConfig
 from training.errors import TrainingError
 from training.evaluation import Relevant, relevant_items, sample_users, validation_metric
 from training.objectives.build import build_objective
+from training.optimiser import Optimiser, large_tables
 from training.processor import multiplies_bfloat16
 from training.randomness import seed_torch, stream
 from training.run import CHECKPOINT, MODEL, TENSORBOARD, Run, build_model, pick_device, remove_run
@@ -55,11 +54,13 @@ class Trainer:
             experiment.objective, experiment.tower, data, self.settings.seed, self.device
         ).to(self.device)
         self.objective.products = self._products()
-        self.optimiser = torch.optim.AdamW(
-            [*self.model.parameters(), *self.objective.parameters()],
-            lr=self.settings.learning_rate,
-            weight_decay=self.settings.weight_decay,
-            fused=True,
+        # A loss over the catalogue has a gradient for all of its rows, and only AdamW decays weights.
+        lazy = self.objective.sampler is not None and not self.settings.weight_decay
+        self.optimiser = Optimiser(
+            [self.model, self.objective],
+            large_tables(self.model) if lazy else [],
+            self.settings.learning_rate,
+            self.settings.weight_decay,
         )
         self.popularity = data.item_counts("train")
         self.validation = self._validation_users()
@@ -104,7 +105,7 @@ class Trainer:
                 loss = self._step(batch.to(self.device))
                 if state.step % 50 == 1:
                     writer.add_scalar("loss/train", loss, state.step)
-                    writer.add_scalar("learning_rate", self.optimiser.param_groups[0]["lr"], state.step)
+                    writer.add_scalar("learning_rate", self.optimiser.learning_rate, state.step)
                 if settings.checkpoint_every and state.step % settings.checkpoint_every == 0:
                     self.save()
                 advance(1)
@@ -114,15 +115,13 @@ class Trainer:
         seed_torch(settings.seed, "dropout", state.step)
         planned = settings.epochs * self.batches.steps_per_epoch
         factor = learning_rate_factor(state.step, planned, settings.warmup, settings.decay)
-        for group in self.optimiser.param_groups:
-            group["lr"] = settings.learning_rate * factor
+        self.optimiser.set_learning_rate(settings.learning_rate * factor)
         with self._precision():
             out = self.objective(self.model, batch, stream(settings.seed, "draw", state.step))
         self.optimiser.zero_grad()
         torch.autograd.backward(out.loss)
         if settings.gradient_clip:
-            parameters = [*self.model.parameters(), *self.objective.parameters()]
-            torch.nn.utils.clip_grad_norm_(parameters, settings.gradient_clip)
+            self.optimiser.clip(settings.gradient_clip)
         loss = float(out.loss.detach())
         if loss != loss or abs(loss) == float("inf"):
             raise TrainingError(
@@ -198,7 +197,7 @@ class Trainer:
         checkpoint = Checkpoint(
             model=self.model.state_dict(),
             objective=self.objective.state_dict(),
-            optimiser=optimiser_tensors(self.optimiser),
+            optimiser=self.optimiser.tensors(),
             sampler=sampler.state() if sampler else {},
             best=self.best,
             progress=replace(self.progress),
@@ -212,7 +211,7 @@ class Trainer:
         try:
             self.model.load_state_dict(checkpoint.model)
             self.objective.load_state_dict(checkpoint.objective)
-            restore_optimiser(self.optimiser, checkpoint.optimiser)
+            self.optimiser.restore(checkpoint.optimiser)
             if self.objective.sampler:
                 self.objective.sampler.restore(checkpoint.sampler)
         except (KeyError, ValueError, RuntimeError) as error:
