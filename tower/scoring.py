@@ -37,7 +37,7 @@ def cross_scores(users: Tensor, items: Tensor, scoring: ScoringConfig) -> Tensor
 
 def served_scores(users: Tensor, items: Tensor, scoring: ScoringConfig) -> Tensor:
     """The scores [U, N] of user vectors [U, D] with the catalogue [N, D], by the service's own arithmetic."""
-    return signed_or_absolute(users @ items.T / scoring.temperature, scoring)
+    return signed_or_absolute((users / scoring.temperature) @ items.T, scoring)
 
 
 def signed_or_absolute(scores: Tensor, scoring: ScoringConfig) -> Tensor:

@@ -21,8 +21,9 @@ from tower.model import TwoTowers
 from training.errors import TrainingError
 from training.onnx_form import user_tower_onnx
 from training.randomness import stream
-from training.ranking import mask_seen, top_rows, user_scores
+from training.ranking import mask_seen, user_scores
 from training.run import Run
+from training.top_rows import top_rows
 
 RECORDED_QUERIES = 64
 

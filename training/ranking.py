@@ -14,8 +14,10 @@ from tower.config import ScoringConfig
 from tower.model import TwoTowers
 from tower.packed import PackedHistories
 from tower.scoring import served_scores
+from training.top_rows import top_rows
 
-USERS_A_BLOCK = 512
+# How many users are ranked at once, and scores held: so few that their memory is used again and again.
+USERS_A_BLOCK, SCORES_A_BLOCK = 512, 2**22
 
 CatalogueScores = Callable[[Tensor, Tensor, ScoringConfig], Tensor]
 """What items are ranked by: [U, N] from user vectors [U, D] and the catalogue's vectors [N, D]."""
@@ -27,26 +29,6 @@ class Block:
 
     users: NDArray[np.int64]
     rows: NDArray[np.int64]
-
-
-def top_rows(scores: Tensor, k: int) -> Tensor:
-    """The k best columns of each line of scores [U, N], ties by ascending row, -1 where the score is -inf.
-
-    `torch.topk` orders ties as it likes; lines in which the last place ties are sorted whole.
-    """
-    k = min(k, scores.shape[1])
-    beyond = min(k + 1, scores.shape[1])
-    values, columns = scores.topk(beyond, dim=1)
-    columns = columns.gather(1, columns.argsort(dim=1))
-    values = scores.gather(1, columns)
-    order = values.argsort(dim=1, descending=True, stable=True)
-    values, columns = values.gather(1, order), columns.gather(1, order)
-    if beyond > k:
-        tied = (values[:, k - 1] == values[:, k]) & values[:, k].isfinite()
-        for line in tied.nonzero().flatten().tolist():
-            columns[line] = scores[line].argsort(descending=True, stable=True)[:beyond]
-        values = scores.gather(1, columns)
-    return columns.masked_fill(values.isneginf(), -1)[:, :k]
 
 
 def histories_of(
@@ -122,6 +104,8 @@ def tower_scores(
     def scores_of(users: NDArray[np.int64]) -> Tensor:
         starts, ends = history_bounds(data, users, until)
         known = ends > starts
+        if known.all():
+            return user_scores(model, items, data, users, until, scores)
         found = popular(users)
         if known.any():
             found[torch.from_numpy(known)] = user_scores(model, items, data, users[known], until, scores)
@@ -151,8 +135,9 @@ def rank(
     exclude_seen: bool,
 ) -> Iterator[Block]:
     """Rank the catalogue for `users` [U], some at a time; what they used before `until` can be left out."""
-    for first in range(0, len(users), USERS_A_BLOCK):
-        block = users[first : first + USERS_A_BLOCK]
+    size = min(USERS_A_BLOCK, max(1, SCORES_A_BLOCK // len(data.catalogue)))
+    for first in range(0, len(users), size):
+        block = users[first : first + size]
         scores = scores_of(block)
         if exclude_seen:
             mask_seen(scores, data, block, until)
