@@ -1,0 +1,170 @@
+"""How good the recommended experiment is on data that everybody knows: --set NAME.
+
+The whole catalogue is ranked, the user's own items masked, ties by ascending row. Every seed's figures, with
+its configuration and its curve, are kept in results/quality/SET, and the mean over seeds in
+results/quality_SET.json.
+"""
+
+import argparse
+import hashlib
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.protocol import RESULTS, Options, finish, machine, peak_memory_mb, read_options
+from benchmarks.quality_sets import SETS, QualitySet
+from data.prepare import prepare
+from data.sequences import PreparedData
+from training.config import EvaluationConfig, ExperimentConfig, load_experiment
+from training.evaluation import evaluate
+from training.run import Run
+from training.trainer import train
+
+CONFIG = EvaluationConfig(k=(10, 20, 50))
+Figures = dict[str, Any]
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options that only this script has."""
+    made = argparse.ArgumentParser(add_help=False)
+    made.add_argument("--set", choices=sorted(SETS), required=True, help="which data set")
+    made.add_argument("--experiment", help="a shipped experiment or a TOML file (the recommended one)")
+    made.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="(0 1 2)")
+    made.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="repeatable")
+    return made
+
+
+def trained(work: Path, data: PreparedData, experiment: ExperimentConfig) -> tuple[Run, Figures]:
+    """One run, with the validation metric over the seconds spent."""
+    run = Run(work, experiment, data.folder, data.fingerprint)
+    curve: list[tuple[int, float, float]] = []
+    start = time.perf_counter()
+
+    def observe(epoch: int, value: float) -> bool:
+        curve.append((epoch, round(time.perf_counter() - start, 1), round(value, 5)))
+        return False
+
+    progress = train(run, data, observe=observe)
+    return run, {
+        "epochs": progress.epoch,
+        "best_epoch": progress.best_epoch,
+        "validation": progress.best,
+        "curve": curve,
+        "seconds": time.perf_counter() - start,
+    }
+
+
+def tested(run: Run, data: PreparedData, chosen: QualitySet) -> Figures:
+    """The metrics on the test part, of the towers and of popularity."""
+    report = evaluate(run.open_model(data), data, "test", CONFIG, run.experiment.training.seed)
+    return {
+        **{name: report["towers"][name]["mean"] for name in chosen.metrics},
+        **{f"popularity_{name}": report["popularity"][name]["mean"] for name in chosen.metrics},
+    }
+
+
+def one_seed(
+    chosen: QualitySet, work: Path, folders: Sequence[Path], experiment: ExperimentConfig
+) -> Figures:
+    """Train to choose the epoch, and where the protocol has it so on everything once more, to that epoch."""
+    seed = experiment.training.seed
+    data = PreparedData.open(folders[0])
+    run, found = trained(work / f"selected{seed}", data, experiment)
+    if len(folders) > 1:
+        found["held_out"] = tested(run, data, chosen)
+        data = PreparedData.open(folders[1])
+        # All epochs of the schedule, as its last steps are small ones: nothing is chosen any more.
+        run, again = trained(work / f"refitted{seed}", data, experiment)
+        found["refit_seconds"] = again["seconds"]
+    return {"seed": seed, **found, **tested(run, data, chosen)}
+
+
+def measure(options: Options, chosen: QualitySet) -> Figures:
+    """Prepare the data, run every seed and keep its figures, and take the means."""
+    source = options.data / chosen.name
+    name = options.given.experiment or chosen.experiment
+    quick = ["training.epochs=1"] if options.quick else []
+    seeds = options.given.seeds[:1] if options.quick else options.given.seeds
+    hashes = {file: hashlib.sha256((source / file).read_bytes()).hexdigest() for file in chosen.files}
+    rows = []
+    with tempfile.TemporaryDirectory() as scratch:
+        work = Path(scratch)
+        folders: list[Path] = []
+        for part in (chosen.prepared, chosen.refitted):
+            if part is not None:
+                folders.append(work / f"prepared{len(folders)}")
+                prepare(part(source, work / "files"), folders[-1])
+        for seed in seeds:
+            experiment = load_experiment(name, [*options.given.override, *quick, f"training.seed={seed}"])
+            row = {
+                **one_seed(chosen, work, folders, experiment),
+                "experiment": Path(name).stem,
+                "configuration": experiment.model_dump(mode="json"),
+                "source_sha256": hashes,
+                "machine": machine(),
+            }
+            rows.append(row)
+            if not options.quick:
+                keep(chosen.name, row)
+    return summary(chosen, rows)
+
+
+def keep(set_name: str, row: Figures) -> None:
+    """Write the figures of one seed."""
+    folder = RESULTS / "quality" / set_name
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{row['experiment']}_{row['seed']}.json"
+    path.write_text(json.dumps(row, indent=2) + "\n", encoding="utf-8")
+
+
+def summary(chosen: QualitySet, rows: Sequence[Figures]) -> Figures:
+    """Mean and standard deviation over the seeds."""
+    return {
+        "set": chosen.name,
+        "protocol": chosen.protocol,
+        "experiment": rows[0]["experiment"],
+        **{name: statistics.mean(row[name] for row in rows) for name in chosen.metrics},
+        **{f"{name}_deviation": statistics.pstdev(row[name] for row in rows) for name in chosen.metrics},
+        **{f"popularity_{name}": rows[0][f"popularity_{name}"] for name in chosen.metrics},
+        "seconds": statistics.mean(row["seconds"] for row in rows),
+        "seeds": [row["seed"] for row in rows],
+        "configuration": rows[0]["configuration"],
+        "source_sha256": rows[0]["source_sha256"],
+        "peak_memory_mb": peak_memory_mb(),
+    }
+
+
+def show(figures: Figures, chosen: QualitySet) -> None:
+    """Print ours beside the published ones."""
+    table = Table(title=f"{chosen.name}: {figures['experiment']}, {len(figures['seeds'])} seeds")
+    for heading in ("model", *chosen.metrics):
+        table.add_column(heading)
+    ours = (f"{figures[name]:.4f} ± {figures[f'{name}_deviation']:.4f}" for name in chosen.metrics)
+    table.add_row("Turret", *ours)
+    table.add_row("popularity", *(f"{figures[f'popularity_{name}']:.4f}" for name in chosen.metrics))
+    for other in chosen.published:
+        shown = (f"{other.figures[name]:.4f}" if name in other.figures else "" for name in chosen.metrics)
+        table.add_row(f"{other.model} ({other.source})", *shown)
+    Console().print(table)
+
+
+def main() -> None:
+    """Run the benchmark."""
+    options = read_options(__doc__, more=parser())
+    chosen = SETS[options.given.set]
+    figures = measure(options, chosen)
+    show(figures, chosen)
+    recommended = options.given.experiment in (None, chosen.experiment) and not options.given.override
+    kept = recommended and len(figures["seeds"]) > 2
+    finish(f"quality_{chosen.name}", options, figures, keep=kept)
+
+
+if __name__ == "__main__":
+    main()

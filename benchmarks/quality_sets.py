@@ -1,0 +1,133 @@
+"""The data sets of `benchmarks.quality`, and the protocol of each."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from data.schema import ColumnSettings, FilesSplit, PrepareConfig
+
+HELD_OUT, SEED = 0.1, 0
+
+
+@dataclass(frozen=True)
+class Published:
+    """A figure from elsewhere, on the same split."""
+
+    model: str
+    figures: dict[str, float]
+    source: str
+
+
+@dataclass(frozen=True)
+class QualitySet:
+    """What is predicted from what, and by which experiment.
+
+    Attributes:
+        name: the folder of the data.
+        protocol: one sentence for people.
+        experiment: the shipped experiment that is recommended for data of this kind.
+        metrics: what is reported.
+        files: below the folder, what is hashed into the result.
+        prepared: from the folder of the set and a scratch folder, how it is prepared to choose settings on
+            the validation part.
+        refitted: the same with the validation part put back into training; None where the protocol leaves it
+            out.
+        published: what others have reached.
+    """
+
+    name: str
+    protocol: str
+    experiment: str
+    metrics: tuple[str, ...]
+    files: tuple[str, ...]
+    prepared: Callable[[Path, Path], PrepareConfig]
+    refitted: Callable[[Path, Path], PrepareConfig] | None
+    published: tuple[Published, ...]
+
+
+def _last_out(source: Path, scratch: Path) -> PrepareConfig:
+    return PrepareConfig(source=source / "interactions.parquet")
+
+
+def _tenth_held_out(source: Path, scratch: Path) -> PrepareConfig:
+    """A random tenth of each user's training items, rounded down: the files have no order to hold out by."""
+    rows = pl.read_parquet(source / "train.parquet").with_row_index()
+    rank = pl.col("index").shuffle(seed=SEED).rank("ordinal").over("user_id")
+    held = rank <= (pl.len().over("user_id") * HELD_OUT).floor()
+    scratch.mkdir(parents=True, exist_ok=True)
+    for name, chosen in (("train", ~held), ("validation", held)):
+        rows.filter(chosen).drop("index").write_parquet(scratch / f"{name}.parquet")
+    return _files(scratch / "train.parquet", scratch / "validation.parquet", source)
+
+
+def _whole(source: Path, scratch: Path) -> PrepareConfig:
+    return _files(source / "train.parquet", None, source)
+
+
+def _files(train: Path, validation: Path | None, source: Path) -> PrepareConfig:
+    split = FilesSplit(
+        kind="files",
+        train=train,
+        validation=validation,
+        test=source / "test.parquet",
+        validation_fraction=0.0,
+    )
+    return PrepareConfig(split=split, columns=ColumnSettings(in_file_order=True))
+
+
+_LAST_OUT = (
+    "the last item of each user is the test, the one before it validation and not in the training data; the "
+    "epoch is selected on validation NDCG@10"
+)
+_NGCF = (
+    "the split of NGCF: settings and the number of epochs are chosen on a random tenth of each user's training "
+    "items, then all of them are trained on"
+)
+
+_ML_1M = QualitySet(
+    name="sasrec_ml-1m",
+    protocol=_LAST_OUT,
+    experiment="transformer",
+    metrics=("hr@10", "ndcg@10", "hr@50", "ndcg@50"),
+    files=("interactions.parquet",),
+    prepared=_last_out,
+    refitted=None,
+    published=(
+        Published("HSTU-large, 50 wide", {"hr@10": 0.3294, "ndcg@10": 0.1893}, "Zhai et al. 2024"),
+        Published("gSASRec, 128 wide", {"hr@10": 0.3003, "ndcg@10": 0.1726}, "Petrov & Macdonald 2023"),
+        Published("SASRec, binary", {"hr@10": 0.2500, "ndcg@10": 0.1341}, "Petrov & Macdonald 2023"),
+    ),
+)
+_BEAUTY = QualitySet(
+    name="s3rec_beauty",
+    protocol=_LAST_OUT,
+    experiment="transformer",
+    metrics=("hr@10", "ndcg@10", "hr@50", "ndcg@50"),
+    files=("interactions.parquet",),
+    prepared=_last_out,
+    refitted=None,
+    published=(
+        Published("BSARec", {"hr@10": 0.1004, "ndcg@10": 0.0609}, "Shin et al. 2024"),
+        Published("eSASRec", {"hr@10": 0.0928, "ndcg@10": 0.0523}, "Tikhonovich et al. 2025"),
+    ),
+)
+_GOWALLA = QualitySet(
+    name="gowalla",
+    protocol=_NGCF,
+    experiment="ids",
+    metrics=("recall@20", "ndcg@20", "recall@50"),
+    files=("train.parquet", "test.parquet"),
+    prepared=_tenth_held_out,
+    refitted=_whole,
+    published=(
+        Published("NESCL", {"recall@20": 0.1917, "ndcg@20": 0.1617}, "Sun et al. 2023"),
+        Published("MF + BSL", {"recall@20": 0.1882, "ndcg@20": 0.1584}, "Wu et al. 2024"),
+        Published("SimpleX", {"recall@20": 0.1872, "ndcg@20": 0.1557}, "Mao et al. 2021"),
+        Published("UltraGCN", {"recall@20": 0.1862, "ndcg@20": 0.1580}, "Mao et al. 2021"),
+        Published("LightGCN", {"recall@20": 0.1830, "ndcg@20": 0.1554}, "He et al. 2020"),
+        Published("YouTubeDNN", {"recall@20": 0.1754, "ndcg@20": 0.1473}, "Mao et al. 2021"),
+    ),
+)
+SETS = {made.name: made for made in (_ML_1M, _GOWALLA, _BEAUTY)}
