@@ -8,7 +8,7 @@ import typer
 from data.cli import app as data_app
 from data.sentences import Sentences
 
-RUN, BUNDLES = Path("var/run"), Path("var/bundles")
+RUN, BUNDLES, STUDY = Path("var/run"), Path("var/bundles"), Path("var/study")
 URL = "http://127.0.0.1:8000"
 
 
@@ -39,14 +39,19 @@ RunData = Annotated[
 ]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The folder that `turret train` wrote.")]
 Bundles = Annotated[Path, typer.Option("--bundles", metavar="DIR", help="The folder of the bundles.")]
+Prepared = Annotated[
+    Path | None, typer.Option("--data", metavar="DIR", help="The prepared data (var/prepared).")
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override one setting of the experiment; repeatable."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
 @app.command()
 def train(
-    data: Annotated[
-        Path | None, typer.Option("--data", metavar="DIR", help="The prepared data (var/prepared).")
-    ] = None,
+    data: Prepared = None,
     experiment: Annotated[
         str | None,
         typer.Option(
@@ -57,12 +62,7 @@ def train(
         ),
     ] = None,
     run: Annotated[Path, typer.Option("--run", metavar="DIR", help="Where to write the run.")] = RUN,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="Override one setting of the experiment; repeatable."
-        ),
-    ] = None,
+    settings: Settings = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run in --run, on its data and with its settings.")
     ] = False,
@@ -75,6 +75,38 @@ def train(
     from training.commands import train_run
 
     train_run(data, experiment, run, settings or [], resume, overwrite)
+
+
+@app.command()
+def tune(
+    experiment: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[EXPERIMENT]",
+            help="A shipped experiment, or a TOML file; the study's own, or youtubednn.",
+        ),
+    ] = None,
+    trials: Annotated[int, typer.Option(metavar="N", min=1, help="How many trials in all.")] = 30,
+    data: Prepared = None,
+    study: Annotated[Path, typer.Option("--study", metavar="DIR", help="Where the study is kept.")] = STUDY,
+    space: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A TOML file of what to search, instead of the usual settings."),
+    ] = None,
+    settings: Settings = None,
+) -> None:
+    """Search the settings with which an experiment does best on the validation part.
+
+    Trials train one after the other; hopeless ones are stopped early. The best one becomes an experiment,
+    best.toml, in the study's folder. A study that was stopped or killed goes on when the command is given
+    again, and so does a finished one that is asked for more trials. The test part is never read.
+
+    Example: `turret tune youtubednn --data var/prepared --study var/study --trials 30`
+    """
+    from training.tuning.commands import tune as tune_experiment
+    from training.tuning.plan import Asked
+
+    tune_experiment(Asked(study, data, experiment, tuple(settings or ()), space), trials)
 
 
 @app.command()
@@ -161,15 +193,11 @@ def serve(
         typer.Option("--wait", help="Begin without a version, and serve the first that becomes current."),
     ] = None,
     host: Annotated[str | None, typer.Option(help="The address to listen on (127.0.0.1).")] = None,
-    port: Annotated[
-        int | None, typer.Option(help="The port to listen on (8000); 0 takes a free one.")
-    ] = None,
+    port: Annotated[int | None, typer.Option(help="The port (8000); 0 takes a free one.")] = None,
     admin_port: Annotated[
         int | None, typer.Option(help="Answer admin calls there, on 127.0.0.1, and nowhere else.")
     ] = None,
-    store: Annotated[
-        str | None, typer.Option(help="Where histories are kept: sqlite:///PATH or memory://.")
-    ] = None,
+    store: Annotated[str | None, typer.Option(help="Of histories: sqlite:///PATH or memory://.")] = None,
 ) -> None:
     """Serve the current bundle over HTTP; the calls are described at /docs.
 
@@ -193,20 +221,14 @@ def serve(
 
 @app.command()
 def recommend(
-    user: Annotated[
-        str | None, typer.Option(help="A user whose history the service, or --data, holds.")
-    ] = None,
+    user: Annotated[str | None, typer.Option(help="A user of the service, or of --data.")] = None,
     history: Annotated[
         list[str] | None,
         typer.Option("--history", metavar="ID", help="An item of the history, oldest first; repeatable."),
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option(
-            "--data",
-            metavar="DIR",
-            help="Prepared data to take the user's history from (any user without --user).",
-        ),
+        typer.Option("--data", metavar="DIR", help="Prepared data with the user's history, or anybody's."),
     ] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="How many items.")] = 10,
     url: Annotated[str, typer.Option(help="The running service.")] = URL,

@@ -24,7 +24,7 @@ COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 PAGE = (ROOT / "docs" / "deploy.md").read_text("utf-8")
 COMMANDS = [line.strip() for line in PAGE.splitlines() if line.startswith("    ")]
-TRAINING_ONLY = {"torch", "polars", "onnx", "onnxscript", "tensorboard", "pytest", "safetensors"}
+TRAINING_ONLY = {"torch", "polars", "onnx", "onnxscript", "tensorboard", "pytest", "safetensors", "optuna"}
 
 
 def stages() -> dict[str, list[str]]:

@@ -10,11 +10,13 @@ import pytest
 from pydantic import BaseModel
 
 from benchmarks.readme import BEGIN, PAGES, filled
-from training.config import ExperimentConfig
+from training.config import ExperimentConfig, load_experiment, shipped_experiments
 from training.losses import config as losses
 from training.losses.config import LossSettings
 from training.samplers import config as samplers
 from training.samplers.config import SamplerSettings
+from training.tuning.default_space import default_space
+from training.tuning.space import load_space
 
 DOCS = Path(__file__).parent.parent / "docs"
 ESTIMATORS = DOCS / "estimators.md"
@@ -114,11 +116,26 @@ def test_every_loss_and_sampler_has_an_example_that_asks_for_it(estimator: str) 
     assert name in {chosen.kind, *(part.kind for part in getattr(chosen, "parts", ()))}
 
 
-def test_every_snippet_of_the_pages_is_an_experiment() -> None:
-    """Also those outside the sections of losses and samplers."""
+def test_every_snippet_of_the_pages_is_an_experiment_or_a_space(tmp_path: Path) -> None:
+    """Also those outside the sections of losses and samplers; one space, for the experiment beside it."""
+    spaces = []
     for page in (ESTIMATORS, DOCS / "training.md"):
         for snippet in re.findall(r"^```toml\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL):
-            ExperimentConfig.model_validate(tomllib.loads(snippet))
+            if "choices = [" in snippet:
+                spaces.append(snippet)
+            else:
+                ExperimentConfig.model_validate(tomllib.loads(snippet))
+    (space,) = spaces
+    (tmp_path / "space.toml").write_text(space)
+    assert load_space(tmp_path / "space.toml", load_experiment("youtubednn"), ())
+
+
+def test_the_settings_that_are_searched_by_themselves_are_listed() -> None:
+    """Those of all shipped experiments, in the first column of the section's table."""
+    _, _, rest = (DOCS / "training.md").read_text("utf-8").partition("\n## Searching settings\n")
+    rows = [line.split("|")[1] for line in rest.partition("\n## ")[0].splitlines() if line.startswith("| `")]
+    searched = {name for path in shipped_experiments() for name in default_space(load_experiment(path))}
+    assert {name for row in rows for name in re.findall(r"`([\w.]+)`", row)} == searched
 
 
 @every_estimator

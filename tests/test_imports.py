@@ -23,10 +23,10 @@ NEVER_IMPORTS = {
     "data": {"torch", "onnxruntime", "faiss", "fastapi", "uvicorn"},
     "tower": {"polars", "fastapi", "uvicorn"},
     "training": {"fastapi", "uvicorn"},
-    "service": {"torch", "polars", "numba", "matplotlib"},
+    "service": {"torch", "polars", "numba", "matplotlib", "optuna"},
 }
 # What only the image for training installs.
-TRAINING_ONLY = ("torch", "polars", "numba", "matplotlib")
+TRAINING_ONLY = ("torch", "polars", "numba", "matplotlib", "optuna")
 # What the service takes from below: the frozen form of towers, and what names and describes ids.
 SERVICE_TAKES = {
     "data.errors",
@@ -130,6 +130,8 @@ def test_the_walk_sees_what_is_heavy_where_it_is() -> None:
     assert "polars" in _reached("data.synthetic")
     assert "numba" in _reached("training.samplers.quadratic")
     assert "matplotlib" in _reached("training.report.commands")
+    assert "optuna" in _reached("training.tuning.commands")
+    assert "optuna" not in _reached("training.commands")
 
 
 def test_help_loads_no_heavy_package() -> None:
@@ -141,7 +143,7 @@ try:
     turret.main()
 except SystemExit as stop:
     assert not stop.code, stop.code
-heavy = {"torch", "polars", "numba", "matplotlib", "fastapi", "faiss", "onnxruntime"}
+heavy = {"torch", "polars", "numba", "matplotlib", "optuna", "fastapi", "faiss", "onnxruntime"}
 print("LOADED", *sorted(set(sys.modules) & heavy))
 """
     run = subprocess.run(

@@ -5,3 +5,7 @@ from data.errors import TurretError
 
 class TrainingError(TurretError):
     """An experiment, a run or an export that can't go on as asked."""
+
+
+class DivergenceError(TrainingError):
+    """A loss that is no number any more: the settings are at fault, not the machine."""

@@ -22,7 +22,7 @@ from training.checkpoint import (
     save_tensors,
 )
 from training.config import TrainingConfig
-from training.errors import TrainingError
+from training.errors import DivergenceError, TrainingError
 from training.evaluation import Relevant, relevant_items, sample_users, validation_metric
 from training.objectives.build import build_objective
 from training.optimiser import Optimiser, large_tables
@@ -32,14 +32,18 @@ from training.run import CHECKPOINT, MODEL, TENSORBOARD, Run, build_model, pick_
 from training.schedule import learning_rate_factor
 
 Report = Callable[[str], None]
+# Told of each evaluation (epoch, value); answers whether the run shall end with it.
+Observe = Callable[[int, float], bool]
 
 
 class Trainer:
     """One run from its first step, or from its checkpoint, to its end."""
 
-    def __init__(self, run: Run, data: PreparedData, report: Report = print) -> None:
+    def __init__(
+        self, run: Run, data: PreparedData, report: Report = print, observe: Observe | None = None
+    ) -> None:
         experiment = run.experiment
-        self.run, self.data, self.report = run, data, report
+        self.run, self.data, self.report, self.observe = run, data, report, observe
         self.settings: TrainingConfig = experiment.training
         self.device = pick_device(self.settings.device)
         self.model: TwoTowers = build_model(experiment, data).to(self.device)
@@ -124,7 +128,7 @@ class Trainer:
             self.optimiser.clip(settings.gradient_clip)
         loss = float(out.loss.detach())
         if loss != loss or abs(loss) == float("inf"):
-            raise TrainingError(
+            raise DivergenceError(
                 f"{self.run.folder}: the loss is {loss} at step {state.step}; lower training.learning_rate "
                 f"({settings.learning_rate}) or raise tower.scoring.temperature."
             )
@@ -159,14 +163,15 @@ class Trainer:
         writer.add_scalar("loss/epoch", mean, state.step)
         writer.add_scalar("candidates/masked_per_example", masked, state.step)
         state.loss_sum, state.examples, state.masked = 0.0, 0, 0
-        last = state.epoch == settings.epochs
+        last, stopped = state.epoch == settings.epochs, False
         if self.validation is None:
             self._keep_best()
         elif last or state.epoch % settings.evaluate_every == 0:
             value = self._validate(self.validation)
             writer.add_scalar(f"validation/{settings.metric}", value, state.step)
+            stopped = self.observe is not None and self.observe(state.epoch, value)
             line += f", validation {settings.metric} {value:.4f}" + (" (best)" if not state.stale else "")
-        state.finished = last or state.stale >= settings.patience
+        state.finished = last or stopped or state.stale >= settings.patience
         self.report(f"{line}, {state.seconds:.0f} s")
 
     def _validate(self, users: Relevant) -> float:
@@ -223,9 +228,14 @@ class Trainer:
 
 
 def train(
-    run: Run, data: PreparedData, resume: bool = False, overwrite: bool = False, report: Report = print
+    run: Run,
+    data: PreparedData,
+    resume: bool = False,
+    overwrite: bool = False,
+    report: Report = print,
+    observe: Observe | None = None,
 ) -> Progress:
-    """Train `run` on `data`, from the start or from its checkpoint.
+    """Train `run` on `data`, from the start or from its checkpoint; `observe` may end it at an evaluation.
 
     A run that can't begin leaves the folder as it was.
 
@@ -239,7 +249,7 @@ def train(
             f"{run.folder}: there is a run here already; go on with --resume, replace it with --overwrite, "
             "or name another folder with --run."
         )
-    trainer = Trainer(run, data, report)
+    trainer = Trainer(run, data, report, observe)
     if resume and has_checkpoint:
         trainer.resume()
         report(f"Going on from step {trainer.progress.step}.")

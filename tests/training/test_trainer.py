@@ -251,3 +251,24 @@ def test_training_curves_are_written(shop: PreparedData, tmp_path: Path) -> None
     """TensorBoard finds an event file."""
     train(run_of(tmp_path / "run", shop, epochs=1), shop, report=lambda _: None)
     assert any((tmp_path / "run" / "tensorboard").iterdir())
+
+
+def test_a_run_ends_where_its_observer_says(shop: PreparedData, tmp_path: Path) -> None:
+    """It is told of every evaluation, in its order; the folder holds the best model, and nothing goes on."""
+    seen: list[tuple[int, float]] = []
+
+    def observe(epoch: int, value: float) -> bool:
+        seen.append((epoch, value))
+        return epoch == 2
+
+    lines: list[str] = []
+    run = run_of(tmp_path / "run", shop, epochs=9)
+    progress = train(run, shop, report=lines.append, observe=observe)
+    assert [epoch for epoch, _ in seen] == [1, 2]
+    assert [f"ndcg@10 {value:.4f}" for _, value in seen] == [
+        v.removesuffix(" (best)") for v in validations(lines)
+    ]
+    assert (progress.epoch, progress.finished, progress.best) == (2, True, max(value for _, value in seen))
+    assert (tmp_path / "run" / MODEL).is_file()
+    assert train(run, shop, resume=True, report=lines.append, observe=observe) == progress
+    assert len(seen) == 2

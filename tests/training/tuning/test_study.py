@@ -1,0 +1,134 @@
+import math
+from pathlib import Path
+
+import pytest
+from optuna.trial import TrialState
+
+from data.sequences import PreparedData
+from tests.training.tuning.studies import QUICK, SPACE, stored
+from training.config import TrainingConfig, load_experiment
+from training.errors import TrainingError
+from training.tuning.plan import Asked
+from training.tuning.storage import open_storage
+from training.tuning.study import StoredStudy, pruner
+
+
+@pytest.fixture
+def asked(shop: PreparedData, tmp_path: Path) -> Asked:
+    (tmp_path / "space.toml").write_text(SPACE)
+    return Asked(tmp_path / "study", shop.folder, "youtubednn", QUICK, tmp_path / "space.toml")
+
+
+def value_of(params: dict[str, object]) -> float:
+    """A made-up value that is best at a learning rate of 0.001."""
+    return 1.0 - abs(math.log10(float(str(params["training.learning_rate"]))) + 3)
+
+
+def try_some(asked: Asked, count: int) -> list[dict[str, object]]:
+    """Finish trials without any training, and give what they tried."""
+    tried = []
+    with open_storage(asked.folder) as storage:
+        study = StoredStudy(storage, asked)
+        for _ in range(count):
+            trial = study.ask()
+            study.complete(trial, value_of(trial.params))
+            tried.append(dict(trial.params))
+    return tried
+
+
+def test_the_same_seed_tries_the_same_whether_in_one_go_or_in_many(asked: Asked, tmp_path: Path) -> None:
+    """Also beyond the trials at random with which the sampler begins; another seed tries others."""
+    whole = try_some(asked, 16)
+    parts = Asked(tmp_path / "parts", asked.data, asked.experiment, asked.overrides, asked.space)
+    assert [one for count in (1, 11, 2, 2) for one in try_some(parts, count)] == whole
+    seeds = (*QUICK, "training.seed=1")
+    other = try_some(Asked(tmp_path / "other", asked.data, asked.experiment, seeds, asked.space), 16)
+    assert other[0] == whole[0]
+    assert all(one not in whole for one in other[1:])
+
+
+def test_what_is_tried_comes_nearer_to_what_was_good(asked: Asked) -> None:
+    """The last ten trials are better in the mean than the first ten, which know of nothing."""
+    values = [value_of(params) for params in try_some(asked, 30)]
+    assert sum(values[-10:]) > sum(values[:10])
+
+
+def test_an_interrupted_trial_is_tried_again_and_keeps_its_values(asked: Asked) -> None:
+    """At the same place, with the same settings; what it had reported is not lost, and the next is new."""
+    (first,) = try_some(asked, 1)
+    with open_storage(asked.folder) as storage:
+        study = StoredStudy(storage, asked)
+        interrupted = study.ask()
+        interrupted.report(0.25, 1)
+        settings = dict(interrupted.params)
+    for _ in range(2):
+        with open_storage(asked.folder) as storage:
+            study = StoredStudy(storage, asked)
+            again = study.ask()
+            assert again.params == settings != first
+            assert study.reported(again) == {1}
+            assert len(study.finished()) == 1
+    with open_storage(asked.folder) as storage:
+        study = StoredStudy(storage, asked)
+        study.complete(study.ask(), 0.5)
+        assert study.ask().params not in (settings, first)
+        assert [trial.params for trial in study.finished()] == [first, settings]
+        assert study.finished()[1].intermediate_values == {1: 0.25}
+
+
+def test_the_best_come_first_and_the_earlier_among_equals(asked: Asked) -> None:
+    """Stopped trials are not among them, whatever value they had when they were stopped."""
+    with open_storage(asked.folder) as storage:
+        study = StoredStudy(storage, asked)
+        assert study.best() == []
+        for value in (0.2, 0.3, None, 0.3):
+            trial = study.ask()
+            if value is None:
+                trial.report(0.9, 1)
+                study.stop(trial)
+            else:
+                study.complete(trial, value)
+        assert study.best() == [2, 4, 1]
+    assert [trial.state for trial in stored(asked.folder)].count(TrialState.PRUNED) == 1
+
+
+def test_a_study_without_a_finished_trial_is_begun_anew_with_other_settings(asked: Asked) -> None:
+    """A first attempt with a mistake in it is no reason to name another folder."""
+    with open_storage(asked.folder) as storage:
+        StoredStudy(storage, asked).ask()
+    other = Asked(asked.folder, asked.data, asked.experiment, (*QUICK, "training.epochs=2"), asked.space)
+    with open_storage(asked.folder) as storage:
+        study = StoredStudy(storage, other)
+        assert study.plan.experiment == load_experiment("youtubednn", other.overrides)
+        study.complete(study.ask(), 0.5)
+    with open_storage(asked.folder) as storage, pytest.raises(TrainingError, match="epochs was 2 and is 4"):
+        StoredStudy(storage, asked)
+
+
+def test_a_plan_that_this_version_can_not_read_is_refused_in_words(asked: Asked) -> None:
+    try_some(asked, 1)
+    journal = asked.folder / "study.journal"
+    journal.write_text(journal.read_text().replace('"warmup"', '"warmups"'))
+    with open_storage(asked.folder) as storage, pytest.raises(TrainingError, match="warmups"):
+        StoredStudy(storage, asked)
+
+
+@pytest.mark.parametrize(("epochs", "warmup", "first"), [(10, 0.05, 2), (60, 0.05, 4), (10, 0.0, 1)])
+def test_nothing_is_judged_while_the_learning_rate_rises(
+    epochs: int, warmup: float, first: int, asked: Asked
+) -> None:
+    """The first epoch at which a hopeless trial ends comes after the one in which the rise is over."""
+    with open_storage(asked.folder) as storage:
+        study = StoredStudy(storage, asked)
+        study._study.pruner = pruner(TrainingConfig(epochs=epochs, warmup=warmup))
+        for _ in range(5):
+            trial = study.ask()
+            for epoch in range(1, epochs + 1):
+                trial.report(0.5, epoch)
+            study.complete(trial, 0.5)
+        trial = study.ask()
+        for epoch in range(1, epochs + 1):
+            trial.report(0.1, epoch)
+            if trial.should_prune():
+                break
+        assert epoch == first

@@ -1,0 +1,193 @@
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from optuna.trial import TrialState
+
+from data.sequences import PreparedData
+from tests.training.tuning.studies import EPOCHS, QUICK, search, stored, told
+from tower.errors import TowerError
+from training.config import load_experiment
+from training.errors import TrainingError
+from training.run import MODEL, Run
+from training.trainer import train
+from training.tuning import trials
+
+Output = pytest.CaptureFixture[str]
+DECISIVE = "training.learning_rate = { low = 1e-6, high = 1e-2, log = true }"
+HARMLESS = "training.checkpoint_every = { low = 100000, high = 2000000 }"
+
+
+def hopeless_at(values: dict[int, float], others: list[dict[int, float]], epoch: int) -> bool:
+    """The median rule by hand: the best value so far against the median of at least five at that epoch."""
+    there = [other[epoch] for other in others if epoch in other]
+    best = max(value for step, value in values.items() if step <= epoch)
+    return len(there) >= 5 and best < float(np.median(there))
+
+
+def test_hopeless_trials_are_stopped_early_and_others_are_not(shop: PreparedData, tmp_path: Path) -> None:
+    """Each trial ends at the first epoch, from the second to the last but one, where the rule says so."""
+    search(tmp_path / "study", shop, 14, DECISIVE)
+    complete: list[dict[int, float]] = []
+    stopped = 0
+    for trial in stored(tmp_path / "study"):
+        values = trial.intermediate_values
+        verdicts = [hopeless_at(values, complete, epoch) for epoch in range(2, EPOCHS) if epoch in values]
+        if trial.state == TrialState.PRUNED:
+            stopped += 1
+            assert max(values) < EPOCHS
+            assert verdicts == [False] * (len(verdicts) - 1) + [True]
+        else:
+            assert list(values) == list(range(1, EPOCHS + 1))
+            assert not any(verdicts)
+            assert trial.values == [max(values.values())]
+            complete.append(values)
+    assert stopped >= 2
+
+
+def test_nothing_is_stopped_where_no_setting_matters(shop: PreparedData, tmp_path: Path) -> None:
+    """The control: all trials are alike, so none is behind."""
+    search(tmp_path / "study", shop, 7, HARMLESS)
+    found = stored(tmp_path / "study")
+    assert {trial.state for trial in found} == {TrialState.COMPLETE}
+    assert len({trial.values[0] for trial in found}) == 1
+    assert len({trial.params["training.checkpoint_every"] for trial in found}) == 7
+
+
+def test_the_best_trial_is_an_experiment_that_trains_to_its_value(shop: PreparedData, tmp_path: Path) -> None:
+    """With the settings of that trial and all others as they were; its own run is there as well."""
+    folder = tmp_path / "study"
+    search(folder, shop, 6)
+    found = stored(folder)
+    values = [trial.values[0] if trial.state == TrialState.COMPLETE else -1.0 for trial in found]
+    best = int(np.argmax(values))
+    experiment = load_experiment(str(folder / "best.toml"))
+    base = load_experiment("youtubednn", QUICK)
+    rate = experiment.training.learning_rate
+    assert rate == found[best].params["training.learning_rate"]
+    training = experiment.training.model_copy(update={"learning_rate": base.training.learning_rate})
+    assert training == base.training
+    assert f"{values[best]:.4f}" in (folder / "best.toml").read_text().splitlines()[0]
+    run = Run(tmp_path / "again", experiment, shop.folder, shop.fingerprint)
+    assert train(run, shop, report=lambda _: None).best == values[best]
+    assert Run.read(folder / "trials" / f"{best + 1:04d}").experiment == experiment
+    kept = (folder / "trials" / f"{best + 1:04d}" / MODEL).read_bytes()
+    assert kept == (tmp_path / "again" / MODEL).read_bytes()
+
+
+def test_the_first_trial_is_the_experiment_as_it_is(shop: PreparedData, tmp_path: Path) -> None:
+    """So the best is never worse; where the space does not hold it, the first is drawn like the others."""
+    search(tmp_path / "within", shop, 1)
+    assert Run.read(tmp_path / "within" / "trials" / "0001").experiment == load_experiment(
+        "youtubednn", QUICK
+    )
+    search(tmp_path / "without", shop, 1, "training.learning_rate = { low = 0.02, high = 0.03 }")
+    assert 0.02 <= stored(tmp_path / "without")[0].params["training.learning_rate"] <= 0.03
+
+
+def test_only_the_run_of_the_best_trial_stays_on_disk(
+    shop: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And, while one is trained, its own."""
+    before: list[int] = []
+
+    def spy(run: Run, *given: Any, **named: Any) -> Any:
+        before.append(sum(path.is_dir() for path in run.folder.parent.glob("*")))
+        return train(run, *given, **named)
+
+    monkeypatch.setattr(trials, "train", spy)
+    search(tmp_path / "study", shop, 7, DECISIVE)
+    assert before == [0] + [1] * 6
+    assert len(list((tmp_path / "study" / "trials").iterdir())) == 1
+
+
+def test_settings_that_were_tried_are_not_trained_again(
+    shop: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    """They have the value that they had: there are but two here."""
+    trained: list[Path] = []
+
+    def spy(run: Run, *given: Any, **named: Any) -> Any:
+        trained.append(run.folder)
+        return train(run, *given, **named)
+
+    monkeypatch.setattr(trials, "train", spy)
+    search(tmp_path / "study", shop, 9, "tower.user.hidden = { choices = [[], [16]] }")
+    found = stored(tmp_path / "study")
+    assert len(found) == 9
+    assert len(trained) == len({trial.params["tower.user.hidden"] for trial in found}) == 2
+    assert len({(trial.params["tower.user.hidden"], trial.values[0]) for trial in found}) == 2
+    assert capsys.readouterr().out.count("so not trained again") == 7
+    assert len(list((tmp_path / "study" / "trials").iterdir())) == 1
+
+
+CLASHING = """
+tower.scoring.absolute = { choices = [false, true] }
+objective.sampler = { choices = ["uniform", { kind = "positive_features", negatives = 8, features = 16 }] }
+"""
+
+
+@pytest.mark.parametrize(
+    ("space", "overrides", "reason"),
+    [
+        (CLASHING, (), "takes h and -h for the same"),
+        ("training.weight_decay = { choices = [0.0, 1e6] }", (), "the loss is nan"),
+        ('tower.item.features = { choices = [[], ["nope"]] }', (), "nope"),
+    ],
+    ids=["settings that clash", "a loss that is no number", "features that the data lacks"],
+)
+def test_what_can_not_be_trained_is_said_and_the_study_goes_on(
+    space: str, overrides: tuple[str, ...], reason: str, shop: PreparedData, tmp_path: Path, capsys: Output
+) -> None:
+    """It counts as a trial that was worse than all others, and is never the best."""
+    search(tmp_path / "study", shop, 12, space, [*QUICK, *overrides])
+    shown = capsys.readouterr().out
+    assert reason in shown.split("can't be trained: ")[1].splitlines()[0]
+    assert "that could not be trained." in shown
+    found = stored(tmp_path / "study")
+    assert len(found) == 12
+    assert {trial.state for trial in found} == {TrialState.COMPLETE, TrialState.PRUNED}
+    assert all(reason in trial.user_attrs["reason"] for trial in found if trial.state == TrialState.PRUNED)
+    load_experiment(str(tmp_path / "study" / "best.toml"))
+
+
+def test_a_study_in_which_nothing_can_be_trained_says_why(shop: PreparedData, tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=r"no trial could be trained to its end; the last: .*loss is nan"):
+        search(tmp_path / "study", shop, 3, "training.weight_decay = { choices = [1e6] }")
+    assert not (tmp_path / "study" / "best.toml").exists()
+
+
+def test_what_no_trial_can_mend_ends_the_study_at_once(shop: PreparedData, tmp_path: Path) -> None:
+    """Before anything was trained, it is not the settings of a trial; nothing is counted for it."""
+    with pytest.raises(TowerError, match="nope"):
+        search(tmp_path / "study", shop, 3, HARMLESS, [*QUICK, 'tower.item.features=["nope"]'])
+    assert stored(tmp_path / "study") == []
+    search(tmp_path / "study", shop, 1, HARMLESS)
+    assert len(stored(tmp_path / "study")) == 1
+
+
+def test_an_interrupted_trial_goes_on_from_its_checkpoint(
+    shop: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Interrupted in its third epoch, a trial trains that and the fourth, and all ends as it would."""
+    search(tmp_path / "whole", shop, 4)
+    epochs: list[tuple[str, int]] = []
+
+    def spy(run: Run, data: PreparedData, *, observe: Any, **named: Any) -> Any:
+        def watch(epoch: int, value: float) -> bool:
+            epochs.append((run.folder.name, epoch))
+            stop: bool = observe(epoch, value)
+            if epochs.count(("0002", 3)) == 1 and epoch == 3:
+                raise KeyboardInterrupt
+            return stop
+
+        return train(run, data, observe=watch, **named)
+
+    monkeypatch.setattr(trials, "train", spy)
+    with pytest.raises(KeyboardInterrupt):
+        search(tmp_path / "cut", shop, 4)
+    assert len(stored(tmp_path / "cut")) == 1
+    search(tmp_path / "cut", shop, 4)
+    assert told(tmp_path / "cut") == told(tmp_path / "whole")
+    assert [epoch for name, epoch in epochs if name == "0002"] == [1, 2, 3, 3, 4]
