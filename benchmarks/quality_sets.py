@@ -82,7 +82,7 @@ _LAST_OUT = (
     "epoch is selected on validation NDCG@10"
 )
 _NGCF = (
-    "the split of NGCF: settings and the number of epochs are chosen on a random tenth of each user's training "
+    "the split of NGCF: settings and epochs are chosen on a random tenth of each user's training "
     "items, then all of them are trained on"
 )
 
