@@ -1,5 +1,6 @@
 """Histories laid end to end, and the examples that read windows of them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -33,13 +34,20 @@ class PackedHistories:
 
     def to(self, device: torch.device) -> "PackedHistories":
         """The same on another device."""
+        return self._each(lambda column: column.to(device, non_blocking=True))
+
+    def pinned(self) -> "PackedHistories":
+        """The same in memory that a device can copy from by itself."""
+        return self._each(lambda column: column.pin_memory())
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> "PackedHistories":
         return PackedHistories(
-            rows=self.rows.to(device),
-            starts=self.starts.to(device),
-            ends=self.ends.to(device),
-            users=self.users.to(device),
-            ages=self.ages.to(device),
-            left_out=None if self.left_out is None else self.left_out.to(device),
+            rows=change(self.rows),
+            starts=change(self.starts),
+            ends=change(self.ends),
+            users=change(self.users),
+            ages=change(self.ages),
+            left_out=None if self.left_out is None else change(self.left_out),
         )
 
     def sizes(self) -> Tensor:

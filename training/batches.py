@@ -36,8 +36,15 @@ class Batch:
 
     def to(self, device: torch.device) -> "Batch":
         """The same batch on another device."""
-        histories = self.histories.to(device)
-        return Batch(histories, self.owners.to(device), self.targets.to(device), self.weights.to(device))
+        owners, targets, weights = (
+            part.to(device, non_blocking=True) for part in (self.owners, self.targets, self.weights)
+        )
+        return Batch(self.histories.to(device), owners, targets, weights)
+
+    def pinned(self) -> "Batch":
+        """The same batch in memory that a device can copy from by itself."""
+        owners, targets, weights = (part.pin_memory() for part in (self.owners, self.targets, self.weights))
+        return Batch(self.histories.pinned(), owners, targets, weights)
 
 
 @dataclass(frozen=True)

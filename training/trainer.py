@@ -26,6 +26,7 @@ from training.errors import DivergenceError, TrainingError
 from training.evaluation import Relevant, relevant_items, sample_users, validation_metric
 from training.objectives.build import build_objective
 from training.optimiser import Optimiser, large_tables
+from training.prefetch import prefetched
 from training.processor import multiplies_bfloat16
 from training.randomness import seed_torch, stream
 from training.run import CHECKPOINT, MODEL, TENSORBOARD, Run, build_model, pick_device, remove_run
@@ -105,8 +106,11 @@ class Trainer:
         self.model.train()
         with progress(label, self.batches.steps_per_epoch) as advance:
             advance(state.step_in_epoch)
-            for batch in self.batches.epoch(order, first=state.step_in_epoch):
-                loss = self._step(batch.to(self.device))
+            batches = self.batches.epoch(order, first=state.step_in_epoch)
+            if self.device.type != "cpu":
+                batches = prefetched(batches, self.device)
+            for batch in batches:
+                loss = self.step(batch)
                 if state.step % 50 == 1:
                     writer.add_scalar("loss/train", loss, state.step)
                     writer.add_scalar("learning_rate", self.optimiser.learning_rate, state.step)
@@ -114,7 +118,8 @@ class Trainer:
                     self.save()
                 advance(1)
 
-    def _step(self, batch: Batch) -> float:
+    def step(self, batch: Batch) -> float:
+        """Descend the loss of one batch, and return it."""
         state, settings = self.progress, self.settings
         seed_torch(settings.seed, "dropout", state.step)
         planned = settings.epochs * self.batches.steps_per_epoch
