@@ -35,10 +35,12 @@ class ItemTowerConfig(Settings):
     """DSSM's item tower (Huang et al. 2013): what an item's vector is computed from.
 
     With `id` alone and no `hidden` layer the vector is the row of one table. `features` names the
-    prepared item features to read, or takes all of them with `"all"`.
+    prepared item features to read, or takes all of them with `"all"`. `id_dropout` is the share of items that
+    training takes for unknown ones, of which only the features count (DropoutNet, Volkovs et al. 2017).
     """
 
     id: bool = True
+    id_dropout: Rate = 0.0
     features: tuple[str, ...] | Literal["all"] = ()
     feature_width: Width = 32
     hidden: tuple[Width, ...] = ()
@@ -46,6 +48,11 @@ class ItemTowerConfig(Settings):
 
     @model_validator(mode="after")
     def _has_something_to_drop(self) -> "ItemTowerConfig":
+        if self.id_dropout and not (self.id and self.features):
+            raise ValueError(
+                f"item.id_dropout = {self.id_dropout} leaves items their features alone, and needs both: set "
+                "item.id = true and item.features, or leave it 0"
+            )
         if self.dropout and not self.hidden:
             raise ValueError(
                 f"item.dropout = {self.dropout} has no hidden layer to act on; set item.hidden, or leave it 0"

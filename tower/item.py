@@ -14,7 +14,8 @@ from tower.selection import selected_features
 class ItemTower(nn.Module):
     """DSSM's item tower (Huang et al. 2013): id, letter trigrams, codes and numbers, then an MLP.
 
-    With the id alone and no hidden layer the vector *is* the row of the id table.
+    With the id alone and no hidden layer the vector *is* the row of the id table. Beside features the rows of
+    that table begin at zero, which is what an item has that was never trained on: its features speak alone.
     """
 
     def __init__(self, config: TowerConfig, item_count: int, prepared: Features) -> None:
@@ -31,6 +32,9 @@ class ItemTower(nn.Module):
         if self.table is not None:
             nn.init.normal_(self.table.weight, std=config.dimension**-0.5)
         self.rows = FeatureRows(FeatureLayers(features, item.feature_width), prepared) if features else None
+        self.id_dropout = item.id_dropout if features else 0.0
+        if self.table is not None and features:
+            nn.init.zeros_(self.table.weight)
         self.mlp: nn.Module = nn.Identity()
         if self.rows is not None or item.hidden:
             width = (config.dimension if item.id else 0) + (self.rows.layers.width if self.rows else 0)
@@ -40,8 +44,15 @@ class ItemTower(nn.Module):
         """The vectors of the item `rows` [B]: [B, D], before the scoring's normalisation."""
         inputs = []
         if self.table is not None:
-            inputs.append(self.table(rows))
+            inputs.append(self._ids(rows, self.table))
         if self.rows is not None:
             inputs.append(self.rows(rows))
         vectors: Tensor = self.mlp(torch.cat(inputs, dim=1))
         return vectors
+
+    def _ids(self, rows: Tensor, table: nn.Embedding) -> Tensor:
+        """The rows of the id table; in training zeros in place of some."""
+        ids: Tensor = table(rows)
+        if self.training and self.id_dropout:
+            ids = ids * (torch.rand(len(rows), 1, device=ids.device) >= self.id_dropout)
+        return ids
