@@ -29,5 +29,5 @@ def tune(asked: Asked, count: int) -> None:
         trials = Trials(study, data, asked.folder, report)
         trials.run(count)
         print(study_table(study))
-        best = study.best()[0]
-        print(f"{asked.folder / BEST} is the best as an experiment, {trials.run_folder(best)} is its run.")
+        run = trials.run_folder(study.best()[0])
+        print(f"{asked.folder / BEST} is the best as an experiment, {run} is its run.")

@@ -6,6 +6,8 @@ from typing import Any
 from data.configuration import load_configuration
 from training.config import ExperimentConfig
 
+_TOLD = 4  # more differences than these are only counted
+
 
 def named_settings(experiment: ExperimentConfig) -> dict[str, Any]:
     """Every single setting, in the order of the configuration; a list is one setting."""
@@ -47,10 +49,11 @@ def short_names(names: Iterable[str]) -> dict[str, str]:
 
 
 def differences(before: ExperimentConfig, now: ExperimentConfig) -> str:
-    """What is another in `now`, in words: `training.epochs was 10 and is 20`."""
+    """What is another in `now`, in words: `training.epochs was 10 and is 20`; the first few of many."""
     old, new = named_settings(before), named_settings(now)
     names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
-    return ", ".join(f"{name} was {_shown(old, name)} and is {_shown(new, name)}" for name in names)
+    told = [f"{name} was {_shown(old, name)} and is {_shown(new, name)}" for name in names[:_TOLD]]
+    return ", ".join(told + [f"{len(names) - _TOLD} more"] * (len(names) > _TOLD))
 
 
 def _shown(settings: Mapping[str, object], name: str) -> str:

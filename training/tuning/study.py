@@ -57,11 +57,15 @@ class StoredStudy:
             ) from None
 
     def _queue_what_is_due(self) -> None:
-        """Trials that were interrupted are tried again; the first of all is the experiment as it is."""
+        """Trials that were interrupted are tried again; the first of all is the experiment as it is.
+
+        One that was interrupted while it was still being drawn is not: the sampler draws it again as a whole.
+        """
         for trial in self._study.get_trials(states=(TrialState.RUNNING,)):
             self._study.tell(trial.number, state=TrialState.FAIL)
-            self._queue(trial.params, trial.intermediate_values)
-        if not self._study.get_trials(deepcopy=False):
+            if trial.params.keys() == self._distributions.keys():
+                self._queue(trial.params, trial.intermediate_values)
+        if not self._study.get_trials(deepcopy=False, states=(*_FINISHED, TrialState.WAITING)):
             kept = {name: one.kept(name, self.plan.experiment) for name, one in self.plan.space.items()}
             if None not in kept.values():
                 self._queue(kept, {})

@@ -70,3 +70,12 @@ def test_differences_are_told_setting_by_setting() -> None:
     told = differences(before, load_experiment("youtubednn", ['objective={loss="full_softmax"}']))
     assert "objective.loss.kind was 'sampled_softmax' and is 'full_softmax'" in told
     assert "objective.sampler.negatives was 512 and is not there" in told
+
+
+def test_many_differences_are_counted() -> None:
+    """A sentence of twenty settings would not be read."""
+    settings = ["epochs=3", "patience=1", "warmup=0.2", "decay=0.2", "batch_size=7", "seed=8"]
+    before = load_experiment("youtubednn")
+    told = differences(before, load_experiment("youtubednn", [f"training.{one}" for one in settings]))
+    assert told.count(" was ") == 4
+    assert told.endswith(", 2 more")

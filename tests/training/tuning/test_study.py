@@ -1,6 +1,8 @@
 import math
+from dataclasses import replace
 from pathlib import Path
 
+import optuna
 import pytest
 from optuna.trial import TrialState
 
@@ -39,10 +41,10 @@ def try_some(asked: Asked, count: int) -> list[dict[str, object]]:
 def test_the_same_seed_tries_the_same_whether_in_one_go_or_in_many(asked: Asked, tmp_path: Path) -> None:
     """Also beyond the trials at random with which the sampler begins; another seed tries others."""
     whole = try_some(asked, 16)
-    parts = Asked(tmp_path / "parts", asked.data, asked.experiment, asked.overrides, asked.space)
+    parts = replace(asked, folder=tmp_path / "parts")
     assert [one for count in (1, 11, 2, 2) for one in try_some(parts, count)] == whole
-    seeds = (*QUICK, "training.seed=1")
-    other = try_some(Asked(tmp_path / "other", asked.data, asked.experiment, seeds, asked.space), 16)
+    reseeded = replace(asked, folder=tmp_path / "other", overrides=(*QUICK, "training.seed=1"))
+    other = try_some(reseeded, 16)
     assert other[0] == whole[0]
     assert all(one not in whole for one in other[1:])
 
@@ -76,6 +78,36 @@ def test_an_interrupted_trial_is_tried_again_and_keeps_its_values(asked: Asked) 
         assert study.finished()[1].intermediate_values == {1: 0.25}
 
 
+def test_a_trial_that_was_interrupted_while_it_was_drawn_is_drawn_again(asked: Asked, tmp_path: Path) -> None:
+    """Each value of a trial is a line of the journal: a kill between two of them leaves half a trial."""
+    whole = try_some(asked, 3)
+    cut = replace(asked, folder=tmp_path / "cut")
+    assert try_some(cut, 2) == whole[:2]
+    with open_storage(cut.folder) as storage:
+        study = StoredStudy(storage, cut)
+        distributions = {name: one.distribution() for name, one in study.plan.space.items()}
+        half = dict(list(distributions.items())[:1])
+        optuna.load_study(study_name="turret", storage=storage).ask(half)
+    assert try_some(cut, 1) == whole[2:]
+
+
+def test_a_study_goes_on_from_every_line_of_its_journal(asked: Asked, tmp_path: Path) -> None:
+    """Whatever the last thing was that a kill let happen, two trials are finished, and always the same."""
+    try_some(asked, 0)
+    for _ in range(2):
+        with open_storage(asked.folder) as storage:  # one that is interrupted, and then another
+            StoredStudy(storage, asked).ask().report(0.5, 1)
+        try_some(asked, 1)
+    whole = [trial.params for trial in stored(asked.folder)]
+    lines = (asked.folder / "study.journal").read_bytes().splitlines(keepends=True)
+    for count in range(len(lines)):
+        cut = replace(asked, folder=tmp_path / f"cut at {count}")
+        cut.folder.mkdir()
+        (cut.folder / "study.journal").write_bytes(b"".join(lines[:count]) + lines[count][:20])
+        try_some(cut, 2 - len(stored(cut.folder)) if count > 1 else 2)
+        assert [trial.params for trial in stored(cut.folder)] == whole, lines[count]
+
+
 def test_the_best_come_first_and_the_earlier_among_equals(asked: Asked) -> None:
     """Stopped trials are not among them, whatever value they had when they were stopped."""
     with open_storage(asked.folder) as storage:
@@ -96,7 +128,7 @@ def test_a_study_without_a_finished_trial_is_begun_anew_with_other_settings(aske
     """A first attempt with a mistake in it is no reason to name another folder."""
     with open_storage(asked.folder) as storage:
         StoredStudy(storage, asked).ask()
-    other = Asked(asked.folder, asked.data, asked.experiment, (*QUICK, "training.epochs=2"), asked.space)
+    other = replace(asked, overrides=(*QUICK, "training.epochs=2"))
     with open_storage(asked.folder) as storage:
         study = StoredStudy(storage, other)
         assert study.plan.experiment == load_experiment("youtubednn", other.overrides)
