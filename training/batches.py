@@ -13,6 +13,7 @@ from data.sequences import PreparedData
 from tower.packed import PackedHistories
 from training.config import ExperimentConfig
 from training.errors import TrainingError
+from training.since import first_since
 
 # User towers that read a run of events once for all of its examples.
 READ_FROM_A_START = ("recurrent", "transformer")
@@ -64,6 +65,12 @@ class Spans:
     def take(self, places: NDArray[np.int64]) -> "Spans":
         """The spans at `places`, in that order."""
         return Spans(*(column[places] for column in (self.users, self.contexts, self.firsts, self.ends)))
+
+    def since(self, firsts: NDArray[np.int64], history_length: int) -> "Spans":
+        """The same spans with the targets from `firsts` [U] of their user on; what is older is only read."""
+        firsts = np.maximum(self.firsts, firsts[self.users])
+        contexts = np.maximum(self.contexts, firsts - history_length)
+        return Spans(self.users, contexts, firsts, self.ends).take(np.flatnonzero(self.ends > firsts))
 
 
 def cut_spans(begins: NDArray[np.int64], ends: NDArray[np.int64], longest: int, history_length: int) -> Spans:
@@ -121,6 +128,7 @@ class TrainingBatches:
         history_length: int,
         span_length: int,
         segments: bool = False,
+        since: str | float | None = None,
     ) -> None:
         self.data = data
         self.batch_size = batch_size
@@ -130,8 +138,15 @@ class TrainingBatches:
             self.spans = cut_segments(begins, ends, history_length)
         else:
             self.spans = cut_spans(begins, ends, min(span_length, batch_size), history_length)
+        if since is not None:
+            self.spans = self.spans.since(first_since(data, since), history_length)
         self.example_count = int((self.spans.ends - self.spans.firsts).sum())
         if not self.example_count:
+            if since is not None:
+                raise TrainingError(
+                    f"training.since = {since!r}: nobody has an event from then on, and one before it to "
+                    f"read, in the training part of {data.folder}; give an earlier moment, or newer data."
+                )
             raise TrainingError(
                 f"{data.folder}: no user has two training events, so there is nothing to predict; "
                 "prepare data with longer histories or another split."
@@ -145,7 +160,8 @@ class TrainingBatches:
         """The batches that an experiment trains on, or some of another size."""
         settings, user = experiment.training, experiment.tower.user
         size = batch_size or settings.batch_size
-        return cls(data, size, user.history_length, settings.span_length, user.kind in READ_FROM_A_START)
+        segments = user.kind in READ_FROM_A_START
+        return cls(data, size, user.history_length, settings.span_length, segments, settings.since)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -190,9 +206,16 @@ class TrainingBatches:
         )
 
 
-def target_counts(data: PreparedData) -> NDArray[np.int64]:
-    """How often each item is a training target: int64 [N]. First events are read, but are nobody's target."""
+def target_counts(data: PreparedData, since: str | float | None = None) -> NDArray[np.int64]:
+    """How often each item is a training target: int64 [N]. First events are read, but are nobody's target.
+
+    With `since`, those from that moment on are counted alone.
+    """
     begins, ends = np.asarray(data.offsets[:-1]), np.asarray(data.splits[:, 0])
+    if since is not None:
+        targets = np.maximum(begins + 1, first_since(data, since))
+        places = ranges(targets, np.maximum(ends - targets, 0))
+        return np.bincount(data.items[places], minlength=len(data.catalogue))
     firsts = data.items[begins[ends > begins]]
     return data.item_counts("train") - np.bincount(firsts, minlength=len(data.catalogue))
 

@@ -27,9 +27,11 @@ from training.config import TrainingConfig
 from training.errors import TrainingError
 from training.evaluation import Relevant, relevant_items, sample_users, validation_metric
 from training.objectives.build import build_objective
+from training.origin import Origin
 from training.randomness import seed_torch, stream
 from training.run import CHECKPOINT, MODEL, TENSORBOARD, Run, build_model, pick_device, remove_run
 from training.schedule import learning_rate_factor
+from training.warm_start import Carried, carry_over
 
 Report = Callable[[str], None]
 
@@ -51,7 +53,12 @@ class Trainer:
             )
         self.batches = TrainingBatches.of(experiment, data)
         self.objective = build_objective(
-            experiment.objective, experiment.tower, data, self.settings.seed, self.device
+            experiment.objective,
+            experiment.tower,
+            data,
+            self.settings.seed,
+            self.device,
+            self.settings.since,
         ).to(self.device)
         self.optimiser = torch.optim.AdamW(
             [*self.model.parameters(), *self.objective.parameters()],
@@ -73,6 +80,13 @@ class Trainer:
         relevant = relevant_items(self.data, "validation")
         random = stream(self.settings.seed, "validation users", 0)
         return sample_users(relevant, self.settings.validation_users, random)
+
+    def begin_from(self, carried: Carried) -> None:
+        """Say what a warm start begins with, and keep it until an epoch is better."""
+        line = f"Going on from {self.run.origin}: {carried}"
+        if self.validation is not None:
+            line += f" Validation {self.settings.metric} {self._validate(self.validation):.4f}"
+        self.report(line)
 
     def train(self) -> Progress:
         """Train to the end; the run's folder then holds the best model."""
@@ -237,6 +251,9 @@ def train(
         trainer.resume()
         report(f"Going on from step {trainer.progress.step}.")
     else:
+        carried = carry_over(trainer.model, data, Origin.open(run.origin)) if run.origin else None
         remove_run(run.folder)
         run.write()
+        if carried:
+            trainer.begin_from(carried)
     return trainer.train()

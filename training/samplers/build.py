@@ -52,12 +52,16 @@ from training.samplers.weights import Weights, log_uniform_weights, unigram_weig
 
 @dataclass(frozen=True)
 class Setting:
-    """What a sampler is built for: the data, how vectors are scored, the run's seed and its device."""
+    """What a sampler is built for: the data, how vectors are scored, the run's seed and its device.
+
+    `since` is the moment from which on events are targets, as in `training.since`.
+    """
 
     data: PreparedData
     scoring: ScoringConfig
     seed: int
     device: torch.device
+    since: str | float | None = None
 
     @property
     def item_count(self) -> int:
@@ -76,7 +80,7 @@ def _uniform(config: UniformConfig, setting: Setting) -> Sampler:
 
 
 def _log_uniform(config: LogUniformConfig, setting: Setting) -> Sampler:
-    counts, device = target_counts(setting.data), setting.device
+    counts, device = target_counts(setting.data, setting.since), setting.device
     if config.unique:
         return UniqueSampler(log_uniform_weights(counts), config.negatives, device)
     return log_uniform_sampler(counts, config.negatives, device, config.exclude_positive)
@@ -142,7 +146,7 @@ def _mixed(config: MixedConfig, setting: Setting) -> Sampler:
 def _frequency(config: FrequencySettings, setting: Setting) -> Frequency:
     if config.frequencies != "streaming":
         smoothing = config.smoothing if config.frequencies == "smoothed" else 0.0
-        return KnownFrequency(target_counts(setting.data), setting.device, smoothing)
+        return KnownFrequency(target_counts(setting.data, setting.since), setting.device, smoothing)
     # Four times as many buckets as items keep collisions of both hash functions rare.
     buckets = 4 * setting.item_count
     random = stream(setting.seed, "streaming frequency", 0)
