@@ -22,7 +22,8 @@ def read(reader: torch.nn.Linear, layers: FeatureLayers, raw: dict[str, object],
         feature.name: torch.tensor([feature.encode_one(raw[feature.name])]) for feature in layers.features
     }
     with torch.no_grad():
-        return reader(torch.cat([torch.ones(1, beside), layers(inputs)], dim=1))
+        made: torch.Tensor = reader(torch.cat([torch.ones(1, beside), layers(inputs)], dim=1))
+    return made
 
 
 def test_a_number_is_read_as_before() -> None:

@@ -1,5 +1,8 @@
+import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -8,19 +11,18 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from data.prepare import prepare
-from data.schema import PrepareConfig
 from data.sequences import PreparedData
 from tests.training.conftest import Grown
+from tower.errors import TowerError
 from tower.model import TwoTowers
 from tower.packed import PackedHistories
 from training.config import ExperimentConfig
 from training.errors import TrainingError
 from training.export import export
 from training.origin import Origin
-from training.run import Run, build_model
-from training.trainer import train
-from training.warm_start import Carried, carry_over, new_rows
+from training.run import CHECKPOINT, MODEL, Run, build_model
+from training.trainer import Trainer, train
+from training.warm_start import Carried, carry_over
 
 ALL: dict[str, Any] = {
     "user": {"features": "all"},
@@ -29,9 +31,9 @@ ALL: dict[str, Any] = {
 Export = Callable[[dict[str, Any]], Path]
 
 
-def experiment(tower: dict[str, Any]) -> ExperimentConfig:
-    training = {"epochs": 1, "batch_size": 256, "device": "cpu", "learning_rate": 0.01}
-    return ExperimentConfig.model_validate({"tower": {"dimension": 8, **tower}, "training": training})
+def experiment(tower: dict[str, Any], **training: object) -> ExperimentConfig:
+    settings = {"epochs": 1, "batch_size": 256, "device": "cpu", "learning_rate": 0.01, **training}
+    return ExperimentConfig.model_validate({"tower": {"dimension": 8, **tower}, "training": settings})
 
 
 def published(data: PreparedData, tower: dict[str, Any], folder: Path) -> Path:
@@ -130,7 +132,7 @@ def test_a_new_item_begins_from_its_features(grown: Grown, exported: Export) -> 
         raw = model.item.mlp(torch.cat([ids.mean(dim=0).expand(len(new), -1), features], dim=1))
         expected = raw / raw.norm(dim=1, keepdim=True)
     torch.testing.assert_close(vectors(model, new), expected)
-    assert len(vectors(model, new).round(decimals=4).unique(dim=0)) == len(new)
+    assert len(np.unique(vectors(model, new).numpy().round(4), axis=0)) == len(new)
 
 
 def test_towers_without_ids_go_on_too(grown: Grown, exported: Export) -> None:
@@ -153,9 +155,7 @@ USERS = [
 
 
 @pytest.mark.parametrize("user", USERS, ids=lambda user: " ".join(map(str, user.values())))
-def test_a_user_of_known_items_keeps_the_vector(
-    grown: Grown, tmp_path: Path, user: dict[str, Any]
-) -> None:
+def test_a_user_of_known_items_keeps_the_vector(grown: Grown, tmp_path: Path, user: dict[str, Any]) -> None:
     """By every user tower, with a country and an age whose mean is another by then."""
     tower = {"user": {**user, "features": "all", "dropout": 0.0}}
     bundle = published(grown.before, tower, tmp_path)
@@ -185,7 +185,11 @@ OTHER = [
     ({"scoring": {"temperature": 0.1}}, {}, r"tower\.scoring\.temperature = 0\.1, but .* has 0\.07"),
     ({"user": {"kind": "attentive"}}, {}, r"tower\.user\.kind = 'attentive', but .* has 'pooled'"),
     ({"user": {"hidden": [9]}}, {}, r"tower\.user\.hidden = \(9,\), but .* has \(128,\)"),
-    ({"item": {"features": ["genres"]}}, {}, r"tower\.item\.features: the bundle .* reads none, .* genres \(multi\)"),
+    (
+        {"item": {"features": ["genres"]}},
+        {},
+        r"tower\.item\.features: the bundle .* reads none, .* genres \(multi\)",
+    ),
     ({}, ALL, r"tower\.item\.feature_width = 32, but .* has 4"),
 ]
 
@@ -204,10 +208,82 @@ def test_another_dropout_is_none_of_the_towers_business(grown: Grown, exported: 
     assert model.config.user.dropout == 0.5
 
 
-def test_a_catalogue_without_a_known_item_is_refused(
-    exported: Export, handmade: PreparedData
-) -> None:
+def test_a_catalogue_without_a_known_item_is_refused(exported: Export, handmade: PreparedData) -> None:
     """With an id of each, so that one sees what they are."""
     model = build_model(experiment({}), handmade)
     with pytest.raises(TrainingError, match=r"none of its items, such as 'p', is in .* which has 'i0000'"):
         carry_over(model, handmade, Origin.open(exported({})))
+
+
+def warm_run(folder: Path, grown: Grown, bundle: Path, **training: object) -> Run:
+    data = grown.after
+    return Run(folder, experiment({}, **training), data.folder, data.fingerprint, bundle)
+
+
+def test_a_warm_start_is_measured_before_its_first_step(
+    grown: Grown, exported: Export, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes of the items is reported, and training that only does harm leaves the model as it was."""
+    values = iter((0.5, 0.4, 0.3))
+    monkeypatch.setattr("training.trainer.validation_metric", lambda *_: next(values))
+    lines: list[str] = []
+    run = warm_run(tmp_path / "run", grown, exported({}), epochs=9, patience=2)
+    progress = train(run, grown.after, report=lines.append)
+    assert re.match(
+        r"Going on from .*old: \d+ items keep .* are gone\. Validation ndcg@10 0\.5000$", lines[0]
+    )
+    assert (progress.best, progress.best_epoch, progress.epoch) == (0.5, 0, 2)
+    before, after = grown.rows()
+    kept = load_file(run.folder / MODEL)["item.table.weight"][after]
+    assert torch.equal(kept, load_file(exported({}) / "model.safetensors")["item.table.weight"][before])
+
+
+def test_a_warm_start_is_ahead_of_a_cold_one(grown: Grown, exported: Export, tmp_path: Path) -> None:
+    """After one epoch on the events that are new."""
+    last = float(np.sort(grown.before.times)[-1])
+    since = datetime.fromtimestamp(last / 1000, UTC).isoformat()
+    warm = warm_run(tmp_path / "warm", grown, exported({}), since=since, epochs=1)
+    cold = Run(tmp_path / "cold", warm.experiment, grown.after.folder, grown.after.fingerprint)
+    found = [train(run, grown.after, report=lambda _: None).best for run in (warm, cold)]
+    assert found[0] is not None
+    assert found[1] is not None
+    assert found[0] > 1.2 * found[1]
+
+
+def test_a_warm_start_that_was_interrupted_goes_on_as_if_it_was_not(
+    grown: Grown, exported: Export, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From its checkpoint alone: the bundle may be gone by then."""
+    moved = shutil.copytree(exported({}), tmp_path / "old")
+    whole = warm_run(tmp_path / "whole", grown, moved, checkpoint_every=3)
+    cut = replace(whole, folder=tmp_path / "cut")
+    save = Trainer.save
+
+    def save_and_keep(trainer: Trainer) -> None:
+        save(trainer)
+        if trainer.progress.step == 3:
+            cut.write()
+            shutil.copy(whole.folder / CHECKPOINT, cut.folder / CHECKPOINT)
+
+    monkeypatch.setattr(Trainer, "save", save_and_keep)
+    train(whole, grown.after, report=lambda _: None)
+    shutil.rmtree(moved)
+    train(Run.read(cut.folder), grown.after, resume=True, report=lambda _: None)
+    expected, resumed = (load_file(run.folder / CHECKPOINT) for run in (whole, cut))
+    assert all(torch.equal(resumed[name], tensor) for name, tensor in expected.items())
+
+
+def test_a_warm_start_that_can_not_begin_leaves_the_run_that_is_there(
+    grown: Grown, exported: Export, tmp_path: Path
+) -> None:
+    """Resumed before its first checkpoint, a run begins from its bundle again, if that is there."""
+    run = warm_run(tmp_path / "run", grown, tmp_path / "nowhere")
+    run.write()
+    for how in ({"resume": True}, {"overwrite": True}):
+        with pytest.raises(TowerError, match="nowhere"):
+            train(run, grown.after, **how, report=lambda _: None)
+    assert Run.read(run.folder) == run
+    lines: list[str] = []
+    begun = replace(run, origin=exported({}))
+    train(begun, grown.after, resume=True, report=lines.append)
+    assert "items keep their vectors" in lines[0]
