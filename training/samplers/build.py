@@ -54,7 +54,8 @@ from training.samplers.weights import Weights, log_uniform_weights, unigram_weig
 class Setting:
     """What a sampler is built for: the data, how vectors are scored, the run's seed and its device.
 
-    `since` is the moment from which on events are targets, as in `training.since`.
+    `since` is the moment from which on events are targets, as in `training.since`: frequencies that correct
+    a draw of targets are those of these targets. What popularity proposes is that of the whole training part.
     """
 
     data: PreparedData
@@ -80,7 +81,7 @@ def _uniform(config: UniformConfig, setting: Setting) -> Sampler:
 
 
 def _log_uniform(config: LogUniformConfig, setting: Setting) -> Sampler:
-    counts, device = target_counts(setting.data, setting.since), setting.device
+    counts, device = target_counts(setting.data), setting.device
     if config.unique:
         return UniqueSampler(log_uniform_weights(counts), config.negatives, device)
     return log_uniform_sampler(counts, config.negatives, device, config.exclude_positive)
