@@ -6,8 +6,9 @@ Another starts as that one; after each hour it goes on, with `turret train --fro
 hour, on the catalogue of the last 24 hours (`hourly`). Both are exported, and asked for every click of the
 next hour but the first of its session: all of the catalogue is ranked, the session's own items left out,
 ties by ascending row. An item that was never clicked before its hour can't be known, and counts as missed.
-Beside them: the most clicked items of the last hour, and those clicked last. At noon, a model is trained
-anew on all clicks until then, to see what the short way costs in quality (`retrained`).
+Beside them: the most clicked items of the last hour, and those clicked last. In the middle of the day two
+more models are trained from scratch, to see what going on is worth: on all clicks until then, as the first
+one was (`retrained`), and on the last 24 hours, with the settings of an update (`window`).
 """
 
 import statistics
@@ -17,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 from rich.console import Console
@@ -43,11 +44,18 @@ from data.schema import PrepareConfig
 from training.commands import export_run, train_run
 
 DAY_BEGINS = int(datetime(2017, 10, 16, 3, tzinfo=UTC).timestamp() * 1000)
-HOURS, NOON, WINDOW = 24, 12, 24
+WINDOW = 24  # hours
 EXPERIMENT = "youtubednn"
-BASE = ("tower.user.history_length=20", "training.epochs=4")
+BASE = ("tower.user.history_length=20", "training.epochs=3")
 UPDATE = ('objective={loss="full_softmax"}', "training.epochs=5", "training.batch_size=512")
 METRICS = (f"recall@{K}", f"ndcg@{K}")
+
+
+class Published(NamedTuple):
+    """A bundle, and the seconds from the log to it."""
+
+    folder: Path
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -68,29 +76,23 @@ class Desk:
         prepare(PrepareConfig.model_validate(config), self.work / "prepared", overwrite=True)
         return self.work / "prepared"
 
-    def retrained(self, until: int, version: str, settings: Sequence[str]) -> tuple[Path, float]:
-        """A bundle trained on all clicks before `until`, and the seconds from the log to it."""
-        return self._published(0, until, version, EXPERIMENT, settings, None)
-
-    def updated(self, origin: Path, until: int, version: str, settings: Sequence[str]) -> tuple[Path, float]:
-        """A bundle that goes on from `origin` with the hour before `until`, and the seconds it took."""
-        since = f"training.since={moment(until - HOUR)}"
-        start = until - WINDOW * HOUR
-        return self._published(start, until, version, None, [*settings, since], origin)
-
-    def _published(
-        self,
-        start: int,
-        end: int,
-        version: str,
-        experiment: str | None,
-        settings: Sequence[str],
-        origin: Path | None,
-    ) -> tuple[Path, float]:
+    def retrained(self, start: int, until: int, version: str, settings: Sequence[str]) -> Published:
+        """A bundle trained from scratch on the clicks from `start` to `until`."""
         clock = time.perf_counter()
-        run = self.work / "run"
-        train_run(self.prepared(start, end), experiment, run, settings, overwrite=True, origin=origin)
-        return export_run(run, None, self.work / "bundles", version), time.perf_counter() - clock
+        train_run(self.prepared(start, until), EXPERIMENT, self.work / "run", settings, overwrite=True)
+        return self._exported(version, clock)
+
+    def updated(self, origin: Path, until: int, version: str) -> Published:
+        """A bundle that goes on from `origin` with the hour before `until`."""
+        clock = time.perf_counter()
+        data = self.prepared(until - WINDOW * HOUR, until)
+        settings = [*UPDATE, f"training.since={moment(until - HOUR)}"]
+        train_run(data, None, self.work / "run", settings, overwrite=True, origin=origin)
+        return self._exported(version, clock)
+
+    def _exported(self, version: str, clock: float) -> Published:
+        folder = export_run(self.work / "run", None, self.work / "bundles", version)
+        return Published(folder, time.perf_counter() - clock)
 
 
 def moment(milliseconds: int) -> str:
@@ -117,37 +119,45 @@ def one_hour(desk: Desk, start: int, bundles: dict[str, Path]) -> dict[str, Any]
 
 
 def measure(options: Options) -> dict[str, Any]:
-    """The day, hour by hour."""
+    """The day, hour by hour; a quick one has three, and reads two days before them."""
     source = options.data / "globo" / "clicks.parquet"
-    hours = 3 if options.quick else HOURS
-    base = (*BASE, "training.epochs=1") if options.quick else BASE
+    hours, middle, first = (3, 1, DAY_BEGINS - 48 * HOUR) if options.quick else (24, 12, 0)
     with tempfile.TemporaryDirectory() as folder:
         desk = Desk(read_clicks(source), Path(folder))
-        stale, retraining = desk.retrained(DAY_BEGINS, "stale", base)
-        hourly, rows, updates, noon = stale, [], [], {}
+        stale = hourly = desk.retrained(first, DAY_BEGINS, "stale", BASE)
+        rows, updates, halfway = [], [], {}
         for hour in range(hours):
             start = DAY_BEGINS + hour * HOUR
             if hour:
-                hourly, seconds = desk.updated(hourly, start, f"hourly-{hour:02d}", UPDATE)
-                updates.append(seconds)
-            bundles = {"hourly": hourly, "stale": stale}
-            if hour == NOON:
-                bundles["retrained"], _ = desk.retrained(start, "retrained", base)
-            rows.append(one_hour(desk, start, bundles))
-            if hour == NOON:
-                noon = rows[-1]
+                hourly = desk.updated(hourly.folder, start, f"hourly-{hour}")
+                updates.append(hourly.seconds)
+            rows.append(one_hour(desk, start, {"hourly": hourly.folder, "stale": stale.folder}))
+            if hour == middle:
+                halfway = from_scratch(desk, first, start) | rows[-1]
     return {
         **totals(rows),
         "update_seconds": statistics.median(updates),
         "longest_update_seconds": max(updates),
-        "retrain_seconds": retraining,
-        "noon": noon,
+        "retrain_seconds": stale.seconds,
+        "middle": halfway,
         "peak_memory_mb": peak_memory_mb(),
         "source_sha256": hash_file(source).sha256,
-        "base": [EXPERIMENT, *base],
-        "update": [*UPDATE, f"the last {WINDOW} hours are read, the last one is predicted"],
+        "base": [EXPERIMENT, *BASE],
+        "update": UPDATE,
+        "window_hours": WINDOW,
         "hours": rows,
     }
+
+
+def from_scratch(desk: Desk, first: int, until: int) -> dict[str, Any]:
+    """How well models answer the hour from `until` on that are trained from scratch at its beginning."""
+    window = until - WINDOW * HOUR
+    made = {
+        "retrained": desk.retrained(first, until, "retrained", BASE),
+        "window": desk.retrained(window, until, "window", [*BASE, *UPDATE]),
+    }
+    figures = one_hour(desk, until, {name: one.folder for name, one in made.items()})
+    return figures | {f"{name}_seconds": one.seconds for name, one in made.items()}
 
 
 def totals(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from data.vocabulary import Vocabulary
 from tower.feature_layers import FeatureRows
 from tower.model import TwoTowers
 from training.errors import TrainingError
+from training.new_items import new_rows
 from training.origin import Origin
 from training.standardisation import read_as_before
 
@@ -58,29 +59,28 @@ def carry_over(model: TwoTowers, data: PreparedData, origin: Origin) -> Carried:
             "without --from."
         )
     codes = _codes("item", origin.item_features, item) | _codes("user", origin.user_features, user)
-    parameters = origin.parameters()
+    learnt = origin.parameters()
     for name, parameter in model.named_parameters():
-        learnt = parameters[name].to(parameter)
         if name == _ID_TABLE:
-            parameter.copy_(
-                torch.where((rows >= 0).unsqueeze(1), learnt[rows], new_rows(learnt, parameter, bool(item)))
-            )
+            begin = new_rows(learnt[name], parameter.cpu(), bool(item))
+            parameter.copy_(_taken(learnt[name], rows, begin))
         elif name in codes:
-            known = codes[name].unsqueeze(1)
-            parameter.copy_(torch.where(known >= 0, learnt[codes[name]], 0.0))
+            parameter.copy_(_taken(learnt[name], codes[name], torch.zeros(())))
+        elif name in learnt and learnt[name].shape == parameter.shape:
+            parameter.copy_(learnt[name])
         else:
-            parameter.copy_(learnt)
+            raise TrainingError(
+                f"{origin.folder}: its model has no {name} of {tuple(parameter.shape)}; another version of "
+                "turret made it, so train without --from."
+            )
     _read_numbers_as_before(model, origin)
     start = "their features" if item else "the mean"
     return Carried(kept, len(rows) - kept, len(origin.items) - kept, start)
 
 
-def new_rows(learnt: Tensor, fresh: Tensor, has_features: bool) -> Tensor:
-    """Rows of the id table for items that nothing was learnt of."""
-    mean = learnt.mean(dim=0)
-    if has_features:
-        return mean.expand_as(fresh)
-    return mean + 0.1 * fresh
+def _taken(learnt: Tensor, rows: Tensor, otherwise: Tensor) -> Tensor:
+    """The `rows` [N] of a table [M, D], and `otherwise`, [N, D] or what expands to it, where they are -1."""
+    return torch.where((rows >= 0).unsqueeze(1), learnt[rows], otherwise)
 
 
 def _rows(before: Vocabulary, now: Vocabulary) -> Tensor:
