@@ -63,6 +63,14 @@ def train(
     ] = None,
     run: Annotated[Path, typer.Option("--run", metavar="DIR", help="Where to write the run.")] = RUN,
     settings: Settings = None,
+    origin: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="BUNDLE",
+            help="Go on from a bundle's model (the current one, if a folder of bundles is named).",
+        ),
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run in --run, on its data and with its settings.")
     ] = False,
@@ -74,7 +82,7 @@ def train(
     """
     from training.commands import train_run
 
-    train_run(data, experiment, run, settings or [], resume, overwrite)
+    train_run(data, experiment, run, settings or [], resume, overwrite, origin)
 
 
 @app.command()

@@ -8,6 +8,8 @@ from typing import Any
 from benchmarks.estimators_page import PAGE as ESTIMATORS
 from benchmarks.estimators_page import estimators_section
 from benchmarks.protocol import RESULTS
+from benchmarks.warm_start_page import PAGE as TRAINING
+from benchmarks.warm_start_page import warm_start_section
 
 README = Path(__file__).parent.parent / "README.md"
 BEGIN = "<!-- figures: written by `python -m benchmarks.readme` from benchmarks/results -->\n"
@@ -44,6 +46,7 @@ def section(movielens: dict[str, Any]) -> str:
 PAGES: dict[Path, tuple[tuple[str, ...], Callable[..., str]]] = {
     README: (("movielens",), section),
     ESTIMATORS: (("sampler_report", "sampler_bias", "complementary_sum", "kernel_cost"), estimators_section),
+    TRAINING: (("warm_start",), warm_start_section),
 }
 
 

@@ -23,7 +23,16 @@ def load_configuration(
     Overrides that are None count as not given. Raises ConfigurationError naming the setting, the value and
     what fits.
     """
-    settings = _read_toml(path) if path is not None else {}
+    return override(model, _read_toml(path) if path is not None else {}, overrides, path)
+
+
+def override(
+    model: type[Model],
+    settings: dict[str, Any],
+    overrides: Mapping[str, object] | None = None,
+    path: Path | None = None,
+) -> Model:
+    """Build `model` from `settings`, which came from `path`, as `load_configuration` does; changes them."""
     for name, value in (overrides or {}).items():
         if value is not None:
             _set(model, settings, name, value)

@@ -1,5 +1,6 @@
 """Bundles: published as a whole, opened as a whole, refused as a whole."""
 
+import json
 import os
 import shutil
 import uuid
@@ -25,6 +26,8 @@ from tower.errors import BundleError
 from tower.golden import GOLDEN_K, RecordedQuery, check_golden, difference, record, replay, save_golden
 from tower.index import ExactIndex
 from tower.manifest import (
+    EXPERIMENT,
+    ITEM_FEATURES,
     MANIFEST,
     Manifest,
     MeasuredRecall,
@@ -87,9 +90,10 @@ class BundleContents:
     """What training hands over to be published.
 
     `item_vectors` is float32 [N, D] (of length 1 for cosine), `popularity` int64 [N], `fields` has one
-    value a row, `model` is a safetensors file. `recorded` holds queries `{"history": [ids, oldest first],
-    "features": {...}}`, at least one; `expected` one (rows, scores) for each: training's own best 20, the
-    items of the history left out, scored as `scoring` says.
+    value a row, `model` is a safetensors file, and `item_features` says what the codes in it stand for.
+    `experiment` is how the model was trained; training can't go on from a bundle without it. `recorded` holds
+    queries `{"history": [ids, oldest first], "features": {...}}`, at least one; `expected` one (rows, scores)
+    for each: training's own best 20, the items of the history left out, scored as `scoring` says.
     """
 
     version: str
@@ -104,6 +108,8 @@ class BundleContents:
     model: bytes
     recorded: Sequence[Mapping[str, Any]]
     expected: Sequence[tuple[NDArray[np.integer[Any]], NDArray[np.floating[Any]]]]
+    item_features: tuple[Feature, ...] = ()
+    experiment: dict[str, Any] = field(default_factory=dict)
     metrics: dict[str, Any] = field(default_factory=dict)
     fingerprints: dict[str, str] = field(default_factory=dict)
 
@@ -194,6 +200,9 @@ def _write(folder: Path, contents: BundleContents) -> None:
     (folder / "user_features.json").write_bytes(_FEATURES.dump_json(contents.user_features))
     (folder / "user_tower.onnx").write_bytes(contents.user_tower)
     (folder / "model.safetensors").write_bytes(contents.model)
+    if contents.experiment:
+        (folder / EXPERIMENT).write_text(json.dumps(contents.experiment, indent=2), encoding="utf-8")
+        (folder / ITEM_FEATURES).write_bytes(_FEATURES.dump_json(contents.item_features))
     recall = _record_answers(folder, contents)
     files = {path.name: hash_file(path) for path in sorted(folder.iterdir())}
     manifest = _manifest(contents).model_copy(update={"files": files, "recall": recall})

@@ -10,6 +10,8 @@ from tower.errors import BundleError
 
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
+# What training goes on from beside the model. Serving needs neither, and bundles of before have none.
+EXPERIMENT, ITEM_FEATURES = "experiment.json", "item_features.json"
 REQUIRED_FILES = frozenset(
     {
         "user_tower.onnx",

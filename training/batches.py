@@ -1,7 +1,7 @@
 """Training examples from packed histories: every position of a history is one, and nothing is padded."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from tower.config import Reads
 from tower.packed import PackedHistories
 from training.config import ExperimentConfig
 from training.errors import TrainingError
+from training.since import first_since
 
 Places = NDArray[np.int64]
 
@@ -71,6 +72,17 @@ class Spans:
     def take(self, places: Places) -> "Spans":
         """The spans at `places`, in that order."""
         return Spans(**{name: column[places] for name, column in vars(self).items()})
+
+    def since(self, firsts: Places, history_length: int | None) -> "Spans":
+        """The same spans with the targets from `firsts` [U] of their user on; what is older is only read.
+
+        That is the `history_length` events before them at most, or, with None, all that was read anyway.
+        """
+        firsts = np.maximum(self.firsts, firsts[self.users])
+        left = replace(self, firsts=firsts)
+        if history_length is not None:
+            left = replace(left, contexts=np.maximum(self.contexts, firsts - history_length))
+        return left.take(np.flatnonzero(self.ends > firsts))
 
 
 def cut_spans(begins: Places, ends: Places, longest: int, history_length: int) -> Spans:
@@ -144,6 +156,7 @@ class TrainingBatches:
         history_length: int,
         span_length: int,
         reads: Reads = "before",
+        since: str | float | None = None,
     ) -> None:
         self.data = data
         self.batch_size = batch_size
@@ -157,8 +170,17 @@ class TrainingBatches:
             self.spans = cut_sets(begins, ends, longest, history_length)
         else:
             self.spans = cut_spans(begins, ends, longest, history_length)
+        if since is not None:
+            self.spans = self.spans.since(
+                first_since(data, since), None if reads == "others" else history_length
+            )
         self.example_count = int((self.spans.ends - self.spans.firsts).sum())
         if not self.example_count:
+            if since is not None:
+                raise TrainingError(
+                    f"training.since = {since!r}: nobody has an event from then on, and one before it to "
+                    f"read, in the training part of {data.folder}; give an earlier moment, or newer data."
+                )
             raise TrainingError(
                 f"{data.folder}: no user has two training events, so there is nothing to predict; "
                 "prepare data with longer histories or another split."
@@ -172,7 +194,7 @@ class TrainingBatches:
         """The batches that an experiment trains on, or some of another size."""
         settings, user = experiment.training, experiment.tower.user
         size = batch_size or settings.batch_size
-        return cls(data, size, user.history_length, settings.span_length, user.reads)
+        return cls(data, size, user.history_length, settings.span_length, user.reads, settings.since)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -224,14 +246,22 @@ class TrainingBatches:
         )
 
 
-def target_counts(data: PreparedData, reads: Reads = "before") -> Places:
+def target_counts(data: PreparedData, reads: Reads = "before", since: str | float | None = None) -> Places:
     """How often each item is a training target, for towers that read so: int64 [N].
 
-    Events that nothing can be read for are nobody's target: a user's first, or the only one.
+    Events that nothing can be read for are nobody's target: a user's first, or the only one. With `since`,
+    events from that moment on are counted alone.
     """
     begins, ends = np.asarray(data.offsets[:-1]), np.asarray(data.splits[:, 0])
-    alone = ends - begins == 1 if reads == "others" else ends > begins
-    return data.item_counts("train") - np.bincount(data.items[begins[alone]], minlength=len(data.catalogue))
+    if since is None:
+        alone = ends - begins == 1 if reads == "others" else ends > begins
+        return data.item_counts("train") - np.bincount(
+            data.items[begins[alone]], minlength=len(data.catalogue)
+        )
+    targets = np.where(ends - begins > 1, begins, ends) if reads == "others" else begins + 1
+    targets = np.maximum(targets, first_since(data, since))
+    places = ranges(targets, np.maximum(ends - targets, 0))
+    return np.bincount(data.items[places], minlength=len(data.catalogue))
 
 
 def _training_period(data: PreparedData) -> tuple[float, float]:

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any, get_args
 
 from data.sequences import PreparedData
-from training.config import load_experiment
+from training.config import ExperimentConfig, load_experiment
 from training.errors import TrainingError
 from training.evaluation import EvaluatedPart
 from training.evaluation import evaluate as evaluate_model
 from training.export import export
+from training.origin import Origin, bundle_folder
 from training.run import Run
 from training.tables import metrics_table
 from training.trainer import train
@@ -27,8 +28,12 @@ def train_run(
     overrides: Sequence[str],
     resume: bool = False,
     overwrite: bool = False,
+    origin: Path | None = None,
 ) -> None:
     """Train an experiment into `folder`, or go on there with the settings that it was begun with.
+
+    `origin` is a bundle, or a folder of bundles of which the current one is meant, whose model the run begins
+    from, and whose experiment is taken where none is named.
 
     Raises:
         TrainingError: there is no run to go on with, or other settings are asked for than it has, or it is
@@ -38,8 +43,13 @@ def train_run(
         raise TrainingError("--resume goes on with what --overwrite removes; give one of the two.")
     if resume:
         run = Run.read(folder)
+        if origin is not None and (run.origin is None or bundle_folder(origin).resolve() != run.origin):
+            begun = f"from {run.origin}" if run.origin else "without --from"
+            raise TrainingError(
+                f"--resume: {folder} was begun {begun}; leave --from out, or start another run with --run."
+            )
         asked = experiment is not None or bool(overrides)
-        if asked and load_experiment(experiment or EXPERIMENT, overrides) != run.experiment:
+        if asked and _settings(experiment, overrides, run.origin) != run.experiment:
             raise TrainingError(
                 f"--resume: {folder} was begun with other settings, and keeps them; leave out --experiment "
                 "and --set, or start another run with --run."
@@ -47,12 +57,22 @@ def train_run(
         prepared = run.open_data(data)
     else:
         prepared = PreparedData.open(data or DATA)
-        settings = load_experiment(experiment or EXPERIMENT, overrides)
-        run = Run(folder, settings, prepared.folder, prepared.fingerprint)
+        start = None if origin is None else bundle_folder(origin)
+        settings = _settings(experiment, overrides, start)
+        run = Run(folder, settings, prepared.folder, prepared.fingerprint, start)
     report = partial(print, flush=True)  # `| tee` shows each epoch
     progress = train(run, prepared, resume, overwrite, report)
     best = "" if progress.best is None else f"best {run.experiment.training.metric} {progress.best:.4f}, "
-    print(f"{best}epoch {progress.best_epoch or progress.epoch}; the run is in {folder}")
+    epoch = progress.epoch if progress.best is None else progress.best_epoch
+    note = "" if epoch else " (none was better than the bundle)"
+    print(f"{best}epoch {epoch}{note}; the run is in {folder}")
+
+
+def _settings(experiment: str | None, overrides: Sequence[str], origin: Path | None) -> ExperimentConfig:
+    """The experiment that is named; else that of the bundle gone on from, if any; else the default one."""
+    if experiment is None and origin is not None:
+        return Origin.open(origin).experiment(overrides)
+    return load_experiment(experiment or EXPERIMENT, overrides)
 
 
 def evaluate_run(folder: Path, data: Path | None, part: str, as_json: bool) -> None:

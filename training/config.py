@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from data.configuration import load_configuration, parse_overrides
+from data.schema import Moment
 from tower.config import Settings, TowerConfig
 from training.compatibility import mask_refusal, refusal, scoring_refusal
 from training.errors import TrainingError
@@ -47,7 +48,8 @@ class TrainingConfig(Settings):
     the most consecutive examples of one user in a batch.
     `warmup` is the share of all steps in which the learning rate rises, `decay` where it ends, relative
     to `learning_rate`. `patience` counts evaluations without a better `metric` before training stops.
-    `checkpoint_every` counts steps; 0 writes one at the end of each epoch only.
+    `checkpoint_every` counts steps; 0 writes one at the end of each epoch only. `since` leaves older events
+    to be read: only those from that moment on are predicted.
     """
 
     seed: Annotated[int, Field(strict=True, ge=0, lt=2**32)] = 0
@@ -67,6 +69,7 @@ class TrainingConfig(Settings):
     metric: Annotated[str, Field(pattern=r"^(hr|recall|ndcg|mrr)@[1-9][0-9]{0,3}$")] = "ndcg@10"
     patience: Positive = 3
     checkpoint_every: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)] = 0
+    since: Moment = None
 
 
 class EvaluationConfig(Settings):

@@ -35,9 +35,10 @@ def new_version(run: Run) -> str:
 
 
 def configuration_fingerprint(run: Run) -> str:
-    """SHA-256 of the experiment's settings and of the data that they were applied to."""
+    """SHA-256 of the settings, of the data that they were applied to, and of the bundle gone on from."""
     settings = json.dumps(run.experiment.model_dump(mode="json"), sort_keys=True)
-    return hashlib.sha256(f"{settings}\n{run.fingerprint}".encode()).hexdigest()
+    origin = f"\n{run.origin.name}" if run.origin else ""
+    return hashlib.sha256(f"{settings}\n{run.fingerprint}{origin}".encode()).hexdigest()
 
 
 def export(run: Run, data: PreparedData, bundles: Path, version: str | None = None) -> Path:
@@ -80,9 +81,17 @@ def _contents(run: Run, data: PreparedData, version: str) -> BundleContents:
         model=save({name: tensor.contiguous() for name, tensor in model.state_dict().items()}),
         recorded=[_recorded(data, model, user) for user in users.tolist()],
         expected=_expected(data, model, items, users),
+        item_features=model.item.rows.layers.features if model.item.rows else (),
+        experiment=run.experiment.model_dump(mode="json"),
         metrics=run.metrics(),
-        fingerprints={"data": data.fingerprint, "configuration": configuration_fingerprint(run)},
+        fingerprints=_fingerprints(run, data),
     )
+
+
+def _fingerprints(run: Run, data: PreparedData) -> dict[str, str]:
+    """Those of the data and of the run, and the version that it went on from, if it did."""
+    origin = {"origin": run.origin.name} if run.origin else {}
+    return {"data": data.fingerprint, "configuration": configuration_fingerprint(run), **origin}
 
 
 def _recorded_users(data: PreparedData) -> NDArray[np.int64]:

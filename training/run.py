@@ -30,12 +30,14 @@ class Run:
     """The experiment as it was run, and on which data.
 
     `fingerprint` is that of the prepared data: a run only goes on, and is only exported, with the same.
+    `origin` is the folder of the bundle that its first step begins from, if it is a warm start.
     """
 
     folder: Path
     experiment: ExperimentConfig
     data_folder: Path
     fingerprint: str
+    origin: Path | None = None
 
     def write(self) -> None:
         """Write `run.json` into the folder, which is made if need be."""
@@ -44,6 +46,7 @@ class Run:
             "experiment": self.experiment.model_dump(mode="json"),
             "data": str(self.data_folder.resolve()),
             "fingerprint": self.fingerprint,
+            "origin": None if self.origin is None else str(self.origin.resolve()),
         }
         _replace_json(self.folder / RUN, stored)
 
@@ -53,7 +56,14 @@ class Run:
         try:
             stored = json.loads((folder / RUN).read_text(encoding="utf-8"))
             experiment = ExperimentConfig.model_validate(stored["experiment"])
-            return cls(folder, experiment, Path(stored["data"]), str(stored["fingerprint"]))
+            origin = stored.get("origin")
+            return cls(
+                folder,
+                experiment,
+                Path(stored["data"]),
+                str(stored["fingerprint"]),
+                None if origin is None else Path(origin),
+            )
         except FileNotFoundError:
             raise TrainingError(f"{folder}: there is no run here; `turret train` makes one.") from None
         except (ValueError, KeyError, TypeError) as error:

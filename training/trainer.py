@@ -26,11 +26,13 @@ from training.errors import DivergenceError, TrainingError
 from training.evaluation import Relevant, relevant_items, sample_users, validation_metric
 from training.objectives.build import build_objective
 from training.optimiser import Optimiser, large_tables
+from training.origin import Origin
 from training.prefetch import prefetched
 from training.processor import multiplies_bfloat16
 from training.randomness import seed_torch, stream
 from training.run import CHECKPOINT, MODEL, TENSORBOARD, Run, build_model, pick_device, remove_run
 from training.schedule import learning_rate_factor
+from training.warm_start import Carried, carry_over
 
 Report = Callable[[str], None]
 # Told of each evaluation (epoch, value); answers whether the run shall end with it.
@@ -56,7 +58,12 @@ class Trainer:
             )
         self.batches = TrainingBatches.of(experiment, data)
         self.objective = build_objective(
-            experiment.objective, experiment.tower, data, self.settings.seed, self.device
+            experiment.objective,
+            experiment.tower,
+            data,
+            self.settings.seed,
+            self.device,
+            self.settings.since,
         ).to(self.device)
         self.objective.products = self._products()
         # A loss over the catalogue has a gradient for all of its rows, and only AdamW decays weights.
@@ -81,6 +88,13 @@ class Trainer:
         relevant = relevant_items(self.data, "validation")
         random = stream(self.settings.seed, "validation users", 0)
         return sample_users(relevant, self.settings.validation_users, random)
+
+    def begin_from(self, carried: Carried) -> None:
+        """Say what a warm start begins with, and keep it until an epoch is better."""
+        line = f"Going on from {self.run.origin}: {carried}"
+        if self.validation is not None:
+            line += f" Validation {self.settings.metric} {self._validate(self.validation):.4f}"
+        self.report(line)
 
     def train(self) -> Progress:
         """Train to the end; the run's folder then holds the best model."""
@@ -259,6 +273,9 @@ def train(
         trainer.resume()
         report(f"Going on from step {trainer.progress.step}.")
     else:
+        carried = carry_over(trainer.model, data, Origin.open(run.origin)) if run.origin else None
         remove_run(run.folder)
         run.write()
+        if carried:
+            trainer.begin_from(carried)
     return trainer.train()

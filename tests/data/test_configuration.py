@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from data.configuration import load_configuration, parse_overrides
+from data.configuration import load_configuration, override, parse_overrides
 from data.errors import ConfigurationError
 from data.schema import FilesSplit, PrepareConfig, TimeSplit
 
@@ -131,3 +131,14 @@ def test_a_kind_that_is_missing_is_asked_for() -> None:
         load_configuration(PrepareConfig, overrides={"source": "log.csv", "split.test_fraction": 0.2})
     with pytest.raises(ConfigurationError, match=r"one line"):
         parse_overrides(["a=1\nb=2"])
+
+
+def test_settings_that_come_from_elsewhere_are_overridden_as_those_of_a_file() -> None:
+    """And named with the place that they came from."""
+    settings = {"source": "log.csv", "columns": {"time": "when"}}
+    config = override(PrepareConfig, settings, {"columns.user": "u"}, Path("stored.json"))
+    assert (config.columns.user, config.columns.time) == ("u", "when")
+    with pytest.raises(
+        ConfigurationError, match=r"stored\.json with columns\.usr from the command line: there is"
+    ):
+        override(PrepareConfig, {"source": "log.csv"}, {"columns.usr": "u"}, Path("stored.json"))

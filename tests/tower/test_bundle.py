@@ -57,6 +57,23 @@ def test_what_is_opened_is_what_was_published(
     assert (bundle.manifest.version, bundle.manifest.history_length) == ("v1", 5)
 
 
+def test_a_bundle_holds_what_training_goes_on_from(
+    tmp_path: Path, make_contents: Make, user_features: tuple[Feature, ...]
+) -> None:
+    """If it is given; the files are checked as all others are, and a service has no use for them."""
+    contents = replace(make_contents(), experiment={"training": {"epochs": 3}}, item_features=user_features)
+    folder = publish(tmp_path, contents)
+    names = {path.name for path in folder.iterdir()}
+    assert names == {*REQUIRED_FILES, MANIFEST, "experiment.json", "item_features.json"}
+    assert json.loads((folder / "experiment.json").read_text()) == {"training": {"epochs": 3}}
+    stored = json.loads((folder / "item_features.json").read_text())
+    assert [Feature.model_validate(one) for one in stored] == list(user_features)
+    (folder / "experiment.json").chmod(0o644)
+    (folder / "experiment.json").write_text("{}")
+    with pytest.raises(BundleError, match=r"experiment\.json is not the file that was published"):
+        Bundle.open(folder)
+
+
 def test_recall_is_measured_for_the_manifest(bundles: Path) -> None:
     manifest = read_manifest(bundles / "v1")
     assert [(one.k, one.selectivity, one.recall) for one in manifest.recall] == [(10, 1.0, 1.0)]

@@ -1,5 +1,8 @@
 """Prepared data and runs that the tests of this folder share."""
 
+from dataclasses import dataclass
+
+import polars as pl
 import pytest
 
 from data.prepare import prepare
@@ -28,3 +31,41 @@ def handmade(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
     config = {"source": folder / "events.csv", "columns": {"in_file_order": True}}
     prepare(PrepareConfig.model_validate(config), folder / "prepared")
     return PreparedData.open(folder / "prepared")
+
+
+@dataclass(frozen=True)
+class Grown:
+    """A shop on one day and on a later one: some items are gone by then, and others have come."""
+
+    before: PreparedData
+    after: PreparedData
+
+    def rows(self) -> tuple[list[int], list[int]]:
+        """The rows of the items that are in both, before and after."""
+        ids = set(self.before.catalogue.ids(range(len(self.before.catalogue))))
+        kept = sorted(ids & set(self.after.catalogue.ids(range(len(self.after.catalogue)))))
+        before, _ = self.before.catalogue.known_rows(kept)
+        after, _ = self.after.catalogue.known_rows(kept)
+        return before.tolist(), after.tolist()
+
+
+@pytest.fixture(scope="session")
+def grown(tmp_path_factory: pytest.TempPathFactory) -> Grown:
+    """A synthetic shop's first two thirds, and its last two; users have an age, which is a number."""
+    folder = tmp_path_factory.mktemp("grown")
+    config = SyntheticConfig(users=300, items=200, events_per_user=15, shortest_history=3, longest_history=40)
+    synthesise(config, folder / "raw")
+    events = pl.read_csv(folder / "raw" / "events.csv")
+    users = pl.read_csv(folder / "raw" / "users.csv")
+    users = users.with_columns(age=20 + pl.int_range(pl.len()) // 7)
+    users.drop("age_group").write_csv(folder / "raw" / "users.csv")
+    first, last = (events["timestamp"].quantile(share) for share in (1 / 3, 2 / 3))
+    is_sold_out = pl.col("item_id") < "i0012"
+    parts = {"before": pl.col("timestamp") < last, "after": (pl.col("timestamp") >= first) & ~is_sold_out}
+    for name, wanted in parts.items():
+        events.filter(wanted).write_csv(folder / "raw" / "events.csv")
+        features = {"category": ["country"], "number": ["age"]}
+        prepare(
+            PrepareConfig.model_validate({"source": folder / "raw", "user_features": features}), folder / name
+        )
+    return Grown(*(PreparedData.open(folder / name) for name in parts))

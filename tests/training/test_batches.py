@@ -1,3 +1,5 @@
+from datetime import UTC, datetime
+
 import numpy as np
 import pytest
 
@@ -167,3 +169,86 @@ def test_others_are_left_out_only_within_the_window(shop: PreparedData) -> None:
     assert batch.histories.left_out is not None
     assert (batch.histories.left_out < 0).any()
     assert (batch.histories.left_out >= 0).any()
+
+
+def newest(data: PreparedData, share: float) -> float:
+    """The moment from which on this share of all events lies, in milliseconds."""
+    return float(np.sort(data.times)[int(len(data.times) * (1 - share))])
+
+
+def as_date(milliseconds: float) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat()
+
+
+@pytest.mark.parametrize(("history_length", "span_length"), [(50, 64), (3, 2)])
+def test_only_events_since_a_moment_are_predicted(
+    shop: PreparedData, history_length: int, span_length: int
+) -> None:
+    """From the same histories as ever: what is older is read."""
+    moment = newest(shop, 0.3)
+    batches = TrainingBatches(shop, 256, history_length, span_length, since=as_date(moment))
+    found = [example for batch in batches.epoch(stream(0, "order", 0)) for example in examples(batch)]
+    expected = [
+        example
+        for example, time in zip(naive_examples(shop, history_length), naive_times(shop), strict=True)
+        if time >= moment
+    ]
+    assert sorted(found) == sorted(expected)
+    assert 100 < len(found) == batches.example_count < len(naive_times(shop)) / 2
+
+
+def naive_times(data: PreparedData) -> list[int]:
+    """When each of `naive_examples` happened."""
+    found = []
+    for user in range(len(data.users)):
+        start, end = int(data.offsets[user]), int(data.splits[user, 0])
+        found += data.times[start + 1 : end].tolist()
+    return found
+
+
+def test_segments_are_cut_as_ever_and_lose_their_older_targets(shop: PreparedData) -> None:
+    """What is left of them reads what it would have read without `since`."""
+    moment = newest(shop, 0.3)
+    epochs = [
+        TrainingBatches(shop, 256, 20, 1, reads="run", since=since).epoch(stream(0, "order", 0))
+        for since in (None, as_date(moment))
+    ]
+    every, new = (sorted(one for batch in epoch for one in examples(batch)) for epoch in epochs)
+    times: dict[Example, list[int]] = {}
+    for (user, _, target), time in zip(naive_examples(shop, 50), naive_times(shop), strict=True):
+        times.setdefault((user, (), target), []).append(time)
+    # Nobody takes an item of this shop twice, so a user and a target name an example.
+    assert new == [one for one in every if times[one[0], (), one[2]][0] >= moment]
+    assert all(len(found) == 1 for found in times.values())
+
+
+def test_target_counts_since_a_moment_are_those_of_an_epoch(shop: PreparedData) -> None:
+    since = as_date(newest(shop, 0.3))
+    (batch,) = TrainingBatches(shop, 10**6, 50, 64, since=since).epoch(stream(0, "order", 0))
+    expected = np.bincount(batch.targets.numpy(), minlength=len(shop.catalogue))
+    assert target_counts(shop, since=since).tolist() == expected.tolist()
+
+
+def test_a_moment_after_everything_is_refused(shop: PreparedData) -> None:
+    """With the setting's name, as the data is fine."""
+    with pytest.raises(
+        TrainingError, match=r"training\.since = '2030-01-01': nobody has an event from then on"
+    ):
+        TrainingBatches(shop, 8, 5, 5, since="2030-01-01")
+
+
+def test_sets_since_a_moment_are_read_whole(shop: PreparedData) -> None:
+    """Only newer events are predicted, from all others, older and newer; counts are those of the epoch."""
+    moment = newest(shop, 0.3)
+    (batch,) = TrainingBatches(shop, 10**6, 1000, 64, reads="others", since=as_date(moment)).epoch(
+        stream(0, "order", 0)
+    )
+    expected = 0
+    for user in range(len(shop.users)):
+        begin, end = int(shop.offsets[user]), int(shop.splits[user, 0])
+        expected += int((shop.times[begin:end] >= moment).sum()) if end - begin > 1 else 0
+        mine = batch.histories.users == user
+        assert (batch.histories.sizes()[mine] == end - begin - 1).all()
+    assert len(batch.targets) == expected > 0
+    counts = np.bincount(batch.targets.numpy(), minlength=len(shop.catalogue))
+    assert target_counts(shop, "others", as_date(moment)).tolist() == counts.tolist()

@@ -110,6 +110,65 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_begins_again_as_it_wa
     assert (tmp_path / MODEL).is_file()
 
 
+@pytest.fixture(scope="module")
+def bundles(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the bundle `first` of the trained run. Nobody may write to it."""
+    folder = tmp_path_factory.mktemp("warm") / "bundles"
+    commands.export_run(trained, None, folder, "first")
+    return folder
+
+
+def test_a_warm_start_takes_the_experiment_of_its_bundle(
+    shop: PreparedData, bundles: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    """With what is overridden; the current bundle is meant where a folder of them is named."""
+    overrides = ["training.epochs=2", "training.since=2022-06-01"]
+    commands.train_run(shop.folder, None, tmp_path / "run", overrides, origin=bundles)
+    run = Run.read(tmp_path / "run")
+    assert run.origin == bundles / "first"
+    assert run.experiment == load_experiment("youtubednn", [*QUICK, *overrides])
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first.startswith(
+        f"Going on from {bundles / 'first'}: {len(shop.catalogue)} items keep their vectors"
+    )
+
+
+def test_a_named_experiment_wins_over_that_of_the_bundle(
+    shop: PreparedData, bundles: Path, tmp_path: Path
+) -> None:
+    """Where its towers are those of the bundle, and else it is refused before anything is written."""
+    commands.train_run(shop.folder, "full_softmax", tmp_path / "run", QUICK, origin=bundles / "first")
+    assert Run.read(tmp_path / "run").experiment == load_experiment("full_softmax", QUICK)
+    with pytest.raises(TrainingError, match=r"tower\.user\.kind = 'transformer', but the bundle"):
+        commands.train_run(shop.folder, "transformer", tmp_path / "other", QUICK, origin=bundles / "first")
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_warm_run_goes_on_as_it_was_begun(
+    shop: PreparedData, bundles: Path, trained: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    """Whether its settings and its bundle are given again or left out, but from no other bundle."""
+    commands.train_run(shop.folder, None, tmp_path / "run", ["training.seed=3"], origin=bundles)
+    for overrides, origin in (([], None), (["training.seed=3"], bundles), ([], bundles / "first")):
+        commands.train_run(None, None, tmp_path / "run", overrides, resume=True, origin=origin)
+        assert "Going on from step" in capsys.readouterr().out
+    with pytest.raises(TrainingError, match="begun with other settings"):
+        commands.train_run(None, None, tmp_path / "run", ["training.seed=4"], resume=True)
+    for folder, begun in ((trained, "without --from"), (tmp_path / "run", f"from {bundles / 'first'}")):
+        with pytest.raises(TrainingError, match=f"was begun {begun}; leave --from out"):
+            commands.train_run(None, None, folder, [], resume=True, origin=tmp_path / "elsewhere")
+
+
+def test_that_no_epoch_was_better_than_the_bundle_is_said(
+    shop: PreparedData, bundles: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = iter((0.5, 0.4))
+    monkeypatch.setattr("training.trainer.validation_metric", lambda *_: next(values))
+    commands.train_run(shop.folder, None, tmp_path / "run", [], origin=bundles)
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("best ndcg@10 0.5000, epoch 0 (none was better than the bundle); the run is in ")
+
+
 def test_each_epoch_is_shown_when_it_is_over(
     shop: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,3 +1,5 @@
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -80,3 +82,19 @@ def test_other_data_is_refused(run: Run, handmade: PreparedData) -> None:
     """A run is only exported with the data it was trained on."""
     with pytest.raises(TrainingError, match="not the data"):
         run.open_data(handmade.folder)
+
+
+def test_the_bundle_says_how_it_was_trained_and_from_what(
+    run: Run, shop: PreparedData, tmp_path: Path
+) -> None:
+    """The experiment, what the item features are that the towers read, and the bundle gone on from."""
+    first = export(run, shop, tmp_path / "bundles", "first")
+    assert json.loads((first / "experiment.json").read_text()) == run.experiment.model_dump(mode="json")
+    stored = json.loads((first / "item_features.json").read_text())
+    reads = run.experiment.tower.item.features == "all"
+    assert [one["name"] for one in stored] == (["title", "genres", "price"] if reads else [])
+    second = Bundle.open(export(replace(run, origin=first), shop, tmp_path / "bundles", "second")).manifest
+    assert second.fingerprints["origin"] == "first"
+    before = Bundle.open(first).manifest.fingerprints
+    assert "origin" not in before
+    assert second.fingerprints["configuration"] != before["configuration"]

@@ -184,6 +184,7 @@ STREAM = {"kind": "in_batch", "frequencies": "streaming"}
         ("training", {"gradient_clip": 0.01}),
         ("training", {"precision": "bfloat16"}),
         ("training", {"epochs": 1}),
+        ("training", {"since": "2023-01-01"}),
         ("sampler", (UNIFORM, {**UNIFORM, "negatives": 9})),
         ("sampler", (UNIGRAM, {**UNIGRAM, "alpha": 0.2})),
         ("sampler", (UNIFORM, UNIGRAM)),

@@ -19,9 +19,16 @@ from training.samplers.build import Setting, build_sampler
 
 
 def build_objective(
-    config: ObjectiveConfig, tower: TowerConfig, data: PreparedData, seed: int, device: torch.device
+    config: ObjectiveConfig,
+    tower: TowerConfig,
+    data: PreparedData,
+    seed: int,
+    device: torch.device,
+    since: str | float | None = None,
 ) -> Objective:
     """The objective that an experiment asks for, for towers of `tower`, on the training part of `data`.
+
+    `since` is the moment from which on events are targets, if not all are.
 
     Raises:
         TrainingError: the settings do not fit the data.
@@ -35,7 +42,7 @@ def build_objective(
         return CatalogueObjective(build_catalogue_loss(config.loss), config.mask_known)
     return SampledObjective(
         build_loss(config.loss, len(data.catalogue)),
-        build_sampler(config.sampler, Setting(data, tower.scoring, seed, device, tower.user.reads)),
+        build_sampler(config.sampler, Setting(data, tower.scoring, seed, device, tower.user.reads, since)),
         config.mask_known,
         keeps_hits=config.loss.keeps_hits,
         learned_normaliser=isinstance(config.loss, NceConfig) and config.loss.learned_normaliser,

@@ -52,13 +52,18 @@ from training.samplers.weights import Weights, log_uniform_weights, unigram_weig
 
 @dataclass(frozen=True)
 class Setting:
-    """What a sampler is built for: the data, how vectors are scored and histories read, seed and device."""
+    """What a sampler is built for: the data, how vectors are scored and histories read, seed and device.
+
+    `since` is the moment from which on events are targets, as in `training.since`: frequencies that correct
+    a draw of targets are those of these targets. What popularity proposes is that of the whole training part.
+    """
 
     data: PreparedData
     scoring: ScoringConfig
     seed: int
     device: torch.device
     reads: Reads = "before"
+    since: str | float | None = None
 
     @property
     def item_count(self) -> int:
@@ -143,7 +148,8 @@ def _mixed(config: MixedConfig, setting: Setting) -> Sampler:
 def _frequency(config: FrequencySettings, setting: Setting) -> Frequency:
     if config.frequencies != "streaming":
         smoothing = config.smoothing if config.frequencies == "smoothed" else 0.0
-        return KnownFrequency(target_counts(setting.data, setting.reads), setting.device, smoothing)
+        counts = target_counts(setting.data, setting.reads, setting.since)
+        return KnownFrequency(counts, setting.device, smoothing)
     # Four times as many buckets as items keep collisions of both hash functions rare.
     buckets = 4 * setting.item_count
     random = stream(setting.seed, "streaming frequency", 0)

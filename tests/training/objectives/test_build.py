@@ -131,10 +131,12 @@ def test_an_objective_weighs_its_examples(shop: PreparedData, settings: object) 
     assert len(set(losses)) == 3
 
 
-def test_known_frequencies_are_those_of_the_targets(shop: PreparedData) -> None:
+@pytest.mark.parametrize("since", [None, "2023-01-01"])
+def test_known_frequencies_are_those_of_the_targets(shop: PreparedData, since: str | None) -> None:
     """p is the share of an epoch's examples whose positive is the item, not of all events."""
-    made = objective(shop, SAMPLERS[3])
-    (epoch,) = TrainingBatches(shop, 10**6, 50, 64).epoch(stream(0, "order", 0))
+    config = ObjectiveConfig.model_validate(SAMPLERS[3])
+    made = build_objective(config, TowerConfig(), shop, 0, torch.device("cpu"), since)
+    (epoch,) = TrainingBatches(shop, 10**6, 50, 64, since=since).epoch(stream(0, "order", 0))
     shares = torch.bincount(epoch.targets, minlength=len(shop.catalogue)) / len(epoch.targets)
     assert made.sampler is not None
     torch.testing.assert_close(made.sampler.probability(torch.zeros(1, 64))[0], shares)

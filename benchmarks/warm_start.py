@@ -1,0 +1,197 @@
+"""A day of news, served by hourly warm starts, against a model that is trained anew once a day.
+
+Protocol: Globo.com's clicks by session. The last day of the log is held out (24 hours from 2017-10-16, 03:00
+UTC on). One model is trained on all clicks before it, and answers the whole day (`stale`).
+Another starts as that one; after each hour it goes on, with `turret train --from`, with the targets of that
+hour, on the catalogue of the last 24 hours (`hourly`). Both are exported, and asked for every click of the
+next hour but the first of its session: all of the catalogue is ranked, the session's own items left out,
+ties by ascending row. An item that was never clicked before its hour can't be known, and counts as missed.
+Beside them: the most clicked items of the last hour, and those clicked last. In the middle of the day two
+more models are trained from scratch, to see what going on is worth: on all clicks until then, as the first
+one was (`retrained`), and on the last 24 hours, with the settings of an update (`window`).
+"""
+
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import polars as pl
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.news import (
+    HOUR,
+    Answers,
+    K,
+    between,
+    by_bundle,
+    gains,
+    mean,
+    most_recent,
+    popular,
+    questions,
+    read_clicks,
+)
+from benchmarks.protocol import Options, finish, peak_memory_mb, read_options
+from data.manifest import hash_file
+from data.prepare import prepare
+from data.schema import PrepareConfig
+from training.commands import export_run, train_run
+
+DAY_BEGINS = int(datetime(2017, 10, 16, 3, tzinfo=UTC).timestamp() * 1000)
+WINDOW = 24  # hours
+EXPERIMENT = "youtubednn"
+BASE = ("tower.user.history_length=20", "training.epochs=3")
+UPDATE = ('objective={loss="full_softmax"}', "training.epochs=5", "training.batch_size=512")
+METRICS = (f"recall@{K}", f"ndcg@{K}")
+
+
+class Published(NamedTuple):
+    """A bundle, and the seconds from the log to it."""
+
+    folder: Path
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Desk:
+    """Where the log is, and where its prepared parts, the runs and the bundles go."""
+
+    clicks: pl.DataFrame
+    work: Path
+
+    def prepared(self, start: int, end: int) -> Path:
+        """The clicks from `start` to before `end`, all of them for training."""
+        between(self.clicks, start, end).write_parquet(self.work / "clicks.parquet")
+        config = {
+            "source": self.work / "clicks.parquet",
+            "columns": {"user": "session_id", "item": "item_id", "time": "timestamp_ms"},
+            "split": {"kind": "time", "validation_from": moment(end), "test_from": moment(end)},
+        }
+        prepare(PrepareConfig.model_validate(config), self.work / "prepared", overwrite=True)
+        return self.work / "prepared"
+
+    def retrained(self, start: int, until: int, version: str, settings: Sequence[str]) -> Published:
+        """A bundle trained from scratch on the clicks from `start` to `until`."""
+        clock = time.perf_counter()
+        train_run(self.prepared(start, until), EXPERIMENT, self.work / "run", settings, overwrite=True)
+        return self._exported(version, clock)
+
+    def updated(self, origin: Path, until: int, version: str) -> Published:
+        """A bundle that goes on from `origin` with the hour before `until`."""
+        clock = time.perf_counter()
+        data = self.prepared(until - WINDOW * HOUR, until)
+        settings = [*UPDATE, f"training.since={moment(until - HOUR)}"]
+        train_run(data, None, self.work / "run", settings, overwrite=True, origin=origin)
+        return self._exported(version, clock)
+
+    def _exported(self, version: str, clock: float) -> Published:
+        folder = export_run(self.work / "run", None, self.work / "bundles", version)
+        return Published(folder, time.perf_counter() - clock)
+
+
+def moment(milliseconds: int) -> str:
+    """A time as settings have it."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def one_hour(desk: Desk, start: int, bundles: dict[str, Path]) -> dict[str, Any]:
+    """How well every model answers the hour that begins at `start`."""
+    asked = questions(desk.clicks, start, start + HOUR)
+    before = desk.clicks.filter(pl.col("timestamp_ms") < start)
+    models: dict[str, Answers] = {name: by_bundle(folder) for name, folder in bundles.items()}
+    models |= {
+        "popular_last_hour": popular(between(before, start - HOUR, start)),
+        "most_recent": most_recent(before),
+    }
+    found = {name: gains(answers, asked) for name, answers in models.items()}
+    return {
+        "hour": moment(start),
+        "questions": len(asked.targets),
+        "unknown_targets": asked.known.count(False),
+        **{f"{name}_{metric}": mean(found[name][metric]) for name in models for metric in METRICS},
+    }
+
+
+def measure(options: Options) -> dict[str, Any]:
+    """The day, hour by hour; a quick one has three, and reads two days before them."""
+    source = options.data / "globo" / "clicks.parquet"
+    hours, middle, first = (3, 1, DAY_BEGINS - 48 * HOUR) if options.quick else (24, 12, 0)
+    with tempfile.TemporaryDirectory() as folder:
+        desk = Desk(read_clicks(source), Path(folder))
+        stale = hourly = desk.retrained(first, DAY_BEGINS, "stale", BASE)
+        rows, updates, halfway = [], [], {}
+        for hour in range(hours):
+            start = DAY_BEGINS + hour * HOUR
+            if hour:
+                hourly = desk.updated(hourly.folder, start, f"hourly-{hour}")
+                updates.append(hourly.seconds)
+            rows.append(one_hour(desk, start, {"hourly": hourly.folder, "stale": stale.folder}))
+            if hour == middle:
+                halfway = from_scratch(desk, first, start) | rows[-1]
+    return {
+        **totals(rows),
+        "update_seconds": statistics.median(updates),
+        "longest_update_seconds": max(updates),
+        "retrain_seconds": stale.seconds,
+        "middle": halfway,
+        "peak_memory_mb": peak_memory_mb(),
+        "source_sha256": hash_file(source).sha256,
+        "base": [EXPERIMENT, *BASE],
+        "update": UPDATE,
+        "window_hours": WINDOW,
+        "hours": rows,
+    }
+
+
+def from_scratch(desk: Desk, first: int, until: int) -> dict[str, Any]:
+    """How well models answer the hour from `until` on that are trained from scratch at its beginning."""
+    window = until - WINDOW * HOUR
+    made = {
+        "retrained": desk.retrained(first, until, "retrained", BASE),
+        "window": desk.retrained(window, until, "window", [*BASE, *UPDATE]),
+    }
+    figures = one_hour(desk, until, {name: one.folder for name, one in made.items()})
+    return figures | {f"{name}_seconds": one.seconds for name, one in made.items()}
+
+
+def totals(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The means over all questions of the day of what every hour has."""
+    asked = sum(row["questions"] for row in rows)
+    names = [name for name in rows[0] if "@" in name]
+    sums = {name: sum(row[name] * row["questions"] for row in rows) for name in names}
+    unknown = sum(row["unknown_targets"] for row in rows)
+    return {"questions": asked, "unknown_targets": unknown, **{name: sums[name] / asked for name in names}}
+
+
+def show(figures: dict[str, Any]) -> None:
+    """Print a table for people."""
+    models = ("hourly", "stale", "popular_last_hour", "most_recent")
+    table = Table(title=f"globo, {figures['questions']:,} questions of a day")
+    for heading in ("hour", "questions", *(f"{name} {METRICS[0]}" for name in models)):
+        table.add_column(heading)
+    for row in (*figures["hours"], {**figures, "hour": "all"}):
+        values = (f"{row[f'{name}_{METRICS[0]}']:.4f}" for name in models)
+        table.add_row(row["hour"], f"{row['questions']:,}", *values)
+    Console().print(table)
+    print(
+        f"{figures['update_seconds']:.1f} s an update (at most {figures['longest_update_seconds']:.1f} s), "
+        f"{figures['retrain_seconds']:.0f} s to train anew"
+    )
+
+
+def main() -> None:
+    """Run the benchmark."""
+    options = read_options(__doc__)
+    figures = measure(options)
+    show(figures)
+    finish("warm_start", options, figures)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""Training on new events alone: where each user's events from some moment on begin."""
+
+from datetime import UTC, datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+from data.ranges import ranges
+from data.sequences import PreparedData
+from training.errors import TrainingError
+
+_USERS_A_BLOCK = 65536
+
+
+def first_since(data: PreparedData, since: str | float) -> NDArray[np.int64]:
+    """The place of each user's first training event at or after `since`, or where they end: int64 [U].
+
+    Args:
+        data: prepared data whose events have times.
+        since: a date with or without a time (UTC, if it names no offset), or a number where the order column
+            holds plain numbers.
+
+    Raises:
+        TrainingError: the data has no times, or none that `since` could be.
+    """
+    moment = _moment(data, since)
+    begins, ends = (np.asarray(bound) for bound in data.bounds("train"))
+    firsts = np.empty(len(begins), dtype=np.int64)
+    for first in range(0, len(begins), _USERS_A_BLOCK):
+        block = slice(first, first + _USERS_A_BLOCK)
+        lengths = ends[block] - begins[block]
+        older = data.times[ranges(begins[block], lengths)] < moment
+        before = np.concatenate([[0], np.cumsum(older)])
+        bounds = np.concatenate([[0], np.cumsum(lengths)])
+        firsts[block] = begins[block] + np.diff(before[bounds])
+    return firsts
+
+
+def _moment(data: PreparedData, since: str | float) -> float:
+    """`since` as `times.npy` counts."""
+    time = data.manifest.time
+    if time.kind == "position":
+        raise TrainingError(
+            f"training.since = {since!r} needs times, and {data.folder} has only an order; prepare the data "
+            "with a column of times (--time), or leave since out."
+        )
+    number = _number(since)
+    if time.kind == "number":
+        if number is None:
+            raise TrainingError(
+                f"training.since = {since!r}: the order column of {data.folder} holds plain numbers, from "
+                f"{time.first:g} to {time.last:g}; give a number."
+            )
+        return number
+    try:
+        # A run of digits would pass for a date of the middle ages.
+        date = datetime.fromisoformat(str(since)) if number is None else None
+    except ValueError:
+        date = None
+    if date is None:
+        raise TrainingError(
+            f"training.since = {since!r} is no date or time; write it like 2024-05-01 or 2024-05-01T12:30."
+        )
+    return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() * 1000.0
+
+
+def _number(since: str | float) -> float | None:
+    try:
+        return float(since)
+    except ValueError:
+        return None
