@@ -65,11 +65,7 @@ def train(
     settings: Settings = None,
     origin: Annotated[
         Path | None,
-        typer.Option(
-            "--from",
-            metavar="BUNDLE",
-            help="Go on from a bundle's model (the current one, if a folder of bundles is named).",
-        ),
+        typer.Option("--from", metavar="BUNDLE", help="Go on from a bundle, or a folder's current one."),
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run in --run, on its data and with its settings.")
@@ -216,14 +212,8 @@ def serve(
     from service.app import serve as serve_bundles
     from service.settings import read_settings
 
-    given = {
-        "bundles": bundles,
-        "wait": wait,
-        "host": host,
-        "port": port,
-        "admin_port": admin_port,
-        "store": store,
-    }
+    given = {"bundles": bundles, "wait": wait, "host": host, "port": port, "store": store}
+    given |= {"admin_port": admin_port}
     serve_bundles(read_settings(**{name: value for name, value in given.items() if value is not None}))
 
 
