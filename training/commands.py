@@ -57,7 +57,7 @@ def train_run(
         prepared = run.open_data(data)
     else:
         prepared = PreparedData.open(data or DATA)
-        start = None if origin is None else bundle_folder(origin)
+        start = None if origin is None else bundle_folder(origin).resolve()
         settings = _settings(experiment, overrides, start)
         run = Run(folder, settings, prepared.folder, prepared.fingerprint, start)
     report = partial(print, flush=True)  # `| tee` shows each epoch
