@@ -50,7 +50,7 @@ def training(data: PreparedData, folder: Path, experiment: str, changes: list[st
     def run(steps: int) -> tuple[int, float]:
         start, examples = time.perf_counter(), 0
         for batch in islice(batches, steps):
-            trainer._step(batch.to(trainer.device))
+            trainer.step(batch.to(trainer.device))
             examples += len(batch.targets)
         return examples, time.perf_counter() - start
 

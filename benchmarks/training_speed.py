@@ -5,6 +5,7 @@ take turns in one run; what is claimed is the ratio of medians, with its spread 
 without a target, as peers fill up short histories, is no example.
 """
 
+import os
 import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -14,8 +15,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import our_training
+from benchmarks import evaluation, our_training
 from benchmarks.alternation import Side, Turn, alternate, ratio, summary
+from benchmarks.catalogue_steps import catalogue_steps
 from benchmarks.peers.contestants import (
     HISTORY_LENGTH,
     POOLED,
@@ -93,13 +95,19 @@ def hold(contest: Contest, environments: Path, quick: bool) -> dict[str, Any]:
 
 def measure(options: Options) -> dict[str, Any]:
     """Prepare the data, hold every contest, and put the figures together."""
+    load = os.getloadavg()[0]
+    if load > 1:
+        print(f"The machine is busy (load {load:.1f}): sides whose threads wait for each other suffer most.")
     source = options.data / "sasrec_ml-1m" / "interactions.parquet"
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         prepare(PrepareConfig(source=source), work / "prepared")
         data = PreparedData.open(work / "prepared")
         held = {one.key: hold(one, options.given.peers, options.quick) for one in contests(data, work)}
-    return {**{key: one["ratio"] for key, one in held.items()}, "threads": THREADS, "contests": held}
+        steps = catalogue_steps(options, work)
+        ranking = evaluation.figures(options, work / "gowalla")
+    ratios = {key: one["ratio"] for key, one in held.items()}
+    return {**ratios, **steps, **ranking, "threads": THREADS, "load": load, "contests": held}
 
 
 def show(figures: dict[str, Any]) -> None:
@@ -117,6 +125,10 @@ def show(figures: dict[str, Any]) -> None:
                 f"{one['ratio']:.2f} times {one['against']} "
                 f"({one['ratio_least']:.2f} ... {one['ratio_greatest']:.2f} by round)"
             )
+    print(
+        f"a step over 1,000,000 items takes {figures['step_1e6_over_1e4']:.2f} times one over 10,000; "
+        f"a full ranking {figures['evaluation_over_bare']:.2f} times a bare product with top-k"
+    )
 
 
 def main() -> None:

@@ -40,8 +40,10 @@ def test_a_contest_compares_with_the_best_peer(tmp_path: Path, capsys: pytest.Ca
     assert held["against"] == "fast"
     assert held["missing"] == []
     assert list(held["examples_per_second"]) == ["Turret", "slow", "fast"]
-    show({"contests": {"key": held}})
-    assert "5.00 times fast" in capsys.readouterr().out
+    show({"contests": {"key": held}, "step_1e6_over_1e4": 1.25, "evaluation_over_bare": 1.125})
+    shown = capsys.readouterr().out
+    assert "5.00 times fast" in shown
+    assert "takes 1.25 times one" in shown
 
 
 def test_a_peer_that_is_missing_is_named_and_the_others_compared(
@@ -58,5 +60,5 @@ def test_without_peers_our_own_speed_is_measured(tmp_path: Path, capsys: pytest.
     held = hold(Contest("key", ours, 4, (fake("absent"),), tmp_path / "data"), tmp_path, quick=True)
     assert held["ratio"] is None
     assert held["examples_per_second"]["Turret"]["median"] == pytest.approx(100.0)
-    show({"contests": {"key": held}})
-    assert "times" not in capsys.readouterr().out
+    show({"contests": {"key": held}, "step_1e6_over_1e4": 1.25, "evaluation_over_bare": 1.125})
+    assert "by round" not in capsys.readouterr().out

@@ -65,7 +65,6 @@ def test_an_environment_is_made_once_for_each_text(tmp_path: Path, monkeypatch: 
     assert Path(prefix.strip()) == python.parent.parent
     assert len(said) == 1
     (tmp_path / "nothing.txt").write_text("# Still none.\n")
-    (python.parent.parent / "finished").unlink()
     monkeypatch.setattr(
         environments, "_pip", lambda requirements, place, command: place.mkdir(exist_ok=True, parents=True)
     )
