@@ -10,7 +10,8 @@ from benchmarks.training_speed import Contest, hold, show
 
 FAKE = """
 def prepare(data, settings):
-    return lambda steps: {"examples": settings["rate"] * steps, "seconds": float(steps)}
+    rate = settings["rate"]
+    return lambda steps: {"examples": rate * steps, "seconds": float(steps)}
 """
 
 
@@ -49,10 +50,14 @@ def test_a_contest_compares_with_the_best_peer(tmp_path: Path, capsys: pytest.Ca
 def test_a_peer_that_is_missing_is_named_and_the_others_compared(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    contest = Contest("key", ours, 4, (fake("absent"), fake("there", rate=50)), tmp_path / "data")
-    held = hold(contest, tmp_path, quick=True)
+    """One can't be installed, another one fails as it prepares itself."""
+    peers = (fake("absent"), fake("broken", wrong=1), fake("there", rate=50))
+    held = hold(Contest("key", ours, 4, peers, tmp_path / "data"), tmp_path, quick=True)
     assert held["ratio"] == pytest.approx(2.0)
-    assert held["missing"] == ["absent could not be installed."]
+    assert held["missing"] == [
+        "absent could not be installed.",
+        "broken: its process ended: KeyError: 'rate'",
+    ]
     assert "absent could not be installed." in capsys.readouterr().out
 
 
@@ -62,3 +67,10 @@ def test_without_peers_our_own_speed_is_measured(tmp_path: Path, capsys: pytest.
     assert held["examples_per_second"]["Turret"]["median"] == pytest.approx(100.0)
     show({"contests": {"key": held}, "step_1e6_over_1e4": 1.25, "evaluation_over_bare": 1.125})
     assert "by round" not in capsys.readouterr().out
+
+
+def test_our_side_is_compared_with_the_bare_loop_too(tmp_path: Path) -> None:
+    contest = Contest("key", ours, 4, (), tmp_path / "data", bare=lambda steps: (125 * steps, float(steps)))
+    over_bare = hold(contest, tmp_path, quick=True)["over_bare"]
+    assert over_bare["ratio"] == pytest.approx(0.8)
+    assert over_bare["against"] == "bare loop"

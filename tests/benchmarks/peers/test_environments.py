@@ -1,3 +1,4 @@
+import ast
 import re
 import subprocess
 from pathlib import Path
@@ -43,7 +44,9 @@ def test_a_peer_is_compared_at_the_version_that_the_pages_name(file: str, librar
 
 def test_every_contestant_has_a_script_and_requirements() -> None:
     for one in (*POOLED, TRANSFORMER_SAMPLED, TRANSFORMER_FULL, RECTOOLS):
-        assert (SCRIPTS / f"{one.script}.py").is_file()
+        module = ast.parse((SCRIPTS / f"{one.script}.py").read_text("utf-8"))
+        functions = {node.name: node.args.args for node in module.body if isinstance(node, ast.FunctionDef)}
+        assert [argument.arg for argument in functions["prepare"]] == ["data", "settings"]
         assert (REQUIREMENTS / f"{one.requirements}.txt").is_file()
 
 
