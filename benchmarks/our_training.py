@@ -1,0 +1,62 @@
+"""Turret's sides of the comparison with its peers: the same towers and losses, trained by its trainer."""
+
+import time
+from collections.abc import Iterator
+from itertools import count, islice
+from pathlib import Path
+
+from benchmarks.alternation import Side
+from benchmarks.peers.contestants import HIDDEN, HISTORY_LENGTH, NEGATIVES, SAMPLED, SESSION_LENGTH
+from data.sequences import PreparedData
+from training.batches import Batch
+from training.config import load_experiment
+from training.randomness import stream
+from training.run import Run
+from training.trainer import Trainer
+
+
+def pooled(data: PreparedData, work: Path) -> Side:
+    """The pooled tower as the peers have it, with 20 uniform candidates a step."""
+    changes = [
+        f"tower.user.history_length={HISTORY_LENGTH}",
+        f"tower.user.hidden={HIDDEN}",
+        "tower.user.last_item=false",
+        "tower.user.dropout=0.0",
+        f'objective={{loss="sampled_softmax", sampler={{kind="uniform", negatives={NEGATIVES}}}}}',
+    ]
+    return training(data, work / "pooled", "youtubednn", changes)
+
+
+def transformer_sampled(data: PreparedData, work: Path) -> Side:
+    """The transformer with 256 uniform candidates a step."""
+    objective = f'objective={{loss="sampled_softmax", sampler={{kind="uniform", negatives={SAMPLED}}}}}'
+    changes = [f"tower.user.history_length={SESSION_LENGTH}", objective]
+    return training(data, work / "transformer_sampled", "transformer", changes)
+
+
+def transformer_full(data: PreparedData, work: Path) -> Side:
+    """The transformer with the full softmax."""
+    changes = [f"tower.user.history_length={SESSION_LENGTH}", 'objective={loss="full_softmax"}']
+    return training(data, work / "transformer_full", "transformer", changes)
+
+
+def training(data: PreparedData, folder: Path, experiment: str, changes: list[str]) -> Side:
+    """The trainer's steps on its own batches, epoch after epoch; making the batches counts."""
+    settings = load_experiment(experiment, changes)
+    trainer = Trainer(Run(folder, settings, data.folder, data.fingerprint), data, report=lambda line: None)
+    trainer.model.train()
+    batches = _endless(trainer)
+
+    def run(steps: int) -> tuple[int, float]:
+        start, examples = time.perf_counter(), 0
+        for batch in islice(batches, steps):
+            trainer.step(batch.to(trainer.device))
+            examples += len(batch.targets)
+        return examples, time.perf_counter() - start
+
+    return run
+
+
+def _endless(trainer: Trainer) -> Iterator[Batch]:
+    for epoch in count():
+        yield from trainer.batches.epoch(stream(trainer.settings.seed, "order", epoch))
