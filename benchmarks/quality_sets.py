@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 
 from data.schema import ColumnSettings, FilesSplit, PrepareConfig
@@ -53,12 +54,15 @@ def _last_out(source: Path, scratch: Path) -> PrepareConfig:
 
 def _tenth_held_out(source: Path, scratch: Path) -> PrepareConfig:
     """A random tenth of each user's training items, rounded down: the files have no order to hold out by."""
-    rows = pl.read_parquet(source / "train.parquet").with_row_index()
-    rank = pl.col("index").shuffle(seed=SEED).rank("ordinal").over("user_id")
-    held = rank <= (pl.len().over("user_id") * HELD_OUT).floor()
+    rows = pl.read_parquet(source / "train.parquet")
+    # The draw is NumPy's: a shuffle within groups of polars comes out otherwise each time.
+    order = np.random.default_rng(SEED).permutation(len(rows))
+    place = pl.col("order").rank("ordinal").over("user_id")
+    most = (pl.len() * HELD_OUT).floor().over("user_id")
+    ranked = rows.with_columns(pl.Series("order", order)).with_columns((place <= most).alias("held"))
     scratch.mkdir(parents=True, exist_ok=True)
-    for name, chosen in (("train", ~held), ("validation", held)):
-        rows.filter(chosen).drop("index").write_parquet(scratch / f"{name}.parquet")
+    for name, chosen in (("train", ~pl.col("held")), ("validation", pl.col("held"))):
+        ranked.filter(chosen).select("user_id", "item_id").write_parquet(scratch / f"{name}.parquet")
     return _files(scratch / "train.parquet", scratch / "validation.parquet", source)
 
 

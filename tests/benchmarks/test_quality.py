@@ -1,0 +1,63 @@
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from benchmarks.quality import summary
+from benchmarks.quality_sets import SETS
+from data.prepare import prepare
+from data.sequences import PreparedData
+from training.config import shipped_experiments
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """Thirty users of twenty different items each, and two in the test."""
+    rows = [(user, (7 * user + place) % 50) for user in range(30) for place in range(22)]
+    frame = pl.DataFrame(rows, schema=["user_id", "item_id"], orient="row")
+    place = pl.int_range(pl.len()).over("user_id")
+    frame.filter(place < 20).write_parquet(tmp_path / "train.parquet")
+    frame.filter(place >= 20).write_parquet(tmp_path / "test.parquet")
+    return tmp_path
+
+
+def test_settings_are_chosen_on_a_random_tenth_and_refitted_on_all(files: Path, tmp_path: Path) -> None:
+    """Two of twenty items a user; training and validation together are the file, and the test is its own."""
+    gowalla = SETS["gowalla"]
+    assert gowalla.refitted is not None
+    prepare(gowalla.prepared(files, tmp_path / "scratch"), tmp_path / "selected")
+    prepare(gowalla.refitted(files, tmp_path / "scratch"), tmp_path / "refitted")
+    selected, refitted = PreparedData.open(tmp_path / "selected"), PreparedData.open(tmp_path / "refitted")
+    places = set()
+    for user in range(30):
+        begin, end = selected.offsets[user], selected.offsets[user + 1]
+        train, validation = selected.splits[user]
+        assert (train - begin, validation - train, end - validation) == (18, 2, 2)
+        whole = refitted.catalogue.ids(refitted.items[refitted.offsets[user] : refitted.splits[user, 0]])
+        assert sorted(selected.catalogue.ids(selected.items[begin:validation])) == sorted(whole)
+        places |= {whole.index(item) for item in selected.catalogue.ids(selected.items[train:validation])}
+        assert refitted.splits[user, 0] == refitted.splits[user, 1]
+    assert len(places) > 10, "the same places are held out of everybody"
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_recommended_experiments_are_shipped(name: str) -> None:
+    assert SETS[name].experiment in shipped_experiments()
+
+
+def test_means_are_over_the_seeds() -> None:
+    chosen = SETS["sasrec_ml-1m"]
+    shared = {"experiment": "e", "configuration": {}, "source_sha256": {}, "seconds": 1.0}
+    rows = [
+        {
+            **shared,
+            "seed": seed,
+            **dict.fromkeys(chosen.metrics, seed / 10),
+            **{f"popularity_{name}": 0.5 for name in chosen.metrics},
+        }
+        for seed in (1, 3)
+    ]
+    found = summary(chosen, rows)
+    assert found["hr@10"] == pytest.approx(0.2)
+    assert found["hr@10_deviation"] == pytest.approx(0.1)
+    assert found["seeds"] == [1, 3]
