@@ -155,8 +155,14 @@ CASES: dict[str, tuple[Callable[[pl.DataFrame], pl.DataFrame], Given | None, dic
 }
 
 
+@pytest.mark.parametrize("piece", [1 << 20, 97])
 @pytest.mark.parametrize("case", CASES)
-def test_a_log_is_prepared_as_it_always_was(tmp_path: Path, case: str) -> None:
+def test_a_log_is_prepared_as_it_always_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str, piece: int
+) -> None:
+    """However many pieces it is prepared in."""
+    for module in ("reading", "buckets", "histories"):
+        monkeypatch.setattr(f"data.{module}.PIECE", piece)
     change, give, settings, digest = CASES[case]
     log = change(_log())
     log.write_parquet(tmp_path / "events.parquet")
