@@ -7,6 +7,8 @@ from typing import Any
 
 from benchmarks.estimators_page import PAGE as ESTIMATORS
 from benchmarks.estimators_page import estimators_section
+from benchmarks.preparation_page import PAGE as DATA
+from benchmarks.preparation_page import preparation_section
 from benchmarks.protocol import RESULTS
 from benchmarks.warm_start_page import PAGE as TRAINING
 from benchmarks.warm_start_page import warm_start_section
@@ -45,6 +47,7 @@ def section(movielens: dict[str, Any]) -> str:
 # Which page shows which results, and how.
 PAGES: dict[Path, tuple[tuple[str, ...], Callable[..., str]]] = {
     README: (("movielens",), section),
+    DATA: (("preparation",), preparation_section),
     ESTIMATORS: (("sampler_report", "sampler_bias", "complementary_sum", "kernel_cost"), estimators_section),
     TRAINING: (("warm_start",), warm_start_section),
 }

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from data.errors import DataError
 
@@ -37,3 +37,44 @@ def _open_empty(path: Path) -> NDArray[Any]:
     except (ValueError, EOFError) as error:
         raise DataError(f"{path} is not a .npy array ({error}); prepare the data again") from None
     return values
+
+
+class ArrayFile:
+    """One array of one dimension, written piece by piece to the `.npy` file that `save_array` would write.
+
+    Pieces are read and written as files are, not through a map: pages of a map count as this process's
+    memory. What was written is there for others once the file is closed.
+    """
+
+    def __init__(self, path: Path, dtype: DTypeLike) -> None:
+        self.path = path
+        self.dtype = np.dtype(dtype)
+        self._file = path.open("wb")
+        self._length = 0
+        self._write_header()
+        self._start = self._file.tell()
+
+    def put(self, values: NDArray[Any], place: int | None = None) -> None:
+        """Write `values` at `place`, or behind all that is there."""
+        place = self._length if place is None else place
+        self._file.seek(self._start + place * self.dtype.itemsize)
+        self._file.write(np.ascontiguousarray(values, dtype=self.dtype).data)
+        self._length = max(self._length, place + len(values))
+
+    def close(self) -> None:
+        """Say in the header how long the array is, and close the file."""
+        if not self._file.closed:
+            self._write_header()
+            self._file.close()
+
+    def read(self, first: int, last: int) -> NDArray[Any]:
+        """Return the values of the closed file from `first` up to `last`."""
+        offset = self._start + first * self.dtype.itemsize
+        return np.fromfile(self.path, self.dtype, count=last - first, offset=offset)
+
+    def _write_header(self) -> None:
+        # NumPy leaves room for any length, so that the header keeps its size when it is written again.
+        self._file.seek(0)
+        descr = np.lib.format.dtype_to_descr(self.dtype)
+        header = {"descr": descr, "fortran_order": False, "shape": (self._length,)}
+        np.lib.format.write_array_header_1_0(self._file, header)

@@ -106,8 +106,8 @@ def prepare(
         Path | None,
         typer.Argument(
             metavar="[SOURCE]",
-            help="Events as CSV, Parquet or JSON lines; a folder with events, items and users files; "
-            "or a MovieLens folder or zip.",
+            help="Events as CSV, JSON lines or Parquet (also in parts); a folder with events, items and "
+            "users files; or a MovieLens folder or zip.",
         ),
     ] = None,
     target: Annotated[Path, typer.Option("--to", metavar="DIR", help="Where to put it.")] = PREPARED,

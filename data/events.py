@@ -1,6 +1,6 @@
 """Judging every row of a log: an event, a bad row, or one that a filter leaves out."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 import polars.selectors as cs
+from numpy.typing import DTypeLike
 
 from data.errors import ColumnError
-from data.ids import id_text
+from data.ids import as_keys, id_key
 from data.manifest import BadRows, Columns, Removed
-from data.packing import Events
 from data.report import UNREADABLE_TIME
 from data.schema import ColumnSettings, FilterSettings
 from data.tables import EXAMPLES, ROW, Table, readable
@@ -28,10 +28,10 @@ _FILTERS = (_KIND_FILTER, _WEIGHT_FILTER)
 class Log:
     """A judged log, unread.
 
-    `frame` has one row a source row: ROW, PART, `user` and `item` (ids as text), `time`, `weight` (if any),
-    the raw columns as `raw_...`, and VERDICT: null for an event, else why the row is none. `user_dtype` and
-    `item_dtype` are the types of the ids in the source, `is_text` whether the source knows no types,
-    `paths` the file of each part, and `names` what the raw columns are called there.
+    `frame` has one row a source row: ROW, PART, `user` and `item` (ids as keys, see `data.ids`), `time`,
+    `weight` (if any), the raw columns as `raw_...`, and VERDICT: null for an event, else why the row is none.
+    `user_dtype` and `item_dtype` are the types of the ids in the source, `is_text` whether the source knows
+    no types, `tables` that of each part, and `names` what the raw columns are called there.
     """
 
     frame: pl.LazyFrame
@@ -40,49 +40,45 @@ class Log:
     user_dtype: pl.DataType
     item_dtype: pl.DataType
     is_text: bool
-    paths: dict[int | None, Path]
+    tables: dict[int | None, Table]
     names: dict[str, str]
 
     @property
     def path(self) -> Path:
         """The file of the first part, which errors name."""
-        return next(iter(self.paths.values()))
+        return next(iter(self.tables.values())).path
 
-    def unique(self, role: str) -> pl.Series:
-        """Collect the unique ids of the events' `role` ("user" or "item") as text."""
-        ids = self.frame.filter(pl.col(VERDICT).is_null()).select(role).unique()
-        with readable(self.path):
-            return ids.collect(engine="streaming")[role]
+    @property
+    def has_parts(self) -> bool:
+        """Whether the source says which part an event belongs to."""
+        return None not in self.tables
 
-    def collect(self, users: list[str], items: list[str]) -> Events:
-        """Collect the events as rows of these ids, in the order of the source."""
-        frame = self.frame.filter(pl.col(VERDICT).is_null())
-        for role, ids in (("user", users), ("item", items)):
-            rows = pl.LazyFrame({role: ids, f"{role}_row": np.arange(len(ids), dtype=np.int32)})
-            frame = frame.join(rows, on=role, how="left", maintain_order="left")
-        columns = ["user_row", "item_row", "time", PART, *(["weight"] if self.has_weights else [])]
-        with readable(self.path):
-            found = frame.select(columns).collect(engine="streaming")
-        return Events(
-            users=found["user_row"].to_numpy(),
-            items=found["item_row"].to_numpy(),
-            times=found["time"].to_numpy(),
-            weights=found["weight"].to_numpy() if self.has_weights else None,
-            parts=None if found[PART].null_count() else found[PART].to_numpy(),
-        )
+    def columns(self) -> dict[str, DTypeLike]:
+        """Return the types of the columns of `data.packing.Events` that this log has."""
+        is_whole = self.frame.collect_schema()["time"] == pl.Int64
+        columns: dict[str, DTypeLike] = {"users": np.int32, "items": np.int32}
+        columns["times"] = np.int64 if is_whole else np.float64
+        if self.has_weights:
+            columns["weights"] = np.float32
+        if self.has_parts:
+            columns["parts"] = np.int8
+        return columns
 
-    def verdicts(self) -> tuple[int, list[BadRows], list[Removed]]:
-        """Count the events, the bad rows by kind (with examples), and the rows left out by each filter."""
+    def pieces(self, size: int) -> Iterator[pl.DataFrame]:
+        """Yield the columns of events, and VERDICT, of all rows in their order, `size` rows at a time."""
+        names = ["user", "item", "time", PART, *(["weight"] if self.has_weights else []), VERDICT]
         with readable(self.path):
-            counted = self.frame.group_by(VERDICT).len().collect(engine="streaming")
-        counts: dict[str | None, int] = dict(counted.iter_rows())
-        events = counts.pop(None, 0)
-        removed = [Removed(filter=name, events=counts.pop(name)) for name in _FILTERS if name in counts]
+            yield from self.frame.select(names).collect_batches(chunk_size=size, engine="streaming")
+
+    def losses(self, counts: Mapping[str, int]) -> tuple[list[BadRows], list[Removed]]:
+        """Tell the bad rows by kind (with examples) from what each filter left out; `counts` by verdict."""
+        removed = [Removed(filter=name, events=counts[name]) for name in _FILTERS if name in counts]
         bad = [
-            BadRows(kind=str(kind), count=counts[kind], examples=self._examples(kind))
-            for kind in sorted(map(str, counts))
+            BadRows(kind=kind, count=counts[kind], examples=self._examples(kind))
+            for kind in sorted(counts)
+            if kind not in _FILTERS
         ]
-        return events, bad, removed
+        return bad, removed
 
     def _examples(self, verdict: str) -> list[dict[str, Any]]:
         raw = [name for name in self.frame.collect_schema().names() if name.startswith("raw_")]
@@ -93,9 +89,10 @@ class Log:
 
     def _example(self, row: dict[str, Any]) -> dict[str, Any]:
         part, number = row.pop(PART), row.pop(ROW)
-        file = {} if part is None else {"file": self.paths[part].name}
+        file, number = self.tables[part].locate(number)
+        named = {} if part is None and file == self.tables[part].path else {"file": file.name}
         values = {self.names[raw]: None if value is None else str(value) for raw, value in row.items()}
-        return {**file, "row": number, **values}
+        return {**named, "row": number, **values}
 
 
 def judge(
@@ -121,15 +118,16 @@ def judge(
         )
     weight = _weight(columns, schema, filters)
     frame = raw.with_columns(
-        user=id_text("raw_user", schema["raw_user"], columns.user),
-        item=id_text("raw_item", schema["raw_item"], columns.item),
+        user=id_key("raw_user", schema["raw_user"], columns.user),
+        item=id_key("raw_item", schema["raw_item"], columns.item),
         time=time.value,
         **({} if weight is None else {"weight": weight}),
         **({"quantity": _number("raw_quantity", columns.quantity, schema)} if columns.quantity else {}),
     )
-    verdicts = _bad(columns, filters, weight is not None)
+    keys = frame.select("user", "item").collect_schema()
+    verdicts = _bad(columns, filters, weight is not None, keys)
     if catalogue is not None:
-        known = pl.LazyFrame({"item": catalogue, "__known": True})
+        known = pl.LazyFrame({"item": as_keys(catalogue, keys["item"]), "__known": True})
         frame = frame.join(known, on="item", how="left", maintain_order="left")
         verdicts.append((pl.col("__known").is_null(), "item not in the items file"))
     if filters.min_weight is not None:
@@ -142,7 +140,7 @@ def judge(
         user_dtype=schema["raw_user"],
         item_dtype=schema["raw_item"],
         is_text=all(table.is_text for _, table in parts),
-        paths={part: table.path for part, table in parts},
+        tables=dict(parts),
         names=names,
     )
 
@@ -191,7 +189,9 @@ def _number(raw: str, name: str, schema: pl.Schema) -> pl.Expr:
     return pl.when(value.is_finite()).then(value)
 
 
-def _bad(columns: Columns, filters: FilterSettings, has_weights: bool) -> list[tuple[pl.Expr, str]]:
+def _bad(
+    columns: Columns, filters: FilterSettings, has_weights: bool, keys: pl.Schema
+) -> list[tuple[pl.Expr, str]]:
     """List the verdicts of a row in their order: the first condition that holds decides."""
     verdicts: list[tuple[pl.Expr, str]] = []
     kinds = [*filters.kinds] or [*filters.kind_weights]
@@ -199,11 +199,15 @@ def _bad(columns: Columns, filters: FilterSettings, has_weights: bool) -> list[t
         if columns.kind is None:
             raise ColumnError("kinds need a column of kinds; name it with --kind-column")
         verdicts.append((~pl.col("raw_kind").cast(pl.String).is_in(kinds).fill_null(False), _KIND_FILTER))
-    for role in ("user", "item"):
+    for role, dtype in keys.items():
+        if dtype == pl.Int64:
+            verdicts.append((pl.col(role).is_null(), f"null {role}"))
+            continue
         is_empty = pl.col(f"raw_{role}").cast(pl.String).fill_null("") == ""
         verdicts += [(is_empty, f"null {role}"), (pl.col(role).is_null(), f"unreadable {role}")]
-    is_long = pl.max_horizontal(pl.col("user", "item").str.len_chars()) > ID_LENGTH
-    verdicts.append((is_long, f"id longer than {ID_LENGTH} characters"))
+    if texts := [role for role, dtype in keys.items() if dtype == pl.String]:
+        is_long = pl.max_horizontal(pl.col(texts).str.len_chars()) > ID_LENGTH
+        verdicts.append((is_long, f"id longer than {ID_LENGTH} characters"))
     if columns.time is not None:
         verdicts += [
             (pl.col("raw_time").is_null(), "null time"),

@@ -12,7 +12,6 @@ from data.arrays import save_array
 from data.errors import DataError
 from data.features import Features
 from data.manifest import MANIFEST
-from data.packing import Events
 from data.staging import new_folder
 from data.vocabulary import Vocabulary
 
@@ -29,12 +28,8 @@ def prepared_folder(target: Path, overwrite: bool) -> AbstractContextManager[Pat
     return new_folder(target, overwrite or is_empty)
 
 
-def write_arrays(folder: Path, events: Events, offsets: NDArray[np.int64], splits: NDArray[np.int64]) -> None:
-    """Write events that are in order, with their users' bounds and splits, into `folder`."""
-    save_array(folder / "items.npy", events.items)
-    save_array(folder / "times.npy", events.times)
-    if events.weights is not None:
-        save_array(folder / "weights.npy", events.weights)
+def write_bounds(folder: Path, offsets: NDArray[np.int64], splits: NDArray[np.int64]) -> None:
+    """Write where the users and their parts begin and end in the events into `folder`."""
     save_array(folder / "offsets.npy", offsets)
     save_array(folder / "splits.npy", splits)
 

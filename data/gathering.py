@@ -1,76 +1,95 @@
-"""Collecting a judged log into packed arrays, and applying the filters that need the whole log."""
+"""The events that were read as histories, with the filters that need the whole log."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
+from data.buckets import sorted_buckets
 from data.errors import ConfigurationError, EmptyDataError
 from data.events import Log
-from data.filters import Mask, k_core, without_duplicates
+from data.filters import k_core, without_duplicates
+from data.histories import Block, Histories, write_histories
 from data.ids import vocabulary
 from data.manifest import Removed
 from data.packing import Events
+from data.reading import Reading
 from data.schema import FilterSettings
 from data.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
-class Names:
-    """The vocabulary of users or items, and the ids as text, by row."""
-
-    vocabulary: Vocabulary
-    texts: list[str]
-
-    def take(self, rows: NDArray[np.integer]) -> "Names":
-        """Return the names of `rows` (ascending) only."""
-        ids = self.vocabulary.ids(rows)
-        return Names(Vocabulary(ids), [self.texts[row] for row in rows])  # type: ignore[arg-type]
-
-
-@dataclass(frozen=True)
 class Gathered:
-    """Events in order, the users' bounds int64 [U + 1] in them, and the names that their rows refer to."""
+    """The histories, and the vocabularies that their rows refer to; all users and items have an event."""
 
-    events: Events
-    offsets: NDArray[np.int64]
-    users: Names
-    items: Names
+    histories: Histories
+    users: Vocabulary
+    items: Vocabulary
     removed: list[Removed]
 
 
-def gather(log: Log, filters: FilterSettings) -> Gathered:
-    """Collect the events, filter them, and keep the users and items that still have any.
+def gather(reading: Reading, log: Log, filters: FilterSettings, folder: Path, work: Path) -> Gathered:
+    """Sort the events of a log that was read, filter them, and write their arrays into `folder`.
 
-    Raises EmptyDataError naming the filter that left nothing.
+    `work` is a folder for what is needed on the way. Users and items without events left are dropped, and the
+    rest numbered anew. Raises EmptyDataError naming the filter that left nothing.
     """
-    users = Names(*vocabulary(log.unique("user"), log.user_dtype, log.is_text))
-    items = Names(*vocabulary(log.unique("item"), log.item_dtype, log.is_text))
-    events = log.collect(users.texts, items.texts).in_order()
-    events, removed = _filter(events, filters, log.time.kind)
-    user_rows, item_rows = np.unique(events.users), np.unique(events.items)
-    users, items = users.take(user_rows), items.take(item_rows)
-    events = events.renumbered(user_rows, item_rows)
-    offsets = events.offsets(len(user_rows))
-    if log.time.kind == "position":
-        events = events.with_positions(offsets)
-    return Gathered(events, offsets, users, items, removed)
+    has_positions = log.time.kind == "position"
+    if filters.duplicates == "exact" and has_positions:
+        raise ConfigurationError('duplicates = "exact" compares times, but the order is that of the file')
+    count, columns = len(reading.events), reading.events.columns
+    users, user_rows = vocabulary(reading.users, log.user_dtype, log.is_text)
+    items, item_rows = vocabulary(reading.items, log.item_dtype, log.is_text)
+    blocks = sorted_buckets(
+        reading.events, user_rows, item_rows, work, _without_duplicates(filters.duplicates)
+    )
+    if filters.min_user_events == filters.min_item_events == 1:
+        histories = write_histories(blocks, folder, _without(columns, "users", "parts"), has_positions)
+        gathered = Gathered(histories, users, items, [])
+    else:
+        histories = write_histories(blocks, work / "all", _without(columns, "users"), has_positions)
+        gathered = _core(Gathered(histories, users, items, []), filters, folder, has_positions)
+    if filters.duplicates == "keep":
+        return gathered
+    repeated = Removed(filter=f"duplicates = {filters.duplicates}", events=count - len(histories))
+    return replace(gathered, removed=[repeated, *gathered.removed])
 
 
-def _filter(events: Events, filters: FilterSettings, time_kind: str) -> tuple[Events, list[Removed]]:
-    removed: list[Removed] = []
+def _without(columns: dict[str, DTypeLike], *names: str) -> dict[str, DTypeLike]:
+    return {name: dtype for name, dtype in columns.items() if name not in names}
 
-    def keep(mask: Mask, name: str) -> Events:
-        removed.append(Removed(filter=name, events=int((~mask).sum())))
-        if not mask.any():
-            raise EmptyDataError(f"the filter {name} leaves none of {len(mask):,} events; loosen it")
-        return events.take(mask)
 
-    if filters.duplicates != "keep":
-        if filters.duplicates == "exact" and time_kind == "position":
-            raise ConfigurationError('duplicates = "exact" compares times, but the order is that of the file')
-        events = keep(without_duplicates(events, filters.duplicates), f"duplicates = {filters.duplicates}")
-    if filters.min_user_events > 1 or filters.min_item_events > 1:
-        name = f"min_user_events = {filters.min_user_events}, min_item_events = {filters.min_item_events}"
-        events = keep(k_core(events, filters.min_user_events, filters.min_item_events), name)
-    return events, removed
+def _without_duplicates(policy: Literal["keep", "exact", "first", "last"]) -> Callable[[Events], Events]:
+    if policy == "keep":
+        return lambda events: events
+    return lambda events: events.take(without_duplicates(events, policy))
+
+
+def _core(whole: Gathered, filters: FilterSettings, folder: Path, has_positions: bool) -> Gathered:
+    """Write the users and items of `whole` that have enough events, into `folder`."""
+    histories = whole.histories
+    core = k_core(histories, len(whole.items), filters.min_user_events, filters.min_item_events)
+    name = f"min_user_events = {filters.min_user_events}, min_item_events = {filters.min_item_events}"
+    if not core.users.any():
+        raise EmptyDataError(f"the filter {name} leaves none of {len(histories):,} events; loosen it")
+    users, items = (np.cumsum(kept, dtype=np.int32) - 1 for kept in (core.users, core.items))
+
+    def cut(block: Block) -> Events:
+        events = replace(block.events, users=block.first + block.events.users)
+        return events.take(core.keeps(block)).renumbered(users, items)
+
+    blocks = (events for events in histories.by_block(cut) if len(events))
+    kept = write_histories(blocks, folder, _without(histories.files.columns, "parts"), has_positions)
+    return Gathered(
+        kept,
+        _those(whole.users, core.users),
+        _those(whole.items, core.items),
+        [Removed(filter=name, events=len(histories) - len(kept))],
+    )
+
+
+def _those(ids: Vocabulary, kept: NDArray[np.bool_]) -> Vocabulary:
+    return Vocabulary(ids.ids(np.flatnonzero(kept)))  # type: ignore[arg-type]

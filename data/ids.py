@@ -1,11 +1,11 @@
-"""Outside ids of any column type as text, and back."""
+"""Outside ids of any column type as text and as keys, and back."""
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from data.errors import ColumnError
-from data.vocabulary import Id, Vocabulary, is_canonical_integer
-
-_LEAST, _MOST = -(2**63), 2**63 - 1
+from data.vocabulary import Vocabulary
 
 
 def id_text(column: str, dtype: pl.DataType, name: str | None = None) -> pl.Expr:
@@ -29,16 +29,35 @@ def id_text(column: str, dtype: pl.DataType, name: str | None = None) -> pl.Expr
     raise ColumnError(f"column {name or column!r} holds {dtype}, but ids have to be integers or text")
 
 
-def vocabulary(texts: pl.Series, dtype: pl.DataType, is_text: bool) -> tuple[Vocabulary, list[str]]:
-    """Build the vocabulary of unique ids, sorted, and give their texts in row order.
+def id_key(column: str, dtype: pl.DataType, name: str | None = None) -> pl.Expr:
+    """Return `column` as keys, which tell ids apart as their texts do: Int64 for integers, else `id_text`.
+
+    Integers of types that need more than 64 bits with a sign are texts here. Raises ColumnError as `id_text`.
+    """
+    is_short = dtype.is_integer() and dtype not in (pl.UInt64, pl.Int128, pl.UInt128)
+    return pl.col(column).cast(pl.Int64) if is_short else id_text(column, dtype, name)
+
+
+def as_keys(texts: pl.Series, dtype: pl.DataType) -> pl.Series:
+    """Return the keys of type `dtype` that ids with these texts have, without texts that no such key has."""
+    if dtype == pl.String:
+        return texts
+    keys = texts.cast(pl.Int64, strict=False)
+    return keys.filter(keys.cast(pl.String) == texts)
+
+
+def vocabulary(keys: pl.Series, dtype: pl.DataType, is_text: bool) -> tuple[Vocabulary, NDArray[np.int32]]:
+    """Build the vocabulary of unique keys [N], sorted, and give the row of each: int32 [N].
 
     `dtype` is the type that the ids had. Texts of a file that knows no types (`is_text`) are integers if
     every one of them prints like one ("007" does not), because that is what went in. Ids are texts where an
     integer among them does not fit 64 bits with a sign: requests have no such number.
     """
-    texts_found: list[str] = texts.to_list()
-    is_integer = dtype.is_numeric() or (is_text and all(map(is_canonical_integer, texts_found)))
-    is_integer = is_integer and all(_LEAST <= int(text) <= _MOST for text in texts_found)
-    ordered = sorted(texts_found, key=int) if is_integer else sorted(texts_found)
-    ids: list[Id] = [int(text) for text in ordered] if is_integer else list(ordered)
-    return Vocabulary(ids), ordered  # type: ignore[arg-type]
+    if keys.dtype == pl.String and (dtype.is_numeric() or is_text):
+        integers = as_keys(keys, pl.Int64())
+        keys = integers if len(integers) == len(keys) else keys
+    # Texts are sorted by their bytes in UTF-8, which is the order of their characters.
+    places = keys.arg_sort()
+    rows = np.empty(len(keys), dtype=np.int32)
+    rows[places.to_numpy()] = np.arange(len(keys), dtype=np.int32)
+    return Vocabulary(keys.gather(places).to_list()), rows

@@ -7,8 +7,9 @@ from data.catalogue import Entries, malformed_rows, read_entries
 from data.columns import choose_columns
 from data.errors import EmptyDataError
 from data.events import Log, judge
-from data.manifest import BadRows, Columns, Removed
+from data.manifest import BadRows, Columns
 from data.opening import open_source
+from data.reading import Reading, read
 from data.report import losses, refuse_bad_rows
 from data.schema import ColumnSettings, PrepareConfig
 from data.source import Source
@@ -16,19 +17,19 @@ from data.source import Source
 
 @dataclass(frozen=True)
 class Intake:
-    """A source with its columns chosen and its rows judged; the events themselves are still unread."""
+    """A source with its columns chosen and its rows judged and read."""
 
     source: Source
     columns: Columns
     log: Log
+    reading: Reading
     items: Entries | None
     users: Entries | None
     bad_rows: list[BadRows]
-    removed: list[Removed]
 
 
 def take_in(config: PrepareConfig, work: Path) -> Intake:
-    """Open and judge the source; `work` is a folder for files that have to be rewritten first.
+    """Open, judge and read the source; `work` is a folder for the events and what has to be rewritten first.
 
     Raises BadRowsError for bad rows that are not to be dropped, EmptyDataError when no row is an event, and
     the errors of `open_source`, `choose_columns` and `judge`.
@@ -43,15 +44,15 @@ def take_in(config: PrepareConfig, work: Path) -> Intake:
         None if source.users is None else read_entries(source.users, settings.user_id, columns.user, "user")
     )
     log = judge(source.parts, columns, settings, config.filters, None if items is None else items.ids)
-    events, in_log, removed = log.verdicts()
+    reading = read(log, work)
     malformed = [bad for _, table in source.parts for bad in malformed_rows("malformed line", table)]
     in_entries = [bad for entries in (items, users) if entries is not None for bad in entries.bad_rows]
-    bad_rows = [*malformed, *in_log, *in_entries]
+    bad_rows = [*malformed, *reading.bad_rows, *in_entries]
     if config.on_bad == "error":
         refuse_bad_rows(bad_rows)
-    if not events:
-        raise EmptyDataError(f"no row of {log.path} is an event: {losses(bad_rows, removed)}")
-    return Intake(source, columns, log, items, users, bad_rows, removed)
+    if not len(reading.events):
+        raise EmptyDataError(f"no row of {log.path} is an event: {losses(bad_rows, reading.removed)}")
+    return Intake(source, columns, log, reading, items, users, bad_rows)
 
 
 def _column_settings(given: ColumnSettings, known: ColumnSettings | None) -> ColumnSettings:

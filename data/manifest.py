@@ -1,6 +1,7 @@
 """What a prepared folder says about itself: `manifest.json`."""
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -8,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from data.errors import DataError
 from data.features import FeatureKind
+from data.parallel import in_turn
 
 MANIFEST = "manifest.json"
 
@@ -133,11 +135,17 @@ def hash_file(path: Path) -> FileHash:
         return FileHash(sha256=hashlib.file_digest(stream, "sha256").hexdigest(), bytes=path.stat().st_size)
 
 
+def hash_all(paths: Sequence[Path]) -> dict[Path, FileHash]:
+    """Return the hashes of many files, several of which are read at once."""
+    return dict(zip(paths, in_turn(hash_file, paths), strict=True))
+
+
 def hash_files(folder: Path) -> dict[str, FileHash]:
     """Hash every file below `folder` except the manifest itself, by its name relative to `folder`."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    names = {path.relative_to(folder).as_posix(): path for path in paths}
-    return {name: hash_file(path) for name, path in names.items() if name != MANIFEST}
+    named = {path: path.relative_to(folder).as_posix() for path in paths}
+    found = hash_all([path for path, name in named.items() if name != MANIFEST])
+    return {named[path]: hashed for path, hashed in found.items()}
 
 
 def fingerprint(files: dict[str, FileHash], time_kind: str) -> str:

@@ -22,7 +22,10 @@ def notes(intake: Intake, gathered: Gathered, splits: NDArray[np.int64]) -> Iter
             f"column {_QUANTITY!r} holds values of zero and below and is not used; "
             f"--quantity {_QUANTITY} drops such rows as returns"
         )
-    repeated, targets = repeated_targets(gathered.events, splits, len(gathered.items.texts))
+    counts = gathered.histories.by_block(
+        lambda block: repeated_targets(block.events, splits[block.users] - block.start)
+    )
+    repeated, targets = np.sum(list(counts), axis=0).tolist()
     if repeated:
         yield (
             f"{repeated:,} of {targets:,} test targets were used before by the same user; evaluation and the "
@@ -31,15 +34,19 @@ def notes(intake: Intake, gathered: Gathered, splits: NDArray[np.int64]) -> Iter
         )
 
 
-def repeated_targets(events: Events, splits: NDArray[np.int64], item_count: int) -> tuple[int, int]:
+def repeated_targets(events: Events, splits: NDArray[np.int64]) -> tuple[int, int]:
     """Count the items to be found in the test by user, those that the user used before, and all of them.
 
     `events` are in order, and `splits` int64 [U, 2] theirs.
     """
-    pairs = events.users.astype(np.int64) * item_count + events.items
     is_test = np.arange(len(events)) >= splits[events.users, 1]
-    targets = np.unique(pairs[is_test])
-    return int(np.isin(targets, pairs[~is_test]).sum()), len(targets)
+    uses = events.users.astype(np.int64) << 32 | events.items.astype(np.int64) << 1 | is_test
+    # Now all uses of an item by a user stand together, and those in the test behind the others.
+    uses.sort()
+    pairs = uses >> 1
+    is_first, is_last = np.diff(pairs, prepend=-1) != 0, np.diff(pairs, append=-1) != 0
+    is_used, is_target = uses[is_first] & 1 == 0, uses[is_last] & 1 == 1
+    return int((is_target & is_used).sum()), int(is_target.sum())
 
 
 def _has_unused_returns(intake: Intake) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from data.errors import ConfigurationError, SourceError
 from data.movielens import WANTED, is_movielens, open_movielens
-from data.readers import SUFFIXES, scan
+from data.readers import SUFFIXES, files_of, is_parts, scan
 from data.schema import FilesSplit, FormatSettings, PrepareConfig
 from data.source import Source
 from data.tables import Table
@@ -27,13 +27,11 @@ def open_source(config: PrepareConfig, work: Path) -> Source:
     else:
         source = _whole(Path(config.source or ""), config.format, work)
     if config.items is not None:
-        source = replace(
-            source, items=scan(config.items, config.format, work), files=(*source.files, config.items)
-        )
+        items = scan(config.items, config.format, work)
+        source = replace(source, items=items, files=(*source.files, *files_of(config.items)))
     if config.users is not None:
-        source = replace(
-            source, users=scan(config.users, config.format, work), files=(*source.files, config.users)
-        )
+        users = scan(config.users, config.format, work)
+        source = replace(source, users=users, files=(*source.files, *files_of(config.users)))
     of_items = config.item_features and config.item_features.by_kind()
     of_users = config.user_features and config.user_features.by_kind()
     _refuse_without(
@@ -56,7 +54,8 @@ def _parts(split: FilesSplit, settings: FormatSettings, work: Path) -> Source:
     paths = [(0, split.train), (1, split.validation), (2, split.test)]
     given = [(part, path) for part, path in paths if path is not None]
     tables = tuple((part, scan(path, settings, work)) for part, path in given)
-    return Source(parts=tables, items=None, users=None, files=tuple(path for _, path in given))
+    files = tuple(file for _, path in given for file in files_of(path))
+    return Source(parts=tables, items=None, users=None, files=files)
 
 
 def _whole(path: Path, settings: FormatSettings, work: Path) -> Source:
@@ -64,8 +63,9 @@ def _whole(path: Path, settings: FormatSettings, work: Path) -> Source:
         raise SourceError(f"there is no file or folder {path}")
     if settings.kind == "movielens" or (settings.kind == "auto" and is_movielens(path)):
         return open_movielens(path, work)
-    if not path.is_dir():
-        return Source(parts=((None, scan(path, settings, work)),), items=None, users=None, files=(path,))
+    if not path.is_dir() or is_parts(path):
+        table = scan(path, settings, work)
+        return Source(parts=((None, table),), items=None, users=None, files=files_of(path))
     return _folder(path, settings, work)
 
 
@@ -83,14 +83,18 @@ def _folder(folder: Path, settings: FormatSettings, work: Path) -> Source:
         parts=((None, scan(events, settings, work)),),
         items=None if items is None else scan(items, settings, work),
         users=None if users is None else scan(users, settings, work),
-        files=tuple(path for path in (events, items, users) if path is not None),
+        files=tuple(file for path in (events, items, users) if path is not None for file in files_of(path)),
     )
 
 
 def _named(folder: Path, stems: Sequence[str]) -> Path | None:
-    """The file of one of these names. Raises SourceError when there are several."""
+    """The file, or folder of parts, of one of these names. Raises SourceError when there are several."""
     names = {stem + ending for stem in stems for ending in SUFFIXES}
-    found = sorted(path for path in folder.iterdir() if path.name.lower() in names and path.is_file())
+    found = sorted(
+        path
+        for path in folder.iterdir()
+        if (path.is_file() and path.name.lower() in names) or (is_parts(path) and path.stem.lower() in stems)
+    )
     if len(found) > 1:
         several = " and ".join(path.name for path in found)
         raise SourceError(f"{folder} holds {several}, and only one can be meant; name the file itself")

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from data.ordering import stable_order
+
 
 @dataclass(frozen=True)
 class Events:
@@ -24,8 +26,8 @@ class Events:
     def __len__(self) -> int:
         return len(self.users)
 
-    def take(self, places: NDArray[Any]) -> "Events":
-        """Return the events at `places` (numbers, or a mask [E])."""
+    def take(self, places: NDArray[Any] | slice) -> "Events":
+        """Return the events at `places` (numbers, a mask [E], or a slice)."""
         return Events(
             users=self.users[places],
             items=self.items[places],
@@ -36,19 +38,19 @@ class Events:
 
     def in_order(self) -> "Events":
         """Return the events sorted by user, then part, then time; equal ones stay in their order."""
-        keys = [self.times, self.users] if self.parts is None else [self.times, self.parts, self.users]
-        return self.take(np.lexsort(keys))
+        keys: list[NDArray[Any]] = [self.users, self.times]
+        if self.parts is not None:
+            keys.insert(1, self.parts)
+        return self.take(stable_order(keys))
 
     def offsets(self, user_count: int) -> NDArray[np.int64]:
         """Return the bounds int64 [U + 1] of the users in events that are in order."""
         counts = np.bincount(self.users, minlength=user_count)
         return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)])
 
-    def renumbered(self, user_rows: NDArray[np.integer], item_rows: NDArray[np.integer]) -> "Events":
-        """Return the events with the users and items at these rows (ascending, all that occur) renumbered."""
-        users = np.searchsorted(user_rows, self.users).astype(np.int32)
-        items = np.searchsorted(item_rows, self.items).astype(np.int32)
-        return replace(self, users=users, items=items)
+    def renumbered(self, users: NDArray[np.int32], items: NDArray[np.int32]) -> "Events":
+        """Return the events with user row u as `users[u]` and item row i as `items[i]`."""
+        return replace(self, users=users[self.users], items=items[self.items])
 
     def with_positions(self, offsets: NDArray[np.int64]) -> "Events":
         """Return events that are in order with their places in their user's history (0, 1, ...) as times."""

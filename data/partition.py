@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 from data import manifest
 from data.errors import ConfigurationError, EmptyDataError
-from data.packing import Events
+from data.histories import Block, Histories
 from data.schema import FilesSplit, LastSplit, TimeSplit
 from data.sequences import PARTS
-from data.splits import MINIMUM_EVENTS_TO_SPLIT, by_part, by_time, hold_out_tail, last_out, time_cuts
+from data.splits import MINIMUM_EVENTS_TO_SPLIT, by_time, hold_out_tail, last_out, time_cuts
 from data.times import TimeReader, parse_moment
 
 
@@ -23,19 +23,20 @@ class Partition:
 
 
 def partition(
-    events: Events, offsets: NDArray[np.int64], settings: LastSplit | TimeSplit | FilesSplit, time: TimeReader
+    histories: Histories, settings: LastSplit | TimeSplit | FilesSplit, time: TimeReader
 ) -> Partition:
-    """Split events that are in order.
+    """Split histories.
 
     Raises ConfigurationError for a split by time of a log that has none, and EmptyDataError when nothing is
     left for training.
     """
+    offsets = histories.offsets
     if isinstance(settings, LastSplit):
         splits, rule = last_out(offsets), _last_rule()
     elif isinstance(settings, TimeSplit):
-        splits, rule = _by_time(events, offsets, settings, time)
+        splits, rule = _by_time(histories, settings, time)
     else:
-        splits, rule = _by_files(events, offsets, settings)
+        splits, rule = _by_files(histories, settings)
     lengths = np.diff(np.column_stack([offsets[:-1], splits, offsets[1:]]), axis=1)
     if not lengths[:, 0].any():
         raise EmptyDataError(f"the split leaves no events for training: {rule}")
@@ -55,32 +56,33 @@ def _last_rule() -> str:
     )
 
 
-def _by_time(
-    events: Events, offsets: NDArray[np.int64], settings: TimeSplit, time: TimeReader
-) -> tuple[NDArray[np.int64], str]:
+def _by_time(histories: Histories, settings: TimeSplit, time: TimeReader) -> tuple[NDArray[np.int64], str]:
     if time.kind == "position":
         raise ConfigurationError('split.kind = "time" needs a column of times; name it with --time')
     if settings.validation_from is not None and settings.test_from is not None:
         cuts = tuple(parse_moment(moment, time) for moment in (settings.validation_from, settings.test_from))
     else:
-        cuts = time_cuts(events.times, settings.validation_fraction, settings.test_fraction)
+        times = histories.files.read(0, len(histories), "times")["times"]
+        cuts = time_cuts(times, settings.validation_fraction, settings.test_fraction)
     if not cuts[0] <= cuts[1]:
         raise ConfigurationError(
             f"validation_from = {settings.validation_from} has to be before test_from = {settings.test_from}"
         )
     shown = [str(np.datetime64(int(cut), "ms")) if time.kind == "timestamp" else f"{cut:g}" for cut in cuts]
     rule = f"train is before {shown[0]}, validation before {shown[1]}, test from then on"
-    return by_time(events.times, offsets, *cuts), rule
+
+    def split(block: Block) -> NDArray[np.int64]:
+        return block.start + by_time(block.events.times, block.offsets, *cuts)
+
+    return np.concatenate(list(histories.by_block(split))), rule
 
 
-def _by_files(
-    events: Events, offsets: NDArray[np.int64], settings: FilesSplit
-) -> tuple[NDArray[np.int64], str]:
-    if events.parts is None:
+def _by_files(histories: Histories, settings: FilesSplit) -> tuple[NDArray[np.int64], str]:
+    splits = histories.splits
+    if splits is None:
         raise ConfigurationError('split.kind = "files" needs a train and a test file')
-    splits = by_part(events.parts, offsets)
     if settings.validation is not None or settings.validation_fraction == 0:
         return splits, "as the files say"
     fraction = settings.validation_fraction
     rule = f"as the files say; validation is the last {fraction:g} of each user's train events"
-    return hold_out_tail(splits, offsets, fraction), rule
+    return hold_out_tail(splits, histories.offsets, fraction), rule

@@ -6,34 +6,35 @@ from pathlib import Path
 from data.catalogue import Entries, fields
 from data.encoding import encode, usual_features
 from data.features import Features
-from data.folder import prepared_folder, write_arrays, write_catalogues
-from data.gathering import Gathered, Names, gather
+from data.folder import prepared_folder, write_bounds, write_catalogues
+from data.gathering import Gathered, gather
 from data.intake import Intake, take_in
-from data.manifest import Counts, FeatureSummary, Manifest, Time, fingerprint, hash_file, hash_files
+from data.manifest import Counts, FeatureSummary, Manifest, Time, fingerprint, hash_all, hash_files
 from data.notes import notes
 from data.partition import Partition, partition
 from data.progress import progress
 from data.report import PrepareReport
 from data.schema import FeatureColumns, PrepareConfig
+from data.vocabulary import Vocabulary
 
 
 def prepare(config: PrepareConfig, target: Path, overwrite: bool = False) -> PrepareReport:
     """Validate and filter the events that `config` names, split them, and write them to the folder `target`.
 
-    The log is scanned lazily, several times; what is held for all events at once are the rows of their user
-    and item, their time, and their weight and part if there are any. Raises DataError: for columns that do
-    not exist, for bad rows unless they are to be dropped, when nothing is left, and when `target` exists
-    and `overwrite` is false.
+    The log is read once, a piece at a time, and sorted on disk: beside pieces, memory holds the ids of users
+    and items and some numbers of each, and for a split by fractions of time the times. Raises DataError: for
+    columns that do not exist, for bad rows unless they are to be dropped, when nothing is left, and when
+    `target` exists and `overwrite` is false.
     """
     target = Path(target)
     with prepared_folder(target, overwrite) as folder, progress("Preparing", 3) as advance:
         with tempfile.TemporaryDirectory(dir=folder) as work:  # whatever happens, it goes with the folder
             intake = take_in(config, Path(work))
             advance(1)
-            gathered = gather(intake.log, config.filters)
+            gathered = gather(intake.reading, intake.log, config.filters, folder, Path(work))
             advance(1)
-        parts = partition(gathered.events, gathered.offsets, config.split, intake.log.time)
-        write_arrays(folder, gathered.events, gathered.offsets, parts.splits)
+        parts = partition(gathered.histories, config.split, intake.log.time)
+        write_bounds(folder, gathered.histories.offsets, parts.splits)
         user_features, item_features = _write_catalogues(folder, config, intake, gathered)
         manifest = _manifest(folder, config, intake, gathered, parts, user_features, item_features)
         manifest.save(folder)
@@ -51,20 +52,20 @@ def _write_catalogues(
     item_columns = config.item_features or intake.source.item_features
     users, _ = _known(intake.users, gathered.users, user_columns, separator, ())
     items, answers = _known(intake.items, gathered.items, item_columns, separator, config.fields)
-    write_catalogues(folder, gathered.users.vocabulary, gathered.items.vocabulary, users, items, answers)
+    write_catalogues(folder, gathered.users, gathered.items, users, items, answers)
     return users, items
 
 
 def _known(
     entries: Entries | None,
-    names: Names,
+    vocabulary: Vocabulary,
     chosen: FeatureColumns | None,
     list_separator: str,
     kept: tuple[str, ...] | None,
 ) -> tuple[Features, dict[str, list[object]]]:
     if entries is None:
-        return Features(len(names.texts), (), {}), {}
-    frame = entries.aligned(names.texts)
+        return Features(len(vocabulary), (), {}), {}
+    frame = entries.aligned(list(map(str, vocabulary.ids(range(len(vocabulary))))))
     chosen = usual_features(frame.schema) if chosen is None else chosen
     features = encode(frame, chosen, entries.path, list_separator)
     return features, fields(frame, kept, chosen, entries, list_separator)
@@ -79,25 +80,23 @@ def _manifest(
     user_features: Features,
     item_features: Features,
 ) -> Manifest:
-    times, kind = gathered.events.times, intake.log.time.kind
-    files = hash_files(folder)
+    histories, kind = gathered.histories, intake.log.time.kind
+    sources, files = hash_all(intake.source.files), hash_files(folder)
     return Manifest(
-        counts=Counts(
-            events=len(gathered.events), users=len(gathered.users.texts), items=len(gathered.items.texts)
-        ),
+        counts=Counts(events=len(histories), users=len(gathered.users), items=len(gathered.items)),
         columns=intake.columns,
-        sources={path.as_posix(): hash_file(path) for path in intake.source.files},
+        sources={path.as_posix(): found for path, found in sources.items()},
         filters=config.filters.model_dump(mode="json"),
         bad_rows=intake.bad_rows,
-        removed=[*intake.removed, *gathered.removed],
+        removed=[*intake.reading.removed, *gathered.removed],
         time=Time(
             kind=kind,
             unit="milliseconds" if kind == "timestamp" else None,
-            first=times.min().item(),
-            last=times.max().item(),
+            first=histories.first,
+            last=histories.last,
         ),
         split=parts.summary,
-        has_weights=gathered.events.weights is not None,
+        has_weights=intake.log.has_weights,
         user_features=_summaries(user_features),
         item_features=_summaries(item_features),
         files=files,

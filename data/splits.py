@@ -46,11 +46,15 @@ def hold_out_tail(
 def time_cuts(times: NDArray[Any], validation_fraction: float, test_fraction: float) -> tuple[Any, Any]:
     """Return the two moments that leave at least these fractions of all events to validation and test.
 
-    Events of one moment stay together, so that no part knows of another's present.
+    Events of one moment stay together, so that no part knows of another's present. `times` [E] is reordered.
     """
-    ordered = np.sort(times)
-    places = [int(len(ordered) * (1 - held)) for held in (validation_fraction + test_fraction, test_fraction)]
-    validation_from, test_from = (ordered[min(place, len(ordered) - 1)].item() for place in places)
+    most = len(times) - 1
+    places = [
+        min(int(len(times) * (1 - held)), most)
+        for held in (validation_fraction + test_fraction, test_fraction)
+    ]
+    times.partition(places)
+    validation_from, test_from = times[places].tolist()
     return validation_from, test_from
 
 

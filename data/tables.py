@@ -27,13 +27,25 @@ class Table:
     """The rows of one file, unread.
 
     `frame` has the file's columns and `ROW`, the line number of a CSV record or the 1-based number of the
-    row. `is_text` says that all values are texts because the file knows no types (CSV).
+    row. `is_text` says that all values are texts because the file knows no types (CSV). A folder of files
+    that are one table has them, in order, as `files`; their rows are numbered through.
     """
 
     frame: pl.LazyFrame
     path: Path
     is_text: bool
     malformed: Malformed = Malformed()
+    files: tuple[Path, ...] = ()
+
+    def locate(self, row: int) -> tuple[Path, int]:
+        """Return the file that the row `row` is in, and its number there."""
+        for file in self.files:
+            with readable(file):
+                rows = pl.scan_parquet(file).select(pl.len()).collect(engine="streaming").item()
+            if row <= rows:
+                return file, row
+            row -= rows
+        return self.path, row
 
     def columns(self) -> list[str]:
         """Return the names of the file's columns. Raises SourceError when the file can't be read."""

@@ -1,6 +1,7 @@
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import polars as pl
 import pytest
@@ -8,6 +9,8 @@ import pytest
 from data.columns import choose_columns
 from data.errors import ColumnError
 from data.events import Log, judge
+from data.packing import Events
+from data.reading import Reading, read
 from data.schema import ColumnSettings, FilterSettings
 from data.tables import ROW, Table
 
@@ -45,9 +48,15 @@ def _judge(
     )
 
 
+def _read(log: Log) -> tuple[Reading, Events]:
+    with TemporaryDirectory() as work:
+        found = read(log, Path(work))
+        return found, Events(**found.events.read(0, len(found.events)))
+
+
 def _counts(log: Log) -> tuple[int, dict[str, int], dict[str, int]]:
-    events, bad, removed = log.verdicts()
-    return events, {b.kind: b.count for b in bad}, {r.filter: r.events for r in removed}
+    found, events = _read(log)
+    return len(events), {b.kind: b.count for b in found.bad_rows}, {r.filter: r.events for r in found.removed}
 
 
 def test_every_row_has_one_verdict_and_the_first_reason_counts() -> None:
@@ -78,7 +87,8 @@ def test_decimal_numbers_are_numbers() -> None:
     one, other = Decimal("7"), Decimal("8.50")
     columns: Columns = {"user": [one], "item": [one], "time": [other], "n": [other], "count": [one]}
     log = _judge(columns, weight="n", quantity="count")
-    events = log.collect(["7"], ["7"])
+    found, events = _read(log)
+    assert (found.users.to_list(), found.items.to_list()) == (["7"], ["7"])
     assert _counts(log) == (1, {}, {})
     assert events.weights is not None
     assert (events.times.tolist(), events.weights.tolist()) == ([8.5], [8.5])
@@ -87,7 +97,7 @@ def test_decimal_numbers_are_numbers() -> None:
 def test_examples_are_the_first_rows_by_their_numbers_and_the_sources_names() -> None:
     times: list[object] = ["1", "2", "3", "4", "no", "no"]
     columns: Columns = {"user_id": [1] * 6, "item": ["x"] * 6, "time": times}
-    (bad,) = _judge(columns).verdicts()[1]
+    (bad,) = _read(_judge(columns))[0].bad_rows
     assert bad.examples == [
         {"row": 6, "user_id": "1", "item": "x", "time": "no"},
         {"row": 7, "user_id": "1", "item": "x", "time": "no"},
@@ -96,7 +106,7 @@ def test_examples_are_the_first_rows_by_their_numbers_and_the_sources_names() ->
 
 def test_no_more_than_three_examples_are_shown() -> None:
     columns: Columns = {"user": [None] * 9 + [1], "item": ["x"] * 10, "time": [1] * 10}
-    (bad,) = _judge(columns).verdicts()[1]
+    (bad,) = _read(_judge(columns))[0].bad_rows
     assert (bad.count, [example["row"] for example in bad.examples]) == (9, [2, 3, 4])
 
 
@@ -117,26 +127,9 @@ def test_kinds_and_columns_make_the_weight_and_light_events_go() -> None:
     weights = FilterSettings(kind_weights={"view": 1, "buy": 5}, min_weight=5)
     log = _judge(columns, weights, kind="event", weight="n")
     assert _counts(log) == (2, {}, {"kinds": 1, "min_weight": 1})
-    collected = log.collect(["1"], ["1", "2", "3", "4"])
-    assert collected.weights is not None
-    assert (collected.items.tolist(), collected.weights.tolist()) == ([1, 2], [5, 10])
-
-
-def test_rows_are_collected_in_the_order_of_the_source_as_numbers_only() -> None:
-    columns: Columns = {"user": [2, 1, 2], "item": ["b", "a", "a"], "time": [5, 6, 4]}
-    events = _judge(columns).collect(["1", "2"], ["a", "b"])
-    assert (events.users.tolist(), events.items.tolist(), events.times.tolist()) == (
-        [1, 0, 1],
-        [1, 0, 0],
-        [5, 6, 4],
-    )
-    assert [array.dtype.name for array in (events.users, events.items, events.times)] == [
-        "int32",
-        "int32",
-        "int64",
-    ]
-    assert events.weights is None
-    assert events.parts is None
+    found, events = _read(log)
+    assert events.weights is not None
+    assert (found.items.gather(events.items).to_list(), events.weights.tolist()) == ([2, 3], [5, 10])
 
 
 def test_parts_keep_their_numbers_and_examples_name_the_file() -> None:
@@ -144,10 +137,10 @@ def test_parts_keep_their_numbers_and_examples_name_the_file() -> None:
     test = _table({"user": [1, None], "item": [2, 1], "time": [2, 1]}, "test.csv")
     columns = choose_columns(ColumnSettings(), ["user", "item", "time"], "log")
     log = judge([(0, train), (2, test)], columns, ColumnSettings(), FilterSettings(), None)
-    parts = log.collect(["1"], ["1", "2"]).parts
-    assert parts is not None
-    assert parts.tolist() == [0, 2]
-    assert log.verdicts()[1][0].examples == [
+    found, events = _read(log)
+    assert events.parts is not None
+    assert events.parts.tolist() == [0, 2]
+    assert found.bad_rows[0].examples == [
         {"file": "test.csv", "row": 3, "user": None, "item": "1", "time": "1"}
     ]
 

@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from data.errors import ColumnError
-from data.ids import id_text, vocabulary
+from data.ids import as_keys, id_key, id_text, vocabulary
 
 
 def _texts(values: pl.Series) -> list[str | None]:
@@ -47,6 +47,40 @@ def test_ids_come_back_as_they_went_in_and_sorted(
 
     Integers that the service could not be asked about, beyond 64 bits with a sign, are texts.
     """
-    found, ordered = vocabulary(pl.Series(texts), dtype, is_text)
+    found, rows = vocabulary(pl.Series(texts), dtype, is_text)
     assert found.ids(range(len(texts))) == expected
-    assert ordered == [str(outside_id) for outside_id in expected]
+    assert [str(outside_id) for outside_id in found.ids(rows)] == texts
+
+
+def test_integers_as_keys_are_sorted_as_numbers() -> None:
+    found, rows = vocabulary(pl.Series([10, -3, 9]), pl.Int16(), False)
+    assert found.ids(range(3)) == [-3, 9, 10]
+    assert rows.tolist() == [2, 0, 1]
+
+
+def test_texts_are_sorted_by_their_characters() -> None:
+    texts = ["z", "é", "Z", "\U0001d4b3", "\uffee", "", "a\0", "a"]
+    found, _ = vocabulary(pl.Series(texts), pl.String(), True)
+    assert found.ids(range(len(texts))) == sorted(texts)
+
+
+@pytest.mark.parametrize("dtype", [pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32])
+def test_integers_that_always_fit_are_their_own_keys(dtype: type[pl.DataType]) -> None:
+    frame = pl.DataFrame({"id": pl.Series([7, None, 0], dtype=dtype)})
+    keys = frame.select(id_key("id", frame.schema["id"])).to_series()
+    assert keys.dtype == pl.Int64()
+    assert keys.to_list() == [7, None, 0]
+
+
+@pytest.mark.parametrize("dtype", [pl.UInt64, pl.Int128, pl.Float32, pl.String, pl.Decimal(20, 1)])
+def test_keys_of_all_others_are_their_texts(dtype: pl.DataType) -> None:
+    frame = pl.DataFrame({"id": pl.Series(["7", None, "0"]).cast(dtype)})
+    keys = frame.select(id_key("id", frame.schema["id"])).to_series()
+    assert keys.dtype == pl.String()
+    assert keys.to_list() == ["7", None, "0"]
+
+
+def test_texts_become_keys_only_where_an_integer_prints_like_them() -> None:
+    texts = pl.Series(["7", "007", "-3", "+3", "-0", "x", "", "9223372036854775808", "7.0", " 7"])
+    assert as_keys(texts, pl.Int64()).to_list() == [7, -3]
+    assert as_keys(texts, pl.String()).to_list() == texts.to_list()

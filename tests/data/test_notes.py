@@ -85,4 +85,4 @@ def test_repeated_targets_are_those_of_a_naive_reading(
     splits = by_time(events.times, events.offsets(4), validation_from, 7)
     used = {(user, item) for user, item, time in rows if time < 7}
     targets = {(user, item) for user, item, time in rows if time >= 7}
-    assert repeated_targets(events, splits, 5) == (len(used & targets), len(targets))
+    assert repeated_targets(events, splits) == (len(used & targets), len(targets))

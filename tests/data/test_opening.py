@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from data.configuration import load_configuration
@@ -89,4 +90,20 @@ def test_parts_are_numbered_whether_or_not_there_is_a_validation_file(tmp_path: 
         0,
         1,
         2,
+    ]
+
+
+def test_parquet_parts_are_the_events_by_themselves_or_under_a_usual_name(tmp_path: Path) -> None:
+    folder = tmp_path / "shop"
+    for name in ("events", "clicks.parquet", "other"):
+        (folder / name).mkdir(parents=True)
+    for number in (1, 0):
+        pl.DataFrame({"a": [1]}).write_parquet(folder / "events" / f"part-{number}.parquet")
+        pl.DataFrame({"a": [1]}).write_parquet(folder / "other" / f"part-{number}.parquet")
+    (folder / "items.csv").write_text("a,b\n")
+    opened = _open(tmp_path, source=folder)
+    assert [path.name for path in opened.files] == ["part-0.parquet", "part-1.parquet", "items.csv"]
+    assert [path.name for path in _open(tmp_path, source=folder / "other").files] == [
+        "part-0.parquet",
+        "part-1.parquet",
     ]

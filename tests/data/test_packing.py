@@ -36,7 +36,8 @@ def test_offsets_bound_every_user(rows: list[tuple[int, int, int, int]]) -> None
 
 def test_renumbering_closes_the_gaps_and_positions_count_within_a_user() -> None:
     events = _events([(1, 5, 9, 0), (1, 2, 9, 0), (4, 5, 9, 0)])
-    renumbered = events.renumbered(np.array([1, 4]), np.array([2, 5]))
+    rows_of_users, rows_of_items = np.array([9, 0, 9, 9, 1]), np.array([9, 9, 0, 9, 9, 1])
+    renumbered = events.renumbered(rows_of_users.astype(np.int32), rows_of_items.astype(np.int32))
     assert (renumbered.users.tolist(), renumbered.items.tolist()) == ([0, 0, 1], [1, 0, 1])
     assert renumbered.users.dtype == renumbered.items.dtype == np.int32
     assert renumbered.with_positions(renumbered.offsets(2)).times.tolist() == [0, 1, 0]

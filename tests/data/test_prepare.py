@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from data.configuration import load_configuration
 from data.errors import BadRowsError, DataError
+from data.event_files import EventFiles
 from data.features import Bag
 from data.prepare import prepare
 from data.schema import PrepareConfig
@@ -206,29 +207,38 @@ def test_the_report_says_how_times_were_read(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out" / "manifest.json").read_text())["time"]["first"] == 978300760000
 
 
-def test_of_the_whole_log_only_numbers_are_ever_held(
+def test_no_more_than_some_pieces_of_the_log_are_ever_held(
     prepared: Prepare, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What grows with the log are the rows of user and item, the time and the part: 17 bytes an event."""
-    collected: list[pl.DataFrame] = []
-    collect = pl.LazyFrame.collect
+    """Neither of what is read of the source nor of what is read again of the files on the way."""
+    collected: list[int] = []
+    collect, collect_batches, read = pl.LazyFrame.collect, pl.LazyFrame.collect_batches, EventFiles.read
 
     def watched(frame: pl.LazyFrame, **options: Any) -> Any:
         assert options == {"engine": "streaming"}
         found = collect(frame, engine="streaming")
-        collected.append(found)
+        collected.append(found.height)
         return found
 
+    def watched_batches(frame: pl.LazyFrame, **options: Any) -> Any:
+        for found in collect_batches(frame, **options):
+            collected.append(found.height)
+            yield found
+
+    def watched_read(files: EventFiles, first: int, last: int, *names: str) -> Any:
+        collected.append((last - first) // (8 if names else 1))
+        return read(files, first, last, *names)
+
+    for module in ("reading", "buckets", "histories"):
+        monkeypatch.setattr(f"data.{module}.PIECE", 2_500)
     monkeypatch.setattr(pl.LazyFrame, "collect", watched)
-    rows = 20_000
-    lines = (
-        f"user {row % 97},item {row % 89},2020-01-01 {row % 24:02}:30,some text\n" for row in range(rows)
-    )
+    monkeypatch.setattr(pl.LazyFrame, "collect_batches", watched_batches)
+    monkeypatch.setattr(EventFiles, "read", watched_read)
+    lines = (f"user {row % 97},item {row % 89},2020-01-01 {row % 24:02}:30,text\n" for row in range(30_000))
     prepared("user_id,item_id,timestamp,note\n" + "".join(lines))
-    whole = [frame for frame in collected if frame.height == rows]
-    assert [sorted(map(str, frame.dtypes)) for frame in whole] == [["Int32", "Int32", "Int64", "Int8"]]
+    assert sum(height == 2_500 for height in collected) >= 20
     # The times are told from a sample of the log, whose size does not depend on it.
-    assert max(frame.height for frame in collected if frame.height < rows) == 10_000
+    assert sorted(height for height in collected if height > 2_500) == [10_000]
 
 
 def test_all_that_is_unfinished_lies_in_one_hidden_folder(

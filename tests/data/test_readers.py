@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from data.errors import SourceError
-from data.readers import scan, suffix
+from data.readers import is_parts, scan, suffix
 from data.schema import FormatSettings
 
 FRAME = pl.DataFrame({"user": [1, 2], "tags": [["a"], []]})
@@ -45,3 +45,32 @@ def test_missing_and_broken_files_are_refused(tmp_path: Path) -> None:
 def test_the_longest_known_ending_counts() -> None:
     endings = [suffix(Path(name)) for name in ("a.csv", "a.csv.gz", "a.b.TSV", "A.CSV.GZ", "a.gz", "csv")]
     assert endings == [".csv", ".csv.gz", ".tsv", ".csv.gz", None, None]
+
+
+def _in_parts(folder: Path) -> Path:
+    folder.mkdir()
+    for number, users in enumerate([[1, 2, 3], [4], [5, 6]]):
+        pl.DataFrame({"user": users}).write_parquet(folder / f"part-{number:05}.parquet")
+    (folder / "_SUCCESS").write_text("")
+    return folder
+
+
+def test_a_folder_of_parts_is_one_table_in_the_order_of_their_names(tmp_path: Path) -> None:
+    folder = _in_parts(tmp_path / "events")
+    table = scan(folder, FormatSettings(), tmp_path)
+    assert table.frame.collect().rows() == [(row, row) for row in range(1, 7)]
+    assert [file.name for file in table.files] == [f"part-0000{number}.parquet" for number in range(3)]
+    assert is_parts(folder)
+    assert not is_parts(tmp_path)
+
+
+def test_a_row_is_found_in_its_part(tmp_path: Path) -> None:
+    table = scan(_in_parts(tmp_path / "events"), FormatSettings(), tmp_path)
+    found = [table.locate(row) for row in (1, 3, 4, 5, 6)]
+    assert [(file.name[-9], row) for file, row in found] == [
+        ("0", 1),
+        ("0", 3),
+        ("1", 1),
+        ("2", 1),
+        ("2", 2),
+    ]

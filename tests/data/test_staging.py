@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -50,3 +52,26 @@ def test_others_may_read_the_folder_as_the_umask_says(tmp_path: Path) -> None:
     with new_folder(tmp_path / "target"):
         pass
     assert (tmp_path / "target").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_what_a_killed_process_left_is_removed_and_what_a_living_one_writes_is_not(tmp_path: Path) -> None:
+    code = """
+import os, pathlib, signal, sys, time
+from data.staging import new_folder
+with new_folder(pathlib.Path(sys.argv[1])) as fresh:
+    (fresh / "half").write_text("written")
+    print(fresh.name, flush=True)
+    time.sleep(60)
+"""
+    target = tmp_path / "target"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(target)], stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        unfinished = other.stdout.readline().strip()
+        with new_folder(target):
+            assert (tmp_path / unfinished / "half").exists()
+        other.kill()
+    with new_folder(target, overwrite=True):
+        assert not (tmp_path / unfinished).exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["target"]

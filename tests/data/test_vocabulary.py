@@ -22,7 +22,7 @@ def test_rows_and_ids_are_inverse_and_ids_come_back_as_they_went_in(ids: list[in
         assert type(vocabulary.id(row)) is type(ids[row])
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(ids=INTEGERS | TEXTS)
 def test_a_saved_vocabulary_is_the_same_one(tmp_path: Path, ids: list[int] | list[str]) -> None:
     Vocabulary(ids).save(tmp_path / "v.json")

@@ -1,0 +1,174 @@
+"""The same log gives the same folder, byte for byte, in every version of this format.
+
+The digests are those of the first version, which held all events in memory and sorted them at once.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from data.configuration import load_configuration
+from data.prepare import prepare
+from data.schema import PrepareConfig
+
+ROWS = 2_500
+
+
+def _log(rows: int = ROWS) -> pl.DataFrame:
+    """Events of few users and items at few moments, in no order, with all sorts of ties."""
+    row = pl.int_range(rows, dtype=pl.Int64, eager=True)
+    one, other = row * 48_271 % 2_147_483_647 % 8_191, row * 69_621 % 2_147_483_647 % 4_093
+    return pl.DataFrame(
+        {
+            "user_id": one * one // 500_000 - 20,
+            "item_id": other * other // 90_000 * 1_000_003,
+            "timestamp": 1_500_000_000 + row * 7_919 % 503 * 86_400,
+            "stars": row * 11 % 9 - 1,
+            "event": pl.Series(["view", "buy", "buy", "look"] * (rows // 4)),
+        }
+    )
+
+
+def _texts(log: pl.DataFrame) -> pl.DataFrame:
+    return log.with_columns(
+        user_id=pl.format("ü{}", pl.col("user_id")), item_id=pl.format("{}th", pl.col("item_id"))
+    )
+
+
+def _gaps(log: pl.DataFrame) -> pl.DataFrame:
+    """Some of everything is missing, or can't be read."""
+    row = pl.int_range(pl.len())
+    return log.with_columns(
+        user_id=pl.when(row % 101 != 5).then(pl.col("user_id")),
+        item_id=pl.when(row % 103 != 7).then(pl.col("item_id")),
+        timestamp=pl.when(row % 107 != 9).then(pl.col("timestamp")),
+    )
+
+
+def _catalogue(folder: Path, log: pl.DataFrame) -> dict[str, Any]:
+    items = log.select("item_id").unique(maintain_order=True).head(50)
+    items.with_columns(title=pl.format("Title {}", pl.col("item_id"))).write_csv(folder / "items.csv")
+    return {"items": folder / "items.csv"}
+
+
+def _parts(folder: Path, log: pl.DataFrame) -> dict[str, Any]:
+    log.head(1_900).write_parquet(folder / "train.parquet")
+    log.tail(600).write_parquet(folder / "test.parquet")
+    files = {"train": folder / "train.parquet", "test": folder / "test.parquet"}
+    return {"source": None, "split": {"kind": "files", **files}}
+
+
+def _csv(folder: Path, log: pl.DataFrame) -> dict[str, Any]:
+    log.write_csv(folder / "events.csv")
+    return {"source": folder / "events.csv"}
+
+
+CORE = {"min_user_events": 8, "min_item_events": 11}
+BY_TIME = {"kind": "time", "validation_fraction": 0.15, "test_fraction": 0.1}
+KINDS = {"kind_weights": {"buy": 3.5, "view": 0.5}, "min_weight": 1.0}
+STARS = {"weight": "stars", "kind": "event"}
+
+Given = Callable[[Path, pl.DataFrame], dict[str, Any]]
+CASES: dict[str, tuple[Callable[[pl.DataFrame], pl.DataFrame], Given | None, dict[str, Any], str]] = {
+    "integers": (lambda log: log, None, {}, "ce50bd110fd32a6c"),
+    "integers as text": (lambda log: log, _csv, {}, "ce50bd110fd32a6c"),
+    "texts": (_texts, None, {}, "b2dc3bf09ffa7564"),
+    "texts in a text file": (_texts, _csv, {"split": BY_TIME}, "fe71b5adb63a54d0"),
+    "padded integers": (
+        lambda log: log.with_columns(pl.col("user_id").abs().cast(pl.String).str.zfill(3)),
+        _csv,
+        {},
+        "7fee86d7122d7016",
+    ),
+    "fractional numbers": (
+        lambda log: _gaps(log).with_columns(pl.col("user_id", "item_id").cast(pl.Float64)),
+        None,
+        {"on_bad": "drop"},
+        "4c57d5dc10d195ac",
+    ),
+    "unsigned integers": (
+        lambda log: log.with_columns(pl.col("user_id").abs().cast(pl.UInt64) + 2**63 - 4),
+        None,
+        {},
+        "86b50269d8c22e81",
+    ),
+    "small integers": (
+        lambda log: log.with_columns(pl.col("user_id").cast(pl.Int8), pl.col("item_id").cast(pl.UInt32)),
+        None,
+        {},
+        "ce50bd110fd32a6c",
+    ),
+    "gaps": (_gaps, None, {"on_bad": "drop"}, "318ceed3895a4535"),
+    "gaps in a text file": (_gaps, _csv, {"on_bad": "drop", "filters": CORE}, "4a2ff6889d6077ee"),
+    "first uses": (lambda log: log, None, {"filters": {"duplicates": "first"}}, "f09c145e87bdd451"),
+    "last uses": (
+        _texts,
+        None,
+        {"filters": {"duplicates": "last", "min_item_events": 9}, "split": BY_TIME},
+        "cf5b4b99c677504b",
+    ),
+    "exact repeats": (
+        lambda log: pl.concat([log, log]),
+        None,
+        {"filters": {"duplicates": "exact"}},
+        "3f9196b533795a91",
+    ),
+    "a core": (lambda log: log, None, {"filters": CORE}, "0cc6aad0f5a2f1e0"),
+    "weights": (
+        lambda log: log,
+        None,
+        {"columns": STARS, "filters": KINDS, "on_bad": "drop"},
+        "25c92c54e34cc841",
+    ),
+    "order of the file": (
+        lambda log: log,
+        None,
+        {"columns": {"in_file_order": True}, "filters": CORE},
+        "862b0be514bbc254",
+    ),
+    "fractional times": (
+        lambda log: log.with_columns(pl.col("timestamp") / 86_400_000),
+        None,
+        {"split": BY_TIME},
+        "479c2071238c91fa",
+    ),
+    "dates": (
+        lambda log: log.with_columns(pl.from_epoch("timestamp").dt.strftime("%Y-%m-%d")),
+        _csv,
+        {},
+        "54f8e536175ba346",
+    ),
+    "a catalogue": (lambda log: log, _catalogue, {"on_bad": "drop"}, "a4878c32f04f2539"),
+    "a catalogue of texts": (_texts, _catalogue, {"on_bad": "drop"}, "97e7320c784243fa"),
+    "files": (lambda log: log, _parts, {}, "f98ebf72fb9416ff"),
+    "files in order, filtered": (
+        _texts,
+        _parts,
+        {"columns": {"in_file_order": True}, "filters": CORE},
+        "475bacf8fc16cbb9",
+    ),
+}
+
+
+@pytest.mark.parametrize("piece", [1 << 20, 97])
+@pytest.mark.parametrize("case", CASES)
+def test_a_log_is_prepared_as_it_always_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str, piece: int
+) -> None:
+    """However many pieces it is prepared in."""
+    for module in ("reading", "buckets", "histories"):
+        monkeypatch.setattr(f"data.{module}.PIECE", piece)
+    change, give, settings, digest = CASES[case]
+    log = change(_log())
+    log.write_parquet(tmp_path / "events.parquet")
+    given = {"source": tmp_path / "events.parquet", **(give(tmp_path, log) if give else {}), **settings}
+    report = prepare(load_configuration(PrepareConfig, overrides=given), tmp_path / "prepared")
+    stated = json.loads((tmp_path / "prepared" / "manifest.json").read_text("utf-8"))
+    del stated["sources"]
+    found = json.dumps([stated, report.notes], sort_keys=True)
+    assert hashlib.sha256(found.encode()).hexdigest()[:16] == digest
