@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from data.features import Features
 from tower.config import PooledUserConfig
@@ -18,7 +18,10 @@ from tower.windows import window_means
 
 
 class PooledUserTower(UserTower):
-    """Covington et al. 2016, section 3.2 and figure 3, with the newest item beside the mean if asked for."""
+    """Covington et al. 2016, section 3.2 and figure 3, with the newest item beside the mean if asked for.
+
+    With the mean alone and no hidden layer the user's vector *is* the mean.
+    """
 
     def __init__(self, config: PooledUserConfig, dimension: int, prepared: Features) -> None:
         super().__init__()
@@ -29,7 +32,10 @@ class PooledUserTower(UserTower):
         width += self.rows.layers.width if self.rows else 0
         width += 1 if config.example_age else 0
         self.dropout = Dropout(config.dropout)
-        self.mlp = perceptron(width, config.hidden, dimension, config.dropout)
+        alone = width == dimension and not config.hidden
+        self.mlp: nn.Module = (
+            nn.Identity() if alone else perceptron(width, config.hidden, dimension, config.dropout)
+        )
 
     def forward(self, histories: PackedHistories, vectors: Tensor) -> Tensor:
         """The means of all windows in one pass over the vectors."""

@@ -108,3 +108,13 @@ def test_an_unknown_feature_is_refused_by_name() -> None:
     """The sentence names the setting, the feature and those that exist."""
     with pytest.raises(TowerError, match=r"tower\.user\.features.*'shoe'.*country, age, likes"):
         pooled(config(features=("shoe",)), user_features())
+
+
+def test_the_mean_alone_is_the_vector_itself() -> None:
+    """Without a hidden layer and anything beside it there is nothing to learn; with features there is."""
+    alone = pooled(config(hidden=(), last_item=False), no_features(USERS)).eval()
+    assert not list(alone.parameters())
+    histories, given = packed(), vectors()
+    for b, vector in enumerate(alone(histories, given)):
+        torch.testing.assert_close(vector, given[histories.starts[b] : histories.ends[b]].mean(dim=0))
+    assert list(pooled(config(hidden=(), last_item=False, features="all"), user_features()).parameters())
