@@ -80,7 +80,7 @@ def nobody() -> str:
         ("train --data {prepared} --set epochs", "must look like section.key=value"),
         ("train --data {prepared} --set objective.loss=full_softmax", "contradicts"),
         ("train --data {prepared} --run {file}/run", "Not a directory"),
-        ("train --data {prepared} --from {nothing}", "this is no whole bundle"),
+        ("train --data {prepared} --from {nothing}", "there is no bundle, and no folder"),
         ("train --data {prepared} --from {bundles}", "does not say how it was trained"),
         ("train --data {prepared} --set training.since=soon", "plain numbers, from 0 to 7"),
         ("evaluate {nothing}", "there is no run here"),

@@ -27,7 +27,7 @@ _FREE = ("features", "dropout")
 
 def bundle_folder(path: Path) -> Path:
     """The bundle at `path`, or the current one where `path` is a folder of bundles."""
-    version = None if (path / MANIFEST).is_file() else current(path)
+    version = current(path) if path.is_dir() and not (path / MANIFEST).is_file() else None
     return path if version is None else path / version
 
 
@@ -51,8 +51,13 @@ class Origin:
 
         Raises:
             BundleError: it is no bundle.
-            TrainingError: it was exported without what training needs to go on.
+            TrainingError: there is none, or it was exported without what training needs to go on.
         """
+        if not (folder / MANIFEST).is_file():
+            raise TrainingError(
+                f"--from {folder}: there is no bundle, and no folder of bundles with a current one; "
+                "`turret export` makes them, and `turret versions` lists them."
+            )
         manifest = read_manifest(folder)
         if not {EXPERIMENT, ITEM_FEATURES} <= set(manifest.files):
             raise TrainingError(

@@ -10,6 +10,7 @@ from data.sequences import PreparedData
 from training.errors import TrainingError
 
 _USERS_A_BLOCK = 65536
+_YEAR_1990, _YEAR_2100 = 631_152_000, 4_102_444_800  # seconds since 1970
 
 
 def first_since(data: PreparedData, since: str | float) -> NDArray[np.int64]:
@@ -17,8 +18,8 @@ def first_since(data: PreparedData, since: str | float) -> NDArray[np.int64]:
 
     Args:
         data: prepared data whose events have times.
-        since: a date with or without a time (UTC, if it names no offset), or a number where the order column
-            holds plain numbers.
+        since: a date with or without a time (UTC, if it names no offset), or seconds, milliseconds or
+            microseconds since 1970; a number where the order column holds plain numbers.
 
     Raises:
         TrainingError: the data has no times, or none that `since` could be.
@@ -52,16 +53,27 @@ def _moment(data: PreparedData, since: str | float) -> float:
                 f"{time.first:g} to {time.last:g}; give a number."
             )
         return number
-    try:
-        # A run of digits would pass for a date of the middle ages.
-        date = datetime.fromisoformat(str(since)) if number is None else None
-    except ValueError:
-        date = None
-    if date is None:
+    moment = _read_date(str(since)) if number is None else _milliseconds(number)
+    if moment is None:
         raise TrainingError(
-            f"training.since = {since!r} is no date or time; write it like 2024-05-01 or 2024-05-01T12:30."
+            f"training.since = {since!r} is no date or time; write it like 2024-05-01 or 2024-05-01T12:30, "
+            "or as seconds or milliseconds since 1970."
         )
+    return moment
+
+
+def _read_date(text: str) -> float | None:
+    try:
+        date = datetime.fromisoformat(text)
+    except ValueError:
+        return None
     return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() * 1000.0
+
+
+def _milliseconds(number: float) -> float | None:
+    """A time of our days, whether it counts seconds, milli- or microseconds since 1970; None for another."""
+    scales = (scale for scale in (1.0, 1e3, 1e6) if _YEAR_1990 * scale <= number < _YEAR_2100 * scale)
+    return next((number * 1000.0 / scale for scale in scales), None)
 
 
 def _number(since: str | float) -> float | None:

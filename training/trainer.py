@@ -35,6 +35,8 @@ from training.schedule import learning_rate_factor
 from training.warm_start import Carried, carry_over
 
 Report = Callable[[str], None]
+# Adam's first steps are as long as the learning rate, however small the gradients of a trained model are.
+FEW_STEPS = 20
 # Told of each evaluation (epoch, value); answers whether the run shall end with it.
 Observe = Callable[[int, float], bool]
 
@@ -95,6 +97,12 @@ class Trainer:
         if self.validation is not None:
             line += f" Validation {self.settings.metric} {self._validate(self.validation):.4f}"
         self.report(line)
+        planned = self.settings.epochs * self.batches.steps_per_epoch
+        if planned < FEW_STEPS:
+            self.report(
+                f"Steps in all: {planned}. training.batch_size = {self.settings.batch_size} is large for "
+                f"{self.batches.example_count:,} examples; a smaller one may learn more from them."
+            )
 
     def train(self) -> Progress:
         """Train to the end; the run's folder then holds the best model."""

@@ -68,7 +68,7 @@ def test_one_cumulative_sum_equals_example_by_example(settings: dict[str, object
 def test_agrees_with_the_formula_in_plain_numpy() -> None:
     """Mean and newest item side by side through the MLP, in float64 and without torch."""
     tower = pooled(config(), no_features(USERS))
-    linear = [layer for layer in tower.mlp if isinstance(layer, nn.Linear)]
+    linear = [layer for layer in tower.mlp.children() if isinstance(layer, nn.Linear)]
     layers = [(n.weight.detach().double().numpy(), n.bias.detach().double().numpy()) for n in linear]
     given = vectors().double().numpy()
     ours = tower(packed(), vectors()).detach().numpy()

@@ -1,4 +1,5 @@
 import json
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -121,13 +122,14 @@ def bundles(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_warm_start_takes_the_experiment_of_its_bundle(
     shop: PreparedData, bundles: Path, tmp_path: Path, capsys: Capture
 ) -> None:
-    """With what is overridden; the current bundle is meant where a folder of them is named."""
+    """With what is overridden; a folder stands for its current bundle. That there are few steps is said."""
     overrides = ["training.epochs=2", "training.since=2022-06-01"]
     commands.train_run(shop.folder, None, tmp_path / "run", overrides, origin=bundles)
     run = Run.read(tmp_path / "run")
     assert run.origin == bundles / "first"
     assert run.experiment == load_experiment("youtubednn", [*QUICK, *overrides])
-    first = capsys.readouterr().out.splitlines()[0]
+    first, second = capsys.readouterr().out.splitlines()[:2]
+    assert re.match(r"Steps in all: \d+\. training\.batch_size = 512 is large for \d", second)
     assert first.startswith(
         f"Going on from {bundles / 'first'}: {len(shop.catalogue)} items keep their vectors"
     )

@@ -76,8 +76,9 @@ def test_a_bundle_says_how_it_was_trained_and_what_its_rows_are(published: Path,
 def test_a_folder_of_bundles_stands_for_the_current_one(published: Path, tmp_path: Path) -> None:
     assert bundle_folder(published) == bundle_folder(published / "one") == published / "one"
     assert bundle_folder(published / "two") == published / "two"
-    with pytest.raises(BundleError, match="no whole bundle"):
-        Origin.open(bundle_folder(tmp_path))
+    for nothing in (tmp_path, tmp_path / "nothing", published / "one" / MANIFEST):
+        with pytest.raises(TrainingError, match=r"--from .* there is no bundle, and no folder of bundles"):
+            Origin.open(bundle_folder(nothing))
 
 
 def test_settings_are_overridden_one_by_one(published: Path) -> None:

@@ -76,11 +76,15 @@ def test_blocks_of_users_make_no_difference(shop: PreparedData, monkeypatch: pyt
     assert 0 < int((whole - starts).sum()) < int((ends - starts).sum())
 
 
-@pytest.mark.parametrize(
-    "since", ["yesterday", "2024-13-01", "20240501", 1714550400, 1.7e12, "1508122800000"]
-)
+@pytest.mark.parametrize("since", [1714737600, 1714737600000.0, "1714737600", "1714737600000000"])
+def test_numbers_of_our_days_are_times(log: Make, since: str | float) -> None:
+    """2024-05-03, 12:00, in seconds, milliseconds and microseconds since 1970."""
+    assert first_since(log(day), since).tolist() == [2, 5, 8]
+
+
+@pytest.mark.parametrize("since", ["yesterday", "2024-13-01", "20240501", 20240501, 5, -1.7e9, 1e300])
 def test_what_is_no_time_is_refused(log: Make, since: str | float) -> None:
-    """Numbers too, as nobody could say what they count."""
+    """Numbers too that are of no time near ours; digits that look like a date are such a number."""
     with pytest.raises(TrainingError, match=r"training\.since = .* is no date or time; write it like 2024-"):
         first_since(log(day), since)
 

@@ -15,7 +15,6 @@ from safetensors.torch import load_file, save_file
 from data.manifest import hash_file
 from data.sequences import PreparedData
 from tests.training.conftest import Grown
-from tower.errors import TowerError
 from tower.manifest import MANIFEST
 from tower.model import TwoTowers
 from tower.packed import PackedHistories
@@ -224,6 +223,7 @@ def test_a_warm_start_is_measured_before_its_first_step(
     assert re.match(
         r"Going on from .*old: \d+ items keep .* are gone\. Validation ndcg@10 0\.5000$", lines[0]
     )
+    assert lines[1].startswith("epoch 1/9"), "enough steps, and said to be few"
     assert (progress.best, progress.best_epoch, progress.epoch) == (0.5, 0, 2)
     before, after = grown.rows()
     kept = load_file(run.folder / MODEL)["item.table.weight"][after]
@@ -272,7 +272,7 @@ def test_a_warm_start_that_can_not_begin_leaves_the_run_that_is_there(
     run = warm_run(tmp_path / "run", grown, tmp_path / "nowhere")
     run.write()
     for resume in (True, False):
-        with pytest.raises(TowerError, match="nowhere"):
+        with pytest.raises(TrainingError, match="nowhere"):
             train(run, grown.after, resume=resume, overwrite=not resume, report=lambda _: None)
     assert Run.read(run.folder) == run
     lines: list[str] = []
