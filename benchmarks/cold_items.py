@@ -27,7 +27,7 @@ from training.evaluation import evaluate
 from training.run import Run
 from training.trainer import train
 
-SHARE, SEEDS, EPOCHS = 0.1, (0, 1, 2), 8
+SHARE, SEEDS, EPOCHS = 0.1, (0, 1, 2), 3
 CONFIG = EvaluationConfig(k=(20, 100))
 METRICS = ("recall@20", "recall@100")
 # What is compared: the settings that differ from the experiment `dssm`.

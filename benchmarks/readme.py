@@ -10,6 +10,8 @@ from benchmarks.estimators_page import estimators_section
 from benchmarks.preparation_page import PAGE as DATA
 from benchmarks.preparation_page import preparation_section
 from benchmarks.protocol import RESULTS
+from benchmarks.results_page import PAGE as RESULTS_PAGE
+from benchmarks.results_page import results_section
 from benchmarks.warm_start_page import PAGE as TRAINING
 from benchmarks.warm_start_page import warm_start_section
 
@@ -49,6 +51,7 @@ PAGES: dict[Path, tuple[tuple[str, ...], Callable[..., str]]] = {
     README: (("movielens",), section),
     DATA: (("preparation",), preparation_section),
     ESTIMATORS: (("sampler_report", "sampler_bias", "complementary_sum", "kernel_cost"), estimators_section),
+    RESULTS_PAGE: ((), results_section),
     TRAINING: (("warm_start",), warm_start_section),
 }
 

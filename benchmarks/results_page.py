@@ -15,14 +15,23 @@ CONTESTS = {
 }
 
 
-def results_section(speed: dict[str, Any], cold: dict[str, Any]) -> str:
-    """The page's figures in Markdown; sets whose three seeds were not run yet are left out."""
+def results_section() -> str:
+    """The page's figures in Markdown, of the scripts whose results are there."""
     quality = [
-        _quality(one, json.loads(path.read_text(encoding="utf-8")))
+        _quality(one, found)
         for name, one in SETS.items()
-        if (path := RESULTS / f"quality_{name}.json").is_file()
+        if (found := _results(f"quality_{name}")) is not None
     ]
-    return "\n".join([*quality, _speed(speed), _cold(cold)])
+    others = {_speed: _results("training_speed"), _cold: _results("cold_items")}
+    return "\n".join([*quality, *(section(found) for section, found in others.items() if found is not None)])
+
+
+def _results(name: str) -> dict[str, Any] | None:
+    path = RESULTS / f"{name}.json"
+    if not path.is_file():
+        return None
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
 
 
 def _quality(chosen: QualitySet, figures: dict[str, Any]) -> str:
