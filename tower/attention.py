@@ -41,22 +41,24 @@ class CausalAttention(nn.Module):
         """Of padded steps [B, T, D] the attention of step `last` [B] alone: [B, D]."""
         query, key, value = self._heads(self.inputs(history))
         places = last.reshape(-1, 1, 1, 1).expand(-1, self.heads, 1, query.shape[3])
-        query = self._turned(query).gather(2, places)
-        scores = query @ self._turned(key).transpose(2, 3) / query.shape[3] ** 0.5
-        later = torch.arange(history.shape[1], device=history.device) > last.reshape(-1, 1, 1, 1)
-        mixed = scores.masked_fill(later, -torch.inf).softmax(dim=3) @ value
+        mixed = self._mixed(self._turned(query).gather(2, places), key, value, last.reshape(-1, 1, 1, 1))
         result: Tensor = self.output(mixed.flatten(1))
         return result
 
     def everywhere(self, history: Tensor) -> Tensor:
         """Of padded steps [B, T, D] the attention of each: [B, T, D]."""
         query, key, value = self._heads(self.inputs(history))
-        scores = self._turned(query) @ self._turned(key).transpose(2, 3) / query.shape[3] ** 0.5
         steps = torch.arange(history.shape[1], device=history.device)
-        later = steps.unsqueeze(0) > steps.unsqueeze(1)
-        mixed = scores.masked_fill(later, -torch.inf).softmax(dim=3) @ value
+        mixed = self._mixed(self._turned(query), key, value, steps.unsqueeze(1))
         result: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
         return result
+
+    def _mixed(self, query: Tensor, key: Tensor, value: Tensor, until: Tensor) -> Tensor:
+        """What turned queries [B, H, Q, d] find in the steps `until` their own, of T: [B, H, Q, d]."""
+        scores = query @ self._turned(key).transpose(2, 3) / query.shape[3] ** 0.5
+        later = torch.arange(key.shape[2], device=key.device) > until
+        mixed: Tensor = scores.masked_fill(later, -torch.inf).softmax(dim=3) @ value
+        return mixed
 
     def _heads(self, projected: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """[B, T, 3 D] as queries, keys and values [B, H, T, D / H]."""

@@ -8,11 +8,10 @@ from torch import Tensor, nn
 from data.features import Features
 from tower.config import AttentiveUserConfig
 from tower.dropout import Dropout
-from tower.feature_layers import FeatureLayers, FeatureRows
-from tower.gather import gather_rows
+from tower.feature_layers import feature_rows
+from tower.gather import gather_rows, step_at
 from tower.packed import PackedHistories
 from tower.perceptron import perceptron
-from tower.selection import selected_features
 from tower.user import UserTower
 from tower.windows import window_sums
 
@@ -30,8 +29,7 @@ class AttentiveUserTower(UserTower):
 
     def __init__(self, config: AttentiveUserConfig, dimension: int, prepared: Features) -> None:
         super().__init__()
-        features = selected_features(config.features, prepared, "tower.user.features")
-        self.rows = FeatureRows(FeatureLayers(features, config.feature_width), prepared) if features else None
+        self.rows = feature_rows(config.features, config.feature_width, prepared, "tower.user.features")
         self.attention = nn.Sequential(
             nn.Linear(dimension, config.attention), nn.Tanh(), nn.Linear(config.attention, 1, bias=False)
         )
@@ -53,9 +51,8 @@ class AttentiveUserTower(UserTower):
         real = torch.arange(history.shape[1], device=history.device) < length.unsqueeze(1)
         weights = self._weights(history) * real.unsqueeze(2)
         means = (history * weights).sum(dim=1) / weights.sum(dim=1)
-        places = (length - 1).reshape(-1, 1, 1).expand(-1, 1, history.shape[2])
         dense = self.rows.layers(features) if self.rows else None
-        return self._vectors(means, history.gather(1, places).squeeze(1), dense)
+        return self._vectors(means, step_at(history, length - 1), dense)
 
     def _weights(self, vectors: Tensor) -> Tensor:
         """[..., D] to [..., 1]."""

@@ -1,12 +1,14 @@
 """Prepared features as one dense row each: tables for codes, mean tables for bags, numbers as they are."""
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from data.features import Bag, Feature, Features
 from tower.gather import ranges
+from tower.selection import selected_features
 
 
 def bag_codes(values: Tensor, offsets: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -107,3 +109,15 @@ class FeatureRows(nn.Module):
                 )
                 columns.append(self.layers.tables[str(place)](codes, starts))
         return torch.cat(columns, dim=1)
+
+
+def feature_rows(
+    names: tuple[str, ...] | Literal["all"], width: int, prepared: Features, setting: str
+) -> FeatureRows | None:
+    """What a tower reads of the prepared features that `names` asks for; None where that is nothing.
+
+    Raises:
+        TowerError: a name that the prepared data does not have, said with the `setting` it came from.
+    """
+    features = selected_features(names, prepared, setting)
+    return FeatureRows(FeatureLayers(features, width), prepared) if features else None

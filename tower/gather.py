@@ -19,3 +19,8 @@ def ranges(starts: Tensor, lengths: Tensor) -> Tensor:
     before = lengths.cumsum(0) - lengths
     places = (starts - before).repeat_interleave(lengths)
     return places + torch.arange(len(places), device=starts.device)
+
+
+def step_at(history: Tensor, place: Tensor) -> Tensor:
+    """Of padded steps [B, T, D] the one at `place` [B]: [B, D]."""
+    return history.gather(1, place.reshape(-1, 1, 1).expand(-1, 1, history.shape[2])).squeeze(1)

@@ -6,9 +6,8 @@ from torch import Tensor, nn
 from data.features import Features
 from tower.config import TowerConfig
 from tower.errors import TowerError
-from tower.feature_layers import FeatureLayers, FeatureRows
+from tower.feature_layers import feature_rows
 from tower.perceptron import perceptron
-from tower.selection import selected_features
 
 
 class ItemTower(nn.Module):
@@ -21,8 +20,8 @@ class ItemTower(nn.Module):
     def __init__(self, config: TowerConfig, item_count: int, prepared: Features) -> None:
         super().__init__()
         item = config.item
-        features = selected_features(item.features, prepared, "tower.item.features")
-        if not item.id and not features:
+        self.rows = feature_rows(item.features, item.feature_width, prepared, "tower.item.features")
+        if not item.id and self.rows is None:
             raise TowerError(
                 f"tower.item.id = false with tower.item.features = {item.features!r} leaves nothing to "
                 "compute an item's vector from; set id = true, or name features that the prepared data has."
@@ -31,9 +30,8 @@ class ItemTower(nn.Module):
         self.table = nn.Embedding(item_count, config.dimension) if item.id else None
         if self.table is not None:
             nn.init.normal_(self.table.weight, std=config.dimension**-0.5)
-        self.rows = FeatureRows(FeatureLayers(features, item.feature_width), prepared) if features else None
-        self.id_dropout = item.id_dropout if features else 0.0
-        if self.table is not None and features:
+        self.id_dropout = item.id_dropout if self.rows else 0.0
+        if self.table is not None and self.rows is not None:
             nn.init.zeros_(self.table.weight)
         self.mlp: nn.Module = nn.Identity()
         if self.rows is not None or item.hidden:

@@ -8,11 +8,10 @@ from torch import Tensor, nn
 from data.features import Features
 from tower.config import PooledUserConfig
 from tower.dropout import Dropout
-from tower.feature_layers import FeatureLayers, FeatureRows
-from tower.gather import gather_rows
+from tower.feature_layers import feature_rows
+from tower.gather import gather_rows, step_at
 from tower.packed import PackedHistories
 from tower.perceptron import perceptron
-from tower.selection import selected_features
 from tower.user import UserTower
 from tower.windows import window_means
 
@@ -25,9 +24,8 @@ class PooledUserTower(UserTower):
 
     def __init__(self, config: PooledUserConfig, dimension: int, prepared: Features) -> None:
         super().__init__()
-        features = selected_features(config.features, prepared, "tower.user.features")
         self.config = config
-        self.rows = FeatureRows(FeatureLayers(features, config.feature_width), prepared) if features else None
+        self.rows = feature_rows(config.features, config.feature_width, prepared, "tower.user.features")
         width = dimension * (2 if config.last_item else 1)
         width += self.rows.layers.width if self.rows else 0
         width += 1 if config.example_age else 0
@@ -46,10 +44,8 @@ class PooledUserTower(UserTower):
     def served(self, history: Tensor, length: Tensor, features: Mapping[str, Tensor]) -> Tensor:
         """The mean of each line's real steps; example age is zero."""
         means = history.sum(dim=1) / length.unsqueeze(1)
-        places = (length - 1).reshape(-1, 1, 1).expand(-1, 1, history.shape[2])
-        last = history.gather(1, places).squeeze(1)
         dense = self.rows.layers(features) if self.rows else None
-        return self._vectors(means, last, dense, history.new_zeros(history.shape[0]))
+        return self._vectors(means, step_at(history, length - 1), dense, history.new_zeros(history.shape[0]))
 
     def _vectors(self, means: Tensor, last: Tensor, features: Tensor | None, ages: Tensor) -> Tensor:
         inputs = [means]

@@ -8,11 +8,10 @@ from torch import Tensor, nn
 from data.features import Features
 from tower.config import RecurrentUserConfig
 from tower.dropout import Dropout
-from tower.feature_layers import FeatureLayers, FeatureRows
-from tower.gather import gather_rows
+from tower.feature_layers import feature_rows
+from tower.gather import gather_rows, step_at
 from tower.packed import PackedHistories
 from tower.segments import lay_out
-from tower.selection import selected_features
 from tower.user import UserTower
 
 
@@ -24,8 +23,7 @@ class RecurrentUserTower(UserTower):
 
     def __init__(self, config: RecurrentUserConfig, dimension: int, prepared: Features) -> None:
         super().__init__()
-        features = selected_features(config.features, prepared, "tower.user.features")
-        self.rows = FeatureRows(FeatureLayers(features, config.feature_width), prepared) if features else None
+        self.rows = feature_rows(config.features, config.feature_width, prepared, "tower.user.features")
         self.network = nn.GRU(dimension, config.state, batch_first=True)
         self.dropout = Dropout(config.dropout)
         self.output = nn.Linear(config.state + (self.rows.layers.width if self.rows else 0), dimension)
@@ -41,9 +39,8 @@ class RecurrentUserTower(UserTower):
     def served(self, history: Tensor, length: Tensor, features: Mapping[str, Tensor]) -> Tensor:
         """The state after each line's last real step."""
         states = self.network(history)[0]
-        places = (length - 1).reshape(-1, 1, 1).expand(-1, 1, states.shape[2])
         dense = self.rows.layers(features) if self.rows else None
-        return self._vectors(states.gather(1, places).squeeze(1), dense)
+        return self._vectors(step_at(states, length - 1), dense)
 
     def _vectors(self, states: Tensor, features: Tensor | None) -> Tensor:
         states = self.dropout(states)

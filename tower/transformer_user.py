@@ -10,11 +10,10 @@ from data.features import Features
 from tower.attention import CausalAttention
 from tower.config import TransformerUserConfig
 from tower.dropout import Dropout
-from tower.feature_layers import FeatureLayers, FeatureRows
-from tower.gather import gather_rows
+from tower.feature_layers import feature_rows
+from tower.gather import gather_rows, step_at
 from tower.packed import PackedHistories
 from tower.segments import SegmentLayout, lay_out
-from tower.selection import selected_features
 from tower.user import UserTower
 
 
@@ -70,8 +69,7 @@ class TransformerUserTower(UserTower):
 
     def __init__(self, config: TransformerUserConfig, dimension: int, prepared: Features) -> None:
         super().__init__()
-        features = selected_features(config.features, prepared, "tower.user.features")
-        self.rows = FeatureRows(FeatureLayers(features, config.feature_width), prepared) if features else None
+        self.rows = feature_rows(config.features, config.feature_width, prepared, "tower.user.features")
         self.positions = (
             nn.Embedding(config.history_length, dimension) if config.positions == "learned" else None
         )
@@ -81,7 +79,7 @@ class TransformerUserTower(UserTower):
         self.dropout = Dropout(config.dropout)
         self.last = nn.LayerNorm(dimension)
         width = dimension + (self.rows.layers.width if self.rows else 0)
-        self.output: nn.Module = nn.Linear(width, dimension) if features else nn.Identity()
+        self.output: nn.Module = nn.Linear(width, dimension) if self.rows else nn.Identity()
 
     def forward(self, histories: PackedHistories, vectors: Tensor) -> Tensor:
         """Each segment once through the blocks, and each example read off where its window ends."""
@@ -111,8 +109,3 @@ class TransformerUserTower(UserTower):
         steps = self.last(steps)
         vectors: Tensor = self.output(steps if features is None else torch.cat([steps, features], dim=1))
         return vectors
-
-
-def step_at(history: Tensor, place: Tensor) -> Tensor:
-    """Of padded steps [B, T, D] the one at `place` [B]: [B, D]."""
-    return history.gather(1, place.reshape(-1, 1, 1).expand(-1, 1, history.shape[2])).squeeze(1)
