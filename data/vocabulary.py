@@ -2,10 +2,12 @@
 
 import hashlib
 import json
+import operator
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -35,7 +37,9 @@ class Vocabulary:
     def __init__(self, ids: Sequence[int] | Sequence[str]) -> None:
         self._ids: list[Id] = list(ids)
         self.kind = _kind(self._ids)
-        if len(self._rows) != len(self._ids):
+        # Ids in order, as those of prepared data are, tell that they are distinct without a table of them.
+        is_ascending = all(map(operator.lt, self._ids, islice(self._ids, 1, None)))
+        if not is_ascending and len(self._rows) != len(self._ids):
             repeated, _ = Counter(self._ids).most_common(1)[0]
             raise DataError(f"id {repeated!r} occurs twice in a vocabulary; ids have to be unique")
 
@@ -99,6 +103,7 @@ class Vocabulary:
         try:
             stored = json.loads(path.read_text(encoding="utf-8"))
             vocabulary = cls(stored["ids"])
+            _ = vocabulary._rows  # made now, so that no request has to wait for it
             is_sound = vocabulary.kind == stored["kind"] or not len(vocabulary)
         except FileNotFoundError:
             raise DataError(f"{path} is missing; it should hold a vocabulary") from None

@@ -55,6 +55,8 @@ def test_row_minus_one_is_nobody() -> None:
 def test_repeated_and_mixed_ids_are_refused() -> None:
     with pytest.raises(DataError, match="id 'b' occurs twice"):
         Vocabulary(["a", "b", "c", "b"])
+    with pytest.raises(DataError, match="id 7 occurs twice"):
+        Vocabulary([1, 7, 7, 9])
     with pytest.raises(DataError, match="either integers or strings, not int, str"):
         Vocabulary([1, "a"])  # type: ignore[arg-type]
     with pytest.raises(DataError, match="not bool"):
