@@ -1,6 +1,7 @@
 """The parent's side: another library's training as a process that is asked for steps, one request a line."""
 
 import json
+import os
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -13,6 +14,8 @@ from typing import Any
 from benchmarks.peers.errors import PeerFailedError
 
 CHILD = Path(__file__).parent / "child.py"
+# Large pages, which torch makes use of when asked to: with large tensors it is up to a quarter faster.
+LARGE_PAGES = {"THP_MEM_ALLOC_ENABLE": "1"}
 
 
 class Peer:
@@ -57,6 +60,7 @@ class Peer:
                 stderr=self.errors,
                 text=True,
                 encoding="utf-8",
+                env={**os.environ, **LARGE_PAGES},
             )
         except OSError as error:
             raise PeerFailedError(
