@@ -1,5 +1,7 @@
 """The sums of many windows of packed vectors."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,62 +13,73 @@ from torch.autograd.function import FunctionCtx
 from tower.compiled import compiled
 from tower.gather import gather_rows
 from tower.packed import PackedHistories
+from tower.threads import in_parts
 
 Places = NDArray[np.int64]
 Vectors = NDArray[np.float32]
+# A thread takes a cache line of each row, or several.
+LEAST_COLUMNS = 16
 
 
 @compiled
-def slide(vectors: Vectors, starts: Places, ends: Places, left_out: Places, sums: Vectors) -> None:
-    """Fill `sums` [B, D]: a window is the one before it, less what it has left and with what it has entered.
+def slide(
+    vectors: Vectors, starts: Places, ends: Places, left_out: Places, sums: Vectors, low: int, high: int
+) -> None:
+    """Fill the columns from `low` to `high` of `sums` [B, D].
 
-    In double precision, and from nothing where a window shares too little with the one before.
+    A window is the one before it, less what it has left and with what it has entered; in double precision,
+    and from nothing where it shares too little with the one before.
     """
-    width = vectors.shape[1]
-    held = np.zeros(width, np.float64)
+    held = np.zeros(high - low, np.float64)
     start, end = 0, 0
     for b in range(len(starts)):
         if abs(starts[b] - start) + abs(ends[b] - end) > ends[b] - starts[b]:
             held[:] = 0.0
             start = end = starts[b]
         for place in range(start, starts[b]):
-            for i in range(width):
-                held[i] -= vectors[place, i]
+            for i in range(high - low):
+                held[i] -= vectors[place, low + i]
         for place in range(starts[b], start):
-            for i in range(width):
-                held[i] += vectors[place, i]
+            for i in range(high - low):
+                held[i] += vectors[place, low + i]
         for place in range(end, ends[b]):
-            for i in range(width):
-                held[i] += vectors[place, i]
+            for i in range(high - low):
+                held[i] += vectors[place, low + i]
         for place in range(ends[b], end):
-            for i in range(width):
-                held[i] -= vectors[place, i]
+            for i in range(high - low):
+                held[i] -= vectors[place, low + i]
         start, end = starts[b], ends[b]
         if left_out[b] < 0:
-            for i in range(width):
-                sums[b, i] = held[i]
+            for i in range(high - low):
+                sums[b, low + i] = held[i]
         else:
-            for i in range(width):
-                sums[b, i] = held[i] - vectors[left_out[b], i]
+            for i in range(high - low):
+                sums[b, low + i] = held[i] - vectors[left_out[b], low + i]
 
 
 @compiled
-def spread(slopes: Vectors, starts: Places, ends: Places, left_out: Places, gradient: Vectors) -> None:
-    """Fill `gradient` [P, D]: each place has the slopes [B, D] of all windows that hold it."""
-    places, width = gradient.shape
-    changes = np.zeros((places + 1, width), np.float64)
+def spread(
+    slopes: Vectors, starts: Places, ends: Places, left_out: Places, gradient: Vectors, low: int, high: int
+) -> None:
+    """Fill the columns from `low` to `high` of `gradient` [P, D], which are zero.
+
+    Each place has the slopes [B, D] of all windows that hold it: first what changes there, then the running
+    sum of changes, in double precision.
+    """
     for b in range(len(starts)):
-        for i in range(width):
-            changes[starts[b], i] += slopes[b, i]
-            changes[ends[b], i] -= slopes[b, i]
-    held = np.zeros(width, np.float64)
-    for place in range(places):
-        for i in range(width):
-            held[i] += changes[place, i]
-            gradient[place, i] = held[i]
+        for i in range(low, high):
+            gradient[starts[b], i] += slopes[b, i]
+        if ends[b] < len(gradient):
+            for i in range(low, high):
+                gradient[ends[b], i] -= slopes[b, i]
+    held = np.zeros(high - low, np.float64)
+    for place in range(len(gradient)):
+        for i in range(high - low):
+            held[i] += gradient[place, low + i]
+            gradient[place, low + i] = held[i]
     for b in range(len(starts)):
         if left_out[b] >= 0:
-            for i in range(width):
+            for i in range(low, high):
                 gradient[left_out[b], i] -= slopes[b, i]
 
 
@@ -79,19 +92,21 @@ class _WindowSums(torch.autograd.Function):
         ctx.save_for_backward(starts, ends, left_out)
         ctx.places = len(vectors)  # type: ignore[attr-defined] # as autograd keeps what isn't a tensor
         sums = vectors.new_empty(len(starts), vectors.shape[1])
-        slide(*_arrays(vectors, starts, ends, left_out, sums))
+        _by_columns(slide, vectors, starts, ends, left_out, sums)
         return sums
 
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, None, None, None]:
         """One pass over the slopes, and one over the places."""
-        gradient = slopes[0].new_empty(ctx.places, slopes[0].shape[1])
-        spread(*_arrays(slopes[0], *ctx.saved_tensors, gradient))
+        gradient = slopes[0].new_zeros(ctx.places, slopes[0].shape[1])
+        _by_columns(spread, slopes[0], *ctx.saved_tensors, gradient)
         return gradient, None, None, None
 
 
-def _arrays(*tensors: Tensor) -> list[NDArray[Any]]:
-    return [tensor.detach().contiguous().numpy() for tensor in tensors]
+def _by_columns(fill: Callable[..., None], *tensors: Tensor) -> None:
+    """Let threads share the columns of the last of `tensors`, as windows follow from one another."""
+    arrays = [tensor.detach().contiguous().numpy() for tensor in tensors]
+    in_parts(arrays[-1].shape[1], partial(fill, *arrays), least=LEAST_COLUMNS)
 
 
 def window_sums(vectors: Tensor, histories: PackedHistories) -> Tensor:

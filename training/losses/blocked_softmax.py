@@ -10,8 +10,9 @@ from torch.autograd.function import FunctionCtx
 
 from tower.config import ScoringConfig
 
-# How many scores are held at once, and of how many examples at most, so that they stay in the cache.
-HELD, MOST_EXAMPLES = 2**24, 1024
+# How many scores are held at once; and of how many examples at most, so that they stay in the cache, unless
+# all scores are so few that they do anyway.
+HELD, MOST_EXAMPLES, FEW = 2**24, 1024, 2**19
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,8 @@ class _WeightedSum(torch.autograd.Function):
         """Scores serve the losses and the gradients while they are at hand."""
         to_users, to_items = torch.empty_like(users), torch.zeros_like(vectors)
         to_positive, total = torch.empty_like(positive), positive.new_zeros(())
-        for some, part in examples.parts(max(1, min(held // len(vectors), MOST_EXAMPLES))):
+        size = max(1, min(held // len(vectors), max(MOST_EXAMPLES, FEW // len(vectors))))
+        for some, part in examples.parts(size):
             found = _gradients(part, candidates, scoring)
             total += found.losses @ part.weights
             to_users[some], to_positive[some] = found.users, found.positive

@@ -30,6 +30,7 @@ def test_no_scores_need_to_be_held_for_the_full_softmax(
     """Some examples at a time, it has the loss and the gradients of cross entropy over all scores."""
     batch = next(TrainingBatches(shop, 64, 50, 64).epoch(stream(0, "order", 0)))
     monkeypatch.setattr("training.losses.blocked_softmax.MOST_EXAMPLES", 10)
+    monkeypatch.setattr("training.losses.blocked_softmax.FEW", 10)
     ours = loss_and_gradients(shop, batch, absolute, mask_known)
 
     def plain(scores: Tensor, positives: Tensor) -> Tensor:
