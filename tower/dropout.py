@@ -14,7 +14,9 @@ from tower.counter_random import STEP, mixed
 from tower.threads import in_parts
 
 # Fewer words of eight values than this are not worth waking a second thread for.
-LEAST_WORDS = 8192
+LEAST_WORDS = 65536
+# How many words are drawn before their bytes are looked at.
+WORDS = 64
 
 
 @compiled
@@ -28,14 +30,15 @@ def drop(
     stop: int,
 ) -> None:
     """Fill the words of eight values from `start` to `stop`: zero where a random byte is below `dropped`."""
-    for word in range(start, stop):
-        bits = mixed(seed + np.uint64(word) * STEP)
-        first = 8 * word
-        for place in range(min(8, len(values) - first)):
-            byte = (bits >> np.uint64(8 * place)) & np.uint64(255)
-            kept[first + place] = (
-                values[first + place] * scale if byte >= np.uint64(dropped) else np.float32(0)
-            )
+    words = np.empty(WORDS, np.uint64)
+    draws, least = words.view(np.uint8), np.uint8(dropped)
+    for first in range(start, stop, WORDS):
+        for place in range(min(WORDS, stop - first)):
+            words[place] = mixed(seed + np.uint64(first + place) * STEP)
+        # Views, so that the compiler sees that places are not negative and fills vector registers.
+        given, filled = values[8 * first : 8 * (first + WORDS)], kept[8 * first : 8 * (first + WORDS)]
+        for place in range(min(len(given), 8 * (stop - first))):
+            filled[place] = given[place] * scale if draws[place] >= least else np.float32(0)
 
 
 def _dropped(values: Tensor, dropped: int, seed: int) -> Tensor:

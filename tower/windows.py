@@ -1,7 +1,5 @@
 """The sums of many windows of packed vectors."""
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,77 +8,69 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
-from tower.compiled import compiled
+from tower.compiled import compiled, compiled_inline
 from tower.gather import gather_rows
 from tower.packed import PackedHistories
-from tower.threads import in_parts
 
 Places = NDArray[np.int64]
 Vectors = NDArray[np.float32]
-# A thread takes a cache line of each row, or several.
-LEAST_COLUMNS = 16
+
+
+@compiled_inline
+def add(row: NDArray[Any], to: NDArray[Any], sign: float) -> None:
+    """Add a row to another of any precision, or take it off."""
+    for i in range(len(row)):
+        to[i] += sign * row[i]
 
 
 @compiled
-def slide(
-    vectors: Vectors, starts: Places, ends: Places, left_out: Places, sums: Vectors, low: int, high: int
-) -> None:
-    """Fill the columns from `low` to `high` of `sums` [B, D].
+def slide(vectors: Vectors, starts: Places, ends: Places, left_out: Places, sums: Vectors) -> None:
+    """Fill `sums` [B, D]: a window is the one before it, less what it has left and with what it has entered.
 
-    A window is the one before it, less what it has left and with what it has entered; in double precision,
-    and from nothing where it shares too little with the one before.
+    In double precision, and from nothing where a window shares too little with the one before.
     """
-    held = np.zeros(high - low, np.float64)
+    held = np.zeros(vectors.shape[1], np.float64)
     start, end = 0, 0
     for b in range(len(starts)):
         if abs(starts[b] - start) + abs(ends[b] - end) > ends[b] - starts[b]:
             held[:] = 0.0
             start = end = starts[b]
         for place in range(start, starts[b]):
-            for i in range(high - low):
-                held[i] -= vectors[place, low + i]
+            add(vectors[place], held, -1.0)
         for place in range(starts[b], start):
-            for i in range(high - low):
-                held[i] += vectors[place, low + i]
+            add(vectors[place], held, 1.0)
         for place in range(end, ends[b]):
-            for i in range(high - low):
-                held[i] += vectors[place, low + i]
+            add(vectors[place], held, 1.0)
         for place in range(ends[b], end):
-            for i in range(high - low):
-                held[i] -= vectors[place, low + i]
+            add(vectors[place], held, -1.0)
         start, end = starts[b], ends[b]
-        if left_out[b] < 0:
-            for i in range(high - low):
-                sums[b, low + i] = held[i]
-        else:
-            for i in range(high - low):
-                sums[b, low + i] = held[i] - vectors[left_out[b], low + i]
+        filled = sums[b]
+        for i in range(len(held)):
+            filled[i] = held[i]
+        if left_out[b] >= 0:
+            add(vectors[left_out[b]], filled, -1.0)
 
 
 @compiled
-def spread(
-    slopes: Vectors, starts: Places, ends: Places, left_out: Places, gradient: Vectors, low: int, high: int
-) -> None:
-    """Fill the columns from `low` to `high` of `gradient` [P, D], which are zero.
+def spread(slopes: Vectors, starts: Places, ends: Places, left_out: Places, gradient: Vectors) -> None:
+    """Fill `gradient` [P, D], which is zero: each place has the slopes [B, D] of all windows that hold it.
 
-    Each place has the slopes [B, D] of all windows that hold it: first what changes there, then the running
-    sum of changes, in double precision.
+    First comes what changes at a place, then the running sum of changes, in double precision.
     """
     for b in range(len(starts)):
-        for i in range(low, high):
-            gradient[starts[b], i] += slopes[b, i]
+        add(slopes[b], gradient[starts[b]], 1.0)
         if ends[b] < len(gradient):
-            for i in range(low, high):
-                gradient[ends[b], i] -= slopes[b, i]
-    held = np.zeros(high - low, np.float64)
+            add(slopes[b], gradient[ends[b]], -1.0)
+    held = np.zeros(gradient.shape[1], np.float64)
     for place in range(len(gradient)):
-        for i in range(high - low):
-            held[i] += gradient[place, low + i]
-            gradient[place, low + i] = held[i]
+        # A row of its own, so that the compiler sees that places are not negative.
+        row = gradient[place]
+        for i in range(len(held)):
+            held[i] += row[i]
+            row[i] = held[i]
     for b in range(len(starts)):
         if left_out[b] >= 0:
-            for i in range(low, high):
-                gradient[left_out[b], i] -= slopes[b, i]
+            add(slopes[b], gradient[left_out[b]], -1.0)
 
 
 class _WindowSums(torch.autograd.Function):
@@ -92,21 +82,19 @@ class _WindowSums(torch.autograd.Function):
         ctx.save_for_backward(starts, ends, left_out)
         ctx.places = len(vectors)  # type: ignore[attr-defined] # as autograd keeps what isn't a tensor
         sums = vectors.new_empty(len(starts), vectors.shape[1])
-        _by_columns(slide, vectors, starts, ends, left_out, sums)
+        slide(*_arrays(vectors, starts, ends, left_out, sums))
         return sums
 
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, None, None, None]:
         """One pass over the slopes, and one over the places."""
         gradient = slopes[0].new_zeros(ctx.places, slopes[0].shape[1])
-        _by_columns(spread, slopes[0], *ctx.saved_tensors, gradient)
+        spread(*_arrays(slopes[0], *ctx.saved_tensors, gradient))
         return gradient, None, None, None
 
 
-def _by_columns(fill: Callable[..., None], *tensors: Tensor) -> None:
-    """Let threads share the columns of the last of `tensors`, as windows follow from one another."""
-    arrays = [tensor.detach().contiguous().numpy() for tensor in tensors]
-    in_parts(arrays[-1].shape[1], partial(fill, *arrays), least=LEAST_COLUMNS)
+def _arrays(*tensors: Tensor) -> list[NDArray[Any]]:
+    return [tensor.detach().contiguous().numpy() for tensor in tensors]
 
 
 def window_sums(vectors: Tensor, histories: PackedHistories) -> Tensor:
