@@ -16,12 +16,13 @@ from training.trainer import Trainer
 
 
 def pooled(data: PreparedData, work: Path) -> Side:
-    """The pooled tower as the peers have it, with 20 uniform candidates a step."""
+    """The pooled tower as the peers have it, with 20 uniform candidates a step of 8,192 examples."""
     changes = [
         f"tower.user.history_length={HISTORY_LENGTH}",
         f"tower.user.hidden={HIDDEN}",
         "tower.user.last_item=false",
         "tower.user.dropout=0.0",
+        "training.batch_size=8192",
         f'objective={{loss="sampled_softmax", sampler={{kind="uniform", negatives={NEGATIVES}}}}}',
     ]
     return training(data, work / "pooled", "youtubednn", changes)

@@ -66,7 +66,7 @@ def contests(data: PreparedData, work: Path, quick: bool) -> list[Contest]:
     sampled, full = our_training.transformer_sampled(data, work), our_training.transformer_full(data, work)
     bare_sampled, bare_full = bare_transformer(data, sampled=True), bare_transformer(data, sampled=False)
     return [
-        Contest("pooled_over_best_peer", pooled, 200, POOLED, positions),
+        Contest("pooled_over_best_peer", pooled, 100, POOLED, positions),
         Contest(
             "transformer_sampled_over_rectools", sampled, 20, (TRANSFORMER_SAMPLED,), events, bare_sampled
         ),

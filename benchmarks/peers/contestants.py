@@ -71,6 +71,13 @@ POOLED = (
         60,
     ),
     Contestant(
+        "torch-rechub, batches of 8,192",
+        "torch_rechub",
+        "rechub_youtubednn",
+        {**_TOWERS, "batch_size": 8192, "negatives": NEGATIVES},
+        15,
+    ),
+    Contestant(
         "TensorFlow Recommenders, in-batch negatives",
         "tensorflow_recommenders",
         "recommenders_towers",
