@@ -70,11 +70,11 @@ def _speed(figures: dict[str, Any]) -> str:
         held = figures["contests"][key]
         for name, rate in held["examples_per_second"].items():
             rows.append(f"| {words} | {name} | {rate['median']:,.0f} |")
-    ratios = ", ".join(
-        f"{words} {figures[key]:.1f} times {figures['contests'][key]['against']}"
+    ratios = [
+        f"- {words}: {figures[key]:.1f} times {figures['contests'][key]['against']}"
         for key, words in CONTESTS.items()
         if figures[key] is not None
-    )
+    ]
     machine = figures["machine"]
     return "\n".join(
         [
@@ -88,7 +88,8 @@ def _speed(figures: dict[str, Any]) -> str:
             "|---|---|---|",
             *rows,
             "",
-            f"So: {ratios}.",
+            *ratios,
+            "",
             f"Our trainer has {figures['over_bare_loop']:.2f} of the speed of a bare loop in torch.",
             f"A step over 1,000,000 items takes {figures['step_1e6_over_1e4']:.2f} times one over 10,000.",
             f"Ranking gowalla ({figures['evaluation_users']:,} users, seen items masked) takes",

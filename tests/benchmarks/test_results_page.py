@@ -56,8 +56,8 @@ def test_speeds_stand_beside_peers(results: Path) -> None:
     (results / "training_speed.json").write_text(json.dumps(figures))
     shown = results_section()
     assert "| pooled tower, 20 candidates | Turret | 1,234 |" in shown
-    assert "transformer, full softmax 12.3 times peer" in shown
-    assert "pooled tower, 20 candidates 12" not in shown
+    assert "- transformer, full softmax: 12.3 times peer" in shown
+    assert "- pooled tower" not in shown
 
 
 def test_cold_items_stand_with_their_spread(results: Path) -> None:
