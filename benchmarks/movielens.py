@@ -38,12 +38,7 @@ def one_seed(work: Path, data: PreparedData, experiment: ExperimentConfig) -> di
     progress = train(run, data, resume=False)
     trained = time.perf_counter()
     report = evaluate(run.open_model(data), data, "test", CONFIG, seed)
-    batches = TrainingBatches(
-        data,
-        experiment.training.batch_size,
-        experiment.tower.user.history_length,
-        experiment.training.span_length,
-    )
+    batches = TrainingBatches.of(experiment, data)
     return {
         "seed": seed,
         "epochs": progress.epoch,
