@@ -32,7 +32,12 @@ class Optimiser:
         of_tables = {id(table.weight) for table in tables}
         self.parameters = [parameter for module in modules for parameter in module.parameters()]
         dense = [parameter for parameter in self.parameters if id(parameter) not in of_tables]
-        self.dense = torch.optim.AdamW(dense, lr=learning_rate, weight_decay=weight_decay, fused=True)
+        # A tower that is a table and nothing else leaves it none.
+        self.dense = (
+            torch.optim.AdamW(dense, lr=learning_rate, weight_decay=weight_decay, fused=True)
+            if dense
+            else None
+        )
         self.rows = RowAdam([table.weight for table in tables], lr=learning_rate) if tables else None
         self.learning_rate = learning_rate
 
@@ -69,7 +74,7 @@ class Optimiser:
 
     def tensors(self) -> dict[str, Tensor]:
         """All moments, for a checkpoint, by the place of the parameter and the name of the moment."""
-        found = _state(self.dense)
+        found = {} if self.dense is None else _state(self.dense)
         if self.rows is not None:
             found |= {_ROWS + name: tensor for name, tensor in _state(self.rows).items()}
         return found
@@ -77,12 +82,14 @@ class Optimiser:
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Put back what `tensors` gave; the settings stay those of the experiment."""
         rows = {name.removeprefix(_ROWS): value for name, value in tensors.items() if name.startswith(_ROWS)}
-        _restore(self.dense, {name: value for name, value in tensors.items() if not name.startswith(_ROWS)})
+        dense = {name: value for name, value in tensors.items() if not name.startswith(_ROWS)}
+        if self.dense is not None:
+            _restore(self.dense, dense)
         if self.rows is not None:
             _restore(self.rows, rows)
 
     def _all(self) -> list[torch.optim.Optimizer]:
-        return [self.dense] if self.rows is None else [self.dense, self.rows]
+        return [optimiser for optimiser in (self.dense, self.rows) if optimiser is not None]
 
 
 def _numbers(gradient: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from data.sequences import PreparedData
-from training.config import ExperimentConfig
+from training.config import ExperimentConfig, load_experiment
 from training.optimiser import Optimiser, large_tables
 from training.run import CHECKPOINT, MODEL, Run
 from training.trainer import Trainer, train
@@ -135,3 +135,22 @@ def test_a_run_by_the_row_learns_and_resumes(
     fresh = Trainer(run(tmp_path / "fresh", shop), shop).model.item.table
     assert fresh is not None
     assert not torch.equal(fresh.weight, cut["item.table.weight"])
+
+
+def test_a_table_alone_can_be_all_there_is_to_move(
+    shop: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with the experiment `ids` on a large catalogue, where users are means of items."""
+    monkeypatch.setattr("training.optimiser.LARGE", len(shop.catalogue))
+    experiment = load_experiment("ids", ["training.epochs=2", "training.device='cpu'"])
+    made = Run(tmp_path, experiment, shop.folder, shop.fingerprint)
+    trainer = Trainer(made, shop)
+    assert trainer.optimiser.dense is None
+    before = [parameter.detach().clone() for parameter in trainer.model.parameters()]
+    made.write()
+    trainer.train()
+    assert len(before) == 1
+    assert not torch.equal(before[0], next(trainer.model.parameters()))
+    resumed = Trainer(made, shop)
+    resumed.resume()
+    assert resumed.progress.finished
