@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
 from tower.config import ScoringConfig
+from training.losses.row_masses import row_masses_
 
 # How many scores are held at once; and of how many examples at most, so that they stay in the cache, unless
 # all scores are so few that they do anyway.
@@ -102,19 +103,15 @@ def _gradients(examples: Examples, candidates: Candidates, scoring: ScoringConfi
     signs = scores.sign() if scoring.absolute else None
     if scoring.absolute:
         scores.abs_()
-    if candidates.log_count is not None:
-        scores -= candidates.log_count
     scores[examples.hits] = -torch.inf
-    top = torch.maximum(scores.amax(dim=1).to(own.dtype), own)
-    # In place, as each further matrix of this size costs more than what is computed on it.
-    masses = scores.sub_(top.to(scores.dtype).unsqueeze(1)).exp_()
-    kept = (own - top).exp()
-    total = masses.sum(dim=1, dtype=own.dtype) + kept
+    tops, sums = row_masses_(scores, candidates.log_count, own)
+    masses, kept = scores, (own - tops).exp()
+    total = sums + kept
     slope = examples.weights / total
     if signs is not None:
         masses *= signs
     return _Gradients(
-        losses=total.log() + top - own,
+        losses=total.log() + tops - own,
         users=(masses @ vectors) * (slope / scoring.temperature).unsqueeze(1),
         items=masses.T @ (users * slope.unsqueeze(1)).to(masses.dtype),
         positive=examples.weights * (kept / total - 1.0),
@@ -151,9 +148,8 @@ def blocked_softmax(
     if not len(candidates.vectors):
         return (users.sum() + positive.sum()) * 0.0
     kind, vectors = products or users.dtype, candidates.vectors
-    counts = None if candidates.log_count is None else candidates.log_count.to(kind)
     examples = Examples(users.detach().to(kind), positive.detach(), weights, hits)
-    among = replace(candidates, vectors=vectors.detach().to(kind), log_count=counts)
+    among = replace(candidates, vectors=vectors.detach().to(kind))
     # What is given here is in the wanted type already.
     with torch.autocast(users.device.type, enabled=False):
         total: Tensor = _WeightedSum.apply(users, vectors, positive, examples, among, scoring, held)  # type: ignore[no-untyped-call]
