@@ -10,6 +10,7 @@ from tower.config import AttentiveUserConfig
 from tower.dropout import Dropout
 from tower.feature_layers import feature_rows
 from tower.gather import gather_rows, step_at
+from tower.linear import Linear
 from tower.packed import PackedHistories
 from tower.perceptron import perceptron
 from tower.user import UserTower
@@ -31,7 +32,7 @@ class AttentiveUserTower(UserTower):
         super().__init__()
         self.rows = feature_rows(config.features, config.feature_width, prepared, "tower.user.features")
         self.attention = nn.Sequential(
-            nn.Linear(dimension, config.attention), nn.Tanh(), nn.Linear(config.attention, 1, bias=False)
+            Linear(dimension, config.attention), nn.Tanh(), Linear(config.attention, 1, bias=False)
         )
         width = 2 * dimension + (self.rows.layers.width if self.rows else 0)
         self.dropout = Dropout(config.dropout)

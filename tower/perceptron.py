@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from torch import nn
 
 from tower.dropout import Dropout
+from tower.linear import Linear
 
 
 def perceptron(inputs: int, hidden: Sequence[int], outputs: int, dropout: float) -> nn.Sequential:
     """A ReLU network from width `inputs` over the `hidden` widths to `outputs`; its last layer is linear."""
     layers: list[nn.Module] = []
     for width in hidden:
-        layers += [nn.Linear(inputs, width), nn.ReLU(), Dropout(dropout)]
+        layers += [Linear(inputs, width), nn.ReLU(), Dropout(dropout)]
         inputs = width
-    return nn.Sequential(*layers, nn.Linear(inputs, outputs))
+    return nn.Sequential(*layers, Linear(inputs, outputs))

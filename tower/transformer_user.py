@@ -12,6 +12,7 @@ from tower.config import TransformerUserConfig
 from tower.dropout import Dropout
 from tower.feature_layers import feature_rows
 from tower.gather import gather_rows, step_at
+from tower.linear import Linear
 from tower.packed import PackedHistories
 from tower.segments import SegmentLayout, lay_out
 from tower.user import UserTower
@@ -22,8 +23,8 @@ class GatedFeedForward(nn.Module):
 
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
-        self.inputs = nn.Linear(width, 2 * hidden, bias=False)
-        self.output = nn.Linear(hidden, width, bias=False)
+        self.inputs = Linear(width, 2 * hidden, bias=False)
+        self.output = Linear(hidden, width, bias=False)
 
     def forward(self, steps: Tensor) -> Tensor:
         """[..., D] to [..., D]."""
@@ -79,7 +80,7 @@ class TransformerUserTower(UserTower):
         self.dropout = Dropout(config.dropout)
         self.last = nn.LayerNorm(dimension)
         width = dimension + (self.rows.layers.width if self.rows else 0)
-        self.output: nn.Module = nn.Linear(width, dimension) if self.rows else nn.Identity()
+        self.output: nn.Module = Linear(width, dimension) if self.rows else nn.Identity()
 
     def forward(self, histories: PackedHistories, vectors: Tensor) -> Tensor:
         """Each segment once through the blocks, and each example read off where its window ends."""
