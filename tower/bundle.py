@@ -95,7 +95,8 @@ class BundleContents:
     value a row, `model` is a safetensors file, and `item_features` says what the codes in it stand for.
     `reads_times` says whether the user tower reads times.
     `experiment` is how the model was trained; training can't go on from a bundle without it. `recorded` holds
-    queries as `tower.golden.RecordedQuery` has them, at least one; `expected` one (rows, scores) for each: training's own best 20, the items of the history left out, scored as `scoring` says.
+    queries as `tower.golden.RecordedQuery` has them, at least one; `expected` one (rows, scores) for each:
+    training's own best 20, the items of the history left out, scored as `scoring` says.
     """
 
     version: str

@@ -19,8 +19,8 @@ class TimeLayer(nn.Module):
     """A vector for each step, from the gap to what came next and from the clock of that moment.
 
     It is linear between knots in log2(1 + gap): the logarithmic buckets of HSTU (Zhai et al. 2024) without
-    their jumps. To that it adds a linear layer of sine and cosine of the time of the day and of the week; where
-    times are unknown, one vector stands for both. All begin at zero: as in the tower that reads no times.
+    their jumps. To that it adds a linear layer of sine and cosine of the time of the day and of the week.
+    Where times are unknown, one vector stands for both. All begin at zero: as if no times were read.
     """
 
     def __init__(self, dimension: int) -> None:

@@ -31,7 +31,7 @@ class Times:
         return Times(self.events[-count:], self.asked)
 
     def inputs(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Gaps and clocks as `time_inputs` gives them, float32 [T]: the next item follows, or the question."""
+        """The gaps and clocks of `time_inputs`, float32 [T]: the next item follows, or the question."""
         return time_inputs(self.events, np.append(self.events[1:], self.asked))
 
 

@@ -153,8 +153,8 @@ def _refuse_times(user: UserTowerConfig, data: PreparedData) -> None:
     if is_aged or user.times:
         raise TrainingError(
             f"tower.user.{'example_age' if is_aged else 'times'} = true needs times, and {data.folder} has "
-            f"only an order ({data.manifest.time.kind}); prepare the data with a column of times (--time), or "
-            "set it to false."
+            f"only an order ({data.manifest.time.kind}); prepare the data with a column of times (--time), "
+            "or set it to false."
         )
 
 

@@ -30,7 +30,7 @@ ABSOLUTE = {"scoring": {"kind": "dot", "temperature": 1.0, "absolute": True}}
     scope="module", params=[{}, FEATURES, ABSOLUTE, TIMES], ids=["ids", "features", "absolute", "times"]
 )
 def run(request: pytest.FixtureRequest, shop: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """A short run on the shop: on ids alone, with features, with scores without their sign, and with times."""
+    """A short run on the shop: on ids alone, with features, with scores of either sign, and with times."""
     settings = {"tower": request.param, "training": {"epochs": 1, "batch_size": 512, "device": "cpu"}}
     config = ExperimentConfig.model_validate(settings)
     made = Run(tmp_path_factory.mktemp("run"), config, shop.folder, shop.fingerprint)
