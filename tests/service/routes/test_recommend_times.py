@@ -26,15 +26,13 @@ def timed(tmp_path: Path, make_contents: Callable[..., BundleContents]) -> Itera
         yield client
 
 
-def asked(client: TestClient, **body: Any) -> list[tuple[int, float]]:
+def asked(client: TestClient, **body: Any) -> list[tuple[int, Any]]:
     answer = client.post("/v1/recommend", json={"k": 5, **body})
     assert answer.status_code == 200, answer.text
     return [(item["id"], item["score"]) for item in answer.json()["items"]]
 
 
-def expected(
-    contents: BundleContents, rows: list[int], gaps: float, clocks: float
-) -> list[tuple[int, float]]:
+def expected(contents: BundleContents, rows: list[int], gaps: float, clocks: float) -> list[tuple[int, Any]]:
     """The five best items outside the history for these sums of hours."""
     state = contents.item_vectors[rows].astype(np.float64).mean(axis=0)
     state[:2] += gaps, clocks
