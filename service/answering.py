@@ -11,16 +11,23 @@ from service.schemas import HISTORY_LIMIT, RecommendRequest
 from service.slot import Live
 from tower.errors import EncodingError
 from tower.retriever import Ranking
+from tower.times import Times
 
 Answer = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Question:
-    """A request with the history that counts for it, and what had to be done without."""
+    """A request with the history that counts for it, and what had to be done without.
+
+    `times`, if they are known, and `asked` are in milliseconds since 1970: when the items of the history were
+    used, and for when the answer is asked.
+    """
 
     request: RecommendRequest
     history: Sequence[int | str]
+    times: Sequence[int] | None
+    asked: int
     degraded: tuple[str, ...] = ()
 
 
@@ -30,6 +37,7 @@ class _Read:
 
     question: Question
     rows: NDArray[np.int32]
+    times: Times | None
     unknown: list[int | str]
     excluded: NDArray[np.int32]
 
@@ -58,7 +66,16 @@ def _read(live: Live, question: Question) -> _Read:
     excluded, _ = live.bundle.vocabulary.known_rows(request.exclude)
     if request.exclude_seen:
         excluded = np.concatenate([excluded, rows])
-    return _Read(question, rows, unknown, np.unique(excluded))
+    return _Read(question, rows, _times(live, question), unknown, np.unique(excluded))
+
+
+def _times(live: Live, question: Question) -> Times | None:
+    """When the known items of the history were used, where the live user tower reads it."""
+    if question.times is None or not live.bundle.manifest.reads_times:
+        return None
+    is_known = [live.bundle.vocabulary.row(item) is not None for item in question.history]
+    events = np.array(question.times, dtype=np.float64)[is_known]
+    return Times(events / 1000.0, question.asked / 1000.0)
 
 
 def _popular(live: Live, read: _Read) -> Ranking:
@@ -73,6 +90,7 @@ def _by_towers(live: Live, read: Sequence[_Read], places: Sequence[int]) -> list
             [one.question.request.features for one in chosen],
             max((one.question.request.k for one in chosen), default=1),
             [one.excluded for one in chosen],
+            [one.times for one in chosen],
         )
     except EncodingError as error:
         raise EncodingError(places[error.position], error.field, error.value, str(error)) from None

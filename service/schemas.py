@@ -1,6 +1,6 @@
 """The bodies of requests and answers, as `/docs` shows them."""
 
-from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -16,6 +16,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from data.vocabulary import ID_LENGTH
+from service.times import KnownTime, Time, show_time
 from tower.bundle import VersionSummary
 
 HISTORY_LIMIT = 1_000
@@ -23,9 +24,6 @@ BATCH_LIMIT = 100
 EVENTS_LIMIT = 1_000
 K_LIMIT = 1_000
 _TEXT_LENGTH = 2_000
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# Milliseconds that can be written as a date: the years 1 to 9999.
-_FIRST_TIME, _LAST_TIME = -62_135_596_800_000, 253_402_300_799_999
 _LATER = {"filter", "explain"}
 
 
@@ -47,34 +45,6 @@ def check_k(value: object) -> int:
     raise PydanticCustomError("k", "send a whole number from 1 to 1000")
 
 
-def check_time(value: object) -> int | None:
-    """Accept seconds since 1970 or ISO 8601 (UTC where it names no zone); gives milliseconds since 1970."""
-    if value is None:
-        return None
-    try:
-        milliseconds = _milliseconds(value)
-    except (ValueError, OverflowError):
-        milliseconds = None
-    if milliseconds is None or not _FIRST_TIME <= milliseconds <= _LAST_TIME:
-        raise PydanticCustomError("time", "send seconds (not milliseconds) since 1970, or ISO 8601 text")
-    return milliseconds
-
-
-def _milliseconds(value: object) -> int | None:
-    if isinstance(value, str):
-        moment = datetime.fromisoformat(value)
-        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        return (moment - _EPOCH) // timedelta(milliseconds=1)
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return round(value * 1000)
-    return None
-
-
-def show_time(milliseconds: int) -> str:
-    """Write milliseconds since 1970 as ISO 8601 in UTC."""
-    return (_EPOCH + timedelta(milliseconds=milliseconds)).isoformat(timespec="milliseconds")
-
-
 Id = Annotated[
     int | str,
     PlainValidator(check_id),
@@ -82,11 +52,6 @@ Id = Annotated[
 ]
 Count = Annotated[
     int, PlainValidator(check_k), WithJsonSchema({"type": "integer", "minimum": 1, "maximum": K_LIMIT})
-]
-Time = Annotated[
-    int | None,
-    PlainValidator(check_time),
-    WithJsonSchema({"anyOf": [{"type": "number"}, {"type": "string", "format": "date-time"}]}),
 ]
 
 
@@ -111,16 +76,48 @@ class RecommendRequest(Body):
     """What to recommend, and to whom.
 
     `history` (item ids, oldest first) is the whole history for this call; without it the stored one of
-    `user_id` counts. `features` are the user's, by name. `k` items are given, none of `exclude` and, with
-    `exclude_seen`, none of the history.
+    `user_id` counts. `history_times` says when each of its items was used, and `at` for when the answer is
+    asked (now, if it isn't given); versions that read no times leave both alone. `features` are the user's,
+    by name. `k` items are given, none of `exclude` and, with `exclude_seen`, none of the history.
     """
 
     user_id: Id | None = None
     history: list[Id] | None = Field(default=None, max_length=HISTORY_LIMIT)
+    history_times: list[KnownTime] | None = Field(default=None, max_length=HISTORY_LIMIT)
+    at: Time = None
     features: dict[str, Any] = Field(default={}, max_length=100)
     k: Count = 10
     exclude_seen: bool = True
     exclude: list[Id] = Field(default=[], max_length=HISTORY_LIMIT)
+
+    @field_validator("history_times")
+    @classmethod
+    def _match_history(cls, times: list[int] | None, info: ValidationInfo) -> list[int] | None:
+        if times is None or "history" not in info.data:  # then the history is refused already
+            return times
+        history = info.data["history"]
+        if history is None:
+            raise PydanticCustomError("history_times", "these are the times of `history`; send that too")
+        if len(times) != len(history):
+            counts = {"times": len(times), "items": len(history)}
+            message = "there are {times} times for {items} items of the history; send one for each"
+            raise PydanticCustomError("history_times", message, counts)
+        for place, (one, next_one) in enumerate(pairwise(times), start=1):
+            if next_one < one:
+                message = (
+                    "entry {place} (the first is 0) is earlier than the one before it; send the oldest first"
+                )
+                raise PydanticCustomError("history_times", message, {"place": place})
+        return times
+
+    @field_validator("at")
+    @classmethod
+    def _ask_after_history(cls, at: int | None, info: ValidationInfo) -> int | None:
+        times = info.data.get("history_times")
+        if at is not None and times and at < times[-1]:
+            message = "this is before the newest of history_times, {newest}; send a history until then"
+            raise PydanticCustomError("at", message, {"newest": show_time(times[-1])})
+        return at
 
     @field_validator("features")
     @classmethod

@@ -1,6 +1,7 @@
 """Everything a running service holds, and the one way in which it recommends."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -10,7 +11,7 @@ from fastapi import Request
 from service.admin_key import admin_key
 from service.answering import Answer, Question, recommend
 from service.errors import HistoryUnavailableError
-from service.history.contract import HistoryStore
+from service.history.contract import Event, HistoryStore
 from service.history.opening import open_store
 from service.metrics import Metrics
 from service.schemas import RecommendRequest
@@ -38,7 +39,7 @@ class State:
     async def recommend(self, requests: Sequence[RecommendRequest]) -> list[Answer]:
         """Answer requests, all from one bundle. Raises EncodingError with the position of the faulty one."""
         live = self.slot.live
-        questions = await self._questions(requests)
+        questions = await self._questions(requests, time.time_ns() // 1_000_000)
         return await asyncio.get_running_loop().run_in_executor(self._ranking, recommend, live, questions)
 
     async def ask_store(self, call: Awaitable[Result]) -> Result:
@@ -55,12 +56,12 @@ class State:
         await self.store.close()
         await asyncio.to_thread(self._ranking.shutdown)
 
-    async def _questions(self, requests: Sequence[RecommendRequest]) -> list[Question]:
+    async def _questions(self, requests: Sequence[RecommendRequest], now: int) -> list[Question]:
         users = {str(one.user_id) for one in requests if one.history is None and one.user_id is not None}
         stored, degraded = await self._stored(sorted(users))
-        return [_question(request, stored, degraded) for request in requests]
+        return [_question(request, stored, degraded, now) for request in requests]
 
-    async def _stored(self, users: Sequence[str]) -> tuple[dict[str, list[int | str]], tuple[str, ...]]:
+    async def _stored(self, users: Sequence[str]) -> tuple[dict[str, list[Event]], tuple[str, ...]]:
         """Read the users' histories, or do without them."""
         if not users:
             return {}, ()
@@ -78,10 +79,13 @@ def state_of(request: Request) -> State:
 
 
 def _question(
-    request: RecommendRequest, stored: dict[str, list[int | str]], degraded: tuple[str, ...]
+    request: RecommendRequest, stored: dict[str, list[Event]], degraded: tuple[str, ...], now: int
 ) -> Question:
+    asked = now if request.at is None else request.at
     if request.history is not None:
-        return Question(request, request.history)
+        return Question(request, request.history, request.history_times, asked)
     if request.user_id is None:
-        return Question(request, ())
-    return Question(request, stored.get(str(request.user_id), ()), degraded)
+        return Question(request, (), None, asked)
+    events = stored.get(str(request.user_id), ())
+    history, times = [event.item for event in events], [event.time for event in events]
+    return Question(request, history, times, asked, degraded)

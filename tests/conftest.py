@@ -23,8 +23,11 @@ USER_FEATURES = (
 )
 
 
-def user_tower(dimension: int, features: Sequence[Feature]) -> bytes:
-    """Mean of the history, plus a table's rows for the codes of each feature, made a unit vector."""
+def user_tower(dimension: int, features: Sequence[Feature], times: bool = False) -> bytes:
+    """Mean of the history, plus a table's rows for the codes of each feature, made a unit vector.
+
+    With `times`, the sums of known gaps and clocks in hours also shift its first and its second coordinate.
+    """
     inputs = [
         helper.make_tensor_value_info("history", TensorProto.FLOAT, ["B", "T", dimension]),
         helper.make_tensor_value_info("length", TensorProto.INT64, ["B"]),
@@ -39,8 +42,18 @@ def user_tower(dimension: int, features: Sequence[Feature]) -> bytes:
         helper.make_node("Max", ["length", "one"], ["positive"]),
         helper.make_node("Cast", ["positive"], ["float"], to=TensorProto.FLOAT),
         helper.make_node("Unsqueeze", ["float", "axis1"], ["divisor"]),
-        helper.make_node("Div", ["sum", "divisor"], ["state0"]),
+        helper.make_node("Div", ["sum", "divisor"], ["mean"]),
     ]
+    for place, name in enumerate(("gaps", "clocks") if times else ()):
+        inputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, ["B", "T"]))
+        constants[f"{name}_shift"] = np.eye(1, dimension, place, dtype=np.float32) / 3600
+        nodes += [
+            helper.make_node("Relu", [name], [f"{name}_known"]),
+            helper.make_node("ReduceSum", [f"{name}_known", "axis1"], [f"{name}_sum"], keepdims=1),
+            helper.make_node("MatMul", [f"{name}_sum", f"{name}_shift"], [f"{name}_added"]),
+            helper.make_node("Add", [nodes[-1].output[0], f"{name}_added"], [f"{name}_state"]),
+        ]
+    nodes.append(helper.make_node("Identity", [nodes[-1].output[0]], ["state0"]))
     for number, feature in enumerate(features):
         name = f"feature_{feature.name}"
         width = ["B", "M"] if feature.kind in ("multi", "text") else ["B"]
@@ -114,6 +127,7 @@ def contents(
     seed: int = 0,
     temperature: float = 0.5,
     absolute: bool = False,
+    times: bool = False,
 ) -> BundleContents:
     """Something to publish: unit vectors at random, the first item the most popular."""
     vectors = np.random.default_rng(seed).standard_normal((len(ids), dimension)).astype(np.float32)
@@ -122,7 +136,8 @@ def contents(
     histories = [[0], [1, 2, 3], [len(ids) - 1, 0, len(ids) // 2]]
     return BundleContents(
         version=version,
-        user_tower=user_tower(dimension, features),
+        user_tower=user_tower(dimension, features, times),
+        reads_times=times,
         item_vectors=vectors,
         vocabulary=vocabulary,
         user_features=features,
@@ -146,7 +161,7 @@ def user_features() -> tuple[Feature, ...]:
 
 @pytest.fixture
 def make_contents() -> Callable[..., BundleContents]:
-    """`contents(version, ids, dimension, features, seed, temperature, absolute)`."""
+    """`contents(version, ids, dimension, features, seed, temperature, absolute, times)`."""
     return contents
 
 

@@ -42,6 +42,7 @@ SERVICE_TAKES = {
     "tower.manifest",
     "tower.pointer",
     "tower.retriever",
+    "tower.times",
 }
 
 

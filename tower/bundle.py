@@ -60,7 +60,9 @@ class Bundle:
         self.user_features = _FEATURES.validate_json((folder / "user_features.json").read_bytes())
         check_parts(manifest, self.vectors, self.popularity, len(self.vocabulary), self.index)
         model = (folder / "user_tower.onnx").read_bytes()
-        self.encoder = Encoder(model, self.vectors, manifest.history_length, self.user_features)
+        self.encoder = Encoder(
+            model, self.vectors, manifest.history_length, self.user_features, manifest.reads_times
+        )
 
     @property
     def fields(self) -> dict[str, list[Any]]:
@@ -91,9 +93,10 @@ class BundleContents:
 
     `item_vectors` is float32 [N, D] (of length 1 for cosine), `popularity` int64 [N], `fields` has one
     value a row, `model` is a safetensors file, and `item_features` says what the codes in it stand for.
+    `reads_times` says whether the user tower reads times.
     `experiment` is how the model was trained; training can't go on from a bundle without it. `recorded` holds
-    queries `{"history": [ids, oldest first], "features": {...}}`, at least one; `expected` one (rows, scores)
-    for each: training's own best 20, the items of the history left out, scored as `scoring` says.
+    queries as `tower.golden.RecordedQuery` has them, at least one; `expected` one (rows, scores) for each:
+    training's own best 20, the items of the history left out, scored as `scoring` says.
     """
 
     version: str
@@ -108,6 +111,7 @@ class BundleContents:
     model: bytes
     recorded: Sequence[Mapping[str, Any]]
     expected: Sequence[tuple[NDArray[np.integer[Any]], NDArray[np.floating[Any]]]]
+    reads_times: bool = False
     item_features: tuple[Feature, ...] = ()
     experiment: dict[str, Any] = field(default_factory=dict)
     metrics: dict[str, Any] = field(default_factory=dict)
@@ -233,7 +237,8 @@ def _record_answers(folder: Path, contents: BundleContents) -> tuple[MeasuredRec
             )
     save_golden(folder / "golden.json", record(bundle, queries, answers, GOLDEN_K))
     histories = [bundle.vocabulary.known_rows(query.history)[0] for query in queries]
-    vectors = bundle.encoder.encode(histories, [query.features for query in queries])
+    features, times = [query.features for query in queries], [query.times for query in queries]
+    vectors = bundle.encoder.encode(histories, features, times)
     scoring = contents.scoring
     index = scored_index(bundle.index, scoring)
     return measure_recall(index, bundle.vectors, vectors, absolute=scoring.absolute)
@@ -248,6 +253,7 @@ def _manifest(contents: BundleContents) -> Manifest:
         item_count=item_count,
         scoring=contents.scoring,
         history_length=contents.history_length,
+        reads_times=contents.reads_times,
         metrics=contents.metrics,
         fingerprints=contents.fingerprints,
         files={},

@@ -47,6 +47,8 @@ def _parts(
             users=histories.users[some],
             ages=histories.ages[some],
             left_out=None if histories.left_out is None else _moved(histories.left_out[some], low),
+            gaps=None if histories.gaps is None else histories.gaps[low:high],
+            clocks=None if histories.clocks is None else histories.clocks[low:high],
         )
         yield part, vectors[low:high]
 

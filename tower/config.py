@@ -79,6 +79,8 @@ class PooledUserConfig(Settings):
     hidden: tuple[Width, ...] = (128,)
     dropout: Rate = 0.1
 
+    times: ClassVar[bool] = False
+
     @property
     def reads(self) -> Reads:
         """What comes before, or all but what is predicted."""
@@ -111,6 +113,7 @@ class AttentiveUserConfig(Settings):
     dropout: Rate = 0.1
 
     reads: ClassVar[Reads] = "before"
+    times: ClassVar[bool] = False
 
 
 class RecurrentUserConfig(Settings):
@@ -127,6 +130,7 @@ class RecurrentUserConfig(Settings):
     dropout: Rate = 0.2
 
     reads: ClassVar[Reads] = "run"
+    times: ClassVar[bool] = False
 
 
 class TransformerUserConfig(Settings):
@@ -134,6 +138,7 @@ class TransformerUserConfig(Settings):
 
     `history_length` is how many of the newest items it reads, `feed_forward` the width of its gated layer.
     `positions` are learned vectors, turns of queries and keys by their distance (`rotary`), or nothing.
+    `times` reads when items were used, and when the request comes.
     """
 
     kind: Literal["transformer"]
@@ -142,6 +147,7 @@ class TransformerUserConfig(Settings):
     heads: Annotated[int, Field(strict=True, ge=1, le=64)] = 2
     feed_forward: Width = 128
     positions: Literal["learned", "rotary", "none"] = "learned"
+    times: bool = False
     features: tuple[str, ...] | Literal["all"] = ()
     feature_width: Width = 8
     dropout: Rate = 0.2

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from data.errors import DataError
 from data.features import Feature
 from tower.errors import BundleError, EncodingError
+from tower.times import TIME_INPUTS, UNKNOWN, Times
 
 _FITS = {
     "number": "a finite number",
@@ -26,8 +27,9 @@ class Encoder:
 
     Its inputs are `history` float32 [B, T, D] (the item vectors of the newest rows, oldest first, then
     zeros), `length` int64 [B] and one `feature_<name>` for each user feature: int64 [B] for a category,
-    float32 [B] for a number, int64 [B, M] of codes and then zeros for multi and text. Its output is
-    `user_vector` [B, D].
+    float32 [B] for a number, int64 [B, M] of codes and then zeros for multi and text. A tower that
+    `reads_times` also has `gaps` and `clocks` float32 [B, T], the seconds that `tower.times.time_inputs`
+    gives, -1 where they are unknown. Its output is `user_vector` [B, D].
 
     Raises BundleError when `model` is not such a tower.
     """
@@ -38,24 +40,32 @@ class Encoder:
         vectors: NDArray[np.float32],
         history_length: int,
         features: Sequence[Feature],
+        reads_times: bool = False,
     ) -> None:
         self._vectors = vectors
         self._history_length = history_length
+        self._reads_times = reads_times
         self._features = tuple(features)
         self._names = frozenset(feature.name for feature in features)
         self._session = _session(model)
         self._check_inputs()
 
     def encode(
-        self, histories: Sequence[NDArray[np.integer[Any]]], features: Sequence[Mapping[str, object]]
+        self,
+        histories: Sequence[NDArray[np.integer[Any]]],
+        features: Sequence[Mapping[str, object]],
+        times: Sequence[Times | None] | None = None,
     ) -> NDArray[np.float32]:
         """Return the user vectors [B, D] of B histories of rows (oldest first), each with its features.
 
-        A feature that is not given counts as unknown. Raises EncodingError for a feature that the tower
-        doesn't have or a value that doesn't fit it, BundleError for a tower that can't be run on its own
-        inputs.
+        `times` says when the rows of each were used, if that is known; a tower that reads no times leaves
+        it alone. A feature that is not given counts as unknown. Raises EncodingError for a feature that the
+        tower doesn't have or a value that doesn't fit it, BundleError for a tower that can't be run on its
+        own inputs.
         """
         inputs = self._histories(histories)
+        if self._reads_times:
+            inputs |= self._times(inputs["history"].shape[:2], times or [None] * len(histories))
         encoded = [self._encode_features(place, given) for place, given in enumerate(features)]
         for number, feature in enumerate(self._features):
             inputs[f"feature_{feature.name}"] = _column(feature, [row[number] for row in encoded])
@@ -89,6 +99,15 @@ class Encoder:
             stacked[place, : len(rows)] = self._vectors[rows]
         return {"history": stacked, "length": lengths}
 
+    def _times(self, shape: tuple[int, ...], times: Sequence[Times | None]) -> dict[str, NDArray[Any]]:
+        gaps, clocks = np.full((2, *shape), UNKNOWN, dtype=np.float32)
+        for place, known in enumerate(times):
+            if known is not None and len(known.events):
+                newest = known.newest(self._history_length)
+                count = len(newest.events)
+                gaps[place, :count], clocks[place, :count] = newest.inputs()
+        return {"gaps": gaps, "clocks": clocks}
+
     def _encode_features(self, place: int, given: Mapping[str, object]) -> list[int | list[int] | float]:
         for name in given:
             if name not in self._names:
@@ -110,7 +129,8 @@ class Encoder:
     def _check_inputs(self) -> None:
         dimension = self._vectors.shape[1]
         shapes = {entry.name: entry.shape for entry in self._session.get_inputs()}
-        expected = {"history", "length", *(f"feature_{name}" for name in self._names)}
+        times = TIME_INPUTS if self._reads_times else ()
+        expected = {"history", "length", *times, *(f"feature_{name}" for name in self._names)}
         if set(shapes) != expected:
             raise BundleError(
                 f"user_tower.onnx reads {sorted(shapes)}, but its bundle gives {sorted(expected)}"

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from data.errors import DataError
 from tower.errors import BundleError, EncodingError
 from tower.retriever import Ranking, Retriever
+from tower.times import Times
 
 if TYPE_CHECKING:
     from tower.bundle import Bundle
@@ -23,12 +24,30 @@ TOLERANCE = 1e-4
 
 
 class RecordedQuery(BaseModel):
-    """A question as the service would get it: item ids, oldest first, and user features."""
+    """A question as the service would get it: item ids, oldest first, and user features.
+
+    `history_times` and `at` are in seconds since 1970: when the items were used and when the question comes.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     history: tuple[int | str, ...] = Field(min_length=1)
     features: dict[str, Any] = {}
+    history_times: tuple[float, ...] | None = None
+    at: float | None = None
+
+    @model_validator(mode="after")
+    def _each_item_has_a_time(self) -> "RecordedQuery":
+        if self.history_times is not None and len(self.history_times) != len(self.history):
+            raise ValueError(f"{len(self.history_times)} times for {len(self.history)} items")
+        return self
+
+    @property
+    def times(self) -> Times | None:
+        """The times that the user tower reads, if they are recorded."""
+        if self.history_times is None or self.at is None:
+            return None
+        return Times(np.array(self.history_times, dtype=np.float64), self.at)
 
 
 class GoldenQuery(RecordedQuery):
@@ -54,7 +73,8 @@ def replay(bundle: "Bundle", queries: Sequence[RecordedQuery], k: int) -> list[R
     """
     histories = [_known(bundle, place, query) for place, query in enumerate(queries)]
     try:
-        return Retriever(bundle).recommend(histories, [query.features for query in queries], k, histories)
+        features, times = [query.features for query in queries], [query.times for query in queries]
+        return Retriever(bundle).recommend(histories, features, k, histories, times)
     except EncodingError as error:
         raise BundleError(f"recorded query {error.position}: {error.field}: {error}") from None
 
@@ -65,8 +85,7 @@ def record(bundle: "Bundle", queries: Sequence[RecordedQuery], answers: Sequence
         k=k,
         queries=tuple(
             GoldenQuery(
-                history=query.history,
-                features=query.features,
+                **query.model_dump(),
                 items=tuple(bundle.vocabulary.ids(answer.rows)),
                 scores=tuple(map(float, answer.scores)),
             )

@@ -59,7 +59,10 @@ class MeasuredRecall(_Frozen):
 
 
 class Manifest(_Frozen):
-    """`manifest.json`; lengths in rows, dimension D, N = item_count."""
+    """`manifest.json`; lengths in rows, dimension D, N = item_count.
+
+    `reads_times`: the user tower reads when items were used and when the request comes.
+    """
 
     format_version: Literal[1] = 1
     version: str
@@ -68,6 +71,7 @@ class Manifest(_Frozen):
     item_count: int = Field(ge=1)
     scoring: Scoring
     history_length: int = Field(ge=1)
+    reads_times: bool = False
     index: IndexKind = IndexKind()
     recall: tuple[MeasuredRecall, ...] = ()
     metrics: dict[str, Any] = {}

@@ -23,6 +23,9 @@ class PackedHistories:
             training period; zero when served.
         left_out: int64 [B], the place in `rows` of what the example has to predict, -1 where that is not in
             its window; None where it is in nobody's.
+        gaps, clocks: float32 [P], how long after each event the next came (or the question for it, after the
+            last that is read), and that moment's clock, as `tower.times.time_inputs` gives them; None where
+            they are unknown, or the tower reads none.
     """
 
     rows: Tensor
@@ -31,6 +34,8 @@ class PackedHistories:
     users: Tensor
     ages: Tensor
     left_out: Tensor | None = None
+    gaps: Tensor | None = None
+    clocks: Tensor | None = None
 
     def to(self, device: torch.device) -> "PackedHistories":
         """The same on another device."""
@@ -48,6 +53,8 @@ class PackedHistories:
             users=change(self.users),
             ages=change(self.ages),
             left_out=None if self.left_out is None else change(self.left_out),
+            gaps=None if self.gaps is None else change(self.gaps),
+            clocks=None if self.clocks is None else change(self.clocks),
         )
 
     def sizes(self) -> Tensor:

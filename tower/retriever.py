@@ -10,6 +10,7 @@ from tower.absolute_index import scored_index
 from tower.encoder import Encoder
 from tower.index import ExactIndex
 from tower.manifest import Manifest
+from tower.times import Times
 
 Rows = NDArray[np.integer[Any]]
 
@@ -46,16 +47,18 @@ class Retriever:
         features: Sequence[Mapping[str, object]],
         k: int,
         excluded: Sequence[Rows],
+        times: Sequence[Times | None] | None = None,
     ) -> list[Ranking]:
         """Rank the catalogue for each of B histories of rows (oldest first).
 
-        `features` and `excluded` have one entry a history. An answer is shorter than `k` only if fewer
-        items are left. Score: inner product of the user and the item vector / temperature, without its sign
-        where the scoring is absolute. Raises EncodingError as the encoder.
+        `features` and `excluded` have one entry a history, and so have `times`, which say when its rows were
+        used, or None. An answer is shorter than `k` only if fewer items are left. Score: inner product of the
+        user and the item vector / temperature, without its sign where the scoring is absolute. Raises
+        EncodingError as the encoder.
         """
         if not histories:
             return []
-        vectors = self._bundle.encoder.encode(histories, features)
+        vectors = self._bundle.encoder.encode(histories, features, times)
         return [self._nearest(vector, k, out) for vector, out in zip(vectors, excluded, strict=True)]
 
     def similar(self, row: int, k: int) -> Ranking:

@@ -36,6 +36,13 @@ class SegmentLayout:
         parts = torch.split(slots, self.sizes)
         return [part.view(*shape, *slots.shape[1:]) for part, shape in zip(parts, self.shapes, strict=True)]
 
+    def spread(self, values: Tensor) -> Tensor:
+        """One value a segment [S], in the order of the groups, in all slots of that segment: [P']."""
+        parts = torch.split(values, [count for count, _ in self.shapes])
+        return torch.cat(
+            [part.repeat_interleave(length) for part, (_, length) in zip(parts, self.shapes, strict=True)]
+        )
+
 
 def lay_out(starts: Tensor, ends: Tensor) -> SegmentLayout:
     """The segments of windows `starts` and `ends` [B]; neighbours with the same start share one."""

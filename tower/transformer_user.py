@@ -15,6 +15,8 @@ from tower.gather import gather_rows, step_at
 from tower.linear import Linear
 from tower.packed import PackedHistories
 from tower.segments import SegmentLayout, lay_out
+from tower.time_layer import TimeLayer, unknown_like
+from tower.times import UNKNOWN
 from tower.user import UserTower
 
 
@@ -65,7 +67,8 @@ class TransformerUserTower(UserTower):
     """The state of the newest step after all blocks, beside what is known of the user, as a user vector.
 
     Items stand where they came in the window, from its oldest on. Examples of a batch whose windows begin at
-    the same place are one segment, which passes the blocks once for all of them.
+    the same place are one segment, which passes the blocks once for all of them. With `times` each step
+    knows how long it was until the next, and when that came: the moment for which it answers.
     """
 
     def __init__(self, config: TransformerUserConfig, dimension: int, prepared: Features) -> None:
@@ -77,6 +80,7 @@ class TransformerUserTower(UserTower):
         if self.positions is not None:
             nn.init.normal_(self.positions.weight, std=dimension**-0.5)
         self.blocks = nn.ModuleList(Block(dimension, config) for _ in range(config.blocks))
+        self.times = TimeLayer(dimension) if config.times else None
         self.dropout = Dropout(config.dropout)
         self.last = nn.LayerNorm(dimension)
         width = dimension + (self.rows.layers.width if self.rows else 0)
@@ -89,15 +93,32 @@ class TransformerUserTower(UserTower):
         if self.positions is not None:
             steps = [self.positions.weight[:length].repeat(count, 1) for count, length in layout.shapes]
             slots = slots + torch.cat(steps)
+        if self.times is not None:
+            slots = slots + self.times(*self._times(self.times, histories, layout))
         slots = self.dropout(slots)
         for block in self.blocks:
             slots = block(slots, layout)
         features = self.rows(histories.users) if self.rows else None
         return self._vectors(gather_rows(slots, layout.reads), features)
 
-    def served(self, history: Tensor, length: Tensor, features: Mapping[str, Tensor]) -> Tensor:
-        """Only the newest step passes the last block: nobody reads the others."""
+    def served(
+        self,
+        history: Tensor,
+        length: Tensor,
+        features: Mapping[str, Tensor],
+        gaps: Tensor | None = None,
+        clocks: Tensor | None = None,
+    ) -> Tensor:
+        """Only the newest step passes the last block: nobody reads the others.
+
+        A tower that reads times has them as `gaps` and `clocks` [B, T], those of `PackedHistories`.
+        """
         last = length - 1
+        if self.times is not None:
+            unknown = unknown_like(history)
+            history = history + self.times(
+                unknown if gaps is None else gaps, unknown if clocks is None else clocks
+            )
         if self.positions is not None:
             history = history + self.positions.weight[: history.shape[1]]
         *before, newest = cast(list[Block], list(self.blocks))
@@ -105,6 +126,19 @@ class TransformerUserTower(UserTower):
             history = block.everywhere(history)
         dense = self.rows.layers(features) if self.rows else None
         return self._vectors(newest.at(history, last), dense)
+
+    def _times(
+        self, layer: TimeLayer, histories: PackedHistories, layout: SegmentLayout
+    ) -> tuple[Tensor, Tensor]:
+        """Gaps and clocks of all slots [P'] each; in training some histories keep theirs to themselves."""
+        if histories.gaps is None or histories.clocks is None:
+            unknown = torch.full(layout.places.shape, UNKNOWN, device=layout.places.device)
+            return unknown, unknown
+        gaps, clocks = histories.gaps[layout.places], histories.clocks[layout.places]
+        if self.training:
+            hidden = layer.hidden(sum(count for count, _ in layout.shapes)).to(gaps.device)
+            gaps = gaps.masked_fill(layout.spread(hidden), UNKNOWN)
+        return gaps, clocks
 
     def _vectors(self, steps: Tensor, features: Tensor | None) -> Tensor:
         steps = self.last(steps)

@@ -14,6 +14,7 @@ from tower.config import Reads
 from tower.packed import PackedHistories
 from training.config import ExperimentConfig
 from training.errors import TrainingError
+from training.moments import packed_times
 from training.since import first_since
 
 Places = NDArray[np.int64]
@@ -147,6 +148,7 @@ class TrainingBatches:
     `span_length` targets of a user, one after the other, share a batch. With "run" a user's events are cut
     into runs of `history_length`, and a target reads what its own run has before it: all of them pass a tower
     at once that reads from a start on. With "others" it is the newest `history_length` events but itself.
+    With `times` they also say when the events were.
     """
 
     def __init__(
@@ -157,8 +159,10 @@ class TrainingBatches:
         span_length: int,
         reads: Reads = "before",
         since: str | float | None = None,
+        times: bool = False,
     ) -> None:
         self.data = data
+        self.times = times
         self.batch_size = batch_size
         self.history_length = history_length
         self.reads = reads
@@ -194,7 +198,8 @@ class TrainingBatches:
         """The batches that an experiment trains on, or some of another size."""
         settings, user = experiment.training, experiment.tower.user
         size = batch_size or settings.batch_size
-        return cls(data, size, user.history_length, settings.span_length, user.reads, settings.since)
+        reads, since = user.reads, settings.since
+        return cls(data, size, user.history_length, settings.span_length, reads, since, user.times)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -236,6 +241,9 @@ class TrainingBatches:
         else:
             starts, ends, left_out = np.maximum(bases, places - self.history_length), places, None
         ages = (self.last_time - self.data.times[targets]) / self.period
+        gaps, clocks = None, None
+        if self.times:
+            gaps, clocks = packed_times(self.data, spans.users, spans.contexts, spans.stops)
         return PackedHistories(
             rows=torch.from_numpy(self.data.items[ranges(spans.contexts, read)].astype(np.int64)),
             starts=torch.from_numpy(starts),
@@ -243,6 +251,8 @@ class TrainingBatches:
             users=torch.from_numpy(np.repeat(spans.users, lengths)),
             ages=torch.from_numpy(ages.astype(np.float32)),
             left_out=left_out,
+            gaps=gaps,
+            clocks=clocks,
         )
 
 

@@ -19,6 +19,7 @@ from tower.golden import GOLDEN_K
 from tower.manifest import Scoring
 from tower.model import TwoTowers
 from training.errors import TrainingError
+from training.moments import asked_at, seconds
 from training.onnx_form import user_tower_onnx
 from training.randomness import stream
 from training.ranking import mask_seen, user_scores
@@ -79,6 +80,7 @@ def _contents(run: Run, data: PreparedData, version: str) -> BundleContents:
         scoring=Scoring(**run.experiment.tower.scoring.model_dump()),
         history_length=run.experiment.tower.user.history_length,
         model=save({name: tensor.contiguous() for name, tensor in model.state_dict().items()}),
+        reads_times=run.experiment.tower.user.times,
         recorded=[_recorded(data, model, user) for user in users.tolist()],
         expected=_expected(data, model, items, users),
         item_features=model.item.rows.layers.features if model.item.rows else (),
@@ -107,7 +109,15 @@ def _recorded(data: PreparedData, model: TwoTowers, user: int) -> dict[str, Any]
     return {
         "history": data.catalogue.ids(data.history(user, "end")),
         "features": _raw_features(data, model, user),
+        **(_times(data, user) if model.config.user.times else {}),
     }
+
+
+def _times(data: PreparedData, user: int) -> dict[str, Any]:
+    """When the user's items were used, and when the question comes that evaluation takes for the next."""
+    first, end = data.offsets[user : user + 2].tolist()
+    (asked,) = asked_at(data, np.array([user]), np.array([end]))
+    return {"history_times": seconds(data, np.arange(first, end)).tolist(), "at": float(asked)}
 
 
 def _raw_features(data: PreparedData, model: TwoTowers, user: int) -> dict[str, Any]:

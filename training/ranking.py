@@ -14,6 +14,7 @@ from tower.config import ScoringConfig
 from tower.model import TwoTowers
 from tower.packed import PackedHistories
 from tower.scoring import served_scores
+from training.moments import packed_times
 from training.top_rows import top_rows
 
 # How many users are ranked at once, and scores held: so few that their memory is used again and again.
@@ -32,19 +33,30 @@ class Block:
 
 
 def histories_of(
-    data: PreparedData, users: NDArray[np.int64], until: HistoryEnd, history_length: int
+    data: PreparedData,
+    users: NDArray[np.int64],
+    until: HistoryEnd,
+    history_length: int,
+    times: bool = False,
 ) -> PackedHistories:
-    """The newest `history_length` events of each of `users` [U] before `until`, packed."""
+    """The newest `history_length` events of each of `users` [U] before `until`, packed.
+
+    With `times` they say when they were. The request comes when the user's next event does, the first that is
+    asked for; after a user's last event of all, when the log ends.
+    """
     starts, ends = history_bounds(data, users, until)
     starts = np.maximum(starts, ends - history_length)
     lengths = ends - starts
     packed_ends = np.cumsum(lengths)
+    gaps, clocks = packed_times(data, users, starts, ends) if times else (None, None)
     return PackedHistories(
         rows=torch.from_numpy(data.items[ranges(starts, lengths)].astype(np.int64)),
         starts=torch.from_numpy(packed_ends - lengths),
         ends=torch.from_numpy(packed_ends),
         users=torch.from_numpy(users),
         ages=torch.zeros(len(users)),
+        gaps=gaps,
+        clocks=clocks,
     )
 
 
@@ -74,7 +86,8 @@ def user_scores(
     scores: CatalogueScores = served_scores,
 ) -> Tensor:
     """The scores [U, N] of users who all have a history before `until`; `items` is the catalogue [N, D]."""
-    histories = histories_of(data, users, until, model.config.user.history_length)
+    user = model.config.user
+    histories = histories_of(data, users, until, user.history_length, user.times)
     device = items.device
     histories = histories.to(device)
     vectors = model.user_vectors(histories, items[histories.rows])

@@ -10,7 +10,7 @@ import torch
 
 from data.manifest import hash_file
 from data.sequences import PreparedData
-from tower.config import PooledUserConfig
+from tower.config import PooledUserConfig, UserTowerConfig
 from tower.model import TwoTowers
 from tower.scoring import served_scores
 from training.checkpoint import load_model, load_objective
@@ -142,13 +142,20 @@ def remove_run(folder: Path) -> None:
 def build_model(experiment: ExperimentConfig, data: PreparedData) -> TwoTowers:
     """Fresh towers for this data, initialised from the experiment's seed."""
     user = experiment.tower.user
-    if isinstance(user, PooledUserConfig) and user.example_age and data.manifest.time.kind != "timestamp":
-        raise TrainingError(
-            f"tower.user.example_age = true needs times, and {data.folder} has only an order "
-            f"({data.manifest.time.kind}); set it to false."
-        )
+    if data.manifest.time.kind != "timestamp":
+        _refuse_times(user, data)
     seed_torch(experiment.training.seed, "initialisation", 0)
     return TwoTowers(experiment.tower, len(data.catalogue), data.item_features, data.user_features)
+
+
+def _refuse_times(user: UserTowerConfig, data: PreparedData) -> None:
+    is_aged = isinstance(user, PooledUserConfig) and user.example_age
+    if is_aged or user.times:
+        raise TrainingError(
+            f"tower.user.{'example_age' if is_aged else 'times'} = true needs times, and {data.folder} has "
+            f"only an order ({data.manifest.time.kind}); prepare the data with a column of times (--time), "
+            "or set it to false."
+        )
 
 
 def pick_device(wanted: str) -> torch.device:

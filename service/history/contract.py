@@ -29,8 +29,8 @@ class HistoryStore(Protocol):
         process if the store is a lasting one.
         """
 
-    async def recent(self, users: Sequence[str], limit: int) -> dict[str, list[int | str]]:
-        """Return the items of each user's newest `limit` events, oldest first; [] for an unknown user."""
+    async def recent(self, users: Sequence[str], limit: int) -> dict[str, list[Event]]:
+        """Return each user's newest `limit` events, oldest first; [] for an unknown user."""
 
     async def events(self, user: str, limit: int) -> tuple[int, list[Event]]:
         """Return how many events of a user are stored, and the newest `limit` of them, oldest first."""

@@ -19,9 +19,9 @@ class MemoryHistory:
             self._events.setdefault(event.event_id, event)
         return len(self._events) - before
 
-    async def recent(self, users: Sequence[str], limit: int) -> dict[str, list[int | str]]:
-        """Return the newest items of each user; see HistoryStore."""
-        return {user: [event.item for event in self._of(user)[-limit:]] for user in users}
+    async def recent(self, users: Sequence[str], limit: int) -> dict[str, list[Event]]:
+        """Return the newest events of each user; see HistoryStore."""
+        return {user: self._of(user)[-limit:] for user in users}
 
     async def events(self, user: str, limit: int) -> tuple[int, list[Event]]:
         """Return a user's count and newest events; see HistoryStore."""

@@ -64,12 +64,9 @@ class SqliteHistory:
         rows = [(event.event_id, event.user, event.item, event.time, event.kind) for event in events]
         return await self._run(self._writer, lambda: self._insert(rows))
 
-    async def recent(self, users: Sequence[str], limit: int) -> dict[str, list[int | str]]:
-        """Return the newest items of each user; see HistoryStore."""
-        return await self._run(
-            self._reader,
-            lambda: {user: [event.item for event in self._newest(user, limit)] for user in users},
-        )
+    async def recent(self, users: Sequence[str], limit: int) -> dict[str, list[Event]]:
+        """Return the newest events of each user; see HistoryStore."""
+        return await self._run(self._reader, lambda: {user: self._newest(user, limit) for user in users})
 
     async def events(self, user: str, limit: int) -> tuple[int, list[Event]]:
         """Return a user's count and newest events; see HistoryStore."""

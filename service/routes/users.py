@@ -7,8 +7,9 @@ from fastapi import APIRouter, Request, Response
 
 from service.documents import answers
 from service.history.contract import Event
-from service.schemas import HISTORY_LIMIT, ForgottenAnswer, UserAnswer, show_time
+from service.schemas import HISTORY_LIMIT, ForgottenAnswer, UserAnswer
 from service.state import state_of
+from service.times import show_time
 
 router = APIRouter(prefix="/v1/users", tags=["users"])
 

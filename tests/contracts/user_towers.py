@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from data.features import Features
-from tests.tower.towers import ITEMS, USERS, config, item_features, no_features, packed, user_features
+from tests.tower.towers import ITEMS, USERS, config, item_features, no_features, packed, times, user_features
 from tower.model import TwoTowers
 from tower.packed import PackedHistories
 from training.onnx_form import user_tower_onnx
@@ -33,6 +33,7 @@ def from_the_start() -> PackedHistories:
         ends=torch.arange(1, 9),
         users=torch.tensor([0, 0, 0, 0, 0, 2, 2, 2]),
         ages=torch.zeros(8),
+        **times(),
     )
 
 
@@ -45,17 +46,36 @@ def padded(histories: PackedHistories, given: Tensor, extra: int = 0) -> tuple[T
     return history, lengths
 
 
+def padded_times(histories: PackedHistories, extra: int = 0) -> dict[str, Tensor]:
+    """Gaps and clocks as [B, T], with something behind that nobody may read."""
+    found = {}
+    for name, column in times().items():
+        rows, _ = padded(histories, column.unsqueeze(1), extra)
+        found[name] = torch.where(rows[:, :, 0] == 0.0, 77.0, rows[:, :, 0])
+        for b, (start, end) in enumerate(zip(histories.starts, histories.ends, strict=True)):
+            found[name][b, : end - start] = column[start:end]
+    return found
+
+
 class UserTowerContract:
     """Subclasses say what is built; it reads all of `user_features` or none, and no example age."""
 
     settings: ClassVar[dict[str, object]]
+
+    @property
+    def reads_times(self) -> bool:
+        """Whether gaps and clocks are among the inputs."""
+        return bool(self.settings.get("times"))
 
     def model(self, features: bool = False) -> TwoTowers:
         """Towers in evaluation mode, the same each time."""
         prepared: Features = user_features() if features else no_features(USERS)
         torch.manual_seed(0)
         asked = config(**{**self.settings, "features": "all" if features else ()})
-        return TwoTowers(asked, ITEMS, item_features(), prepared).eval()
+        made = TwoTowers(asked, ITEMS, item_features(), prepared).eval()
+        if self.reads_times:  # they begin at zero, which would hide them
+            torch.nn.init.normal_(made.user.get_parameter("times.weight"), std=0.5)
+        return made
 
     def test_it_gives_a_vector_for_each_example(self) -> None:
         """As wide as the items' vectors."""
@@ -86,6 +106,7 @@ class UserTowerContract:
                     ends=torch.tensor([end - start]),
                     users=histories.users[b : b + 1],
                     ages=histories.ages[b : b + 1],
+                    **{name: column[start:end] for name, column in times().items()},
                 )
                 torch.testing.assert_close(tower(alone, vectors()[start:end])[0], together[b])
 
@@ -94,7 +115,9 @@ class UserTowerContract:
         tower = self.model(features=True).user
         history, lengths = padded(packed(), vectors(), extra=2)
         now = replace(packed(), ages=torch.zeros(5))
-        torch.testing.assert_close(tower.served(history, lengths, FEATURES), tower(now, vectors()))
+        given = padded_times(packed(), extra=2) if self.reads_times else {}
+        served = tower.served(history, lengths, FEATURES, **given)
+        torch.testing.assert_close(served, tower(now, vectors()))
 
     def test_onnx_is_torch(self) -> None:
         """To 1e-5, at sizes that the export did not see."""
@@ -105,6 +128,8 @@ class UserTowerContract:
             history, lengths = padded(histories, vectors(), extra)
             inputs = {"history": history.numpy(), "length": lengths.numpy()}
             inputs |= {f"feature_{name}": given.numpy() for name, given in FEATURES.items()}
+            if self.reads_times:
+                inputs |= {name: given.numpy() for name, given in padded_times(histories, extra).items()}
             (ours,) = session.run(["user_vector"], inputs)
             expected = model.user_vectors(histories, vectors()).detach().numpy()
             np.testing.assert_allclose(ours, expected, atol=1e-5)

@@ -21,7 +21,9 @@ def test_the_documents_show_every_call_with_its_body(client: TestClient) -> None
         "/metrics",
     }
     fields = described["components"]["schemas"]["RecommendRequest"]["properties"]
-    assert set(fields) == {"user_id", "history", "features", "k", "exclude_seen", "exclude"}
+    assert set(fields) == {
+        *("user_id", "history", "history_times", "at", "features", "k", "exclude_seen", "exclude")
+    }
 
 
 def test_every_reference_leads_somewhere(client: TestClient) -> None:

@@ -19,7 +19,7 @@ class Broken(MemoryHistory):
     async def append(self, events: Sequence[Event]) -> int:
         raise HistoryUnavailableError("the disk is full")
 
-    async def recent(self, users: Sequence[str], limit: int) -> dict[str, list[int | str]]:
+    async def recent(self, users: Sequence[str], limit: int) -> dict[str, list[Event]]:
         raise HistoryUnavailableError("the disk is full")
 
     async def events(self, user: str, limit: int) -> tuple[int, list[Event]]:
@@ -36,7 +36,7 @@ class Stuck(MemoryHistory):
         await asyncio.sleep(60)
         return 0
 
-    async def recent(self, users: Sequence[str], limit: int) -> dict[str, list[int | str]]:
+    async def recent(self, users: Sequence[str], limit: int) -> dict[str, list[Event]]:
         await asyncio.sleep(60)
         return {}
 

@@ -9,13 +9,18 @@ from data.features import Feature
 from tower.bundle import BundleContents
 from tower.encoder import Encoder
 from tower.errors import BundleError, EncodingError
+from tower.times import Times
 
 Make = Callable[..., BundleContents]
 
 
 def encoder_of(contents: BundleContents) -> Encoder:
     return Encoder(
-        contents.user_tower, contents.item_vectors, contents.history_length, contents.user_features
+        contents.user_tower,
+        contents.item_vectors,
+        contents.history_length,
+        contents.user_features,
+        contents.reads_times,
     )
 
 
@@ -88,6 +93,29 @@ def test_a_feature_that_does_not_fit_is_named_with_its_place(
     assert caught.value.value == value
     with pytest.raises(EncodingError):
         encoder.check([{}, {field: value}])
+
+
+def test_a_tower_that_reads_times_gets_gaps_and_clocks_of_what_it_reads(make_contents: Make) -> None:
+    """In seconds, up to the request, of the newest five items; histories without times have none."""
+    contents = make_contents(times=True)
+    histories = [np.array([0, 1]), np.array([9, 9, 2, 3, 4, 5, 6]), np.array([7])]
+    days = np.array([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0]) * 86_400
+    times = [Times(np.array([0.0, 7200.0]), 18_000.0), Times(days, 6.5 * 86_400), None]
+    encoded = encoder_of(contents).encode(histories, [{}] * 3, times)
+    hours = [(2 + 3, 2 + 5), (4 * 24 + 12, 24 * (3 + 4 + 5 + 6 + 6.5)), (0, 0)]
+    for rows, added, vector in zip(histories, hours, encoded, strict=True):
+        state = contents.item_vectors[rows[-5:]].mean(axis=0)
+        state[:2] += added
+        assert vector == pytest.approx(unit(state), abs=1e-6)
+    unknown = encoder_of(contents).encode(histories, [{}] * 3)
+    without = encoder_of(make_contents()).encode(histories, [{}] * 3, times)
+    assert np.array_equal(unknown, without), "a tower that reads no times leaves them alone"
+
+
+def test_a_tower_that_reads_times_is_not_taken_for_another(make_contents: Make) -> None:
+    for times in (True, False):
+        with pytest.raises(BundleError, match="clocks"):
+            encoder_of(replace(make_contents(times=times), reads_times=not times))
 
 
 def test_a_tower_without_features_says_so(make_contents: Make) -> None:

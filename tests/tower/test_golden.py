@@ -6,7 +6,7 @@ import pytest
 
 from tower.bundle import Bundle
 from tower.errors import BundleError
-from tower.golden import check_golden, difference, load_golden
+from tower.golden import RecordedQuery, check_golden, difference, load_golden
 from tower.retriever import Ranking
 
 
@@ -87,3 +87,13 @@ def test_a_file_without_queries_is_refused(tmp_path: Path, text: str) -> None:
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BundleError, match="can't be read"):
         load_golden(tmp_path / "golden.json")
+
+
+def test_a_recorded_query_has_a_time_for_each_item() -> None:
+    """And is read with them if the question's own is there, too."""
+    with pytest.raises(ValueError, match="1 times for 2 items"):
+        RecordedQuery.model_validate({"history": [1, 2], "history_times": [5.0]})
+    assert RecordedQuery.model_validate({"history": [1]}).times is None
+    times = RecordedQuery.model_validate({"history": [1, 2], "history_times": [5, 7.5], "at": 9}).times
+    assert times is not None
+    assert (times.events.tolist(), times.asked) == ([5.0, 7.5], 9.0)

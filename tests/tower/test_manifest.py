@@ -44,6 +44,13 @@ def test_what_does_not_fit_is_named(
         read_manifest(write(tmp_path, bundles, **changes))
 
 
+def test_a_bundle_from_before_there_were_times_reads_none(tmp_path: Path, bundles: Path) -> None:
+    stored = json.loads((bundles / "v1" / MANIFEST).read_text())
+    del stored["reads_times"]
+    (tmp_path / MANIFEST).write_text(json.dumps(stored))
+    assert not read_manifest(tmp_path).reads_times
+
+
 @pytest.mark.parametrize("content", [b"", b"[]", b"\xff", b"[" * 100_000])
 def test_what_is_no_manifest_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / MANIFEST).write_bytes(content)

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -6,7 +7,7 @@ import torch
 
 from tests.contracts.user_towers import UserTowerContract, from_the_start, vectors
 from tests.oracles import transformer as oracle
-from tests.tower.towers import USERS, config, no_features
+from tests.tower.towers import USERS, config, no_features, times
 from tower.attention import CausalAttention
 from tower.config import TowerConfig, TransformerUserConfig
 from tower.packed import PackedHistories
@@ -31,6 +32,27 @@ class TestRotaryPositions(UserTowerContract):
 
 class TestNoPositionsInOneBlock(UserTowerContract):
     settings: ClassVar[dict[str, object]] = {**SETTINGS, "positions": "none", "blocks": 1}
+
+
+class TestTimes(UserTowerContract):
+    settings: ClassVar[dict[str, object]] = {**SETTINGS, "times": True}
+
+    def test_a_moment_changes_nothing_before_it(self) -> None:
+        """Another gap or another clock moves the examples that read that step, and no other."""
+        made, histories = self.model().user, from_the_start()
+        before = made(histories, vectors())
+        for name, other in (("gaps", 500.0), ("clocks", 300_000.0)):
+            for place in (0, 3, 4, 5, 7):
+                changed = times()
+                changed[name][place] = other
+                after = made(replace(histories, **changed), vectors())
+                reads = (histories.starts <= place) & (place < histories.ends)
+                torch.testing.assert_close(before[~reads], after[~reads], rtol=0, atol=1e-6)
+                assert not torch.isclose(before[reads], after[reads]).all(dim=1).any()
+
+
+class TestTimesBesideRotaryPositions(UserTowerContract):
+    settings: ClassVar[dict[str, object]] = {**SETTINGS, "times": True, "positions": "rotary"}
 
 
 def tower(**settings: object) -> TransformerUserTower:
@@ -111,3 +133,54 @@ def test_long_and_short_histories_share_a_batch() -> None:
 def test_heads_share_the_dimension(user: dict[str, object], dimension: int, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         TowerConfig.model_validate({"dimension": dimension, "user": {"kind": "transformer", **user}})
+
+
+def test_a_tower_of_times_begins_as_the_one_without() -> None:
+    """Its other parameters are drawn alike, and what it adds for times is zero."""
+    one, other = tower(times=True), tower()
+    learnt = dict(one.named_parameters())
+    assert not learnt.pop("times.weight").any()
+    for name, parameter in other.named_parameters():
+        assert torch.equal(learnt.pop(name), parameter)
+    assert not learnt
+    assert torch.equal(one.eval()(from_the_start(), vectors()), other.eval()(from_the_start(), vectors()))
+
+
+def test_without_times_all_of_them_are_unknown() -> None:
+    """A packed batch that has none is one of unknown gaps, whatever the clocks say; so is what is served."""
+    made = tower(times=True).eval()
+    torch.nn.init.normal_(made.get_parameter("times.weight"))
+    histories = replace(from_the_start(), gaps=None, clocks=None)
+    unknown = replace(from_the_start(), gaps=torch.full((8,), -1.0))
+    expected = made(unknown, vectors())
+    torch.testing.assert_close(made(histories, vectors()), expected)
+    served = made.served(vectors()[:5].unsqueeze(0), torch.tensor([5]), {})
+    torch.testing.assert_close(served[0], expected[4])
+    assert not torch.isclose(made(from_the_start(), vectors()), expected).all(dim=1).any()
+
+
+def test_training_hides_the_times_of_some_whole_histories() -> None:
+    """About a tenth of 2,000 histories of three are read as if their times were unknown, and none by half."""
+    made = tower(times=True, blocks=1).train()
+    torch.nn.init.normal_(made.get_parameter("times.weight"))
+    ends = torch.arange(1, 6001)
+    histories = PackedHistories(
+        rows=torch.zeros(6000, dtype=torch.int64),
+        starts=(ends - 1) // 3 * 3,
+        ends=ends,
+        users=torch.zeros(6000, dtype=torch.int64),
+        ages=torch.zeros(6000),
+        gaps=torch.full((6000,), 100.0),
+        clocks=torch.full((6000,), 5000.0),
+    )
+    given = vectors()[:3].repeat(2000, 1)
+    torch.manual_seed(3)
+    trained = made(histories, given)
+    torch.manual_seed(3)
+    assert torch.equal(made(histories, given), trained)
+    unknown = made(replace(histories, gaps=None, clocks=None), given)
+    hidden = torch.isclose(trained, unknown, atol=1e-5).all(dim=1).view(2000, 3)
+    assert torch.equal(hidden.all(dim=1), hidden.any(dim=1))
+    assert 140 < int(hidden.all(dim=1).sum()) < 260  # four deviations to either side of 200
+    made.eval()
+    assert not torch.isclose(made(histories, given), unknown).all(dim=1).any()

@@ -50,6 +50,13 @@ def config(**user: object) -> TowerConfig:
     return TowerConfig.model_validate({"dimension": 6, "user": {**small, **user}})
 
 
+def times() -> dict[str, torch.Tensor]:
+    """Gaps and clocks of eight events: from nothing to decades, all through the week, and one unknown."""
+    gaps = torch.tensor([0.0, 0.7, 59.0, 3600.0, 90_000.0, 2e6, -1.0, 3e9])
+    clocks = torch.tensor([0.0, 1234.5, 86_399.0, 200_000.0, 432_100.0, 604_799.0, -1.0, 500_000.0])
+    return {"gaps": gaps, "clocks": clocks}
+
+
 def packed() -> PackedHistories:
     """Two histories of five and three items end to end, and windows of them for five examples."""
     return PackedHistories(
@@ -58,4 +65,5 @@ def packed() -> PackedHistories:
         ends=torch.tensor([1, 3, 5, 6, 8]),
         users=torch.tensor([0, 0, 0, 2, 2]),
         ages=torch.tensor([0.9, 0.5, 0.25, 1.0, 0.0]),
+        **times(),
     )

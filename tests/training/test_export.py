@@ -9,7 +9,9 @@ import torch
 from data.sequences import PreparedData
 from tower.bundle import Bundle
 from tower.errors import TowerError
+from tower.golden import difference, load_golden, replay
 from tower.retriever import Retriever
+from tower.times import Times
 from training import export as export_module
 from training.config import ExperimentConfig
 from training.errors import TrainingError
@@ -20,12 +22,15 @@ from training.run import Run
 from training.trainer import train
 
 FEATURES = {"user": {"features": "all"}, "item": {"features": "all", "hidden": [32]}}
+TIMES = {"user": {"kind": "transformer", "times": True, "history_length": 10, "blocks": 1}}
 ABSOLUTE = {"scoring": {"kind": "dot", "temperature": 1.0, "absolute": True}}
 
 
-@pytest.fixture(scope="module", params=[{}, FEATURES, ABSOLUTE], ids=["ids", "features", "absolute"])
+@pytest.fixture(
+    scope="module", params=[{}, FEATURES, ABSOLUTE, TIMES], ids=["ids", "features", "absolute", "times"]
+)
 def run(request: pytest.FixtureRequest, shop: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """A short run on the shop: on ids alone, with features, and with scores without their sign."""
+    """A short run on the shop: on ids alone, with features, with scores of either sign, and with times."""
     settings = {"tower": request.param, "training": {"epochs": 1, "batch_size": 512, "device": "cpu"}}
     config = ExperimentConfig.model_validate(settings)
     made = Run(tmp_path_factory.mktemp("run"), config, shop.folder, shop.fingerprint)
@@ -37,6 +42,12 @@ def raw_features(data: PreparedData, model: object, user: int) -> dict[str, obje
     return export_module._raw_features(data, model, user)  # type: ignore[arg-type]
 
 
+def times_before_the_test(data: PreparedData, user: int) -> Times:
+    """When the user did what is read to answer for the test part, whose first event is the question."""
+    first, end = int(data.offsets[user]), int(data.splits[user, 1])
+    return Times(data.times[first:end] / 1e3, float(data.times[end]) / 1e3)
+
+
 def test_the_bundle_answers_what_the_evaluator_ranks(run: Run, shop: PreparedData, tmp_path: Path) -> None:
     """For 200 users the retriever over the bundle and the evaluation in torch give the same ten items."""
     bundle = Bundle.open(export(run, shop, tmp_path / "bundles"))
@@ -46,8 +57,22 @@ def test_the_bundle_answers_what_the_evaluator_ranks(run: Run, shop: PreparedDat
     (block,) = rank(scores_of, shop, users, "test", 10, True)
     histories = [shop.history(user, "test") for user in users.tolist()]
     features = [raw_features(shop, model, user) for user in users.tolist()]
-    answers = Retriever(bundle).recommend(histories, features, 10, histories)
+    times = [times_before_the_test(shop, user) for user in users.tolist()]
+    answers = Retriever(bundle).recommend(histories, features, 10, histories, times)
     assert [answer.rows.tolist() for answer in answers] == block.rows.tolist()
+
+
+def test_a_bundle_says_whether_it_reads_times(run: Run, shop: PreparedData, tmp_path: Path) -> None:
+    """If it does, its recorded queries hold them: other moments would have other answers."""
+    bundle = Bundle.open(export(run, shop, tmp_path / "bundles"))
+    reads = run.experiment.tower.user.times
+    assert bundle.manifest.reads_times == reads
+    queries = load_golden(bundle.folder / "golden.json").queries
+    assert all((query.at is not None) == (query.history_times is not None) == reads for query in queries)
+    if reads:
+        late = [query.model_copy(update={"at": (query.at or 0.0) + 40_000_000.0}) for query in queries]
+        apart = zip(replay(bundle, queries, 10), replay(bundle, late, 10), strict=True)
+        assert any(difference(one, other) for one, other in apart)
 
 
 def test_the_bundle_holds_the_vectors_and_names_of_the_run(

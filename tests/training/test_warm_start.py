@@ -153,6 +153,7 @@ USERS = [
     {"kind": "attentive"},
     {"kind": "recurrent"},
     {"kind": "transformer", "history_length": 20},
+    {"kind": "transformer", "history_length": 20, "times": True},
 ]
 
 
@@ -180,6 +181,7 @@ OTHER = [
     ({"dimension": 16}, {}, r"tower\.dimension = 16, but the bundle .* has 8"),
     ({"scoring": {"temperature": 0.1}}, {}, r"tower\.scoring\.temperature = 0\.1, but .* has 0\.07"),
     ({"user": {"kind": "attentive"}}, {}, r"tower\.user\.kind = 'attentive', but .* has 'pooled'"),
+    ({"user": {"kind": "transformer", "times": True}}, {"user": {"kind": "transformer"}}, r"\.times = True"),
     ({"user": {"hidden": [9]}}, {}, r"tower\.user\.hidden = \(9,\), but .* has \(128,\)"),
     (
         {"item": {"features": ["genres"]}},

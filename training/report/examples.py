@@ -34,10 +34,10 @@ class Examples:
 class ExampleSource:
     """The training examples of prepared data, each as likely as any other."""
 
-    def __init__(self, data: PreparedData, history_length: int) -> None:
-        """Raises TrainingError when nothing can be predicted."""
+    def __init__(self, data: PreparedData, history_length: int, times: bool = False) -> None:
+        """With `times`, towers see when events were. Raises TrainingError when nothing can be predicted."""
         self.data = data
-        self.batches = TrainingBatches(data, 1, history_length, 1_000_000_000)
+        self.batches = TrainingBatches(data, 1, history_length, 1_000_000_000, times=times)
         self.begins = np.asarray(data.offsets[:-1])
         # The first event of a history is nobody's target.
         targets = np.maximum(np.asarray(data.splits[:, 0]) - self.begins - 1, 0)

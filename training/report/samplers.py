@@ -68,7 +68,8 @@ class SamplerReport:
         self.device = pick_device(self.experiment.training.device)
         self.scoring = self.experiment.tower.scoring
         self.model = run.open_model(data).to(self.device)
-        self.source = ExampleSource(data, self.experiment.tower.user.history_length)
+        user = self.experiment.tower.user
+        self.source = ExampleSource(data, user.history_length, user.times)
         self.query_count = min(
             asked.queries, len(self.source), max(_FEWEST_QUERIES, _HELD // len(data.catalogue))
         )

@@ -164,6 +164,7 @@ ANYTHING = st.recursive(
     max_leaves=10,
 )
 FIELDS = ["user_id", "history", "features", "k", "exclude_seen", "exclude", "requests", "events", "version"]
+FIELDS += ["history_times", "at"]
 SOMETHING_LIKE_A_BODY = st.dictionaries(st.sampled_from(FIELDS) | st.text(max_size=5), ANYTHING, max_size=5)
 EVENT = st.fixed_dictionaries(dict.fromkeys(("event_id", "user_id", "item_id", "time", "kind"), ANYTHING))
 

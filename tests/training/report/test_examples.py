@@ -41,6 +41,18 @@ def test_user_vectors_are_those_of_the_batch_that_training_makes(run: Run, shop:
     assert len(trained & read) > 0.95 * len(trained)
 
 
+def test_a_tower_that_reads_times_has_them(shop: PreparedData) -> None:
+    """Where they are asked for, examples are those of a training batch; else their times are unknown."""
+    settings = ['tower.user={kind="transformer", blocks=1, times=true}']
+    model = build_model(load_experiment("transformer", settings), shop).eval()
+    torch.nn.init.normal_(model.user.get_parameter("times.weight"), generator=torch.manual_seed(0))
+    timed, unknown = (
+        ExampleSource(shop, 200, times).read(model, 50, stream(0, "test", 0)) for times in (True, False)
+    )
+    assert torch.equal(timed.positives, unknown.positives)
+    assert not torch.isclose(timed.users, unknown.users, atol=1e-3).all(dim=1).any()
+
+
 def test_positives_are_drawn_as_often_as_they_are_targets(handmade: PreparedData) -> None:
     """First events are nobody's target. A share of 20,000 draws is within 0.02 of it but for one in 10^8."""
     source = ExampleSource(handmade, 50)

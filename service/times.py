@@ -1,0 +1,47 @@
+"""Times as people send and read them, and as the service keeps them: milliseconds since 1970."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+from pydantic import PlainValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Milliseconds that can be written as a date: the years 1 to 9999.
+_FIRST_TIME, _LAST_TIME = -62_135_596_800_000, 253_402_300_799_999
+_SCHEMA = WithJsonSchema({"anyOf": [{"type": "number"}, {"type": "string", "format": "date-time"}]})
+
+
+def check_known_time(value: object) -> int:
+    """Accept seconds since 1970 or ISO 8601 (UTC where it names no zone); gives milliseconds since 1970."""
+    try:
+        milliseconds = _milliseconds(value)
+    except (ValueError, OverflowError):
+        milliseconds = None
+    if milliseconds is None or not _FIRST_TIME <= milliseconds <= _LAST_TIME:
+        raise PydanticCustomError("time", "send seconds (not milliseconds) since 1970, or ISO 8601 text")
+    return milliseconds
+
+
+def check_time(value: object) -> int | None:
+    """Accept what `check_known_time` does, or None."""
+    return None if value is None else check_known_time(value)
+
+
+def _milliseconds(value: object) -> int | None:
+    if isinstance(value, str):
+        moment = datetime.fromisoformat(value)
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return (moment - _EPOCH) // timedelta(milliseconds=1)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return round(value * 1000)
+    return None
+
+
+def show_time(milliseconds: int) -> str:
+    """Write milliseconds since 1970 as ISO 8601 in UTC."""
+    return (_EPOCH + timedelta(milliseconds=milliseconds)).isoformat(timespec="milliseconds")
+
+
+KnownTime = Annotated[int, PlainValidator(check_known_time), _SCHEMA]
+Time = Annotated[int | None, PlainValidator(check_time), _SCHEMA]

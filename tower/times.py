@@ -1,0 +1,46 @@
+"""When a history's items were used and when the next is asked for, as a user tower reads it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+# What a tower that reads times is given of them.
+TIME_INPUTS = ("gaps", "clocks")
+# In their place where they are unknown.
+UNKNOWN = -1.0
+WEEK = 7 * 24 * 3600.0
+
+Seconds = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Times:
+    """The times of one history, in seconds since 1970 (UTC).
+
+    Attributes:
+        events: float64 [T], when each item was used, oldest first.
+        asked: when the question for the next one comes.
+    """
+
+    events: Seconds
+    asked: float
+
+    def newest(self, count: int) -> "Times":
+        """Those of the newest `count` items."""
+        return Times(self.events[-count:], self.asked)
+
+    def inputs(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """The gaps and clocks of `time_inputs`, float32 [T]: the next item follows, or the question."""
+        return time_inputs(self.events, np.append(self.events[1:], self.asked))
+
+
+def time_inputs(events: Seconds, moments: Seconds) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """What a tower reads of events at `events` [T] that were followed by another at `moments` [T].
+
+    Returns:
+        gaps: float32 [T], seconds between the two; zero where the clocks say that it was less.
+        clocks: float32 [T], seconds from the beginning of a week (a Thursday, UTC) to the second.
+    """
+    gaps = np.maximum(moments - events, 0.0)
+    return gaps.astype(np.float32), (moments % WEEK).astype(np.float32)
