@@ -64,7 +64,8 @@ class CausalAttention(nn.Module):
     def _heads(self, projected: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """[B, T, 3 D] as queries, keys and values [B, H, T, D / H]."""
         split = projected.reshape(*projected.shape[:2], 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        return split[0], split[1], split[2]
+        query, key, value = split.unbind()
+        return query, key, value
 
     def _turned(self, heads: Tensor) -> Tensor:
         """[B, H, T, d] with each pair of coordinates turned by its frequency times its step."""

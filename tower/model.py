@@ -12,6 +12,9 @@ from tower.packed import PackedHistories
 from tower.scoring import scored_form
 from tower.user_towers import build_user_tower
 
+# Rows that are this many times the catalogue hold most of it: computing all of it is faster than sorting them.
+MANY = 2
+
 
 class TwoTowers(nn.Module):
     """A user tower and an item tower whose vectors meet in one inner product.
@@ -34,6 +37,8 @@ class TwoTowers(nn.Module):
 
     def item_vectors(self, rows: Tensor) -> Tensor:
         """Scored item vectors of `rows` [...]: [..., D]. Each different row passes the tower once."""
+        if rows.numel() > MANY * self.item.item_count:
+            return gather_rows(self.catalogue_vectors(), rows)
         different, places = torch.unique(rows, return_inverse=True)
         vectors = in_chunks(self.item, different, self.chunk_size)
         return gather_rows(scored_form(vectors, self.config.scoring), places)

@@ -15,6 +15,13 @@ def test_repeated_rows_pass_the_item_tower_once() -> None:
     )
     rows = torch.tensor([[8, 0, 8], [3, 3, 3]])
     torch.testing.assert_close(model.item_vectors(rows), model.catalogue_vectors()[rows])
+    # So many that all items are computed.
+    rows = torch.randint(0, ITEMS, (30, ITEMS))
+    seen = []
+    hook = model.item.register_forward_hook(lambda module, given, vectors: seen.append(len(given[0])))
+    torch.testing.assert_close(model.item_vectors(rows), model.catalogue_vectors()[rows])
+    hook.remove()
+    assert seen[0] == ITEMS
 
 
 def test_cosine_vectors_have_length_one() -> None:

@@ -32,8 +32,9 @@ class BucketedObjective(Objective):
         """The batch's loss, over buckets along directions drawn with `random`."""
         histories, targets, scoring = batch.histories, batch.targets, model.config.scoring
         vectors = model.item_vectors(torch.cat([histories.rows, targets]))
-        users = model.user_vectors(histories, vectors[: len(histories.rows)])
-        positive = paired_scores(users, vectors[len(histories.rows) :], scoring)
+        read, positives = vectors.split([len(histories.rows), len(targets)])
+        users = model.user_vectors(histories, read)
+        positive = paired_scores(users, positives, scoring)
         places, ids = self._buckets(model, users.detach(), random)
         items = model.item_vectors(ids)
         scores = torch.stack(

@@ -46,7 +46,8 @@ class SampledObjective(Objective):
         """The batch's loss over candidates drawn with `random`."""
         histories, targets = batch.histories, batch.targets
         vectors = model.item_vectors(torch.cat([histories.rows, targets]))
-        read, positives = vectors[: len(histories.rows)], vectors[len(histories.rows) :]
+        # Not two slices: the gradient of each would be a matrix of all.
+        read, positives = vectors.split([len(histories.rows), len(targets)])
         users = model.user_vectors(histories, read)
         draw = self._masked(self._drawn(model, batch, users.detach(), positives.detach(), random), batch)
         positive = paired_scores(users, positives, model.config.scoring)
