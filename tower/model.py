@@ -12,7 +12,7 @@ from tower.packed import PackedHistories
 from tower.scoring import scored_form
 from tower.user_towers import build_user_tower
 
-# Rows that are this many times the catalogue hold most of it: computing all of it is faster than sorting them.
+# Rows that are this many times the catalogue hold most of it: computing it whole is faster than sorting them.
 MANY = 2
 
 

@@ -38,7 +38,7 @@ class HierarchicalObjective(Objective):
         touched, lines = torch.unique(slots // self.members.shape[1], return_inverse=True)
         members = self.members[touched]
         vectors = model.item_vectors(torch.cat([histories.rows, members.clamp(min=0).flatten()]))
-        read, candidates = vectors.split([len(histories.rows), members.numel()])
+        read, candidates = torch.split(vectors, [len(histories.rows), members.numel()])
         # Examples of one cluster stand together, so that each cluster is one matrix product.
         order = lines.argsort(stable=True)
         users = gather_rows(model.user_vectors(histories, read), order)
