@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx
 
+from tower.product_sizes import as_product
+
 
 class _ShortProducts(torch.autograd.Function):
     """x W^T + b of x [B, I], W [O, I] and b [O]: it and both products of its gradient in another type."""
@@ -15,19 +17,19 @@ class _ShortProducts(torch.autograd.Function):
         ctx: FunctionCtx, inputs: Tensor, weight: Tensor, bias: Tensor | None, products: torch.dtype
     ) -> Tensor:
         """What is kept for the gradient is half as long, too."""
-        short_inputs, short_weight = inputs.to(products), weight.to(products)
+        short_inputs, short_weight = as_product(inputs, products), weight.to(products)
         ctx.save_for_backward(short_inputs, short_weight)
-        outputs = torch.mm(short_inputs, short_weight.T).to(inputs.dtype)
+        outputs = torch.mm(short_inputs, short_weight.T)[: len(inputs)].to(inputs.dtype)
         return outputs if bias is None else outputs.add_(bias)
 
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
         """All gradients in the type of the slopes."""
         inputs, weight = ctx.saved_tensors
-        slope, short = slopes[0], slopes[0].to(inputs.dtype)
+        slope, short = slopes[0], as_product(slopes[0], inputs.dtype)
         to_inputs, _, to_bias, _ = ctx.needs_input_grad
         return (
-            torch.mm(short, weight).to(slope.dtype) if to_inputs else None,
+            torch.mm(short, weight)[: len(slope)].to(slope.dtype) if to_inputs else None,
             torch.mm(short.T, inputs).to(slope.dtype),
             slope.sum(dim=0) if to_bias else None,
             None,

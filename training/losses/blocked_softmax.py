@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx
+from torch.nn.functional import pad
 
 from tower.config import ScoringConfig
+from tower.product_sizes import product_size
 from training.losses.row_masses import row_masses_
 
 # How many scores are held at once; and of how many examples at most, so that they stay in the cache, unless
@@ -45,6 +47,14 @@ class Examples:
     weights: Tensor
     hits: tuple[Tensor, Tensor]
 
+    def padded(self) -> "Examples":
+        """With further examples that weigh nothing, up to a `product_size`."""
+        more = product_size(len(self.users)) - len(self.users)
+        users, positive, weights = self.users, self.positive, self.weights
+        return Examples(
+            pad(users, (0, 0, 0, more)), pad(positive, (0, more)), pad(weights, (0, more)), self.hits
+        )
+
     def parts(self, size: int) -> Iterator[tuple[slice, "Examples"]]:
         """No more than `size` of them at a time, with their places."""
         firsts = torch.arange(0, len(self.users) + size, size, device=self.users.device)
@@ -79,15 +89,16 @@ class _WeightedSum(torch.autograd.Function):
         held: int,
     ) -> Tensor:
         """Scores serve the losses and the gradients while they are at hand."""
-        to_users, to_items = torch.empty_like(users), torch.zeros_like(vectors)
-        to_positive, total = torch.empty_like(positive), positive.new_zeros(())
+        padded = len(examples.users)
+        to_users, to_items = users.new_empty(padded, users.shape[1]), torch.zeros_like(vectors)
+        to_positive, total = positive.new_empty(padded), positive.new_zeros(())
         size = max(1, min(held // len(vectors), max(MOST_EXAMPLES, FEW // len(vectors))))
         for some, part in examples.parts(size):
             found = _gradients(part, candidates, scoring)
             total += found.losses @ part.weights
             to_users[some], to_positive[some] = found.users, found.positive
             to_items += found.items
-        ctx.save_for_backward(to_users, to_items, to_positive)
+        ctx.save_for_backward(to_users[: len(users)], to_items, to_positive[: len(positive)])
         return total
 
     @staticmethod
@@ -149,6 +160,8 @@ def blocked_softmax(
         return (users.sum() + positive.sum()) * 0.0
     kind, vectors = products or users.dtype, candidates.vectors
     examples = Examples(users.detach().to(kind), positive.detach(), weights, hits)
+    if kind == torch.bfloat16 and users.device.type == "cpu":
+        examples = examples.padded()
     among = replace(candidates, vectors=vectors.detach().to(kind))
     # What is given here is in the wanted type already.
     with torch.autocast(users.device.type, enabled=False):

@@ -1,0 +1,23 @@
+"""Sizes of matrices whose products are computed in few bits on the CPU."""
+
+import torch
+from torch import Tensor
+
+
+def product_size(rows: int) -> int:
+    """The next of sixteen sizes in each octave: `rows` or up to a sixteenth more.
+
+    oneDNN, which multiplies in bfloat16, compiles a kernel for each size that it hasn't met. That takes ten
+    times as long as the product of a batch, and no two batches have as many steps.
+    """
+    step = 1 << max(0, rows.bit_length() - 5)
+    return -(-rows // step) * step
+
+
+def as_product(matrix: Tensor, kind: torch.dtype) -> Tensor:
+    """`matrix` [R, D] in the type `kind`, with zeros below it up to a `product_size`."""
+    rows = len(matrix)
+    filled = torch.empty(product_size(rows), matrix.shape[1], dtype=kind, device=matrix.device)
+    filled[:rows] = matrix
+    filled[rows:] = 0.0
+    return filled
