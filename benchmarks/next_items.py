@@ -1,9 +1,10 @@
-"""A click log of news, hour by hour: what is asked in an hour, and how well it is answered."""
+"""What is asked of a log in some stretch of time, and how well it is answered."""
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -15,17 +16,21 @@ HOUR = 3_600_000  # milliseconds
 K = 20
 QUESTIONS_AT_ONCE = 256
 
-Answers = Callable[[Sequence[list[int]]], list[list[int]]]
+Item = Any
+"""The id of an item as the log has it, an int or a str."""
+Answers = Callable[[Sequence[list[Item]]], list[list[Item]]]
 """For each history of item ids, oldest first, the first K item ids outside it."""
 
 
 @dataclass(frozen=True)
 class Questions:
-    """Histories of item ids, what was clicked next, and whether that item had ever been clicked before."""
+    """Histories of item ids, what was clicked next, whether that item had ever been clicked before, and the
+    session that each question is of."""
 
-    histories: list[list[int]]
-    targets: list[int]
+    histories: list[list[Item]]
+    targets: list[Item]
     known: list[bool]
+    sessions: list[int]
 
 
 def read_clicks(path: Path) -> pl.DataFrame:
@@ -39,21 +44,28 @@ def between(clicks: pl.DataFrame, start: int, end: int) -> pl.DataFrame:
     return clicks.filter(pl.col("timestamp_ms").is_between(start, end, closed="left"))
 
 
-def questions(clicks: pl.DataFrame, start: int, end: int) -> Questions:
-    """Every click of that time but the first of its session, with the session's clicks before it."""
+def questions(clicks: pl.DataFrame, start: int, end: int, repeats: bool = True) -> Questions:
+    """Every click of that time but the first of its session, with the session's clicks before it.
+
+    Without `repeats` no item is asked for that its session has had before.
+    """
     asked = between(clicks, start, end)
     known = set(clicks.filter(pl.col("timestamp_ms") < start)["item_id"].unique().to_list())
-    sessions = clicks.filter(
-        (pl.col("timestamp_ms") < end) & pl.col("session_id").is_in(asked["session_id"].unique().implode())
-    )
-    histories, targets = [], []
-    grouped = sessions.group_by("session_id", maintain_order=True).agg("item_id", "timestamp_ms")
-    for items, times in zip(grouped["item_id"].to_list(), grouped["timestamp_ms"].to_list(), strict=True):
-        for place in range(1, len(items)):
-            if times[place] >= start:
-                histories.append(items[:place])
-                targets.append(items[place])
-    return Questions(histories, targets, [target in known for target in targets])
+    theirs = asked["session_id"].unique().implode()
+    before = clicks.filter((pl.col("timestamp_ms") < end) & pl.col("session_id").is_in(theirs))
+    found = Questions([], [], [], [])
+    grouped = before.group_by("session_id", maintain_order=True).agg("item_id", "timestamp_ms")
+    for session, items, times in grouped.iter_rows():
+        first = next(place for place, time in enumerate(times) if time >= start)
+        seen = set(items[:first])
+        for place in range(max(first, 1), len(items)):
+            seen.add(items[place - 1])
+            if repeats or items[place] not in seen:
+                found.histories.append(items[:place])
+                found.targets.append(items[place])
+                found.known.append(items[place] in known)
+                found.sessions.append(session)
+    return found
 
 
 def by_bundle(folder: Path) -> Answers:
@@ -61,39 +73,18 @@ def by_bundle(folder: Path) -> Answers:
     bundle = Bundle.open(folder, verify=False)
     retriever, names = Retriever(bundle), bundle.vocabulary
 
-    def answers(histories: Sequence[list[int]]) -> list[list[int]]:
-        found: list[list[int]] = []
+    def answers(histories: Sequence[list[Item]]) -> list[list[Item]]:
+        found: list[list[Item]] = []
         for first in range(0, len(histories), QUESTIONS_AT_ONCE):
             read = [names.known_rows(one)[0] for one in histories[first : first + QUESTIONS_AT_ONCE]]
             known = [rows for rows in read if len(rows)]
             ranked = iter(retriever.recommend(known, [{}] * len(known), K, known))
             for rows in read:
                 best = next(ranked) if len(rows) else retriever.popular(K, rows)
-                found.append([int(one) for one in names.ids(best.rows)])
+                found.append(list(names.ids(best.rows)))
         return found
 
     return answers
-
-
-def by_order(items: Sequence[int]) -> Answers:
-    """The same items for everybody, best first, but for those in the history."""
-
-    def answers(histories: Sequence[list[int]]) -> list[list[int]]:
-        return [[item for item in items[: K + len(one)] if item not in one][:K] for one in histories]
-
-    return answers
-
-
-def popular(clicks: pl.DataFrame) -> Answers:
-    """Items by their number of clicks; ties by id."""
-    counted = clicks.group_by("item_id").len().sort("len", "item_id", descending=[True, False])
-    return by_order(counted["item_id"].to_list())
-
-
-def most_recent(clicks: pl.DataFrame) -> Answers:
-    """Items by when they were clicked last; ties by id."""
-    last = clicks.group_by("item_id").agg(pl.col("timestamp_ms").max())
-    return by_order(last.sort("timestamp_ms", "item_id", descending=[True, False])["item_id"].to_list())
 
 
 def gains(answers: Answers, asked: Questions) -> dict[str, list[float]]:

@@ -1,0 +1,69 @@
+"""Models for a log that grows: trained anew at some moment, or gone on with from the last one."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import polars as pl
+
+from benchmarks.next_items import between
+from data.prepare import prepare
+from data.schema import PrepareConfig
+from training.commands import export_run, train_run
+
+
+class Published(NamedTuple):
+    """A bundle, and the seconds from the log to it."""
+
+    folder: Path
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Desk:
+    """Where the log is, where its prepared parts, the runs and the bundles go, and what is trained."""
+
+    clicks: pl.DataFrame
+    work: Path
+    experiment: str
+
+    def prepared(self, start: int, end: int) -> Path:
+        """The clicks from `start` to before `end`, all of them for training."""
+        self.work.mkdir(parents=True, exist_ok=True)
+        between(self.clicks, start, end).write_parquet(self.work / "clicks.parquet")
+        config = {
+            "source": self.work / "clicks.parquet",
+            "columns": {"user": "session_id", "item": "item_id", "time": "timestamp_ms"},
+            "split": {"kind": "time", "validation_from": moment(end), "test_from": moment(end)},
+        }
+        prepare(PrepareConfig.model_validate(config), self.work / "prepared", overwrite=True)
+        return self.work / "prepared"
+
+    def retrained(self, start: int, until: int, version: str, settings: Sequence[str]) -> Published:
+        """A bundle trained from scratch on the clicks from `start` to `until`."""
+        clock = time.perf_counter()
+        data = self.prepared(start, until)
+        train_run(data, self.experiment, self.work / "run", settings, overwrite=True)
+        return self._exported(version, clock)
+
+    def updated(
+        self, origin: Path, start: int, since: int, until: int, version: str, settings: Sequence[str]
+    ) -> Published:
+        """A bundle that goes on from `origin`: clicks from `start` on are read, those from `since` predicted."""
+        clock = time.perf_counter()
+        data = self.prepared(start, until)
+        settings = [*settings, f"training.since={moment(since)}"]
+        train_run(data, None, self.work / "run", settings, overwrite=True, origin=origin)
+        return self._exported(version, clock)
+
+    def _exported(self, version: str, clock: float) -> Published:
+        folder = export_run(self.work / "run", None, self.work / "bundles", version)
+        return Published(folder, time.perf_counter() - clock)
+
+
+def moment(milliseconds: int) -> str:
+    """A time as settings have it."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
