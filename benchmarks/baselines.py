@@ -39,7 +39,7 @@ def most_recent(clicks: pl.DataFrame) -> Answers:
 
 
 def co_occurring(clicks: pl.DataFrame, newest: int, together: str = "session_id") -> Answers:
-    """Items by in how many sessions they are together with the `newest` items of the history, summed over these.
+    """Items by in how many sessions they are with the `newest` items of the history, summed over these.
 
     Ties, and all where none of these occurs, by number of clicks. `together` is the column that tells what
     counts as one session.

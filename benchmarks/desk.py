@@ -52,7 +52,7 @@ class Desk:
     def updated(
         self, origin: Path, start: int, since: int, until: int, version: str, settings: Sequence[str]
     ) -> Published:
-        """A bundle that goes on from `origin`: clicks from `start` on are read, those from `since` predicted."""
+        """A bundle that goes on from `origin`: reads clicks from `start`, predicts those from `since` on."""
         clock = time.perf_counter()
         data = self.prepared(start, until)
         settings = [*settings, f"training.since={moment(since)}"]

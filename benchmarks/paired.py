@@ -1,26 +1,24 @@
 """Is one model better than another on the same questions? Bootstrap intervals of the difference."""
 
-from collections.abc import Sequence
-
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 REPLICATES, CONFIDENCE, SEED = 1000, 0.95, 0
 DRAWS_AT_ONCE = 10_000_000
 
 
 def difference(
-    ours: Sequence[float], theirs: Sequence[float], groups: Sequence[int], replicates: int = REPLICATES
+    ours: ArrayLike, theirs: ArrayLike, groups: ArrayLike, replicates: int = REPLICATES
 ) -> dict[str, float]:
     """The mean of `ours` - `theirs` over questions, with its 95 % percentile interval (Efron 1979).
 
-    Whole groups are drawn, as the questions of one user or one session are not independent; each draw's mean is
-    the ratio of its sum to its number of questions. All three have one entry a question.
+    Whole groups are drawn, as the questions of one user or one session are not independent; each draw's mean
+    is the ratio of its sum to its number of questions. All three have one entry a question.
     """
     apart = np.asarray(ours, dtype=np.float64) - np.asarray(theirs, dtype=np.float64)
     _, group = np.unique(np.asarray(groups), return_inverse=True)
     sums, counts = np.bincount(group, weights=apart), np.bincount(group)
-    means = _resampled(sums, counts, replicates)
+    means = _resampled(np.asarray(sums, dtype=np.float64), counts, replicates)
     tail = (1.0 - CONFIDENCE) / 2.0
     low, high = np.quantile(means, [tail, 1.0 - tail])
     return {"difference": float(apart.mean()), "low": float(low), "high": float(high)}

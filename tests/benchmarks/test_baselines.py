@@ -47,7 +47,9 @@ def test_an_item_that_nobody_clicked_leads_to_what_is_popular() -> None:
 
 def test_a_click_again_in_a_session_counts_once() -> None:
     """10 and 12 share one session, however often; 10 and 11 two."""
-    log = clicks((1, 10, 1), (1, 12, 2), (1, 12, 3), (1, 12, 4), (2, 10, 1), (2, 11, 2), (3, 10, 1), (3, 11, 2))
+    log = clicks(
+        (1, 10, 1), (1, 12, 2), (1, 12, 3), (1, 12, 4), (2, 10, 1), (2, 11, 2), (3, 10, 1), (3, 11, 2)
+    )
     assert co_occurring(log, newest=1)([[10]]) == [[11, 12]]
 
 
