@@ -14,6 +14,9 @@ from data.prepare import prepare
 from data.schema import PrepareConfig
 from training.commands import export_run, train_run
 
+# Of the oldest clicks, which a half-life may leave with nothing.
+LEAST_WEIGHT = 1e-3
+
 
 class Published(NamedTuple):
     """A bundle, and the seconds from the log to it."""
@@ -24,19 +27,29 @@ class Published(NamedTuple):
 
 @dataclass(frozen=True)
 class Desk:
-    """Where the log is, where its prepared parts, the runs and the bundles go, and what is trained."""
+    """Where the log is, where its prepared parts, the runs and the bundles go, and what is trained.
+
+    With a `half_life`, in milliseconds, a click counts half as much as one that is so much younger.
+    """
 
     clicks: pl.DataFrame
     work: Path
     experiment: str
+    half_life: int | None = None
 
     def prepared(self, start: int, end: int) -> Path:
         """The clicks from `start` to before `end`, all of them for training."""
         self.work.mkdir(parents=True, exist_ok=True)
-        between(self.clicks, start, end).write_parquet(self.work / "clicks.parquet")
+        columns = {"user": "session_id", "item": "item_id", "time": "timestamp_ms"}
+        clicks = between(self.clicks, start, end)
+        if self.half_life is not None:
+            age = (end - pl.col("timestamp_ms")) / self.half_life
+            clicks = clicks.with_columns(weight=(2.0**-age).clip(LEAST_WEIGHT))
+            columns["weight"] = "weight"
+        clicks.write_parquet(self.work / "clicks.parquet")
         config = {
             "source": self.work / "clicks.parquet",
-            "columns": {"user": "session_id", "item": "item_id", "time": "timestamp_ms"},
+            "columns": columns,
             "split": {"kind": "time", "validation_from": moment(end), "test_from": moment(end)},
         }
         prepare(PrepareConfig.model_validate(config), self.work / "prepared", overwrite=True)

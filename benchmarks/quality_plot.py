@@ -12,8 +12,6 @@ from matplotlib.figure import Figure
 
 from benchmarks.seed_files import QUALITY, kept
 
-# Ids in the file come from this, text stays text, and there is no date: the same figures, the same file.
-STEADY = {"svg.hashsalt": "turret", "svg.fonttype": "none"}
 Rows = Sequence[dict[str, Any]]
 
 
@@ -29,7 +27,8 @@ def plot(set_name: str, folder: Path = QUALITY) -> bool:
     rows = [row for row in rows if row.get("curve") or row.get("periods")]
     if not rows:
         return False
-    with matplotlib.rc_context(STEADY):
+    # Ids come from this salt, text stays text, and there is no date: the same figures give the same file.
+    with matplotlib.rc_context({"svg.hashsalt": "turret", "svg.fonttype": "none"}):
         figure = Figure(figsize=(8.0, 4.5), layout="constrained")
         FigureCanvasAgg(figure)
         axes = figure.subplots()

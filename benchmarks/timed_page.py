@@ -44,6 +44,8 @@ def _recipe(recipe: dict[str, Any]) -> str:
     words = f"trained on the {recipe['base_hours']:,.0f} hours before"
     if recipe["base"]:
         words += f" with `{'`, `'.join(recipe['base'])}`"
+    if recipe["half_life_hours"]:
+        words += f"; an event counts half as much as one {recipe['half_life_hours']:,g} hours younger"
     if recipe["periods_between_updates"]:
         words += (
             f"; each update reads {recipe['update_reads_hours']:,.0f} hours and predicts the last "

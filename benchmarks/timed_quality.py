@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.desk import Desk, moment
-from benchmarks.next_items import Questions, by_bundle, gains, mean, questions
+from benchmarks.next_items import HOUR, Questions, by_bundle, gains, mean, questions
 from benchmarks.paired import difference
 from benchmarks.protocol import Options, machine, peak_memory_mb
 from benchmarks.seed_files import keep
@@ -111,7 +111,8 @@ def measure(options: Options, chosen: TimedSet) -> Figures:
     for seed in seeds:
         with tempfile.TemporaryDirectory() as folder:
             settings = [*options.given.override, f"training.seed={seed}"]
-            ours, spent = answered(chosen, Desk(log, Path(folder), name), settings)
+            desk = Desk(log, Path(folder), name, chosen.recipe.half_life)
+            ours, spent = answered(chosen, desk, settings)
         row = {
             "seed": seed,
             **shared,
@@ -139,14 +140,15 @@ def quicker(chosen: TimedSet) -> TimedSet:
 
 def recipe_of(chosen: TimedSet) -> Figures:
     """The recipe as JSON has it, lengths of time in hours."""
-    recipe, hour = chosen.recipe, 3_600_000
+    recipe = chosen.recipe
     return {
         "base": list(recipe.base),
-        "base_hours": recipe.base_window / hour,
+        "base_hours": recipe.base_window / HOUR,
         "update": list(recipe.update),
-        "update_reads_hours": recipe.window / hour,
-        "update_predicts_hours": recipe.since / hour,
+        "update_reads_hours": recipe.window / HOUR,
+        "update_predicts_hours": recipe.since / HOUR,
         "periods_between_updates": recipe.every,
+        "half_life_hours": None if recipe.half_life is None else recipe.half_life / HOUR,
     }
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks.desk import Desk, moment
 from benchmarks.next_items import HOUR, by_bundle
+from data.sequences import PreparedData
 
 BEGIN = int(datetime(2024, 5, 1, 3, tzinfo=UTC).timestamp() * 1000)
 SETTINGS = ("training.epochs=1", "tower.dimension=8", "tower.user.hidden=[8]", "training.batch_size=64")
@@ -24,6 +25,18 @@ def log() -> pl.DataFrame:
         begin = BEGIN + session // 3 * HOUR
         rows += [(session, item, begin + place * 1000) for place, item in enumerate(items)]
     return pl.DataFrame(rows, schema=["session_id", "item_id", "timestamp_ms"], orient="row")
+
+
+def test_a_click_counts_half_as_much_as_one_a_half_life_younger(log: pl.DataFrame, tmp_path: Path) -> None:
+    """The weights of the prepared events double every two hours, and never vanish."""
+    desk = Desk(log, tmp_path, "youtubednn", half_life=2 * HOUR)
+    data = PreparedData.open(desk.prepared(BEGIN, BEGIN + 40 * HOUR))
+    assert data.weights is not None
+    by_session = {
+        int(user): data.weights[data.offsets[row]] for row, user in enumerate(data.users.ids(range(60)))
+    }
+    assert by_session[59] / by_session[53] == pytest.approx(2.0)
+    assert by_session[0] == pytest.approx(1e-3)
 
 
 def test_a_model_goes_on_with_what_is_new(log: pl.DataFrame, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ def test_every_baseline_stands_with_the_interval_of_its_difference() -> None:
             "update_reads_hours": 24.0,
             "update_predicts_hours": 1.0,
             "periods_between_updates": 1,
+            "half_life_hours": 0.5,
         },
         "baselines": {name: dict.fromkeys(METRICS, one) for name in TIMED["globo"].baselines},
         **dict.fromkeys(METRICS, 0.5123),
@@ -34,4 +35,5 @@ def test_every_baseline_stands_with_the_interval_of_its_difference() -> None:
         "48 hours before with `training.epochs=3`; each update reads 24 hours and predicts the last 1."
         in text
     )
+    assert "half as much as one 0.5 hours younger" in text
     assert "not above every baseline" in timed_section(TIMED["globo"], {**figures, "above": False})
