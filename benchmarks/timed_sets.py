@@ -25,8 +25,8 @@ class Recipe:
     """How the model is trained: an experiment, and what is changed in it.
 
     The first model is trained on the `base_window` before the first period. After `every` periods (0: never)
-    it goes on: it reads the `window` before, and predicts the last `since` of it. With a `half_life`, an event
-    counts half as much as one that is so much younger. All four in milliseconds.
+    it goes on: it reads the `window` before, and predicts the last `since` of it. With a `half_life`, an
+    event counts half as much as one that is so much younger. All four in milliseconds.
     """
 
     experiment: str

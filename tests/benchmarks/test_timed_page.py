@@ -31,9 +31,7 @@ def test_every_baseline_stands_with_the_interval_of_its_difference() -> None:
     assert f"| co-occurrence | {cells} | {cells} |" in text
     assert "above every baseline" in text
     assert "not above" not in text
-    assert (
-        "48 hours before with `training.epochs=3`; each update reads 24 hours and predicts the last 1."
-        in text
-    )
+    assert "on the 48 hours before with `training.epochs=3`" in text
+    assert "each update reads 24 hours and predicts the last 1." in text
     assert "half as much as one 0.5 hours younger" in text
     assert "not above every baseline" in timed_section(TIMED["globo"], {**figures, "above": False})
