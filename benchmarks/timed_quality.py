@@ -59,7 +59,7 @@ def baselines(chosen: TimedSet, log: pl.DataFrame) -> dict[str, list[Gains]]:
     for start, asked in asked_in(chosen, log):
         before = log.filter(pl.col("timestamp_ms") < start)
         for name, made in chosen.baselines.items():
-            found[name].append(gains(made(before, start), asked))
+            found[name].append(gains(made(before), asked))
     return found
 
 
