@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -30,12 +30,14 @@ class Desk:
     """Where the log is, where its prepared parts, the runs and the bundles go, and what is trained.
 
     With a `half_life`, in milliseconds, a click counts half as much as one that is so much younger.
+    `features` are columns: what a session's first click has there is known of the session.
     """
 
     clicks: pl.DataFrame
     work: Path
     experiment: str
     half_life: int | None = None
+    features: tuple[str, ...] = ()
 
     def prepared(self, start: int, end: int) -> Path:
         """The clicks from `start` to before `end`, all of them for training."""
@@ -47,11 +49,17 @@ class Desk:
             clicks = clicks.with_columns(weight=(2.0**-age).clip(LEAST_WEIGHT))
             columns["weight"] = "weight"
         clicks.write_parquet(self.work / "clicks.parquet")
-        config = {
+        config: dict[str, Any] = {
             "source": self.work / "clicks.parquet",
             "columns": columns,
             "split": {"kind": "time", "validation_from": moment(end), "test_from": moment(end)},
         }
+        if self.features:
+            sessions = clicks.group_by("session_id").agg(pl.col(name).first() for name in self.features)
+            sessions.write_parquet(self.work / "sessions.parquet")
+            config["users"] = self.work / "sessions.parquet"
+            config["user_features"] = {"category": self.features}
+            columns["user_id"] = "session_id"
         prepare(PrepareConfig.model_validate(config), self.work / "prepared", overwrite=True)
         return self.work / "prepared"
 

@@ -38,7 +38,8 @@ def answered(chosen: TimedSet, desk: Desk, settings: Sequence[str]) -> tuple[lis
             window, since = start - recipe.window, start - recipe.since
             model = desk.updated(model.folder, window, since, start, f"after{number}", recipe.update)
             seconds.append(model.seconds)
-        found.append(gains(by_bundle(model.folder), asked))
+        known = asked.features if chosen.features else None
+        found.append(gains(by_bundle(model.folder, known), asked))
     return found, {
         "first_seconds": first.seconds,
         "update_seconds": statistics.median(seconds) if seconds else None,
@@ -50,7 +51,10 @@ def answered(chosen: TimedSet, desk: Desk, settings: Sequence[str]) -> tuple[lis
 def asked_in(chosen: TimedSet, log: pl.DataFrame) -> list[tuple[int, Questions]]:
     """When each period begins, and its questions."""
     starts = [chosen.begins + number * chosen.period for number in range(chosen.periods)]
-    return [(start, questions(log, start, start + chosen.period, chosen.repeats)) for start in starts]
+    return [
+        (start, questions(log, start, start + chosen.period, chosen.repeats, chosen.features))
+        for start in starts
+    ]
 
 
 def baselines(chosen: TimedSet, log: pl.DataFrame) -> dict[str, list[Gains]]:
@@ -111,7 +115,7 @@ def measure(options: Options, chosen: TimedSet) -> Figures:
     for seed in seeds:
         with tempfile.TemporaryDirectory() as folder:
             settings = [*options.given.override, f"training.seed={seed}"]
-            desk = Desk(log, Path(folder), name, chosen.recipe.half_life)
+            desk = Desk(log, Path(folder), name, chosen.recipe.half_life, chosen.features)
             ours, spent = answered(chosen, desk, settings)
         row = {
             "seed": seed,

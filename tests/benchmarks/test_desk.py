@@ -38,6 +38,22 @@ def test_a_click_counts_half_as_much_as_one_a_half_life_younger(log: pl.DataFram
     assert weights[0] == pytest.approx(1e-3)
 
 
+def test_what_a_session_begins_with_is_a_feature_of_it(log: pl.DataFrame, tmp_path: Path) -> None:
+    """Sessions on x click 40 where those on y click 41: so it is for the model, also after an update."""
+    odd = pl.col("session_id") % 2
+    item = pl.when(pl.col("item_id") == 12).then(40 + odd).otherwise("item_id")
+    device = pl.when(odd == 0).then(pl.lit("x")).otherwise(pl.lit("y"))
+    desk = Desk(log.with_columns(item_id=item, device=device), tmp_path, "youtubednn", features=("device",))
+    more = ['tower.user.features="all"', "training.epochs=15", "training.learning_rate=2e-2"]
+    first = desk.retrained(BEGIN, BEGIN + 18 * HOUR, "first", [*SETTINGS, *more])
+    since, until = BEGIN + 18 * HOUR, BEGIN + 20 * HOUR
+    second = desk.updated(first.folder, BEGIN, since, until, "second", SETTINGS[:1])
+    for made in (first, second):
+        x, y = by_bundle(made.folder, [{"device": "x"}, {"device": "y"}])([[0, 7], [0, 7]])
+        assert x.index(40) < x.index(41)
+        assert y.index(41) < y.index(40)
+
+
 def test_a_model_goes_on_with_what_is_new(log: pl.DataFrame, tmp_path: Path) -> None:
     """The item of the last hours is unknown to the first bundle, and can be had from the next."""
     desk = Desk(log, tmp_path, "youtubednn")

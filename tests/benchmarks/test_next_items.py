@@ -32,6 +32,12 @@ def test_every_click_but_the_first_of_a_session_is_asked_for_in_its_hour() -> No
     assert questions(LOG, 3 * HOUR, 4 * HOUR).targets == []
 
 
+def test_what_is_known_of_a_session_is_what_its_first_click_says() -> None:
+    log = LOG.with_columns(device=pl.Series(["a", "b", "b", "c", "d", "e", "e", "f"]))
+    asked = questions(log, HOUR, 2 * HOUR, features=["device"])
+    assert asked.features == [{"device": "a"}, {"device": "e"}, {"device": "e"}]
+
+
 def test_the_order_of_the_file_does_not_matter(tmp_path: Path) -> None:
     LOG.reverse().write_parquet(tmp_path / "clicks.parquet")
     assert read_clicks(tmp_path / "clicks.parquet").equals(LOG)
@@ -48,7 +54,7 @@ def test_a_repeat_is_only_asked_for_where_it_can_be_right() -> None:
 
 
 def test_gains_are_those_of_one_right_answer() -> None:
-    asked = Questions([[], [], []], [5, 6, 7], [True] * 3, [1, 2, 3])
+    asked = Questions([[], [], []], [5, 6, 7], [True] * 3, [1, 2, 3], [{}] * 3)
     found = gains(lambda _: [[5, 6, 7], [5, 6, 7], [1, 2]], asked)
     assert found["recall@20"] == [1.0, 1.0, 0.0]
     assert found["ndcg@20"] == pytest.approx([1.0, 1.0 / math.log2(3), 0.0])

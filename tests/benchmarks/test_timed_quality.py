@@ -29,7 +29,7 @@ def log() -> pl.DataFrame:
 def chosen() -> TimedSet:
     globo = TIMED["globo"]
     recipe = replace(globo.recipe, experiment="youtubednn", base=SMALL, update=(), every=2)
-    return replace(globo, periods=3, recipe=recipe)
+    return replace(globo, periods=3, recipe=recipe, features=())
 
 
 def test_everybody_is_asked_the_same_in_every_period(log: pl.DataFrame, chosen: TimedSet) -> None:
