@@ -24,7 +24,11 @@ CONTESTS = {
 def results_section() -> str:
     """The page's figures in Markdown, of the scripts whose results are there."""
     quality = [_set(name) for name in (*SETS, *TIMED)]
-    others = {_speed: _results("training_speed"), _cold: _results("cold_items")}
+    others = {
+        _speed: _results("training_speed"),
+        _time: _results("time_to_quality"),
+        _cold: _results("cold_items"),
+    }
     shown = [section(found) for section, found in others.items() if found is not None]
     return "\n".join([*(one for one in quality if one), *shown])
 
@@ -144,6 +148,34 @@ def _speed(figures: dict[str, Any]) -> str:
             "",
         ]
     )
+
+
+def _time(figures: dict[str, Any]) -> str:
+    machine, target = figures["machine"], figures["target_hr@10"]
+    rows = [
+        f"| {name} | {_seconds(side['seconds'])} | {side['hr@10']:.4f} | "
+        f"{_seconds(side.get('to_service_seconds'))} |"
+        for name, side in figures["sides"].items()
+        if side["hr@10"] is not None
+    ]
+    return "\n".join(
+        [
+            "## Time to quality",
+            "",
+            "MovieLens 1M as SASRec splits it: training until the model selected on validation has HR@10 =",
+            f"{target:.2f} on the test, and from the raw file to the first answer over HTTP (`python -m",
+            f"benchmarks.time_to_quality --json`; {machine['cores']} cores, {machine['date'][:10]}):",
+            "",
+            "| | training | HR@10 then | raw file to an answer |",
+            "|---|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def _seconds(value: float | None) -> str:
+    return "" if value is None else f"{value:,.0f} s"
 
 
 def _cold(figures: dict[str, Any]) -> str:
