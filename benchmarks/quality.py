@@ -1,13 +1,13 @@
 """How good the recommended experiment is on data that everybody knows: --set NAME.
 
-The whole catalogue is ranked, the user's own items masked, ties by ascending row. Every seed's figures, with
-its configuration and its curve, are kept in results/quality/SET, and the mean over seeds in
-results/quality_SET.json.
+The whole catalogue is ranked, the user's own items masked, ties by ascending row. Sets that are split by time
+have nobody's figures to stand beside: baselines are asked the same questions, and the differences have
+bootstrap intervals. Every seed's figures, with its configuration and its curve, are kept in
+results/quality/SET, and the mean over seeds in results/quality_SET.json.
 """
 
 import argparse
 import hashlib
-import json
 import statistics
 import tempfile
 import time
@@ -18,8 +18,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.protocol import RESULTS, Options, finish, machine, peak_memory_mb, read_options
+from benchmarks import timed_quality
+from benchmarks.protocol import Options, finish, machine, peak_memory_mb, read_options
 from benchmarks.quality_sets import SETS, QualitySet
+from benchmarks.seed_files import keep
+from benchmarks.timed_sets import TIMED
 from data.prepare import prepare
 from data.sequences import PreparedData
 from training.config import EvaluationConfig, ExperimentConfig, load_experiment
@@ -34,7 +37,7 @@ Figures = dict[str, Any]
 def parser() -> argparse.ArgumentParser:
     """The options that only this script has."""
     made = argparse.ArgumentParser(add_help=False)
-    made.add_argument("--set", choices=sorted(SETS), required=True, help="which data set")
+    made.add_argument("--set", choices=sorted({**SETS, **TIMED}), required=True, help="which data set")
     made.add_argument("--experiment", help="a shipped experiment or a TOML file (the recommended one)")
     made.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="(0 1 2)")
     made.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="repeatable")
@@ -116,14 +119,6 @@ def measure(options: Options, chosen: QualitySet) -> Figures:
     return summary(chosen, rows)
 
 
-def keep(set_name: str, row: Figures) -> None:
-    """Write the figures of one seed."""
-    folder = RESULTS / "quality" / set_name
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{row['experiment']}_{row['seed']}.json"
-    path.write_text(json.dumps(row, indent=2) + "\n", encoding="utf-8")
-
-
 def summary(chosen: QualitySet, rows: Sequence[Figures]) -> Figures:
     """Mean and standard deviation over the seeds."""
     return {
@@ -158,12 +153,15 @@ def show(figures: Figures, chosen: QualitySet) -> None:
 def main() -> None:
     """Run the benchmark."""
     options = read_options(__doc__, more=parser())
-    chosen = SETS[options.given.set]
-    figures = measure(options, chosen)
-    show(figures, chosen)
-    recommended = options.given.experiment in (None, chosen.experiment) and not options.given.override
-    kept = recommended and len(figures["seeds"]) > 2
-    finish(f"quality_{chosen.name}", options, figures, keep=kept)
+    name = options.given.set
+    if name in TIMED:
+        recommended, figures = TIMED[name].recipe.experiment, timed_quality.measure(options, TIMED[name])
+        timed_quality.show(figures, TIMED[name])
+    else:
+        recommended, figures = SETS[name].experiment, measure(options, SETS[name])
+        show(figures, SETS[name])
+    as_recommended = options.given.experiment in (None, recommended) and not options.given.override
+    finish(f"quality_{name}", options, figures, keep=as_recommended and len(figures["seeds"]) > 2)
 
 
 if __name__ == "__main__":

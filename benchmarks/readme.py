@@ -1,4 +1,7 @@
-"""Write the figures of `results/*.json` into the README and the pages, between their two markers."""
+"""Write the figures of `results/*.json` into the README and the pages, between their two markers.
+
+The plots of the pages are drawn as well.
+"""
 
 import json
 from collections.abc import Callable
@@ -10,8 +13,11 @@ from benchmarks.estimators_page import estimators_section
 from benchmarks.preparation_page import PAGE as DATA
 from benchmarks.preparation_page import preparation_section
 from benchmarks.protocol import RESULTS
+from benchmarks.quality_plot import plot
+from benchmarks.quality_sets import SETS
 from benchmarks.results_page import PAGE as RESULTS_PAGE
 from benchmarks.results_page import results_section
+from benchmarks.timed_sets import TIMED
 from benchmarks.warm_start_page import PAGE as TRAINING
 from benchmarks.warm_start_page import warm_start_section
 
@@ -66,7 +72,9 @@ def filled(page: Path) -> str:
 
 
 def main() -> None:
-    """Rewrite the pages in place."""
+    """Draw the plots, and rewrite the pages in place."""
+    for name in (*SETS, *TIMED):
+        plot(name)
     for page in PAGES:
         page.write_text(filled(page), encoding="utf-8")
 

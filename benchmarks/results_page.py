@@ -1,11 +1,17 @@
 """docs/results.md: how good Turret is on data that everybody knows, and how long it takes."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from statistics import mean, pstdev
 from typing import Any
 
 from benchmarks.protocol import RESULTS
+from benchmarks.quality_plot import path_of
 from benchmarks.quality_sets import SETS, QualitySet
+from benchmarks.seed_files import kept
+from benchmarks.timed_page import timed_section
+from benchmarks.timed_sets import TIMED
 
 PAGE = Path(__file__).parent.parent / "docs" / "results.md"
 CONTESTS = {
@@ -17,13 +23,29 @@ CONTESTS = {
 
 def results_section() -> str:
     """The page's figures in Markdown, of the scripts whose results are there."""
-    quality = [
-        _quality(one, found)
-        for name, one in SETS.items()
-        if (found := _results(f"quality_{name}")) is not None
-    ]
-    others = {_speed: _results("training_speed"), _cold: _results("cold_items")}
-    return "\n".join([*quality, *(section(found) for section, found in others.items() if found is not None)])
+    quality = [_set(name) for name in (*SETS, *TIMED)]
+    others = {
+        _speed: _results("training_speed"),
+        _time: _results("time_to_quality"),
+        _cold: _results("cold_items"),
+    }
+    shown = [section(found) for section, found in others.items() if found is not None]
+    return "\n".join([*(one for one in quality if one), *shown])
+
+
+def _set(name: str) -> str:
+    """The mean over seeds beside what others have, then the plot, as far as there are any."""
+    figures, seeds = _results(f"quality_{name}"), kept(name, RESULTS / "quality")
+    if figures is None and not seeds:
+        return ""
+    if name not in TIMED:
+        shown = _quality(SETS[name], figures, seeds)
+    else:
+        shown = f"## Quality: {name}\n" if figures is None else timed_section(TIMED[name], figures)
+    path = path_of(name, RESULTS / "quality")
+    words = "Quality over the hours or days of" if name in TIMED else "Quality over the time spent on"
+    picture = f"![{words} {name}](../benchmarks/results/quality/{path.name})\n"
+    return f"{shown}\n{picture}" if path.is_file() else shown
 
 
 def _results(name: str) -> dict[str, Any] | None:
@@ -34,11 +56,15 @@ def _results(name: str) -> dict[str, Any] | None:
     return found
 
 
-def _quality(chosen: QualitySet, figures: dict[str, Any]) -> str:
-    seeds, minutes = len(figures["seeds"]), figures["seconds"] / 60
-    ours = (f"{figures[name]:.4f} ± {figures[f'{name}_deviation']:.4f}" for name in chosen.metrics)
+def _quality(chosen: QualitySet, figures: dict[str, Any] | None, seeds: Sequence[dict[str, Any]]) -> str:
+    recommended = None if figures is None else figures["experiment"]
     rows = [
-        f"| Turret, experiment `{figures['experiment']}` | {' | '.join(ours)} | {seeds} seeds |",
+        *([] if figures is None else [_ours(chosen, figures)]),
+        *(
+            _ours(chosen, _over_seeds(chosen, [one for one in seeds if one["experiment"] == name]))
+            for name in dict.fromkeys(one["experiment"] for one in seeds)
+            if name != recommended
+        ),
         *(
             f"| {other.model} | {' | '.join(_or_nothing(other.figures, chosen))} | {other.source} |"
             for other in chosen.published
@@ -49,8 +75,7 @@ def _quality(chosen: QualitySet, figures: dict[str, Any]) -> str:
             f"## Quality: {chosen.name}",
             "",
             f"Protocol: {chosen.protocol}. The whole catalogue is ranked, the user's own items masked,",
-            f"ties by ascending row; mean and standard deviation over seeds, {minutes:.0f} minutes each on "
-            f"{figures['machine']['cores']} cores ({figures['machine']['date'][:10]}).",
+            f"ties by ascending row; mean and standard deviation over seeds{_spent(figures)}.",
             "",
             f"| | {' | '.join(name.upper() for name in chosen.metrics)} | source |",
             "|---|" + "---|" * (len(chosen.metrics) + 1),
@@ -58,6 +83,32 @@ def _quality(chosen: QualitySet, figures: dict[str, Any]) -> str:
             "",
         ]
     )
+
+
+def _spent(figures: dict[str, Any] | None) -> str:
+    if figures is None:
+        return ""
+    machine = figures["machine"]
+    return (
+        f", {figures['seconds'] / 60:.0f} minutes each on {machine['cores']} cores ({machine['date'][:10]})"
+    )
+
+
+def _ours(chosen: QualitySet, figures: dict[str, Any]) -> str:
+    seeds = len(figures["seeds"])
+    values = (f"{figures[name]:.4f} ± {figures[f'{name}_deviation']:.4f}" for name in chosen.metrics)
+    count = f"{seeds} seed{'s' if seeds > 1 else ''}"
+    return f"| Turret, experiment `{figures['experiment']}` | {' | '.join(values)} | {count} |"
+
+
+def _over_seeds(chosen: QualitySet, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Mean and standard deviation of the seeds of one experiment."""
+    return {
+        "experiment": rows[0]["experiment"],
+        "seeds": [row["seed"] for row in rows],
+        **{name: mean(row[name] for row in rows) for name in chosen.metrics},
+        **{f"{name}_deviation": pstdev(row[name] for row in rows) for name in chosen.metrics},
+    }
 
 
 def _or_nothing(figures: dict[str, float], chosen: QualitySet) -> list[str]:
@@ -97,6 +148,34 @@ def _speed(figures: dict[str, Any]) -> str:
             "",
         ]
     )
+
+
+def _time(figures: dict[str, Any]) -> str:
+    machine, target = figures["machine"], figures["target_hr@10"]
+    rows = [
+        f"| {name} | {_seconds(side['seconds'])} | {side['hr@10']:.4f} | "
+        f"{_seconds(side.get('to_service_seconds'))} |"
+        for name, side in figures["sides"].items()
+        if side["hr@10"] is not None
+    ]
+    return "\n".join(
+        [
+            "## Time to quality",
+            "",
+            "MovieLens 1M as SASRec splits it: training until the model selected on validation has HR@10 =",
+            f"{target:.2f} on the test, and from the raw file to the first answer over HTTP (`python -m",
+            f"benchmarks.time_to_quality --json`; {machine['cores']} cores, {machine['date'][:10]}):",
+            "",
+            "| | training | HR@10 then | raw file to an answer |",
+            "|---|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def _seconds(value: float | None) -> str:
+    return "" if value is None else f"{value:,.0f} s"
 
 
 def _cold(figures: dict[str, Any]) -> str:

@@ -13,35 +13,20 @@ one was (`retrained`), and on the last 24 hours, with the settings of an update 
 
 import statistics
 import tempfile
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import polars as pl
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.news import (
-    HOUR,
-    Answers,
-    K,
-    between,
-    by_bundle,
-    gains,
-    mean,
-    most_recent,
-    popular,
-    questions,
-    read_clicks,
-)
+from benchmarks.baselines import most_recent, popular
+from benchmarks.desk import Desk, moment
+from benchmarks.next_items import HOUR, Answers, K, between, by_bundle, gains, mean, questions, read_clicks
 from benchmarks.protocol import Options, finish, peak_memory_mb, read_options
 from data.manifest import hash_file
-from data.prepare import prepare
-from data.schema import PrepareConfig
-from training.commands import export_run, train_run
 
 DAY_BEGINS = int(datetime(2017, 10, 16, 3, tzinfo=UTC).timestamp() * 1000)
 WINDOW = 24  # hours
@@ -49,55 +34,6 @@ EXPERIMENT = "youtubednn"
 BASE = ("tower.user.history_length=20", "training.epochs=3")
 UPDATE = ('objective={loss="full_softmax"}', "training.epochs=5", "training.batch_size=512")
 METRICS = (f"recall@{K}", f"ndcg@{K}")
-
-
-class Published(NamedTuple):
-    """A bundle, and the seconds from the log to it."""
-
-    folder: Path
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Desk:
-    """Where the log is, and where its prepared parts, the runs and the bundles go."""
-
-    clicks: pl.DataFrame
-    work: Path
-
-    def prepared(self, start: int, end: int) -> Path:
-        """The clicks from `start` to before `end`, all of them for training."""
-        between(self.clicks, start, end).write_parquet(self.work / "clicks.parquet")
-        config = {
-            "source": self.work / "clicks.parquet",
-            "columns": {"user": "session_id", "item": "item_id", "time": "timestamp_ms"},
-            "split": {"kind": "time", "validation_from": moment(end), "test_from": moment(end)},
-        }
-        prepare(PrepareConfig.model_validate(config), self.work / "prepared", overwrite=True)
-        return self.work / "prepared"
-
-    def retrained(self, start: int, until: int, version: str, settings: Sequence[str]) -> Published:
-        """A bundle trained from scratch on the clicks from `start` to `until`."""
-        clock = time.perf_counter()
-        train_run(self.prepared(start, until), EXPERIMENT, self.work / "run", settings, overwrite=True)
-        return self._exported(version, clock)
-
-    def updated(self, origin: Path, until: int, version: str) -> Published:
-        """A bundle that goes on from `origin` with the hour before `until`."""
-        clock = time.perf_counter()
-        data = self.prepared(until - WINDOW * HOUR, until)
-        settings = [*UPDATE, f"training.since={moment(until - HOUR)}"]
-        train_run(data, None, self.work / "run", settings, overwrite=True, origin=origin)
-        return self._exported(version, clock)
-
-    def _exported(self, version: str, clock: float) -> Published:
-        folder = export_run(self.work / "run", None, self.work / "bundles", version)
-        return Published(folder, time.perf_counter() - clock)
-
-
-def moment(milliseconds: int) -> str:
-    """A time as settings have it."""
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def one_hour(desk: Desk, start: int, bundles: dict[str, Path]) -> dict[str, Any]:
@@ -123,13 +59,14 @@ def measure(options: Options) -> dict[str, Any]:
     source = options.data / "globo" / "clicks.parquet"
     hours, middle, first = (3, 1, DAY_BEGINS - 48 * HOUR) if options.quick else (24, 12, 0)
     with tempfile.TemporaryDirectory() as folder:
-        desk = Desk(read_clicks(source), Path(folder))
+        desk = Desk(read_clicks(source), Path(folder), EXPERIMENT)
         stale = hourly = desk.retrained(first, DAY_BEGINS, "stale", BASE)
         rows, updates, halfway = [], [], {}
         for hour in range(hours):
             start = DAY_BEGINS + hour * HOUR
             if hour:
-                hourly = desk.updated(hourly.folder, start, f"hourly-{hour}")
+                window, since = start - WINDOW * HOUR, start - HOUR
+                hourly = desk.updated(hourly.folder, window, since, start, f"hourly-{hour}", UPDATE)
                 updates.append(hourly.seconds)
             rows.append(one_hour(desk, start, {"hourly": hourly.folder, "stale": stale.folder}))
             if hour == middle:

@@ -60,6 +60,38 @@ def test_speeds_stand_beside_peers(results: Path) -> None:
     assert "- pooled tower" not in shown
 
 
+def test_the_time_to_quality_stands_with_the_way_to_an_answer(results: Path) -> None:
+    """Of the peer the training alone; who did not get there has no seconds."""
+    sides = {
+        "Turret": {"seconds": 600.4, "hr@10": 0.301, "to_service_seconds": 612.0},
+        "peer": {"seconds": None, "hr@10": 0.28},
+        "absent": {"seconds": None, "hr@10": None},
+    }
+    machine = {"cores": 2, "date": "2026-11-21T00:00:00"}
+    figures = {"target_hr@10": 0.3, "sides": sides, "machine": machine}
+    (results / "time_to_quality.json").write_text(json.dumps(figures))
+    shown = results_section()
+    assert "| Turret | 600 s | 0.3010 | 612 s |" in shown
+    assert "| peer |  | 0.2800 |  |" in shown
+    assert "absent" not in shown
+
+
+def test_an_experiment_stands_as_soon_as_one_seed_of_it_is_there(results: Path) -> None:
+    """Before the mean of the recommended one is, and beside it."""
+    chosen = SETS["gowalla"]
+    (results / "quality" / "gowalla").mkdir(parents=True)
+    row = {"experiment": "ids", "seed": 0, **dict.fromkeys(chosen.metrics, 0.1)}
+    for seed, value in ((0, 0.1), (1, 0.2)):
+        row |= {"seed": seed, **dict.fromkeys(chosen.metrics, value)}
+        (results / "quality" / "gowalla" / f"ids_{seed}.json").write_text(json.dumps(row))
+    shown = results_section()
+    assert f"| Turret, experiment `ids` | {' | '.join(['0.1500 ± 0.0500'] * 3)} | 2 seeds |" in shown
+    assert "| LightGCN |" in shown
+    assert ".svg" not in shown
+    (results / "quality" / "gowalla.svg").write_text("<svg/>")
+    assert "(../benchmarks/results/quality/gowalla.svg)" in results_section()
+
+
 def test_cold_items_stand_with_their_spread(results: Path) -> None:
     values = {
         "recall@20": {"mean": 0.05, "deviation": 0.001},

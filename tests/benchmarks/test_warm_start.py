@@ -1,6 +1,6 @@
 import pytest
 
-from benchmarks.warm_start import DAY_BEGINS, moment, totals
+from benchmarks.warm_start import totals
 from benchmarks.warm_start_page import warm_start_section
 
 
@@ -14,10 +14,6 @@ def test_the_day_is_the_mean_over_its_questions() -> None:
     assert (day["questions"], day["unknown_targets"]) == (40, 3)
     assert day["hourly_recall@20"] == pytest.approx((0.5 * 30 + 0.1 * 10) / 40)
     assert day["hourly_ndcg@20"] == pytest.approx(0.2)
-
-
-def test_a_moment_is_written_as_settings_have_it() -> None:
-    assert moment(DAY_BEGINS) == "2017-10-16T03:00:00"
 
 
 def test_the_page_shows_every_model_once_in_each_of_its_tables() -> None:

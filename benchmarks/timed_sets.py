@@ -1,0 +1,191 @@
+"""The sets of `benchmarks.quality` that are split by time, and how a model is kept fresh on each.
+
+Time is cut into periods. At the beginning of each, everybody may read all that came before it: the model goes
+on with it by a warm start, the baselines count anew. Then all are asked the same questions of that period.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import polars as pl
+
+from benchmarks.baselines import co_occurring, most_recent, popular
+from benchmarks.next_items import HOUR, Answers, read_clicks
+
+DAY = 24 * HOUR
+METRICS = ("recall@20", "ndcg@20")
+CONTEXT = ("environment", "device_group", "os", "country", "region", "referrer_type")
+Baseline = Callable[[pl.DataFrame], Answers]
+"""From the log before a period."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How the model is trained: an experiment, and what is changed in it.
+
+    The first model is trained on the `base_window` before the first period. After `every` periods (0: never)
+    it goes on: it reads the `window` before, and predicts the last `since` of it. With a `half_life`, an
+    event counts half as much as one that is so much younger. All four in milliseconds.
+    """
+
+    experiment: str
+    base: tuple[str, ...]
+    base_window: int
+    update: tuple[str, ...]
+    window: int
+    since: int
+    every: int
+    half_life: int | None = None
+
+
+@dataclass(frozen=True)
+class TimedSet:
+    """What is asked when, of whom, and what has to be beaten.
+
+    Attributes:
+        name: the folder of the data.
+        protocol: some sentences for people.
+        file: below the folder.
+        read: from that file `session_id`, `item_id` and `timestamp_ms`, in order within a session.
+        begins: when the first period of the test begins, in milliseconds since 1970.
+        period: its length in milliseconds.
+        periods: how many there are.
+        repeats: whether an item is asked for that its session has had before.
+        recipe: what is recommended, and was chosen on the periods before `begins`.
+        features: columns that say of a session, in its first click, what the model may read.
+        baselines: by name.
+    """
+
+    name: str
+    protocol: str
+    file: str
+    read: Callable[[Path], pl.DataFrame]
+    begins: int
+    period: int
+    periods: int
+    repeats: bool
+    recipe: Recipe
+    features: tuple[str, ...]
+    baselines: dict[str, Baseline]
+
+
+def day_of(text: str) -> int:
+    """A date, or a date and a time, in UTC, in milliseconds since 1970."""
+    return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
+
+
+def read_news(path: Path) -> pl.DataFrame:
+    """Clicks, and the context of each as texts: its codes are names, not numbers."""
+    return read_clicks(path, CONTEXT).with_columns(pl.col(CONTEXT).cast(pl.String))
+
+
+def read_purchases(path: Path) -> pl.DataFrame:
+    """What known customers bought, without returns: a customer's purchases are one session.
+
+    Lines of one invoice have one time, and stay in the order of the file; `invoice_no` says which they are.
+    """
+    lines = pl.read_parquet(path).filter(pl.col("user_id").is_not_null() & (pl.col("quantity") > 0))
+    bought = lines.select(
+        pl.col("user_id").alias("session_id"),
+        "item_id",
+        (pl.col("timestamp") * 1000).alias("timestamp_ms"),
+        "invoice_no",
+    )
+    return bought.sort("session_id", "timestamp_ms", maintain_order=True)
+
+
+def last(length: int, baseline: Callable[[pl.DataFrame], Answers]) -> Baseline:
+    """The baseline, of the last `length` milliseconds up to the newest click: a shop may close for a day."""
+
+    def counted(before: pl.DataFrame) -> Answers:
+        times = before["timestamp_ms"].to_numpy()
+        return baseline(before.filter(pl.col("timestamp_ms") > times.max() - length))
+
+    return counted
+
+
+_GLOBO = TimedSet(
+    name="globo",
+    protocol=(
+        "the last day of the log (24 hours from 2017-10-16, 03:00 UTC on), hour by hour: before each hour "
+        "the model goes on (`turret train --from`) and the baselines count anew; asked is every click of "
+        "the hour but the first of its session, from the session's clicks before it. An item that was never "
+        "clicked before its hour counts as missed. One right answer each, so that recall@20 is HR@20; "
+        "intervals draw whole sessions. The model also reads what the session's first click says of it "
+        "(device, system, country, region, referrer). Settings were chosen on the day before"
+    ),
+    file="clicks.parquet",
+    read=read_news,
+    begins=day_of("2017-10-16T03:00"),
+    period=HOUR,
+    periods=24,
+    repeats=True,
+    recipe=Recipe(
+        experiment="youtubednn",
+        base=(
+            "tower.user.history_length=20",
+            "tower.user.dropout=0.3",
+            'tower.user.features="all"',
+            'objective={loss="full_softmax"}',
+            "training.epochs=8",
+            "training.batch_size=512",
+        ),
+        base_window=DAY,
+        update=("training.epochs=5",),
+        window=DAY,
+        since=6 * HOUR,
+        every=1,
+        half_life=7 * HOUR // 10,
+    ),
+    features=CONTEXT,
+    baselines={
+        "popular in the last hour": last(HOUR, popular),
+        "most recent": most_recent,
+        "co-occurrence": last(HOUR, lambda clicks: co_occurring(clicks, newest=3)),
+        "popularity": popular,
+    },
+)
+_RETAIL = TimedSet(
+    name="online-retail",
+    protocol=(
+        "the last month of the log (31 days from 2011-11-09 on), day by day: before each day the baselines "
+        "count anew, and every seventh day the model goes on (`turret train --from`). Asked is every line of "
+        "the day's invoices, from the lines before it and all that the customer bought before. What a "
+        "customer has bought is masked, so repeat purchases are not asked for; nor are returns, lines "
+        "without a customer, and the first line of a new one. A product that was never sold before its day "
+        "counts as missed. The shop sells too little in an hour, so instead of the last hour popularity is "
+        "that of the last day and the last week. One right answer each, so that recall@20 is HR@20; "
+        "intervals draw whole customers. Settings were chosen on the month before"
+    ),
+    file="transactions.parquet",
+    read=read_purchases,
+    begins=day_of("2011-11-09"),
+    period=DAY,
+    periods=31,
+    repeats=False,
+    recipe=Recipe(
+        experiment="youtubednn",
+        base=(
+            'objective={loss="full_softmax"}',
+            "tower.user.history_length=5",
+            "tower.user.dropout=0.2",
+            "training.epochs=12",
+        ),
+        base_window=400 * DAY,
+        update=("training.epochs=3", "training.learning_rate=2e-3", "training.batch_size=512"),
+        window=400 * DAY,
+        since=7 * DAY,
+        every=7,
+    ),
+    features=(),
+    baselines={
+        "popular in the last day": last(DAY, popular),
+        "popular in the last week": last(7 * DAY, popular),
+        "most recent": most_recent,
+        "co-occurrence": lambda before: co_occurring(before, newest=1, together="invoice_no"),
+        "popularity": popular,
+    },
+)
+TIMED = {made.name: made for made in (_GLOBO, _RETAIL)}
