@@ -3,7 +3,7 @@
 The whole catalogue is ranked, the user's own items masked, ties by ascending row. Sets that are split by time
 have nobody's figures to stand beside: baselines are asked the same questions, and the differences have
 bootstrap intervals. Every seed's figures, with its configuration and its curve, are kept in
-results/quality/SET, and the mean over seeds in results/quality_SET.json.
+results/quality/SET, and the mean over seeds in results/quality_SET.json. It takes hours; `--resume` goes on.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from rich.table import Table
 from benchmarks import timed_quality
 from benchmarks.protocol import Options, finish, machine, peak_memory_mb, read_options
 from benchmarks.quality_sets import SETS, QualitySet
-from benchmarks.seed_files import keep
+from benchmarks.seed_files import keep, kept
 from benchmarks.timed_sets import TIMED
 from data.prepare import prepare
 from data.sequences import PreparedData
@@ -41,6 +41,11 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--experiment", help="a shipped experiment or a TOML file (the recommended one)")
     made.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="(0 1 2)")
     made.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="repeatable")
+    made.add_argument(
+        "--resume",
+        action="store_true",
+        help="seeds that are kept, of these settings and files, aren't run again",
+    )
     return made
 
 
@@ -74,19 +79,19 @@ def tested(run: Run, data: PreparedData, chosen: QualitySet) -> Figures:
 
 
 def one_seed(
-    chosen: QualitySet, work: Path, folders: Sequence[Path], experiment: ExperimentConfig
+    chosen: QualitySet, work: Path, folders: Sequence[Path], experiment: ExperimentConfig, first: bool
 ) -> Figures:
-    """Train to choose the epoch, and where the protocol has it so on everything once more, to that epoch."""
-    seed = experiment.training.seed
-    data = PreparedData.open(folders[0])
-    run, found = trained(work / f"selected{seed}", data, experiment)
-    if len(folders) > 1:
-        found["held_out"] = tested(run, data, chosen)
-        data = PreparedData.open(folders[1])
-        # All epochs of the schedule, as its last steps are small ones: nothing is chosen any more.
-        run, again = trained(work / f"refitted{seed}", data, experiment)
-        found["refit_seconds"] = again["seconds"]
-    return {"seed": seed, **found, **tested(run, data, chosen)}
+    """Train and test; where the protocol refits, the first seed is also trained without the validation part.
+
+    Nothing is chosen from that: it says what the settings reach on validation, over the time spent.
+    """
+    seed, shown = experiment.training.seed, {}
+    if len(folders) > 1 and first:
+        _, selected = trained(work / f"selected{seed}", PreparedData.open(folders[0]), experiment)
+        shown = {name: selected[name] for name in ("curve", "validation")}
+    data = PreparedData.open(folders[-1])
+    run, found = trained(work / f"trained{seed}", data, experiment)
+    return {"seed": seed, **found, **shown, **tested(run, data, chosen)}
 
 
 def measure(options: Options, chosen: QualitySet) -> Figures:
@@ -106,17 +111,27 @@ def measure(options: Options, chosen: QualitySet) -> Figures:
                 prepare(part(source, work / "files"), folders[-1])
         for seed in seeds:
             experiment = load_experiment(name, [*options.given.override, *quick, f"training.seed={seed}"])
-            row = {
-                **one_seed(chosen, work, folders, experiment),
+            about = {
                 "experiment": Path(name).stem,
                 "configuration": experiment.model_dump(mode="json"),
                 "source_sha256": hashes,
-                "machine": machine(),
             }
+            row = measured_before(chosen.name, seed, about) if options.given.resume else None
+            if row is None:
+                found = one_seed(chosen, work, folders, experiment, first=seed == seeds[0])
+                row = {**found, **about, "machine": machine()}
+                if not options.quick:
+                    keep(chosen.name, row)
             rows.append(row)
-            if not options.quick:
-                keep(chosen.name, row)
     return summary(chosen, rows)
+
+
+def measured_before(set_name: str, seed: int, about: Figures) -> Figures | None:
+    """The kept figures of a seed, if they are of the same experiment, settings and files."""
+    for row in kept(set_name):
+        if row["seed"] == seed and all(row[name] == value for name, value in about.items()):
+            return row
+    return None
 
 
 def summary(chosen: QualitySet, rows: Sequence[Figures]) -> Figures:

@@ -17,7 +17,8 @@ def keep(set_name: str, row: dict[str, Any]) -> None:
     path.write_text(json.dumps(row, indent=2) + "\n", encoding="utf-8")
 
 
-def kept(set_name: str, folder: Path = QUALITY) -> list[dict[str, Any]]:
+def kept(set_name: str, folder: Path | None = None) -> list[dict[str, Any]]:
     """The figures of all seeds of a set, by experiment and seed."""
+    folder = folder or QUALITY
     rows = [json.loads(path.read_text(encoding="utf-8")) for path in (folder / set_name).glob("*.json")]
     return sorted(rows, key=lambda row: (row["experiment"], row["seed"]))

@@ -3,8 +3,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from benchmarks.quality import summary
+from benchmarks import seed_files
+from benchmarks.quality import measured_before, summary
 from benchmarks.quality_sets import SETS
+from benchmarks.seed_files import keep
 from data.prepare import prepare
 from data.sequences import PreparedData
 from training.config import shipped_experiments
@@ -61,3 +63,18 @@ def test_means_are_over_the_seeds() -> None:
     assert found["hr@10"] == pytest.approx(0.2)
     assert found["hr@10_deviation"] == pytest.approx(0.1)
     assert found["seeds"] == [1, 3]
+
+
+def test_only_seeds_of_the_same_settings_and_files_are_taken_as_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seed_files, "QUALITY", tmp_path)
+    about = {"experiment": "e", "configuration": {"a": 1}, "source_sha256": {"f": "0"}}
+    keep("some", {**about, "seed": 1, "hr@10": 0.5})
+    found = measured_before("some", 1, about)
+    assert found is not None
+    assert found["hr@10"] == 0.5
+    assert measured_before("some", 2, about) is None
+    assert measured_before("other", 1, about) is None
+    for name, value in (("experiment", "d"), ("configuration", {"a": 2}), ("source_sha256", {"f": "1"})):
+        assert measured_before("some", 1, {**about, name: value}) is None
