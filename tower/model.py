@@ -37,11 +37,19 @@ class TwoTowers(nn.Module):
 
     def item_vectors(self, rows: Tensor) -> Tensor:
         """Scored item vectors of `rows` [...]: [..., D]. Each different row passes the tower once."""
-        if rows.numel() > MANY * self.item.item_count:
-            return gather_rows(self.catalogue_vectors(), rows)
-        different, places = torch.unique(rows, return_inverse=True)
-        vectors = in_chunks(self.item, different, self.chunk_size)
-        return gather_rows(scored_form(vectors, self.config.scoring), places)
+        return self.item_vectors_each(rows)[0]
+
+    def item_vectors_each(self, *parts: Tensor) -> tuple[Tensor, ...]:
+        """Scored item vectors of several `rows` [...], of which each different row passes the tower once."""
+        if sum(rows.numel() for rows in parts) > MANY * self.item.item_count:
+            vectors = self.catalogue_vectors()
+            return tuple(gather_rows(vectors, rows) for rows in parts)
+        different, places = torch.unique(torch.cat([rows.flatten() for rows in parts]), return_inverse=True)
+        vectors = scored_form(in_chunks(self.item, different, self.chunk_size), self.config.scoring)
+        found = torch.split(places, [rows.numel() for rows in parts])
+        return tuple(
+            gather_rows(vectors, some.view(rows.shape)) for some, rows in zip(found, parts, strict=True)
+        )
 
     @torch.no_grad()
     def current_vectors(self, rows: Tensor) -> Tensor:

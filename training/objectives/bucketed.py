@@ -31,8 +31,7 @@ class BucketedObjective(Objective):
     def forward(self, model: TwoTowers, batch: Batch, random: np.random.Generator) -> StepLoss:
         """The batch's loss, over buckets along directions drawn with `random`."""
         histories, targets, scoring = batch.histories, batch.targets, model.config.scoring
-        vectors = model.item_vectors(torch.cat([histories.rows, targets]))
-        read, positives = torch.split(vectors, [len(histories.rows), len(targets)])
+        read, positives = model.item_vectors_each(histories.rows, targets)
         users = model.user_vectors(histories, read)
         positive = paired_scores(users, positives, scoring)
         places, ids = self._buckets(model, users.detach(), random)

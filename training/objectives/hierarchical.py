@@ -37,8 +37,7 @@ class HierarchicalObjective(Objective):
         slots = self.slots[batch.targets]
         touched, lines = torch.unique(slots // self.members.shape[1], return_inverse=True)
         members = self.members[touched]
-        vectors = model.item_vectors(torch.cat([histories.rows, members.clamp(min=0).flatten()]))
-        read, candidates = torch.split(vectors, [len(histories.rows), members.numel()])
+        read, candidates = model.item_vectors_each(histories.rows, members.clamp(min=0).flatten())
         # Examples of one cluster stand together, so that each cluster is one matrix product.
         order = lines.argsort(stable=True)
         users = gather_rows(model.user_vectors(histories, read), order)

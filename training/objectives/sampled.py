@@ -45,9 +45,7 @@ class SampledObjective(Objective):
     def forward(self, model: TwoTowers, batch: Batch, random: np.random.Generator) -> StepLoss:
         """The batch's loss over candidates drawn with `random`."""
         histories, targets = batch.histories, batch.targets
-        vectors = model.item_vectors(torch.cat([histories.rows, targets]))
-        # Not two slices: the gradient of each would be a matrix of all.
-        read, positives = torch.split(vectors, [len(histories.rows), len(targets)])
+        read, positives = model.item_vectors_each(histories.rows, targets)
         users = model.user_vectors(histories, read)
         draw = self._masked(self._drawn(model, batch, users.detach(), positives.detach(), random), batch)
         positive = paired_scores(users, positives, model.config.scoring)
