@@ -101,12 +101,12 @@ _NGCF = (
 )
 
 
-def _in_order(name: str, *published: Published) -> QualitySet:
+def _in_order(name: str, experiment: str, *published: Published) -> QualitySet:
     """A set whose histories have an order, and of which each user's last item is the test."""
     return QualitySet(
         name=name,
         protocol=_LAST_OUT,
-        experiment="transformer",
+        experiment=experiment,
         metrics=("hr@10", "ndcg@10", "hr@50", "ndcg@50"),
         files=("interactions.parquet",),
         prepared=_last_out,
@@ -117,6 +117,7 @@ def _in_order(name: str, *published: Published) -> QualitySet:
 
 _ML_1M = _in_order(
     "sasrec_ml-1m",
+    "transformer",
     Published("HSTU-large, 50 wide, its own split", {"hr@10": 0.3294, "ndcg@10": 0.1893}, "Zhai et al. 2024"),
     Published("SASRec, sampled softmax", {"hr@10": 0.3159, "ndcg@10": 0.1857}, "Klenitskiy & Vasilev 2023"),
     Published("gSASRec, 128 wide", {"hr@10": 0.3003, "ndcg@10": 0.1726}, "Petrov & Macdonald 2023"),
@@ -125,6 +126,7 @@ _ML_1M = _in_order(
 )
 _BEAUTY = _in_order(
     "s3rec_beauty",
+    "transformer_short",
     Published("BSARec", {"hr@10": 0.1004, "ndcg@10": 0.0609}, "Shin et al. 2024"),
     Published("eSASRec", {"hr@10": 0.0928, "ndcg@10": 0.0523}, "Tikhonovich et al. 2025"),
     Published("SASRec, sampled softmax", {"hr@10": 0.0921, "ndcg@10": 0.0531}, "Tikhonovich et al. 2025"),
