@@ -45,7 +45,8 @@ class ItemTower(nn.Module):
             inputs.append(self._ids(rows, self.table))
         if self.rows is not None:
             inputs.append(self.rows(rows))
-        vectors: Tensor = self.mlp(torch.cat(inputs, dim=1))
+        # What is alone need not be copied.
+        vectors: Tensor = self.mlp(torch.cat(inputs, dim=1) if len(inputs) > 1 else inputs[0])
         return vectors
 
     def _ids(self, rows: Tensor, table: nn.Embedding) -> Tensor:

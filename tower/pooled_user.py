@@ -55,5 +55,7 @@ class PooledUserTower(UserTower):
             inputs.append(features)
         if self.config.example_age:
             inputs.append(ages.unsqueeze(1))
-        vectors: Tensor = self.mlp(self.dropout(torch.cat(inputs, dim=1)))
+        # What is alone need not be copied.
+        joined = torch.cat(inputs, dim=1) if len(inputs) > 1 else means
+        vectors: Tensor = self.mlp(self.dropout(joined))
         return vectors
