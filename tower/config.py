@@ -9,9 +9,9 @@ Width = Annotated[int, Field(strict=True, ge=1, le=8192)]
 Rate = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
-Reads = Literal["before", "run", "others"]
+Reads = Literal["before", "run", "others", "all"]
 """What a tower reads of a user's events to predict one: those before it, each example by itself; those before
-it from a place on that many examples share; or all others, as a set."""
+it from a place on that many examples share; all others, as a set; or all, as one set for all examples."""
 
 
 class Settings(BaseModel):
@@ -66,13 +66,17 @@ class PooledUserConfig(Settings):
     `history_length` is how many of the newest items the mean covers. `last_item` puts the newest item's
     vector beside the mean. `example_age` feeds how old an example was when training ended, as a share of
     the training period; when served it is zero. Without `ordered` a history is a set: to predict an item, all
-    others of the user are read, also those that came later.
+    others of the user are read, also those that came later; without `leave_out` it is read as well, so that a
+    user has one vector, which is to predict all items of the set. `item_dropout` is the share of items that
+    training leaves out of each mean.
     """
 
     kind: Literal["pooled"] = "pooled"
     history_length: Annotated[int, Field(strict=True, ge=1, le=100_000)] = 50
     last_item: bool = True
     ordered: bool = True
+    leave_out: bool = True
+    item_dropout: Rate = 0.0
     features: tuple[str, ...] | Literal["all"] = ()
     feature_width: Width = 8
     example_age: bool = False
@@ -83,8 +87,10 @@ class PooledUserConfig(Settings):
 
     @property
     def reads(self) -> Reads:
-        """What comes before, or all but what is predicted."""
-        return "before" if self.ordered else "others"
+        """What comes before, all but what is predicted, or all."""
+        if self.ordered:
+            return "before"
+        return "others" if self.leave_out else "all"
 
     @model_validator(mode="after")
     def _sets_have_no_last_item(self) -> "PooledUserConfig":
@@ -93,6 +99,11 @@ class PooledUserConfig(Settings):
             raise ValueError(
                 f"user.ordered = false makes a set of the history, which contradicts user.{name} = true; "
                 "set one of them the other way"
+            )
+        if self.ordered and not self.leave_out:
+            raise ValueError(
+                "user.leave_out = false reads what is to be predicted, which a history in order never does; "
+                "set user.ordered = false as well"
             )
         return self
 

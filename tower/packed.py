@@ -1,7 +1,7 @@
 """Histories laid end to end, and the examples that read windows of them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -55,6 +55,27 @@ class PackedHistories:
             left_out=None if self.left_out is None else change(self.left_out),
             gaps=None if self.gaps is None else change(self.gaps),
             clocks=None if self.clocks is None else change(self.clocks),
+        )
+
+    def distinct(self) -> tuple["PackedHistories", Tensor]:
+        """The examples whose window is not that of the one before, and which of them each example reads like.
+
+        Neighbours that leave different items out of one window differ.
+        """
+        columns = [self.starts, self.ends] + ([] if self.left_out is None else [self.left_out])
+        new = torch.ones_like(self.starts, dtype=torch.bool)
+        new[1:] = torch.stack([column[1:] != column[:-1] for column in columns]).any(dim=0)
+        return self.take(new.nonzero().squeeze(1)), new.cumsum(0) - 1
+
+    def take(self, examples: Tensor) -> "PackedHistories":
+        """The windows of `examples` alone; all events stay."""
+        return replace(
+            self,
+            starts=self.starts[examples],
+            ends=self.ends[examples],
+            users=self.users[examples],
+            ages=self.ages[examples],
+            left_out=None if self.left_out is None else self.left_out[examples],
         )
 
     def sizes(self) -> Tensor:

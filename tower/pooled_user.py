@@ -13,7 +13,7 @@ from tower.gather import gather_rows, step_at
 from tower.packed import PackedHistories
 from tower.perceptron import perceptron
 from tower.user import UserTower
-from tower.windows import window_means
+from tower.windows import window_means, window_sums
 
 
 class PooledUserTower(UserTower):
@@ -37,9 +37,18 @@ class PooledUserTower(UserTower):
 
     def forward(self, histories: PackedHistories, vectors: Tensor) -> Tensor:
         """The means of all windows in one pass over the vectors."""
-        means = window_means(vectors, histories)
+        means = self._means(vectors, histories)
         features = self.rows(histories.users) if self.rows else None
         return self._vectors(means, gather_rows(vectors, histories.ends - 1), features, histories.ages)
+
+    def _means(self, vectors: Tensor, histories: PackedHistories) -> Tensor:
+        """The means of all windows [B, D], of some of their items while training with `item_dropout`."""
+        if not self.training or not self.config.item_dropout:
+            return window_means(vectors, histories)
+        kept = (torch.rand(len(vectors), 1) >= self.config.item_dropout).to(vectors)
+        sums = window_sums(torch.cat([vectors * kept, kept], dim=1), histories)
+        # Nothing may be left of a short history: it is zero then.
+        return sums[:, :-1] / sums[:, -1:].clamp(min=1.0)
 
     def served(self, history: Tensor, length: Tensor, features: Mapping[str, Tensor]) -> Tensor:
         """The mean of each line's real steps; example age is zero."""

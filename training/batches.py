@@ -18,6 +18,8 @@ from training.moments import packed_times
 from training.since import first_since
 
 Places = NDArray[np.int64]
+# What reads a history as a set, whose first event is predicted like any other.
+_SETS = ("others", "all")
 
 
 @dataclass(frozen=True)
@@ -147,8 +149,8 @@ class TrainingBatches:
     What a target reads depends on `reads`. With "before" it is the `history_length` events before it, and
     `span_length` targets of a user, one after the other, share a batch. With "run" a user's events are cut
     into runs of `history_length`, and a target reads what its own run has before it: all of them pass a tower
-    at once that reads from a start on. With "others" it is the newest `history_length` events but itself.
-    With `times` they also say when the events were.
+    at once that reads from a start on. With "others" it is the newest `history_length` events but itself; with
+    "all", also itself. With `times` they also say when the events were.
     """
 
     def __init__(
@@ -172,11 +174,14 @@ class TrainingBatches:
             self.spans = cut_segments(begins, ends, history_length)
         elif reads == "others":
             self.spans = cut_sets(begins, ends, longest, history_length)
+        elif reads == "all":
+            # One span a user: whatever it predicts, it has one vector.
+            self.spans = cut_sets(begins, ends, int((ends - begins).max()), history_length)
         else:
             self.spans = cut_spans(begins, ends, longest, history_length)
         if since is not None:
             self.spans = self.spans.since(
-                first_since(data, since), None if reads == "others" else history_length
+                first_since(data, since), None if reads in _SETS else history_length
             )
         self.example_count = int((self.spans.ends - self.spans.firsts).sum())
         if not self.example_count:
@@ -235,9 +240,10 @@ class TrainingBatches:
         """The windows of `targets` [B]; each of S spans has `lengths` of them, and packs `read` events."""
         bases = np.repeat(np.cumsum(read) - read, lengths)
         places = bases + targets - np.repeat(spans.contexts, lengths)
-        if self.reads == "others":
-            starts, ends = bases, bases + np.repeat(read, lengths)
-            left_out = torch.from_numpy(np.where(places < bases, -1, places))
+        if self.reads in _SETS:
+            starts, ends, left_out = bases, bases + np.repeat(read, lengths), None
+            if self.reads == "others":
+                left_out = torch.from_numpy(np.where(places < bases, -1, places))
         else:
             starts, ends, left_out = np.maximum(bases, places - self.history_length), places, None
         ages = (self.last_time - self.data.times[targets]) / self.period
@@ -264,11 +270,11 @@ def target_counts(data: PreparedData, reads: Reads = "before", since: str | floa
     """
     begins, ends = np.asarray(data.offsets[:-1]), np.asarray(data.splits[:, 0])
     if since is None:
-        alone = ends - begins == 1 if reads == "others" else ends > begins
+        alone = ends - begins == 1 if reads in _SETS else ends > begins
         return data.item_counts("train") - np.bincount(
             data.items[begins[alone]], minlength=len(data.catalogue)
         )
-    targets = np.where(ends - begins > 1, begins, ends) if reads == "others" else begins + 1
+    targets = np.where(ends - begins > 1, begins, ends) if reads in _SETS else begins + 1
     targets = np.maximum(targets, first_since(data, since))
     places = ranges(targets, np.maximum(ends - targets, 0))
     return np.bincount(data.items[places], minlength=len(data.catalogue))

@@ -30,9 +30,11 @@ class CatalogueObjective(Objective):
     def forward(self, model: TwoTowers, batch: Batch, random: np.random.Generator) -> StepLoss:
         """The batch's loss; `random` is not needed."""
         items = model.catalogue_vectors()
+        if self.loss is full_softmax and not self.mask_known:
+            return self._shared(model, items, batch)
         users = model.user_vectors(batch.histories, gather_rows(items, batch.histories.rows))
         known = self._known(batch, items)
-        if self.loss is full_softmax:
+        if self.loss is full_softmax and known is not None:
             return self._blocked(users, items, known, batch, model.config.scoring)
         scores = cross_scores(users, items, model.config.scoring)
         masked = batch.targets.new_zeros(())
@@ -48,14 +50,31 @@ class CatalogueObjective(Objective):
             return None
         return known_candidates(batch, torch.arange(len(items), device=items.device))
 
+    def _shared(self, model: TwoTowers, items: Tensor, batch: Batch) -> StepLoss:
+        """The full softmax, whose sum over the catalogue is computed once for examples of the same window.
+
+        Of those the first is a usual example with the weight of all of them; the others differ from it by the
+        scores of their positives alone.
+        """
+        scoring = model.config.scoring
+        windows, window = batch.histories.distinct()
+        users = model.user_vectors(windows, gather_rows(items, batch.histories.rows))
+        positive = paired_scores(gather_rows(users, window), gather_rows(items, batch.targets), scoring)
+        shares = batch.weights / total_weight(batch.weights)
+        together = shares.new_zeros(len(users)).index_add(0, window, shares)
+        first = (window.diff(prepend=window.new_full((1,), -1)) > 0).nonzero().squeeze(1)
+        hits = (torch.arange(len(users), device=users.device), batch.targets[first])
+        loss = blocked_softmax(
+            users, positive[first], together, hits, Candidates(items), scoring, self.products
+        )
+        others = together @ positive[first] - shares @ positive
+        return StepLoss(loss + others, batch.targets.new_zeros(()))
+
     def _blocked(
-        self, users: Tensor, items: Tensor, known: Tensor | None, batch: Batch, scoring: ScoringConfig
+        self, users: Tensor, items: Tensor, known: Tensor, batch: Batch, scoring: ScoringConfig
     ) -> StepLoss:
-        if known is None:
-            hits = (torch.arange(len(users), device=users.device), batch.targets)
-        else:
-            examples, columns = known.nonzero(as_tuple=True)
-            hits = (examples, columns)
+        examples, columns = known.nonzero(as_tuple=True)
+        hits = (examples, columns)
         positive = paired_scores(users, gather_rows(items, batch.targets), scoring)
         shares = batch.weights / total_weight(batch.weights)
         loss = blocked_softmax(users, positive, shares, hits, Candidates(items), scoring, self.products)
