@@ -149,8 +149,8 @@ class TrainingBatches:
     What a target reads depends on `reads`. With "before" it is the `history_length` events before it, and
     `span_length` targets of a user, one after the other, share a batch. With "run" a user's events are cut
     into runs of `history_length`, and a target reads what its own run has before it: all of them pass a tower
-    at once that reads from a start on. With "others" it is the newest `history_length` events but itself; with
-    "all", also itself. With `times` they also say when the events were.
+    at once that reads from a start on. With "others" it is the newest `history_length` events but itself,
+    with "all" also itself. With `times` they also say when the events were.
     """
 
     def __init__(

@@ -118,3 +118,27 @@ def test_the_mean_alone_is_the_vector_itself() -> None:
     for b, vector in enumerate(alone(histories, given)):
         torch.testing.assert_close(vector, given[histories.starts[b] : histories.ends[b]].mean(dim=0))
     assert list(pooled(config(hidden=(), last_item=False, features="all"), user_features()).parameters())
+
+
+def test_items_are_left_out_of_means_while_training() -> None:
+    """What is left is a mean of some of a window's items, or zero; served, nothing is left out."""
+    asked = config(last_item=False, hidden=[], dropout=0.0, item_dropout=0.5)
+    tower = pooled(asked, no_features(USERS))
+    histories, given = packed(), vectors()
+    torch.manual_seed(0)
+    seen = set()
+    for _ in range(200):
+        for b, mean in enumerate(tower(histories, given)):
+            window = given[int(histories.starts[b]) : int(histories.ends[b])]
+            subsets = [
+                window[[bool(bits >> place & 1) for place in range(len(window))]]
+                for bits in range(2 ** len(window))
+            ]
+            means = torch.stack([part.sum(dim=0) / max(1, len(part)) for part in subsets])
+            distance, nearest = (means - mean).abs().amax(dim=1).min(dim=0)
+            assert distance < 1e-5
+            seen.add((b, int(nearest)))
+    assert len(seen) > len(histories.starts) * 2
+    tower.eval()
+    expected = pooled(config(last_item=False, hidden=[], dropout=0.0), no_features(USERS)).eval()
+    torch.testing.assert_close(tower(histories, given), expected(histories, given))

@@ -2,6 +2,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 import pytest
+import torch
 
 from data.sequences import PreparedData
 from training.batches import Batch, TrainingBatches, cut_spans, target_counts
@@ -169,6 +170,36 @@ def test_others_are_left_out_only_within_the_window(shop: PreparedData) -> None:
     assert batch.histories.left_out is not None
     assert (batch.histories.left_out < 0).any()
     assert (batch.histories.left_out >= 0).any()
+
+
+def test_a_set_can_be_read_whole_for_all_items_of_its_user(shop: PreparedData) -> None:
+    """Every event of a user of several is predicted in one batch, from one window that holds them all."""
+    found: dict[int, list[int]] = {}
+    for batch in TrainingBatches(shop, 256, 1000, 2, reads="all").epoch(stream(0, "order", 0)):
+        histories = batch.histories
+        assert histories.left_out is None
+        windows, window = histories.distinct()
+        assert windows.users.tolist() == list(dict.fromkeys(histories.users.tolist()))
+        assert torch.equal(windows.starts[window], histories.starts)
+        for user in windows.users.tolist():
+            assert user not in found
+            mine = histories.users == user
+            found[user] = sorted(batch.targets[mine].tolist())
+            b = int(mine.nonzero()[0])
+            read = histories.rows[histories.starts[b] : histories.ends[b]].tolist()
+            assert sorted(read) == found[user]
+    for user in range(len(shop.offsets) - 1):
+        events = shop.items[shop.offsets[user] : shop.splits[user, 0]].tolist()
+        assert found.get(user, []) == (sorted(events) if len(events) > 1 else [])
+    counts = np.bincount(np.concatenate(list(found.values())), minlength=len(shop.catalogue))
+    assert target_counts(shop, "all").tolist() == counts.tolist()
+
+
+def test_windows_that_leave_out_different_items_are_different(shop: PreparedData) -> None:
+    batch = next(TrainingBatches(shop, 256, 1000, 64, reads="others").epoch(stream(0, "order", 0)))
+    windows, window = batch.histories.distinct()
+    assert len(windows.starts) == len(batch.targets)
+    assert window.tolist() == list(range(len(batch.targets)))
 
 
 def newest(data: PreparedData, share: float) -> float:

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
@@ -38,4 +40,28 @@ def test_no_scores_need_to_be_held_for_the_full_softmax(
 
     monkeypatch.setattr("training.losses.build.full_softmax", plain)
     for one, other in zip(ours, loss_and_gradients(shop, batch, absolute, mask_known), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+
+
+def test_examples_of_one_window_share_the_sum_over_the_catalogue(shop: PreparedData) -> None:
+    """Loss and gradients are those of cross entropy over all scores, example by example, with weights."""
+    user = {"ordered": False, "leave_out": False, "last_item": False, "hidden": [], "dropout": 0.0}
+    settings = {"tower": {"dimension": 8, "user": user}, "objective": {"loss": "full_softmax"}}
+    experiment = ExperimentConfig.model_validate(settings)
+    model = build_model(experiment, shop)
+    batch = next(TrainingBatches.of(experiment, shop, 200).epoch(stream(0, "order", 0)))
+    batch = replace(batch, weights=torch.rand(len(batch.targets), generator=torch.manual_seed(0)))
+    assert len(batch.histories.distinct()[0].starts) < len(batch.targets) / 3
+    out = build_objective(experiment.objective, experiment.tower, shop, 0, CPU)(
+        model, batch, stream(0, "draw", 0)
+    )
+
+    items = model.catalogue_vectors()
+    users = model.user_vectors(batch.histories, items[batch.histories.rows])
+    scores = users @ items.T / experiment.tower.scoring.temperature
+    losses = torch.nn.functional.cross_entropy(scores, batch.targets, reduction="none")
+    expected = (losses * batch.weights).sum() / batch.weights.sum()
+    torch.testing.assert_close(out.loss, expected, rtol=1e-5, atol=1e-6)
+    slopes = [torch.autograd.grad(loss, list(model.parameters())) for loss in (out.loss, expected)]
+    for one, other in zip(*slopes, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
