@@ -169,6 +169,11 @@ def main() -> None:
     """Run the benchmark."""
     options = read_options(__doc__, more=parser())
     name = options.given.set
+    if name in TIMED and options.given.resume:
+        raise SystemExit(
+            f"--resume: {name} is compared with its baselines question by question, and no seed's answers "
+            "are kept; run all seeds without it."
+        )
     if name in TIMED:
         recommended, figures = TIMED[name].recipe.experiment, timed_quality.measure(options, TIMED[name])
         timed_quality.show(figures, TIMED[name])

@@ -14,7 +14,7 @@ from tower.linear import Linear
 from tower.packed import PackedHistories
 from tower.perceptron import perceptron
 from tower.user import UserTower
-from tower.windows import window_sums
+from tower.windows import weighted_means
 
 # Attention scores stay within this of zero: weights then differ by e^16 at most, of which double precision
 # leaves nine digits in a difference of running sums.
@@ -40,10 +40,7 @@ class AttentiveUserTower(UserTower):
 
     def forward(self, histories: PackedHistories, vectors: Tensor) -> Tensor:
         """The weighted means of all windows in one pass."""
-        weights = self._weights(vectors)
-        both = torch.cat([vectors * weights, weights], dim=1)
-        sums = window_sums(both, histories)
-        means = sums[:, :-1] / sums[:, -1:]
+        means = weighted_means(vectors, self._weights(vectors), histories)
         features = self.rows(histories.users) if self.rows else None
         return self._vectors(means, gather_rows(vectors, histories.ends - 1), features)
 

@@ -57,15 +57,15 @@ class PackedHistories:
             clocks=None if self.clocks is None else change(self.clocks),
         )
 
-    def distinct(self) -> tuple["PackedHistories", Tensor]:
-        """The examples whose window is not that of the one before, and which of them each example reads like.
+    def distinct(self) -> tuple[Tensor, Tensor]:
+        """The examples [S] whose window is not that of the one before, and which of them each reads like [B].
 
         Neighbours that leave different items out of one window differ.
         """
         columns = [self.starts, self.ends] + ([] if self.left_out is None else [self.left_out])
         new = torch.ones_like(self.starts, dtype=torch.bool)
         new[1:] = torch.stack([column[1:] != column[:-1] for column in columns]).any(dim=0)
-        return self.take(new.nonzero().squeeze(1)), new.cumsum(0) - 1
+        return new.nonzero().squeeze(1), new.cumsum(0) - 1
 
     def take(self, examples: Tensor) -> "PackedHistories":
         """The windows of `examples` alone; all events stay."""

@@ -13,7 +13,7 @@ from tower.gather import gather_rows, step_at
 from tower.packed import PackedHistories
 from tower.perceptron import perceptron
 from tower.user import UserTower
-from tower.windows import window_means, window_sums
+from tower.windows import weighted_means, window_means
 
 
 class PooledUserTower(UserTower):
@@ -46,9 +46,7 @@ class PooledUserTower(UserTower):
         if not self.training or not self.config.item_dropout:
             return window_means(vectors, histories)
         kept = (torch.rand(len(vectors), 1) >= self.config.item_dropout).to(vectors)
-        sums = window_sums(torch.cat([vectors * kept, kept], dim=1), histories)
-        # Nothing may be left of a short history: it is zero then.
-        return sums[:, :-1] / sums[:, -1:].clamp(min=1.0)
+        return weighted_means(vectors, kept, histories)
 
     def served(self, history: Tensor, length: Tensor, features: Mapping[str, Tensor]) -> Tensor:
         """The mean of each line's real steps; example age is zero."""

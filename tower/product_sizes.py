@@ -15,9 +15,9 @@ def product_size(rows: int) -> int:
 
 
 def as_product(matrix: Tensor, kind: torch.dtype) -> Tensor:
-    """`matrix` [R, D] in the type `kind`, with zeros below it up to a `product_size`."""
+    """`matrix` [R, ...] in the type `kind`, with zeros below it up to a `product_size`."""
     rows = len(matrix)
-    filled = torch.empty(product_size(rows), matrix.shape[1], dtype=kind, device=matrix.device)
+    filled = torch.empty(product_size(rows), *matrix.shape[1:], dtype=kind, device=matrix.device)
     filled[:rows] = matrix
     filled[rows:] = 0.0
     return filled

@@ -14,6 +14,8 @@ from tower.packed import PackedHistories
 
 Places = NDArray[np.int64]
 Vectors = NDArray[np.float32]
+# Weights are not smaller than this, unless they are zero.
+LEAST_WEIGHT = 1e-4
 
 
 @compiled_inline
@@ -125,6 +127,16 @@ def window_sums(vectors: Tensor, histories: PackedHistories) -> Tensor:
 def window_means(vectors: Tensor, histories: PackedHistories) -> Tensor:
     """The mean of the vectors that each example has read: [B, D]."""
     return _scaled_sums(vectors, histories, 1.0 / histories.sizes())
+
+
+def weighted_means(vectors: Tensor, weights: Tensor, histories: PackedHistories) -> Tensor:
+    """The weighted mean of the vectors [P, D] that each example has read: [B, D].
+
+    `weights` [P, 1] are zero or at least `LEAST_WEIGHT`; where a window has none but zeros, so is its mean.
+    """
+    sums = window_sums(torch.cat([vectors * weights, weights], dim=1), histories)
+    # A difference of running sums may be a little beside zero.
+    return sums[:, :-1] / sums[:, -1:].clamp(min=LEAST_WEIGHT)
 
 
 def _scaled_sums(vectors: Tensor, histories: PackedHistories, scales: Tensor) -> Tensor:

@@ -172,11 +172,10 @@ class TrainingBatches:
         longest = min(span_length, batch_size)
         if reads == "run":
             self.spans = cut_segments(begins, ends, history_length)
-        elif reads == "others":
+        elif reads in _SETS:
+            # Where a user has one vector, whatever it is to predict, all of its targets are one span.
+            longest = longest if reads == "others" else max(1, int((ends - begins).max(initial=0)))
             self.spans = cut_sets(begins, ends, longest, history_length)
-        elif reads == "all":
-            # One span a user: whatever it predicts, it has one vector.
-            self.spans = cut_sets(begins, ends, int((ends - begins).max()), history_length)
         else:
             self.spans = cut_spans(begins, ends, longest, history_length)
         if since is not None:

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from data.sequences import PreparedData
+from tower.config import Reads
 from training.batches import Batch, TrainingBatches, cut_spans, target_counts
 from training.errors import TrainingError
 from training.randomness import stream
@@ -124,7 +125,10 @@ def test_spans_cut_targets_and_keep_their_context() -> None:
     assert spans.contexts.tolist() == [10, 12, 15]
 
 
-def test_data_without_a_pair_of_events_is_refused(tmp_path_factory: pytest.TempPathFactory) -> None:
+@pytest.mark.parametrize("reads", ["before", "run", "others", "all"])
+def test_data_without_a_pair_of_events_is_refused(
+    tmp_path_factory: pytest.TempPathFactory, reads: Reads
+) -> None:
     """A sentence says that there is nothing to predict."""
     from data.prepare import prepare
     from data.schema import PrepareConfig
@@ -133,7 +137,7 @@ def test_data_without_a_pair_of_events_is_refused(tmp_path_factory: pytest.TempP
     (folder / "events.csv").write_text("user,item,time\na,x,1\nb,y,2\n")
     prepare(PrepareConfig(source=folder / "events.csv"), folder / "prepared")
     with pytest.raises(TrainingError, match="nothing to predict"):
-        TrainingBatches(PreparedData.open(folder / "prepared"), 8, 5, 5)
+        TrainingBatches(PreparedData.open(folder / "prepared"), 8, 5, 5, reads)
 
 
 @pytest.mark.parametrize(("history_length", "span_length"), [(1000, 64), (7, 3)])
@@ -178,10 +182,10 @@ def test_a_set_can_be_read_whole_for_all_items_of_its_user(shop: PreparedData) -
     for batch in TrainingBatches(shop, 256, 1000, 2, reads="all").epoch(stream(0, "order", 0)):
         histories = batch.histories
         assert histories.left_out is None
-        windows, window = histories.distinct()
-        assert windows.users.tolist() == list(dict.fromkeys(histories.users.tolist()))
-        assert torch.equal(windows.starts[window], histories.starts)
-        for user in windows.users.tolist():
+        first, window = histories.distinct()
+        assert histories.users[first].tolist() == list(dict.fromkeys(histories.users.tolist()))
+        assert torch.equal(histories.take(first).starts[window], histories.starts)
+        for user in histories.users[first].tolist():
             assert user not in found
             mine = histories.users == user
             found[user] = sorted(batch.targets[mine].tolist())
@@ -197,9 +201,8 @@ def test_a_set_can_be_read_whole_for_all_items_of_its_user(shop: PreparedData) -
 
 def test_windows_that_leave_out_different_items_are_different(shop: PreparedData) -> None:
     batch = next(TrainingBatches(shop, 256, 1000, 64, reads="others").epoch(stream(0, "order", 0)))
-    windows, window = batch.histories.distinct()
-    assert len(windows.starts) == len(batch.targets)
-    assert window.tolist() == list(range(len(batch.targets)))
+    first, window = batch.histories.distinct()
+    assert first.tolist() == window.tolist() == list(range(len(batch.targets)))
 
 
 def newest(data: PreparedData, share: float) -> float:

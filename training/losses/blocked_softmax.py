@@ -7,10 +7,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx
-from torch.nn.functional import pad
 
 from tower.config import ScoringConfig
-from tower.product_sizes import product_size
+from tower.product_sizes import as_product
 from training.losses.row_masses import row_masses_
 
 # How many scores are held at once; and of how many examples at most, so that they stay in the cache, unless
@@ -46,14 +45,6 @@ class Examples:
     positive: Tensor
     weights: Tensor
     hits: tuple[Tensor, Tensor]
-
-    def padded(self) -> "Examples":
-        """With further examples that weigh nothing, up to a `product_size`."""
-        more = product_size(len(self.users)) - len(self.users)
-        users, positive, weights = self.users, self.positive, self.weights
-        return Examples(
-            pad(users, (0, 0, 0, more)), pad(positive, (0, more)), pad(weights, (0, more)), self.hits
-        )
 
     def parts(self, size: int) -> Iterator[tuple[slice, "Examples"]]:
         """No more than `size` of them at a time, with their places."""
@@ -161,7 +152,9 @@ def blocked_softmax(
     kind, vectors = products or users.dtype, candidates.vectors
     examples = Examples(users.detach().to(kind), positive.detach(), weights, hits)
     if kind == torch.bfloat16 and users.device.type == "cpu":
-        examples = examples.padded()
+        # Further examples weigh nothing.
+        parts = [as_product(part, part.dtype) for part in (examples.users, examples.positive, weights)]
+        examples = Examples(parts[0], parts[1], parts[2], hits)
     among = replace(candidates, vectors=vectors.detach().to(kind))
     # What is given here is in the wanted type already.
     with torch.autocast(users.device.type, enabled=False):

@@ -57,12 +57,11 @@ class CatalogueObjective(Objective):
         scores of their positives alone.
         """
         scoring = model.config.scoring
-        windows, window = batch.histories.distinct()
-        users = model.user_vectors(windows, gather_rows(items, batch.histories.rows))
+        first, window = batch.histories.distinct()
+        users = model.user_vectors(batch.histories.take(first), gather_rows(items, batch.histories.rows))
         positive = paired_scores(gather_rows(users, window), gather_rows(items, batch.targets), scoring)
         shares = batch.weights / total_weight(batch.weights)
         together = shares.new_zeros(len(users)).index_add(0, window, shares)
-        first = (window.diff(prepend=window.new_full((1,), -1)) > 0).nonzero().squeeze(1)
         hits = (torch.arange(len(users), device=users.device), batch.targets[first])
         loss = blocked_softmax(
             users, positive[first], together, hits, Candidates(items), scoring, self.products

@@ -51,7 +51,7 @@ def test_examples_of_one_window_share_the_sum_over_the_catalogue(shop: PreparedD
     model = build_model(experiment, shop)
     batch = next(TrainingBatches.of(experiment, shop, 200).epoch(stream(0, "order", 0)))
     batch = replace(batch, weights=torch.rand(len(batch.targets), generator=torch.manual_seed(0)))
-    assert len(batch.histories.distinct()[0].starts) < len(batch.targets) / 3
+    assert len(batch.histories.distinct()[0]) < len(batch.targets) / 3
     out = build_objective(experiment.objective, experiment.tower, shop, 0, CPU)(
         model, batch, stream(0, "draw", 0)
     )
