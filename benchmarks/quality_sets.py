@@ -53,23 +53,24 @@ def _last_out(source: Path, scratch: Path) -> PrepareConfig:
 
 
 def _tenth_held_out(source: Path, scratch: Path) -> PrepareConfig:
-    """A random tenth of each user's training items: the files have no order to hold out by.
+    """The last tenth of each user's training items, in the order of the file.
+
+    Nothing says that the files have an order, yet they do: models rank on the last tenth as they do on the
+    test, and on a random tenth they don't, which flatters those that follow what is used together.
 
     What a tenth leaves over is held out with that probability. Rounded down, settings would be chosen without
     the users of fewer than ten items, a fifth of those that the test asks about.
     """
     rows = pl.read_parquet(source / "train.parquet")
-    # The draws are NumPy's: a shuffle within groups of polars comes out otherwise each time.
-    random = np.random.default_rng(SEED)
-    order = random.permutation(len(rows))
     users = rows.select(pl.col("user_id").unique().sort())
-    users = users.with_columns(pl.Series("extra", random.random(len(users))))
-    place = pl.col("order").rank("ordinal").over("user_id")
-    most = (pl.len().over("user_id") * HELD_OUT + pl.col("extra")).floor()
+    users = users.with_columns(pl.Series("extra", np.random.default_rng(SEED).random(len(users))))
+    items = pl.len().over("user_id")
+    most = (items * HELD_OUT + pl.col("extra")).floor()
     # Nobody is left without an item to be read.
-    most = pl.min_horizontal(most, pl.len().over("user_id") - 1)
-    ranked = rows.with_columns(pl.Series("order", order)).join(users, on="user_id", maintain_order="left")
-    ranked = ranked.with_columns((place <= most).alias("held"))
+    most = pl.min_horizontal(most, items - 1)
+    place = pl.int_range(pl.len()).over("user_id")
+    ranked = rows.join(users, on="user_id", maintain_order="left")
+    ranked = ranked.with_columns((place >= items - most).alias("held"))
     scratch.mkdir(parents=True, exist_ok=True)
     for name, chosen in (("train", ~pl.col("held")), ("validation", pl.col("held"))):
         ranked.filter(chosen).select("user_id", "item_id").write_parquet(scratch / f"{name}.parquet")
@@ -96,8 +97,8 @@ _LAST_OUT = (
     "epoch is selected on validation NDCG@10"
 )
 _NGCF = (
-    "the split of NGCF: settings and epochs are chosen on a random tenth of each user's training "
-    "items, then all of them are trained on"
+    "the split of NGCF: settings and epochs are chosen on the last tenth of each user's training "
+    "items, in the order of the file, then all of them are trained on"
 )
 
 
