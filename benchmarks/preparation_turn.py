@@ -1,7 +1,6 @@
 """One measured turn of `benchmarks.preparation`, in a process of its own: WAY SOURCE TARGET."""
 
 import json
-import re
 import sys
 import time
 from collections.abc import Callable
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
+from benchmarks.protocol import peak_memory_mb
 from data.prepare import prepare
 from data.schema import PrepareConfig
 
@@ -35,21 +35,12 @@ BARE: dict[str, Callable[[Path, Path], None]] = {
 WAYS: dict[str, Callable[[Path, Path], None]] = {"prepare": prepare_parts, **BARE}
 
 
-def peak_gb() -> float:
-    """The most memory that this process has held, in gigabytes (10^9 bytes).
-
-    `ru_maxrss` would do as well, were it not that a process begins with what its parent held.
-    """
-    (kilobytes,) = re.findall(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text("ascii"))
-    return int(kilobytes) * 1024 / 1e9
-
-
 def main() -> None:
     """Take the turn, and print its seconds and the peak of this process."""
     way, source, target = sys.argv[1:]
     start = time.perf_counter()
     WAYS[way](Path(source), Path(target))
-    print(json.dumps({"seconds": time.perf_counter() - start, "peak_gb": peak_gb()}))
+    print(json.dumps({"seconds": time.perf_counter() - start, "peak_gb": peak_memory_mb() / 1e3}))
 
 
 if __name__ == "__main__":

@@ -5,8 +5,10 @@ take turns in one run; what is claimed is the ratio of medians, with its spread 
 without a target, as peers fill up short histories, is no example.
 """
 
+import multiprocessing
 import os
 import tempfile
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,7 +134,9 @@ def measure(options: Options) -> dict[str, Any]:
             for one in contests(data, work, options.quick)
         }
         steps = catalogue_steps(options, work)
-        ranking = evaluation.figures(options, work / "gowalla")
+        # In a process of its own, to say what an evaluation holds, and not what the contests before it held.
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as alone:
+            ranking = alone.submit(evaluation.figures, options, work / "gowalla").result()
     ratios = {key: one["ratio"] for key, one in held.items()}
     ratios["over_bare_loop"] = min(one["over_bare"]["ratio"] for one in held.values() if one["over_bare"])
     return {**ratios, **steps, **ranking, "threads": THREADS, "load": load, "contests": held}
