@@ -23,12 +23,24 @@ class Settings(BaseModel):
 class ScoringConfig(Settings):
     """How two vectors become a score: inner product or cosine, divided by the temperature.
 
-    `absolute` drops the sign (Blanc & Rendle 2018, eq. 11): far on the other side is as near.
+    `absolute` drops the sign (Blanc & Rendle 2018, eq. 11): far on the other side is as near. `item_bias`
+    adds to each score what is learned of the item alone, such as how popular it is, which a cosine can say
+    of no item: the last of an item vector's D numbers, whose counterpart in a user vector is 1.
     """
 
     kind: Literal["cosine", "dot"] = "cosine"
     temperature: Annotated[float, Field(gt=0.0, le=100.0)] = 0.07
     absolute: bool = False
+    item_bias: bool = False
+
+    @model_validator(mode="after")
+    def _a_bias_has_a_sign(self) -> "ScoringConfig":
+        if self.absolute and self.item_bias:
+            raise ValueError(
+                "scoring.absolute = true drops the sign of a score, and of the bias in it; set "
+                "scoring.item_bias = false"
+            )
+        return self
 
 
 class ItemTowerConfig(Settings):

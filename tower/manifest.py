@@ -35,12 +35,14 @@ class _Frozen(BaseModel):
 class Scoring(_Frozen):
     """Score = inner product / temperature; for `cosine` all item and user vectors are of length 1.
 
-    `absolute`: the score is that quotient without its sign.
+    `absolute`: the score is that quotient without its sign. `item_bias`: the last of an item vector's numbers
+    is its bias, and of a user vector's 1; it is the others that are of length 1.
     """
 
     kind: Literal["cosine", "dot"]
     temperature: float = Field(gt=0, allow_inf_nan=False)
     absolute: bool = False
+    item_bias: bool = False
 
 
 class IndexKind(_Frozen):

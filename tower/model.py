@@ -9,7 +9,7 @@ from tower.config import TowerConfig
 from tower.gather import gather_rows
 from tower.item import ItemTower
 from tower.packed import PackedHistories
-from tower.scoring import scored_form
+from tower.scoring import scored_items, scored_users
 from tower.user_towers import build_user_tower
 
 # Rows that are this many times the catalogue hold most of it: computing it whole is faster than sorting them.
@@ -45,7 +45,7 @@ class TwoTowers(nn.Module):
             vectors = self.catalogue_vectors()
             return tuple(gather_rows(vectors, rows) for rows in parts)
         different, places = torch.unique(torch.cat([rows.flatten() for rows in parts]), return_inverse=True)
-        vectors = scored_form(in_chunks(self.item, different, self.chunk_size), self.config.scoring)
+        vectors = scored_items(in_chunks(self.item, different, self.chunk_size), self.config.scoring)
         found = torch.split(places, [rows.numel() for rows in parts])
         return tuple(
             gather_rows(vectors, some.view(rows.shape)) for some, rows in zip(found, parts, strict=True)
@@ -63,9 +63,9 @@ class TwoTowers(nn.Module):
     def catalogue_vectors(self) -> Tensor:
         """The scored vectors of the whole catalogue: [N, D]."""
         rows = torch.arange(self.item.item_count, device=next(self.parameters()).device)
-        return scored_form(in_chunks(self.item, rows, self.chunk_size), self.config.scoring)
+        return scored_items(in_chunks(self.item, rows, self.chunk_size), self.config.scoring)
 
     def user_vectors(self, histories: PackedHistories, vectors: Tensor) -> Tensor:
         """Scored user vectors [B, D] of a packed batch whose item vectors are `vectors` [P, D]."""
         users = histories_in_chunks(self.user, histories, vectors, self.chunk_size)
-        return scored_form(users, self.config.scoring)
+        return scored_users(users, self.config.scoring)

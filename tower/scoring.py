@@ -4,11 +4,14 @@ import torch
 from torch import Tensor
 
 from tower.config import ScoringConfig
-from tower.unit import unit
+from tower.unit import unit, unit_and_last
 
 
-def scored_form(vectors: Tensor, scoring: ScoringConfig) -> Tensor:
-    """The vectors whose inner product is scored: unit rows for the cosine, themselves for the dot product.
+def scored_items(vectors: Tensor, scoring: ScoringConfig) -> Tensor:
+    """Item vectors whose inner product with `scored_users` is scored.
+
+    Unit rows for the cosine, themselves for the dot product. With `item_bias` the last column is the bias,
+    times the temperature that a score will be divided by, and the cosine is of the others.
 
     Args:
         vectors: [..., D], as a tower's last layer gives them.
@@ -17,9 +20,28 @@ def scored_form(vectors: Tensor, scoring: ScoringConfig) -> Tensor:
     Returns:
         [..., D].
     """
+    if not scoring.item_bias:
+        return _directed(vectors, scoring)
     if scoring.kind == "cosine":
-        return unit(vectors)
-    return vectors
+        return unit_and_last(vectors, scoring.temperature)
+    directions, biases = torch.split(vectors, [vectors.shape[-1] - 1, 1], dim=-1)
+    return torch.cat([directions, biases * scoring.temperature], dim=-1)
+
+
+def scored_users(vectors: Tensor, scoring: ScoringConfig) -> Tensor:
+    """User vectors [..., D] whose inner product with `scored_items` is scored.
+
+    Unit rows for the cosine, themselves for the dot product. With `item_bias` the last column is 1, whatever
+    a tower gives there: an item's bias counts once.
+    """
+    if not scoring.item_bias:
+        return _directed(vectors, scoring)
+    directions = _directed(vectors[..., :-1], scoring)
+    return torch.cat([directions, torch.ones_like(vectors[..., -1:])], dim=-1)
+
+
+def _directed(vectors: Tensor, scoring: ScoringConfig) -> Tensor:
+    return unit(vectors) if scoring.kind == "cosine" else vectors
 
 
 def paired_scores(users: Tensor, items: Tensor, scoring: ScoringConfig) -> Tensor:

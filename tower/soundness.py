@@ -1,5 +1,7 @@
 """Whether the parts of a bundle fit each other and hold numbers that can be served."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,17 +30,22 @@ def check_parts(
         )
     if not norms.any():
         raise BundleError("item_vectors.npy holds nothing but zeros; the training went wrong, train again")
-    if manifest.scoring.kind == "cosine" and (np.abs(norms - 1) > _UNIT_TOLERANCE).any():
-        row = int(np.argmax(np.abs(norms - 1)))
-        raise BundleError(
-            f"the scoring is cosine, but the item vector in row {row} has length {norms[row]:.4g} instead "
-            f"of 1"
-        )
+    if manifest.scoring.kind == "cosine":
+        _check_lengths(np.linalg.norm(vectors[:, :-1], axis=1) if manifest.scoring.item_bias else norms)
     if (popularity < 0).any():
         raise BundleError("popularity.npy holds a negative count; export the bundle again")
     if not np.array_equal(index.vectors(), vectors):
         raise BundleError(
             "index.faiss holds other vectors than item_vectors.npy; they are of different models"
+        )
+
+
+def _check_lengths(lengths: NDArray[np.floating[Any]]) -> None:
+    if (np.abs(lengths - 1) > _UNIT_TOLERANCE).any():
+        row = int(np.argmax(np.abs(lengths - 1)))
+        raise BundleError(
+            f"the scoring is cosine, but the item vector in row {row} has length {lengths[row]:.4g} instead "
+            "of 1"
         )
 
 

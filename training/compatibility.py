@@ -63,10 +63,11 @@ def scoring_refusal(
 ) -> str | None:
     """Why this loss and sampler can't be trained on such scores, and what would fit; None if they can."""
     name = f"objective.loss = {_kind(loss)!r}"
-    if loss.needs_cosine and (scoring.kind != "cosine" or scoring.temperature != 1.0):
+    if loss.needs_cosine and (scoring.kind != "cosine" or scoring.temperature != 1.0 or scoring.item_bias):
         return (
             f"{name} has its margin in cosines, so tower.scoring must be kind = 'cosine' with "
-            f"temperature = 1.0, not kind = {scoring.kind!r} with temperature = {scoring.temperature}"
+            f"temperature = 1.0 and no item_bias, not kind = {scoring.kind!r} with temperature = "
+            f"{scoring.temperature}{' and item_bias = true' if scoring.item_bias else ''}"
         )
     if loss.needs_absolute and not scoring.absolute:
         return (

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from data.features import Feature
 from tower.model import TwoTowers
-from tower.scoring import scored_form
+from tower.scoring import scored_users
 from tower.times import TIME_INPUTS
 from tower.transformer_user import TransformerUserTower
 
@@ -35,8 +35,8 @@ class ServedUserTower(nn.Module):
         times, features = others[: len(self.times)], others[len(self.times) :]
         named = {feature.name: given for feature, given in zip(self.features, features, strict=True)}
         if isinstance(self.user, TransformerUserTower):
-            return scored_form(self.user.served(history, length, named, *times), self.scoring)
-        return scored_form(self.user.served(history, length, named), self.scoring)
+            return scored_users(self.user.served(history, length, named, *times), self.scoring)
+        return scored_users(self.user.served(history, length, named), self.scoring)
 
 
 def _example(feature: Feature) -> Tensor:

@@ -52,3 +52,14 @@ def test_a_part_that_does_not_fit_is_named(manifest: Manifest, changes: dict[str
 def test_lengths_are_free_where_the_score_is_a_dot_product(manifest: Manifest) -> None:
     scoring = Scoring(kind="dot", temperature=1.0)
     check(manifest.model_copy(update={"scoring": scoring}), vectors=VECTORS * 3)
+
+
+def test_a_bias_beside_the_cosine_is_free(manifest: Manifest) -> None:
+    """It is the numbers before the last that are of length 1."""
+    biased = manifest.model_copy(update={"scoring": Scoring(kind="cosine", temperature=1.0, item_bias=True)})
+    vectors = np.concatenate([VECTORS[:, :7], np.linspace(-2, 2, 60, dtype=np.float32)[:, None]], axis=1)
+    vectors[:, :7] /= np.maximum(np.linalg.norm(vectors[:, :7], axis=1, keepdims=True), 1e-6)
+    vectors[~vectors[:, :7].any(axis=1), 0] = 1
+    check(biased, vectors=vectors)
+    with pytest.raises(BundleError, match="row 1 has length 2 instead"):
+        check(biased, vectors=np.where(np.arange(60)[:, None] == 1, 2 * vectors, vectors))

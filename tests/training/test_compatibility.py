@@ -193,6 +193,14 @@ CASES: dict[str, Case] = {
         ["margin in cosines", "must be kind = 'cosine'", "not kind = 'dot'"],
         {"objective": drawing("cosine_embedding", kind="uniform"), "tower.scoring": COSINE},
     ),
+    "a cosine margin on biased scores": (
+        {
+            "objective": drawing("cosine_embedding", kind="uniform"),
+            "tower.scoring": {**COSINE, "item_bias": True},
+        },
+        ["margin in cosines", "must be kind = 'cosine'", "and item_bias = true"],
+        {"objective": drawing("cosine_embedding", kind="uniform"), "tower.scoring": COSINE},
+    ),
     "squares that are ranked with signs": (
         {"objective": {"loss": "spherical_softmax"}},
         ["the same with either sign", "set tower.scoring.absolute = true, or loss = 'full_softmax'"],

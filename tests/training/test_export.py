@@ -24,13 +24,16 @@ from training.trainer import train
 FEATURES = {"user": {"features": "all"}, "item": {"features": "all", "hidden": [32]}}
 TIMES = {"user": {"kind": "transformer", "times": True, "history_length": 10, "blocks": 1}}
 ABSOLUTE = {"scoring": {"kind": "dot", "temperature": 1.0, "absolute": True}}
+BIASED = {"scoring": {"item_bias": True}}
 
 
 @pytest.fixture(
-    scope="module", params=[{}, FEATURES, ABSOLUTE, TIMES], ids=["ids", "features", "absolute", "times"]
+    scope="module",
+    params=[{}, FEATURES, ABSOLUTE, TIMES, BIASED],
+    ids=["ids", "features", "absolute", "times", "item_bias"],
 )
 def run(request: pytest.FixtureRequest, shop: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """A short run on the shop: on ids alone, with features, with scores of either sign, and with times."""
+    """A short run on the shop: on ids alone, with features, with scores of either sign, times and biases."""
     settings = {"tower": request.param, "training": {"epochs": 1, "batch_size": 512, "device": "cpu"}}
     config = ExperimentConfig.model_validate(settings)
     made = Run(tmp_path_factory.mktemp("run"), config, shop.folder, shop.fingerprint)

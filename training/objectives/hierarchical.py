@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from tower.config import ScoringConfig
 from tower.gather import gather_rows
 from tower.model import TwoTowers
-from tower.scoring import cross_scores, scored_form
+from tower.scoring import cross_scores, scored_items
 from training.batches import Batch
 from training.losses.hierarchical_softmax import hierarchical_log_probability, hierarchical_softmax
 from training.objectives.contract import Objective, StepLoss, weighted_mean
@@ -60,7 +60,7 @@ class HierarchicalObjective(Objective):
         return log_p.flatten(1)[:, self.slots]
 
     def _cluster_scores(self, users: Tensor, scoring: ScoringConfig) -> Tensor:
-        return cross_scores(users, scored_form(self.cluster_vectors, scoring), scoring)
+        return cross_scores(users, scored_items(self.cluster_vectors, scoring), scoring)
 
 
 def _slots(members: Tensor) -> Tensor:
