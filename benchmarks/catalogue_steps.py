@@ -41,7 +41,7 @@ class Stepper:
         config = PrepareConfig(source=events(items, folder), columns=ColumnSettings(in_file_order=True))
         prepare(config, folder / "prepared")
         data = PreparedData.open(folder / "prepared")
-        experiment = load_experiment("youtubednn")
+        experiment = load_experiment("youtubednn", ["training.device='cpu'"])
         self.trainer = Trainer(Run(folder / "run", experiment, data.folder, data.fingerprint), data)
         self.trainer.model.train()
         self.batches = self._batches()

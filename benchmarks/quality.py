@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Table
 
@@ -129,9 +130,18 @@ def measure(options: Options, chosen: QualitySet) -> Figures:
 def measured_before(set_name: str, seed: int, about: Figures) -> Figures | None:
     """The kept figures of a seed, if they are of the same experiment, settings and files."""
     for row in kept(set_name):
-        if row["seed"] == seed and all(row[name] == value for name, value in about.items()):
+        told = {**row, "configuration": _as_today(row["configuration"])}
+        if row["seed"] == seed and all(told[name] == value for name, value in about.items()):
             return row
     return None
+
+
+def _as_today(configuration: Figures) -> Figures | None:
+    """A kept configuration with what was not a setting yet at its default; None if it can't be one today."""
+    try:
+        return ExperimentConfig.model_validate(configuration).model_dump(mode="json")
+    except ValidationError:
+        return None
 
 
 def summary(chosen: QualitySet, rows: Sequence[Figures]) -> Figures:

@@ -2,7 +2,8 @@
 
 On MovieLens 1M as SASRec splits it, with towers of the same sizes and the same number of threads. All sides
 take turns in one run; what is claimed is the ratio of medians, with its spread over the rounds. A position
-without a target, as peers fill up short histories, is no example.
+without a target, as peers fill up short histories, is no example. Where there is a CUDA device our towers
+train on it as well, beside nobody.
 """
 
 import multiprocessing
@@ -21,6 +22,7 @@ from benchmarks import evaluation, our_training
 from benchmarks.alternation import Side, Turn, alternate, ratio, summary
 from benchmarks.bare_towers import bare_transformer
 from benchmarks.catalogue_steps import catalogue_steps
+from benchmarks.device_speed import cuda_speed, speak
 from benchmarks.peers.contestants import (
     HISTORY_LENGTH,
     POOLED,
@@ -134,12 +136,21 @@ def measure(options: Options) -> dict[str, Any]:
             for one in contests(data, work, options.quick)
         }
         steps = catalogue_steps(options, work)
+        cuda = cuda_speed(data, work)
         # In a process of its own, to say what an evaluation holds, and not what the contests before it held.
         with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as alone:
             ranking = alone.submit(evaluation.figures, options, work / "gowalla").result()
     ratios = {key: one["ratio"] for key, one in held.items()}
     ratios["over_bare_loop"] = min(one["over_bare"]["ratio"] for one in held.values() if one["over_bare"])
-    return {**ratios, **steps, **ranking, "threads": THREADS, "load": load, "contests": held}
+    return {
+        **ratios,
+        **steps,
+        **ranking,
+        "threads": THREADS,
+        "load": load,
+        "contests": held,
+        "cuda": cuda,
+    }
 
 
 def show(figures: dict[str, Any]) -> None:
@@ -162,6 +173,8 @@ def show(figures: dict[str, Any]) -> None:
         f"a step over 1,000,000 items takes {figures['step_1e6_over_1e4']:.2f} times one over 10,000; "
         f"a full ranking {figures['evaluation_over_bare']:.2f} times a bare product with top-k"
     )
+    if figures["cuda"] is not None:
+        print(speak(figures["cuda"]))
 
 
 def main() -> None:

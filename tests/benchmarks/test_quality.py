@@ -1,3 +1,4 @@
+import copy
 from pathlib import Path
 
 import polars as pl
@@ -9,7 +10,7 @@ from benchmarks.quality_sets import SETS
 from benchmarks.seed_files import keep
 from data.prepare import prepare
 from data.sequences import PreparedData
-from training.config import shipped_experiments
+from training.config import load_experiment, shipped_experiments
 
 
 @pytest.fixture
@@ -79,12 +80,27 @@ def test_only_seeds_of_the_same_settings_and_files_are_taken_as_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(seed_files, "QUALITY", tmp_path)
-    about = {"experiment": "e", "configuration": {"a": 1}, "source_sha256": {"f": "0"}}
+    configuration = load_experiment("ids").model_dump(mode="json")
+    about = {"experiment": "e", "configuration": configuration, "source_sha256": {"f": "0"}}
     keep("some", {**about, "seed": 1, "hr@10": 0.5})
     found = measured_before("some", 1, about)
     assert found is not None
     assert found["hr@10"] == 0.5
     assert measured_before("some", 2, about) is None
     assert measured_before("other", 1, about) is None
-    for name, value in (("experiment", "d"), ("configuration", {"a": 2}), ("source_sha256", {"f": "1"})):
+    for name, value in (("experiment", "d"), ("configuration", {}), ("source_sha256", {"f": "1"})):
         assert measured_before("some", 1, {**about, name: value}) is None
+
+
+def test_a_setting_that_came_since_is_at_its_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures of before it are of the same settings; those with what is no setting today are of others."""
+    monkeypatch.setattr(seed_files, "QUALITY", tmp_path)
+    today = load_experiment("transformer").model_dump(mode="json")
+    of_before = copy.deepcopy(today)
+    del of_before["tower"]["scoring"]["item_bias"]
+    shared = {"experiment": "e", "source_sha256": {}}
+    keep("some", {**shared, "seed": 1, "configuration": of_before})
+    keep("some", {**shared, "seed": 2, "configuration": {**today, "unheard_of": 1}})
+    about = {**shared, "configuration": today}
+    assert measured_before("some", 1, about) is not None
+    assert measured_before("some", 2, about) is None

@@ -41,7 +41,7 @@ def test_a_contest_compares_with_the_best_peer(tmp_path: Path, capsys: pytest.Ca
     assert held["against"] == "fast"
     assert held["missing"] == []
     assert list(held["examples_per_second"]) == ["Turret", "slow", "fast"]
-    show({"contests": {"key": held}, "step_1e6_over_1e4": 1.25, "evaluation_over_bare": 1.125})
+    show({"contests": {"key": held}, "step_1e6_over_1e4": 1.25, "evaluation_over_bare": 1.125, "cuda": None})
     shown = capsys.readouterr().out
     assert "5.00 times fast" in shown
     assert "takes 1.25 times one" in shown
@@ -65,7 +65,7 @@ def test_without_peers_our_own_speed_is_measured(tmp_path: Path, capsys: pytest.
     held = hold(Contest("key", ours, 4, (fake("absent"),), tmp_path / "data"), tmp_path, quick=True)
     assert held["ratio"] is None
     assert held["examples_per_second"]["Turret"]["median"] == pytest.approx(100.0)
-    show({"contests": {"key": held}, "step_1e6_over_1e4": 1.25, "evaluation_over_bare": 1.125})
+    show({"contests": {"key": held}, "step_1e6_over_1e4": 1.25, "evaluation_over_bare": 1.125, "cuda": None})
     assert "by round" not in capsys.readouterr().out
 
 
