@@ -140,10 +140,9 @@ def test_a_run_by_the_row_learns_and_resumes(
 def test_a_table_alone_can_be_all_there_is_to_move(
     shop: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As with the experiment `ids` on a large catalogue, where candidates are drawn and users are means."""
+    """As with `ids_sampled` on a large catalogue, where candidates are drawn and users are means."""
     monkeypatch.setattr("training.optimiser.LARGE", len(shop.catalogue))
-    drawn = 'objective={loss="sampled_softmax", sampler={kind="uniform", negatives=64}}'
-    experiment = load_experiment("ids", [drawn, "training.epochs=2", "training.device='cpu'"])
+    experiment = load_experiment("ids_sampled", ["training.epochs=2", "training.device='cpu'"])
     made = Run(tmp_path, experiment, shop.folder, shop.fingerprint)
     trainer = Trainer(made, shop)
     assert trainer.optimiser.dense is None
