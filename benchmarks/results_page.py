@@ -89,9 +89,8 @@ def _spent(figures: dict[str, Any] | None) -> str:
     if figures is None:
         return ""
     machine = figures["machine"]
-    return (
-        f", {figures['seconds'] / 60:.0f} minutes each on {machine['cores']} cores ({machine['date'][:10]})"
-    )
+    cores = f"{machine['cores']} core{'s' if machine['cores'] > 1 else ''}"
+    return f", {figures['seconds'] / 60:.0f} minutes each on {cores} ({machine['date'][:10]})"
 
 
 def _ours(chosen: QualitySet, figures: dict[str, Any]) -> str:
