@@ -13,6 +13,7 @@ from benchmarks.peers.contestants import HIDDEN, HISTORY_LENGTH, NEGATIVES, SAMP
 from data.sequences import PreparedData
 from training.batches import Batch
 from training.config import load_experiment
+from training.prefetch import prefetched
 from training.randomness import stream
 from training.run import Run
 from training.trainer import Trainer
@@ -52,6 +53,8 @@ def training(data: PreparedData, folder: Path, experiment: str, changes: list[st
     trainer = Trainer(Run(folder, settings, data.folder, data.fingerprint), data, report=lambda line: None)
     trainer.model.train()
     batches = _endless(trainer)
+    if trainer.device.type != "cpu":
+        batches = prefetched(batches, trainer.device)
 
     def run(steps: int) -> tuple[int, float]:
         start, examples = time.perf_counter(), 0

@@ -97,7 +97,7 @@ def one_seed(
 
 def measure(options: Options, chosen: QualitySet) -> Figures:
     """Prepare the data, run every seed and keep its figures, and take the means."""
-    source = options.data / chosen.name
+    source = options.data / (chosen.folder or chosen.name)
     name = options.given.experiment or chosen.experiment
     quick = ["training.epochs=1"] if options.quick else []
     seeds = options.given.seeds[:1] if options.quick else options.given.seeds

@@ -9,7 +9,7 @@ import polars as pl
 
 from data.schema import ColumnSettings, FilesSplit, PrepareConfig
 
-HELD_OUT, SEED = 0.1, 0
+HELD_OUT, TESTED, SEED = 0.1, 0.2, 0
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ class QualitySet:
         refitted: the same with the validation part put back into training; None where the protocol leaves it
             out.
         published: what others have reached.
+        folder: where the files are, if not in the folder of this name.
     """
 
     name: str
@@ -46,6 +47,7 @@ class QualitySet:
     prepared: Callable[[Path, Path], PrepareConfig]
     refitted: Callable[[Path, Path], PrepareConfig] | None
     published: tuple[Published, ...]
+    folder: str | None = None
 
 
 def _last_out(source: Path, scratch: Path) -> PrepareConfig:
@@ -69,12 +71,31 @@ def _tenth_held_out(source: Path, scratch: Path) -> PrepareConfig:
     # Nobody is left without an item to be read.
     most = pl.min_horizontal(most, items - 1)
     place = pl.int_range(pl.len()).over("user_id")
-    ranked = rows.join(users, on="user_id", maintain_order="left")
-    ranked = ranked.with_columns((place >= items - most).alias("held"))
-    scratch.mkdir(parents=True, exist_ok=True)
-    for name, chosen in (("train", ~pl.col("held")), ("validation", pl.col("held"))):
-        ranked.filter(chosen).select("user_id", "item_id").write_parquet(scratch / f"{name}.parquet")
-    return _files(scratch / "train.parquet", scratch / "validation.parquet", source)
+    ranked = rows.join(users, on="user_id", maintain_order="left").with_columns(held=place >= items - most)
+    train, validation = _parted(ranked, scratch, "train", "validation")
+    return _files(train, validation, source)
+
+
+def _parted(rows: pl.DataFrame, folder: Path, kept: str, held: str) -> tuple[Path, Path]:
+    """Write the rows that are not `held`, and those that are, without saying which."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, chosen in ((kept, ~pl.col("held")), (held, pl.col("held"))):
+        rows.filter(chosen).select("user_id", "item_id").write_parquet(folder / f"{name}.parquet")
+    return folder / f"{kept}.parquet", folder / f"{held}.parquet"
+
+
+def _random_fifth(source: Path, scratch: Path) -> Path:
+    """The folder of a split of a log like gowalla's, a random fifth of each user's different items the test.
+
+    They stand in an order that says nothing.
+    """
+    rows = pl.read_parquet(source / "interactions.parquet").select("user_id", "item_id")
+    rows = rows.unique(maintain_order=True)
+    # The draws are NumPy's: a shuffle of polars comes out otherwise from one version to the next.
+    rows = rows[np.random.default_rng(SEED).permutation(len(rows))].sort("user_id", maintain_order=True)
+    place, items = (column.over("user_id") for column in (pl.int_range(pl.len()), pl.len()))
+    _parted(rows.with_columns(held=place < (items * TESTED).floor()), scratch / "split", "train", "test")
+    return scratch / "split"
 
 
 def _whole(source: Path, scratch: Path) -> PrepareConfig:
@@ -150,4 +171,26 @@ _GOWALLA = QualitySet(
         Published("YouTubeDNN", {"recall@20": 0.1754, "ndcg@20": 0.1473}, "Mao et al. 2021"),
     ),
 )
-SETS = {made.name: made for made in (_ML_1M, _GOWALLA, _BEAUTY)}
+
+
+def _as_ids(folder: str) -> QualitySet:
+    """The log of another set as ids without an order, on which gowalla's recipe is run unchanged."""
+    return QualitySet(
+        name=f"{folder}_as_ids",
+        protocol=(
+            "the log as ids without an order, a random fifth of each user's items the test; no setting was "
+            "chosen on it, the recipe is gowalla's"
+        ),
+        experiment=_GOWALLA.experiment,
+        metrics=_GOWALLA.metrics,
+        files=("interactions.parquet",),
+        prepared=lambda source, scratch: _tenth_held_out(_random_fifth(source, scratch), scratch),
+        refitted=lambda source, scratch: _whole(_random_fifth(source, scratch), scratch),
+        published=(),
+        folder=folder,
+    )
+
+
+SETS = {
+    made.name: made for made in (_ML_1M, _GOWALLA, _BEAUTY, _as_ids("sasrec_ml-1m"), _as_ids("s3rec_beauty"))
+}

@@ -199,6 +199,14 @@ class TowerConfig(Settings):
     item: ItemTowerConfig = ItemTowerConfig()
 
     @model_validator(mode="after")
+    def _a_bias_leaves_a_direction(self) -> "TowerConfig":
+        if self.scoring.item_bias and self.dimension < 2:
+            raise ValueError(
+                "tower.dimension = 1 has no number left beside the one of scoring.item_bias; use at least 2"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _heads_fit(self) -> "TowerConfig":
         user = self.user
         if not isinstance(user, TransformerUserConfig):

@@ -62,8 +62,14 @@ class Retriever:
         return [self._nearest(vector, k, out) for vector, out in zip(vectors, excluded, strict=True)]
 
     def similar(self, row: int, k: int) -> Ranking:
-        """Rank the other items by their score with item `row`'s vector in place of a user's."""
-        return self._nearest(self._bundle.vectors[row], k, np.array([row]))
+        """Rank the other items by their score with item `row`'s vector in place of a user's.
+
+        Biases are left out: no item is more like another one for being popular.
+        """
+        vector = self._bundle.vectors[row]
+        if self._bundle.manifest.scoring.item_bias:
+            vector = np.append(vector[:-1], np.float32(0.0))
+        return self._nearest(vector, k, np.array([row]))
 
     def popular(self, k: int, excluded: Rows) -> Ranking:
         """Rank by training events, most first, then lower rows first; the score is that count."""

@@ -27,6 +27,23 @@ def known_candidates(batch: Batch, ids: Tensor, examples: Tensor | None = None) 
     return torch.isin(mine.unsqueeze(1) * size + ids, slots * size + rows)
 
 
+def known_rows(batch: Batch) -> tuple[Tensor, Tensor]:
+    """What `known_candidates` says of the whole catalogue, without a matrix of it.
+
+    Returns:
+        int64 [L] and [L]: examples, ascending, and the item rows that are known of each, ascending too.
+    """
+    _, slots = torch.unique(torch.cat([batch.owners, batch.histories.users]), return_inverse=True)
+    rows = torch.cat([batch.histories.rows, batch.targets])
+    size = int(rows.max()) + 1
+    different = torch.unique(slots * size + rows)
+    counts = torch.bincount(different // size)
+    starts = counts.cumsum(0) - counts
+    mine = slots[len(batch.owners) :]
+    examples = torch.arange(len(mine), device=mine.device).repeat_interleave(counts[mine])
+    return examples, different[ranges(starts[mine], counts[mine])] % size
+
+
 def _known_of_users(user_count: int, slots: Tensor, rows: Tensor, ids: Tensor) -> Tensor:
     """Which of `ids` [K] are among the `rows` [P] of the users `slots` [P]: bool [U, K]."""
     ordered, places = ids.sort()

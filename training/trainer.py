@@ -38,6 +38,8 @@ from training.warm_start import Carried, carry_over
 Report = Callable[[str], None]
 # Adam's first steps are as long as the learning rate, however small the gradients of a trained model are.
 FEW_STEPS = 20
+# Vectors that begin at random need more, or they stay there.
+FEW_STEPS_FROM_NOTHING = 100
 # Told of each evaluation (epoch, value); answers whether the run shall end with it.
 Observe = Callable[[int, float], bool]
 
@@ -100,17 +102,14 @@ class Trainer:
         if self.validation is not None:
             line += f" Validation {self.settings.metric} {self._validate(self.validation):.4f}"
         self.report(line)
-        planned = self.settings.epochs * self.batches.steps_per_epoch
-        if planned < FEW_STEPS:
-            self.report(
-                f"Steps in all: {planned}. training.batch_size = {self.settings.batch_size} is large for "
-                f"{self.batches.example_count:,} examples; a smaller one may learn more from them."
-            )
+        self._say_if_fewer_than(FEW_STEPS)
 
     def train(self) -> Progress:
         """Train to the end; the run's folder then holds the best model."""
         writer = SummaryWriter(str(self.run.folder / TENSORBOARD), purge_step=self.progress.step)
         clock = time.monotonic() - self.progress.seconds
+        if self.progress.step == 0 and self.run.origin is None:
+            self._say_if_fewer_than(FEW_STEPS_FROM_NOTHING)
         try:
             while not self.progress.finished:
                 self._epoch(writer)
@@ -120,6 +119,14 @@ class Trainer:
         finally:
             writer.close()
         return self.progress
+
+    def _say_if_fewer_than(self, few: int) -> None:
+        planned = self.settings.epochs * self.batches.steps_per_epoch
+        if planned < few:
+            self.report(
+                f"Steps in all: {planned}. training.batch_size = {self.settings.batch_size} is large for "
+                f"{self.batches.example_count:,} examples; a smaller one may learn more from them."
+            )
 
     def _epoch(self, writer: SummaryWriter) -> None:
         state, settings = self.progress, self.settings

@@ -53,6 +53,24 @@ def test_users_of_few_items_are_asked_about_too(tmp_path: Path) -> None:
     assert set(held["item_id"]) == {4}
 
 
+def test_a_log_as_ids_has_no_order_and_a_fifth_as_the_test(tmp_path: Path) -> None:
+    """Twenty items a user in order, one of them twice: four are the test, not the same of everybody."""
+    rows = [(user, place) for user in range(30) for place in [*range(20), 0]]
+    frame = pl.DataFrame(rows, schema=["user_id", "item_id"], orient="row")
+    frame.write_parquet(tmp_path / "interactions.parquet")
+    chosen = SETS["s3rec_beauty_as_ids"]
+    assert (chosen.folder, chosen.refitted is not None) == ("s3rec_beauty", True)
+    chosen.prepared(tmp_path, tmp_path / "scratch")
+    folder = tmp_path / "scratch" / "split"
+    train, test = (pl.read_parquet(folder / f"{name}.parquet") for name in ("train", "test"))
+    assert train["user_id"].value_counts()["count"].to_list() == [16] * 30
+    assert test["user_id"].value_counts()["count"].to_list() == [4] * 30
+    together = pl.concat([train, test]).sort("user_id", "item_id")
+    assert together.equals(frame.unique().sort("user_id", "item_id"))
+    assert test["item_id"].n_unique() == 20
+    assert not train.equals(train.sort("user_id", "item_id"))
+
+
 @pytest.mark.parametrize("name", SETS)
 def test_recommended_experiments_are_shipped(name: str) -> None:
     assert SETS[name].experiment in shipped_experiments()

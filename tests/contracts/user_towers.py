@@ -10,6 +10,7 @@ from torch import Tensor
 
 from data.features import Features
 from tests.tower.towers import ITEMS, USERS, config, item_features, no_features, packed, times, user_features
+from tower.config import ScoringConfig
 from tower.model import TwoTowers
 from tower.packed import PackedHistories
 from training.onnx_form import user_tower_onnx
@@ -61,6 +62,7 @@ class UserTowerContract:
     """Subclasses say what is built; it reads all of `user_features` or none, and no example age."""
 
     settings: ClassVar[dict[str, object]]
+    scoring: ClassVar[ScoringConfig] = ScoringConfig()
 
     @property
     def reads_times(self) -> bool:
@@ -72,6 +74,7 @@ class UserTowerContract:
         prepared: Features = user_features() if features else no_features(USERS)
         torch.manual_seed(0)
         asked = config(**{**self.settings, "features": "all" if features else ()})
+        asked = asked.model_copy(update={"scoring": self.scoring})
         made = TwoTowers(asked, ITEMS, item_features(), prepared).eval()
         if self.reads_times:  # they begin at zero, which would hide them
             torch.nn.init.normal_(made.user.get_parameter("times.weight"), std=0.5)

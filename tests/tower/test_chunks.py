@@ -33,6 +33,7 @@ KINDS: list[dict[str, object]] = [
     {"kind": "transformer", "heads": 3, "feed_forward": 8},
     {"kind": "transformer", "heads": 3, "feed_forward": 8, "times": True},
     {"kind": "recurrent", "state": 5},
+    {"kind": "attentive", "hidden": [7]},
 ]
 
 

@@ -10,7 +10,7 @@ from data.features import Features
 from tests.contracts.user_towers import UserTowerContract
 from tests.oracles import pooling as oracle
 from tests.tower.towers import USERS, config, no_features, packed, user_features
-from tower.config import PooledUserConfig, TowerConfig
+from tower.config import PooledUserConfig, ScoringConfig, TowerConfig
 from tower.errors import TowerError
 from tower.packed import PackedHistories
 from tower.pooled_user import PooledUserTower
@@ -18,6 +18,11 @@ from tower.pooled_user import PooledUserTower
 
 class TestPooledUserTower(UserTowerContract):
     settings: ClassVar[dict[str, object]] = {}
+
+
+class TestBesideItemBiases(UserTowerContract):
+    settings: ClassVar[dict[str, object]] = {}
+    scoring = ScoringConfig(item_bias=True)
 
 
 def vectors(seed: int = 0) -> Tensor:

@@ -60,6 +60,17 @@ def test_similar_items_are_ranked_by_the_items_own_vector(bundle: Bundle) -> Non
     assert ranking.rows.tolist() == expected
 
 
+def test_similar_items_are_so_without_their_biases(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands last in the vectors says nothing of who is alike."""
+    scoring = bundle.manifest.scoring.model_copy(update={"item_bias": True})
+    monkeypatch.setattr(bundle, "manifest", bundle.manifest.model_copy(update={"scoring": scoring}))
+    directions = np.array(bundle.vectors, np.float64)[:, :-1]
+    scores = directions @ directions[4] / 0.5
+    ranking = Retriever(bundle).similar(4, 59)
+    assert ranking.rows.tolist() == [row for row in np.argsort(-scores, kind="stable").tolist() if row != 4]
+    assert ranking.scores == pytest.approx(scores[ranking.rows], rel=1e-5)
+
+
 def test_without_signs_it_ranks_as_sorting_all_sizes_does(absolute: Bundle, oracle: Oracle) -> None:
     """The far side counts as the near one; a search for h alone would have found another ranking."""
     histories = [np.array(rows) for rows in ([0], [5, 6], [59, 2, 30, 1])]

@@ -9,7 +9,7 @@ from tests.contracts.user_towers import UserTowerContract, from_the_start, vecto
 from tests.oracles import transformer as oracle
 from tests.tower.towers import USERS, config, no_features, times
 from tower.attention import CausalAttention
-from tower.config import TowerConfig, TransformerUserConfig
+from tower.config import ScoringConfig, TowerConfig, TransformerUserConfig
 from tower.packed import PackedHistories
 from tower.transformer_user import TransformerUserTower
 
@@ -28,6 +28,11 @@ class TestLearnedPositions(UserTowerContract):
 
 class TestRotaryPositions(UserTowerContract):
     settings: ClassVar[dict[str, object]] = {**SETTINGS, "positions": "rotary"}
+
+
+class TestRotaryPositionsBesideItemBiases(UserTowerContract):
+    settings: ClassVar[dict[str, object]] = {**SETTINGS, "positions": "rotary"}
+    scoring = ScoringConfig(item_bias=True)
 
 
 class TestNoPositionsInOneBlock(UserTowerContract):

@@ -29,7 +29,8 @@ def test_training_ends_with_the_best_value_and_the_folder(
     shop: PreparedData, tmp_path: Path, capsys: Capture
 ) -> None:
     commands.train_run(shop.folder, "demo", tmp_path / "run", QUICK)
-    *epochs, last = capsys.readouterr().out.splitlines()
+    few, *epochs, last = capsys.readouterr().out.splitlines()
+    assert re.match(r"Steps in all: \d+\. training\.batch_size = \d+ is large for \d", few)
     assert [line[:9] for line in epochs] == ["epoch 1/1"]
     value = epochs[0].partition("validation ndcg@10 ")[2].split()[0]
     assert last == f"best ndcg@10 {value}, epoch 1; the run is in {tmp_path / 'run'}"

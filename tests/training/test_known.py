@@ -2,7 +2,7 @@ import torch
 
 from data.sequences import PreparedData
 from training.batches import TrainingBatches
-from training.known import known_candidates
+from training.known import known_candidates, known_rows
 from training.randomness import stream
 
 
@@ -34,6 +34,14 @@ def test_every_positive_is_known(shop: PreparedData) -> None:
     batch = next(TrainingBatches(shop, 200, 10, 8).epoch(stream(0, "order", 0)))
     known = known_candidates(batch, torch.arange(len(shop.catalogue)))
     assert known.gather(1, batch.targets[:, None]).all()
+
+
+def test_known_rows_are_where_the_matrix_of_the_catalogue_says_so(shop: PreparedData) -> None:
+    """Example by example, each row once."""
+    batch = next(TrainingBatches(shop, 200, 10, 8).epoch(stream(0, "order", 0)))
+    expected = known_candidates(batch, torch.arange(len(shop.catalogue))).nonzero(as_tuple=True)
+    for one, other in zip(known_rows(batch), expected, strict=True):
+        assert torch.equal(one, other)
 
 
 def test_an_example_can_be_asked_about_several_times(shop: PreparedData) -> None:

@@ -9,7 +9,7 @@ from tower.gather import gather_rows
 from tower.model import TwoTowers
 from tower.scoring import cross_scores, paired_scores
 from training.batches import Batch
-from training.known import known_candidates
+from training.known import known_candidates, known_rows
 from training.losses.blocked_softmax import Candidates, blocked_softmax
 from training.losses.contract import CatalogueLoss
 from training.losses.full_softmax import full_softmax
@@ -33,22 +33,16 @@ class CatalogueObjective(Objective):
         if self.loss is full_softmax and not self.mask_known:
             return self._shared(model, items, batch)
         users = model.user_vectors(batch.histories, gather_rows(items, batch.histories.rows))
-        known = self._known(batch, items)
-        if self.loss is full_softmax and known is not None:
-            return self._blocked(users, items, known, batch, model.config.scoring)
+        if self.loss is full_softmax:
+            return self._without_known(users, items, batch, model.config.scoring)
         scores = cross_scores(users, items, model.config.scoring)
         masked = batch.targets.new_zeros(())
-        if known is not None:
+        if self.mask_known:
+            known = known_candidates(batch, torch.arange(len(items), device=items.device))
             known[torch.arange(len(known)), batch.targets] = False
             scores = scores.masked_fill(known, float("-inf"))
             masked = known.sum()
         return StepLoss(weighted_mean(self.loss(scores, batch.targets), batch.weights), masked)
-
-    def _known(self, batch: Batch, items: Tensor) -> Tensor | None:
-        """What each example's user has used, the positive included: bool [B, N]; None where it may count."""
-        if not self.mask_known:
-            return None
-        return known_candidates(batch, torch.arange(len(items), device=items.device))
 
     def _shared(self, model: TwoTowers, items: Tensor, batch: Batch) -> StepLoss:
         """The full softmax, whose sum over the catalogue is computed once for examples of the same window.
@@ -69,11 +63,9 @@ class CatalogueObjective(Objective):
         others = together @ positive[first] - shares @ positive
         return StepLoss(loss + others, batch.targets.new_zeros(()))
 
-    def _blocked(
-        self, users: Tensor, items: Tensor, known: Tensor, batch: Batch, scoring: ScoringConfig
-    ) -> StepLoss:
-        examples, columns = known.nonzero(as_tuple=True)
-        hits = (examples, columns)
+    def _without_known(self, users: Tensor, items: Tensor, batch: Batch, scoring: ScoringConfig) -> StepLoss:
+        """The full softmax over all but what each example's user has used, the positive beside."""
+        hits = known_rows(batch)
         positive = paired_scores(users, gather_rows(items, batch.targets), scoring)
         shares = batch.weights / total_weight(batch.weights)
         loss = blocked_softmax(users, positive, shares, hits, Candidates(items), scoring, self.products)
