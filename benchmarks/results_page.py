@@ -6,6 +6,7 @@ from pathlib import Path
 from statistics import mean, pstdev
 from typing import Any
 
+from benchmarks.device_speed import speak
 from benchmarks.protocol import RESULTS
 from benchmarks.quality_plot import path_of
 from benchmarks.quality_sets import SETS, QualitySet
@@ -143,16 +144,23 @@ def _speed(figures: dict[str, Any]) -> str:
             f"Our trainer has {figures['over_bare_loop']:.2f} of the speed of a bare loop in torch.",
             f"A step over 1,000,000 items takes {figures['step_1e6_over_1e4']:.2f} times one over 10,000.",
             f"Ranking gowalla ({figures['evaluation_users']:,} users, seen items masked) takes",
-            f"{figures['evaluation_over_bare']:.2f} times a bare blocked product with top-k.",
+            f"{figures['evaluation_over_bare']:.2f} times a bare blocked product with top-k, in a process of "
+            f"{figures['evaluation_peak_memory_mb']:,.0f} MB at the peak.",
+            *_cuda(figures["cuda"]),
             "",
         ]
     )
 
 
+def _cuda(figures: dict[str, Any] | None) -> list[str]:
+    return ["", *(f"- {line}" for line in speak(figures).splitlines())] if figures else []
+
+
 def _time(figures: dict[str, Any]) -> str:
     machine, target = figures["machine"], figures["target_hr@10"]
+    within = f"not within {figures['limit_seconds']:,.0f} s"
     rows = [
-        f"| {name} | {_seconds(side['seconds'])} | {side['hr@10']:.4f} | "
+        f"| {name} | {_seconds(side['seconds']) or within} | {side['hr@10']:.4f} | "
         f"{_seconds(side.get('to_service_seconds'))} |"
         for name, side in figures["sides"].items()
         if side["hr@10"] is not None

@@ -50,6 +50,11 @@ def test_speeds_stand_beside_peers(results: Path) -> None:
         "step_1e6_over_1e4": 1.07,
         "evaluation_over_bare": 0.72,
         "evaluation_users": 29858,
+        "evaluation_peak_memory_mb": 712.3,
+        "cuda": {
+            "name": "A device",
+            "towers": {"a tower": {"examples_per_second": 5e6, "share_of_peak": 0.1}},
+        },
         "machine": {"cores": 2, "date": "2026-11-21T00:00:00"},
     }
     figures["pooled_over_best_peer"] = None
@@ -58,6 +63,8 @@ def test_speeds_stand_beside_peers(results: Path) -> None:
     assert "| pooled tower, 20 candidates | Turret | 1,234 |" in shown
     assert "- transformer, full softmax: 12.3 times peer" in shown
     assert "- pooled tower" not in shown
+    assert "in a process of 712 MB at the peak" in shown.replace("\n", " ")
+    assert "- A device, a tower: 5,000,000 examples/s, 10.0% of its bfloat16 peak" in shown
 
 
 def test_the_time_to_quality_stands_with_the_way_to_an_answer(results: Path) -> None:
@@ -68,11 +75,11 @@ def test_the_time_to_quality_stands_with_the_way_to_an_answer(results: Path) -> 
         "absent": {"seconds": None, "hr@10": None},
     }
     machine = {"cores": 2, "date": "2026-11-21T00:00:00"}
-    figures = {"target_hr@10": 0.3, "sides": sides, "machine": machine}
+    figures = {"target_hr@10": 0.3, "limit_seconds": 900.0, "sides": sides, "machine": machine}
     (results / "time_to_quality.json").write_text(json.dumps(figures))
     shown = results_section()
     assert "| Turret | 600 s | 0.3010 | 612 s |" in shown
-    assert "| peer |  | 0.2800 |  |" in shown
+    assert "| peer | not within 900 s | 0.2800 |  |" in shown
     assert "absent" not in shown
 
 
