@@ -91,7 +91,9 @@ def _spent(figures: dict[str, Any] | None) -> str:
         return ""
     machine = figures["machine"]
     cores = f"{machine['cores']} core{'s' if machine['cores'] > 1 else ''}"
-    return f", {figures['seconds'] / 60:.0f} minutes each on {cores} ({machine['date'][:10]})"
+    seconds = figures["seconds"]
+    spent = f"{seconds:.0f} seconds" if seconds < 120 else f"{seconds / 60:.0f} minutes"
+    return f", {spent} each on {cores} ({machine['date'][:10]})"
 
 
 def _ours(chosen: QualitySet, figures: dict[str, Any]) -> str:
