@@ -18,11 +18,10 @@ def known_candidates(batch: Batch, ids: Tensor, examples: Tensor | None = None) 
     Returns:
         bool [B, K], or [L, K]; the example's own positive is among what is known.
     """
-    users, slots = torch.unique(torch.cat([batch.owners, batch.histories.users]), return_inverse=True)
-    rows = torch.cat([batch.histories.rows, batch.targets])
-    mine = slots[len(batch.owners) :] if examples is None else slots[len(batch.owners) :][examples]
+    slots, rows, mine = _events(batch)
+    mine = mine if examples is None else mine[examples]
     if ids.dim() == 1:
-        return _known_of_users(len(users), slots, rows, ids)[mine]
+        return _known_of_users(int(slots.max()) + 1, slots, rows, ids)[mine]
     size = int(torch.cat([rows, ids.flatten()]).max()) + 1
     return torch.isin(mine.unsqueeze(1) * size + ids, slots * size + rows)
 
@@ -33,15 +32,19 @@ def known_rows(batch: Batch) -> tuple[Tensor, Tensor]:
     Returns:
         int64 [L] and [L]: examples, ascending, and the item rows that are known of each, ascending too.
     """
-    _, slots = torch.unique(torch.cat([batch.owners, batch.histories.users]), return_inverse=True)
-    rows = torch.cat([batch.histories.rows, batch.targets])
+    slots, rows, mine = _events(batch)
     size = int(rows.max()) + 1
     different = torch.unique(slots * size + rows)
     counts = torch.bincount(different // size)
     starts = counts.cumsum(0) - counts
-    mine = slots[len(batch.owners) :]
     examples = torch.arange(len(mine), device=mine.device).repeat_interleave(counts[mine])
     return examples, different[ranges(starts[mine], counts[mine])] % size
+
+
+def _events(batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+    """The user place and the row of all events of the batch, and the user place of each example."""
+    _, slots = torch.unique(torch.cat([batch.owners, batch.histories.users]), return_inverse=True)
+    return slots, torch.cat([batch.histories.rows, batch.targets]), slots[len(batch.owners) :]
 
 
 def _known_of_users(user_count: int, slots: Tensor, rows: Tensor, ids: Tensor) -> Tensor:

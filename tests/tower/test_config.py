@@ -33,6 +33,14 @@ def test_settings_that_make_no_tower_are_refused(settings: dict[str, Any]) -> No
         TowerConfig.model_validate(settings)
 
 
+def test_a_bias_leaves_a_number_for_the_direction() -> None:
+    """One of the D numbers is the bias; without it a single one is a width like any other."""
+    with pytest.raises(ValidationError, match=r"dimension = 1 has no number left .* use at least 2"):
+        TowerConfig.model_validate({"dimension": 1, "scoring": {"item_bias": True}})
+    for fine in ({"dimension": 2, "scoring": {"item_bias": True}}, {"dimension": 1}):
+        TowerConfig.model_validate(fine)
+
+
 def test_settings_do_not_change_once_they_are_made() -> None:
     """A run is what its file says."""
     config = TowerConfig()

@@ -9,16 +9,13 @@ from data.prepare import prepare
 from data.schema import PrepareConfig
 from data.sequences import PreparedData
 from data.synthetic import SyntheticConfig, synthesise
+from tests.shops import small_shop
 
 
 @pytest.fixture(scope="session")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
     """A small synthetic shop: 300 users, 200 items, last item out. Nobody may write to it."""
-    folder = tmp_path_factory.mktemp("shop")
-    config = SyntheticConfig(users=300, items=200, events_per_user=15, shortest_history=3, longest_history=40)
-    synthesise(config, folder / "raw")
-    prepare(PrepareConfig(source=folder / "raw"), folder / "prepared")
-    return PreparedData.open(folder / "prepared")
+    return small_shop(tmp_path_factory.mktemp("shop"), users=300, items=200)
 
 
 @pytest.fixture(scope="session")
