@@ -7,9 +7,9 @@ import typer
 
 from data.cli import app as data_app
 from data.sentences import Sentences
+from service.cli import BUNDLES, COMMANDS, URL, AsJson, Bundles
 
-RUN, BUNDLES, STUDY = Path("var/run"), Path("var/bundles"), Path("var/study")
-URL = "http://127.0.0.1:8000"
+RUN, STUDY = Path("var/run"), Path("var/study")
 
 
 def _app(text: str) -> typer.Typer:
@@ -38,7 +38,6 @@ RunData = Annotated[
     ),
 ]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The folder that `turret train` wrote.")]
-Bundles = Annotated[Path, typer.Option("--bundles", metavar="DIR", help="The folder of the bundles.")]
 Prepared = Annotated[
     Path | None, typer.Option("--data", metavar="DIR", help="The prepared data (var/prepared).")
 ]
@@ -46,7 +45,6 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Override one setting of the experiment; repeatable."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
 @app.command()
@@ -188,36 +186,6 @@ def export(
 
 
 @app.command()
-def serve(
-    bundles: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The folder of the bundles (var/bundles).")
-    ] = None,
-    wait: Annotated[
-        bool | None,
-        typer.Option("--wait", help="Begin without a version, and serve the first that becomes current."),
-    ] = None,
-    host: Annotated[str | None, typer.Option(help="The address to listen on (127.0.0.1).")] = None,
-    port: Annotated[int | None, typer.Option(help="The port (8000); 0 takes a free one.")] = None,
-    admin_port: Annotated[
-        int | None, typer.Option(help="Answer admin calls there, on 127.0.0.1, and nowhere else.")
-    ] = None,
-    store: Annotated[str | None, typer.Option(help="Of histories: sqlite:///PATH or memory://.")] = None,
-) -> None:
-    """Serve the current bundle over HTTP; the calls are described at /docs.
-
-    What is not given is read from `TURRET_BUNDLES`, `TURRET_PORT`, ... in the environment.
-
-    Example: `turret serve --bundles var/bundles --port 8000`
-    """
-    from service.app import serve as serve_bundles
-    from service.settings import read_settings
-
-    given = {"bundles": bundles, "wait": wait, "host": host, "port": port, "store": store}
-    given |= {"admin_port": admin_port}
-    serve_bundles(read_settings(**{name: value for name, value in given.items() if value is not None}))
-
-
-@app.command()
 def recommend(
     user: Annotated[str | None, typer.Option(help="A user of the service, or of --data.")] = None,
     history: Annotated[
@@ -253,38 +221,8 @@ def recommend(
     commands.print_recommendations(answer, words, as_json)
 
 
-@app.command()
-def versions(bundles: Bundles = BUNDLES, as_json: AsJson = False) -> None:
-    """List the bundles of a folder and mark the current one.
-
-    Example: `turret versions --bundles var/bundles`
-    """
-    from service.commands import print_versions
-
-    print_versions(bundles, as_json)
-
-
-@app.command()
-def activate(
-    version: Annotated[
-        str, typer.Argument(metavar="VERSION", help="The bundle's name; see `turret versions`.")
-    ],
-    bundles: Bundles = BUNDLES,
-    url: Annotated[
-        str | None, typer.Option(help="A running service to swap, such as http://127.0.0.1:8000.")
-    ] = None,
-) -> None:
-    """Make a bundle the current one, after checking its files and its recorded queries.
-
-    With `--url` the running service swaps it in between two requests; its key is read from
-    `TURRET_ADMIN_KEY` or from `admin.key` beside the bundles. Without it, only the folder's pointer
-    moves, and the next service that starts reads it.
-
-    Example: `turret activate spring --url http://127.0.0.1:8000`
-    """
-    from service.commands import activate_version
-
-    print(activate_version(version, bundles, url))
+for command in COMMANDS:
+    app.command()(command)
 
 
 def main() -> None:

@@ -1,0 +1,77 @@
+"""Commands of operators: `serve`, `versions`, `activate`. Each imports what it needs only when it runs."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+BUNDLES = Path("var/bundles")
+URL = "http://127.0.0.1:8000"
+
+Bundles = Annotated[Path, typer.Option("--bundles", metavar="DIR", help="The folder of the bundles.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+def serve(
+    bundles: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The folder of the bundles (var/bundles).")
+    ] = None,
+    wait: Annotated[
+        bool | None,
+        typer.Option("--wait", help="Begin without a version, and serve the first that becomes current."),
+    ] = None,
+    host: Annotated[str | None, typer.Option(help="The address to listen on (127.0.0.1).")] = None,
+    port: Annotated[int | None, typer.Option(help="The port (8000); 0 takes a free one.")] = None,
+    admin_port: Annotated[
+        int | None, typer.Option(help="Answer admin calls there, on 127.0.0.1, and nowhere else.")
+    ] = None,
+    store: Annotated[str | None, typer.Option(help="Of histories: sqlite:///PATH or memory://.")] = None,
+) -> None:
+    """Serve the current bundle over HTTP; the calls are described at /docs.
+
+    What is not given is read from `TURRET_BUNDLES`, `TURRET_PORT`, ... in the environment.
+
+    Example: `turret serve --bundles var/bundles --port 8000`
+    """
+    from service.app import serve as serve_bundles
+    from service.settings import read_settings
+
+    given = {"bundles": bundles, "wait": wait, "host": host, "port": port, "store": store}
+    given |= {"admin_port": admin_port}
+    serve_bundles(read_settings(**{name: value for name, value in given.items() if value is not None}))
+
+
+def versions(bundles: Bundles = BUNDLES, as_json: AsJson = False) -> None:
+    """List the bundles of a folder and mark the current one.
+
+    Example: `turret versions --bundles var/bundles`
+    """
+    from service.commands import print_versions
+
+    print_versions(bundles, as_json)
+
+
+def activate(
+    version: Annotated[
+        str, typer.Argument(metavar="VERSION", help="The bundle's name; see `turret versions`.")
+    ],
+    bundles: Bundles = BUNDLES,
+    url: Annotated[
+        str | None, typer.Option(help="A running service to swap, such as http://127.0.0.1:8000.")
+    ] = None,
+) -> None:
+    """Make a bundle the current one, after checking its files and its recorded queries.
+
+    With `--url` the running service swaps it in between two requests; its key is read from
+    `TURRET_ADMIN_KEY` or from `admin.key` beside the bundles. Without it, only the folder's pointer
+    moves, and the next service that starts reads it.
+
+    Example: `turret activate spring --url http://127.0.0.1:8000`
+    """
+    from service.commands import activate_version
+
+    print(activate_version(version, bundles, url))
+
+
+COMMANDS: tuple[Callable[..., None], ...] = (serve, versions, activate)
