@@ -8,8 +8,11 @@ from importlib.metadata import PackageNotFoundError, version
 from fastapi import APIRouter, FastAPI
 
 from service import documents, refusals
+from service.authentication import Authentication
+from service.body_types import BodyTypes
 from service.metrics import MetricsMiddleware
 from service.routes import admin, events, items, probes, recommend, users, versions
+from service.security_headers import SecurityHeaders
 from service.serving import run
 from service.settings import Settings
 from service.state import State
@@ -21,7 +24,7 @@ def create_app(settings: Settings) -> FastAPI:
     """Open the current bundle and the store, and make the application that answers from them.
 
     With `settings.wait` it begins without a bundle, and answers 503 where it needs one until one is current.
-    With `settings.admin_port` the admin calls are left to `create_admin_app`. Raises ServiceError or
+    With an `admin_port` the admin calls are left to `create_admin_app`. Raises ServiceError or
     BundleError with a sentence when something can't be opened.
     """
     state = State(settings)
@@ -66,6 +69,15 @@ async def _fill(state: State) -> None:
 
 def _furnish(app: FastAPI, state: State, routers: tuple[APIRouter, ...]) -> FastAPI:
     app.state.service = state
+    # The last is the outermost.
+    app.add_middleware(
+        Authentication,
+        keyring=state.keyring,
+        metrics_open=state.settings.metrics_open,
+        admin_here=admin.router in routers,
+    )
+    app.add_middleware(BodyTypes)
+    app.add_middleware(SecurityHeaders)
     app.add_middleware(MetricsMiddleware, metrics=state.metrics)
     for router in routers:
         app.include_router(router)

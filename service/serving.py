@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 import signal
 import socket
 from collections.abc import Iterator
@@ -11,8 +12,10 @@ import uvicorn
 from fastapi import FastAPI
 
 from service.errors import ServiceError
+from service.protocol import Guards, guarded
 from service.settings import Settings
 from service.state import State
+from service.watch import Deadlines, Watch
 
 
 class _Server(uvicorn.Server):
@@ -29,12 +32,14 @@ def run(settings: Settings, app: FastAPI, admin_app: FastAPI | None) -> None:
 
     Raises ServiceError when an address can't be listened on.
     """
-    servers = [_server(settings, app, lifespan="on")]
+    raise_open_files(settings.max_connections)
+    protocol = guarded(_guards(settings, app.state.service))
+    servers = [_server(settings, app, protocol, lifespan="on")]
     with listen(settings.host, settings.port) as listening:
         sockets = [listening]
         if admin_app is not None and settings.admin_port is not None:
-            servers.append(_server(settings, admin_app, lifespan="off"))
-            sockets.append(listen("127.0.0.1", settings.admin_port))
+            servers.append(_server(settings, admin_app, protocol, lifespan="off"))
+            sockets.append(listen(settings.admin_host, settings.admin_port, "--admin-port"))
         greeting = _greeting(app.state.service, sockets)
         with asyncio.Runner(loop_factory=servers[0].config.get_loop_factory()) as runner:
             runner.run(_serve_all(servers, sockets, greeting))
@@ -57,21 +62,40 @@ async def _serve_all(servers: list[_Server], sockets: list[socket.socket], greet
             await server.lifespan.shutdown()
 
 
-def _server(settings: Settings, app: FastAPI, lifespan: uvicorn.config.LifespanType) -> _Server:
+def _guards(settings: Settings, state: State) -> Guards:
+    deadlines = Deadlines(settings.head_seconds, settings.body_seconds, settings.send_seconds)
+    return Guards(state.admission, Watch(), deadlines, settings.max_connections)
+
+
+def _server(
+    settings: Settings, app: FastAPI, protocol: type[asyncio.Protocol], lifespan: uvicorn.config.LifespanType
+) -> _Server:
     return _Server(
         uvicorn.Config(
             app,
             lifespan=lifespan,
+            http=protocol,
             ws="none",
             log_level="warning",
             access_log=False,
             server_header=False,
+            proxy_headers=settings.trusted_proxies is not None,
+            forwarded_allow_ips=settings.trusted_proxies,
+            timeout_keep_alive=settings.keep_alive_seconds,
             timeout_graceful_shutdown=settings.drain_seconds,
         )
     )
 
 
-def listen(host: str, port: int) -> socket.socket:
+def raise_open_files(connections: int) -> None:
+    """Let the process have as many files open as its connections need, if it may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + 512 if hard == resource.RLIM_INFINITY else min(hard, connections + 512)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def listen(host: str, port: int, option: str = "port") -> socket.socket:
     """Listen on an address; port 0 takes a free one. Raises ServiceError when it can't be done."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
@@ -79,7 +103,7 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         raise ServiceError(
             f"{host}:{port} can't be listened on ({_reason(error)}); stop what uses it, or choose another "
-            f"port"
+            f"{option}"
         ) from None
 
 

@@ -9,10 +9,12 @@ from typing import TypeVar
 from fastapi import Request
 
 from service.admin_key import admin_key
+from service.admission import Admission
 from service.answering import Answer, Question, recommend
 from service.errors import HistoryUnavailableError
 from service.history.contract import Event, HistoryStore
 from service.history.opening import open_store
+from service.keyring import Keyring
 from service.metrics import Metrics
 from service.schemas import RecommendRequest
 from service.settings import Settings
@@ -30,7 +32,13 @@ class State:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.slot = Slot(settings.bundles, settings.wait)
-        self.admin_key = admin_key(settings)
+        self.keyring = Keyring(settings.keys, admin_key(settings), settings.require_keys)
+        limits = {
+            "recommend": settings.queue_limit,
+            "batch": settings.batch_limit,
+            "store": settings.store_limit,
+        }
+        self.admission = Admission({**limits, "other": 128}, settings.request_seconds, settings.queue_seconds)
         self.store: HistoryStore = open_store(settings.store)
         self.metrics = Metrics(lambda: self.slot.version)
         # Ranking beside the event loop keeps probes and small requests quick while a large batch is ranked.

@@ -14,7 +14,9 @@ ADMIN = {"Authorization": f"Bearer {KEY}"}
 
 @pytest.fixture
 def settings(bundles: Path) -> Settings:
-    return Settings.model_validate({"bundles": bundles, "store": "memory://", "admin_key": KEY})
+    return Settings.model_validate(
+        {"bundles": bundles, "store": "memory://", "admin_key": KEY, "admin_port": None}
+    )
 
 
 @pytest.fixture
