@@ -47,7 +47,7 @@ def read_keys(path: Path) -> tuple[Key, ...]:
 
 def add_key(path: Path, key: Key) -> None:
     """Add a key to a file, which is made if need be. Raises ServiceError when its name is taken."""
-    with _alone(path):
+    with _alone(path, make=True):
         keys = _read_or_none(path)
         if any(one.name == key.name for one in keys):
             raise ServiceError(
@@ -75,11 +75,12 @@ def _read_or_none(path: Path) -> tuple[Key, ...]:
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[None]:
+def _alone(path: Path, make: bool = False) -> Iterator[None]:
     """One writer at a time; readers need no lock, as the file is replaced by rename."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        if make:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path.parent, os.O_RDONLY)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield

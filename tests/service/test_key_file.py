@@ -37,7 +37,7 @@ def test_writers_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
     for writer in writers:
         writer.join()
     assert len(read_keys(path)) == 12
-    assert {one.name for one in tmp_path.iterdir()} == {"keys.json", ".keys.json.lock"}
+    assert {one.name for one in tmp_path.iterdir()} == {"keys.json"}
 
 
 @pytest.mark.parametrize(
