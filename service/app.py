@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from fastapi import APIRouter, FastAPI
 
 from service import documents, refusals
+from service.fast_path import RecommendPath
 from service.metrics import MetricsMiddleware
 from service.routes import admin, events, items, probes, recommend, users, versions
 from service.seat import Seat
@@ -41,6 +42,7 @@ def create_app(settings: Settings, seat: Seat | None = None) -> FastAPI:
         lifespan=lifespan,
         redirect_slashes=False,
     )
+    app.add_middleware(RecommendPath, state=state)  # inside of what is added later
     return _furnish(app, state, _PUBLIC if settings.admin_port is not None else (*_PUBLIC, admin.router))
 
 
