@@ -10,14 +10,17 @@ import orjson
 from fastapi import Request
 from starlette.types import Scope
 
+from service.activation import Activator
 from service.admin_key import admin_key
 from service.answering import Answer, Stages, recommend
+from service.board import Board
 from service.errors import HistoryUnavailableError
 from service.history.contract import Event, HistoryStore
 from service.history.opening import open_store
 from service.metrics import Metrics
 from service.questions import Question, question
 from service.schemas import RecommendRequest
+from service.seat import Seat
 from service.settings import Settings
 from service.slot import Live, Slot
 
@@ -32,9 +35,13 @@ class State:
     Raises ServiceError or BundleError when the bundles can't be served or the histories can't be kept.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, seat: Seat | None = None) -> None:
         self.settings = settings
-        self.slot = Slot(settings.bundles, settings.wait)
+        self.seat = seat or Seat(Board())
+        self.slot = Slot(settings.bundles, settings.wait, self.seat.board, self.seat.number)
+        self.activator = Activator(
+            self.slot, settings, lambda request: self.seat.run_gate(request, settings.gate_seconds)
+        )
         self.admin_key = admin_key(settings)
         self.store: HistoryStore = open_store(settings.store)
         self.metrics = Metrics(lambda: self.slot.version)
