@@ -53,7 +53,8 @@ class State:
 
         What takes long all the same is ranked beside the loop: see `_is_long`.
         """
-        live = self.slot.live
+        facts = scope.setdefault("turret", {})
+        live = await self._live_for(request, facts.get("request_id"))
         stages: Stages = {}
         begun = time.perf_counter()
         questions = await self._questions([request], time.time_ns() // 1_000_000)
@@ -62,13 +63,22 @@ class State:
             (answer,) = await self._beside(live, questions, stages)
         else:
             (answer,) = recommend(live, questions, stages)
-        scope.setdefault("turret", {}).update(stages=stages, version=live.version)
+        facts |= {"stages": stages, "version": live.version}
         return orjson.dumps(answer)
 
     async def recommend(self, requests: Sequence[RecommendRequest]) -> list[Answer]:
         """Answer requests, all from one bundle. Raises EncodingError with the position of the faulty one."""
+        needed = dict.fromkeys(one.min_version for one in requests if one.min_version is not None)
+        for version in needed:
+            await self.slot.live_at_least(version)
         live = self.slot.live
         return await self._beside(live, await self._questions(requests, time.time_ns() // 1_000_000), {})
+
+    async def _live_for(self, request: RecommendRequest, request_id: str | None) -> Live:
+        """What answers: for a version that has to be live, what is live; else what the routes lead to."""
+        if request.min_version is not None:
+            return await self.slot.live_at_least(request.min_version)
+        return self.slot.choose(request_id if request.user_id is None else str(request.user_id))
 
     async def _beside(self, live: Live, questions: Sequence[Question], stages: Stages) -> list[Answer]:
         loop = asyncio.get_running_loop()
