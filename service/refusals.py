@@ -61,7 +61,9 @@ async def _nothing_live(_: Request, error: Exception) -> Response:
 
 
 async def _history_unavailable(_: Request, error: Exception) -> Response:
-    return refuse(503, "store", None, f"{error}; send it again, an event counts once", {"Retry-After": "2"})
+    assert isinstance(error, HistoryUnavailableError)
+    headers = {"Retry-After": str(math.ceil(error.retry_after))}
+    return refuse(503, "store", None, f"{error}; send it again, an event counts once", headers)
 
 
 async def _http_exception(request: Request, error: Exception) -> Response:

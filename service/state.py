@@ -2,23 +2,21 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
 
 from fastapi import Request
 
 from service.admin_key import admin_key
 from service.answering import Answer, Question, recommend
 from service.errors import HistoryUnavailableError
-from service.history.contract import Event, HistoryStore
-from service.history.opening import open_store
+from service.history.breaker import Breaker
+from service.history.contract import Event
+from service.history.opening import guarded, open_store
 from service.metrics import Metrics
 from service.schemas import RecommendRequest
 from service.settings import Settings
 from service.slot import Slot
-
-Result = TypeVar("Result")
 
 
 class State:
@@ -31,7 +29,7 @@ class State:
         self.settings = settings
         self.slot = Slot(settings.bundles, settings.wait)
         self.admin_key = admin_key(settings)
-        self.store: HistoryStore = open_store(settings.store)
+        self.store: Breaker = guarded(open_store(settings), settings)
         self.metrics = Metrics(lambda: self.slot.version)
         # Ranking beside the event loop keeps probes and small requests quick while a large batch is ranked.
         self._ranking = ThreadPoolExecutor(settings.ranking_threads, "ranking")
@@ -41,15 +39,6 @@ class State:
         live = self.slot.live
         questions = await self._questions(requests, time.time_ns() // 1_000_000)
         return await asyncio.get_running_loop().run_in_executor(self._ranking, recommend, live, questions)
-
-    async def ask_store(self, call: Awaitable[Result]) -> Result:
-        """Wait for the store. Raises HistoryUnavailableError when it can't do it, or not in time."""
-        try:
-            async with asyncio.timeout(self.settings.write_timeout):
-                return await call
-        except TimeoutError:
-            seconds = self.settings.write_timeout
-            raise HistoryUnavailableError(f"the store didn't answer within {seconds} seconds") from None
 
     async def close(self) -> None:
         """Finish what is under way."""
@@ -66,9 +55,8 @@ class State:
         if not users:
             return {}, ()
         try:
-            async with asyncio.timeout(self.settings.history_timeout):
-                return await self.store.recent(users, self.settings.stored_history_limit), ()
-        except (HistoryUnavailableError, TimeoutError):
+            return await self.store.recent(users, self.settings.stored_history_limit), ()
+        except HistoryUnavailableError:
             return {}, ("history",)
 
 
