@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from fastapi import APIRouter, FastAPI
 
 from service import documents, refusals
+from service.fast_path import RecommendPath
 from service.metrics import MetricsMiddleware
 from service.routes import admin, events, items, probes, recommend, users, versions
 from service.serving import run
@@ -43,6 +44,7 @@ def create_app(settings: Settings) -> FastAPI:
         lifespan=lifespan,
         redirect_slashes=False,
     )
+    app.add_middleware(RecommendPath, state=state)  # inside of what is added later
     return _furnish(app, state, _PUBLIC if settings.admin_port is not None else (*_PUBLIC, admin.router))
 
 
