@@ -22,7 +22,7 @@ class Settings(BaseSettings):
     - `body_limit`: bytes of a request's body.
     - `stored_history_limit`: how many of a user's newest stored events a recommendation reads.
     - `history_timeout`, `write_timeout`: seconds to wait for the store before doing without it.
-    - `breaker_failures`, `breaker_seconds`: after so many failures in a row the store isn't asked for so long.
+    - `breaker_failures`, `breaker_seconds`: after so many failures in a row no call is made for so long.
     - `redis_connections`: connections of each process to a Redis, at most.
     - `keep_days`: how old events are kept and read; for ever without it.
     - `clock_skew`: seconds by which the time of an event may be ahead; beyond, it counts as now.
