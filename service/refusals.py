@@ -50,7 +50,8 @@ def refusal(error: Exception, path: str) -> Response | None:
     if isinstance(error, NothingLiveError):
         return refuse(503, "bundles", None, str(error), _LATER)
     if isinstance(error, HistoryUnavailableError):
-        return refuse(503, "store", None, f"{error}; send it again, an event counts once", _LATER)
+        later = {"Retry-After": str(math.ceil(error.retry_after))}
+        return refuse(503, "store", None, f"{error}; send it again, an event counts once", later)
     return None
 
 

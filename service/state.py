@@ -2,9 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
 
 import orjson
 from fastapi import Request
@@ -15,8 +14,9 @@ from service.admin_key import admin_key
 from service.answering import Answer, Stages, recommend
 from service.board import Board
 from service.errors import HistoryUnavailableError
-from service.history.contract import Event, HistoryStore
-from service.history.opening import open_store
+from service.history.breaker import Breaker
+from service.history.contract import Event
+from service.history.opening import guarded, open_store
 from service.metrics import Metrics
 from service.questions import Question, question
 from service.schemas import RecommendRequest
@@ -24,7 +24,6 @@ from service.seat import Seat
 from service.settings import Settings
 from service.slot import Live, Slot
 
-Result = TypeVar("Result")
 # An answer of more items takes longer to write than most take to be found.
 LONG_K = 100
 
@@ -43,7 +42,7 @@ class State:
             self.slot, settings, lambda request: self.seat.run_gate(request, settings.gate_seconds)
         )
         self.admin_key = admin_key(settings)
-        self.store: HistoryStore = open_store(settings.store)
+        self.store: Breaker = guarded(open_store(settings), settings)
         self.metrics = Metrics(lambda: self.slot.version)
         # Ranking beside the event loop keeps probes and small requests quick while a large batch is ranked.
         self._ranking = ThreadPoolExecutor(settings.ranking_threads, "ranking")
@@ -84,15 +83,6 @@ class State:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._ranking, recommend, live, questions, stages)
 
-    async def ask_store(self, call: Awaitable[Result]) -> Result:
-        """Wait for the store. Raises HistoryUnavailableError when it can't do it, or not in time."""
-        try:
-            async with asyncio.timeout(self.settings.write_timeout):
-                return await call
-        except TimeoutError:
-            seconds = self.settings.write_timeout
-            raise HistoryUnavailableError(f"the store didn't answer within {seconds} seconds") from None
-
     async def close(self) -> None:
         """Finish what is under way."""
         await self.store.close()
@@ -108,9 +98,8 @@ class State:
         if not users:
             return {}, ()
         try:
-            async with asyncio.timeout(self.settings.history_timeout):
-                return await self.store.recent(users, self.settings.stored_history_limit), ()
-        except (HistoryUnavailableError, TimeoutError):
+            return await self.store.recent(users, self.settings.stored_history_limit), ()
+        except HistoryUnavailableError:
             return {}, ("history",)
 
 
