@@ -1,7 +1,9 @@
 """The key of the admin calls that every service has, also one without a file of keys."""
 
+import contextlib
 import os
 import secrets
+import tempfile
 from pathlib import Path
 
 from service.errors import ServiceError
@@ -25,14 +27,21 @@ def admin_key(settings: Settings) -> str:
 
 
 def _read_or_make(path: Path) -> str:
+    if not path.exists():
+        _make(path)
+    key = path.read_text(encoding="utf-8", errors="replace").strip()
+    if not key:
+        raise ServiceError(f"{path} is empty; delete it for a new key, or set TURRET_ADMIN_KEY")
+    return key
+
+
+def _make(path: Path) -> None:
+    """Make the file with its contents at once: several workers start together, and one of them is first."""
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # 0600 from its beginning
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        key = path.read_text(encoding="utf-8", errors="replace").strip()
-        if not key:
-            raise ServiceError(f"{path} is empty; delete it for a new key, or set TURRET_ADMIN_KEY") from None
-        return key
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        key = secrets.token_urlsafe(32)
-        file.write(key + "\n")
-        return key
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(secrets.token_urlsafe(32) + "\n")
+        with contextlib.suppress(FileExistsError):
+            os.link(name, path)
+    finally:
+        os.unlink(name)

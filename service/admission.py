@@ -21,12 +21,14 @@ from typing import TYPE_CHECKING
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.refusals import refuse
+from service.settings import Settings
 
 if TYPE_CHECKING:
     from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 TURN = 0.005
 RETRY_SECONDS = 1
+OTHER_LIMIT = 128
 BUSY = "too much is under way here; ask again after the seconds of Retry-After"
 SLOW = "this took longer than the service lets a request take; ask for less, or ask again"
 OVERDUE = "overdue"  # how a cancellation for the deadline is told from others
@@ -154,6 +156,17 @@ class Admission:
     def _end_turn(self) -> None:
         self._turn_ends = False
         self._turn_began = 0.0
+
+
+def admission(settings: Settings) -> Admission:
+    """Make the lanes of a process as its settings say."""
+    limits = {
+        "recommend": settings.queue_limit,
+        "batch": settings.batch_limit,
+        "store": settings.store_limit,
+        "other": OTHER_LIMIT,
+    }
+    return Admission(limits, settings.request_seconds, settings.queue_seconds)
 
 
 async def _busy(scope: Scope, receive: Receive, send: Send) -> None:

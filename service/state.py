@@ -2,25 +2,32 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
 
+import orjson
 from fastapi import Request
+from starlette.types import Scope
 
+from service.activation import Activator
 from service.admin_key import admin_key
-from service.admission import Admission
-from service.answering import Answer, Question, recommend
+from service.admission import admission
+from service.answering import Answer, Stages, recommend
+from service.board import Board
 from service.errors import HistoryUnavailableError
-from service.history.contract import Event, HistoryStore
-from service.history.opening import open_store
+from service.history.breaker import Breaker
+from service.history.contract import Event
+from service.history.opening import guarded, open_store
 from service.keyring import Keyring
 from service.metrics import Metrics
+from service.questions import Question, question
 from service.schemas import RecommendRequest
+from service.seat import Seat
 from service.settings import Settings
-from service.slot import Slot
+from service.slot import Live, Slot
 
-Result = TypeVar("Result")
+# An answer of more items takes longer to write than most take to be found.
+LONG_K = 100
 
 
 class State:
@@ -29,35 +36,55 @@ class State:
     Raises ServiceError or BundleError when the bundles can't be served or the histories can't be kept.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, seat: Seat | None = None) -> None:
         self.settings = settings
-        self.slot = Slot(settings.bundles, settings.wait)
+        self.seat = seat or Seat(Board())
+        self.slot = Slot(settings.bundles, settings.wait, self.seat.board, self.seat.number)
+        self.activator = Activator(
+            self.slot, settings, lambda request: self.seat.run_gate(request, settings.gate_seconds)
+        )
         self.keyring = Keyring(settings.keys, admin_key(settings), settings.require_keys)
-        limits = {
-            "recommend": settings.queue_limit,
-            "batch": settings.batch_limit,
-            "store": settings.store_limit,
-        }
-        self.admission = Admission({**limits, "other": 128}, settings.request_seconds, settings.queue_seconds)
-        self.store: HistoryStore = open_store(settings.store)
+        self.admission = admission(settings)
+        self.store: Breaker = guarded(open_store(settings), settings)
         self.metrics = Metrics(lambda: self.slot.version)
         # Ranking beside the event loop keeps probes and small requests quick while a large batch is ranked.
         self._ranking = ThreadPoolExecutor(settings.ranking_threads, "ranking")
 
+    async def recommend_one(self, request: RecommendRequest, scope: Scope) -> bytes:
+        """Answer a request in JSON. It is ranked in the event loop, as that is shorter than a thread's turn.
+
+        What takes long all the same is ranked beside the loop: see `_is_long`.
+        """
+        facts = scope.setdefault("turret", {})
+        live = await self._live_for(request, facts.get("request_id"))
+        stages: Stages = {}
+        begun = time.perf_counter()
+        questions = await self._questions([request], time.time_ns() // 1_000_000)
+        stages["history"] = time.perf_counter() - begun
+        if _is_long(request):
+            (answer,) = await self._beside(live, questions, stages)
+        else:
+            (answer,) = recommend(live, questions, stages)
+        facts |= {"stages": stages, "version": live.version}
+        return orjson.dumps(answer)
+
     async def recommend(self, requests: Sequence[RecommendRequest]) -> list[Answer]:
         """Answer requests, all from one bundle. Raises EncodingError with the position of the faulty one."""
+        needed = dict.fromkeys(one.min_version for one in requests if one.min_version is not None)
+        for version in needed:
+            await self.slot.live_at_least(version)
         live = self.slot.live
-        questions = await self._questions(requests, time.time_ns() // 1_000_000)
-        return await asyncio.get_running_loop().run_in_executor(self._ranking, recommend, live, questions)
+        return await self._beside(live, await self._questions(requests, time.time_ns() // 1_000_000), {})
 
-    async def ask_store(self, call: Awaitable[Result]) -> Result:
-        """Wait for the store. Raises HistoryUnavailableError when it can't do it, or not in time."""
-        try:
-            async with asyncio.timeout(self.settings.write_timeout):
-                return await call
-        except TimeoutError:
-            seconds = self.settings.write_timeout
-            raise HistoryUnavailableError(f"the store didn't answer within {seconds} seconds") from None
+    async def _live_for(self, request: RecommendRequest, request_id: str | None) -> Live:
+        """What answers: for a version that has to be live, what is live; else what the routes lead to."""
+        if request.min_version is not None:
+            return await self.slot.live_at_least(request.min_version)
+        return self.slot.choose(request_id if request.user_id is None else str(request.user_id))
+
+    async def _beside(self, live: Live, questions: Sequence[Question], stages: Stages) -> list[Answer]:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._ranking, recommend, live, questions, stages)
 
     async def close(self) -> None:
         """Finish what is under way."""
@@ -67,16 +94,15 @@ class State:
     async def _questions(self, requests: Sequence[RecommendRequest], now: int) -> list[Question]:
         users = {str(one.user_id) for one in requests if one.history is None and one.user_id is not None}
         stored, degraded = await self._stored(sorted(users))
-        return [_question(request, stored, degraded, now) for request in requests]
+        return [question(one, stored.get(str(one.user_id), ()), degraded, now) for one in requests]
 
     async def _stored(self, users: Sequence[str]) -> tuple[dict[str, list[Event]], tuple[str, ...]]:
         """Read the users' histories, or do without them."""
         if not users:
             return {}, ()
         try:
-            async with asyncio.timeout(self.settings.history_timeout):
-                return await self.store.recent(users, self.settings.stored_history_limit), ()
-        except (HistoryUnavailableError, TimeoutError):
+            return await self.store.recent(users, self.settings.stored_history_limit), ()
+        except HistoryUnavailableError:
             return {}, ("history",)
 
 
@@ -86,14 +112,6 @@ def state_of(request: Request) -> State:
     return state
 
 
-def _question(
-    request: RecommendRequest, stored: dict[str, list[Event]], degraded: tuple[str, ...], now: int
-) -> Question:
-    asked = now if request.at is None else request.at
-    if request.history is not None:
-        return Question(request, request.history, request.history_times, asked)
-    if request.user_id is None:
-        return Question(request, (), None, asked)
-    events = stored.get(str(request.user_id), ())
-    history, times = [event.item for event in events], [event.time for event in events]
-    return Question(request, history, times, asked, degraded)
+def _is_long(request: RecommendRequest) -> bool:
+    """Whether an answer may take so long that others should not wait for it."""
+    return request.explain or request.k > LONG_K or not request.is_in_order

@@ -14,9 +14,8 @@ ADMIN = {"Authorization": f"Bearer {KEY}"}
 
 @pytest.fixture
 def settings(bundles: Path) -> Settings:
-    return Settings.model_validate(
-        {"bundles": bundles, "store": "memory://", "admin_key": KEY, "admin_port": None}
-    )
+    given = {"bundles": bundles, "store": "memory://", "admin_key": KEY, "admin_port": None}
+    return Settings.model_validate({**given, "overlap_minimum": 0})
 
 
 @pytest.fixture
