@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.refusals import refuse
+from service.security_headers import DATA
 from service.settings import Settings
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ OVERDUE = "overdue"  # how a cancellation for the deadline is told from others
 _REFUSAL_SECONDS = 25e-6
 _REFUSAL_SHARE = 0.05
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.05, float(RETRY_SECONDS)
+
+# What is answered here passes no layer that would add them.
+_HEADERS = {name.decode(): value.decode() for name, value in DATA} | {"Retry-After": str(RETRY_SECONDS)}
 
 # By the beginning of the path; what is not here is recommending.
 _OTHER = ("/livez", "/readyz", "/metrics", "/admin", "/docs", "/redoc", "/openapi.json", "/v1/version")
@@ -170,8 +174,7 @@ def admission(settings: Settings) -> Admission:
 
 
 async def _busy(scope: Scope, receive: Receive, send: Send) -> None:
-    answer = refuse(503, "service", None, BUSY, {"Retry-After": str(RETRY_SECONDS)})
-    await answer(scope, receive, send)
+    await refuse(503, "service", None, BUSY, _HEADERS)(scope, receive, send)
 
 
 async def _end(cycle: "RequestResponseCycle", scope: Scope, receive: Receive, send: Send) -> None:
@@ -183,5 +186,5 @@ async def _end(cycle: "RequestResponseCycle", scope: Scope, receive: Receive, se
         cycle.disconnected = True
         cycle.transport.abort()
         return
-    headers = {"Retry-After": str(RETRY_SECONDS), "Connection": "close"}
+    headers = {**_HEADERS, "Connection": "close"}
     await refuse(503, "service", None, SLOW, headers)(scope, receive, send)
