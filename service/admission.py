@@ -4,8 +4,9 @@ Ranking runs in the event loop, so what waits is not seen in any queue of ours: 
 that has bytes, starts a task for each request, then runs the tasks one after another, and meanwhile new
 bytes wait in the kernel. Three things follow.
 
-- What is unfinished is counted where a request's head has just been read, before there is a task, a body or
-  any parsing; beyond a lane's limit it is refused there, with bytes that were made at the start.
+- What is unfinished is counted where a request has just arrived, before there is a task or any parsing;
+  beyond a lane's limit it is refused there, once its head is read, with bytes that were made at the start.
+  A body that is still on its way takes no room, or slow clients would keep out all others.
 - Tasks take turns: once those of one turn of the loop have run for `TURN` seconds, the others let the loop
   read again first. So a refusal waits for one turn, and not for all that was admitted before it.
 - Refusing costs too. A connection that was refused isn't read for a moment, which grows with the number of
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 TURN = 0.005
 RETRY_SECONDS = 1
-OTHER_LIMIT = 128
+OTHER_LIMIT, LARGE_LIMIT = 128, 64
 BUSY = "too much is under way here; ask again after the seconds of Retry-After"
 SLOW = "this took longer than the service lets a request take; ask for less, or ask again"
 OVERDUE = "overdue"  # how a cancellation for the deadline is told from others
@@ -70,9 +71,9 @@ class Lane:
 class Admission:
     """The lanes of a process, and the turns that its requests take.
 
-    `limits` are by lane: `recommend`, `batch`, `store` (events and users) and `other` (probes, admin). A
-    request of the first three is ended after `request_seconds`; one that waited `queue_seconds` for its
-    turn is refused.
+    `limits` are by lane: `recommend`, `batch`, `store` (events and users), `other` (probes, admin) and
+    `large` (bodies that must be read while they come, of whatever call). A request is ended after `request_seconds`,
+    unless it is of `other`; one that waited `queue_seconds` for its turn is refused.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class Admission:
         self._batch = Lane("batch", limits["batch"], request_seconds)
         self._store = Lane("store", limits["store"], request_seconds)
         self._other = Lane("other", limits["other"], None)
+        self.large = Lane("large", limits["large"], request_seconds)
         self._queue_seconds = queue_seconds
         self._turn_began = 0.0
         self._turn_ends = False
@@ -91,7 +93,7 @@ class Admission:
     @property
     def lanes(self) -> tuple[Lane, ...]:
         """Every lane, to show what is under way and how much was refused."""
-        return self._recommend, self._batch, self._store, self._other
+        return self._recommend, self._batch, self._store, self._other, self.large
 
     def lane(self, path: str) -> Lane:
         """Choose the lane of a path."""
@@ -169,6 +171,7 @@ def admission(settings: Settings) -> Admission:
         "batch": settings.batch_limit,
         "store": settings.store_limit,
         "other": OTHER_LIMIT,
+        "large": LARGE_LIMIT,
     }
     return Admission(limits, settings.request_seconds, settings.queue_seconds)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import httptools
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from service.admission import BUSY, OVERDUE, RETRY_SECONDS, Admission, Lane
@@ -57,6 +58,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._lane: Lane | None = None
         self._paused: asyncio.TimerHandle | None = None
         self._fault: bytes | None = None
+        self._arriving: tuple[RequestResponseCycle, Any] | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         """Take a connection, or refuse it when there are too many."""
@@ -104,14 +106,23 @@ class GuardedProtocol(HttpToolsProtocol):
         self._phase = _Phase.BODY
         super().on_headers_complete()
 
+    def on_body(self, body: bytes) -> None:
+        """Keep a part of the body; start a request whose body is larger than what may be kept."""
+        super().on_body(body)
+        if self._arriving is not None and len(self.cycle.body) > HIGH_WATER_LIMIT:
+            self._begin(*self._arriving, self.guards.admission.large)
+
     def on_message_complete(self) -> None:
-        """Wait for the application, or for the next request if this one is answered already."""
+        """Start the request that is complete; or wait for the next one if it is answered already."""
         self._received = 0
         if self.cycle.response_complete:
             self._phase, self._since = _Phase.HEAD, monotonic()
         else:
             self._phase = _Phase.WORK
             super().on_message_complete()
+            if self._arriving is not None:
+                cycle, app = self._arriving
+                self._begin(cycle, app, self.guards.admission.lane(cycle.scope["path"]))
 
     def on_response_complete(self) -> None:
         """Wait for the next request."""
@@ -138,16 +149,27 @@ class GuardedProtocol(HttpToolsProtocol):
                 self._task.cancel(OVERDUE)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        """Start a request if its lane has room; uvicorn calls this once a head is read and it is its turn."""
+        """Start a request when it is complete; uvicorn calls this when its head is, and it is its turn."""
         if self.transport.is_closing():  # what came behind a request that was answered with the end
             return
-        admission = self.guards.admission
-        lane = admission.lane(cycle.scope["path"])
+        lane = self.guards.admission.lane(cycle.scope["path"])
+        if cycle.waiting_for_100_continue:  # the application asks for the body
+            self._begin(cycle, app, self.guards.admission.large)
+        elif not cycle.more_body:
+            self._begin(cycle, app, lane)
+        elif lane.active >= lane.limit:
+            lane.refused += 1
+            self._refuse(cycle)
+        else:
+            self._arriving = cycle, app
+
+    def _begin(self, cycle: RequestResponseCycle, app: Any, lane: Lane) -> None:
+        self._arriving = None
         if not lane.enter():
             self._refuse(cycle)
             return
         self._lane = lane
-        asgi: ASGIApp = partial(admission.run, app, lane, cycle)
+        asgi: ASGIApp = partial(self.guards.admission.run, app, lane, cycle)
         self._task = task = self.loop.create_task(cycle.run_asgi(asgi))  # type: ignore[arg-type]  # both are ASGI 3
         task.add_done_callback(self.tasks.discard)
         self.tasks.add(task)
@@ -196,6 +218,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _give_up(self, answer: bytes) -> None:
         """Write a last answer and close; an application that is at it is told that its client has gone."""
+        self._arriving = None
         if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.disconnected = True
             self.cycle.message_event.set()

@@ -7,7 +7,7 @@ import pytest
 from service.admission import TURN, Admission, admission
 from service.settings import Settings
 
-LIMITS = {"recommend": 3, "batch": 1, "store": 2, "other": 1}
+LIMITS = {"recommend": 3, "batch": 1, "store": 2, "other": 1, "large": 1}
 
 
 class Cycle:

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import orjson
@@ -58,8 +58,14 @@ class Running:
                 if answer[1].get("connection") != "close" and content.count(b"HTTP/1.1") <= len(answers):
                     break
         finally:
-            writer.close()
+            await leave(writer)
         return answers
+
+
+async def leave(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with suppress(ConnectionError):
+        await writer.wait_closed()
 
 
 async def read(reader: asyncio.StreamReader) -> Answer | None:
@@ -75,7 +81,9 @@ async def read(reader: asyncio.StreamReader) -> Answer | None:
 
 @asynccontextmanager
 async def running(limit: int = 4, most: int = 100, keep: int = 5, **seconds: float) -> AsyncIterator[Running]:
-    lanes = Admission({"recommend": limit, "batch": 1, "store": 1, "other": 1}, seconds.pop("request", 30))
+    lanes = Admission(
+        {"recommend": limit, "batch": 1, "store": 1, "other": 1, "large": 1}, seconds.pop("request", 30)
+    )
     app = Application()
     guards = Guards(lanes, Watch(0.05), Deadlines(**seconds), most)
     config = uvicorn.Config(
@@ -90,6 +98,7 @@ async def running(limit: int = 4, most: int = 100, keep: int = 5, **seconds: flo
         app.open.set()
         server.should_exit = True
         await serving
+        await asyncio.sleep(0.05)  # what was closed last is closed in the next turns of the loop
 
 
 def run(scenario: Callable[[], Awaitable[None]]) -> None:
@@ -176,7 +185,7 @@ def test_what_a_lane_has_no_room_for_is_refused_and_the_connection_stays() -> No
             assert answer is not None
             assert answer[0] == 200
             assert server.lanes.paused == 0
-            writer.close()
+            await leave(writer)
 
     run(scenario)
 
@@ -197,7 +206,47 @@ def test_a_refused_request_whose_body_still_comes_does_not_confuse_the_next() ->
             answer = await read(reader)
             assert answer is not None
             assert answer[0] == 200
-            writer.close()
+            await leave(writer)
+
+    run(scenario)
+
+
+def test_bodies_that_do_not_come_take_no_room_from_those_that_do() -> None:
+    """Large ones do, as they must be read while they come, but only of other large ones."""
+
+    async def scenario() -> None:
+        async with running(limit=2) as server:
+            large = b"POST /v1/recommend HTTP/1.1\r\nContent-Length: 900000\r\n\r\n" + b"x" * 70_000
+            held = [await server.connect() for _ in range(12)]
+            for number, (_, writer) in enumerate(held):
+                writer.write(large if number < 2 else POST + b"01")
+            while server.app.began < 1:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.1)
+            assert server.app.began == 1
+            refused(await read(held[0][0]) or await read(held[1][0]), 503, "service")
+            assert [one[0] for one in await server.ask(POST + b"0123456789")] == [200]
+            held[5][1].write(b"23456789")
+            answer = await read(held[5][0])
+            assert answer is not None
+            assert answer[0] == 200
+            for _, writer in held:
+                await leave(writer)
+
+    run(scenario)
+
+
+def test_who_waits_to_be_asked_for_a_body_is_asked() -> None:
+    async def scenario() -> None:
+        async with running() as server:
+            reader, writer = await server.connect()
+            writer.write(POST.replace(b"\r\n\r\n", b"\r\nExpect: 100-continue\r\n\r\n"))
+            assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+            writer.write(b"0123456789")
+            answer = await read(reader)
+            assert answer is not None
+            assert answer[0] == 200
+            await leave(writer)
 
     run(scenario)
 
@@ -228,7 +277,7 @@ def test_who_does_not_finish_a_request_is_given_up(sent: bytes) -> None:
             if sent.strip():
                 refused(answer, 408, "request")
             assert await reader.read() == b""
-            writer.close()
+            await leave(writer)
 
     run(scenario)
 
@@ -244,7 +293,7 @@ def test_a_byte_now_and_then_does_not_help() -> None:
                     await asyncio.sleep(0.02)
             assert answer.done()
             refused(await answer, 408, "request")
-            writer.close()
+            await leave(writer)
 
     run(scenario)
 
@@ -261,8 +310,8 @@ def test_blank_lines_between_requests_do_not_keep_a_connection() -> None:
                     writer.write(b"\r\n")
                     await asyncio.sleep(0.03)
             assert closed.done()
-            assert await closed is None
-            writer.close()
+            refused(await closed, 408, "request")
+            await leave(writer)
 
     run(scenario)
 
@@ -286,9 +335,9 @@ def test_more_connections_than_there_may_be_are_closed() -> None:
             await asyncio.sleep(0.1)
             reader, writer = await server.connect()
             refused(await read(reader), 503, "connection")
-            writer.close()
+            await leave(writer)
             for _, one in held:
-                one.close()
+                await leave(one)
             await asyncio.sleep(0.1)
             assert [one[0] for one in await server.ask(GET)] == [200]
 
