@@ -72,8 +72,8 @@ class Admission:
     """The lanes of a process, and the turns that its requests take.
 
     `limits` are by lane: `recommend`, `batch`, `store` (events and users), `other` (probes, admin) and
-    `large` (bodies that must be read while they come, of whatever call). A request is ended after `request_seconds`,
-    unless it is of `other`; one that waited `queue_seconds` for its turn is refused.
+    `large` (bodies that must be read while they come, of whatever call). A request is ended after
+    `request_seconds`, unless it is of `other`; one that waited `queue_seconds` for its turn is refused.
     """
 
     def __init__(
