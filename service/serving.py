@@ -16,8 +16,18 @@ from service.state import State
 from service.watch import Deadlines, Watch
 
 
+# The loop takes one connection of a socket each time that it looks, which under load is some hundred a second;
+# those that come then would wait for seconds before anyone even refuses them.
+_ACCEPTS = 8
+
+
 class Server(uvicorn.Server):
     """A server that leaves the signals alone: the worker that runs it is told when to end."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, on each socket as often as it may take connections in one turn of the loop."""
+        same = [one.dup() for one in sockets or () for _ in range(_ACCEPTS - 1)]
+        await super().startup([*(sockets or ()), *same])
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

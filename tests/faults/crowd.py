@@ -1,7 +1,7 @@
 """Many clients of one service, in a process of their own.
 
-`python -m tests.faults.crowd PORT CLIENTS SECONDS WAITS`: each asks again as soon as it is answered; one that is
-refused waits as long as Retry-After says if WAITS is 1. Prints what came of it as JSON.
+`python -m tests.faults.crowd PORT CLIENTS SECONDS WAITS`: each asks again as soon as it is answered; one that
+is refused waits as long as Retry-After says if WAITS is 1. Prints what came of it as JSON.
 """
 
 import asyncio
