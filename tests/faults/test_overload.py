@@ -57,8 +57,8 @@ def load(service: Process, clients: int, waits: bool = True) -> Load:
 @pytest.mark.slow
 @pytest.mark.fault(17)
 def test_ten_times_the_load_is_refused_at_once_and_hardly_costs_those_who_are_served(start: Start) -> None:
-    """What is served is measured by the worker's processor time, which other work on the machine leaves alone; by
-    the clock it has to be the half of the peak at least."""
+    """What is served is measured by the worker's processor time, which other work on the machine leaves alone;
+    by the clock it has to be the half of the peak at least."""
     service = start(queue_limit=QUEUE)
     load(service, CAPACITY_CLIENTS)  # warm
     peak = load(service, CAPACITY_CLIENTS)

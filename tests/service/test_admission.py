@@ -97,7 +97,7 @@ def test_a_request_that_fails_leaves_its_lane() -> None:
 
 
 def test_the_loop_reads_between_turns_and_the_first_to_come_is_the_first_served() -> None:
-    """Thirty requests of 2 ms: what the loop has to do beside them waits for a few, not for all."""
+    """Thirty requests of 2 ms: what else the loop has to do waits for three of them, not for all."""
 
     async def scenario() -> None:
         done: list[int] = []
@@ -112,17 +112,14 @@ def test_the_loop_reads_between_turns_and_the_first_to_come_is_the_first_served(
             return work
 
         lanes = Admission({**LIMITS, "recommend": 100}, queue_seconds=10)
-        gaps: list[float] = []
+        turns = 0
         tasks = [asyncio.create_task(admit(lanes, working(number))) for number in range(30)]
-        before = time.monotonic()
         while len(done) < 30:
             await asyncio.sleep(0)
-            gaps.append(time.monotonic() - before)
-            before = time.monotonic()
+            turns += 1
         await asyncio.gather(*tasks)
         assert done == list(range(30))
-        assert len(gaps) >= 8
-        assert sorted(gaps)[len(gaps) // 2] < 4 * TURN
+        assert turns >= 30 * 0.002 / (TURN + 0.002)
         assert lanes.waiting == 0
 
     asyncio.run(scenario())

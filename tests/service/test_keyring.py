@@ -1,5 +1,6 @@
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -117,7 +118,12 @@ def test_the_file_is_looked_at_once_a_second(
     keys = ring(path, clock, complaints)
     looks: list[object] = []
     stat = os.stat
-    monkeypatch.setattr(os, "stat", lambda *given, **named: (looks.append(given), stat(*given, **named))[1])
+
+    def counted(*given: Any, **named: Any) -> os.stat_result:
+        looks.append(given)
+        return stat(*given, **named)
+
+    monkeypatch.setattr(os, "stat", counted)
     for step in range(31):
         clock.now = step / 10
         keys.find(None)
