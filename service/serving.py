@@ -15,8 +15,8 @@ from service.settings import Settings
 from service.state import State
 from service.watch import Deadlines, Watch
 
-# The loop takes one connection of a socket each time that it looks, which under load is some hundred a second;
-# those that come then would wait for seconds before anyone even refuses them.
+# The loop takes one connection of a socket each time that it looks, which under load is some hundred times a
+# second; those that come then would wait for seconds before anyone even refuses them.
 _ACCEPTS = 8
 
 
