@@ -74,8 +74,8 @@ def best(loads: list[Load]) -> float:
 @pytest.mark.slow
 @pytest.mark.fault(17)
 def test_ten_times_the_load_is_refused_at_once_and_hardly_costs_those_who_are_served(start: Start) -> None:
-    """What is served is measured by the worker's processor time, the best of some rounds, as other work on the
-    machine changes both clocks; a second after each flood all are served again."""
+    """What is served is measured by the worker's processor time, the best of some rounds, as other work on
+    the machine changes both clocks; a second after each flood all are served again."""
     service = start(queue_limit=QUEUE)
     peaks, floods = rounds(service, waits=True)
     assert best(floods) >= 0.8 * best(peaks)
