@@ -13,9 +13,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from tower.columns import Column, Kind, column_arrays, kind_of, open_column
 from tower.errors import BundleError
 from tower.masks import Masks
+from tower.regular import read_regular
 from tower.sections import Section, Sections, map_file, pack
 
 HEAD, BODY = "catalogue.json", "catalogue.bin"
+_HEAD_BYTES = 16_000_000
 
 
 class Field(BaseModel):
@@ -73,28 +75,36 @@ class Catalog:
 
     @classmethod
     def build(
-        cls, ids: Sequence[int] | Sequence[str], fields: Mapping[str, Sequence[Any]], vocabulary: str = ""
+        cls, ids: Sequence[int | str], fields: Mapping[str, Sequence[Any]], vocabulary: str = ""
     ) -> "Catalog":
         """Make a catalogue in memory from one value a row in each field; a NaN or infinity becomes null.
 
-        Raises BundleError when a field has another number of values than there are ids.
+        Raises BundleError when a field has another number of values than there are ids, or holds a text
+        that is no Unicode.
         """
-        return cls._of(*_packed(ids, fields, vocabulary))
+        try:
+            head, body = _packed(ids, fields, vocabulary)
+        except UnicodeEncodeError as error:
+            raise BundleError(
+                f"the catalogue's fields ({', '.join(fields)}) hold a text that can't be written as UTF-8: "
+                f"{error}"
+            ) from None
+        return cls(head, Sections(head.sections, body, BODY))
 
     @classmethod
-    def load(cls, folder: Path, vocabulary: str | None = None) -> "Catalog":
-        """Map what `save` wrote into `folder`.
+    def load(cls, folder: Path, count: int, vocabulary: str | None = None) -> "Catalog":
+        """Map what `save` wrote into `folder` of `count` items.
 
         Raises BundleError when it is anything else, or belongs to another vocabulary than the one whose
         SHA-256 is given.
         """
-        try:
-            head = Head.model_validate_json((folder / HEAD).read_bytes())
-        except (OSError, ValidationError) as error:
+        head = _read_head(folder / HEAD)
+        if head.count != count:
             raise BundleError(
-                f"{folder / HEAD} is not the head of a catalogue ({_first(error)}); export the bundle again",
+                f"{folder / HEAD} is of {head.count} items where the manifest says {count}; the files are of "
+                "different models",
                 "parts",
-            ) from None
+            )
         if vocabulary is not None and head.vocabulary != vocabulary:
             raise BundleError(
                 f"{folder / HEAD} belongs to another vocabulary than vocabulary.json; they are of different "
@@ -104,7 +114,7 @@ class Catalog:
         return cls(head, Sections(head.sections, map_file(folder / BODY), str(folder / BODY)))
 
     @classmethod
-    def convert(cls, path: Path, ids: Sequence[int] | Sequence[str]) -> "Catalog":
+    def convert(cls, path: Path, ids: Sequence[int | str]) -> "Catalog":
         """Read the `catalogue.json` of format 1, `{"fields": {name: [a value a row]}}`, into memory.
 
         Raises BundleError when it is anything else or a field has another number of values.
@@ -148,13 +158,9 @@ class Catalog:
         """The column of a field. Raises KeyError for a field that there isn't."""
         return self._columns[name]
 
-    @classmethod
-    def _of(cls, head: Head, body: bytes) -> "Catalog":
-        return cls(head, Sections(head.sections, body, BODY))
-
 
 def _packed(
-    ids: Sequence[int] | Sequence[str], fields: Mapping[str, Sequence[Any]], vocabulary: str
+    ids: Sequence[int | str], fields: Mapping[str, Sequence[Any]], vocabulary: str
 ) -> tuple[Head, bytes]:
     _check_lengths(len(ids), fields)
     kinds: dict[str, Kind] = {name: kind_of(values) for name, values in fields.items()}
@@ -167,9 +173,7 @@ def _packed(
     return Head(count=len(ids), vocabulary=vocabulary, fields=described, sections=sections), body
 
 
-def _item_arrays(
-    ids: Sequence[int] | Sequence[str], fields: Mapping[str, Sequence[Any]]
-) -> dict[str, NDArray[Any]]:
+def _item_arrays(ids: Sequence[int | str], fields: Mapping[str, Sequence[Any]]) -> dict[str, NDArray[Any]]:
     named = [f'"id":{_json(one)},"fields":'.encode() for one in ids]
     rows = zip(*fields.values(), strict=True) if fields else [()] * len(ids)
     shown = [_json(dict(zip(fields, row, strict=True))).encode() for row in rows]
@@ -222,7 +226,11 @@ def _check_items(
         raise BundleError(f"{BODY}: its items are not where it says; export the bundle again", "parts")
 
 
-def _first(error: Exception) -> str:
-    if isinstance(error, ValidationError):
-        return str(error.errors()[0]["msg"])
-    return str(error)
+def _read_head(path: Path) -> Head:
+    try:
+        return Head.model_validate_json(read_regular(path, _HEAD_BYTES))
+    except ValidationError as error:
+        reason = error.errors()[0]["msg"]
+        raise BundleError(
+            f"{path} is not the head of a catalogue ({reason}); export the bundle again", "parts"
+        ) from None

@@ -2,6 +2,7 @@
 
 import mmap
 from collections.abc import Mapping
+from io import BufferedReader
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from tower.errors import BundleError
+from tower.regular import open_regular
 
 # Where sections begin: at whole cache lines, so that every number of them is aligned.
 ALIGNMENT = 64
@@ -88,8 +90,13 @@ def pack(arrays: Mapping[str, NDArray[Any]]) -> tuple[dict[str, Section], bytes]
 
 def map_file(path: Path) -> mmap.mmap:
     """Map a whole file, read-only. Raises BundleError when it is empty or can't be read."""
+    with open_regular(path) as stream:
+        return map_stream(stream, path)
+
+
+def map_stream(stream: BufferedReader, path: Path) -> mmap.mmap:
+    """Map a whole file that is open, read-only. Raises BundleError when it is empty or can't be mapped."""
     try:
-        with path.open("rb") as stream:
-            return mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+        return mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as error:
         raise BundleError(f"{path} can't be mapped ({error}); copy the bundle again", "missing") from None

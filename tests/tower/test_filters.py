@@ -74,7 +74,7 @@ def test_the_allowed_rows_are_those_that_the_filter_is_true_of(
 
 @pytest.fixture
 def catalog() -> Catalog:
-    fields = {
+    fields: dict[str, list[Any]] = {
         "year": [1990, 2000, None, 2010],
         "genres": [["drama"], ["drama", "war"], [], None],
         "odd": [1, "one", None, {"a": 1}],
