@@ -14,6 +14,7 @@ from service.activation import Activator
 from service.admin_key import admin_key
 from service.answering import Answer, Stages, recommend
 from service.board import Board
+from service.cursor import read_cursor
 from service.errors import HistoryUnavailableError
 from service.history.contract import Event, HistoryStore
 from service.history.opening import open_store
@@ -22,6 +23,7 @@ from service.questions import Question, question
 from service.schemas import RecommendRequest
 from service.seat import Seat
 from service.settings import Settings
+from service.shadow import Shadow
 from service.slot import Live, Slot
 
 Result = TypeVar("Result")
@@ -45,6 +47,7 @@ class State:
         self.admin_key = admin_key(settings)
         self.store: HistoryStore = open_store(settings.store)
         self.metrics = Metrics(lambda: self.slot.version)
+        self.shadow = Shadow(self.slot, self.metrics, settings.shadow_queue)
         # Ranking beside the event loop keeps probes and small requests quick while a large batch is ranked.
         self._ranking = ThreadPoolExecutor(settings.ranking_threads, "ranking")
 
@@ -53,7 +56,7 @@ class State:
 
         What takes long all the same is ranked beside the loop: see `_is_long`.
         """
-        live = self.slot.live
+        live = await self._live_for(request, scope)
         stages: Stages = {}
         begun = time.perf_counter()
         questions = await self._questions([request], time.time_ns() // 1_000_000)
@@ -63,7 +66,20 @@ class State:
         else:
             (answer,) = recommend(live, questions, stages)
         scope.setdefault("turret", {}).update(stages=stages, version=live.version)
+        if self.shadow.wants() and request.cursor is None:
+            self.shadow.offer(_ids(answer), lambda shadow: _ids(recommend(shadow, questions)[0]))
         return orjson.dumps(answer)
+
+    async def _live_for(self, request: RecommendRequest, scope: Scope) -> Live:
+        """Choose the version: new enough, if that is asked for; that of the page before; else by the user."""
+        if request.min_version is not None:
+            return await self.slot.live_at_least(request.min_version, self.settings.min_version_seconds)
+        if self.slot.routed.canary is None:
+            return self.slot.live
+        if request.cursor is not None:
+            return self.slot.serving(read_cursor(request.cursor).version) or self.slot.live
+        key = scope.get("turret", {}).get("request_id") if request.user_id is None else str(request.user_id)
+        return self.slot.choose(key)
 
     async def recommend(self, requests: Sequence[RecommendRequest]) -> list[Answer]:
         """Answer requests, all from one bundle. Raises EncodingError with the position of the faulty one."""
@@ -85,6 +101,7 @@ class State:
 
     async def close(self) -> None:
         """Finish what is under way."""
+        await self.shadow.close()
         await self.store.close()
         await asyncio.to_thread(self._ranking.shutdown)
 
@@ -108,6 +125,10 @@ def state_of(request: Request) -> State:
     """Return the state of the application that a request came to."""
     state: State = request.app.state.service
     return state
+
+
+def _ids(answer: Answer) -> list[int | str]:
+    return [item["id"] for item in answer["items"]]
 
 
 def _is_long(request: RecommendRequest) -> bool:
