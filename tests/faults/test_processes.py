@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from service.supervisor import check_threads, how
-from tests.faults.processes import Traffic, activate, admin, children, metric, rss, until
+from tests.faults.processes import Traffic, activate, children, metric, until
 from tests.service_process import HERE, Process
 from tower.contents import BundleContents
 from tower.pointer import current
@@ -30,9 +30,7 @@ def two(bundles: Path, make_contents: Make) -> Path:
 
 
 @pytest.mark.fault(12)
-def test_a_worker_that_is_killed_under_load_costs_its_own_requests_only(
-    start: Start, bundles: Path
-) -> None:
+def test_a_worker_that_is_killed_under_load_costs_its_own_requests_only(start: Start, bundles: Path) -> None:
     """Another begins at once, nobody else notices, and events that were acknowledged are there."""
     service = start(workers=2)
     before = children(service.process.pid)
