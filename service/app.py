@@ -9,6 +9,7 @@ from fastapi import APIRouter, FastAPI
 
 from service import documents, refusals
 from service.fast_path import RecommendPath
+from service.file_watch import watch_files
 from service.metrics import MetricsMiddleware
 from service.routes import admin, events, items, probes, recommend, users, versions
 from service.seat import Seat
@@ -30,9 +31,11 @@ def create_app(settings: Settings, seat: Seat | None = None) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with asyncio.TaskGroup() as tasks:
-            filling = tasks.create_task(_fill(state))
+            watching = watch_files(state.slot, state.metrics, settings.watch_seconds)
+            beside = [tasks.create_task(_fill(state)), tasks.create_task(watching)]
             yield
-            filling.cancel()
+            for task in beside:
+                task.cancel()
         await state.close()
 
     app = FastAPI(

@@ -29,6 +29,10 @@ NEVER_IMPORTS = {
 TRAINING_ONLY = ("torch", "polars", "numba", "matplotlib", "optuna")
 # What the service takes from below: the frozen form of towers, and what names and describes ids.
 SERVICE_TAKES = {
+    "tower.watching",
+    "tower.verified",
+    "tower.leftovers",
+    "tower.checksums",
     "data.errors",
     "data.features",
     "data.progress",
