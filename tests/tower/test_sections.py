@@ -1,12 +1,14 @@
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from tower.errors import BundleError
 from tower.sections import ALIGNMENT, Section, Sections, map_file, pack
 
-ARRAYS = {
+ARRAYS: dict[str, NDArray[Any]] = {
     "a": np.arange(3, dtype=np.uint8),
     "b": np.array([0, 2, 2, 5], dtype=np.int64),
     "c": np.array([], dtype=np.int32),
