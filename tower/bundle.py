@@ -15,7 +15,7 @@ from tower.catalog import Catalog
 from tower.encoder import Encoder
 from tower.errors import BundleError
 from tower.golden import check_golden
-from tower.index import ExactIndex
+from tower.indexes.opening import INDEX, open_index
 from tower.listing import versions
 from tower.manifest import Manifest, check_files, read_manifest
 from tower.pointer import check_version, point
@@ -37,9 +37,9 @@ class Bundle:
         self.popularity: NDArray[np.int64] = open_array(folder / "popularity.npy", "int64")
         self.vocabulary = Vocabulary.load(folder / "vocabulary.json")
         self.catalog = Catalog.load(folder / "catalogue.json", manifest.item_count)
-        self.index = ExactIndex.load(folder / "index.faiss")
         self.user_features = _FEATURES.validate_json((folder / "user_features.json").read_bytes())
-        check_parts(manifest, self.vectors, self.popularity, len(self.vocabulary), self.index)
+        check_parts(manifest, self.vectors, self.popularity, len(self.vocabulary))
+        self.index = open_index(folder / INDEX, self.vectors, manifest.index)
         model = (folder / "user_tower.onnx").read_bytes()
         self.encoder = Encoder(
             model, self.vectors, manifest.history_length, self.user_features, manifest.reads_times
