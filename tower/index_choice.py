@@ -26,7 +26,7 @@ from tower.indexes.settings import (
 )
 from tower.manifest import IndexChoice, MeasuredRecall, Scoring, Tried
 from tower.planner import Planner
-from tower.recall import EXACT_QUERIES, check_recall, chosen_queries, measure_recall
+from tower.recall import EXACT_QUERIES, check_recall, measure_recall, split_queries
 
 # An exact search among so many takes some microseconds, less than what surrounds it.
 SMALL = 2000
@@ -74,8 +74,8 @@ def choose(
     """
     _check(asked)
     vectors = np.ascontiguousarray(np.asarray(vectors), dtype=np.float32)
-    queries = np.ascontiguousarray(chosen_queries(queries, len(vectors)), dtype=np.float32)
-    task = Task(vectors, queries, scoring, asked.recall)
+    measured, learnt = split_queries(np.asarray(queries, dtype=np.float32), len(vectors))
+    task = Task(vectors, measured, scoring, asked.recall, learnt)
     words = [_facts(task)]
     if asked.kind == "flat":
         return _exact(task, asked, [*words, "flat was asked for; it misses nothing"], ())
@@ -129,7 +129,7 @@ def _try(
     task: Task, settings: ApproximateSettings
 ) -> tuple[ApproximateIndex | None, tuple[MeasuredRecall, ...], Tried]:
     """Build, tune and measure one kind."""
-    built = ApproximateIndex.build(task.vectors, settings)
+    built = ApproximateIndex.build(task.vectors, settings, task.learnt)
     index = tuned(built, task)
     megabytes = built.code_bytes() / 1e6
     k = task.truth.ks[0]
@@ -155,13 +155,15 @@ def _candidates(task: Task, asked: Asked, words: list[str]) -> list[ApproximateS
     count, dimension = task.vectors.shape
     lists = max(1, min(count // 40, round(4 * count**0.5)))
     inverted = {"efforts": _WHILE_UNTUNED, "lists": lists, "augmented": not are_equal(task.vectors)}
-    parts = -(-(dimension + inverted["augmented"]) // 2)
+    # A bias makes lengths unequal in a way of its own: lists of directions serve it better.
+    biased = task.scoring.item_bias
+    coded = {**inverted, "augmented": inverted["augmented"] and not biased, "biased": biased}
     every: list[ApproximateSettings] = [
         ScalarSettings(efforts=_WHILE_UNTUNED),
         HnswSettings(efforts=_WHILE_UNTUNED),
         IvfSettings(**inverted),
-        IvfPqSettings(**inverted, parts=parts),
-        RabitqSettings(**inverted),
+        IvfPqSettings(**coded, parts=dimension + coded["augmented"]),
+        RabitqSettings(efforts=_WHILE_UNTUNED, lists=lists),
     ]
     if asked.kind != "auto":
         return [one for one in every if one.kind == asked.kind]

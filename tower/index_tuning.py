@@ -27,19 +27,23 @@ _FACTORS = {
     "hnsw": (1,),
     "sq8": (1.2, 2, 4),
     "ivf": (1.2, 2),
-    "ivf_pq": (2, 4, 8, 16),
+    "ivf_pq": (1.5, 2, 3, 4, 6, 10),
     "rabitq": (4, 8, 16, 32),
 }
 
 
 @dataclass(frozen=True)
 class Task:
-    """What is to be reached: recall `asked` on user vectors `queries` [Q, D] over `vectors` [N, D]."""
+    """What is to be reached: recall `asked` on user vectors `queries` [Q, D] over `vectors` [N, D].
+
+    `learnt`: user vectors that an index may learn from; they are none of `queries`.
+    """
 
     vectors: NDArray[np.float32]
     queries: NDArray[np.float32]
     scoring: Scoring
     asked: float
+    learnt: NDArray[np.float32] | None = None
 
     @property
     def target(self) -> float:

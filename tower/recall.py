@@ -51,12 +51,14 @@ class Truth(NamedTuple):
     enough: NDArray[np.float32]
 
 
-def chosen_queries(queries: NDArray[np.float32], count: int) -> NDArray[np.float32]:
-    """As many of the user vectors [Q, D] as a catalogue of `count` items is measured with."""
-    most = min(_MOST_QUERIES, max(_LEAST_QUERIES, _QUERY_ITEMS // count))
-    if len(queries) <= most:
-        return queries
-    return queries[np.linspace(0, len(queries) - 1, most).astype(np.int64)]
+def split_queries(
+    queries: NDArray[np.float32], count: int
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """The user vectors of [Q, D] that a catalogue of `count` items is measured with, and all others."""
+    most = min(len(queries), _MOST_QUERIES, max(_LEAST_QUERIES, _QUERY_ITEMS // count))
+    is_measured = np.zeros(len(queries), dtype=np.bool_)
+    is_measured[np.linspace(0, len(queries) - 1, most).astype(np.int64)] = True
+    return np.ascontiguousarray(queries[is_measured]), np.ascontiguousarray(queries[~is_measured])
 
 
 def measure_recall(

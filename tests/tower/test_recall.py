@@ -8,7 +8,7 @@ from tower.errors import BundleError
 from tower.index import ExactIndex
 from tower.manifest import MeasuredRecall, Scoring
 from tower.planner import Planned, Planner
-from tower.recall import check_recall, chosen_queries, measure_recall
+from tower.recall import check_recall, measure_recall, split_queries
 
 VECTORS = np.random.default_rng(0).standard_normal((400, 6)).astype(np.float32)
 SIGNED = Scoring(kind="dot", temperature=1.0)
@@ -64,15 +64,18 @@ def test_recall_without_signs_counts_the_far_side() -> None:
 
 def test_a_large_catalogue_is_measured_with_fewer_queries() -> None:
     queries = np.arange(5000, dtype=np.float32)[:, None]
-    assert len(chosen_queries(queries, 1000)) == 1000
-    assert len(chosen_queries(queries, 10**6)) == 200
-    assert len(chosen_queries(queries, 10**9)) == 100
-    assert chosen_queries(queries[:7], 10**9) is not queries
-    assert len(chosen_queries(queries[:7], 10**9)) == 7
+    for items, most in ((1000, 1000), (10**6, 200), (10**9, 100)):
+        measured, others = split_queries(queries, items)
+        assert (len(measured), len(others)) == (most, 5000 - most)
+        assert sorted([*measured[:, 0].tolist(), *others[:, 0].tolist()]) == queries[:, 0].tolist()
+    measured, others = split_queries(queries[:7], 10**9)
+    assert (len(measured), len(others)) == (7, 0)
 
 
 def test_the_worst_row_of_the_table_is_named() -> None:
     table = [MeasuredRecall(k=k, selectivity=s, recall=r) for k, s, r in ((10, 1, 0.995), (100, 0.1, 0.8))]
     check_recall(table, 0.8, "hnsw")
-    with pytest.raises(BundleError, match=r"0\.8000 of the true best 100 where 0\.1 .* 0\.99 was asked.*auto"):
+    with pytest.raises(
+        BundleError, match=r"0\.8000 of the true best 100 where 0\.1 .* 0\.99 was asked.*auto"
+    ):
         check_recall(table, 0.99, "hnsw")

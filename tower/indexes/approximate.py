@@ -37,9 +37,17 @@ class ApproximateIndex:
         self._parameters = cache(lambda breadth: parameters(settings, breadth, None))
 
     @classmethod
-    def build(cls, vectors: NDArray[np.float32], settings: ApproximateSettings) -> "ApproximateIndex":
-        """Index `vectors` [N, D] as `settings` say; row n is vector n."""
-        return cls(code(settings, np.ascontiguousarray(vectors, dtype=np.float32)), vectors, settings)
+    def build(
+        cls,
+        vectors: NDArray[np.float32],
+        settings: ApproximateSettings,
+        users: NDArray[np.float32] | None = None,
+    ) -> "ApproximateIndex":
+        """Index `vectors` [N, D] as `settings` say; row n is vector n.
+
+        `users` [U, D] are real user vectors that the index may learn from; recall is measured with others.
+        """
+        return cls(code(settings, np.ascontiguousarray(vectors, dtype=np.float32), users), vectors, settings)
 
     @classmethod
     def load(

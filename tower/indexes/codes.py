@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tower.indexes.augmentation import augmented
+from tower.indexes.product_codes import product_codes
 from tower.indexes.settings import (
     ApproximateSettings,
     HnswSettings,
@@ -22,32 +23,37 @@ CLASSES: dict[str, type[Any]] = {
     "sq8": faiss.IndexScalarQuantizer,
     "hnsw": faiss.IndexHNSWFlat,
     "ivf": faiss.IndexIVFScalarQuantizer,
-    "ivf_pq": faiss.IndexIVFPQFastScan,
+    "ivf_pq": faiss.IndexPreTransform,
     "rabitq": faiss.IndexPreTransform,
 }
+BEHIND_ROTATION: dict[str, type[Any]] = {"ivf_pq": faiss.IndexIVFPQFastScan, "rabitq": faiss.IndexIVFRaBitQ}
 
 
-def code(settings: ApproximateSettings, vectors: NDArray[np.float32]) -> Any:
+def code(
+    settings: ApproximateSettings, vectors: NDArray[np.float32], users: NDArray[np.float32] | None = None
+) -> Any:
     """Train the index that `settings` describe on `vectors` [N, D], and add them all; row n is vector n.
+
+    `users` [U, D] are real user vectors that lists may learn from; recall is measured with others.
 
     The same vectors give the same index: FAISS's own seeds are fixed, and a graph, whose links depend on the
     order in which nodes come, is built on one thread.
     """
-    index = empty(settings, vectors.shape[1])
-    stored = augmented(vectors) if getattr(settings, "augmented", False) else vectors
-    missing = index.d - stored.shape[1]
-    stored = np.pad(stored, ((0, 0), (0, missing))) if missing else stored
     threads = faiss.omp_get_max_threads()
     try:
         faiss.omp_set_num_threads(1)
+        if isinstance(settings, IvfPqSettings):
+            return product_codes(settings, vectors, users)
+        index = _empty(settings, vectors.shape[1])
+        stored = augmented(vectors) if isinstance(settings, IvfSettings) and settings.augmented else vectors
         index.train(stored)
         index.add(stored)
+        return index
     finally:
         faiss.omp_set_num_threads(threads)
-    return index
 
 
-def empty(settings: ApproximateSettings, dimension: int) -> Any:
+def _empty(settings: ScalarSettings | HnswSettings | IvfSettings | RabitqSettings, dimension: int) -> Any:
     """The untrained FAISS index for vectors of `dimension`."""
     if isinstance(settings, ScalarSettings):
         quantizer = faiss.ScalarQuantizer.QT_8bit
@@ -56,12 +62,14 @@ def empty(settings: ApproximateSettings, dimension: int) -> Any:
         graph = faiss.IndexHNSWFlat(dimension, settings.links, faiss.METRIC_INNER_PRODUCT)
         graph.hnsw.efConstruction = settings.ef_construction
         return graph
-    return _inverted(settings, width(settings, dimension))
+    if isinstance(settings, IvfSettings):
+        return _scalar_lists(settings.lists, width(settings, dimension))
+    return _bit_lists(settings.lists, dimension)
 
 
 def width(settings: ApproximateSettings, dimension: int) -> int:
     """The width of what is stored of vectors of `dimension`: product codes need parts of one size."""
-    if isinstance(settings, ScalarSettings | HnswSettings):
+    if not isinstance(settings, IvfSettings | IvfPqSettings):
         return dimension
     needed = dimension + settings.augmented
     return settings.parts * -(-needed // settings.parts) if isinstance(settings, IvfPqSettings) else needed
@@ -75,30 +83,34 @@ def parameters(settings: ApproximateSettings, breadth: int, selector: Any = None
     if isinstance(settings, HnswSettings):
         return faiss.SearchParametersHNSW(efSearch=breadth, **chosen)
     lists = min(breadth, settings.lists)
-    if isinstance(settings, RabitqSettings):
-        inner = faiss.IVFRaBitQSearchParameters(nprobe=lists, **chosen)
-        return faiss.SearchParametersPreTransform(index_params=inner)
-    return faiss.SearchParametersIVF(nprobe=lists, **chosen)
-
-
-def _inverted(settings: IvfSettings | IvfPqSettings | RabitqSettings, dimension: int) -> Any:
-    coarse = faiss.IndexFlatL2(dimension)
     if isinstance(settings, IvfSettings):
-        quantizer = faiss.ScalarQuantizer.QT_8bit
-        index = faiss.IndexIVFScalarQuantizer(coarse, dimension, settings.lists, quantizer, faiss.METRIC_L2)
-    elif isinstance(settings, IvfPqSettings):
-        index = faiss.IndexIVFPQFastScan(coarse, dimension, settings.lists, settings.parts, 4)
-    else:
-        index = faiss.IndexIVFRaBitQ(coarse, dimension, settings.lists, faiss.METRIC_L2)
+        return faiss.SearchParametersIVF(nprobe=lists, **chosen)
+    kind = (
+        faiss.IVFRaBitQSearchParameters if isinstance(settings, RabitqSettings) else faiss.SearchParametersIVF
+    )
+    return faiss.SearchParametersPreTransform(index_params=kind(nprobe=lists, **chosen))
+
+
+def _scalar_lists(lists: int, dimension: int) -> Any:
+    coarse = faiss.IndexFlatL2(dimension)
+    quantizer = faiss.ScalarQuantizer.QT_8bit
+    index = faiss.IndexIVFScalarQuantizer(coarse, dimension, lists, quantizer, faiss.METRIC_L2)
     index.cp.max_points_per_centroid = _VECTORS_A_CENTRE
     index.own_fields = True
     coarse.this.disown()
-    if not isinstance(settings, RabitqSettings):
-        return index
+    return index
+
+
+def _bit_lists(lists: int, dimension: int) -> Any:
+    """Inner products of vectors as they are: one more number would be most of an augmented one's bits."""
+    coarse = faiss.IndexFlatIP(dimension)
+    index = faiss.IndexIVFRaBitQ(coarse, dimension, lists, faiss.METRIC_INNER_PRODUCT)
+    index.cp.max_points_per_centroid = _VECTORS_A_CENTRE
+    index.cp.spherical = True
     # One bit a coordinate says most where no coordinate is more than the others: rotated at random.
     rotation = faiss.RandomRotationMatrix(dimension, dimension)
     whole = faiss.IndexPreTransform(rotation, index)
-    whole.own_fields = True
-    rotation.this.disown()
-    index.this.disown()
+    whole.own_fields = index.own_fields = True
+    for part in (rotation, index, coarse):
+        part.this.disown()
     return whole

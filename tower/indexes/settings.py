@@ -54,27 +54,36 @@ class HnswSettings(_Approximate):
 
 
 class _Inverted(_Approximate):
-    """`lists` cells of k-means; `augmented`: vectors have one more number, that makes all of one length."""
+    """`lists` cells of k-means."""
 
     lists: int = Field(ge=1)
+
+
+class _Augmented(_Inverted):
+    """`augmented`: stored vectors have one more number, that makes all of one length."""
+
     augmented: bool = False
 
 
-class IvfSettings(_Inverted):
+class IvfSettings(_Augmented):
     """The vectors in lists by the nearest of `lists` centres, as eight bits a coordinate."""
 
     kind: Literal["ivf"] = "ivf"
 
 
-class IvfPqSettings(_Inverted):
-    """Lists of product codes: `parts` of four bits each, read many at a time."""
+class IvfPqSettings(_Augmented):
+    """Lists of product codes: `parts` of four bits each, of the rotated vector, read many at a time.
+
+    `biased`: the last number of an item vector is its bias, which is no part of its direction.
+    """
 
     kind: Literal["ivf_pq"] = "ivf_pq"
     parts: int = Field(ge=1)
+    biased: bool = False
 
 
 class RabitqSettings(_Inverted):
-    """Lists of RaBitQ codes: one bit a coordinate of the rotated vector."""
+    """Lists of RaBitQ codes: one bit a coordinate of the rotated vector, for inner products."""
 
     kind: Literal["rabitq"] = "rabitq"
 

@@ -7,9 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tower.errors import BundleError
-from tower.indexes.codes import CLASSES, width
+from tower.indexes.codes import BEHIND_ROTATION, CLASSES, width
 from tower.indexes.faiss_files import read_faiss
-from tower.indexes.settings import ApproximateSettings, HnswSettings, RabitqSettings, ScalarSettings
+from tower.indexes.settings import (
+    ApproximateSettings,
+    HnswSettings,
+    IvfPqSettings,
+    IvfSettings,
+    ScalarSettings,
+)
 from tower.indexes.untyped import faiss
 
 _OTHER = "; the files are of different models, make the index again with `turret index`"
@@ -36,10 +42,14 @@ def open_code(path: Path, vectors: NDArray[np.float32], settings: ApproximateSet
             raise BundleError(f"{path} holds codes of another size{_OTHER}")
     else:
         _check_shape(path, index, vectors, width(settings, vectors.shape[1]))
+        if isinstance(settings, IvfPqSettings) and settings.parts > vectors.shape[1] + settings.augmented:
+            raise BundleError(
+                f"{path} holds codes of {settings.parts} parts, more than there are numbers{_OTHER}"
+            )
         lists = index
-        if isinstance(settings, RabitqSettings):
+        if not isinstance(settings, IvfSettings):
             lists = faiss.downcast_index(index.index)
-            if type(lists) is not faiss.IndexIVFRaBitQ or index.chain.size() != 1:
+            if type(lists) is not BEHIND_ROTATION[settings.kind] or index.chain.size() != 1:
                 raise BundleError(f"{path} holds a {type(lists).__name__} behind its rotation{_OTHER}")
         _check_lists(path, lists, len(vectors), settings.lists)
     return index
@@ -82,6 +92,9 @@ def _slots(graph: Any) -> NDArray[np.uint64]:
 
 def _check_lists(path: Path, index: Any, count: int, lists: int) -> None:
     """Every row stands in one list, once: what else a list named would be an item that there isn't."""
+    coarse = faiss.downcast_index(index.quantizer)
+    if type(coarse) not in (faiss.IndexFlatL2, faiss.IndexFlatIP) or coarse.d != index.d:
+        raise BundleError(f"{path} finds its lists by a {type(coarse).__name__}{_OTHER}")
     if int(index.nlist) != lists or int(index.invlists.nlist) != lists or index.quantizer.ntotal != lists:
         raise BundleError(f"{path} has {index.nlist} lists where the manifest says {lists}{_OTHER}")
     inverted = index.invlists
