@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import NamedTuple
 
+from service.errors import HistoryUnavailableError
 from service.history.contract import Event
 
 Written = int | Exception
@@ -44,12 +45,12 @@ class Grouping:
         loop = asyncio.get_running_loop()
         while calls := self._next():
             try:
-                written = await loop.run_in_executor(
+                written: Sequence[Written] = await loop.run_in_executor(
                     self._executor, self._write, [call.events for call in calls]
                 )
-            except BaseException as error:
-                _settle(calls, [RuntimeError(f"the writing was ended: {error}")] * len(calls))
-                raise
+            except Exception as error:  # of the executor, which takes nothing more when the service ends
+                reason = f"the histories aren't written any more: {error}"
+                written = [HistoryUnavailableError(reason) for _ in calls]
             _settle(calls, written)
 
     def _next(self) -> list[_Call]:
