@@ -175,9 +175,7 @@ class _Gate:
         """Whether the parts fit each other and hold finite vectors of sane lengths."""
         self._bundle = Bundle.open(self._folder, verify=False)
         if self._bundle.identities != self._identities:
-            raise BundleError(
-                f"files in {self._folder} changed while they were checked; try again"
-            )
+            raise BundleError(f"files in {self._folder} changed while they were checked; try again")
         return f"{len(self._bundle.vectors)} vectors are finite and of sane lengths", None
 
     def golden(self) -> Finding:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from service.admin_key import admin_key
 from service.board import Board, Order
 from service.errors import ServiceError
 from service.gate import GateRequest, run_gate
@@ -20,7 +21,7 @@ from service.ledger import Ledger
 from service.seat import MESSAGE_BYTES, Seat
 from service.serving import listen, url_of
 from service.settings import Settings
-from service.target import establish
+from service.target import establish, make_folder
 from service.worker import FAILED, end_with_parent, work
 from tower.leftovers import remove_leftovers
 
@@ -83,9 +84,7 @@ class Supervisor:
 
     def run(self) -> None:
         """Serve until SIGINT or SIGTERM has come and the workers have finished."""
-        remove_leftovers(self._settings.bundles)
-        if not self._settings.wait:
-            establish(self._settings.bundles, Ledger(self._settings.bundles), self._board)
+        self._prepare()
         check_threads()
         self._listen_to_signals()
         gc.collect()
@@ -97,6 +96,16 @@ class Supervisor:
             self._kill_all()
             for listening in self._sockets:
                 listening.close()
+
+    def _prepare(self) -> None:
+        """Do once what the workers would else do at the same time."""
+        bundles = self._settings.bundles
+        if self._settings.wait:
+            make_folder(bundles)
+        else:
+            establish(bundles, Ledger(bundles), self._board)
+        remove_leftovers(bundles)
+        admin_key(self._settings)
 
     def _step(self) -> None:
         for worker in self._workers:
