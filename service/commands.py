@@ -76,7 +76,8 @@ def print_versions(bundles: Path, as_json: bool) -> None:
         print(json.dumps([summary.model_dump(mode="json") for summary in summaries], indent=2))
         return
     table = Table()
-    for heading in ("", "version", "created", "items", "ndcg@10", "gate", "state"):
+    is_checked = any(one.gate for one in summaries)
+    for heading in ("", "version", "created", "items", "ndcg@10", "state", *(["gate"] if is_checked else [])):
         table.add_column(heading)
     for one in summaries:
         ndcg = one.metrics.get("test", {}).get("towers", {}).get("ndcg@10", {}).get("mean")
@@ -86,8 +87,8 @@ def print_versions(bundles: Path, as_json: bool) -> None:
             one.created or "",
             f"{one.item_count:,}" if one.item_count else "",
             "not evaluated" if ndcg is None else f"{ndcg:.4f}",
-            _gate_in_words(one.gate),
             one.error or ("current" if one.is_current else ""),
+            *([_gate_in_words(one.gate)] if is_checked else []),
         )
     Console(width=WIDTH, markup=False).print(table)
 

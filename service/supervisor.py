@@ -9,7 +9,6 @@ import selectors
 import signal
 import socket
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -74,7 +73,7 @@ class Supervisor:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._sockets = _listeners(settings)
+        self._sockets: list[socket.socket] = []
         self._board = Board(settings.workers)
         self._workers = [_Worker(Seat(self._board, number)) for number in range(settings.workers)]
         self._checking: dict[int, _Checking] = {}
@@ -84,12 +83,11 @@ class Supervisor:
 
     def run(self) -> None:
         """Serve until SIGINT or SIGTERM has come and the workers have finished."""
-        self._prepare()
-        check_threads()
-        self._listen_to_signals()
-        gc.collect()
-        gc.freeze()  # else the first collection of each worker copies every page that it inherits
         try:
+            self._prepare()
+            self._listen_to_signals()
+            gc.collect()
+            gc.freeze()  # else the first collection of each worker copies every page that it inherits
             while self._ending.order == Order.SERVE or any(worker.pid for worker in self._workers):
                 self._step()
         finally:
@@ -99,6 +97,9 @@ class Supervisor:
 
     def _prepare(self) -> None:
         """Do once what the workers would else do at the same time."""
+        self._sockets.append(listen(self._settings.host, self._settings.port))
+        if self._settings.admin_port is not None:
+            self._sockets.append(listen("127.0.0.1", self._settings.admin_port))
         bundles = self._settings.bundles
         if self._settings.wait:
             make_folder(bundles)
@@ -106,6 +107,7 @@ class Supervisor:
             establish(bundles, Ledger(bundles), self._board)
         remove_leftovers(bundles)
         admin_key(self._settings)
+        check_threads()
 
     def _step(self) -> None:
         for worker in self._workers:
@@ -289,14 +291,3 @@ def how(code: int) -> str:
 def _answer(checking: _Checking, words: str) -> None:
     with contextlib.suppress(OSError):  # the worker that asked may have died too
         checking.channel.send(json.dumps({"version": checking.version, "crashed": words}).encode())
-
-
-def _listeners(settings: Settings) -> Sequence[socket.socket]:
-    sockets = [listen(settings.host, settings.port)]
-    if settings.admin_port is not None:
-        try:
-            sockets.append(listen("127.0.0.1", settings.admin_port))
-        except ServiceError:
-            sockets[0].close()
-            raise
-    return sockets

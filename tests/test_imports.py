@@ -29,6 +29,7 @@ NEVER_IMPORTS = {
 TRAINING_ONLY = ("torch", "polars", "numba", "matplotlib", "optuna")
 # What the service takes from below: the frozen form of towers, and what names and describes ids.
 SERVICE_TAKES = {
+    "tower.diversity",
     "tower.watching",
     "tower.verified",
     "tower.leftovers",
