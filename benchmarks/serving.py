@@ -187,8 +187,8 @@ def show(figures: dict[str, Any]) -> None:
         f"{figures['activate_p99_over_steady']:.2f} times the steady one; an activation takes "
         f"{figures['activation_s']:.2f} s\n"
         f"cold start {figures['cold_start_s']:.2f} s; a bundle of {figures['bundle_mb']:.0f} MB, resident "
-        f"with one worker {figures['resident_mb']['1']:.0f} MB, {figures['further_worker_mb']:.0f} MB more for "
-        f"another"
+        f"with one worker {figures['resident_mb']['1']:.0f} MB, "
+        f"{figures['further_worker_mb']:.0f} MB more for another"
     )
 
 

@@ -1,7 +1,8 @@
-"""Whether the service grows: 1,000,000 requests and 100 activations, and the memory after each part of them.
+"""Whether the service grows: 1,000,000 requests and 100 activations, and the memory meanwhile.
 
-The requests mix everything that a request can ask for. `growth_mb` is the resident memory (a page that several
-processes share counts once) at the end less that after the first tenth, by which everything has been used once.
+The requests mix everything that a request can ask for. `growth_mb` is the resident memory (a page that
+several processes share counts once) at the end less that after the first tenth, by which everything has been
+used once.
 """
 
 import json

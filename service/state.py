@@ -2,9 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
 
 import orjson
 from fastapi import Request
@@ -16,8 +15,9 @@ from service.answering import Answer, Stages, recommend
 from service.board import Board
 from service.cursor import read_cursor
 from service.errors import HistoryUnavailableError
-from service.history.contract import Event, HistoryStore
-from service.history.opening import open_store
+from service.history.breaker import Breaker
+from service.history.contract import Event
+from service.history.opening import guarded, open_store
 from service.metrics import Metrics
 from service.questions import Question, question
 from service.schemas import RecommendRequest
@@ -26,7 +26,6 @@ from service.settings import Settings
 from service.shadow import Shadow
 from service.slot import Live, Slot
 
-Result = TypeVar("Result")
 # An answer of more items takes longer to write than most take to be found.
 LONG_K = 100
 
@@ -45,7 +44,7 @@ class State:
             self.slot, settings, lambda request: self.seat.run_gate(request, settings.gate_seconds)
         )
         self.admin_key = admin_key(settings)
-        self.store: HistoryStore = open_store(settings.store)
+        self.store: Breaker = guarded(open_store(settings), settings)
         self.metrics = Metrics(lambda: self.slot.version)
         self.shadow = Shadow(self.slot, self.metrics, settings.shadow_queue)
         # Ranking beside the event loop keeps probes and small requests quick while a large batch is ranked.
@@ -56,7 +55,8 @@ class State:
 
         What takes long all the same is ranked beside the loop: see `_is_long`.
         """
-        live = await self._live_for(request, scope)
+        facts = scope.setdefault("turret", {})
+        live = await self._live_for(request, facts.get("request_id"))
         stages: Stages = {}
         begun = time.perf_counter()
         questions = await self._questions([request], time.time_ns() // 1_000_000)
@@ -65,12 +65,20 @@ class State:
             (answer,) = await self._beside(live, questions, stages)
         else:
             (answer,) = recommend(live, questions, stages)
-        scope.setdefault("turret", {}).update(stages=stages, version=live.version)
+        facts |= {"stages": stages, "version": live.version}
         if self.shadow.wants() and request.cursor is None:
             self.shadow.offer(_ids(answer), lambda shadow: _ids(recommend(shadow, questions)[0]))
         return orjson.dumps(answer)
 
-    async def _live_for(self, request: RecommendRequest, scope: Scope) -> Live:
+    async def recommend(self, requests: Sequence[RecommendRequest]) -> list[Answer]:
+        """Answer requests, all from one bundle. Raises EncodingError with the position of the faulty one."""
+        needed = dict.fromkeys(one.min_version for one in requests if one.min_version is not None)
+        for version in needed:
+            await self.slot.live_at_least(version, self.settings.min_version_seconds)
+        live = self.slot.live
+        return await self._beside(live, await self._questions(requests, time.time_ns() // 1_000_000), {})
+
+    async def _live_for(self, request: RecommendRequest, request_id: str | None) -> Live:
         """Choose the version: new enough, if that is asked for; that of the page before; else by the user."""
         if request.min_version is not None:
             return await self.slot.live_at_least(request.min_version, self.settings.min_version_seconds)
@@ -78,26 +86,11 @@ class State:
             return self.slot.live
         if request.cursor is not None:
             return self.slot.serving(read_cursor(request.cursor).version) or self.slot.live
-        key = scope.get("turret", {}).get("request_id") if request.user_id is None else str(request.user_id)
-        return self.slot.choose(key)
-
-    async def recommend(self, requests: Sequence[RecommendRequest]) -> list[Answer]:
-        """Answer requests, all from one bundle. Raises EncodingError with the position of the faulty one."""
-        live = self.slot.live
-        return await self._beside(live, await self._questions(requests, time.time_ns() // 1_000_000), {})
+        return self.slot.choose(request_id if request.user_id is None else str(request.user_id))
 
     async def _beside(self, live: Live, questions: Sequence[Question], stages: Stages) -> list[Answer]:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._ranking, recommend, live, questions, stages)
-
-    async def ask_store(self, call: Awaitable[Result]) -> Result:
-        """Wait for the store. Raises HistoryUnavailableError when it can't do it, or not in time."""
-        try:
-            async with asyncio.timeout(self.settings.write_timeout):
-                return await call
-        except TimeoutError:
-            seconds = self.settings.write_timeout
-            raise HistoryUnavailableError(f"the store didn't answer within {seconds} seconds") from None
 
     async def close(self) -> None:
         """Finish what is under way."""
@@ -115,9 +108,8 @@ class State:
         if not users:
             return {}, ()
         try:
-            async with asyncio.timeout(self.settings.history_timeout):
-                return await self.store.recent(users, self.settings.stored_history_limit), ()
-        except (HistoryUnavailableError, TimeoutError):
+            return await self.store.recent(users, self.settings.stored_history_limit), ()
+        except HistoryUnavailableError:
             return {}, ("history",)
 
 

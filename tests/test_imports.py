@@ -29,26 +29,28 @@ NEVER_IMPORTS = {
 TRAINING_ONLY = ("torch", "polars", "numba", "matplotlib", "optuna")
 # What the service takes from below: the frozen form of towers, and what names and describes ids.
 SERVICE_TAKES = {
-    "tower.diversity",
-    "tower.watching",
-    "tower.verified",
-    "tower.leftovers",
-    "tower.checksums",
     "data.errors",
     "data.features",
     "data.progress",
     "data.vocabulary",
     "tower.bundle",
     "tower.catalog",
+    "tower.checksums",
+    "tower.diversity",
     "tower.encoder",
     "tower.errors",
+    "tower.filters",
     "tower.golden",
     "tower.index",
+    "tower.index_report",
+    "tower.leftovers",
     "tower.listing",
     "tower.manifest",
     "tower.pointer",
     "tower.retriever",
     "tower.times",
+    "tower.verified",
+    "tower.watching",
 }
 
 

@@ -9,10 +9,12 @@ import pytest
 from tests.faults.proxy import Proxy
 from tests.service_process import Process
 
+Start = Callable[..., Process]
+
 
 @pytest.fixture
-def start(bundles: Path) -> Iterator[Callable[..., Process]]:
-    """Start a service on a folder (that of `bundles`), with settings by name."""
+def start(bundles: Path) -> Iterator[Start]:
+    """Start a service on a folder (that of `bundles`), with settings by name; it ends with the test."""
     started: list[Process] = []
 
     def begin(root: Path = bundles, **settings: Any) -> Process:

@@ -66,8 +66,7 @@ def test_a_tower_that_fails_when_it_is_run_is_refused(
     client: TestClient, admin: dict[str, str], two: Path, make_contents: Make
 ) -> None:
     """A checksum of the manifest's own making, and a tower that reads what it should but not in that form."""
-    tower = two / "v2" / "user_tower.onnx"
-    rewrite(two / "v2", tower.name, failing(tower.read_bytes()))
+    rewrite(two / "v2", "user_tower.onnx", failing((two / "v2" / "user_tower.onnx").read_bytes()))
     answer = activate(client, admin, "v2")
     assert answer.status_code == 409
     assert "user_tower.onnx" in answer.json()["error"]["message"]
