@@ -16,7 +16,7 @@ from tower.checksums import Identities, check_files, check_sizes
 from tower.encoder import Encoder
 from tower.errors import BundleError
 from tower.golden import check_golden
-from tower.index import ExactIndex
+from tower.indexes.opening import INDEX, open_index
 from tower.listing import versions
 from tower.manifest import Manifest, read_manifest
 from tower.mapped import map_array
@@ -48,11 +48,11 @@ class Bundle:
         self.popularity: NDArray[np.int64] = map_array(folder / "popularity.npy", "int64", (count,))
         self.vocabulary = _vocabulary(folder, manifest)
         self.catalog = _catalog(folder, manifest, self.vocabulary)
-        self.index = ExactIndex.load(folder / "index.faiss")
         self.user_features = _FEATURES.validate_json(
             read_regular(folder / "user_features.json", _FEATURES_BYTES)
         )
-        check_parts(manifest, self.vectors, self.popularity, len(self.vocabulary), self.index)
+        check_parts(manifest, self.vectors, self.popularity, len(self.vocabulary))
+        self.index = open_index(folder / INDEX, self.vectors, manifest.index)
         model = read_regular(folder / "user_tower.onnx", _TOWER_BYTES)
         self.encoder = Encoder(
             model, self.vectors, manifest.history_length, self.user_features, manifest.reads_times
