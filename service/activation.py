@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from service.gate import GateReport, GateRequest
 from service.ledger import Entry
 from service.live import Live, open_live
+from service.memory import give_back
 from service.routing import Routes, read_routes, salted, write_routes
 from service.settings import Settings
 from service.slot import Slot
@@ -19,10 +20,6 @@ RunGate = Callable[[GateRequest], Awaitable[GateReport]]
 
 class RefusedError(BundleError):
     """A version that did not pass the gate; `reason` names the check."""
-
-    def __init__(self, message: str, reason: str) -> None:
-        super().__init__(message)
-        self.reason = reason
 
 
 @dataclass(frozen=True)
@@ -134,6 +131,7 @@ class Activator:
         routes = slot.routed.routes
         if routes.canary and routes.canary.version == live.version:  # the canary has become the live one
             await self._write_routes(routes.model_copy(update={"canary": None}))
+        await asyncio.to_thread(give_back)
         return Swap(live, replaced, await self._late("live", sequence))
 
     async def _write_routes(self, routes: Routes) -> tuple[int, ...]:
@@ -154,5 +152,7 @@ class Activator:
 
 
 def reason_of(error: BundleError) -> str:
-    """Name the check that a refusal stands for."""
-    return error.reason if isinstance(error, RefusedError) else "soundness"
+    """Name the check of the gate that a refusal stands for."""
+    if isinstance(error, RefusedError):
+        return error.reason
+    return {"missing": "unknown", "checksum": "checksum", "answers": "golden"}.get(error.reason, "soundness")

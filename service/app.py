@@ -12,6 +12,7 @@ from service import documents, refusals
 from service.authentication import Authentication
 from service.body_types import BodyTypes
 from service.fast_path import RecommendPath
+from service.file_watch import watch_files
 from service.metrics import MetricsMiddleware
 from service.routes import admin, events, items, probes, recommend, users, versions
 from service.seat import Seat
@@ -34,7 +35,8 @@ def create_app(settings: Settings, seat: Seat | None = None) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with asyncio.TaskGroup() as tasks:
-            beside = [tasks.create_task(_fill(state)), tasks.create_task(_say_notes(state))]
+            watching = watch_files(state.slot, state.metrics, settings.watch_seconds)
+            beside = [tasks.create_task(one) for one in (_fill(state), watching, _say_notes(state))]
             yield
             for task in beside:
                 task.cancel()
@@ -62,7 +64,8 @@ async def _fill(state: State) -> None:
 
 
 async def _say_notes(state: State) -> None:
-    for note in await state.store.notes():
+    """Tell the operator what the store has to say, from one of the workers."""
+    for note in await state.store.notes() if state.seat.number == 0 else ():
         print(f"turret: {note}", file=sys.stderr, flush=True)
 
 

@@ -57,8 +57,10 @@ class Settings(BaseSettings):
     - `gate_seconds`: how long the checks of a version may take.
     - `overlap_minimum`: the share of the best 10 that a new version must have in common with the live one, on
       average over the live one's recorded histories, unless it is forced.
-    - `recall_minimum`: the recall at 10 that an approximate index must have been measured with.
+    - `recall_minimum`: the least recall that an approximate index may have been measured with.
     - `memory_factor`: the memory that a version takes while it is checked and opened, in sizes of its files.
+    - `min_version_seconds`: how long a request that names `min_version` may wait for this worker to follow.
+    - `shadow_queue`: requests that may wait for the shadow; more are dropped.
     - `watch_seconds`: how often the files of the live version are looked at.
     """
 
@@ -104,6 +106,8 @@ class Settings(BaseSettings):
     overlap_minimum: float = Field(default=0.05, ge=0, le=1)
     recall_minimum: float = Field(default=0.95, ge=0, le=1)
     memory_factor: float = Field(default=1.5, ge=0)
+    min_version_seconds: float = Field(default=1.0, ge=0)
+    shadow_queue: int = Field(default=100, ge=1)
     watch_seconds: float = Field(default=5.0, gt=0)
 
     @field_validator("admin_port", mode="before")

@@ -9,8 +9,9 @@ from service.board import Board
 from service.errors import NothingLiveError, RequestError, ServiceError
 from service.ledger import Ledger
 from service.live import Live, open_live
+from service.memory import give_back
 from service.routing import Routes, read_routes
-from service.target import activation_lock, current_version, entry_of, establish, fall_back
+from service.target import activation_lock, current_version, entry_of, establish, fall_back, make_folder
 from tower.errors import BundleError
 
 __all__ = ["Live", "Routed", "Slot"]
@@ -41,7 +42,7 @@ class Slot:
 
     def __init__(self, root: Path, wait: bool = False, board: Board | None = None, number: int = 0) -> None:
         if wait:
-            _make(root)
+            make_folder(root)
         self.root = root
         self.board = board or Board()
         self.desk = self.board.desks[number]
@@ -83,6 +84,11 @@ class Slot:
         if canary is None or user_key is None or not self.routed.routes.takes(user_key):
             return self.live
         return canary
+
+    def serving(self, version: str) -> Live | None:
+        """Return what answers users from `version`, if anything does."""
+        found = (self._live, self.routed.canary)
+        return next((one for one in found if one and one.version == version), None)
 
     async def live_at_least(self, version: str, timeout: float = 1.0) -> Live:
         """Return what is live once that is no older than the last activation of `version`.
@@ -129,6 +135,7 @@ class Slot:
         async with self.changing:
             if self.board.target.value != self.generation:
                 self.put(await asyncio.to_thread(self.open_target))
+                await asyncio.to_thread(give_back)
             if self.board.routes.value != self.desk.routes:
                 await asyncio.to_thread(self.load_routes)
 
@@ -224,12 +231,3 @@ class Slot:
         except (BundleError, ServiceError) as error:
             self._why_empty = str(error)
         return None
-
-
-def _make(root: Path) -> None:
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ServiceError(
-            f"the folder of bundles {root} can't be made: {error.strerror}; name another with --bundles"
-        ) from None

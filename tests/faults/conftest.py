@@ -1,9 +1,12 @@
+"""Real processes, and what stands in front of them."""
+
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.faults.proxy import Proxy
 from tests.service_process import Process
 
 Start = Callable[..., Process]
@@ -11,7 +14,7 @@ Start = Callable[..., Process]
 
 @pytest.fixture
 def start(bundles: Path) -> Iterator[Start]:
-    """Start the real service on `bundles`, with settings; it ends with the test."""
+    """Start a service on a folder (that of `bundles`), with settings by name; it ends with the test."""
     started: list[Process] = []
 
     def begin(root: Path = bundles, **settings: Any) -> Process:
@@ -21,3 +24,17 @@ def start(bundles: Path) -> Iterator[Start]:
     yield begin
     for process in started:
         process.close()
+
+
+@pytest.fixture
+def proxy() -> Iterator[Callable[[list[str]], str]]:
+    """Put a proxy in front of services; gives its address."""
+    started: list[Proxy] = []
+
+    def begin(services: list[str]) -> str:
+        started.append(Proxy(services))
+        return started[-1].url
+
+    yield begin
+    for one in started:
+        one.stop()
