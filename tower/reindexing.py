@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,14 +12,15 @@ from tower.errors import BundleError
 from tower.golden import RecordedQuery, check_golden, load_golden, record, replay, save_golden
 from tower.index_choice import Asked, Chosen, choose
 from tower.indexes.opening import INDEX
-from tower.manifest import MANIFEST, Manifest
-from tower.pointer import check_version, sync
+from tower.manifest import Manifest, write_manifest
+from tower.placing import placed
+from tower.pointer import check_version
 from tower.query_vectors import query_vectors
 from tower.recall import check_recall
 
 GOLDEN = "golden.json"
 # What is written anew; all else is the old version's.
-_NEW = frozenset({INDEX, GOLDEN, MANIFEST})
+_NEW = frozenset({INDEX, GOLDEN})
 
 
 def reindex(
@@ -46,19 +46,9 @@ def reindex(
     kind = chosen.settings.kind
     check_recall(chosen.recall, asked.recall, kind)
     target = _target(folder, version or f"{old.manifest.version[: 63 - len(kind)]}-{kind}")
-    temporary = folder.parent / f".publishing-{target.name}-{uuid.uuid4().hex}"
-    try:
-        temporary.mkdir()
-        _write(temporary, old, chosen, target.name)
-        check_golden(Bundle.open(temporary))
-        for path in (*temporary.iterdir(), temporary, folder.parent):
-            sync(path)
-        temporary.rename(target)
-        sync(folder.parent)
-    except OSError as error:
-        raise BundleError(f"the bundle {target} can't be written: {error}") from None
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    with placed(target) as written:
+        _write(written, old, chosen, target.name)
+        check_golden(Bundle.open(written))
     return target
 
 
@@ -78,10 +68,7 @@ def _write(folder: Path, old: Bundle, chosen: Chosen, version: str) -> None:
     manifest = _manifest(old.manifest, chosen, version)
     _record_answers(folder, old, manifest)
     files = {path.name: hash_file(path) for path in sorted(folder.iterdir())}
-    whole = manifest.model_copy(update={"files": files})
-    (folder / MANIFEST).write_text(whole.model_dump_json(indent=2), encoding="utf-8")
-    for name in _NEW:
-        os.chmod(folder / name, 0o444)
+    write_manifest(folder, manifest.model_copy(update={"files": files}))
 
 
 def _share(source: Path, target: Path) -> None:
@@ -90,7 +77,6 @@ def _share(source: Path, target: Path) -> None:
         os.link(source, target)
     except OSError:
         shutil.copyfile(source, target)
-        os.chmod(target, 0o444)
 
 
 def _record_answers(folder: Path, old: Bundle, manifest: Manifest) -> None:
