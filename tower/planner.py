@@ -23,11 +23,12 @@ class Plan(NamedTuple):
     """How an answer was found.
 
     `kind`: `index` (as it is), `over_fetch` (more were fetched, and the excluded ones dropped), `selector`
-    (the index itself looked at allowed rows only) or `subset` (the allowed rows were all scored exactly).
+    (the index itself looked at allowed rows only) or `subset` (the allowed rows were all scored exactly);
+    `popularity` is no search.
     `allowed`: how many rows the filter left, None without one. `fetched`: how many were ranked.
     """
 
-    kind: Literal["index", "over_fetch", "selector", "subset"] = "index"
+    kind: Literal["index", "over_fetch", "selector", "subset", "popularity"] = "index"
     allowed: int | None = None
     fetched: int = 0
 

@@ -8,15 +8,17 @@ from pathlib import Path
 
 from data.manifest import hash_file
 from tower.bundle import Bundle
+from tower.catalog import HEAD, Catalog
 from tower.errors import BundleError
 from tower.golden import RecordedQuery, check_golden, load_golden, record, replay, save_golden
 from tower.index_choice import Asked, Chosen, choose
 from tower.indexes.opening import INDEX
-from tower.manifest import Manifest, write_manifest
+from tower.manifest import FORMAT_VERSION, Manifest, write_manifest
 from tower.placing import placed
 from tower.pointer import check_version
 from tower.query_vectors import query_vectors
 from tower.recall import check_recall
+from tower.soundness import lengths_of, measure_norms
 
 GOLDEN = "golden.json"
 # What is written anew; all else is the old version's.
@@ -61,14 +63,20 @@ def _target(folder: Path, version: str) -> Path:
 
 
 def _write(folder: Path, old: Bundle, chosen: Chosen, version: str) -> None:
-    for name in old.manifest.files:
-        if name not in _NEW:
-            _share(old.folder / name, folder / name)
+    is_catalogue_old = old.manifest.format_version == 1
+    shared = set(old.manifest.files) - _NEW - ({HEAD} if is_catalogue_old else set())
+    for name in shared:
+        _share(old.folder / name, folder / name)
+    if is_catalogue_old:
+        ids = old.vocabulary.ids(range(len(old.vocabulary)))
+        named = hash_file(folder / "vocabulary.json").sha256
+        Catalog.build(ids, old.catalog.fields, named).save(folder)
     chosen.made.save(folder / INDEX)
-    manifest = _manifest(old.manifest, chosen, version)
+    manifest = _manifest(old, chosen, version)
     _record_answers(folder, old, manifest)
     files = {path.name: hash_file(path) for path in sorted(folder.iterdir())}
-    write_manifest(folder, manifest.model_copy(update={"files": files}))
+    whole = manifest.model_copy(update={"files": files})
+    write_manifest(folder, whole)
 
 
 def _share(source: Path, target: Path) -> None:
@@ -88,9 +96,12 @@ def _record_answers(folder: Path, old: Bundle, manifest: Manifest) -> None:
     save_golden(folder / GOLDEN, record(bundle, queries, replay(bundle, queries, golden.k), golden.k))
 
 
-def _manifest(old: Manifest, chosen: Chosen, version: str) -> Manifest:
-    """The old one's, with the new index, its table and the reasons for it."""
+def _manifest(bundle: Bundle, chosen: Chosen, version: str) -> Manifest:
+    """The old one's in today's format, with the new index, its table and the reasons for it."""
+    old = bundle.manifest
     changes = {
+        "format_version": FORMAT_VERSION,
+        "norms": measure_norms(lengths_of(bundle.vectors)),
         "version": version,
         "created": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "index": chosen.settings,

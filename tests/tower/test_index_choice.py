@@ -8,6 +8,7 @@ from tower.errors import BundleError
 from tower.index import ExactIndex
 from tower.index_choice import SMALL, Asked, choose
 from tower.indexes.approximate import ApproximateIndex
+from tower.indexes.settings import IvfPqSettings, IvfSettings
 from tower.manifest import Scoring
 
 DOT = Scoring(kind="dot", temperature=1.0)
@@ -104,6 +105,7 @@ def test_unequal_lengths_reach_the_recall(kind: str, biased: bool) -> None:
     scoring = Scoring(kind="dot", temperature=1.0, item_bias=biased)
     chosen = choose(vectors, queries, scoring, Asked(kind, 0.95))
     assert chosen.settings.kind == kind
+    assert isinstance(chosen.settings, IvfSettings | IvfPqSettings)
     assert (chosen.settings.biased, chosen.settings.augmented) == (biased, not biased)
     assert min(one.recall for one in chosen.recall) >= 0.95
 

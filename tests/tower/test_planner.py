@@ -84,7 +84,12 @@ def test_a_mask_that_is_changed_is_not_remembered() -> None:
 def test_a_frozen_mask_is_prepared_once(monkeypatch: pytest.MonkeyPatch) -> None:
     counted = []
     count = np.count_nonzero
-    monkeypatch.setattr(np, "count_nonzero", lambda mask: counted.append(1) or count(mask))
+
+    def counting(mask: NDArray[np.bool_]) -> int:
+        counted.append(1)
+        return int(count(mask))
+
+    monkeypatch.setattr(np, "count_nonzero", counting)
     planner, mask = Planner(APPROXIMATE, SCORING), first(50)
     mask.flags.writeable = False
     for _ in range(3):

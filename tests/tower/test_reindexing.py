@@ -1,4 +1,5 @@
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,16 +19,19 @@ from tower.pointer import current
 from tower.publishing import publish
 from tower.reindexing import reindex
 from tower.retriever import Retriever
+from tower.watching import changed
 
 Make = Callable[..., BundleContents]
 Oracle = Callable[..., tuple[NDArray[np.int64], NDArray[np.float32]]]
 KINDS = ["sq8", "hnsw", "ivf", "ivf_pq", "rabitq"]
 ITEMS = 3000
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "bundles"
 
 
 def queries(count: int = 200) -> NDArray[np.float32]:
-    vectors = np.random.default_rng(5).standard_normal((count, 8)).astype(np.float32)
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    vectors = np.random.default_rng(5).standard_normal((count, 8))
+    unit: NDArray[np.float64] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return unit.astype(np.float32)
 
 
 @pytest.fixture(scope="module")
@@ -140,3 +144,46 @@ def test_without_signs_the_index_is_measured_so(tmp_path: Path, make_contents: M
     best = [row for row in np.argsort(-scores, kind="stable").tolist() if row != 4][:10]
     assert len(set(found.rows.tolist()) & set(best)) >= 8
     assert found.scores == pytest.approx(scores[found.rows], rel=1e-5)
+
+
+@pytest.fixture
+def bundle(bundles: Path) -> Path:
+    return bundles / "v1"
+
+
+def test_it_answers_its_recorded_queries_and_has_files_of_its_own(bundle: Path) -> None:
+    """What damages the one must not damage the other."""
+    made = reindex(bundle, Asked("sq8", 0.9), "again")
+    assert load(made.parent, "again").manifest.index.kind == "sq8"
+    assert all(path.stat().st_nlink == 1 for path in made.iterdir())
+    assert all(path.stat().st_mode & 0o222 == 0 for path in made.iterdir())
+
+
+def test_nobody_who_watches_the_old_files_is_alarmed(bundle: Path) -> None:
+    opened = Bundle.open(bundle)
+    reindex(bundle, Asked("sq8", 0.9), "again")
+    assert changed(opened) == []
+
+
+@pytest.mark.parametrize(
+    "folder", sorted(FIXTURES.glob("format-1-*/*/manifest.json")), ids=lambda path: path.parts[-3]
+)
+def test_a_bundle_of_format_1_becomes_one_of_today(folder: Path, tmp_path: Path) -> None:
+    old = shutil.copytree(folder.parent, tmp_path / folder.parent.name)
+    made = reindex(old, Asked("flat", 1.0), "new")
+    new = load(tmp_path, "new")
+    assert new.manifest.format_version == 2
+    assert new.fields == Bundle.open(old).fields
+    assert (made / "catalogue.bin").exists()
+
+
+def test_a_version_that_is_there_is_left_alone(bundle: Path) -> None:
+    with pytest.raises(BundleError, match="exists"):
+        reindex(bundle, Asked("flat", 1.0), "v1")
+
+
+def test_nothing_is_left_behind_by_a_refusal(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "copyfile", lambda *_: (_ for _ in ()).throw(OSError("no space")))
+    with pytest.raises(BundleError, match="can't be written"):
+        reindex(bundle, Asked("sq8", 0.9), "again")
+    assert sorted(path.name for path in bundle.parent.iterdir() if path.is_dir()) == ["v1"]

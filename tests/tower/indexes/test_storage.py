@@ -3,7 +3,6 @@
 import os
 from pathlib import Path
 
-import faiss
 import numpy as np
 import pytest
 
@@ -21,6 +20,7 @@ from tower.indexes.settings import (
     RabitqSettings,
     ScalarSettings,
 )
+from tower.indexes.untyped import faiss
 
 VECTORS = np.random.default_rng(0).standard_normal((500, 8)).astype(np.float32)
 EFFORTS = (Effort(k=10, breadth=20, candidates=20),)
