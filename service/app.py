@@ -8,11 +8,11 @@ from importlib.metadata import PackageNotFoundError, version
 from fastapi import APIRouter, FastAPI
 
 from service import documents, refusals
-from service.metrics import MetricsMiddleware
 from service.routes import admin, events, items, probes, recommend, users, versions
 from service.serving import run
 from service.settings import Settings
 from service.state import State
+from service.telemetry import Telemetry
 
 _PUBLIC = (recommend.router, items.router, events.router, users.router, versions.router, probes.router)
 
@@ -28,6 +28,7 @@ def create_app(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        state.observation.start()
         async with asyncio.TaskGroup() as tasks:
             filling = tasks.create_task(_fill(state))
             yield
@@ -66,7 +67,8 @@ async def _fill(state: State) -> None:
 
 def _furnish(app: FastAPI, state: State, routers: tuple[APIRouter, ...]) -> FastAPI:
     app.state.service = state
-    app.add_middleware(MetricsMiddleware, metrics=state.metrics)
+    watching = state.observation
+    app.add_middleware(Telemetry, metrics=watching.metrics, logs=watching.logs, traces=watching.traces)
     for router in routers:
         app.include_router(router)
     documents.install(app)

@@ -59,8 +59,7 @@ class Metrics:
         self.top_score_rank = self._only(Buckets, "turret_top_score_rank")
         self.item_popularity = self._only(Buckets, "turret_item_popularity")
         self.drift_hits = self._labelled(Shares, "turret_drift_hits")
-        self.log_lines = self._labelled(Cell, "turret_log_lines")  # by the log's thread
-        self.dropped = self._labelled(Cell, "turret_telemetry_dropped")  # by the log's and the traces' thread
+        self.dropped = self._labelled(Cell, "turret_telemetry_dropped")
         self._only(Cell, "turret_worker_starts").inc()
 
     def text(self) -> bytes:

@@ -1,12 +1,13 @@
 """The settings of a service, from the command line and from `TURRET_*` in the environment."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from service.errors import ServiceError
+from service.observing.logs import Level
 
 
 class Settings(BaseSettings):
@@ -23,6 +24,14 @@ class Settings(BaseSettings):
     - `history_timeout`, `write_timeout`: seconds to wait for the store before doing without it.
     - `ranking_threads`: questions that are ranked at the same time.
     - `drain_seconds`: how long a stopping service waits for requests under way.
+    - `log_level`: the least that is logged: `debug`, `info`, `warning` or `error`.
+    - `log_format`: `json`, `text`, or `auto`, which is text at a terminal.
+    - `access_log`: whether every answered request is logged, but for probes; those that fail are in any case.
+    - `recall_sample`: the share of answers whose recall is measured, at most `recall_rate` of them a second.
+    - `drift_sample`: the share of answers that are compared with the recorded ones.
+    - `observation_window`: seconds over which recall and drift are taken.
+    - `traces`: whether to trace; by itself if `OTEL_EXPORTER_OTLP_ENDPOINT` is set.
+    - `trace_share`: the share of requests that are traced where their caller hasn't decided.
     """
 
     model_config = SettingsConfigDict(env_prefix="TURRET_", frozen=True, extra="forbid")
@@ -40,6 +49,15 @@ class Settings(BaseSettings):
     write_timeout: float = Field(default=5.0, gt=0)
     ranking_threads: int = Field(default=2, ge=1, le=64)
     drain_seconds: int = Field(default=10, ge=0)
+    log_level: Level = "info"
+    log_format: Literal["auto", "json", "text"] = "auto"
+    access_log: bool = True
+    recall_sample: float = Field(default=0.01, ge=0, le=1)
+    recall_rate: float = Field(default=2.0, gt=0)
+    drift_sample: float = Field(default=0.1, ge=0, le=1)
+    observation_window: int = Field(default=300, ge=1)
+    traces: bool | None = None
+    trace_share: float = Field(default=0.05, ge=0, le=1)
 
 
 def read_settings(**given: Any) -> Settings:

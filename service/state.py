@@ -13,7 +13,7 @@ from service.answering import Answer, Question, recommend
 from service.errors import HistoryUnavailableError
 from service.history.contract import Event, HistoryStore
 from service.history.opening import open_store
-from service.metrics import Metrics
+from service.observation import Observation
 from service.schemas import RecommendRequest
 from service.settings import Settings
 from service.slot import Slot
@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 
 
 class State:
-    """The slot, the store and the metrics of one application.
+    """The slot, the store and what is noted of one application.
 
     Raises ServiceError or BundleError when the bundles can't be served or the histories can't be kept.
     """
@@ -32,7 +32,8 @@ class State:
         self.slot = Slot(settings.bundles, settings.wait)
         self.admin_key = admin_key(settings)
         self.store: HistoryStore = open_store(settings.store)
-        self.metrics = Metrics(lambda: self.slot.version)
+        self.observation = Observation(settings, lambda: self.slot.live if self.slot.version else None)
+        self.metrics = self.observation.metrics
         # Ranking beside the event loop keeps probes and small requests quick while a large batch is ranked.
         self._ranking = ThreadPoolExecutor(settings.ranking_threads, "ranking")
 
@@ -55,6 +56,7 @@ class State:
         """Finish what is under way."""
         await self.store.close()
         await asyncio.to_thread(self._ranking.shutdown)
+        await self.observation.close()
 
     async def _questions(self, requests: Sequence[RecommendRequest], now: int) -> list[Question]:
         users = {str(one.user_id) for one in requests if one.history is None and one.user_id is not None}

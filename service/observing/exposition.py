@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from service.observing.table import Family, Table, described, recent
+from service.observing.table import Cells, Family, Table, described, recent
 
 Computed = Callable[[], Iterable[Metric]]
 
@@ -40,7 +40,7 @@ class Exposition(Collector):
         yield from _workers(alive)
         yield from self._computed()
 
-    def _family(self, family: Family, parts: list[memoryview]) -> Metric:
+    def _family(self, family: Family, parts: list[Cells]) -> Metric:
         names = [name for name, _ in family.labels]
         if family.kind == "histogram":
             return self._histogram(family, names, parts)
@@ -58,7 +58,7 @@ class Exposition(Collector):
                 gauge.add_metric(values, value)
         return gauge
 
-    def _gauge(self, family: Family, parts: list[memoryview], at: int) -> float | None:
+    def _gauge(self, family: Family, parts: list[Cells], at: int) -> float | None:
         if family.kind == "mean":
             window = self._window()
             sums = [recent(part, at, 3, window) for part in parts]
@@ -67,7 +67,7 @@ class Exposition(Collector):
         values = [float(part[at]) for part in parts]
         return max(values, default=0.0) if family.kind == "largest" else sum(values)
 
-    def _histogram(self, family: Family, names: list[str], parts: list[memoryview]) -> Metric:
+    def _histogram(self, family: Family, names: list[str], parts: list[Cells]) -> Metric:
         histogram = HistogramMetricFamily(family.name, family.help, labels=names)
         bounds = [*(str(bound) for bound in family.buckets), "+Inf"]
         for values, at in self._table.places[family.name].items():
@@ -81,7 +81,7 @@ class Exposition(Collector):
         return histogram
 
 
-def _workers(alive: list[memoryview]) -> Iterator[Metric]:
+def _workers(alive: list[Cells]) -> Iterator[Metric]:
     yield GaugeMetricFamily("turret_workers", "Worker processes that are alive", value=len(alive))
     live = GaugeMetricFamily("turret_live_version", "1 for a version that is live", labels=["version"])
     serving = GaugeMetricFamily(

@@ -24,8 +24,40 @@ ROUTES = (
     "unknown",
 )
 STATUSES = (
-    *("200", "201", "202", "204", "304", "400", "401", "403", "404", "405", "406", "408", "409", "411", "412"),
-    *("413", "414", "415", "422", "426", "429", "431", "499", "500", "501", "502", "503", "504", "507", "other"),
+    *(
+        "200",
+        "201",
+        "202",
+        "204",
+        "304",
+        "400",
+        "401",
+        "403",
+        "404",
+        "405",
+        "406",
+        "408",
+        "409",
+        "411",
+        "412",
+    ),
+    *(
+        "413",
+        "414",
+        "415",
+        "422",
+        "426",
+        "429",
+        "431",
+        "499",
+        "500",
+        "501",
+        "502",
+        "503",
+        "504",
+        "507",
+        "other",
+    ),
 )
 CLASSES = ("2xx", "3xx", "4xx", "5xx", "other")
 STAGES = ("parse", "history", "encode", "search", "answer", "other")
@@ -113,7 +145,9 @@ FAMILIES = (
         "Live answers taken to be searched again exactly, by what became of them",
         (("outcome", ("answered", "dropped", "failed")),),
     ),
-    Family("turret_shadow_overlap", "mean", "Share of an answer that the shadow gave too, in the last windows"),
+    Family(
+        "turret_shadow_overlap", "mean", "Share of an answer that the shadow gave too, in the last windows"
+    ),
     Family(
         "turret_shadow_answers",
         "counter",
@@ -142,7 +176,6 @@ FAMILIES = (
         TENTHS,
     ),
     # The telemetry itself
-    Family("turret_log_lines", "counter", "Lines of the log, by level", (("level", ("info", "warning", "error")),)),
     Family(
         "turret_telemetry_dropped",
         "counter",

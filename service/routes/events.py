@@ -23,6 +23,7 @@ async def store_events(request: Request) -> Response:
     events = [_event(body, now) for body in asked.events]
     stored = await state.ask_store(state.store.append(events))
     state.metrics.events_stored.inc(stored)
+    state.metrics.event_duplicates.inc(len(events) - stored)
     answer = {"stored": stored, "duplicates": len(events) - stored}
     return Response(orjson.dumps(answer), media_type="application/json")
 
