@@ -5,7 +5,17 @@ import pytest
 from service.observing.lines import Access, Lines, Message, level_of
 
 ANSWERED = Access(
-    1_714_557_600.5, "id-1", "POST", "/v1/recommend", 200, 0.0012345678, "v1", "shop", ("history",), "::1", None
+    1_714_557_600.5,
+    "id-1",
+    "POST",
+    "/v1/recommend",
+    200,
+    0.0012345678,
+    "v1",
+    "shop",
+    ("history",),
+    "::1",
+    None,
 )
 SAID = Message(1_714_557_601.0, "warning", "it is late", {"logger": "turret"})
 
@@ -32,7 +42,9 @@ def test_a_request_is_one_line_of_json() -> None:
 
 
 def test_a_message_is_one_line_of_json_whatever_is_in_it() -> None:
-    line = Lines("json").write(SAID._replace(message='a\nb"\x1b', fields={"logger": "l", "odd": {1, 2}.__class__}))
+    line = Lines("json").write(
+        SAID._replace(message='a\nb"\x1b', fields={"logger": "l", "odd": {1, 2}.__class__})
+    )
     assert line.count(b"\n") == 1
     assert json.loads(line)["message"] == 'a\nb"\x1b'
 
