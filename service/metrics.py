@@ -52,6 +52,7 @@ class Metrics:
         self.withdrawn_items = self._only(Cell, "turret_withdrawn_items")
         self.activations = self._labelled(Cell, "turret_activations")
         self.reload_failures = self._labelled(Cell, "turret_reload_failures")
+        self.changed_files = self._only(Cell, "turret_changed_files")
         self.recall = self._labelled(Mean, "turret_recall_at_k")  # by the sampler's thread
         self.recall_samples = self._labelled(Cell, "turret_recall_samples")  # "dropped" by the loop's
         self.shadow_overlap = self._only(Mean, "turret_shadow_overlap")
@@ -61,6 +62,14 @@ class Metrics:
         self.drift_hits = self._labelled(Shares, "turret_drift_hits")
         self.dropped = self._labelled(Cell, "turret_telemetry_dropped")
         self._only(Cell, "turret_worker_starts").inc()
+
+    def activation_refused(self, reason: str) -> None:
+        """Count a version that did not go live, by the check that it did not pass."""
+        self.reload_failures.labels(reason).inc()
+
+    def files_changed(self, count: int) -> None:
+        """Count files of a live version that were changed, cut or replaced since it was opened."""
+        self.changed_files.inc(count)
 
     def text(self) -> bytes:
         """Write the figures of all workers in the Prometheus text format."""

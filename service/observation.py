@@ -2,11 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from service.metrics import Metrics
 from service.observing.drift import Drift, Reference
 from service.observing.logs import Logs
+from service.observing.notes import Note
 from service.observing.recall import RecallSampler
 from service.observing.table import Table
 from service.observing.traces import open_traces
@@ -58,18 +59,21 @@ class Observation:
             await asyncio.to_thread(self.traces.close)
         await asyncio.to_thread(self.logs.close)
 
-    def answered(self, source: str, asked: int, given: int, read: int = 0, unknown: int = 0) -> None:
-        """Count a recommendation: of `asked` items `given` were found, by `source`.
-
-        Its history had `read` items, of which the version didn't know `unknown`.
-        """
+    def answered(self, live: Live, notes: Sequence[Note]) -> None:
+        """Count the answers of one call, and take some of them to be examined. In the event loop's thread."""
         metrics = self.metrics
-        metrics.answers.labels(source).inc()
-        if given < asked:
-            (metrics.short_answers if given else metrics.empty_answers).inc()
-        if read:
-            metrics.history_items.inc(read)
-            metrics.unknown_items.inc(unknown)
+        metrics.batch_size.observe(len(notes))
+        for note in notes:
+            metrics.answers.labels(note.source).inc()
+            if note.given < note.asked:
+                (metrics.short_answers if note.given else metrics.empty_answers).inc()
+            metrics.history_items.inc(note.known + note.unknown)
+            if note.unknown:
+                metrics.unknown_items.inc(note.unknown)
+            if note.vector is not None:
+                self.recall.offer(live, note.vector, note.asked, note.excluded, note.allowed, note.rows)
+                if note.allowed is None:
+                    self.drift.offer(live, note.rows, note.scores)
 
     async def _tick(self) -> None:
         while True:
@@ -94,10 +98,7 @@ class Observation:
 
     def _refresh(self) -> None:
         metrics, live = self.metrics, self._get_live()
-        metrics.serves(None if live is None else live.version, self._generation_of(live))
+        metrics.serves(None if live is None else live.version, 0 if live is None else live.generation)
         metrics.dropped.labels("logs").inc(self.logs.sink.take_dropped())
         if self.traces is not None:
             metrics.dropped.labels("traces").inc(self.traces.take_dropped())
-
-    def _generation_of(self, live: Live | None) -> int:
-        return getattr(live, "generation", 0)

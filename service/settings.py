@@ -23,6 +23,9 @@ class Settings(BaseSettings):
     - `stored_history_limit`: how many of a user's newest stored events a recommendation reads.
     - `history_timeout`, `write_timeout`: seconds to wait for the store before doing without it.
     - `ranking_threads`: questions that are ranked at the same time.
+    - `workers`: processes that answer; one for each core is a good number.
+    - `drain_delay`: how long, after SIGTERM, `/readyz` says 503 while requests are still accepted, so that
+      whatever sends them here notices. SIGINT doesn't wait.
     - `drain_seconds`: how long a stopping service waits for requests under way.
     - `log_level`: the least that is logged: `debug`, `info`, `warning` or `error`.
     - `log_format`: `json`, `text`, or `auto`, which is text at a terminal.
@@ -32,6 +35,13 @@ class Settings(BaseSettings):
     - `observation_window`: seconds over which recall and drift are taken.
     - `traces`: whether to trace; by itself if `OTEL_EXPORTER_OTLP_ENDPOINT` is set.
     - `trace_share`: the share of requests that are traced where their caller hasn't decided.
+    - `activation_seconds`: how long an activation may wait for its turn, and for all workers to follow.
+    - `gate_seconds`: how long the checks of a version may take.
+    - `overlap_minimum`: the share of the best 10 that a new version must have in common with the live one, on
+      average over the live one's recorded histories, unless it is forced.
+    - `recall_minimum`: the recall at 10 that an approximate index must have been measured with.
+    - `memory_factor`: the memory that a version takes while it is checked and opened, in sizes of its files.
+    - `watch_seconds`: how often the files of the live version are looked at.
     """
 
     model_config = SettingsConfigDict(env_prefix="TURRET_", frozen=True, extra="forbid")
@@ -48,6 +58,8 @@ class Settings(BaseSettings):
     history_timeout: float = Field(default=1.0, gt=0)
     write_timeout: float = Field(default=5.0, gt=0)
     ranking_threads: int = Field(default=2, ge=1, le=64)
+    workers: int = Field(default=1, ge=1, le=64)
+    drain_delay: float = Field(default=2.0, ge=0, le=600)
     drain_seconds: int = Field(default=10, ge=0)
     log_level: Level = "info"
     log_format: Literal["auto", "json", "text"] = "auto"
@@ -58,6 +70,12 @@ class Settings(BaseSettings):
     observation_window: int = Field(default=300, ge=1)
     traces: bool | None = None
     trace_share: float = Field(default=0.05, ge=0, le=1)
+    activation_seconds: float = Field(default=30.0, gt=0)
+    gate_seconds: float = Field(default=120.0, gt=0)
+    overlap_minimum: float = Field(default=0.05, ge=0, le=1)
+    recall_minimum: float = Field(default=0.95, ge=0, le=1)
+    memory_factor: float = Field(default=1.5, ge=0)
+    watch_seconds: float = Field(default=5.0, gt=0)
 
 
 def read_settings(**given: Any) -> Settings:

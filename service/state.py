@@ -6,19 +6,28 @@ from collections.abc import Awaitable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+import orjson
 from fastapi import Request
+from starlette.types import Scope
 
+from service.activation import Activator
 from service.admin_key import admin_key
-from service.answering import Answer, Question, recommend
+from service.answering import Answer, Stages, recommend
+from service.board import Board
 from service.errors import HistoryUnavailableError
 from service.history.contract import Event, HistoryStore
 from service.history.opening import open_store
 from service.observation import Observation
+from service.observing.notes import Note
+from service.questions import Question, question
 from service.schemas import RecommendRequest
+from service.seat import Seat
 from service.settings import Settings
-from service.slot import Slot
+from service.slot import Live, Slot
 
 Result = TypeVar("Result")
+# An answer of more items takes longer to write than most take to be found.
+LONG_K = 100
 
 
 class State:
@@ -27,21 +36,60 @@ class State:
     Raises ServiceError or BundleError when the bundles can't be served or the histories can't be kept.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, seat: Seat | None = None) -> None:
         self.settings = settings
-        self.slot = Slot(settings.bundles, settings.wait)
+        self.seat = seat or Seat(Board())
+        self.slot = Slot(settings.bundles, settings.wait, self.seat.board, self.seat.number)
+        self.activator = Activator(
+            self.slot, settings, lambda request: self.seat.run_gate(request, settings.gate_seconds)
+        )
         self.admin_key = admin_key(settings)
         self.store: HistoryStore = open_store(settings.store)
-        self.observation = Observation(settings, lambda: self.slot.live if self.slot.version else None)
+        self.observation = Observation(
+            settings,
+            lambda: self.slot.live if self.slot.version else None,
+            self.seat.table,
+            self.seat.number,
+        )
         self.metrics = self.observation.metrics
         # Ranking beside the event loop keeps probes and small requests quick while a large batch is ranked.
         self._ranking = ThreadPoolExecutor(settings.ranking_threads, "ranking")
 
+    async def recommend_one(self, request: RecommendRequest, scope: Scope) -> bytes:
+        """Answer a request in JSON. It is ranked in the event loop, as that is shorter than a thread's turn.
+
+        What takes long all the same is ranked beside the loop: see `_is_long`.
+        """
+        live = self.slot.live
+        stages: Stages = {}
+        begun = time.perf_counter()
+        questions = await self._questions([request], time.time_ns() // 1_000_000)
+        stages["history"] = time.perf_counter() - begun
+        notes: list[Note] = []
+        if _is_long(request):
+            (answer,) = await self._beside(live, questions, stages, notes)
+        else:
+            (answer,) = recommend(live, questions, stages, notes)
+        self.observation.answered(live, notes)
+        scope.setdefault("turret", {}).update(
+            stages=stages, version=live.version, degraded=answer["degraded"]
+        )
+        return orjson.dumps(answer)
+
     async def recommend(self, requests: Sequence[RecommendRequest]) -> list[Answer]:
         """Answer requests, all from one bundle. Raises EncodingError with the position of the faulty one."""
         live = self.slot.live
+        notes: list[Note] = []
         questions = await self._questions(requests, time.time_ns() // 1_000_000)
-        return await asyncio.get_running_loop().run_in_executor(self._ranking, recommend, live, questions)
+        answers = await self._beside(live, questions, {}, notes)
+        self.observation.answered(live, notes)
+        return answers
+
+    async def _beside(
+        self, live: Live, questions: Sequence[Question], stages: Stages, notes: list[Note]
+    ) -> list[Answer]:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._ranking, recommend, live, questions, stages, notes)
 
     async def ask_store(self, call: Awaitable[Result]) -> Result:
         """Wait for the store. Raises HistoryUnavailableError when it can't do it, or not in time."""
@@ -61,7 +109,7 @@ class State:
     async def _questions(self, requests: Sequence[RecommendRequest], now: int) -> list[Question]:
         users = {str(one.user_id) for one in requests if one.history is None and one.user_id is not None}
         stored, degraded = await self._stored(sorted(users))
-        return [_question(request, stored, degraded, now) for request in requests]
+        return [question(one, stored.get(str(one.user_id), ()), degraded, now) for one in requests]
 
     async def _stored(self, users: Sequence[str]) -> tuple[dict[str, list[Event]], tuple[str, ...]]:
         """Read the users' histories, or do without them."""
@@ -80,14 +128,6 @@ def state_of(request: Request) -> State:
     return state
 
 
-def _question(
-    request: RecommendRequest, stored: dict[str, list[Event]], degraded: tuple[str, ...], now: int
-) -> Question:
-    asked = now if request.at is None else request.at
-    if request.history is not None:
-        return Question(request, request.history, request.history_times, asked)
-    if request.user_id is None:
-        return Question(request, (), None, asked)
-    events = stored.get(str(request.user_id), ())
-    history, times = [event.item for event in events], [event.time for event in events]
-    return Question(request, history, times, asked, degraded)
+def _is_long(request: RecommendRequest) -> bool:
+    """Whether an answer may take so long that others should not wait for it."""
+    return request.explain or request.k > LONG_K or not request.is_in_order

@@ -60,12 +60,12 @@ STATUSES = (
     ),
 )
 CLASSES = ("2xx", "3xx", "4xx", "5xx", "other")
-STAGES = ("parse", "history", "encode", "search", "answer", "other")
+STAGES = ("parse", "history", "rows", "encode", "search", "answer", "other")
 SOURCES = ("towers", "popular", "fresh", "other")
 PARTS = ("history", "events", "items", "other")
 REASONS = (
-    *("checksum", "format", "shape", "finite", "golden", "memory", "recall", "overlap", "unreadable"),
-    *("unknown", "other"),
+    *("unknown", "memory", "checksum", "soundness", "golden", "recall", "overlap", "crashed"),
+    "other",
 )
 REFUSALS = ("overload", "rate", "key", "scope", "size", "time", "draining", "other")
 
@@ -132,6 +132,7 @@ FAMILIES = (
         "Versions that were refused, by reason",
         (("reason", REASONS),),
     ),
+    Family("turret_changed_files", "counter", "Files of a live version that were changed"),
     # Quality
     Family(
         "turret_recall_at_k",
