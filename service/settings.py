@@ -29,7 +29,7 @@ class Settings(BaseSettings):
     - `drain_seconds`: how long a stopping service waits for requests under way.
     - `log_level`: the least that is logged: `debug`, `info`, `warning` or `error`.
     - `log_format`: `json`, `text`, or `auto`, which is text at a terminal.
-    - `access_log`: whether every answered request is logged, but for probes; those that fail are in any case.
+    - `access_log`: whether every answered request is logged; probes only where they fail.
     - `recall_sample`: the share of answers whose recall is measured, at most `recall_rate` of them a second.
     - `drift_sample`: the share of answers that are compared with the recorded ones.
     - `observation_window`: seconds over which recall and drift are taken.

@@ -82,7 +82,7 @@ class Telemetry:
             self._metrics.degraded.labels(part).inc()
         if route.is_probe and status < 400:
             return
-        if self._logs.access or status >= 500:
+        if status >= self._logs.least_status:
             self._logs.answered(_access(scope, facts, route.name, status, seconds, degraded, parent))
         if self._traces is not None:
             self._traces.offer(_spans(scope, facts, route.name, status, seconds, parent))

@@ -30,7 +30,7 @@ class Refuse:
 sys.meta_path.insert(0, Refuse())
 """
 # No waiting for a proxy that isn't there, and versions of a test have nothing in common.
-_QUICK = {"drain_delay": 0, "overlap_minimum": 0}
+_QUICK = {"drain_delay": 0, "overlap_minimum": 0, "access_log": False}
 HERE = Path(__file__).parents[1]
 
 
@@ -38,7 +38,7 @@ class Process:
     """A service on a free port, with its history beside its bundles."""
 
     def __init__(self, bundles: Path, before: str = "", **settings: Any) -> None:
-        settings = {"bundles": str(bundles), "port": 0, "access_log": False, "store": store_of(bundles), **_QUICK, **settings}
+        settings = {"bundles": str(bundles), "port": 0, "store": store_of(bundles), **_QUICK, **settings}
         self.process = subprocess.Popen(
             [sys.executable, "-c", before + START, json.dumps(settings)],
             cwd=HERE,

@@ -56,8 +56,8 @@ class Lines:
 
 
 def level_of(status: int) -> str:
-    """The level of an answered request: the service's faults are errors."""
-    return "error" if status >= 500 else "info"
+    """The level of an answered request; what made it fail has an error of its own in the log."""
+    return "warning" if status >= 500 else "info"
 
 
 def _json(record: Access | Message, moment: str) -> bytes:

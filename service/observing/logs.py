@@ -12,6 +12,9 @@ from service.observing.sink import LIMIT, Sink
 Level = Literal["debug", "info", "warning", "error"]
 
 _STANDARD_ERROR = 2
+# Answers below 500 are of level info, the others warnings.
+_LEAST_STATUS = {"debug": 0, "info": 0, "warning": 500}
+_NONE = 1000
 _OWN = logging.getLogger("turret")
 
 
@@ -19,7 +22,7 @@ class Logs:
     """Everything that is said goes through one queue to standard error.
 
     `level` is the least that is written, `form` how, `access` whether a line is written for each request that
-    was answered. Bodies and keys never get here: a request's line has only the fields of `Access`.
+    was answered: those below `least_status` are then left to the figures. Bodies and keys never get here: a request's line has only the fields of `Access`.
     """
 
     def __init__(
@@ -33,7 +36,7 @@ class Logs:
         self._level = getattr(logging, level.upper())
         lines = Lines(_form(descriptor) if form == "auto" else form)
         self.sink = Sink(lines.write, _lost, descriptor, limit)
-        self.access = access and self._level <= logging.INFO
+        self.least_status = _LEAST_STATUS.get(level, _NONE) if access else _NONE
         self._handler = _Handler(self.sink)
 
     def start(self) -> None:
@@ -44,8 +47,8 @@ class Logs:
         self.sink.start()
 
     def answered(self, record: Access) -> None:
-        """Log a request. Those that failed are logged also where others are not."""
-        if self.access or record.status >= 500:
+        """Log a request, if it is one that is logged."""
+        if record.status >= self.least_status:
             self.sink.put(record)
 
     def close(self) -> None:

@@ -157,7 +157,7 @@ def test_what_nobody_handled_is_logged_once_and_answered_with_the_id(desk: Desk,
     told, answered = lines()
     assert told["traceback"].endswith("ValueError: boom")
     assert (told["level"], told["request_id"]) == ("error", "id-9")
-    assert (answered["level"], answered["status"]) == ("error", 500)
+    assert (answered["level"], answered["status"]) == ("warning", 500)
 
 
 def test_a_failure_in_the_middle_of_an_answer_counts_as_one(desk: Desk) -> None:

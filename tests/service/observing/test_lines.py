@@ -62,6 +62,6 @@ def test_text_lets_nobody_write_to_the_terminal() -> None:
     assert b"\x1b" not in Lines("text").write(SAID._replace(message="\x1b[2J"))
 
 
-@pytest.mark.parametrize(("status", "level"), [(200, "info"), (404, "info"), (429, "info"), (503, "error")])
-def test_the_services_faults_are_errors(status: int, level: str) -> None:
+@pytest.mark.parametrize(("status", "level"), [(200, "info"), (404, "info"), (429, "info"), (503, "warning")])
+def test_answers_that_are_the_services_fault_are_warnings(status: int, level: str) -> None:
     assert level_of(status) == level
