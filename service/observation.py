@@ -34,7 +34,9 @@ class Observation:
         self._seen: Live | None = None
         self._ticking: asyncio.Task[None] | None = None
         self.metrics = Metrics(table, worker, settings.observation_window)
-        self.logs = Logs(settings.log_level, settings.log_format, settings.access_log)
+        self.logs = Logs(
+            settings.log_level, settings.log_format, settings.access_log, limit=settings.log_queue
+        )
         self.traces = open_traces(settings.traces, settings.trace_share)
         self.recall = RecallSampler(self.metrics, settings.recall_sample, settings.recall_rate)
         self.drift = Drift(self.metrics, settings.drift_sample)

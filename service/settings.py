@@ -30,6 +30,7 @@ class Settings(BaseSettings):
     - `log_level`: the least that is logged: `debug`, `info`, `warning` or `error`.
     - `log_format`: `json`, `text`, or `auto`, which is text at a terminal.
     - `access_log`: whether every answered request is logged; probes only where they fail.
+    - `log_queue`: lines that a worker keeps for a log that isn't taken; further ones are dropped and counted.
     - `recall_sample`: the share of answers whose recall is measured, at most `recall_rate` of them a second.
     - `drift_sample`: the share of answers that are compared with the recorded ones.
     - `observation_window`: seconds over which recall and drift are taken.
@@ -64,6 +65,7 @@ class Settings(BaseSettings):
     log_level: Level = "info"
     log_format: Literal["auto", "json", "text"] = "auto"
     access_log: bool = True
+    log_queue: int = Field(default=20_000, ge=1)
     recall_sample: float = Field(default=0.01, ge=0, le=1)
     recall_rate: float = Field(default=2.0, gt=0)
     drift_sample: float = Field(default=0.1, ge=0, le=1)

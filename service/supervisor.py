@@ -17,6 +17,7 @@ from service.board import Board, Order
 from service.errors import ServiceError
 from service.gate import GateRequest, run_gate
 from service.ledger import Ledger
+from service.observing.logs import DirectLog
 from service.observing.series import FAMILIES
 from service.observing.table import Table
 from service.seat import MESSAGE_BYTES, Seat
@@ -86,6 +87,7 @@ class Supervisor:
 
     def run(self) -> None:
         """Serve until SIGINT or SIGTERM has come and the workers have finished."""
+        DirectLog(self._settings.log_level, self._settings.log_format).start()
         if not self._settings.wait:
             establish(self._settings.bundles, Ledger(self._settings.bundles), self._board)
         check_threads()

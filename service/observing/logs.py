@@ -2,6 +2,7 @@
 
 import logging
 import os
+import select
 import time
 import traceback
 from typing import Literal
@@ -22,7 +23,8 @@ class Logs:
     """Everything that is said goes through one queue to standard error.
 
     `level` is the least that is written, `form` how, `access` whether a line is written for each request that
-    was answered: those below `least_status` are then left to the figures. Bodies and keys never get here: a request's line has only the fields of `Access`.
+    was answered; only those of `least_status` and more are wanted then. Bodies and keys never get here: a
+    request's line has only the fields of `Access`.
     """
 
     def __init__(
@@ -41,9 +43,7 @@ class Logs:
 
     def start(self) -> None:
         """Begin to write, and take over what `logging` gets. To be called after a fork, not before."""
-        _OWN.setLevel(self._level)  # libraries stay at warnings
-        self._handler.setLevel(self._level)
-        logging.getLogger().addHandler(self._handler)
+        _take_over(self._handler, self._level)
         self.sink.start()
 
     def answered(self, record: Access) -> None:
@@ -56,6 +56,38 @@ class Logs:
         logging.getLogger().removeHandler(self._handler)
         _OWN.setLevel(logging.NOTSET)
         self.sink.close()
+
+
+class DirectLog(logging.Handler):
+    """The log of a process that may have no threads: it writes at once what is taken at once, else nothing.
+
+    How many lines were dropped is said with the next one.
+    """
+
+    def __init__(
+        self, level: Level = "info", form: Form | Literal["auto"] = "auto", descriptor: int = _STANDARD_ERROR
+    ) -> None:
+        super().__init__(getattr(logging, level.upper()))
+        self._lines = Lines(_form(descriptor) if form == "auto" else form)
+        self._descriptor = descriptor
+        self._missing = 0
+
+    def start(self) -> None:
+        """Take over what `logging` gets."""
+        _take_over(self, self.level)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record, if whoever reads takes it."""
+        waiting = [_lost(self._missing)] if self._missing else []
+        try:
+            chunk = b"".join(self._lines.write(one) for one in (*waiting, _message(record)))
+            if not select.select((), (self._descriptor,), (), 0)[1]:
+                raise BlockingIOError
+            # A pipe that can be written to takes this much without blocking (POSIX: PIPE_BUF).
+            os.write(self._descriptor, chunk[:4096])
+            self._missing = 0
+        except (OSError, ValueError, TypeError):
+            self._missing += 1
 
 
 class _Handler(logging.Handler):
@@ -76,6 +108,16 @@ class _Handler(logging.Handler):
         """Say which line was at fault, without its arguments."""
         message = f"{record.name} logged what can't be shown: {record.msg!r}"
         self._sink.put(Message(record.created, "error", message, {}))
+
+
+def _take_over(handler: logging.Handler, level: int) -> None:
+    """Make it the one handler of ours, also where this process was forked from one that had another."""
+    root = logging.getLogger()
+    for other in [one for one in root.handlers if isinstance(one, DirectLog)]:
+        root.removeHandler(other)
+    _OWN.setLevel(level)  # libraries stay at warnings
+    handler.setLevel(level)
+    root.addHandler(handler)
 
 
 def _message(record: logging.LogRecord) -> Message:

@@ -18,9 +18,12 @@ ROUTES = (
     "/v1/versions",
     "/admin/activate",
     "/admin/rollback",
+    "/admin/routes",
     "/livez",
     "/readyz",
     "/metrics",
+    "/docs",
+    "/openapi.json",
     "unknown",
 )
 STATUSES = (

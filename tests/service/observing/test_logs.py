@@ -2,13 +2,13 @@ import json
 import logging
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from service.observing.lines import Access
-from service.observing.logs import Logs
+from service.observing.logs import DirectLog, Logs
 
 Write = Callable[..., list[dict[str, Any]]]
 
@@ -61,9 +61,7 @@ def test_an_exception_has_its_traceback_and_its_request(written: Write) -> None:
         ({"level": "error"}, []),
     ],
 )
-def test_answers_are_logged_as_asked(
-    written: Write, options: dict[str, Any], statuses: list[int]
-) -> None:
+def test_answers_are_logged_as_asked(written: Write, options: dict[str, Any], statuses: list[int]) -> None:
     lines = written(lambda logs: [logs.answered(access(status)) for status in (200, 404, 500)], **options)
     assert [line["status"] for line in lines] == statuses
 
@@ -99,3 +97,47 @@ def test_auto_is_text_at_a_terminal_and_json_elsewhere() -> None:
     assert b"GET /livez 200" in os.read(leader, 1000)
     os.close(leader)
     os.close(follower)
+
+
+@pytest.fixture
+def own_logger() -> Iterator[logging.Logger]:
+    """A logger that no handler of pytest's reads; what was taken over is given back."""
+    root = logging.getLogger()
+    before = list(root.handlers)
+    yield logging.getLogger("turret.supervisor")
+    root.handlers[:] = before
+
+
+def test_a_process_without_threads_writes_what_is_taken_at_once(own_logger: logging.Logger) -> None:
+    readable, writable = os.pipe()
+    DirectLog("info", "json", writable).start()
+    own_logger.error("worker %d ended", 3)
+    (line,) = map(json.loads, os.read(readable, 9999).splitlines())
+    assert (line["level"], line["message"]) == ("error", "worker 3 ended")
+    os.set_blocking(writable, False)
+    filled = 0
+    while True:
+        try:
+            filled += os.write(writable, b"x" * 4096)
+        except BlockingIOError:
+            break
+    os.set_blocking(writable, True)
+    own_logger.error("nobody reads")
+    own_logger.error("nobody reads")
+    while filled:
+        filled -= len(os.read(readable, min(filled, 65536)))
+    own_logger.error("back")
+    lines = [json.loads(line)["message"] for line in os.read(readable, 9999).splitlines()]
+    assert lines == ["2 lines of the log were dropped, as nobody took them", "back"]
+    os.close(readable)
+    own_logger.error("nobody is there")
+    os.close(writable)
+
+
+def test_a_forked_process_does_not_say_everything_twice(own_logger: logging.Logger) -> None:
+    DirectLog("info", "json").start()
+    with tempfile.TemporaryFile() as file:
+        logs = Logs(descriptor=file.fileno())
+        logs.start()
+        assert not any(isinstance(one, DirectLog) for one in logging.getLogger().handlers)
+        logs.close()
