@@ -18,7 +18,7 @@ from service.schemas import HISTORY_LIMIT
 from service.selecting import Selection, Wanted, select
 from service.slot import Live
 from service.stock import Stock
-from tower.errors import EncodingError
+from tower.errors import EncodingError, FilterError
 from tower.retriever import Ranking
 from tower.times import Times
 
@@ -55,7 +55,7 @@ def recommend(
     begun = perf_counter()
     live.bundle.encoder.check([question.request.features for question in questions])
     stock = Stock(live.bundle)
-    read = [_read(live, stock, question) for question in questions]
+    read = [_read(live, stock, place, question) for place, question in enumerate(questions)]
     known = [place for place, one in enumerate(read) if len(one.rows)]
     looked_up = perf_counter()
     vectors = dict(zip(known, _encode(live, read, known), strict=True)) if known else {}
@@ -85,7 +85,19 @@ def similar(live: Live, row: int, k: int) -> Answer:
     return _ranked(live, Stock(live.bundle), Selection(ranking, len(ranking.rows) < k), "towers")
 
 
-def _read(live: Live, stock: Stock, question: Question) -> _Read:
+def _read(live: Live, stock: Stock, place: int, question: Question) -> _Read:
+    try:
+        return _in_rows(live, stock, question)
+    except RequestError as error:
+        error.position = place
+        raise
+    except FilterError as error:
+        refused = RequestError(422, error.field, error.value, str(error))
+        refused.position = place
+        raise refused from None
+
+
+def _in_rows(live: Live, stock: Stock, question: Question) -> _Read:
     request = question.request
     if question.after is not None and question.after.version != live.version:
         message = (
@@ -98,7 +110,8 @@ def _read(live: Live, stock: Stock, question: Question) -> _Read:
     excluded = stock.known_rows(request.exclude)[0] if request.exclude else _NOTHING
     if request.exclude_seen:
         excluded = np.concatenate([excluded, rows]) if len(excluded) else rows
-    return _Read(question, rows, _times(live, question), unknown, excluded, None)
+    allowed = stock.allowed(request.filter) if request.filter else None
+    return _Read(question, rows, _times(live, question), unknown, excluded, allowed)
 
 
 def _times(live: Live, question: Question) -> Times | None:

@@ -1,6 +1,7 @@
 """The application: what is served, and under which paths."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import PackageNotFoundError, version
@@ -31,9 +32,10 @@ def create_app(settings: Settings, seat: Seat | None = None) -> FastAPI:
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         state.observation.start()
         async with asyncio.TaskGroup() as tasks:
-            filling = tasks.create_task(_fill(state))
+            beside = [tasks.create_task(_fill(state)), tasks.create_task(_say_notes(state))]
             yield
-            filling.cancel()
+            for task in beside:
+                task.cancel()
         await state.close()
 
     app = FastAPI(
@@ -55,6 +57,11 @@ def create_admin_app(app: FastAPI) -> FastAPI:
 async def _fill(state: State) -> None:
     if state.slot.version is None and await state.slot.fill():
         print(f"turret serves version {state.slot.live.version}", flush=True)
+
+
+async def _say_notes(state: State) -> None:
+    for note in await state.store.notes():
+        print(f"turret: {note}", file=sys.stderr, flush=True)
 
 
 def _furnish(app: FastAPI, state: State, routers: tuple[APIRouter, ...]) -> FastAPI:

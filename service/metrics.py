@@ -46,8 +46,8 @@ class Metrics:
         self.unknown_items = self._only(Cell, "turret_unknown_items")
         self.events_stored = self._only(Cell, "turret_events_stored")
         self.event_duplicates = self._only(Cell, "turret_event_duplicates")
-        self.breaker_open = self._only(Cell, "turret_breaker_open")
-        self.breaker_openings = self._only(Cell, "turret_breaker_openings")
+        self.breaker_open = self._labelled(Cell, "turret_breaker_open")
+        self.breaker_openings = self._labelled(Cell, "turret_breaker_openings")
         self.fresh_items = self._only(Cell, "turret_fresh_items")
         self.withdrawn_items = self._only(Cell, "turret_withdrawn_items")
         self.activations = self._labelled(Cell, "turret_activations")
@@ -62,14 +62,6 @@ class Metrics:
         self.drift_hits = self._labelled(Shares, "turret_drift_hits")
         self.dropped = self._labelled(Cell, "turret_telemetry_dropped")
         self._only(Cell, "turret_worker_starts").inc()
-
-    def activation_refused(self, reason: str) -> None:
-        """Count a version that did not go live, by the check that it did not pass."""
-        self.reload_failures.labels(reason).inc()
-
-    def files_changed(self, count: int) -> None:
-        """Count files of a live version that were changed, cut or replaced since it was opened."""
-        self.changed_files.inc(count)
 
     def text(self) -> bytes:
         """Write the figures of all workers in the Prometheus text format."""

@@ -2,8 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
+from service.history.circuit import Circuit, CircuitState
 from service.metrics import Metrics
 from service.observing.drift import Drift, Reference
 from service.observing.logs import Logs
@@ -61,6 +63,11 @@ class Observation:
             await asyncio.to_thread(self.traces.close)
         await asyncio.to_thread(self.logs.close)
 
+    def follow_circuits(self, circuits: Mapping[str, Circuit]) -> None:
+        """Note when the circuits of the store open and close."""
+        for name, circuit in circuits.items():
+            circuit.on_change = partial(self._circuit_is, name)
+
     def answered(self, live: Live, notes: Sequence[Note]) -> None:
         """Count the answers of one call, and take some of them to be examined. In the event loop's thread."""
         metrics = self.metrics
@@ -97,6 +104,12 @@ class Observation:
             except BundleError as error:
                 _log.warning("the drift of version %s isn't measured: %s", live.version, error)
         self.drift.compare_with(live, reference)
+
+    def _circuit_is(self, name: str, state: CircuitState) -> None:
+        self.metrics.breaker_open.labels(name).set(float(state != "closed"))
+        if state == "open":
+            self.metrics.breaker_openings.labels(name).inc()
+            _log.warning("the store of histories fails and isn't asked for a moment (%s)", name)
 
     def _refresh(self) -> None:
         metrics, live = self.metrics, self._get_live()

@@ -170,7 +170,10 @@ class BatchRequest(Body):
 
 
 class EventBody(Body):
-    """One event; sent again under the same `event_id` it counts once. `time` is now if it isn't given."""
+    """One event; sent again under the same `event_id` it counts once.
+
+    `time` is now if it isn't given, or is in the future (beyond a few minutes for clocks that differ).
+    """
 
     event_id: Id
     user_id: Id
@@ -283,10 +286,16 @@ class BatchAnswer(BaseModel):
 
 
 class EventsAnswer(BaseModel):
-    """How many events are now stored that weren't, and how many were known already."""
+    """How many events are now stored that weren't, and how many were known already.
+
+    `clamped`, if any: how many had a time in the future or before 1970, and are stored with another.
+    `expired`, if any: how many are older than histories are kept, and weren't stored.
+    """
 
     stored: int
     duplicates: int
+    clamped: int | None = None
+    expired: int | None = None
 
 
 class StoredEvent(BaseModel):

@@ -2,9 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
 
 import orjson
 from fastapi import Request
@@ -14,18 +13,20 @@ from service.activation import Activator
 from service.admin_key import admin_key
 from service.answering import Answer, Stages, recommend
 from service.board import Board
+from service.cursor import read_cursor
 from service.errors import HistoryUnavailableError
-from service.history.contract import Event, HistoryStore
-from service.history.opening import open_store
+from service.history.breaker import Breaker
+from service.history.contract import Event
+from service.history.opening import guarded, open_store
 from service.observation import Observation
 from service.observing.notes import Note
 from service.questions import Question, question
 from service.schemas import RecommendRequest
 from service.seat import Seat
 from service.settings import Settings
+from service.shadow import Shadow
 from service.slot import Live, Slot
 
-Result = TypeVar("Result")
 # An answer of more items takes longer to write than most take to be found.
 LONG_K = 100
 
@@ -44,14 +45,16 @@ class State:
             self.slot, settings, lambda request: self.seat.run_gate(request, settings.gate_seconds)
         )
         self.admin_key = admin_key(settings)
-        self.store: HistoryStore = open_store(settings.store)
+        self.store: Breaker = guarded(open_store(settings), settings)
         self.observation = Observation(
             settings,
             lambda: self.slot.live if self.slot.version else None,
             self.seat.table,
             self.seat.number,
         )
+        self.observation.follow_circuits(self.store.circuits)
         self.metrics = self.observation.metrics
+        self.shadow = Shadow(self.slot, self.metrics, settings.shadow_queue)
         # Ranking beside the event loop keeps probes and small requests quick while a large batch is ranked.
         self._ranking = ThreadPoolExecutor(settings.ranking_threads, "ranking")
 
@@ -60,7 +63,8 @@ class State:
 
         What takes long all the same is ranked beside the loop: see `_is_long`.
         """
-        live = self.slot.live
+        facts = scope.setdefault("turret", {})
+        live = await self._live_for(request, facts.get("request_id"))
         stages: Stages = {}
         begun = time.perf_counter()
         questions = await self._questions([request], time.time_ns() // 1_000_000)
@@ -71,13 +75,16 @@ class State:
         else:
             (answer,) = recommend(live, questions, stages, notes)
         self.observation.answered(live, notes)
-        scope.setdefault("turret", {}).update(
-            stages=stages, version=live.version, degraded=answer["degraded"]
-        )
+        facts |= {"stages": stages, "version": live.version, "degraded": answer["degraded"]}
+        if self.shadow.wants() and request.cursor is None:
+            self.shadow.offer(_ids(answer), lambda shadow: _ids(recommend(shadow, questions)[0]))
         return orjson.dumps(answer)
 
     async def recommend(self, requests: Sequence[RecommendRequest]) -> list[Answer]:
         """Answer requests, all from one bundle. Raises EncodingError with the position of the faulty one."""
+        needed = dict.fromkeys(one.min_version for one in requests if one.min_version is not None)
+        for version in needed:
+            await self.slot.live_at_least(version, self.settings.min_version_seconds)
         live = self.slot.live
         notes: list[Note] = []
         questions = await self._questions(requests, time.time_ns() // 1_000_000)
@@ -85,23 +92,25 @@ class State:
         self.observation.answered(live, notes)
         return answers
 
+    async def _live_for(self, request: RecommendRequest, request_id: str | None) -> Live:
+        """Choose the version: new enough, if that is asked for; that of the page before; else by the user."""
+        if request.min_version is not None:
+            return await self.slot.live_at_least(request.min_version, self.settings.min_version_seconds)
+        if self.slot.routed.canary is None:
+            return self.slot.live
+        if request.cursor is not None:
+            return self.slot.serving(read_cursor(request.cursor).version) or self.slot.live
+        return self.slot.choose(request_id if request.user_id is None else str(request.user_id))
+
     async def _beside(
         self, live: Live, questions: Sequence[Question], stages: Stages, notes: list[Note]
     ) -> list[Answer]:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._ranking, recommend, live, questions, stages, notes)
 
-    async def ask_store(self, call: Awaitable[Result]) -> Result:
-        """Wait for the store. Raises HistoryUnavailableError when it can't do it, or not in time."""
-        try:
-            async with asyncio.timeout(self.settings.write_timeout):
-                return await call
-        except TimeoutError:
-            seconds = self.settings.write_timeout
-            raise HistoryUnavailableError(f"the store didn't answer within {seconds} seconds") from None
-
     async def close(self) -> None:
         """Finish what is under way."""
+        await self.shadow.close()
         await self.store.close()
         await asyncio.to_thread(self._ranking.shutdown)
         await self.observation.close()
@@ -116,9 +125,8 @@ class State:
         if not users:
             return {}, ()
         try:
-            async with asyncio.timeout(self.settings.history_timeout):
-                return await self.store.recent(users, self.settings.stored_history_limit), ()
-        except (HistoryUnavailableError, TimeoutError):
+            return await self.store.recent(users, self.settings.stored_history_limit), ()
+        except HistoryUnavailableError:
             return {}, ("history",)
 
 
@@ -126,6 +134,10 @@ def state_of(request: Request) -> State:
     """Return the state of the application that a request came to."""
     state: State = request.app.state.service
     return state
+
+
+def _ids(answer: Answer) -> list[int | str]:
+    return [item["id"] for item in answer["items"]]
 
 
 def _is_long(request: RecommendRequest) -> bool:

@@ -66,6 +66,7 @@ CLASSES = ("2xx", "3xx", "4xx", "5xx", "other")
 STAGES = ("parse", "history", "rows", "encode", "search", "answer", "other")
 SOURCES = ("towers", "popular", "fresh", "other")
 PARTS = ("history", "events", "items", "other")
+CIRCUITS = ("read", "write")
 REASONS = (
     *("unknown", "memory", "checksum", "soundness", "golden", "recall", "overlap", "crashed"),
     "other",
@@ -118,8 +119,18 @@ FAMILIES = (
     # Events and items
     Family("turret_events_stored", "counter", "Events stored"),
     Family("turret_event_duplicates", "counter", "Events that had been stored before"),
-    Family("turret_breaker_open", "gauge", "Workers that do without the store of histories"),
-    Family("turret_breaker_openings", "counter", "How often a worker gave up on the store of histories"),
+    Family(
+        "turret_breaker_open",
+        "gauge",
+        "Workers that do without the store of histories, by what they would ask of it",
+        (("circuit", CIRCUITS),),
+    ),
+    Family(
+        "turret_breaker_openings",
+        "counter",
+        "How often a worker gave up on the store of histories",
+        (("circuit", CIRCUITS),),
+    ),
     Family("turret_fresh_items", "largest", "Items that came after the live version was made"),
     Family("turret_withdrawn_items", "largest", "Items that are withdrawn"),
     # Versions

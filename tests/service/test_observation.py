@@ -8,6 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from service.app import create_app
+from service.history.circuit import Circuit
 from service.observation import Observation
 from service.observing.notes import Note
 from service.settings import Settings
@@ -97,6 +98,25 @@ def test_what_is_dropped_is_told_at_the_next_scrape(settings: Settings) -> None:
         text = observation.metrics.text().decode()
         assert 'turret_telemetry_dropped_total{sink="logs"} 4.0' in text
         assert 'turret_telemetry_dropped_total{sink="logs"} 4.0' in observation.metrics.text().decode()
+
+    asyncio.run(run())
+
+
+def test_a_store_that_fails_is_told_until_it_answers_again(settings: Settings) -> None:
+    clock = [0.0]
+
+    async def run() -> None:
+        observation = Observation(settings, lambda: None)
+        circuit = Circuit(failures=2, seconds=1.0, clock=lambda: clock[0])
+        observation.follow_circuits({"read": circuit})
+        opened = observation.metrics.breaker_open.labels("read")
+        for expected in (0, 1):
+            circuit.fail(circuit.enter())
+            assert opened.value == expected
+        clock[0] = 2.0
+        circuit.succeeded(circuit.enter())
+        assert opened.value == 0
+        assert observation.metrics.breaker_openings.labels("read").value == 1
 
     asyncio.run(run())
 
