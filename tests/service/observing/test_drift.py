@@ -96,7 +96,7 @@ def recorded(queries: int) -> Any:
     """A reference of even scores from 0 to 1 and of items as popular as their row is small."""
     plain = Reference.__new__(Reference)
     plain.scores = [(place + 0.5) / queries for place in range(queries)]
-    plain.popularity = np.arange(100, dtype=np.float32) / 100
+    plain.popularity = np.linspace(0, 0.99, 100, dtype=np.float32)
     plain.counts = {"scores": [queries // 10] * 10, "popularity": [queries] * 10}
     return plain
 

@@ -27,7 +27,16 @@ class Version:
 
 def version(vectors: NDArray[np.float32], absolute: bool = False) -> Version:
     scoring = Scoring(kind="dot", temperature=1.0, absolute=absolute)
-    return Version(Manifest.model_construct(scoring=scoring), vectors)
+    manifest = Manifest(
+        version="v1",
+        created="now",
+        dimension=vectors.shape[1],
+        item_count=len(vectors),
+        scoring=scoring,
+        history_length=5,
+        files={},
+    )
+    return Version(manifest, vectors)
 
 
 @pytest.fixture
@@ -153,7 +162,7 @@ def test_what_comes_too_fast_is_dropped_and_counted(metrics: Metrics, sampler: R
 def test_a_share_of_the_answers_is_taken_and_no_more_than_the_rate(metrics: Metrics) -> None:
     live = version(np.arange(8, dtype=np.float32)[:, None])
     few = RecallSampler(metrics, share=0.01, rate=1e9)
-    taken = []
+    taken: list[object] = []
     few._waiting.put_nowait = taken.append  # type: ignore[method-assign, assignment]
     for _ in range(20_000):
         offer(few, live, [7, 6])
