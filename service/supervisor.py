@@ -25,6 +25,7 @@ from service.serving import listen, url_of
 from service.settings import Settings
 from service.target import establish
 from service.worker import FAILED, end_with_parent, work
+from tower.leftovers import remove_leftovers
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
 _STEADY_SECONDS = 10.0  # a worker that lived this long had no trouble to start
@@ -88,6 +89,7 @@ class Supervisor:
     def run(self) -> None:
         """Serve until SIGINT or SIGTERM has come and the workers have finished."""
         DirectLog(self._settings.log_level, self._settings.log_format).start()
+        remove_leftovers(self._settings.bundles)
         if not self._settings.wait:
             establish(self._settings.bundles, Ledger(self._settings.bundles), self._board)
         check_threads()
@@ -157,7 +159,8 @@ class Supervisor:
         urls = [url_of(listening) for listening in self._sockets]
         admin = f", admin calls at {urls[1]}" if len(urls) > 1 else ""
         does = f"serves version {version}" if version else "waits for a version"
-        print(f"turret {does} at {urls[0]} (calls: {urls[0]}/docs{admin})", flush=True)
+        with contextlib.suppress(OSError):  # who started the service may have gone
+            print(f"turret {does} at {urls[0]} (calls: {urls[0]}/docs{admin})", flush=True)
 
     def _check(self, channel: socket.socket, request: GateRequest) -> None:
         """Check a version in a process that has no threads and that may die of it."""

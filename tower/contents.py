@@ -21,7 +21,8 @@ class BundleContents:
     `reads_times` says whether the user tower reads times.
     `experiment` is how the model was trained; training can't go on from a bundle without it. `recorded` holds
     queries as `tower.golden.RecordedQuery` has them, at least one; `expected` one (rows, scores) for each:
-    training's own best 20, the items of the history left out, scored as `scoring` says.
+    training's own best 20, the items of the history left out, scored as `scoring` says. `query_vectors` are
+    float32 [Q, D] of real users, which recall is measured with; without them, those of the recorded queries.
     """
 
     version: str
@@ -41,3 +42,4 @@ class BundleContents:
     experiment: dict[str, Any] = field(default_factory=dict)
     metrics: dict[str, Any] = field(default_factory=dict)
     fingerprints: dict[str, str] = field(default_factory=dict)
+    query_vectors: NDArray[np.float32] | None = None
