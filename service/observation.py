@@ -106,10 +106,14 @@ class Observation:
         self.drift.compare_with(live, reference)
 
     def _circuit_is(self, name: str, state: CircuitState) -> None:
-        self.metrics.breaker_open.labels(name).set(float(state != "closed"))
-        if state == "open":
+        gauge = self.metrics.breaker_open.labels(name)
+        if state == "open" and not gauge.value:  # else a trial has failed
+            gauge.set(1.0)
             self.metrics.breaker_openings.labels(name).inc()
-            _log.warning("the store of histories fails and isn't asked for a moment (%s)", name)
+            _log.warning("the store of histories fails, and is asked to %s only now and then", name)
+        elif state == "closed" and gauge.value:
+            gauge.set(0.0)
+            _log.warning("the store of histories is asked to %s again", name)
 
     def _refresh(self) -> None:
         metrics, live = self.metrics, self._get_live()

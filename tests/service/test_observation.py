@@ -102,6 +102,12 @@ def test_what_is_dropped_is_told_at_the_next_scrape(settings: Settings) -> None:
     asyncio.run(run())
 
 
+def entered(circuit: Circuit) -> object:
+    ticket = circuit.enter()
+    assert ticket is not None
+    return ticket
+
+
 def test_a_store_that_fails_is_told_until_it_answers_again(settings: Settings) -> None:
     clock = [0.0]
 
@@ -111,10 +117,14 @@ def test_a_store_that_fails_is_told_until_it_answers_again(settings: Settings) -
         observation.follow_circuits({"read": circuit})
         opened = observation.metrics.breaker_open.labels("read")
         for expected in (0, 1):
-            circuit.fail(circuit.enter())
+            circuit.fail(entered(circuit))
             assert opened.value == expected
-        clock[0] = 2.0
-        circuit.succeeded(circuit.enter())
+        for moment in (2.0, 4.0):
+            clock[0] = moment
+            circuit.fail(entered(circuit))  # a trial
+            assert opened.value == 1
+        clock[0] = 6.0
+        circuit.succeeded(entered(circuit))
         assert opened.value == 0
         assert observation.metrics.breaker_openings.labels("read").value == 1
 
