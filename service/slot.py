@@ -10,7 +10,7 @@ from service.errors import NothingLiveError, RequestError, ServiceError
 from service.ledger import Ledger
 from service.live import Live, open_live
 from service.routing import Routes, read_routes
-from service.target import activation_lock, current_version, entry_of, establish, fall_back
+from service.target import activation_lock, current_version, entry_of, establish, fall_back, make_folder
 from tower.errors import BundleError
 
 __all__ = ["Live", "Routed", "Slot"]
@@ -41,7 +41,7 @@ class Slot:
 
     def __init__(self, root: Path, wait: bool = False, board: Board | None = None, number: int = 0) -> None:
         if wait:
-            _make(root)
+            make_folder(root)
         self.root = root
         self.board = board or Board()
         self.desk = self.board.desks[number]
@@ -229,12 +229,3 @@ class Slot:
         except (BundleError, ServiceError) as error:
             self._why_empty = str(error)
         return None
-
-
-def _make(root: Path) -> None:
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ServiceError(
-            f"the folder of bundles {root} can't be made: {error.strerror}; name another with --bundles"
-        ) from None
