@@ -34,7 +34,7 @@ def test_paths_that_do_not_exist_share_one_label(client: TestClient) -> None:
 def test_a_fault_of_the_service_is_counted_as_500(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.routes.versions.versions", None)
+    monkeypatch.setattr("service.routes.versions.checked_versions", None)
     client.get("/v1/versions")
     assert value(client, 'turret_requests_total{route="/v1/versions",status="500"}') == 1
 
