@@ -25,9 +25,12 @@ from tower.encoder import Encoder
 from tower.errors import BundleError
 from tower.golden import GOLDEN_K, RecordedQuery, check_golden, difference, record, replay, save_golden
 from tower.index import ExactIndex
+from tower.item_encoder import ItemEncoder, open_item_encoder
+from tower.item_golden import RecordedItem, check_golden_items, record_items
 from tower.manifest import (
     EXPERIMENT,
     ITEM_FEATURES,
+    ITEM_TOWER,
     MANIFEST,
     Manifest,
     MeasuredRecall,
@@ -63,6 +66,7 @@ class Bundle:
         self.encoder = Encoder(
             model, self.vectors, manifest.history_length, self.user_features, manifest.reads_times
         )
+        self.item_encoder: ItemEncoder | None = open_item_encoder(folder, manifest)
 
     @property
     def fields(self) -> dict[str, list[Any]]:
@@ -96,7 +100,8 @@ class BundleContents:
     `reads_times` says whether the user tower reads times.
     `experiment` is how the model was trained; training can't go on from a bundle without it. `recorded` holds
     queries as `tower.golden.RecordedQuery` has them, at least one; `expected` one (rows, scores) for each:
-    training's own best 20, the items of the history left out, scored as `scoring` says.
+    training's own best 20, the items of the history left out, scored as `scoring` says. An `item_tower` comes
+    with `recorded_items`, at least one, and training's own vectors of them.
     """
 
     version: str
@@ -113,6 +118,8 @@ class BundleContents:
     expected: Sequence[tuple[NDArray[np.integer[Any]], NDArray[np.floating[Any]]]]
     reads_times: bool = False
     item_features: tuple[Feature, ...] = ()
+    item_tower: bytes | None = None
+    recorded_items: tuple[RecordedItem, ...] = ()
     experiment: dict[str, Any] = field(default_factory=dict)
     metrics: dict[str, Any] = field(default_factory=dict)
     fingerprints: dict[str, str] = field(default_factory=dict)
@@ -148,7 +155,7 @@ def publish(root: Path, contents: BundleContents) -> Path:
     try:
         temporary.mkdir(parents=True)
         _write(temporary, contents)
-        check_golden(Bundle.open(temporary))
+        check_answers(Bundle.open(temporary))
         for path in (*temporary.iterdir(), temporary, root):
             sync(path)
         temporary.rename(target)
@@ -184,8 +191,14 @@ def load(root: Path, version: str) -> Bundle:
     bundle = Bundle.open(root / version)
     if bundle.manifest.version != version:
         raise BundleError(f"{root / version} holds version {bundle.manifest.version!r}; rename it to that")
-    check_golden(bundle)
+    check_answers(bundle)
     return bundle
+
+
+def check_answers(bundle: Bundle) -> None:
+    """Replay the recorded queries and the recorded items. Raises BundleError naming the first that differs."""
+    check_golden(bundle)
+    check_golden_items(bundle)
 
 
 def activate(root: Path, version: str) -> None:
@@ -206,7 +219,11 @@ def _write(folder: Path, contents: BundleContents) -> None:
     (folder / "model.safetensors").write_bytes(contents.model)
     if contents.experiment:
         (folder / EXPERIMENT).write_text(json.dumps(contents.experiment, indent=2), encoding="utf-8")
+    if contents.experiment or contents.item_tower:
         (folder / ITEM_FEATURES).write_bytes(_FEATURES.dump_json(contents.item_features))
+    if contents.item_tower:
+        (folder / ITEM_TOWER).write_bytes(contents.item_tower)
+        record_items(folder, contents.recorded_items, contents.vocabulary, vectors)
     recall = _record_answers(folder, contents)
     files = {path.name: hash_file(path) for path in sorted(folder.iterdir())}
     manifest = _manifest(contents).model_copy(update={"files": files, "recall": recall})

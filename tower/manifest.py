@@ -12,6 +12,8 @@ FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
 # What training goes on from beside the model. Serving needs neither, and bundles of before have none.
 EXPERIMENT, ITEM_FEATURES = "experiment.json", "item_features.json"
+# The item tower, where it reads features, and what it made of some items in training.
+ITEM_TOWER, GOLDEN_ITEMS = "item_tower.onnx", "golden_items.json"
 REQUIRED_FILES = frozenset(
     {
         "user_tower.onnx",
