@@ -13,6 +13,10 @@ class HistoryUnavailableError(ServiceError):
     """The store of histories can't answer now: it is locked, full, damaged or too slow."""
 
 
+class ItemsUnavailableError(ServiceError):
+    """The store of items can't answer now: it is locked, full, damaged or too slow."""
+
+
 class NothingLiveError(ServiceError):
     """A service that waits for its first version was asked something that only a version can answer."""
 

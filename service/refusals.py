@@ -9,7 +9,12 @@ import orjson
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
-from service.errors import HistoryUnavailableError, NothingLiveError, RequestError
+from service.errors import (
+    HistoryUnavailableError,
+    ItemsUnavailableError,
+    NothingLiveError,
+    RequestError,
+)
 from tower.errors import BundleError, EncodingError
 
 _SHOWN = 200  # characters of a field or a value that are sent back
@@ -27,6 +32,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(BundleError, _bundle_error)
     app.add_exception_handler(NothingLiveError, _nothing_live)
     app.add_exception_handler(HistoryUnavailableError, _history_unavailable)
+    app.add_exception_handler(ItemsUnavailableError, _items_unavailable)
     app.add_exception_handler(HTTPException, _http_exception)
     app.add_exception_handler(Exception, _unexpected)
 
@@ -62,6 +68,11 @@ async def _nothing_live(_: Request, error: Exception) -> Response:
 
 async def _history_unavailable(_: Request, error: Exception) -> Response:
     return refuse(503, "store", None, f"{error}; send it again, an event counts once", {"Retry-After": "2"})
+
+
+async def _items_unavailable(_: Request, error: Exception) -> Response:
+    message = f"{error}; send it again, that changes no more than once would have"
+    return refuse(503, "store", None, message, {"Retry-After": "2"})
 
 
 async def _http_exception(request: Request, error: Exception) -> Response:

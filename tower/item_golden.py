@@ -58,8 +58,8 @@ def record_items(
     rows, unknown = vocabulary.known_rows(item.id for item in items)
     if unknown or not items:
         raise BundleError(
-            f"an item tower comes with at least one recorded item of the catalogue, and {unknown[:5] or 'none'} "
-            "is not; record others"
+            "an item tower comes with at least one recorded item of the catalogue, and "
+            f"{unknown[:5] or 'none'} is not; record others"
         )
     recorded = [
         GoldenItem(**item.model_dump(), product=_product(item.vector, vectors[row]))
@@ -88,8 +88,8 @@ def check_golden_items(bundle: "Bundle") -> None:
         fault = _difference(bundle, item, vector)
         if fault:
             raise BundleError(
-                f"the item tower of bundle {bundle.manifest.version} doesn't make of item {item.id!r} what it "
-                f"did in training: {fault}; its files are of different models, export it again"
+                f"the item tower of bundle {bundle.manifest.version} doesn't make of item {item.id!r} what "
+                f"it did in training: {fault}; its files are of different models, export it again"
             )
 
 
