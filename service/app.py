@@ -1,6 +1,7 @@
 """The application: what is served, and under which paths."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import PackageNotFoundError, version
@@ -8,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from fastapi import APIRouter, FastAPI
 
 from service import documents, refusals
+from service.fast_path import RecommendPath
 from service.metrics import MetricsMiddleware
 from service.routes import admin, events, items, probes, recommend, users, versions
 from service.serving import run
@@ -29,9 +31,10 @@ def create_app(settings: Settings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with asyncio.TaskGroup() as tasks:
-            filling = tasks.create_task(_fill(state))
+            beside = [tasks.create_task(_fill(state)), tasks.create_task(_say_notes(state))]
             yield
-            filling.cancel()
+            for task in beside:
+                task.cancel()
         await state.close()
 
     app = FastAPI(
@@ -41,6 +44,7 @@ def create_app(settings: Settings) -> FastAPI:
         lifespan=lifespan,
         redirect_slashes=False,
     )
+    app.add_middleware(RecommendPath, state=state)  # inside of what is added later
     return _furnish(app, state, _PUBLIC if settings.admin_port is not None else (*_PUBLIC, admin.router))
 
 
@@ -62,6 +66,11 @@ async def _fill(state: State) -> None:
     if state.slot.version is None:
         await state.slot.fill()
         print(f"turret serves version {state.slot.live.version}", flush=True)
+
+
+async def _say_notes(state: State) -> None:
+    for note in await state.store.notes():
+        print(f"turret: {note}", file=sys.stderr, flush=True)
 
 
 def _furnish(app: FastAPI, state: State, routers: tuple[APIRouter, ...]) -> FastAPI:

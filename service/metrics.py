@@ -59,7 +59,7 @@ class MetricsMiddleware:
             await self._app(scope, receive, note_status)
         finally:
             # Only known routes become labels; a scanner would otherwise fill the memory with paths.
-            route = getattr(scope.get("route"), "path", "unknown")
+            route = scope.get("turret", {}).get("route") or getattr(scope.get("route"), "path", "unknown")
             self._metrics.requests.labels(route, status).inc()
             self._metrics.seconds.labels(route).observe(time.perf_counter() - start)
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, checker, helper, numpy_helper
 
 from data.features import Feature
-from tower.bundle import BundleContents
+from tower.contents import BundleContents
 from tower.item_golden import RecordedItem
 
 CATEGORY = Feature(name="kind", kind="category", values=("book", "film"))

@@ -39,6 +39,7 @@ SERVICE_TAKES = {
     "tower.errors",
     "tower.golden",
     "tower.index",
+    "tower.listing",
     "tower.manifest",
     "tower.pointer",
     "tower.retriever",

@@ -38,3 +38,7 @@ class Catalog:
     def of(self, row: int) -> dict[str, Any]:
         """Return the fields of one item."""
         return {name: values[row] for name, values in self.fields.items()}
+
+    def json_of(self, row: int) -> bytes:
+        """Return the fields of one item as JSON."""
+        return json.dumps(self.of(row), ensure_ascii=False).encode()

@@ -62,9 +62,7 @@ class Shelf:
 
     POLL_SECONDS = 1.0
 
-    def __init__(
-        self, store: ItemStore, generation: Generation | None = None, seconds: float = 1.0
-    ) -> None:
+    def __init__(self, store: ItemStore, generation: Generation | None = None, seconds: float = 1.0) -> None:
         self._store = store
         self._generation = generation or LocalGeneration()
         self._seconds = seconds

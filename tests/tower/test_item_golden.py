@@ -9,8 +9,9 @@ import pytest
 from data.manifest import hash_file
 from tests.conftest import contents
 from tests.item_towers import item_features, item_tower, with_item_tower
-from tower.bundle import load, publish
+from tower.bundle import load
 from tower.errors import BundleError
+from tower.publishing import publish
 
 
 @pytest.fixture(scope="module")
