@@ -5,11 +5,13 @@ import os
 import shutil
 import signal
 import socket
+import socketserver
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -32,7 +34,8 @@ class RedisServer:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.port = free_port()
-        self.config = {"appendonly": "yes", "save": "", "loglevel": "warning", **config}
+        self.config = {"appendonly": "yes", "save": "", "loglevel": "warning", "enable-debug-command": "yes"}
+        self.config |= config
         self.start()
 
     @property
@@ -41,6 +44,16 @@ class RedisServer:
 
     def start(self) -> None:
         """Start it, again after `kill` too, and wait until it answers."""
+        self.begin()
+        deadline = time.monotonic() + 20
+        while not self._answers():
+            log_text = (self.folder / "log").read_text
+            assert time.monotonic() < deadline, log_text()
+            assert self.process.poll() is None, log_text()
+            time.sleep(0.02)
+
+    def begin(self) -> None:
+        """Start it, and don't wait."""
         options = [word for name, value in self.config.items() for word in (f"--{name}", value)]
         with (self.folder / "log").open("a") as log:
             self.process = subprocess.Popen(
@@ -49,12 +62,6 @@ class RedisServer:
                 stdout=log,
                 stderr=log,
             )
-        deadline = time.monotonic() + 20
-        while not self._answers():
-            log_text = (self.folder / "log").read_text
-            assert time.monotonic() < deadline, log_text()
-            assert self.process.poll() is None, log_text()
-            time.sleep(0.02)
 
     def ask(self, *command: str | int) -> Any:
         """Run one command."""
@@ -98,6 +105,27 @@ def own_redis(folder: Path, **config: str) -> Iterator[RedisServer]:
         yield server
     finally:
         server.kill()
+
+
+@contextmanager
+def impostor(said: bytes) -> Iterator[int]:
+    """Something at a port that gives one answer to everything, and isn't a Redis."""
+
+    class Say(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with suppress(OSError):
+                while self.request.recv(65536) and said:
+                    self.request.sendall(said)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Say) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 _shared: list[str] = []

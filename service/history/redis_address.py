@@ -56,9 +56,9 @@ def read_address(address: str) -> RedisAddress:
 
 def masked(address: str) -> str:
     """Write an address of any kind without what may be a password in it."""
-    scheme, separator, rest = address.partition("://")
-    _, at, place = rest.rpartition("@")
-    return f"{scheme}{separator}***@{place}" if at else address
+    secret, at, place = address.rpartition("@")
+    scheme, separator, _ = secret.partition("://")
+    return f"{(scheme + separator) * bool(separator)}***@{place}" if at else address
 
 
 def _refusal(address: str) -> ServiceError:

@@ -36,7 +36,7 @@ def test_redis_is_opened_before_it_is_there(scheme: str) -> None:
 
 @pytest.mark.parametrize("address", ["", "sqlite", "sqlite://", "sqlite:///", "mongodb://x", "/a/path"])
 def test_other_addresses_are_refused_with_those_that_work(address: str) -> None:
-    with pytest.raises(ServiceError, match="sqlite:///PATH.*redis://"):
+    with pytest.raises(ServiceError, match=r"sqlite:///PATH.*redis://"):
         opened(address)
 
 
