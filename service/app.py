@@ -32,6 +32,7 @@ def create_app(settings: Settings) -> FastAPI:
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with asyncio.TaskGroup() as tasks:
             beside = [tasks.create_task(_fill(state)), tasks.create_task(_say_notes(state))]
+            beside.append(tasks.create_task(state.shelf.watch()))
             yield
             for task in beside:
                 task.cancel()

@@ -7,6 +7,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from service.items.bodies import ItemBody
 from service.schemas import (
     ActivateRequest,
     BatchRequest,
@@ -15,7 +16,7 @@ from service.schemas import (
     RecommendRequest,
 )
 
-REQUESTS: tuple[type[BaseModel], ...] = (ActivateRequest, BatchRequest, EventsRequest, RecommendRequest)
+REQUESTS: tuple[type[BaseModel], ...] = (ActivateRequest, BatchRequest, EventsRequest, ItemBody, RecommendRequest)
 _COMPONENT = "#/components/schemas/{model}"
 
 

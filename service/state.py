@@ -15,6 +15,10 @@ from service.errors import HistoryUnavailableError
 from service.history.breaker import Breaker
 from service.history.contract import Event
 from service.history.opening import guarded, open_store
+from service.items.changing import Changing
+from service.items.fresh import FreshItems
+from service.items.opening import open_items
+from service.items.shelf import Shelf
 from service.metrics import Metrics
 from service.questions import Question, question
 from service.schemas import RecommendRequest
@@ -36,6 +40,9 @@ class State:
         self.slot = Slot(settings.bundles, settings.wait)
         self.admin_key = admin_key(settings)
         self.store: Breaker = guarded(open_store(settings), settings)
+        self.items = open_items(settings.store)
+        self.shelf = Shelf(self.items, seconds=settings.write_timeout)
+        self.changing = Changing(self.items, self.shelf, settings.fresh_items_limit, settings.write_timeout)
         self.metrics = Metrics(lambda: self.slot.version)
         # Ranking beside the event loop keeps probes and small requests quick while a large batch is ranked.
         self._ranking = ThreadPoolExecutor(settings.ranking_threads, "ranking")
@@ -50,25 +57,30 @@ class State:
         begun = time.perf_counter()
         questions = await self._questions([request], time.time_ns() // 1_000_000)
         stages["history"] = time.perf_counter() - begun
+        fresh = await self.shelf.of(live.bundle)
         if _is_long(request):
-            (answer,) = await self._beside(live, questions, stages)
+            (answer,) = await self._beside(live, fresh, questions, stages)
         else:
-            (answer,) = recommend(live, questions, stages)
+            (answer,) = recommend(live, fresh, questions, stages)
         scope.setdefault("turret", {}).update(stages=stages, version=live.version)
         return orjson.dumps(answer)
 
     async def recommend(self, requests: Sequence[RecommendRequest]) -> list[Answer]:
         """Answer requests, all from one bundle. Raises EncodingError with the position of the faulty one."""
         live = self.slot.live
-        return await self._beside(live, await self._questions(requests, time.time_ns() // 1_000_000), {})
+        questions = await self._questions(requests, time.time_ns() // 1_000_000)
+        return await self._beside(live, await self.shelf.of(live.bundle), questions, {})
 
-    async def _beside(self, live: Live, questions: Sequence[Question], stages: Stages) -> list[Answer]:
+    async def _beside(
+        self, live: Live, fresh: FreshItems, questions: Sequence[Question], stages: Stages
+    ) -> list[Answer]:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._ranking, recommend, live, questions, stages)
+        return await loop.run_in_executor(self._ranking, recommend, live, fresh, questions, stages)
 
     async def close(self) -> None:
         """Finish what is under way."""
         await self.store.close()
+        await self.items.close()
         await asyncio.to_thread(self._ranking.shutdown)
 
     async def _questions(self, requests: Sequence[RecommendRequest], now: int) -> list[Question]:

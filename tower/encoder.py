@@ -69,19 +69,8 @@ class Encoder:
             if given:
                 self._features.encode(place, given)
 
-    def _histories(
-        self, histories: Sequence[NDArray[np.integer[Any]]], more: Vectors | None
-    ) -> dict[str, NDArray[Any]]:
-        newest = [rows[-self._history_length :] for rows in histories]
-        lengths = np.array([len(rows) for rows in newest], dtype=np.int64)
-        steps = max(1, int(lengths.max(initial=0)))
-        stacked = np.zeros((len(newest), steps, self._vectors.shape[1]), dtype=np.float32)
-        for place, rows in enumerate(newest):
-            stacked[place, : len(rows)] = self._gather(rows, more)
-        return {"history": stacked, "length": lengths}
-
-    def _gather(self, rows: NDArray[np.integer[Any]], more: Vectors | None) -> Vectors:
-        """The vectors of rows of two matrices, neither of which is copied as a whole."""
+    def gather(self, rows: NDArray[np.integer[Any]], more: Vectors | None = None) -> Vectors:
+        """Return the item vectors [B, D] of rows [B]: from N on those of `more`, as `encode` has it."""
         count = len(self._vectors)
         if more is None or not len(rows) or rows.max() < count:
             return self._vectors[rows]
@@ -90,6 +79,17 @@ class Encoder:
         gathered[~is_more] = self._vectors[rows[~is_more]]
         gathered[is_more] = more[rows[is_more] - count]
         return gathered
+
+    def _histories(
+        self, histories: Sequence[NDArray[np.integer[Any]]], more: Vectors | None
+    ) -> dict[str, NDArray[Any]]:
+        newest = [rows[-self._history_length :] for rows in histories]
+        lengths = np.array([len(rows) for rows in newest], dtype=np.int64)
+        steps = max(1, int(lengths.max(initial=0)))
+        stacked = np.zeros((len(newest), steps, self._vectors.shape[1]), dtype=np.float32)
+        for place, rows in enumerate(newest):
+            stacked[place, : len(rows)] = self.gather(rows, more)
+        return {"history": stacked, "length": lengths}
 
     def _times(self, shape: tuple[int, ...], times: Sequence[Times | None]) -> dict[str, NDArray[Any]]:
         gaps, clocks = np.full((2, *shape), UNKNOWN, dtype=np.float32)

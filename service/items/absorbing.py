@@ -33,7 +33,7 @@ def with_changes(fresh: FreshItems, bundle: Bundle, changes: Changes) -> FreshIt
     """
     if not changes.items:
         return _copied(fresh, number=changes.last)
-    made = round(datetime.fromisoformat(bundle.manifest.created).timestamp() * 1000)
+    begun = made(bundle)
     replaced, withdrawn, gone = dict(fresh.replaced), set(fresh.withdrawn.tolist()), set(fresh.gone)
     arrived: list[Change] = []
     for change in changes.items:
@@ -43,7 +43,7 @@ def with_changes(fresh: FreshItems, bundle: Bundle, changes: Changes) -> FreshIt
             withdrawn.discard(row)
             if change.is_withdrawn:
                 withdrawn.add(row)
-            elif change.fields is not None and change.time >= made:
+            elif change.fields is not None and change.time >= begun:
                 replaced[row] = change.fields
         elif change.is_withdrawn:
             gone.add(change.item)
@@ -67,6 +67,11 @@ def with_changes(fresh: FreshItems, bundle: Bundle, changes: Changes) -> FreshIt
 def can_name(vocabulary: Vocabulary, item: str) -> bool:
     """Whether a catalogue of this kind of ids could hold an item of this id."""
     return vocabulary.kind == "string" or is_canonical_integer(item)
+
+
+def made(bundle: Bundle) -> int:
+    """When a bundle was made, in milliseconds since 1970."""
+    return round(datetime.fromisoformat(bundle.manifest.created).timestamp() * 1000)
 
 
 def _copied(fresh: FreshItems, number: int) -> FreshItems:

@@ -42,14 +42,6 @@ class _Held(NamedTuple):
     seen: int  # the generation before the store was read
 
 
-class Serving(Protocol):
-    """What is asked of a live version."""
-
-    @property
-    def bundle(self) -> Bundle:
-        """What it answers from."""
-
-
 class Shelf:
     """Holds what has changed beside each bundle that is in use.
 
@@ -70,31 +62,36 @@ class Shelf:
         self._reading = asyncio.Lock()
         self.is_behind = False
 
-    def current(self, live: Serving) -> FreshItems | None:
-        """What is beside a version now; None where that has to be read first (`refreshed`)."""
-        held = self._held.get(live.bundle)
+    def current(self, bundle: Bundle) -> FreshItems | None:
+        """What is beside a bundle now; None where that has to be read first (`refreshed`)."""
+        held = self._held.get(bundle)
         return held.fresh if held is not None and held.seen == self._generation.value else None
 
-    async def refreshed(self, live: Serving) -> FreshItems:
-        """What is beside a version now, read if need be; where that fails, what was known before.
+    async def of(self, bundle: Bundle) -> FreshItems:
+        """What is beside a bundle now; waits for the store only where something has changed."""
+        found = self.current(bundle)
+        return await self.refreshed(bundle) if found is None else found
 
-        A version is made ready by this before it goes live: its item tower encodes all fresh items.
+    async def refreshed(self, bundle: Bundle) -> FreshItems:
+        """What is beside a bundle now, read if need be; where that fails, what was known before.
+
+        A bundle is made ready by this before it goes live: its item tower encodes all fresh items.
         """
-        found = self.current(live)
+        found = self.current(bundle)
         if found is None:
             with suppress(ItemsUnavailableError):
-                return await self._read(live.bundle)
-            found = self._held[live.bundle].fresh
+                return await self._read(bundle)
+            found = self._held[bundle].fresh
         return found
 
-    async def changed(self, live: Serving) -> FreshItems:
+    async def changed(self, bundle: Bundle) -> FreshItems:
         """Tell all processes that the store has changed, and read it.
 
         Raises ItemsUnavailableError when this process can't, so that nobody is told that a change holds
         everywhere before it does.
         """
         self._generation.bump()
-        return await self._read(live.bundle)
+        return await self._read(bundle)
 
     async def watch(self) -> None:
         """Read the store again and again, for what other machines change, and after it has been away."""

@@ -2,21 +2,20 @@
 
 import asyncio
 import sqlite3
-import time as clock
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
 from service.errors import ItemsUnavailableError, ServiceError
+from service.history.sqlite_file import Tables, open_file, transaction
 from service.items.contract import Change, Changes
 
 Result = TypeVar("Result")
 
-_FORMAT = 1
-_TABLES = """
-BEGIN IMMEDIATE;
+_TABLES = Tables(
+    1,
+    """
 CREATE TABLE IF NOT EXISTS items (
     item TEXT PRIMARY KEY,
     number INTEGER NOT NULL UNIQUE,
@@ -24,7 +23,9 @@ CREATE TABLE IF NOT EXISTS items (
     features BLOB,
     fields BLOB
 );
-"""
+""",
+    "SELECT item, number, time, features, fields FROM items LIMIT 1",
+)
 # The last change has the largest number of all, also when it is of an item that changes again.
 _CHANGE = """
 INSERT INTO items (item, number, time, features, fields)
@@ -36,7 +37,6 @@ RETURNING number
 _SINCE = "SELECT item, number, time, features, fields FROM items WHERE number > ? ORDER BY number"
 _LAST = "SELECT coalesce(max(number), 0) FROM items"
 _WAIT = 2.0  # seconds to wait for another process's lock
-_OPENING = 5.0  # seconds in which processes that start together take turns
 
 
 def beside(histories: Path) -> Path:
@@ -58,7 +58,7 @@ class SqliteItems:
         self._path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._connection = _open(path)
+            self._connection = open_file(path, _WAIT, _TABLES)
         except (OSError, sqlite3.Error) as error:
             raise ServiceError(
                 f"the items can't be kept in {path}: {error}; name a writable place with --store "
@@ -92,55 +92,15 @@ class SqliteItems:
             ) from None
 
     def _change(self, item: str, time: int, features: bytes | None, fields: bytes | None) -> int:
-        with _transaction(self._connection) as connection:
+        with transaction(self._connection) as connection:
             (number,) = connection.execute(_CHANGE, (item, time, features, fields)).fetchone()
             return int(number)
 
     def _since(self, since: int) -> Changes:
-        with _transaction(self._connection, "BEGIN") as connection:  # so that both are of one moment
-            (last,) = connection.execute(_LAST).fetchone()
-            rows = connection.execute(_SINCE, (since,)).fetchall() if last > since else []
-        return Changes(int(last), [Change(*row) for row in rows])
-
-
-def _open(path: Path) -> sqlite3.Connection:
-    last = clock.monotonic() + _OPENING
-    while True:
-        connection = sqlite3.connect(path, timeout=_WAIT, isolation_level=None, check_same_thread=False)
-        try:
-            _prepare(connection, path)
-            return connection
-        except sqlite3.OperationalError as error:
-            connection.close()
-            # Going over to WAL fails at once where another process is at it, whatever the time to wait.
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or clock.monotonic() > last:
-                raise
-            clock.sleep(0.02)
-        except BaseException:
-            connection.close()
-            raise
-
-
-def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("PRAGMA secure_delete = ON")
-    (found,) = connection.execute("PRAGMA user_version").fetchone()
-    if found not in (0, _FORMAT):
-        raise ServiceError(f"{path} has format {found}, and this turret reads {_FORMAT}; name another file")
-    connection.execute("PRAGMA journal_mode = WAL")
-    if not found:
-        connection.executescript(_TABLES + f"PRAGMA user_version = {_FORMAT}; COMMIT;")
-    connection.execute(_SINCE, (0,)).fetchone()
-
-
-@contextmanager
-def _transaction(
-    connection: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE"
-) -> Iterator[sqlite3.Connection]:
-    connection.execute(begin)
-    try:
-        yield connection
-        connection.execute("COMMIT")
-    finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
+        # One statement sees one moment: nothing comes between the items and the number of the last of them.
+        items = [Change(*row) for row in self._connection.execute(_SINCE, (since,))]
+        if items:
+            return Changes(items[-1].number, items)
+        (last,) = self._connection.execute(_LAST).fetchone()
+        # A change that came in between is read the next time.
+        return Changes(min(int(last), since), [])

@@ -101,7 +101,7 @@ CASES = {
 
 @pytest.mark.parametrize("changes", CASES.values(), ids=CASES)
 def test_onnx_gives_what_torch_gives_items_that_were_never_trained_on(changes: dict[str, object]) -> None:
-    """Their features as they are, their id zeros where ids were dropped in training and the mean elsewhere."""
+    """Features as they are; for the id zeros where ids were dropped in training, and the mean elsewhere."""
     made = model(**changes)
     exported = item_tower_onnx(made)
     assert exported is not None
