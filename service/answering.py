@@ -10,6 +10,7 @@ import orjson
 from numpy.typing import NDArray
 
 from service.cursor import Cursor
+from service.errors import RequestError
 from service.explaining import Explained, explain
 from service.items import searching
 from service.items.fresh import FreshItems
@@ -80,6 +81,13 @@ def similar(live: Live, fresh: FreshItems, row: int, k: int) -> Answer:
 
 def _read(live: Live, stock: Stock, question: Question) -> _Read:
     request = question.request
+    if question.after is not None and question.after.version != live.version:
+        message = (
+            f"this is of version {question.after.version}, which is not live now; begin with the first page"
+        )
+        raise RequestError(409, "cursor", None, message)
+    for name in request.cap:
+        stock.check_field(name, f"cap.{name}")
     rows, unknown = stock.known_rows(question.history)
     excluded = stock.known_rows(request.exclude)[0] if request.exclude else _NOTHING
     if request.exclude_seen:

@@ -12,21 +12,21 @@ from service import documents, refusals
 from service.fast_path import RecommendPath
 from service.metrics import MetricsMiddleware
 from service.routes import admin, events, items, probes, recommend, users, versions
-from service.serving import run
+from service.seat import Seat
 from service.settings import Settings
 from service.state import State
 
 _PUBLIC = (recommend.router, items.router, events.router, users.router, versions.router, probes.router)
 
 
-def create_app(settings: Settings) -> FastAPI:
+def create_app(settings: Settings, seat: Seat | None = None) -> FastAPI:
     """Open the current bundle and the store, and make the application that answers from them.
 
     With `settings.wait` it begins without a bundle, and answers 503 where it needs one until one is current.
-    With `settings.admin_port` the admin calls are left to `create_admin_app`. Raises ServiceError or
-    BundleError with a sentence when something can't be opened.
+    With `settings.admin_port` the admin calls are left to `create_admin_app`. `seat` is the place of one
+    worker among several. Raises ServiceError or BundleError with a sentence when something can't be opened.
     """
-    state = State(settings)
+    state = State(settings, seat)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -54,18 +54,8 @@ def create_admin_app(app: FastAPI) -> FastAPI:
     return _furnish(FastAPI(title="Turret admin", version=_version()), app.state.service, (admin.router,))
 
 
-def serve(settings: Settings) -> None:
-    """Serve until SIGINT or SIGTERM, then finish what is under way and return.
-
-    Raises ServiceError or BundleError with a sentence when a port is taken or nothing can be served.
-    """
-    app = create_app(settings)
-    run(settings, app, None if settings.admin_port is None else create_admin_app(app))
-
-
 async def _fill(state: State) -> None:
-    if state.slot.version is None:
-        await state.slot.fill()
+    if state.slot.version is None and await state.slot.fill():
         print(f"turret serves version {state.slot.live.version}", flush=True)
 
 

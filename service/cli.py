@@ -26,6 +26,7 @@ def serve(
     admin_port: Annotated[
         int | None, typer.Option(help="Answer admin calls there, on 127.0.0.1, and nowhere else.")
     ] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes that answer (1).")] = None,
     store: Annotated[str | None, typer.Option(help="Of histories: sqlite:///PATH or memory://.")] = None,
 ) -> None:
     """Serve the current bundle over HTTP; the calls are described at /docs.
@@ -34,11 +35,11 @@ def serve(
 
     Example: `turret serve --bundles var/bundles --port 8000`
     """
-    from service.app import serve as serve_bundles
+    from service.launch import serve as serve_bundles
     from service.settings import read_settings
 
     given = {"bundles": bundles, "wait": wait, "host": host, "port": port, "store": store}
-    given |= {"admin_port": admin_port}
+    given |= {"admin_port": admin_port, "workers": workers}
     serve_bundles(read_settings(**{name: value for name, value in given.items() if value is not None}))
 
 

@@ -14,9 +14,20 @@ from service.schemas import (
     ErrorAnswer,
     EventsRequest,
     RecommendRequest,
+    RoutesRequest,
 )
 
+<<<<<<< HEAD
 REQUESTS: tuple[type[BaseModel], ...] = (ActivateRequest, BatchRequest, EventsRequest, ItemBody, RecommendRequest)
+=======
+REQUESTS: tuple[type[BaseModel], ...] = (
+    ActivateRequest,
+    BatchRequest,
+    EventsRequest,
+    RecommendRequest,
+    RoutesRequest,
+)
+>>>>>>> main
 _COMPONENT = "#/components/schemas/{model}"
 
 

@@ -28,6 +28,21 @@ class Metrics:
             "turret_activations", "Attempts to activate a version", ["outcome"], registry=self._registry
         )
 
+        self._reload_failures = Counter(
+            "turret_reload_failures", "Versions refused, by the check", ["reason"], registry=self._registry
+        )
+        self._changed_files = Counter(
+            "turret_changed_files", "Files of a live version that were changed", registry=self._registry
+        )
+
+    def activation_refused(self, reason: str) -> None:
+        """Count a version that did not go live, by the check that it did not pass."""
+        self._reload_failures.labels(reason).inc()
+
+    def files_changed(self, count: int) -> None:
+        """Count files of a live version that were changed, cut or replaced since it was opened."""
+        self._changed_files.inc(count)
+
     def text(self) -> bytes:
         """Write all of it in the Prometheus text format."""
         return generate_latest(self._registry)

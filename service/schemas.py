@@ -197,6 +197,21 @@ class ActivateRequest(Body):
     """Which version to make the live one."""
 
     version: str = Field(min_length=1, max_length=64)
+    force: bool = False
+
+
+class RouteBody(Body):
+    """A version, and the share of users or of requests that it gets."""
+
+    version: str = Field(min_length=1, max_length=64)
+    share: float = Field(gt=0, le=1, allow_inf_nan=False)
+
+
+class RoutesRequest(Body):
+    """`POST /admin/routes`; what is left out stays, null ends it."""
+
+    canary: RouteBody | None = None
+    shadow: RouteBody | None = None
 
 
 class Item(BaseModel):
@@ -333,6 +348,16 @@ class ActivateAnswer(BaseModel):
 
     version: str
     previous: str | None
+    behind: list[int] | None = None
+
+
+class RoutesAnswer(BaseModel):
+    """Which versions answer whom."""
+
+    live: str | None
+    canary: RouteBody | None
+    shadow: RouteBody | None
+    behind: list[int] | None = None
 
 
 class ErrorDetail(BaseModel):

@@ -28,7 +28,17 @@ class Settings(BaseSettings):
     - `keep_days`: how old events are kept and read; for ever without it.
     - `clock_skew`: seconds by which the time of an event may be ahead; beyond, it counts as now.
     - `ranking_threads`: questions that are ranked at the same time.
+    - `workers`: processes that answer; one for each core is a good number.
+    - `drain_delay`: how long, after SIGTERM, `/readyz` says 503 while requests are still accepted, so that
+      whatever sends them here notices. SIGINT doesn't wait.
     - `drain_seconds`: how long a stopping service waits for requests under way.
+    - `activation_seconds`: how long an activation may wait for its turn, and for all workers to follow.
+    - `gate_seconds`: how long the checks of a version may take.
+    - `overlap_minimum`: the share of the best 10 that a new version must have in common with the live one, on
+      average over the live one's recorded histories, unless it is forced.
+    - `recall_minimum`: the recall at 10 that an approximate index must have been measured with.
+    - `memory_factor`: the memory that a version takes while it is checked and opened, in sizes of its files.
+    - `watch_seconds`: how often the files of the live version are looked at.
     """
 
     model_config = SettingsConfigDict(env_prefix="TURRET_", frozen=True, extra="forbid")
@@ -51,7 +61,15 @@ class Settings(BaseSettings):
     keep_days: int | None = Field(default=None, ge=1, le=36_500)
     clock_skew: float = Field(default=300.0, ge=0)
     ranking_threads: int = Field(default=2, ge=1, le=64)
+    workers: int = Field(default=1, ge=1, le=64)
+    drain_delay: float = Field(default=2.0, ge=0, le=600)
     drain_seconds: int = Field(default=10, ge=0)
+    activation_seconds: float = Field(default=30.0, gt=0)
+    gate_seconds: float = Field(default=120.0, gt=0)
+    overlap_minimum: float = Field(default=0.05, ge=0, le=1)
+    recall_minimum: float = Field(default=0.95, ge=0, le=1)
+    memory_factor: float = Field(default=1.5, ge=0)
+    watch_seconds: float = Field(default=5.0, gt=0)
 
 
 def read_settings(**given: Any) -> Settings:

@@ -9,8 +9,10 @@ import orjson
 from fastapi import Request
 from starlette.types import Scope
 
+from service.activation import Activator
 from service.admin_key import admin_key
 from service.answering import Answer, Stages, recommend
+from service.board import Board
 from service.errors import HistoryUnavailableError
 from service.history.breaker import Breaker
 from service.history.contract import Event
@@ -22,6 +24,7 @@ from service.items.shelf import Shelf
 from service.metrics import Metrics
 from service.questions import Question, question
 from service.schemas import RecommendRequest
+from service.seat import Seat
 from service.settings import Settings
 from service.slot import Live, Slot
 
@@ -35,9 +38,13 @@ class State:
     Raises ServiceError or BundleError when the bundles can't be served or the histories can't be kept.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, seat: Seat | None = None) -> None:
         self.settings = settings
-        self.slot = Slot(settings.bundles, settings.wait)
+        self.seat = seat or Seat(Board())
+        self.slot = Slot(settings.bundles, settings.wait, self.seat.board, self.seat.number)
+        self.activator = Activator(
+            self.slot, settings, lambda request: self.seat.run_gate(request, settings.gate_seconds)
+        )
         self.admin_key = admin_key(settings)
         self.store: Breaker = guarded(open_store(settings), settings)
         self.items = open_items(settings.store)
@@ -52,7 +59,8 @@ class State:
 
         What takes long all the same is ranked beside the loop: see `_is_long`.
         """
-        live = self.slot.live
+        facts = scope.setdefault("turret", {})
+        live = await self._live_for(request, facts.get("request_id"))
         stages: Stages = {}
         begun = time.perf_counter()
         questions = await self._questions([request], time.time_ns() // 1_000_000)
@@ -61,19 +69,37 @@ class State:
         if _is_long(request):
             (answer,) = await self._beside(live, fresh, questions, stages)
         else:
+<<<<<<< HEAD
             (answer,) = recommend(live, fresh, questions, stages)
         scope.setdefault("turret", {}).update(stages=stages, version=live.version)
+=======
+            (answer,) = recommend(live, questions, stages)
+        facts |= {"stages": stages, "version": live.version}
+>>>>>>> main
         return orjson.dumps(answer)
 
     async def recommend(self, requests: Sequence[RecommendRequest]) -> list[Answer]:
         """Answer requests, all from one bundle. Raises EncodingError with the position of the faulty one."""
+        needed = dict.fromkeys(one.min_version for one in requests if one.min_version is not None)
+        for version in needed:
+            await self.slot.live_at_least(version)
         live = self.slot.live
         questions = await self._questions(requests, time.time_ns() // 1_000_000)
         return await self._beside(live, await self.shelf.of(live.bundle), questions, {})
 
+<<<<<<< HEAD
     async def _beside(
         self, live: Live, fresh: FreshItems, questions: Sequence[Question], stages: Stages
     ) -> list[Answer]:
+=======
+    async def _live_for(self, request: RecommendRequest, request_id: str | None) -> Live:
+        """What answers: for a version that has to be live, what is live; else what the routes lead to."""
+        if request.min_version is not None:
+            return await self.slot.live_at_least(request.min_version)
+        return self.slot.choose(request_id if request.user_id is None else str(request.user_id))
+
+    async def _beside(self, live: Live, questions: Sequence[Question], stages: Stages) -> list[Answer]:
+>>>>>>> main
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._ranking, recommend, live, fresh, questions, stages)
 

@@ -7,6 +7,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from service.errors import RequestError
 from service.items.fresh import FreshItems
 from tower.bundle import Bundle
 from tower.times import Times
@@ -36,6 +37,13 @@ class Stock:
             return self._bundle.catalog.of(row)
         read: dict[str, Any] = orjson.loads(fields)
         return read
+
+    def check_field(self, name: str, where: str) -> None:
+        """Raise RequestError (422), naming `where` it was asked for, unless items have this field."""
+        fields = self._bundle.catalog.fields
+        if name not in fields:
+            known = f"they have {', '.join(sorted(fields))}" if fields else "they have none"
+            raise RequestError(422, where, name, f"items have no such field; {known}")
 
     def vectors(self, rows: NDArray[np.integer[Any]]) -> Vectors:
         """The item vectors [B, D] of rows [B]."""
