@@ -17,17 +17,14 @@ from service.schemas import (
     RoutesRequest,
 )
 
-<<<<<<< HEAD
-REQUESTS: tuple[type[BaseModel], ...] = (ActivateRequest, BatchRequest, EventsRequest, ItemBody, RecommendRequest)
-=======
 REQUESTS: tuple[type[BaseModel], ...] = (
     ActivateRequest,
     BatchRequest,
     EventsRequest,
+    ItemBody,
     RecommendRequest,
     RoutesRequest,
 )
->>>>>>> main
 _COMPONENT = "#/components/schemas/{model}"
 
 

@@ -48,7 +48,8 @@ class State:
         self.admin_key = admin_key(settings)
         self.store: Breaker = guarded(open_store(settings), settings)
         self.items = open_items(settings.store)
-        self.shelf = Shelf(self.items, seconds=settings.write_timeout)
+        self.shelf = Shelf(self.items, self.seat.board.items, settings.write_timeout)
+        self.slot.prepare = self.shelf.of
         self.changing = Changing(self.items, self.shelf, settings.fresh_items_limit, settings.write_timeout)
         self.metrics = Metrics(lambda: self.slot.version)
         # Ranking beside the event loop keeps probes and small requests quick while a large batch is ranked.
@@ -69,13 +70,8 @@ class State:
         if _is_long(request):
             (answer,) = await self._beside(live, fresh, questions, stages)
         else:
-<<<<<<< HEAD
             (answer,) = recommend(live, fresh, questions, stages)
-        scope.setdefault("turret", {}).update(stages=stages, version=live.version)
-=======
-            (answer,) = recommend(live, questions, stages)
         facts |= {"stages": stages, "version": live.version}
->>>>>>> main
         return orjson.dumps(answer)
 
     async def recommend(self, requests: Sequence[RecommendRequest]) -> list[Answer]:
@@ -87,19 +83,15 @@ class State:
         questions = await self._questions(requests, time.time_ns() // 1_000_000)
         return await self._beside(live, await self.shelf.of(live.bundle), questions, {})
 
-<<<<<<< HEAD
-    async def _beside(
-        self, live: Live, fresh: FreshItems, questions: Sequence[Question], stages: Stages
-    ) -> list[Answer]:
-=======
     async def _live_for(self, request: RecommendRequest, request_id: str | None) -> Live:
         """What answers: for a version that has to be live, what is live; else what the routes lead to."""
         if request.min_version is not None:
             return await self.slot.live_at_least(request.min_version)
         return self.slot.choose(request_id if request.user_id is None else str(request.user_id))
 
-    async def _beside(self, live: Live, questions: Sequence[Question], stages: Stages) -> list[Answer]:
->>>>>>> main
+    async def _beside(
+        self, live: Live, fresh: FreshItems, questions: Sequence[Question], stages: Stages
+    ) -> list[Answer]:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._ranking, recommend, live, fresh, questions, stages)
 

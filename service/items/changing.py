@@ -44,8 +44,8 @@ class Changing:
             bundle.item_encoder.encode([body.features])
         if not is_known:
             self._check_fresh(bundle, item, await self._shelf.of(bundle))
-        await self._waiting(self._store.put(item, features, fields, _now(bundle)))
-        await self._shelf.changed(bundle)
+        number = await self._waiting(self._store.put(item, features, fields, _now(bundle)))
+        await self._shelf.changed(bundle, number)
         vector = "training" if is_known else "features"
         return ItemPutAnswer(version=bundle.manifest.version, id=_shown(bundle, item), vector=vector)
 
@@ -58,8 +58,8 @@ class Changing:
         if fresh.row(item) is None and item not in fresh.gone:
             message = f"version {bundle.manifest.version} has no such item, and none was put; check the id"
             raise RequestError(404, "id", item, message)
-        await self._waiting(self._store.withdraw(item, _now(bundle)))
-        await self._shelf.changed(bundle)
+        number = await self._waiting(self._store.withdraw(item, _now(bundle)))
+        await self._shelf.changed(bundle, number)
         return ItemWithdrawnAnswer(version=bundle.manifest.version, id=_shown(bundle, item))
 
     def _check_fresh(self, bundle: Bundle, item: str, fresh: FreshItems) -> None:
@@ -77,10 +77,10 @@ class Changing:
             )
             raise RequestError(409, "id", item, message)
 
-    async def _waiting(self, call: Awaitable[Any]) -> None:
+    async def _waiting(self, call: Awaitable[int]) -> int:
         try:
             async with asyncio.timeout(self._seconds):
-                await call
+                return await call
         except TimeoutError:
             raise ItemsUnavailableError(
                 f"the store of items didn't answer within {self._seconds:g} seconds"

@@ -40,6 +40,7 @@ class LocalGeneration:
 class _Held(NamedTuple):
     fresh: FreshItems
     seen: int  # the generation before the store was read
+    is_behind: bool = False
 
 
 class Shelf:
@@ -47,9 +48,6 @@ class Shelf:
 
     Where `generation` is shared, a change that any process of this machine has acknowledged is in the next
     `current` of all of them. Other machines see it when they `watch`, within `POLL_SECONDS`.
-
-    Attributes:
-        is_behind: the store couldn't be read, so what is held may lack changes.
     """
 
     POLL_SECONDS = 1.0
@@ -60,7 +58,11 @@ class Shelf:
         self._seconds = seconds
         self._held: WeakKeyDictionary[Bundle, _Held] = WeakKeyDictionary()
         self._reading = asyncio.Lock()
-        self.is_behind = False
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the store couldn't be read, so that what is held may lack changes."""
+        return any(held.is_behind for held in self._held.values())
 
     def current(self, bundle: Bundle) -> FreshItems | None:
         """What is beside a bundle now; None where that has to be read first (`refreshed`)."""
@@ -84,14 +86,16 @@ class Shelf:
             found = self._held[bundle].fresh
         return found
 
-    async def changed(self, bundle: Bundle) -> FreshItems:
-        """Tell all processes that the store has changed, and read it.
+    async def changed(self, bundle: Bundle, number: int) -> FreshItems:
+        """Tell all processes that the store has had a change of this `number`, and read it.
 
         Raises ItemsUnavailableError when this process can't, so that nobody is told that a change holds
         everywhere before it does.
         """
         self._generation.bump()
-        return await self._read(bundle)
+        fresh = await self._read(bundle)
+        # Somebody else may have tried in between, and failed.
+        return fresh if fresh.number >= number else await self._read(bundle, again=True)
 
     async def watch(self) -> None:
         """Read the store again and again, for what other machines change, and after it has been away."""
@@ -109,17 +113,15 @@ class Shelf:
         async with self._reading:
             seen = self._generation.value
             held = self._held.get(bundle)
-            if held is not None and held.seen == seen and not again and not self.is_behind:
-                return held.fresh  # whoever had the lock has read it
+            if held is not None and held.seen == seen and not again:
+                return held.fresh  # whoever had the lock has read it, or has tried to
             before = nothing_changed(bundle) if held is None else held.fresh
             try:
                 fresh = await self._caught_up(before, bundle)
             except ItemsUnavailableError:
                 # Requests go on with what there is, without waiting for the store one by one.
-                self.is_behind = True
-                self._held[bundle] = _Held(before, seen)
+                self._held[bundle] = _Held(before, seen, True)
                 raise
-            self.is_behind = False
             self._held[bundle] = _Held(fresh, seen)
             return fresh
 
