@@ -10,7 +10,6 @@ from typing import NamedTuple
 from service.errors import ServiceError
 
 
-
 class Tables(NamedTuple):
     """What a file holds: the number of its format, what makes the tables, and a query that reads them."""
 

@@ -27,8 +27,8 @@ def with_changes(fresh: FreshItems, bundle: Bundle, changes: Changes) -> FreshIt
 
     - An item that the bundle doesn't have is fresh: its vector comes from its features, as far as this
       bundle's item tower reads them. Without an item tower it is nowhere.
-    - An item that the bundle has keeps its vector. What was put since the bundle was made replaces its fields;
-      what was put before is in the bundle already.
+    - An item that the bundle has keeps its vector. What was put since the bundle was made replaces its
+      fields; what was put before is in the bundle already.
     - A withdrawn item is left out whenever it was withdrawn, until it is put again.
     """
     if not changes.items:
@@ -81,11 +81,13 @@ def _copied(fresh: FreshItems, number: int) -> FreshItems:
 def _listed(
     fresh: FreshItems, moved: set[str], arrived: Sequence[Change], vectors: NDArray[np.float32]
 ) -> tuple[NDArray[np.float32], list[str], list[bytes]]:
-    """The fresh items that stay in their order, then those that arrived."""
-    stay = [place for place, item in enumerate(fresh.ids) if item not in moved]
-    kept = fresh.vectors if len(stay) == len(fresh) else fresh.vectors[stay]
-    ids = [*(fresh.ids[place] for place in stay), *(change.item for change in arrived)]
-    fields = [*(fresh.fields[place] for place in stay), *(change.fields or b"{}" for change in arrived)]
+    """The fresh items that stay, in their order, then those that arrived."""
+    kept, ids, fields = fresh.vectors, list(fresh.ids), list(fresh.fields)
+    if not moved.isdisjoint(fresh.places):
+        stay = [place for place, item in enumerate(ids) if item not in moved]
+        kept, ids, fields = kept[stay], [ids[place] for place in stay], [fields[place] for place in stay]
+    ids += [change.item for change in arrived]
+    fields += [change.fields or b"{}" for change in arrived]
     return np.concatenate([kept, vectors]), ids, fields
 
 

@@ -110,7 +110,7 @@ def _json(value: dict[str, Any]) -> bytes:
 
 
 def _now(bundle: Bundle) -> int:
-    """Milliseconds since 1970; whatever the clocks say, a change comes after the version that it is made to."""
+    """Milliseconds since 1970; whatever the clocks say, a change comes after the version that is live."""
     return max(time.time_ns() // 1_000_000, made(bundle))
 
 

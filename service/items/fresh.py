@@ -62,8 +62,9 @@ class FreshItems:
         return len(self.vocabulary)
 
     @cached_property
-    def _places(self) -> dict[str, int]:
-        return {item: place for place, item in enumerate(self.ids)}
+    def places(self) -> dict[str, int]:
+        """The place of each fresh item by its id; its row is N + its place."""
+        return dict(zip(self.ids, range(len(self.ids)), strict=True))
 
     @cached_property
     def withdrawn_rows(self) -> frozenset[int]:
@@ -71,11 +72,11 @@ class FreshItems:
         return frozenset(self.withdrawn.tolist())
 
     def row(self, outside_id: Id) -> int | None:
-        """Return the row of an id, of the bundle's or fresh, or None; withdrawn ones of the bundle have one."""
+        """Return the row of an id, the bundle's or fresh, or None; the bundle's withdrawn ones have one."""
         row = self.vocabulary.row(outside_id)
         if row is not None or not self.ids:
             return row
-        place = self._places.get(str(outside_id))
+        place = self.places.get(str(outside_id))
         return None if place is None else self.first_row + place
 
     def known_rows(self, ids: Iterable[Id]) -> tuple[NDArray[np.int32], list[Id]]:
@@ -115,8 +116,9 @@ class FreshItems:
         return _frozen(mask)
 
     def allowed(self, filtering: Filter) -> Mask:
-        """The rows of the bundle [N] that a filter allows, read-only: withdrawn ones never, replaced fields count.
+        """The rows of the bundle [N] that a filter allows, read-only.
 
+        Withdrawn ones are never allowed, and it is the replaced fields that count.
         The filter's own mask where nothing of the bundle has changed.
         """
         if not len(self.withdrawn) and not self.replaced:

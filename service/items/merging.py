@@ -14,7 +14,7 @@ Scores = NDArray[np.float32]
 
 
 def fresh_scores(vector: NDArray[np.float32], fresh: FreshItems, scoring: Scoring) -> Scores:
-    """The scores [M] of the fresh items with a user vector [D], as `tower.retriever` has those of the others."""
+    """The scores [M] of the fresh items with a user vector [D], as `tower.retriever` has the others'."""
     products: Scores = fresh.vectors @ vector
     if scoring.absolute:
         products = np.abs(products)

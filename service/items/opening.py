@@ -31,8 +31,8 @@ STORES: dict[str, Callable[[str], ItemStore]] = {
 def open_items(address: str) -> ItemStore:
     """Open the items that belong to the histories at `address`, which `open_store` has taken already.
 
-    With SQLite they are in a file of their own beside that of the histories, with Redis in the same one, under
-    the same prefix. Raises ServiceError when they can't be opened. A Redis isn't asked yet.
+    With SQLite they are in a file of their own beside that of the histories, with Redis in the same one,
+    under the same prefix. Raises ServiceError when they can't be opened. A Redis isn't asked yet.
     """
     scheme = address.partition("://")[0]
     if scheme not in STORES:

@@ -28,7 +28,8 @@ redis.call('ZADD', KEYS[3], number, ARGV[1])
 return number
 """)
 
-# The same KEYS. ARGV: the number from which on, how many. Gives the last number, then id, number, what is kept.
+# The same KEYS. ARGV: the number from which on, how many. Gives the last number, then of each change the id,
+# the number and what is kept.
 SINCE = _script("""
 local found = {tonumber(redis.call('GET', KEYS[1]) or '0')}
 local order = redis.call('ZRANGEBYSCORE', KEYS[3], '(' .. ARGV[1], '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[2])
@@ -44,8 +45,8 @@ return found
 class RedisItems:
     """An ItemStore in one Redis, under the prefix of the histories' address.
 
-    An acknowledgement is worth there what that of an event is (docs/histories.md). Nothing is connected before
-    the first call. Raises ServiceError when the address can't be read.
+    An acknowledgement is worth there what that of an event is (docs/histories.md). Nothing is connected
+    before the first call. Raises ServiceError when the address can't be read.
     """
 
     def __init__(self, address: str, seconds: float = 5.0) -> None:
