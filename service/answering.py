@@ -19,7 +19,8 @@ from service.schemas import HISTORY_LIMIT
 from service.selecting import Selection, Wanted, select
 from service.slot import Live
 from service.stock import Stock
-from tower.errors import EncodingError
+from tower.errors import EncodingError, FilterError
+from tower.filters import Filter
 from tower.retriever import Ranking
 from tower.times import Times
 
@@ -37,6 +38,7 @@ class _Read:
     times: Times | None
     unknown: list[int | str]
     excluded: NDArray[np.int32]
+    filtering: Filter | None
 
 
 def recommend(
@@ -51,7 +53,7 @@ def recommend(
     begun = perf_counter()
     live.bundle.encoder.check([question.request.features for question in questions])
     stock = Stock(live.bundle, fresh)
-    read = [_read(live, stock, question) for question in questions]
+    read = [_read(live, stock, place, question) for place, question in enumerate(questions)]
     known = [place for place, one in enumerate(read) if len(one.rows)]
     looked_up = perf_counter()
     vectors = dict(zip(known, _encode(stock, read, known), strict=True)) if known else {}
@@ -79,7 +81,19 @@ def similar(live: Live, fresh: FreshItems, row: int, k: int) -> Answer:
     return _ranked(live, Stock(live.bundle, fresh), Selection(ranking, len(ranking.rows) < k), "towers")
 
 
-def _read(live: Live, stock: Stock, question: Question) -> _Read:
+def _read(live: Live, stock: Stock, place: int, question: Question) -> _Read:
+    try:
+        return _in_rows(live, stock, question)
+    except RequestError as error:
+        error.position = place
+        raise
+    except FilterError as error:
+        refused = RequestError(422, error.field, error.value, str(error))
+        refused.position = place
+        raise refused from None
+
+
+def _in_rows(live: Live, stock: Stock, question: Question) -> _Read:
     request = question.request
     if question.after is not None and question.after.version != live.version:
         message = (
@@ -92,7 +106,8 @@ def _read(live: Live, stock: Stock, question: Question) -> _Read:
     excluded = stock.known_rows(request.exclude)[0] if request.exclude else _NOTHING
     if request.exclude_seen:
         excluded = np.concatenate([excluded, rows]) if len(excluded) else rows
-    return _Read(question, rows, _times(live, stock, question), unknown, excluded)
+    filtering = stock.filtering(request.filter) if request.filter else None
+    return _Read(question, rows, _times(live, stock, question), unknown, excluded, filtering)
 
 
 def _times(live: Live, stock: Stock, question: Question) -> Times | None:
@@ -123,8 +138,8 @@ def _select(
 
     def ranked(count: int) -> Ranking:
         if vector is None:
-            return searching.popular(live, fresh, count, read.excluded)
-        return searching.nearest(live, fresh, vector, count, read.excluded)
+            return searching.popular(live, fresh, count, read.excluded, read.filtering)
+        return searching.nearest(live, fresh, vector, count, read.excluded, read.filtering)
 
     if request.is_plain and read.question.after is None:
         ranking = ranked(request.k)

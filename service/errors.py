@@ -33,7 +33,12 @@ class NothingLiveError(ServiceError):
 
 
 class RequestError(ServiceError):
-    """A request that is refused with an HTTP status, the field, its value and the remedy."""
+    """A request that is refused with an HTTP status, the field, its value and the remedy.
+
+    `position` is the request's place among several that came together, where it is one of several.
+    """
+
+    position: int | None = None
 
     def __init__(
         self,

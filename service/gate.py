@@ -11,10 +11,11 @@ from service.ledger import now
 from service.memory import available_bytes, in_words
 from service.overlap import mean_overlap
 from tower.bundle import Bundle
+from tower.checksums import check_files
 from tower.errors import BundleError
 from tower.golden import check_golden, load_golden
 from tower.listing import versions
-from tower.manifest import Manifest, check_files, read_manifest
+from tower.manifest import Manifest, read_manifest
 from tower.pointer import check_version
 
 FOLDER = ".gate"

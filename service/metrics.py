@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterable
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, Summary, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -28,20 +28,18 @@ class Metrics:
             "turret_activations", "Attempts to activate a version", ["outcome"], registry=self._registry
         )
 
-        self._reload_failures = Counter(
+        self.reload_failures = Counter(
             "turret_reload_failures", "Versions refused, by the check", ["reason"], registry=self._registry
         )
-        self._changed_files = Counter(
+        self.changed_files = Counter(
             "turret_changed_files", "Files of a live version that were changed", registry=self._registry
         )
-
-    def activation_refused(self, reason: str) -> None:
-        """Count a version that did not go live, by the check that it did not pass."""
-        self._reload_failures.labels(reason).inc()
-
-    def files_changed(self, count: int) -> None:
-        """Count files of a live version that were changed, cut or replaced since it was opened."""
-        self._changed_files.inc(count)
+        self.shadow_answers = Counter(
+            "turret_shadow_answers", "Answers of the shadow", ["outcome"], registry=self._registry
+        )
+        self.shadow_overlap = Summary(
+            "turret_shadow_overlap", "Share of an answer that the shadow gave too", registry=self._registry
+        )
 
     def text(self) -> bytes:
         """Write all of it in the Prometheus text format."""

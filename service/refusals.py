@@ -46,11 +46,12 @@ def refuse(
 
 def refusal(error: Exception, path: str) -> Response | None:
     """Make the answer to an error that a request ended in; None for one that is the service's own fault."""
-    if isinstance(error, RequestError):
-        return refuse(error.status, error.field, error.value, str(error), error.headers)
-    if isinstance(error, EncodingError):
-        field = f"requests.{error.position}.{error.field}" if path.endswith("/batch") else error.field
-        return refuse(422, field, error.value, str(error))
+    if isinstance(error, RequestError | EncodingError):
+        is_one_of_several = error.position is not None and path.endswith("/batch")
+        field = f"requests.{error.position}.{error.field}" if is_one_of_several else error.field
+        if isinstance(error, EncodingError):
+            return refuse(422, field, error.value, str(error))
+        return refuse(error.status, field, error.value, str(error), error.headers)
     if isinstance(error, BundleError):
         return refuse(503, "bundles", None, f"{error}; the live version goes on answering", _LATER)
     if isinstance(error, NothingLiveError):

@@ -23,7 +23,7 @@ class Settings(BaseSettings):
     - `stored_history_limit`: how many of a user's newest stored events a recommendation reads.
     - `fresh_items_limit`: how many items, beside those that the live version was trained with, may be put.
     - `history_timeout`, `write_timeout`: seconds to wait for the store before doing without it.
-    - `breaker_failures`, `breaker_seconds`: after so many failures in a row the store isn't asked for so long.
+    - `breaker_failures`, `breaker_seconds`: after so many failures in a row no call is made for so long.
     - `redis_connections`: connections of each process to a Redis, at most.
     - `keep_days`: how old events are kept and read; for ever without it.
     - `clock_skew`: seconds by which the time of an event may be ahead; beyond, it counts as now.
@@ -38,6 +38,8 @@ class Settings(BaseSettings):
       average over the live one's recorded histories, unless it is forced.
     - `recall_minimum`: the recall at 10 that an approximate index must have been measured with.
     - `memory_factor`: the memory that a version takes while it is checked and opened, in sizes of its files.
+    - `min_version_seconds`: how long a request that names `min_version` may wait for this worker to follow.
+    - `shadow_queue`: requests that may wait for the shadow; more are dropped.
     - `watch_seconds`: how often the files of the live version are looked at.
     """
 
@@ -69,6 +71,8 @@ class Settings(BaseSettings):
     overlap_minimum: float = Field(default=0.05, ge=0, le=1)
     recall_minimum: float = Field(default=0.95, ge=0, le=1)
     memory_factor: float = Field(default=1.5, ge=0)
+    min_version_seconds: float = Field(default=1.0, ge=0)
+    shadow_queue: int = Field(default=100, ge=1)
     watch_seconds: float = Field(default=5.0, gt=0)
 
 

@@ -87,6 +87,11 @@ class Slot:
             return self.live
         return canary
 
+    def serving(self, version: str) -> Live | None:
+        """Return what answers users from `version`, if anything does."""
+        found = (self._live, self.routed.canary)
+        return next((one for one in found if one and one.version == version), None)
+
     async def live_at_least(self, version: str, timeout: float = 1.0) -> Live:
         """Return what is live once that is no older than the last activation of `version`.
 

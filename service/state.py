@@ -13,6 +13,7 @@ from service.activation import Activator
 from service.admin_key import admin_key
 from service.answering import Answer, Stages, recommend
 from service.board import Board
+from service.cursor import read_cursor
 from service.errors import HistoryUnavailableError
 from service.history.breaker import Breaker
 from service.history.contract import Event
@@ -26,6 +27,7 @@ from service.questions import Question, question
 from service.schemas import RecommendRequest
 from service.seat import Seat
 from service.settings import Settings
+from service.shadow import Shadow
 from service.slot import Live, Slot
 
 # An answer of more items takes longer to write than most take to be found.
@@ -52,6 +54,7 @@ class State:
         self.slot.prepare = self.shelf.of
         self.changing = Changing(self.items, self.shelf, settings.fresh_items_limit, settings.write_timeout)
         self.metrics = Metrics(lambda: self.slot.version)
+        self.shadow = Shadow(self.slot, self.metrics, settings.shadow_queue)
         # Ranking beside the event loop keeps probes and small requests quick while a large batch is ranked.
         self._ranking = ThreadPoolExecutor(settings.ranking_threads, "ranking")
 
@@ -72,21 +75,27 @@ class State:
         else:
             (answer,) = recommend(live, fresh, questions, stages)
         facts |= {"stages": stages, "version": live.version}
+        if self.shadow.wants() and request.cursor is None:
+            self.shadow.offer(_ids(answer), lambda shadow: _ids(recommend(shadow, questions)[0]))
         return orjson.dumps(answer)
 
     async def recommend(self, requests: Sequence[RecommendRequest]) -> list[Answer]:
         """Answer requests, all from one bundle. Raises EncodingError with the position of the faulty one."""
         needed = dict.fromkeys(one.min_version for one in requests if one.min_version is not None)
         for version in needed:
-            await self.slot.live_at_least(version)
+            await self.slot.live_at_least(version, self.settings.min_version_seconds)
         live = self.slot.live
         questions = await self._questions(requests, time.time_ns() // 1_000_000)
         return await self._beside(live, await self.shelf.of(live.bundle), questions, {})
 
     async def _live_for(self, request: RecommendRequest, request_id: str | None) -> Live:
-        """What answers: for a version that has to be live, what is live; else what the routes lead to."""
+        """Choose the version: new enough, if that is asked for; that of the page before; else by the user."""
         if request.min_version is not None:
-            return await self.slot.live_at_least(request.min_version)
+            return await self.slot.live_at_least(request.min_version, self.settings.min_version_seconds)
+        if self.slot.routed.canary is None:
+            return self.slot.live
+        if request.cursor is not None:
+            return self.slot.serving(read_cursor(request.cursor).version) or self.slot.live
         return self.slot.choose(request_id if request.user_id is None else str(request.user_id))
 
     async def _beside(
@@ -97,6 +106,7 @@ class State:
 
     async def close(self) -> None:
         """Finish what is under way."""
+        await self.shadow.close()
         await self.store.close()
         await self.items.close()
         await asyncio.to_thread(self._ranking.shutdown)
@@ -120,6 +130,10 @@ def state_of(request: Request) -> State:
     """Return the state of the application that a request came to."""
     state: State = request.app.state.service
     return state
+
+
+def _ids(answer: Answer) -> list[int | str]:
+    return [item["id"] for item in answer["items"]]
 
 
 def _is_long(request: RecommendRequest) -> bool:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from service.errors import RequestError
 from service.items.fresh import FreshItems
 from tower.bundle import Bundle
+from tower.filters import Filter, compile_filter
 from tower.times import Times
 
 Vectors = NDArray[np.float32]
@@ -40,10 +41,14 @@ class Stock:
 
     def check_field(self, name: str, where: str) -> None:
         """Raise RequestError (422), naming `where` it was asked for, unless items have this field."""
-        fields = self._bundle.catalog.fields
+        fields = self._bundle.catalog.field_names
         if name not in fields:
-            known = f"they have {', '.join(sorted(fields))}" if fields else "they have none"
+            known = f"they have {', '.join(fields)}" if fields else "they have none"
             raise RequestError(422, where, name, f"items have no such field; {known}")
+
+    def filtering(self, wanted: Mapping[str, Any]) -> Filter:
+        """Read a filter. Raises FilterError for one that the catalogue can't answer."""
+        return compile_filter(wanted, self._bundle.catalog)
 
     def vectors(self, rows: NDArray[np.integer[Any]]) -> Vectors:
         """The item vectors [B, D] of rows [B]."""

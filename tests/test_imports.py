@@ -38,6 +38,7 @@ SERVICE_TAKES = {
     "tower.diversity",
     "tower.encoder",
     "tower.errors",
+    "tower.filters",
     "tower.golden",
     "tower.index",
     "tower.item_encoder",

@@ -11,11 +11,14 @@ from data.features import Feature
 from tower.errors import BundleError, EncodingError
 from tower.feature_inputs import FeatureInputs
 from tower.manifest import ITEM_FEATURES, ITEM_TOWER, Manifest
+from tower.regular import read_regular
 from tower.session import Session
 
 _FEATURES = TypeAdapter(tuple[Feature, ...])
 # Items that pass the tower at once: ten thousand at a time would need hundreds of megabytes in between.
 _AT_ONCE = 1024
+# Far beyond any item tower that was ever exported, and far below what would fill a machine.
+_FILE_BYTES = 2_000_000_000
 
 
 class ItemEncoder:
@@ -33,7 +36,9 @@ class ItemEncoder:
         self._features = FeatureInputs(features, "item")
         self._session = Session(model, "item_tower.onnx", "item_vector")
         if not features:
-            raise BundleError("item_tower.onnx is in a bundle without item features; export the bundle again")
+            raise BundleError(
+                "item_tower.onnx is in a bundle without item features; export the bundle again", "parts"
+            )
         self._session.check(self._features.input_names)
 
     @property
@@ -75,5 +80,5 @@ def open_item_encoder(folder: Path, manifest: Manifest) -> ItemEncoder | None:
     """
     if ITEM_TOWER not in manifest.files:
         return None
-    features = _FEATURES.validate_json((folder / ITEM_FEATURES).read_bytes())
-    return ItemEncoder((folder / ITEM_TOWER).read_bytes(), manifest.dimension, features)
+    features = _FEATURES.validate_json(read_regular(folder / ITEM_FEATURES, _FILE_BYTES))
+    return ItemEncoder(read_regular(folder / ITEM_TOWER, _FILE_BYTES), manifest.dimension, features)

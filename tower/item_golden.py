@@ -10,12 +10,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from data.vocabulary import Vocabulary
 from tower.errors import BundleError, EncodingError
 from tower.manifest import GOLDEN_ITEMS
+from tower.regular import read_regular
 
 if TYPE_CHECKING:
     from tower.bundle import Bundle
 
 # Of the largest number: as for recorded queries, far more than rounding and far less than another tower.
 TOLERANCE = 1e-4
+_FILE_BYTES = 64_000_000
 
 
 class RecordedItem(BaseModel):
@@ -82,14 +84,16 @@ def check_golden_items(bundle: "Bundle") -> None:
         vectors = bundle.item_encoder.encode([item.features for item in golden.items])
     except EncodingError as error:
         raise BundleError(
-            f"{GOLDEN_ITEMS}: item {error.position}: {error.field}: {error}; export the bundle again"
+            f"{GOLDEN_ITEMS}: item {error.position}: {error.field}: {error}; export the bundle again",
+            "answers",
         ) from None
     for item, vector in zip(golden.items, vectors, strict=True):
         fault = _difference(bundle, item, vector)
         if fault:
             raise BundleError(
                 f"the item tower of bundle {bundle.manifest.version} doesn't make of item {item.id!r} what "
-                f"it did in training: {fault}; its files are of different models, export it again"
+                f"it did in training: {fault}; its files are of different models, export it again",
+                "answers",
             )
 
 
@@ -116,8 +120,6 @@ def _product(vector: tuple[float, ...], other: NDArray[np.float32]) -> float:
 
 def _load(path: Path) -> GoldenItems:
     try:
-        return GoldenItems.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise BundleError(f"{path} can't be read ({error.strerror}); export the bundle again") from None
+        return GoldenItems.model_validate_json(read_regular(path, _FILE_BYTES))
     except ValidationError as error:
-        raise BundleError(f"{path} holds no recorded items ({error.errors()[0]['msg']})") from None
+        raise BundleError(f"{path} holds no recorded items ({error.errors()[0]['msg']})", "parts") from None

@@ -31,10 +31,12 @@ class Session:
         """Raise BundleError when the tower reads other inputs than these, or has no such output."""
         if set(self.shapes) != inputs:
             raise BundleError(
-                f"{self._name} reads {sorted(self.shapes)}, but its bundle gives {sorted(inputs)}"
+                f"{self._name} reads {sorted(self.shapes)}, but its bundle gives {sorted(inputs)}", "parts"
             )
         if self._output not in {entry.name for entry in self._session.get_outputs()}:
-            raise BundleError(f"{self._name} has no output {self._output!r}; export the bundle again")
+            raise BundleError(
+                f"{self._name} has no output {self._output!r}; export the bundle again", "parts"
+            )
 
     def run(self, inputs: dict[str, NDArray[Any]], shape: tuple[int, int]) -> NDArray[np.float32]:
         """Return the tower's vectors. Raises BundleError when it can't be run or their shape is another."""

@@ -82,7 +82,7 @@ class RedisHistory:
         count = self._count(replies[0])
         if after and self._count(replies[1]) < self._address.replicas:
             raise HistoryUnavailableError(
-                f"{self._address} has it, but fewer than {self._address.replicas} of its replicas confirmed it"
+                f"{self._address} has it, but fewer than {self._address.replicas} of its replicas confirm it"
             )
         return count
 

@@ -66,7 +66,7 @@ async def route(request: Request) -> Response:
     try:
         behind = await state.activator.route(Routes.model_validate(shown))
     except BundleError as error:
-        state.metrics.activation_refused(reason_of(error))
+        state.metrics.reload_failures.labels(reason_of(error)).inc()
         raise RequestError(409, "version", None, f"{error}; the routes stay as they are") from None
     return _json(_shown(state) | ({"behind": behind} if behind else {}))
 
@@ -76,7 +76,7 @@ async def _swap(state: State, replacing: Awaitable[Swap]) -> Response:
         swap = await replacing
     except BundleError as error:
         state.metrics.activations.labels("refused").inc()
-        state.metrics.activation_refused(reason_of(error))
+        state.metrics.reload_failures.labels(reason_of(error)).inc()
         kept = state.slot.version
         stays = f"version {kept} stays live" if kept else "no version is live yet"
         raise RequestError(409, "version", None, f"{error}; {stays}") from None

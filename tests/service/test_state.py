@@ -80,7 +80,7 @@ def test_users_can_not_be_shown_or_forgotten_without_the_store(settings: Setting
 
 
 def test_a_store_that_goes_on_failing_is_not_waited_for(settings: Settings) -> None:
-    """After a few that waited, and until the breaker lets one call through again; the answer says how long."""
+    """After a few that waited, until the breaker lets one call through again; the answer says how long."""
     settings = settings.model_copy(update={"breaker_failures": 2, "breaker_seconds": 60.0})
     with TestClient(with_store(settings, Stuck())) as client:
         event = {"event_id": 1, "user_id": 7, "item_id": 101}

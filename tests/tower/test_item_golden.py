@@ -11,6 +11,7 @@ from tests.conftest import contents
 from tests.item_towers import item_features, item_tower, with_item_tower
 from tower.bundle import load
 from tower.errors import BundleError
+from tower.manifest import DIGEST, MANIFEST, digest_line
 from tower.publishing import publish
 
 
@@ -35,14 +36,15 @@ def root(published: Path, tmp_path: Path) -> Path:
 
 def take_over(root: Path, *names: str) -> None:
     """Put files of v2 into v1, and make the manifest agree: a mix that no checksum sees."""
-    manifest = root / "v1" / "manifest.json"
-    stored = json.loads(manifest.read_text())
+    stored = json.loads((root / "v1" / MANIFEST).read_text())
     for name in names:
         (root / "v1" / name).chmod(0o644)
         shutil.copy(root / "v2" / name, root / "v1" / name)
         stored["files"][name] = hash_file(root / "v1" / name).model_dump()
-    manifest.chmod(0o644)
-    manifest.write_text(json.dumps(stored))
+    text = json.dumps(stored).encode()
+    for name, content in ((MANIFEST, text), (DIGEST, digest_line(text))):
+        (root / "v1" / name).chmod(0o644)
+        (root / "v1" / name).write_bytes(content)
 
 
 def test_a_whole_bundle_passes(root: Path) -> None:

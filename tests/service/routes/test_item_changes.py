@@ -260,3 +260,19 @@ def test_a_page_goes_on_into_fresh_items(client: TestClient, put: Put) -> None:
         if cursor is None:
             break
     assert found == whole
+
+
+def test_filters_read_the_fields_of_fresh_items_and_replaced_ones(client: TestClient, put: Put) -> None:
+    """The bundle's own are all of the genre drama."""
+    put(900, fields={"title": "New", "genres": ["war"]})
+    put(901, fields={"title": "Other", "genres": ["drama"]})
+    put(105, fields={"title": "Renamed", "genres": ["war", "noir"]})
+    client.delete("/v1/items/106")
+    war, drama = ({"genres": {"any_of": [genre]}} for genre in ("war", "drama"))
+    for history in ([101], []):
+        assert set(asked(client, *history, k=100, filter=war)) == {900, 105}
+        found = asked(client, *history, k=100, filter=drama, exclude_seen=False)
+        assert set(found) == {*range(100, 160), 901} - {105, 106}
+    client.delete("/v1/items/900")
+    assert asked(client, 101, k=100, filter=war) == [105]
+    assert asked(client, 101, k=100, filter={"title": {"equals": "nothing"}}) == []
