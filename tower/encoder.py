@@ -73,7 +73,8 @@ class Encoder:
         """Return the item vectors [B, D] of rows [B]: from N on those of `more`, as `encode` has it."""
         count = len(self._vectors)
         if more is None or not len(rows) or rows.max() < count:
-            return self._vectors[rows]
+            found: Vectors = self._vectors[rows]
+            return found
         is_more = rows >= count
         gathered = np.empty((len(rows), self._vectors.shape[1]), dtype=np.float32)
         gathered[~is_more] = self._vectors[rows[~is_more]]

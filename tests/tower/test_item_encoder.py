@@ -25,7 +25,7 @@ def test_raw_features_become_vectors(encoder: ItemEncoder) -> None:
         {**placed(HERE), "kind": "film", "tags": ["new", "unheard of"]},
         {"kind": None},
     ]
-    expected = [[0.6, 0, 0.8], [-0.6, 0, -0.8], [1, 0, 0]]
+    expected = np.array([[0.6, 0, 0.8], [-0.6, 0, -0.8], [1, 0, 0]])
     np.testing.assert_allclose(encoder.encode(given), expected, atol=1e-6)
 
 

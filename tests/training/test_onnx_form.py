@@ -58,9 +58,10 @@ def model(**changes: object) -> TwoTowers:
     torch.manual_seed(3)
     with torch.no_grad():
         for parameter in made.item.parameters():
-            parameter += 0.3 * torch.randn(parameter.shape)
-        for table in made.item.rows.layers.tables.values() if made.item.rows else ():
-            table.weight[0] = 0.0  # type: ignore[operator, index]  # an Embedding or an EmbeddingBag
+            parameter.add_(0.3 * torch.randn(parameter.shape))
+        for name, parameter in made.item.rows.named_parameters() if made.item.rows else ():
+            assert name.endswith("weight")
+            parameter[0] = 0.0  # code 0 stands for nothing
     return made
 
 

@@ -49,7 +49,7 @@ def put(client: TestClient) -> Put:
 
     def make(item: object = 900, features: object = None, **body: Any) -> httpx2.Response:
         features = placed(HERE) if features is None else features
-        return client.put(f"/v1/items/{item}", json={"features": features, **body})  # type: ignore[return-value]
+        return client.put(f"/v1/items/{item}", json={"features": features, **body})
 
     return make
 
@@ -65,7 +65,7 @@ def activate(client: TestClient, version: str) -> None:
 
 
 def asked(client: TestClient, *history: object, **body: Any) -> list[object]:
-    return ids(client.post("/v1/recommend", json={"history": history, **body}))  # type: ignore[arg-type]
+    return ids(client.post("/v1/recommend", json={"history": history, **body}))
 
 
 def test_a_fresh_item_is_in_the_next_answer(client: TestClient, put: Put) -> None:
@@ -251,11 +251,12 @@ def test_a_page_goes_on_into_fresh_items(client: TestClient, put: Put) -> None:
     for number in range(3):
         put(900 + number, features=placed(np.roll(HERE, number)))
     whole = asked(client, 105, k=62)
-    found, cursor = [], None
+    found: list[object] = []
+    cursor = None
     while len(found) < 62:
-        more = {} if cursor is None else {"cursor": cursor}
+        more: dict[str, str] = {} if cursor is None else {"cursor": cursor}
         answer = client.post("/v1/recommend", json={"history": [105], "k": 7, **more})
-        found += ids(answer)  # type: ignore[arg-type]
+        found += ids(answer)
         cursor = answer.json().get("cursor")
         if cursor is None:
             break
