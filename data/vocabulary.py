@@ -70,7 +70,7 @@ class Vocabulary:
         """Return the rows of the known ids, in the order given, and the unknown ids."""
         ids = ids if isinstance(ids, list | tuple) else list(ids)
         # Every request comes here: where all ids are known and of the vocabulary's kind, no loop of Python.
-        # A boolean or a float would be found in the table of integers, as what it is equal to.
+        # A boolean would be found in the table of integers, as the 0 or 1 that it is equal to.
         if self.kind == "string" or set(map(type, ids)) == {int}:
             try:
                 return np.fromiter(map(self._rows.get, ids), np.int32, len(ids)), []

@@ -20,10 +20,6 @@ RunGate = Callable[[GateRequest], Awaitable[GateReport]]
 class RefusedError(BundleError):
     """A version that did not pass the gate; `reason` names the check."""
 
-    def __init__(self, message: str, reason: str) -> None:
-        super().__init__(message)
-        self.reason = reason
-
 
 @dataclass(frozen=True)
 class Swap:
@@ -155,5 +151,7 @@ class Activator:
 
 
 def reason_of(error: BundleError) -> str:
-    """Name the check that a refusal stands for."""
-    return error.reason if isinstance(error, RefusedError) else "soundness"
+    """Name the check of the gate that a refusal stands for."""
+    if isinstance(error, RefusedError):
+        return error.reason
+    return {"missing": "unknown", "checksum": "checksum", "answers": "golden"}.get(error.reason, "soundness")

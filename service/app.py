@@ -10,6 +10,7 @@ from fastapi import APIRouter, FastAPI
 
 from service import documents, refusals
 from service.fast_path import RecommendPath
+from service.file_watch import watch_files
 from service.metrics import MetricsMiddleware
 from service.routes import admin, events, items, probes, recommend, users, versions
 from service.seat import Seat
@@ -31,8 +32,9 @@ def create_app(settings: Settings, seat: Seat | None = None) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with asyncio.TaskGroup() as tasks:
-            beside = [tasks.create_task(_fill(state)), tasks.create_task(_say_notes(state))]
-            beside.append(tasks.create_task(state.shelf.watch()))
+            watching = watch_files(state.slot, state.metrics, settings.watch_seconds)
+            along = (_fill(state), watching, _say_notes(state), state.shelf.watch())
+            beside = [tasks.create_task(one) for one in along]
             yield
             for task in beside:
                 task.cancel()

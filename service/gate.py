@@ -1,5 +1,6 @@
 """What a version has to pass before it goes live, kept in `<bundles>/.gate/<version>.json`."""
 
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,14 +12,16 @@ from service.ledger import now
 from service.memory import available_bytes, in_words
 from service.overlap import mean_overlap
 from tower.bundle import Bundle
-from tower.checksums import check_files
+from tower.checksums import Identities, check_files
 from tower.errors import BundleError
 from tower.golden import check_golden, load_golden
 from tower.listing import versions
 from tower.manifest import Manifest, read_manifest
 from tower.pointer import check_version
+from tower.verified import forget_verified, note_verified
 
 FOLDER = ".gate"
+_OF_THE_FILES = ("checksum", "soundness", "golden")
 Reason = Literal["unknown", "memory", "checksum", "soundness", "golden", "recall", "overlap", "crashed"]
 Finding = tuple[str, float | None]
 
@@ -85,6 +88,8 @@ class GateReport(BaseModel):
 def run_gate(request: GateRequest) -> GateReport:
     """Check a version, keep the result, and return it. What is refused is no exception here."""
     checks = tuple(_checks(_Gate(request)))
+    if any(not check.passed and check.name in _OF_THE_FILES for check in checks):
+        forget_verified(request.root, request.version)
     report = GateReport(version=request.version, time=now(), forced=request.force, checks=checks)
     keep_report(request.root, report)
     return report
@@ -129,6 +134,8 @@ class _Gate:
         self._folder = request.root / request.version
         self._manifest: Manifest | None = None
         self._bundle: Bundle | None = None
+        self._identities: Identities = {}
+        self._started = time.time_ns()
 
     def unknown(self) -> Finding:
         """Whether there is such a version."""
@@ -161,18 +168,22 @@ class _Gate:
         self._manifest = read_manifest(self._folder)
         if self._manifest.version != self._request.version:
             raise BundleError(f"{self._folder} holds version {self._manifest.version!r}; rename it to that")
-        check_files(self._folder, self._manifest)
+        self._identities = check_files(self._folder, self._manifest)
         return f"all {len(self._manifest.files)} files are as they were published", None
 
     def soundness(self) -> Finding:
         """Whether the parts fit each other and hold finite vectors of sane lengths."""
         self._bundle = Bundle.open(self._folder, verify=False)
+        if self._bundle.identities != self._identities:
+            raise BundleError(f"files in {self._folder} changed while they were checked; try again")
         return f"{len(self._bundle.vectors)} vectors are finite and of sane lengths", None
 
     def golden(self) -> Finding:
         """Whether recorded queries are answered as they were when it was published."""
         assert self._bundle is not None
         check_golden(self._bundle)
+        request = self._request
+        note_verified(request.root, request.version, self._identities, self._started)
         return "the recorded queries are answered as when it was published", None
 
     def recall(self) -> Finding:

@@ -76,7 +76,7 @@ class State:
             (answer,) = recommend(live, fresh, questions, stages)
         facts |= {"stages": stages, "version": live.version}
         if self.shadow.wants() and request.cursor is None:
-            self.shadow.offer(_ids(answer), lambda shadow: _ids(recommend(shadow, questions)[0]))
+            await self._offer(questions, answer)
         return orjson.dumps(answer)
 
     async def recommend(self, requests: Sequence[RecommendRequest]) -> list[Answer]:
@@ -103,6 +103,15 @@ class State:
     ) -> list[Answer]:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._ranking, recommend, live, fresh, questions, stages)
+
+    async def _offer(self, questions: Sequence[Question], answer: Answer) -> None:
+        """Have the shadow answer too, from its own bundle and what is fresh beside that."""
+        if self.slot.routed.shadow is not None:
+            await self.shelf.of(self.slot.routed.shadow.bundle)
+        self.shadow.offer(
+            _ids(answer),
+            lambda shadow: _ids(recommend(shadow, self.shelf.at_hand(shadow.bundle), questions)[0]),
+        )
 
     async def close(self) -> None:
         """Finish what is under way."""

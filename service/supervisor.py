@@ -22,6 +22,7 @@ from service.serving import listen, url_of
 from service.settings import Settings
 from service.target import establish
 from service.worker import FAILED, end_with_parent, work
+from tower.leftovers import remove_leftovers
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
 _STEADY_SECONDS = 10.0  # a worker that lived this long had no trouble to start
@@ -82,6 +83,7 @@ class Supervisor:
 
     def run(self) -> None:
         """Serve until SIGINT or SIGTERM has come and the workers have finished."""
+        remove_leftovers(self._settings.bundles)
         if not self._settings.wait:
             establish(self._settings.bundles, Ledger(self._settings.bundles), self._board)
         check_threads()

@@ -35,6 +35,7 @@ SERVICE_TAKES = {
     "data.vocabulary",
     "tower.bundle",
     "tower.catalog",
+    "tower.checksums",
     "tower.diversity",
     "tower.encoder",
     "tower.errors",
@@ -42,11 +43,15 @@ SERVICE_TAKES = {
     "tower.golden",
     "tower.index",
     "tower.item_encoder",
+    "tower.index_report",
+    "tower.leftovers",
     "tower.listing",
     "tower.manifest",
     "tower.pointer",
     "tower.retriever",
     "tower.times",
+    "tower.verified",
+    "tower.watching",
 }
 
 

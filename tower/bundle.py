@@ -10,19 +10,19 @@ from pydantic import TypeAdapter, ValidationError
 
 from data.errors import DataError
 from data.features import Feature
-from data.vocabulary import Vocabulary
+from data.vocabulary import ID_LENGTH, Vocabulary
 from tower.catalog import Catalog
 from tower.checksums import Identities, check_files, check_sizes
 from tower.encoder import Encoder
 from tower.errors import BundleError
 from tower.golden import check_golden
-from tower.index import ExactIndex
+from tower.indexes.opening import INDEX, open_index
 from tower.item_encoder import ItemEncoder, open_item_encoder
 from tower.listing import versions
 from tower.manifest import Manifest, read_manifest
 from tower.mapped import map_array
 from tower.pointer import check_version, point
-from tower.regular import read_regular
+from tower.regular import identity, read_regular
 from tower.soundness import check_parts
 from tower.verified import forget_verified, is_verified, note_verified
 
@@ -47,13 +47,13 @@ class Bundle:
             folder / "item_vectors.npy", "float32", (count, dimension)
         )
         self.popularity: NDArray[np.int64] = map_array(folder / "popularity.npy", "int64", (count,))
-        self.vocabulary = Vocabulary.load(folder / "vocabulary.json")
+        self.vocabulary = _vocabulary(folder, manifest)
         self.catalog = _catalog(folder, manifest, self.vocabulary)
-        self.index = ExactIndex.load(folder / "index.faiss")
         self.user_features = _FEATURES.validate_json(
             read_regular(folder / "user_features.json", _FEATURES_BYTES)
         )
-        check_parts(manifest, self.vectors, self.popularity, len(self.vocabulary), self.index)
+        check_parts(manifest, self.vectors, self.popularity, len(self.vocabulary))
+        self.index = open_index(folder / INDEX, self.vectors, manifest.index)
         model = read_regular(folder / "user_tower.onnx", _TOWER_BYTES)
         self.encoder = Encoder(
             model, self.vectors, manifest.history_length, self.user_features, manifest.reads_times
@@ -116,6 +116,14 @@ def activate(root: Path, version: str) -> None:
     """Make `version` the one that is served, after it has passed every check of `load`."""
     load(root, version)
     point(root, version)
+
+
+def _vocabulary(folder: Path, manifest: Manifest) -> Vocabulary:
+    path = folder / "vocabulary.json"
+    # An id is at most that many characters, each at most six bytes of JSON, and has quotes and a comma.
+    if identity(path).size > 100 + manifest.item_count * (6 * ID_LENGTH + 4):
+        raise BundleError(f"{path} is too large for {manifest.item_count} ids; copy it again", "parts")
+    return Vocabulary.load(path)
 
 
 def _catalog(folder: Path, manifest: Manifest, vocabulary: Vocabulary) -> Catalog:

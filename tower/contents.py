@@ -22,8 +22,9 @@ class BundleContents:
     `reads_times` says whether the user tower reads times.
     `experiment` is how the model was trained; training can't go on from a bundle without it. `recorded` holds
     queries as `tower.golden.RecordedQuery` has them, at least one; `expected` one (rows, scores) for each:
-    training's own best 20, the items of the history left out, scored as `scoring` says. An `item_tower` comes
-    with `recorded_items`, at least one, and training's own vectors of them.
+    training's own best 20, the items of the history left out, scored as `scoring` says. `query_vectors` are
+    float32 [Q, D] of real users, which recall is measured with; without them, those of the recorded queries.
+    An `item_tower` comes with `recorded_items`, at least one, and training's own vectors of them.
     """
 
     version: str
@@ -45,3 +46,4 @@ class BundleContents:
     experiment: dict[str, Any] = field(default_factory=dict)
     metrics: dict[str, Any] = field(default_factory=dict)
     fingerprints: dict[str, str] = field(default_factory=dict)
+    query_vectors: NDArray[np.float32] | None = None

@@ -13,18 +13,20 @@ from pydantic import TypeAdapter
 from data.arrays import save_array
 from data.features import Feature
 from data.manifest import hash_file
-from tower.absolute_index import scored_index
 from tower.bundle import Bundle
 from tower.catalog import Catalog
 from tower.contents import BundleContents
 from tower.errors import BundleError
 from tower.golden import GOLDEN_K, RecordedQuery, check_golden, difference, record, replay, save_golden
 from tower.index import ExactIndex
+from tower.indexes.opening import INDEX
 from tower.item_golden import record_items
 from tower.leftovers import PREFIX, held
 from tower.manifest import EXPERIMENT, ITEM_FEATURES, ITEM_TOWER, Manifest, MeasuredRecall, write_manifest
+from tower.planner import Planner
 from tower.pointer import check_version, current, point, sync
-from tower.recall import measure_recall
+from tower.query_vectors import query_vectors, save_queries
+from tower.recall import EXACT_QUERIES, measure_recall
 from tower.retriever import Ranking
 from tower.soundness import lengths_of, measure_norms
 
@@ -65,7 +67,7 @@ def _write(folder: Path, contents: BundleContents) -> None:
     vectors = np.ascontiguousarray(contents.item_vectors, dtype=np.float32)
     save_array(folder / "item_vectors.npy", vectors)
     save_array(folder / "popularity.npy", np.asarray(contents.popularity, dtype=np.int64))
-    ExactIndex.build(vectors).save(folder / "index.faiss")
+    ExactIndex.build(vectors).save(folder / INDEX)
     contents.vocabulary.save(folder / "vocabulary.json")
     ids = contents.vocabulary.ids(range(len(contents.vocabulary)))
     named = hash_file(folder / "vocabulary.json").sha256
@@ -80,6 +82,8 @@ def _write(folder: Path, contents: BundleContents) -> None:
     if contents.item_tower:
         (folder / ITEM_TOWER).write_bytes(contents.item_tower)
         record_items(folder, contents.recorded_items, contents.vocabulary, vectors)
+    if contents.query_vectors is not None:
+        save_queries(folder, contents.query_vectors, vectors.shape[1])
     recall = _record_answers(folder, contents)
     files = {path.name: hash_file(path) for path in sorted(folder.iterdir())}
     manifest = _manifest(contents).model_copy(update={"files": files, "recall": recall})
@@ -109,12 +113,9 @@ def _record_answers(folder: Path, contents: BundleContents) -> tuple[MeasuredRec
                 f"bundle {contents.version} was not published"
             )
     save_golden(folder / "golden.json", record(bundle, queries, answers, GOLDEN_K))
-    histories = [bundle.vocabulary.known_rows(query.history)[0] for query in queries]
-    features, times = [query.features for query in queries], [query.times for query in queries]
-    vectors = bundle.encoder.encode(histories, features, times)
-    scoring = contents.scoring
-    index = scored_index(bundle.index, scoring)
-    return measure_recall(index, bundle.vectors, vectors, absolute=scoring.absolute)
+    asked = query_vectors(bundle)[:EXACT_QUERIES]
+    planner = Planner(bundle.index, contents.scoring)
+    return measure_recall(planner, bundle.vectors, asked, absolute=contents.scoring.absolute)
 
 
 def _manifest(contents: BundleContents) -> Manifest:

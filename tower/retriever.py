@@ -1,29 +1,20 @@
 """The one path from a question to ranked rows: export replays it, tests compare it, the service serves it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tower.absolute_index import scored_index
 from tower.encoder import Encoder
 from tower.index import ExactIndex
+from tower.indexes.approximate import ApproximateIndex
 from tower.manifest import Manifest
+from tower.planner import Plan, Planner
 from tower.times import Times
 
 Rows = NDArray[np.integer[Any]]
-Allowed = NDArray[np.bool_] | None
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How items were found: by what kind of search, among how many allowed ones (None: all), of how many."""
-
-    kind: Literal["index", "over_fetch", "selector", "subset", "popularity"]
-    allowed: int | None
-    fetched: int
+Mask = NDArray[np.bool_]
 
 
 class Ranking(NamedTuple):
@@ -31,7 +22,7 @@ class Ranking(NamedTuple):
 
     rows: NDArray[np.int64]
     scores: NDArray[np.float32]
-    plan: Plan = Plan("index", None, 0)
+    plan: Plan = Plan()
 
 
 class Retrievable(Protocol):
@@ -40,18 +31,24 @@ class Retrievable(Protocol):
     manifest: Manifest
     vectors: NDArray[np.float32]
     popularity: NDArray[np.int64]
-    index: ExactIndex
+    index: ExactIndex | ApproximateIndex
     encoder: Encoder
 
 
 class Retriever:
-    """Answers questions from one bundle."""
+    """Answers questions from one bundle.
+
+    A filter `allowed` is a mask [N] of the rows that may come; one that can't be written to
+    (`mask.flags.writeable = False`) is prepared for searching once and remembered.
+    """
 
     def __init__(self, bundle: Retrievable) -> None:
+        scoring = bundle.manifest.scoring
         self._bundle = bundle
-        self._index = scored_index(bundle.index, bundle.manifest.scoring)
-        self._temperature = bundle.manifest.scoring.temperature
+        self.planner = Planner(bundle.index, scoring)
+        self._temperature = np.float32(scoring.temperature)
         self._by_popularity = np.argsort(-bundle.popularity, kind="stable")
+        self.encode = bundle.encoder.encode
 
     def recommend(
         self,
@@ -60,6 +57,7 @@ class Retriever:
         k: int,
         excluded: Sequence[Rows],
         times: Sequence[Times | None] | None = None,
+        allowed: Mask | None = None,
     ) -> list[Ranking]:
         """Rank the catalogue for each of B histories of rows (oldest first).
 
@@ -71,18 +69,16 @@ class Retriever:
         if not histories:
             return []
         vectors = self.encode(histories, features, times)
-        return [self.nearest(vector, k, out) for vector, out in zip(vectors, excluded, strict=True)]
+        return [self.nearest(vector, k, out, allowed) for vector, out in zip(vectors, excluded, strict=True)]
 
-    def encode(
-        self,
-        histories: Sequence[Rows],
-        features: Sequence[Mapping[str, object]],
-        times: Sequence[Times | None] | None = None,
-    ) -> NDArray[np.float32]:
-        """The user vectors [B, D] of B histories; see `Encoder.encode`."""
-        return self._bundle.encoder.encode(histories, features, times)
+    def nearest(
+        self, vector: NDArray[np.float32], k: int, excluded: Rows | None = None, allowed: Mask | None = None
+    ) -> Ranking:
+        """Rank the catalogue for one user vector [D]; raises ValueError as `Planner.nearest`."""
+        rows, products, plan = self.planner.nearest(vector, k, excluded, allowed)
+        return Ranking(rows, products / self._temperature, plan)
 
-    def similar(self, row: int, k: int, excluded: Rows | None = None, allowed: Allowed = None) -> Ranking:
+    def similar(self, row: int, k: int, excluded: Rows | None = None, allowed: Mask | None = None) -> Ranking:
         """Rank the other items by their score with item `row`'s vector in place of a user's.
 
         Biases are left out: no item is more like another one for being popular.
@@ -90,26 +86,23 @@ class Retriever:
         vector = self._bundle.vectors[row]
         if self._bundle.manifest.scoring.item_bias:
             vector = np.append(vector[:-1], np.float32(0.0))
-        out = np.array([row]) if excluded is None else np.append(excluded, row)
+        itself = np.array([row])
+        out = itself if excluded is None else np.concatenate([itself, excluded])
         return self.nearest(vector, k, out, allowed)
 
-    def popular(self, k: int, excluded: Rows, allowed: Allowed = None) -> Ranking:
+    def popular(self, k: int, excluded: Rows | None = None, allowed: Mask | None = None) -> Ranking:
         """Rank by training events, most first, then lower rows first; the score is that count."""
-        ordered = (
-            self._by_popularity if allowed is None else self._by_popularity[allowed[self._by_popularity]]
-        )
-        candidates = ordered[: k + len(excluded)]
-        rows = candidates[~np.isin(candidates, excluded)][:k]
-        count = None if allowed is None else len(ordered)
-        plan = Plan("popularity", count, len(candidates))
+        out = np.empty(0, dtype=np.int64) if excluded is None else excluded
+        looked = k + len(out)
+        while True:
+            candidates = self._by_popularity[:looked]
+            rows = candidates[~np.isin(candidates, out)]
+            if allowed is not None:
+                rows = rows[allowed[rows]]
+            if len(rows) >= k or looked >= len(self._by_popularity):
+                break
+            looked *= 8
+        rows = rows[:k]
+        count = None if allowed is None else int(np.count_nonzero(allowed))
+        plan = Plan("popularity", count, min(looked, len(self._by_popularity)))
         return Ranking(rows, self._bundle.popularity[rows].astype(np.float32), plan)
-
-    def nearest(
-        self, vector: NDArray[np.float32], k: int, excluded: Rows, allowed: Allowed = None
-    ) -> Ranking:
-        """The k allowed rows that are not excluded and score best with a vector [D]."""
-        excluded = np.unique(excluded)
-        rows, products = self._index.search(vector[None], k + len(excluded), allowed)
-        kept = ~np.isin(rows[0], excluded)
-        plan = Plan("over_fetch", None, rows.shape[1])
-        return Ranking(rows[0, kept][:k], products[0, kept][:k] / np.float32(self._temperature), plan)

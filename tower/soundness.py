@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tower.errors import BundleError
-from tower.index import ExactIndex
 from tower.manifest import Manifest, Norms
 
 # Float32 rounding of a norm over some thousand columns; a vector that was never normalised is further off.
@@ -22,17 +21,15 @@ def check_parts(
     vectors: NDArray[np.float32],
     popularity: NDArray[np.int64],
     vocabulary_length: int,
-    index: ExactIndex,
 ) -> None:
-    """Raise BundleError naming the first part whose shape or content doesn't fit the rest."""
-    _check_shapes(manifest, vectors, popularity, vocabulary_length, index)
+    """Raise BundleError naming the first part whose shape or content doesn't fit the rest.
+
+    The index is held against the vectors when it is opened (`tower.indexes.opening`).
+    """
+    _check_shapes(manifest, vectors, popularity, vocabulary_length)
     check_vectors(manifest, vectors)
     if (popularity < 0).any():
         raise BundleError("popularity.npy holds a negative count; export the bundle again", "parts")
-    if not np.array_equal(index.vectors(), vectors):
-        raise BundleError(
-            "index.faiss holds other vectors than item_vectors.npy; they are of different models", "parts"
-        )
 
 
 def check_vectors(manifest: Manifest, vectors: NDArray[np.float32]) -> None:
@@ -104,12 +101,10 @@ def _check_shapes(
     vectors: NDArray[np.float32],
     popularity: NDArray[np.int64],
     vocabulary_length: int,
-    index: ExactIndex,
 ) -> None:
     count, dimension = manifest.item_count, manifest.dimension
     shapes = {
         "item_vectors.npy": (vectors.shape, (count, dimension)),
-        "index.faiss": ((len(index), index.dimension), (count, dimension)),
         "popularity.npy": (popularity.shape, (count,)),
         "vocabulary.json": ((vocabulary_length,), (count,)),
     }

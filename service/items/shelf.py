@@ -69,6 +69,11 @@ class Shelf:
         held = self._held.get(bundle)
         return held.fresh if held is not None and held.seen == self._generation.value else None
 
+    def at_hand(self, bundle: Bundle) -> FreshItems:
+        """What was beside a bundle when that was last read; nothing if it never was."""
+        held = self._held.get(bundle)
+        return nothing_changed(bundle) if held is None else held.fresh
+
     async def of(self, bundle: Bundle) -> FreshItems:
         """What is beside a bundle now; waits for the store only where something has changed."""
         found = self.current(bundle)
@@ -83,7 +88,7 @@ class Shelf:
         if found is None:
             with suppress(ItemsUnavailableError):
                 return await self._read(bundle)
-            found = self._held[bundle].fresh
+            found = self.at_hand(bundle)
         return found
 
     async def changed(self, bundle: Bundle, number: int) -> FreshItems:
@@ -115,7 +120,7 @@ class Shelf:
             held = self._held.get(bundle)
             if held is not None and held.seen == seen and not again:
                 return held.fresh  # whoever had the lock has read it, or has tried to
-            before = nothing_changed(bundle) if held is None else held.fresh
+            before = self.at_hand(bundle)
             try:
                 fresh = await self._caught_up(before, bundle)
             except ItemsUnavailableError:

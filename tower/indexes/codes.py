@@ -1,0 +1,81 @@
+"""The FAISS index behind each approximate kind: how it is made, what class it is, how it is asked."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tower.indexes.inverted import inverted
+from tower.indexes.settings import (
+    ApproximateSettings,
+    HnswSettings,
+    IvfSettings,
+    RabitqSettings,
+    ScalarSettings,
+)
+from tower.indexes.untyped import faiss
+
+CLASSES: dict[str, type[Any]] = {
+    "sq8": faiss.IndexScalarQuantizer,
+    "hnsw": faiss.IndexHNSWFlat,
+    "ivf": faiss.IndexIVFScalarQuantizer,
+    "ivf_pq": faiss.IndexPreTransform,
+    "rabitq": faiss.IndexPreTransform,
+}
+BEHIND_ROTATION: dict[str, type[Any]] = {"ivf_pq": faiss.IndexIVFPQFastScan, "rabitq": faiss.IndexIVFRaBitQ}
+
+
+def code(
+    settings: ApproximateSettings, vectors: NDArray[np.float32], users: NDArray[np.float32] | None = None
+) -> Any:
+    """Train the index that `settings` describe on `vectors` [N, D], and add them all; row n is vector n.
+
+    `users` [U, D] are real user vectors that lists may learn from; recall is measured with others.
+
+    The same vectors give the same index: FAISS's own seeds are fixed, and a graph, whose links depend on the
+    order in which nodes come, is built on one thread.
+    """
+    threads = faiss.omp_get_max_threads()
+    try:
+        faiss.omp_set_num_threads(1)
+        if not isinstance(settings, ScalarSettings | HnswSettings):
+            return inverted(settings, vectors, users)
+        index = _empty(settings, vectors.shape[1])
+        index.train(vectors)
+        index.add(vectors)
+        return index
+    finally:
+        faiss.omp_set_num_threads(threads)
+
+
+def parameters(settings: ApproximateSettings, breadth: int, selector: Any = None) -> Any:
+    """What a search as broad as `breadth` is asked with; `selector` must outlive it."""
+    chosen = {} if selector is None else {"sel": selector}
+    if isinstance(settings, ScalarSettings):
+        return faiss.SearchParameters(**chosen)
+    if isinstance(settings, HnswSettings):
+        return faiss.SearchParametersHNSW(efSearch=breadth, **chosen)
+    lists = min(breadth, settings.lists)
+    if isinstance(settings, IvfSettings):
+        return faiss.SearchParametersIVF(nprobe=lists, **chosen)
+    kind = (
+        faiss.IVFRaBitQSearchParameters if isinstance(settings, RabitqSettings) else faiss.SearchParametersIVF
+    )
+    return faiss.SearchParametersPreTransform(index_params=kind(nprobe=lists, **chosen))
+
+
+def prepare(index: Any) -> None:
+    """Set what isn't kept in a file: how fast-scan codes are read when one query comes at a time."""
+    behind = faiss.downcast_index(index.index) if isinstance(index, faiss.IndexPreTransform) else index
+    if isinstance(behind, faiss.IndexIVFPQFastScan):
+        # Of FAISS's ways the one for single queries; it chooses by batches, and takes 2-3 microseconds more.
+        behind.implem = 10
+
+
+def _empty(settings: ScalarSettings | HnswSettings, dimension: int) -> Any:
+    if isinstance(settings, ScalarSettings):
+        quantizer = faiss.ScalarQuantizer.QT_8bit
+        return faiss.IndexScalarQuantizer(dimension, quantizer, faiss.METRIC_INNER_PRODUCT)
+    graph = faiss.IndexHNSWFlat(dimension, settings.links, faiss.METRIC_INNER_PRODUCT)
+    graph.hnsw.efConstruction = settings.ef_construction
+    return graph
