@@ -104,12 +104,14 @@ class IndexChoice(_Frozen):
 class Manifest(_Frozen):
     """`manifest.json`; lengths in rows, dimension D, N = item_count.
 
-    `reads_times`: the user tower reads when items were used and when the request comes.
+    `reads_times`: the user tower reads when items were used and when the request comes. `exported`: when
+    training handed over what the bundle holds, where that was before it was `created`.
     """
 
     format_version: Literal[1, 2] = FORMAT_VERSION
     version: str
     created: str
+    exported: str | None = None
     dimension: int = Field(ge=1)
     item_count: int = Field(ge=1)
     scoring: Scoring

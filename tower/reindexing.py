@@ -107,6 +107,7 @@ def _manifest(old: Manifest, chosen: Chosen, version: str) -> Manifest:
     changes = {
         "version": version,
         "created": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "exported": old.exported or old.created,
         "index": chosen.settings,
         "index_choice": chosen.choice,
         "recall": chosen.recall,

@@ -70,8 +70,9 @@ def can_name(vocabulary: Vocabulary, item: str) -> bool:
 
 
 def made(bundle: Bundle) -> int:
-    """When a bundle was made, in milliseconds since 1970."""
-    return round(datetime.fromisoformat(bundle.manifest.created).timestamp() * 1000)
+    """When training made what a bundle holds, in milliseconds since 1970; another index is no news of items."""
+    exported = bundle.manifest.exported or bundle.manifest.created
+    return round(datetime.fromisoformat(exported).timestamp() * 1000)
 
 
 def _copied(fresh: FreshItems, number: int) -> FreshItems:

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from copy import copy
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +47,17 @@ def test_what_was_put_before_the_bundle_was_made_is_in_it(bundle: Bundle, put: P
     before, after = made(bundle) - 1, made(bundle)
     items = changes(put(1, "105", time=before), put(2, "106", time=after), put(3, "900", time=before))
     assert shown(with_changes(nothing_changed(bundle), bundle, items)) == ([900], {6: b'{"a":1}'}, [], set())
+
+
+def test_another_index_absorbs_nothing(bundle: Bundle, put: Put, changes: Make) -> None:
+    """It is of a later day, but of the same catalogue."""
+    first = made(bundle)
+    later = copy(bundle)
+    moments = {"created": "2999-01-01T00:00:00.000+00:00", "exported": bundle.manifest.created}
+    later.manifest = bundle.manifest.model_copy(update=moments)
+    assert made(later) == first
+    items = changes(put(1, "105", time=first))
+    assert shown(with_changes(nothing_changed(later), later, items))[1] == {5: b'{"a":1}'}
 
 
 def test_a_withdrawal_holds_for_every_later_bundle(bundle: Bundle, put: Put, changes: Make) -> None:
