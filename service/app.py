@@ -62,7 +62,8 @@ async def _fill(state: State) -> None:
 
 
 async def _say_notes(state: State) -> None:
-    for note in await state.store.notes():
+    """Tell the operator what the store has to say, from one of the workers."""
+    for note in await state.store.notes() if state.seat.number == 0 else ():
         print(f"turret: {note}", file=sys.stderr, flush=True)
 
 

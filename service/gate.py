@@ -15,7 +15,7 @@ from tower.bundle import Bundle
 from tower.checksums import Identities, check_files
 from tower.errors import BundleError
 from tower.golden import check_golden, load_golden
-from tower.listing import versions
+from tower.listing import VersionSummary, versions
 from tower.manifest import Manifest, read_manifest
 from tower.pointer import check_version
 from tower.verified import forget_verified, note_verified
@@ -226,6 +226,17 @@ class _OverlapError(BundleError):
     def __init__(self, message: str, overlap: float) -> None:
         super().__init__(message)
         self.overlap = overlap
+
+
+class CheckedVersion(VersionSummary):
+    """A version of the folder, with what was found when it was last checked."""
+
+    gate: GateReport | None = None
+
+
+def checked_versions(root: Path) -> list[CheckedVersion]:
+    """List the bundles under `root`, oldest first. Raises BundleError when `root` is not a folder."""
+    return [CheckedVersion(**one.model_dump(), gate=read_report(root, one.version)) for one in versions(root)]
 
 
 def _checks(gate: _Gate) -> Iterator[Check]:

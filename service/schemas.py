@@ -17,8 +17,8 @@ from pydantic_core import PydanticCustomError
 
 from data.vocabulary import ID_LENGTH
 from service.cursor import LENGTH as CURSOR_LENGTH
+from service.gate import CheckedVersion
 from service.times import KnownTime, Time, show_time
-from tower.listing import VersionSummary
 
 HISTORY_LIMIT = 1_000
 BATCH_LIMIT = 100
@@ -340,7 +340,7 @@ class VersionsAnswer(BaseModel):
     """The live version, if there is one yet, and every bundle in the folder, oldest first."""
 
     live: str | None
-    versions: list[VersionSummary]
+    versions: list[CheckedVersion]
 
 
 class ActivateAnswer(BaseModel):

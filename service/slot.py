@@ -11,7 +11,7 @@ from service.errors import NothingLiveError, RequestError, ServiceError
 from service.ledger import Ledger
 from service.live import Live, open_live
 from service.routing import Routes, read_routes
-from service.target import activation_lock, current_version, entry_of, establish, fall_back
+from service.target import activation_lock, current_version, entry_of, establish, fall_back, make_folder
 from tower.bundle import Bundle
 from tower.errors import BundleError
 
@@ -43,7 +43,7 @@ class Slot:
 
     def __init__(self, root: Path, wait: bool = False, board: Board | None = None, number: int = 0) -> None:
         if wait:
-            _make(root)
+            make_folder(root)
         self.root = root
         self.board = board or Board()
         self.desk = self.board.desks[number]
@@ -238,12 +238,3 @@ class Slot:
 
 async def _nothing(_: Bundle) -> None:
     """What has to be done for a bundle where nothing is kept beside it."""
-
-
-def _make(root: Path) -> None:
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ServiceError(
-            f"the folder of bundles {root} can't be made: {error.strerror}; name another with --bundles"
-        ) from None

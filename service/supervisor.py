@@ -9,10 +9,10 @@ import selectors
 import signal
 import socket
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from service.admin_key import admin_key
 from service.board import Board, Order
 from service.errors import ServiceError
 from service.gate import GateRequest, run_gate
@@ -20,7 +20,7 @@ from service.ledger import Ledger
 from service.seat import MESSAGE_BYTES, Seat
 from service.serving import listen, url_of
 from service.settings import Settings
-from service.target import establish
+from service.target import establish, make_folder
 from service.worker import FAILED, end_with_parent, work
 from tower.leftovers import remove_leftovers
 
@@ -73,7 +73,7 @@ class Supervisor:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._sockets = _listeners(settings)
+        self._sockets: list[socket.socket] = []
         self._board = Board(settings.workers)
         self._workers = [_Worker(Seat(self._board, number)) for number in range(settings.workers)]
         self._checking: dict[int, _Checking] = {}
@@ -83,20 +83,31 @@ class Supervisor:
 
     def run(self) -> None:
         """Serve until SIGINT or SIGTERM has come and the workers have finished."""
-        remove_leftovers(self._settings.bundles)
-        if not self._settings.wait:
-            establish(self._settings.bundles, Ledger(self._settings.bundles), self._board)
-        check_threads()
-        self._listen_to_signals()
-        gc.collect()
-        gc.freeze()  # else the first collection of each worker copies every page that it inherits
         try:
+            self._prepare()
+            self._listen_to_signals()
+            gc.collect()
+            gc.freeze()  # else the first collection of each worker copies every page that it inherits
             while self._ending.order == Order.SERVE or any(worker.pid for worker in self._workers):
                 self._step()
         finally:
             self._kill_all()
             for listening in self._sockets:
                 listening.close()
+
+    def _prepare(self) -> None:
+        """Do once what the workers would else do at the same time."""
+        self._sockets.append(listen(self._settings.host, self._settings.port))
+        if self._settings.admin_port is not None:
+            self._sockets.append(listen("127.0.0.1", self._settings.admin_port))
+        bundles = self._settings.bundles
+        if self._settings.wait:
+            make_folder(bundles)
+        else:
+            establish(bundles, Ledger(bundles), self._board)
+        remove_leftovers(bundles)
+        admin_key(self._settings)
+        check_threads()
 
     def _step(self) -> None:
         for worker in self._workers:
@@ -280,14 +291,3 @@ def how(code: int) -> str:
 def _answer(checking: _Checking, words: str) -> None:
     with contextlib.suppress(OSError):  # the worker that asked may have died too
         checking.channel.send(json.dumps({"version": checking.version, "crashed": words}).encode())
-
-
-def _listeners(settings: Settings) -> Sequence[socket.socket]:
-    sockets = [listen(settings.host, settings.port)]
-    if settings.admin_port is not None:
-        try:
-            sockets.append(listen("127.0.0.1", settings.admin_port))
-        except ServiceError:
-            sockets[0].close()
-            raise
-    return sockets

@@ -47,6 +47,16 @@ def _lock(descriptor: int, root: Path, end: float) -> None:
             return
 
 
+def make_folder(root: Path) -> None:
+    """Make the folder of bundles if need be. Raises ServiceError when that can't be done."""
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ServiceError(
+            f"the folder of bundles {root} can't be made: {error.strerror}; name another with --bundles"
+        ) from None
+
+
 def current_version(root: Path) -> str:
     """Return the folder's current version. Raises ServiceError naming the versions when there is none."""
     known = [one.version for one in versions(root)]

@@ -9,18 +9,21 @@ from pathlib import Path
 
 from data.manifest import hash_file
 from tower.bundle import Bundle
+from tower.catalog import HEAD, Catalog
 from tower.errors import BundleError
 from tower.golden import RecordedQuery, check_golden, load_golden, record, replay, save_golden
 from tower.index_choice import Asked, Chosen, choose
 from tower.indexes.opening import INDEX
-from tower.manifest import MANIFEST, Manifest
+from tower.leftovers import PREFIX, held
+from tower.manifest import FORMAT_VERSION, Manifest, write_manifest
 from tower.pointer import check_version, sync
 from tower.query_vectors import query_vectors
 from tower.recall import check_recall
+from tower.soundness import lengths_of, measure_norms
 
 GOLDEN = "golden.json"
 # What is written anew; all else is the old version's.
-_NEW = frozenset({INDEX, GOLDEN, MANIFEST})
+_NEW = frozenset({INDEX, GOLDEN})
 
 
 def reindex(
@@ -46,15 +49,16 @@ def reindex(
     kind = chosen.settings.kind
     check_recall(chosen.recall, asked.recall, kind)
     target = _target(folder, version or f"{old.manifest.version[: 63 - len(kind)]}-{kind}")
-    temporary = folder.parent / f".publishing-{target.name}-{uuid.uuid4().hex}"
+    temporary = folder.parent / f"{PREFIX}{target.name}-{uuid.uuid4().hex}"
     try:
         temporary.mkdir()
-        _write(temporary, old, chosen, target.name)
-        check_golden(Bundle.open(temporary))
-        for path in (*temporary.iterdir(), temporary, folder.parent):
-            sync(path)
-        temporary.rename(target)
-        sync(folder.parent)
+        with held(temporary):
+            _write(temporary, old, chosen, target.name)
+            check_golden(Bundle.open(temporary))
+            for path in (*temporary.iterdir(), temporary, folder.parent):
+                sync(path)
+            temporary.rename(target)
+            sync(folder.parent)
     except OSError as error:
         raise BundleError(f"the bundle {target} can't be written: {error}") from None
     finally:
@@ -71,17 +75,23 @@ def _target(folder: Path, version: str) -> Path:
 
 
 def _write(folder: Path, old: Bundle, chosen: Chosen, version: str) -> None:
-    for name in old.manifest.files:
-        if name not in _NEW:
-            _share(old.folder / name, folder / name)
+    is_catalogue_old = old.manifest.format_version == 1
+    shared = set(old.manifest.files) - _NEW - ({HEAD} if is_catalogue_old else set())
+    for name in shared:
+        _share(old.folder / name, folder / name)
+    if is_catalogue_old:
+        ids = old.vocabulary.ids(range(len(old.vocabulary)))
+        named = hash_file(folder / "vocabulary.json").sha256
+        Catalog.build(ids, old.catalog.fields, named).save(folder)
     chosen.made.save(folder / INDEX)
-    manifest = _manifest(old.manifest, chosen, version)
+    manifest = _manifest(old, chosen, version)
     _record_answers(folder, old, manifest)
     files = {path.name: hash_file(path) for path in sorted(folder.iterdir())}
     whole = manifest.model_copy(update={"files": files})
-    (folder / MANIFEST).write_text(whole.model_dump_json(indent=2), encoding="utf-8")
-    for name in _NEW:
-        os.chmod(folder / name, 0o444)
+    write_manifest(folder, whole)
+    for path in folder.iterdir():
+        if path.name not in shared:  # a change of mode is seen at the old version's file too
+            os.chmod(path, 0o444)
 
 
 def _share(source: Path, target: Path) -> None:
@@ -102,9 +112,12 @@ def _record_answers(folder: Path, old: Bundle, manifest: Manifest) -> None:
     save_golden(folder / GOLDEN, record(bundle, queries, replay(bundle, queries, golden.k), golden.k))
 
 
-def _manifest(old: Manifest, chosen: Chosen, version: str) -> Manifest:
-    """The old one's, with the new index, its table and the reasons for it."""
+def _manifest(bundle: Bundle, chosen: Chosen, version: str) -> Manifest:
+    """The old one's in today's format, with the new index, its table and the reasons for it."""
+    old = bundle.manifest
     changes = {
+        "format_version": FORMAT_VERSION,
+        "norms": measure_norms(lengths_of(bundle.vectors)),
         "version": version,
         "created": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "exported": old.exported or old.created,

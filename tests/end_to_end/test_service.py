@@ -157,7 +157,12 @@ def test_a_taken_port_is_said(start: Start) -> None:
 
 @pytest.mark.parametrize(
     ("damage", "words"),
-    [("missing", "can't be listed"), ("empty", "no current version"), ("bundle", "index.faiss")],
+    [
+        ("missing", "can't be listed"),
+        ("empty", "no current version"),
+        ("bundle", "index.faiss"),
+        ("store", "the store can't be 'redis'"),
+    ],
 )
 def test_what_can_not_be_served_is_said_in_one_line(
     start: Start, bundles: Path, tmp_path: Path, damage: str, words: str
@@ -165,10 +170,11 @@ def test_what_can_not_be_served_is_said_in_one_line(
     root = tmp_path / damage
     if damage == "empty":
         root.mkdir()
-    if damage == "bundle":
+    if damage in ("bundle", "store"):
         root = bundles
+    if damage == "bundle":
         (root / "v1" / "index.faiss").unlink()
-    status, complaint = start(root).stop()
+    status, complaint = start(root, **({"store": "redis"} if damage == "store" else {})).stop()
     assert status == 1
     assert words in complaint
     assert complaint.count("\n") == 1

@@ -140,17 +140,17 @@ def test_replicas_confirm_what_is_acknowledged(server: RedisServer, tmp_path: Pa
 
 def test_a_server_that_reads_its_files_is_not_there_yet(tmp_path: Path) -> None:
     async def work(store: RedisHistory) -> None:
-        await _until(lambda: _connects(server.port))
+        await _until(lambda: _connects(loading.port))
         assert "loading the dataset" in await refused(store.recent(["u"], 1))
         assert "loading the dataset" in await refused(store.append([EVENT]))
 
-    with own_redis(tmp_path, appendonly="no") as server:
-        server.ask("DEBUG", "POPULATE", "20000")
-        server.ask("SAVE")
-        server.kill()
-        server.config |= {"key-load-delay": "500", "loading-process-events-interval-bytes": "1024"}
-        server.begin()
-        work_with(server.address, work, seconds=5.0)
+    with own_redis(tmp_path, appendonly="no") as loading:
+        loading.ask("DEBUG", "POPULATE", "20000")
+        loading.ask("SAVE")
+        loading.kill()
+        loading.config |= {"key-load-delay": "500", "loading-process-events-interval-bytes": "1024"}
+        loading.begin()
+        work_with(loading.address, work, seconds=5.0)
 
 
 def test_wrong_answers_are_no_histories() -> None:
