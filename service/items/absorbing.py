@@ -70,7 +70,7 @@ def can_name(vocabulary: Vocabulary, item: str) -> bool:
 
 
 def made(bundle: Bundle) -> int:
-    """When training made what a bundle holds, in milliseconds since 1970; another index is no news of items."""
+    """When training made what a bundle holds, in milliseconds since 1970; an index is no news of items."""
     exported = bundle.manifest.exported or bundle.manifest.created
     return round(datetime.fromisoformat(exported).timestamp() * 1000)
 
