@@ -35,7 +35,8 @@ def create_app(settings: Settings, seat: Seat | None = None) -> FastAPI:
         state.observation.start()
         async with asyncio.TaskGroup() as tasks:
             watching = watch_files(state.slot, state.metrics, settings.watch_seconds)
-            beside = [tasks.create_task(one) for one in (_fill(state), watching, _say_notes(state))]
+            along = (_fill(state), watching, _say_notes(state), state.shelf.watch())
+            beside = [tasks.create_task(one) for one in along]
             yield
             for task in beside:
                 task.cancel()

@@ -22,6 +22,7 @@ class Settings(BaseSettings):
     - `admin_key`: the key of the admin calls; without one, `<bundles>/admin.key` holds it.
     - `body_limit`: bytes of a request's body.
     - `stored_history_limit`: how many of a user's newest stored events a recommendation reads.
+    - `fresh_items_limit`: how many items, beside those that the live version was trained with, may be put.
     - `history_timeout`, `write_timeout`: seconds to wait for the store before doing without it.
     - `breaker_failures`, `breaker_seconds`: after so many failures in a row no call is made for so long.
     - `redis_connections`: connections of each process to a Redis, at most.
@@ -63,6 +64,7 @@ class Settings(BaseSettings):
     admin_key: SecretStr | None = Field(default=None, min_length=1)
     body_limit: int = Field(default=1_000_000, ge=1)
     stored_history_limit: int = Field(default=10_000, ge=1)
+    fresh_items_limit: int = Field(default=10_000, ge=0)
     history_timeout: float = Field(default=1.0, gt=0)
     write_timeout: float = Field(default=5.0, gt=0)
     breaker_failures: int = Field(default=5, ge=1)
