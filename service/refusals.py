@@ -8,8 +8,14 @@ from typing import Any
 import orjson
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
+from starlette.types import Scope
 
-from service.errors import HistoryUnavailableError, NothingLiveError, RequestError
+from service.errors import (
+    HistoryUnavailableError,
+    ItemsUnavailableError,
+    NothingLiveError,
+    RequestError,
+)
 from tower.errors import BundleError, EncodingError
 
 _SHOWN = 200  # characters of a field or a value that are sent back
@@ -23,7 +29,8 @@ _REMEDIES = {
 
 def install(app: FastAPI) -> None:
     """Make `app` answer every error in this shape."""
-    for refused in (RequestError, EncodingError, BundleError, NothingLiveError, HistoryUnavailableError):
+    unavailable = (NothingLiveError, HistoryUnavailableError, ItemsUnavailableError)
+    for refused in (RequestError, EncodingError, BundleError, *unavailable):
         app.add_exception_handler(refused, _refuse)
     app.add_exception_handler(HTTPException, _http_exception)
     app.add_exception_handler(Exception, _unexpected)
@@ -53,6 +60,8 @@ def refusal(error: Exception, path: str) -> Response | None:
     if isinstance(error, HistoryUnavailableError):
         later = {"Retry-After": str(math.ceil(error.retry_after))}
         return refuse(503, "store", None, f"{error}; send it again, an event counts once", later)
+    if isinstance(error, ItemsUnavailableError):
+        return refuse(503, "store", None, f"{error}; send it again, no call changes more than once", _LATER)
     return None
 
 
@@ -69,8 +78,15 @@ async def _http_exception(request: Request, error: Exception) -> Response:
     return refuse(error.status_code, field, value, message, error.headers)
 
 
+def unexpected(scope: Scope) -> Response:
+    """Make the answer of an exception that nobody foresaw; the log has more, under the request's id."""
+    request_id = scope.get("turret", {}).get("request_id", "-")
+    message = f"this is a fault of the service; its log says more, under request id {request_id}"
+    return refuse(500, "path", scope["path"], message)
+
+
 async def _unexpected(request: Request, _: Exception) -> Response:
-    return refuse(500, "path", request.url.path, "this is a fault of the service; its log says more")
+    return unexpected(request.scope)
 
 
 def _shown(value: object) -> Any:

@@ -19,8 +19,13 @@ from service.errors import HistoryUnavailableError
 from service.history.breaker import Breaker
 from service.history.contract import Event
 from service.history.opening import guarded, open_store
+from service.items.changing import Changing
+from service.items.fresh import FreshItems
+from service.items.opening import open_items
+from service.items.shelf import Shelf
 from service.keyring import Keyring
-from service.metrics import Metrics
+from service.observation import Observation
+from service.observing.notes import Note
 from service.questions import Question, question
 from service.schemas import RecommendRequest
 from service.seat import Seat
@@ -33,7 +38,7 @@ LONG_K = 100
 
 
 class State:
-    """The slot, the store and the metrics of one application.
+    """The slot, the store and what is noted of one application.
 
     Raises ServiceError or BundleError when the bundles can't be served or the histories can't be kept.
     """
@@ -48,7 +53,18 @@ class State:
         self.keyring = Keyring(settings.keys, admin_key(settings), settings.require_keys)
         self.admission = admission(settings)
         self.store: Breaker = guarded(open_store(settings), settings)
-        self.metrics = Metrics(lambda: self.slot.version)
+        self.items = open_items(settings.store)
+        self.shelf = Shelf(self.items, self.seat.board.items, settings.write_timeout)
+        self.slot.prepare = self.shelf.of
+        self.changing = Changing(self.items, self.shelf, settings.fresh_items_limit, settings.write_timeout)
+        self.observation = Observation(
+            settings,
+            lambda: self.slot.live if self.slot.version else None,
+            self.seat.table,
+            self.seat.number,
+        )
+        self.observation.follow_circuits(self.store.circuits)
+        self.metrics = self.observation.metrics
         self.shadow = Shadow(self.slot, self.metrics, settings.shadow_queue)
         # Ranking beside the event loop keeps probes and small requests quick while a large batch is ranked.
         self._ranking = ThreadPoolExecutor(settings.ranking_threads, "ranking")
@@ -64,13 +80,16 @@ class State:
         begun = time.perf_counter()
         questions = await self._questions([request], time.time_ns() // 1_000_000)
         stages["history"] = time.perf_counter() - begun
+        notes: list[Note] = []
+        fresh = await self.shelf.of(live.bundle)
         if _is_long(request):
-            (answer,) = await self._beside(live, questions, stages)
+            (answer,) = await self._beside(live, fresh, questions, stages, notes)
         else:
-            (answer,) = recommend(live, questions, stages)
-        facts |= {"stages": stages, "version": live.version}
+            (answer,) = recommend(live, fresh, questions, stages, notes)
+        self.observation.answered(live, notes)
+        facts |= {"stages": stages, "version": live.version, "degraded": answer["degraded"]}
         if self.shadow.wants() and request.cursor is None:
-            self.shadow.offer(_ids(answer), lambda shadow: _ids(recommend(shadow, questions)[0]))
+            await self._offer(questions, answer)
         return orjson.dumps(answer)
 
     async def recommend(self, requests: Sequence[RecommendRequest]) -> list[Answer]:
@@ -79,7 +98,11 @@ class State:
         for version in needed:
             await self.slot.live_at_least(version, self.settings.min_version_seconds)
         live = self.slot.live
-        return await self._beside(live, await self._questions(requests, time.time_ns() // 1_000_000), {})
+        notes: list[Note] = []
+        questions = await self._questions(requests, time.time_ns() // 1_000_000)
+        answers = await self._beside(live, await self.shelf.of(live.bundle), questions, {}, notes)
+        self.observation.answered(live, notes)
+        return answers
 
     async def _live_for(self, request: RecommendRequest, request_id: str | None) -> Live:
         """Choose the version: new enough, if that is asked for; that of the page before; else by the user."""
@@ -91,15 +114,33 @@ class State:
             return self.slot.serving(read_cursor(request.cursor).version) or self.slot.live
         return self.slot.choose(request_id if request.user_id is None else str(request.user_id))
 
-    async def _beside(self, live: Live, questions: Sequence[Question], stages: Stages) -> list[Answer]:
+    async def _beside(
+        self,
+        live: Live,
+        fresh: FreshItems,
+        questions: Sequence[Question],
+        stages: Stages,
+        notes: list[Note],
+    ) -> list[Answer]:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._ranking, recommend, live, questions, stages)
+        return await loop.run_in_executor(self._ranking, recommend, live, fresh, questions, stages, notes)
+
+    async def _offer(self, questions: Sequence[Question], answer: Answer) -> None:
+        """Have the shadow answer too, from its own bundle and what is fresh beside that."""
+        if self.slot.routed.shadow is not None:
+            await self.shelf.of(self.slot.routed.shadow.bundle)
+        self.shadow.offer(
+            _ids(answer),
+            lambda shadow: _ids(recommend(shadow, self.shelf.at_hand(shadow.bundle), questions)[0]),
+        )
 
     async def close(self) -> None:
         """Finish what is under way."""
         await self.shadow.close()
         await self.store.close()
+        await self.items.close()
         await asyncio.to_thread(self._ranking.shutdown)
+        await self.observation.close()
 
     async def _questions(self, requests: Sequence[RecommendRequest], now: int) -> list[Question]:
         users = {str(one.user_id) for one in requests if one.history is None and one.user_id is not None}
