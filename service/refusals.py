@@ -2,12 +2,13 @@
 
 import math
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import orjson
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 from starlette.types import Scope
 
 from service.errors import (
@@ -21,10 +22,7 @@ from tower.errors import BundleError, EncodingError
 _SHOWN = 200  # characters of a field or a value that are sent back
 _SAFE_INTEGER = 2**53
 _LATER = {"Retry-After": "2"}
-_REMEDIES = {
-    404: "there is no such call; /docs lists them",
-    405: "this call has another method; /docs lists them",
-}
+_REMEDIES = {404: "there is no such call; /docs lists them"}
 
 
 def install(app: FastAPI) -> None:
@@ -73,9 +71,27 @@ async def _refuse(request: Request, error: Exception) -> Response:
 
 async def _http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    field, value = ("method", request.method) if error.status_code == 405 else ("path", request.url.path)
+    if error.status_code == 405:
+        return other_method(request)
     message = _REMEDIES.get(error.status_code, str(error.detail))
-    return refuse(error.status_code, field, value, message, error.headers)
+    return refuse(error.status_code, "path", request.url.path, message, error.headers)
+
+
+def other_method(request: Request) -> Response:
+    """Make the answer to a method that a path doesn't have, with those that it has.
+
+    Starlette names the methods of the first route of the path only.
+    """
+    allowed = ", ".join(sorted(_methods(request)))
+    message = f"this call has other methods ({allowed}); /docs lists them"
+    return refuse(405, "method", request.method, message, {"Allow": allowed})
+
+
+def _methods(request: Request) -> Iterator[str]:
+    for route in request.app.router.routes:
+        match, _ = route.matches(request.scope)
+        if match is not Match.NONE:
+            yield from route.methods
 
 
 def unexpected(scope: Scope) -> Response:

@@ -191,7 +191,7 @@ class Slot:
         sequence = self.ledger.sequence_of(version)
         if sequence is None:
             message = "this version was never live here; send one that was, /v1/versions lists them"
-            raise RequestError(422, "min_version", version, message)
+            raise RequestError(409 if is_version(version) else 422, "min_version", version, message)
         return sequence
 
     def _version_at(self, sequence: int) -> str:

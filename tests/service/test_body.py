@@ -109,7 +109,7 @@ def test_a_repeated_key_among_very_many_is_found_quickly() -> None:
         ("/v1/recommend", {"cursor": "x" * 301}, "cursor"),
         ("/v1/recommend", {"cursor": "e30"}, "cursor"),
         ("/v1/recommend", {"cursor": "\u2713"}, "cursor"),
-        ("/v1/recommend", {"diversity": 0.5, "cursor": "W10"}, "cursor"),
+        ("/v1/recommend", {"diversity": 0.5, "cursor": "v1~0~a~3~3f800000"}, "cursor"),
         ("/v1/recommend", {"min_version": ""}, "min_version"),
         ("/v1/recommend", {"K": 10}, "K"),
         ("/v1/recommend/batch", {}, "requests"),
