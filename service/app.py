@@ -91,7 +91,7 @@ def _furnish(app: FastAPI, state: State, routers: tuple[APIRouter, ...]) -> Fast
     for router in routers:
         app.include_router(router)
     openapi.install(app, *_facts(state))
-    refusals.install(app)
+    refusals.install(app, routers)
     return app
 
 

@@ -3,6 +3,7 @@
 Without a version they say what is true of every one.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -85,9 +86,15 @@ def _feature(feature: Feature) -> Described:
 
 
 def _bounds(feature: Feature) -> Described:
-    # A little inside of what is accepted, so that rounding makes no difference.
-    reach = 0.999999 * LARGEST_NUMBER * feature.deviation
-    return {"minimum": feature.mean - reach, "maximum": feature.mean + reach}
+    return {"minimum": _last(feature, -1.0), "maximum": _last(feature, 1.0)}
+
+
+def _last(feature: Feature, sign: float) -> float:
+    """The value furthest from the mean that is accepted, whatever rounding does."""
+    value = feature.mean + sign * LARGEST_NUMBER * feature.deviation
+    while abs((value - feature.mean) / feature.deviation) > LARGEST_NUMBER:
+        value = math.nextafter(value, feature.mean)
+    return value
 
 
 def _filter(kinds: Mapping[str, str] | None) -> Described:

@@ -37,6 +37,9 @@ def check_id(value: object) -> int | str:
         return value
     if isinstance(value, str) and 1 <= len(value) <= ID_LENGTH:
         return value
+    # JSON has one kind of numbers: 7.0 is 7. Integers below the smallest are read as its equal.
+    if isinstance(value, float) and value.is_integer() and value > -(2.0**63):
+        return check_id(int(value))
     raise PydanticCustomError(
         "id", "send an integer of 64 bits or a text of 1 to {limit} characters", {"limit": ID_LENGTH}
     )
@@ -46,6 +49,8 @@ def check_k(value: object) -> int:
     """Accept a whole number from 1 to 1000."""
     if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= K_LIMIT:
         return value
+    if isinstance(value, float) and value.is_integer():
+        return check_k(int(value))
     raise PydanticCustomError("k", "send a whole number from 1 to 1000")
 
 

@@ -15,6 +15,7 @@ from service.routing import Routes, read_routes
 from service.target import activation_lock, current_version, entry_of, establish, fall_back, make_folder
 from tower.bundle import Bundle
 from tower.errors import BundleError
+from tower.pointer import is_version
 
 __all__ = ["Live", "Routed", "Slot"]
 

@@ -4,6 +4,7 @@ import re
 
 import orjson
 from fastapi import APIRouter, Request, Response
+from starlette.convertors import PathConvertor, register_url_convertor
 
 from service.answering import similar
 from service.answers import SimilarAnswer
@@ -14,6 +15,14 @@ from service.items.bodies import ItemBody, ItemPutAnswer, ItemWithdrawnAnswer
 from service.schemas import K_LIMIT
 from service.state import state_of
 
+
+class _Item(PathConvertor):
+    """An id; one that ends like the call for similar items can't be told from it, and is none."""
+
+    regex = "(?!.*/similar$).+"
+
+
+register_url_convertor("item", _Item())
 router = APIRouter(prefix="/v1/items", tags=["items"])
 
 
@@ -30,7 +39,7 @@ async def similar_items(request: Request, item_id: str, k: str = "10") -> Respon
     return Response(orjson.dumps(similar(live, fresh, row, count)), media_type="application/json")
 
 
-@router.put("/{item_id:path}", responses=answers(ItemPutAnswer, 409), openapi_extra=body_of(ItemBody))
+@router.put("/{item_id:item}", responses=answers(ItemPutAnswer, 409), openapi_extra=body_of(ItemBody))
 async def put_item(request: Request, item_id: str) -> Response:
     """Serve a new item by its features, or give a known one other fields; the next answers have it."""
     state = state_of(request)
@@ -39,7 +48,7 @@ async def put_item(request: Request, item_id: str) -> Response:
     return Response(orjson.dumps(answer.model_dump()), media_type="application/json")
 
 
-@router.delete("/{item_id:path}", responses=answers(ItemWithdrawnAnswer, 404))
+@router.delete("/{item_id:item}", responses=answers(ItemWithdrawnAnswer, 404))
 async def withdraw_item(request: Request, item_id: str) -> Response:
     """Withdraw an item: no answer of any version has it from now on, until it is put again."""
     state = state_of(request)
