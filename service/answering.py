@@ -14,6 +14,7 @@ from service.errors import RequestError
 from service.explaining import Explained, explain
 from service.items import searching
 from service.items.fresh import FreshItems
+from service.observing.notes import Note
 from service.questions import Question
 from service.schemas import HISTORY_LIMIT
 from service.selecting import Selection, Wanted, select
@@ -42,12 +43,17 @@ class _Read:
 
 
 def recommend(
-    live: Live, fresh: FreshItems, questions: Sequence[Question], stages: Stages | None = None
+    live: Live,
+    fresh: FreshItems,
+    questions: Sequence[Question],
+    stages: Stages | None = None,
+    notes: list[Note] | None = None,
 ) -> list[Answer]:
     """Answer every question: by the towers where anything of its history is known, else by popularity.
 
-    The seconds that it took go into `stages`. Raises EncodingError, with the question's position, for
-    features that the live user tower can't read, and RequestError for a filter that the catalogue can't.
+    The seconds that it took go into `stages`, and what is to be noted of each answer into `notes`. Raises
+    EncodingError, with the question's position, for features that the live user tower can't read, and
+    RequestError for a filter that the catalogue can't.
     """
     stages = {} if stages is None else stages
     begun = perf_counter()
@@ -67,6 +73,8 @@ def recommend(
         "search": searched - encoded,
         "answer": perf_counter() - searched,
     }
+    if notes is not None:
+        notes += [_note(fresh, one, selections[place], vectors.get(place)) for place, one in enumerate(read)]
     for place, one in enumerate(read):
         if one.question.request.explain:
             reasons = _explanation(live, stock, one, selections[place], vectors.get(place))
@@ -158,6 +166,16 @@ def _answer(live: Live, stock: Stock, read: _Read, selection: Selection) -> Answ
     if not selection.exhausted and read.question.request.is_in_order:
         answer["cursor"] = _cursor(live, read.question, selection.ranking).text()
     return answer
+
+
+def _note(fresh: FreshItems, read: _Read, selection: Selection, vector: NDArray[np.float32] | None) -> Note:
+    request, (rows, scores, *_) = read.question.request, selection.ranking
+    known, unknown = len(read.rows), len(read.unknown)
+    source = "towers" if known else "popular"
+    # Only the first page of a plain request is just what the index was searched for.
+    plain = vector if request.is_plain and read.question.after is None else None
+    excluded, allowed = searching.left_out(fresh, read.excluded, read.filtering)
+    return Note(source, request.k, len(rows), known, unknown, plain, excluded, allowed, rows, scores)
 
 
 def _cursor(live: Live, question: Question, ranking: Ranking) -> Cursor:

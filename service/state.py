@@ -22,7 +22,8 @@ from service.items.changing import Changing
 from service.items.fresh import FreshItems
 from service.items.opening import open_items
 from service.items.shelf import Shelf
-from service.metrics import Metrics
+from service.observation import Observation
+from service.observing.notes import Note
 from service.questions import Question, question
 from service.schemas import RecommendRequest
 from service.seat import Seat
@@ -35,7 +36,7 @@ LONG_K = 100
 
 
 class State:
-    """The slot, the store and the metrics of one application.
+    """The slot, the store and what is noted of one application.
 
     Raises ServiceError or BundleError when the bundles can't be served or the histories can't be kept.
     """
@@ -53,7 +54,14 @@ class State:
         self.shelf = Shelf(self.items, self.seat.board.items, settings.write_timeout)
         self.slot.prepare = self.shelf.of
         self.changing = Changing(self.items, self.shelf, settings.fresh_items_limit, settings.write_timeout)
-        self.metrics = Metrics(lambda: self.slot.version)
+        self.observation = Observation(
+            settings,
+            lambda: self.slot.live if self.slot.version else None,
+            self.seat.table,
+            self.seat.number,
+        )
+        self.observation.follow_circuits(self.store.circuits)
+        self.metrics = self.observation.metrics
         self.shadow = Shadow(self.slot, self.metrics, settings.shadow_queue)
         # Ranking beside the event loop keeps probes and small requests quick while a large batch is ranked.
         self._ranking = ThreadPoolExecutor(settings.ranking_threads, "ranking")
@@ -70,11 +78,13 @@ class State:
         questions = await self._questions([request], time.time_ns() // 1_000_000)
         stages["history"] = time.perf_counter() - begun
         fresh = await self.shelf.of(live.bundle)
+        notes: list[Note] = []
         if _is_long(request):
-            (answer,) = await self._beside(live, fresh, questions, stages)
+            (answer,) = await self._beside(live, fresh, questions, stages, notes)
         else:
-            (answer,) = recommend(live, fresh, questions, stages)
-        facts |= {"stages": stages, "version": live.version}
+            (answer,) = recommend(live, fresh, questions, stages, notes)
+        self.observation.answered(live, notes)
+        facts |= {"stages": stages, "version": live.version, "degraded": answer["degraded"]}
         if self.shadow.wants() and request.cursor is None:
             await self._offer(questions, answer)
         return orjson.dumps(answer)
@@ -85,8 +95,12 @@ class State:
         for version in needed:
             await self.slot.live_at_least(version, self.settings.min_version_seconds)
         live = self.slot.live
+        notes: list[Note] = []
         questions = await self._questions(requests, time.time_ns() // 1_000_000)
-        return await self._beside(live, await self.shelf.of(live.bundle), questions, {})
+        fresh = await self.shelf.of(live.bundle)
+        answers = await self._beside(live, fresh, questions, {}, notes)
+        self.observation.answered(live, notes)
+        return answers
 
     async def _live_for(self, request: RecommendRequest, request_id: str | None) -> Live:
         """Choose the version: new enough, if that is asked for; that of the page before; else by the user."""
@@ -99,10 +113,15 @@ class State:
         return self.slot.choose(request_id if request.user_id is None else str(request.user_id))
 
     async def _beside(
-        self, live: Live, fresh: FreshItems, questions: Sequence[Question], stages: Stages
+        self,
+        live: Live,
+        fresh: FreshItems,
+        questions: Sequence[Question],
+        stages: Stages,
+        notes: list[Note],
     ) -> list[Answer]:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._ranking, recommend, live, fresh, questions, stages)
+        return await loop.run_in_executor(self._ranking, recommend, live, fresh, questions, stages, notes)
 
     async def _offer(self, questions: Sequence[Question], answer: Answer) -> None:
         """Have the shadow answer too, from its own bundle and what is fresh beside that."""
@@ -119,6 +138,7 @@ class State:
         await self.store.close()
         await self.items.close()
         await asyncio.to_thread(self._ranking.shutdown)
+        await self.observation.close()
 
     async def _questions(self, requests: Sequence[RecommendRequest], now: int) -> list[Question]:
         users = {str(one.user_id) for one in requests if one.history is None and one.user_id is not None}

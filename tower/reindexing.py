@@ -1,8 +1,6 @@
 """A new version of a bundle with another index, published beside the old one."""
 
-import os
 import shutil
-import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,9 +12,9 @@ from tower.errors import BundleError
 from tower.golden import RecordedQuery, check_golden, load_golden, record, replay, save_golden
 from tower.index_choice import Asked, Chosen, choose
 from tower.indexes.opening import INDEX
-from tower.leftovers import PREFIX, held
 from tower.manifest import FORMAT_VERSION, Manifest, write_manifest
-from tower.pointer import check_version, sync
+from tower.placing import placed
+from tower.pointer import check_version
 from tower.query_vectors import query_vectors
 from tower.recall import check_recall
 from tower.soundness import lengths_of, measure_norms
@@ -34,7 +32,7 @@ def reindex(
 ) -> Path:
     """Publish the bundle in `folder` once more, beside it, with the index that `asked` describes.
 
-    The files that stay are shared with the old version by hard links where the file system has them. The
+    The files that stay are copied, not linked: what damages one version must not damage the other. The
     recorded queries are answered anew by the index that will serve them. `version` is by default the old one
     with the kind behind it. Nothing moves the `current` pointer.
 
@@ -49,20 +47,9 @@ def reindex(
     kind = chosen.settings.kind
     check_recall(chosen.recall, asked.recall, kind)
     target = _target(folder, version or f"{old.manifest.version[: 63 - len(kind)]}-{kind}")
-    temporary = folder.parent / f"{PREFIX}{target.name}-{uuid.uuid4().hex}"
-    try:
-        temporary.mkdir()
-        with held(temporary):
-            _write(temporary, old, chosen, target.name)
-            check_golden(Bundle.open(temporary))
-            for path in (*temporary.iterdir(), temporary, folder.parent):
-                sync(path)
-            temporary.rename(target)
-            sync(folder.parent)
-    except OSError as error:
-        raise BundleError(f"the bundle {target} can't be written: {error}") from None
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    with placed(target) as written:
+        _write(written, old, chosen, target.name)
+        check_golden(Bundle.open(written))
     return target
 
 
@@ -76,9 +63,8 @@ def _target(folder: Path, version: str) -> Path:
 
 def _write(folder: Path, old: Bundle, chosen: Chosen, version: str) -> None:
     is_catalogue_old = old.manifest.format_version == 1
-    shared = set(old.manifest.files) - _NEW - ({HEAD} if is_catalogue_old else set())
-    for name in shared:
-        _share(old.folder / name, folder / name)
+    for name in set(old.manifest.files) - _NEW - ({HEAD} if is_catalogue_old else set()):
+        shutil.copyfile(old.folder / name, folder / name)
     if is_catalogue_old:
         ids = old.vocabulary.ids(range(len(old.vocabulary)))
         named = hash_file(folder / "vocabulary.json").sha256
@@ -87,20 +73,7 @@ def _write(folder: Path, old: Bundle, chosen: Chosen, version: str) -> None:
     manifest = _manifest(old, chosen, version)
     _record_answers(folder, old, manifest)
     files = {path.name: hash_file(path) for path in sorted(folder.iterdir())}
-    whole = manifest.model_copy(update={"files": files})
-    write_manifest(folder, whole)
-    for path in folder.iterdir():
-        if path.name not in shared:  # a change of mode is seen at the old version's file too
-            os.chmod(path, 0o444)
-
-
-def _share(source: Path, target: Path) -> None:
-    """Link the file, which nobody may write to; copy it where there are no links."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)
-        os.chmod(target, 0o444)
+    write_manifest(folder, manifest.model_copy(update={"files": files}))
 
 
 def _record_answers(folder: Path, old: Bundle, manifest: Manifest) -> None:

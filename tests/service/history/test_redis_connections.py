@@ -1,7 +1,6 @@
 import asyncio
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,12 +31,6 @@ def certificate(tmp_path: Path) -> Path:
     command += ["-addext", "subjectAltName=DNS:localhost", "-keyout", str(tmp_path / "key.pem")]
     subprocess.run([*command, "-out", str(made)], check=True, capture_output=True)
     return made
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[RedisServer]:
-    with own_redis(tmp_path / "redis") as server:
-        yield server
 
 
 def ping(address: str) -> list[object]:
