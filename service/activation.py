@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from service.gate import GateReport, GateRequest
 from service.ledger import Entry
 from service.live import Live, open_live
+from service.memory import give_back
 from service.routing import Routes, read_routes, salted, write_routes
 from service.settings import Settings
 from service.slot import Slot
@@ -130,6 +131,7 @@ class Activator:
         routes = slot.routed.routes
         if routes.canary and routes.canary.version == live.version:  # the canary has become the live one
             await self._write_routes(routes.model_copy(update={"canary": None}))
+        await asyncio.to_thread(give_back)
         return Swap(live, replaced, await self._late("live", sequence))
 
     async def _write_routes(self, routes: Routes) -> tuple[int, ...]:

@@ -191,15 +191,16 @@ class _Gate:
         assert self._manifest is not None
         if self._manifest.index.is_exact:
             return "its index is exact", 1.0
-        measured = [one.recall for one in self._manifest.recall if (one.k, one.selectivity) == (10, 1.0)]
-        minimum = self._request.recall_minimum
+        measured, choice = self._manifest.recall, self._manifest.index_choice
+        asked = max(self._request.recall_minimum, choice.recall if choice else 0.0)
         remedy = "index it again with `turret index`"
         if not measured:
-            raise BundleError(f"its index is approximate, but its recall at 10 was not measured; {remedy}")
-        if measured[0] < minimum:
-            found = f"its index finds {measured[0]:.4f} of the best 10"
-            raise BundleError(f"{found}, less than {minimum}; {remedy}")
-        return f"its index finds {measured[0]:.4f} of the best 10", measured[0]
+            raise BundleError(f"its index is approximate, but its recall was not measured; {remedy}")
+        worst = min(measured, key=lambda one: one.recall)
+        found = f"its index finds {worst.recall:.4f} of the best {worst.k} among {worst.selectivity:g} of all"
+        if worst.recall < asked:
+            raise BundleError(f"{found}, less than {asked:g}; {remedy}")
+        return f"{found}, and no less elsewhere", worst.recall
 
     def overlap(self) -> Finding:
         """Whether its answers have something in common with those of the live version."""

@@ -20,6 +20,8 @@ def serve(settings: Settings) -> None:
     Raises ServiceError or BundleError with a sentence when a port is taken or nothing can be served.
     """
     os.environ.update(_ENVIRONMENT)
+    from service.memory import few_arenas
     from service.supervisor import Supervisor
 
+    few_arenas()
     Supervisor(settings).run()

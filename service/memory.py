@@ -1,8 +1,10 @@
 """How much memory this process may still take: the machine's, and that of the control groups it is in."""
 
+import ctypes
 from pathlib import Path
 
 _PROC, _CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
+_M_ARENA_MAX = -8  # of glibc's malloc.h; other C libraries have no such function
 _UNLIMITED = 1 << 60  # version 1 writes no limit as a number near 2^63
 
 
@@ -14,6 +16,22 @@ def available_bytes(proc: Path = _PROC, cgroups: Path = _CGROUPS) -> int | None:
     """
     found = [_of_machine(proc), *(_left(folder) for folder in _groups(proc, cgroups))]
     return min((one for one in found if one is not None), default=None)
+
+
+def few_arenas() -> None:
+    """Have the C library keep few pools of memory, not one for every thread that has opened a bundle."""
+    if set_option := getattr(_c_library(), "mallopt", None):
+        set_option(_M_ARENA_MAX, 2)
+
+
+def give_back() -> None:
+    """Return to the system what the C library keeps of a version that is gone. Takes some milliseconds."""
+    if trim := getattr(_c_library(), "malloc_trim", None):
+        trim(0)
+
+
+def _c_library() -> ctypes.CDLL:
+    return ctypes.CDLL(None)
 
 
 def in_words(count: float) -> str:

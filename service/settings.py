@@ -35,7 +35,7 @@ class Settings(BaseSettings):
     - `gate_seconds`: how long the checks of a version may take.
     - `overlap_minimum`: the share of the best 10 that a new version must have in common with the live one, on
       average over the live one's recorded histories, unless it is forced.
-    - `recall_minimum`: the recall at 10 that an approximate index must have been measured with.
+    - `recall_minimum`: the least recall that an approximate index may have been measured with.
     - `memory_factor`: the memory that a version takes while it is checked and opened, in sizes of its files.
     - `min_version_seconds`: how long a request that names `min_version` may wait for this worker to follow.
     - `shadow_queue`: requests that may wait for the shadow; more are dropped.

@@ -9,6 +9,7 @@ from service.board import Board
 from service.errors import NothingLiveError, RequestError, ServiceError
 from service.ledger import Ledger
 from service.live import Live, open_live
+from service.memory import give_back
 from service.routing import Routes, read_routes
 from service.target import activation_lock, current_version, entry_of, establish, fall_back, make_folder
 from tower.errors import BundleError
@@ -134,6 +135,7 @@ class Slot:
         async with self.changing:
             if self.board.target.value != self.generation:
                 self.put(await asyncio.to_thread(self.open_target))
+                await asyncio.to_thread(give_back)
             if self.board.routes.value != self.desk.routes:
                 await asyncio.to_thread(self.load_routes)
 

@@ -23,6 +23,7 @@ from tower.errors import BundleError
 
 POLL_SECONDS = 0.02
 RETRY_SECONDS = 1.0
+_TURN_SECONDS = 0.0005
 FAILED = 3  # the exit status of a worker that has told why it can't serve
 _log = logging.getLogger("turret.worker")
 
@@ -39,6 +40,8 @@ def work(settings: Settings, seat: Seat, sockets: Sequence[socket.socket]) -> No
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
         end_with_parent()
+        # While another thread opens a version, the event loop gets the interpreter back after this long.
+        sys.setswitchinterval(_TURN_SECONDS)
         seat.desk.sit()
         status = _serve(settings, seat, sockets)
     except TurretError as error:

@@ -1,6 +1,5 @@
 """A new version of a bundle with another index, published beside the old one."""
 
-import os
 import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -33,7 +32,7 @@ def reindex(
 ) -> Path:
     """Publish the bundle in `folder` once more, beside it, with the index that `asked` describes.
 
-    The files that stay are shared with the old version by hard links where the file system has them. The
+    The files that stay are copied, not linked: what damages one version must not damage the other. The
     recorded queries are answered anew by the index that will serve them. `version` is by default the old one
     with the kind behind it. Nothing moves the `current` pointer.
 
@@ -64,9 +63,8 @@ def _target(folder: Path, version: str) -> Path:
 
 def _write(folder: Path, old: Bundle, chosen: Chosen, version: str) -> None:
     is_catalogue_old = old.manifest.format_version == 1
-    shared = set(old.manifest.files) - _NEW - ({HEAD} if is_catalogue_old else set())
-    for name in shared:
-        _share(old.folder / name, folder / name)
+    for name in set(old.manifest.files) - _NEW - ({HEAD} if is_catalogue_old else set()):
+        shutil.copyfile(old.folder / name, folder / name)
     if is_catalogue_old:
         ids = old.vocabulary.ids(range(len(old.vocabulary)))
         named = hash_file(folder / "vocabulary.json").sha256
@@ -75,16 +73,7 @@ def _write(folder: Path, old: Bundle, chosen: Chosen, version: str) -> None:
     manifest = _manifest(old, chosen, version)
     _record_answers(folder, old, manifest)
     files = {path.name: hash_file(path) for path in sorted(folder.iterdir())}
-    whole = manifest.model_copy(update={"files": files})
-    write_manifest(folder, whole)
-
-
-def _share(source: Path, target: Path) -> None:
-    """Link the file, which nobody may write to; copy it where there are no links."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)
+    write_manifest(folder, manifest.model_copy(update={"files": files}))
 
 
 def _record_answers(folder: Path, old: Bundle, manifest: Manifest) -> None:

@@ -6,8 +6,10 @@ import pytest
 
 from service import gate
 from service.gate import GateRequest, checked_versions, crashed, read_report, run_gate
+from tower.bundle import load
 from tower.contents import BundleContents
-from tower.manifest import IndexKind, MeasuredRecall, read_manifest
+from tower.indexes.settings import Effort, ScalarSettings
+from tower.manifest import MeasuredRecall, read_manifest
 from tower.publishing import publish
 
 Make = Callable[..., BundleContents]
@@ -79,10 +81,12 @@ def test_an_approximate_index_needs_the_recall_that_is_asked(
 ) -> None:
     manifest = read_manifest(two / "v2")
     table = () if recall is None else (MeasuredRecall(k=10, selectivity=1.0, recall=recall),)
-    approximate = manifest.model_copy(
-        update={"index": IndexKind().model_copy(update={"is_exact": False}), "recall": table}
-    )
+    settings = ScalarSettings(efforts=(Effort(k=10, candidates=20),))
+    approximate = manifest.model_copy(update={"index": settings, "recall": table})
     monkeypatch.setattr(gate, "read_manifest", lambda _: approximate)
+    # The index itself is the exact one: only the manifest's words on it count here.
+    opened = load(two, "v2")
+    monkeypatch.setattr(gate.Bundle, "open", lambda *_, **__: opened)
     report = run_gate(GateRequest(root=two, version="v2", recall_minimum=0.95))
     assert report.passed == passed
     if not passed:

@@ -76,24 +76,6 @@ def test_a_new_version_has_the_index_that_was_asked_for(shop: Path, kind: str, o
     assert ranking.scores[0] == pytest.approx(scores[0], rel=0.1)
 
 
-def test_what_stays_is_shared_with_the_old_version(shop: Path) -> None:
-    target = reindex(shop / "v1", Asked("flat"), "shared")
-    assert (target / "item_vectors.npy").samefile(shop / "v1" / "item_vectors.npy")
-    for name in ("index.faiss", "golden.json", "manifest.json"):
-        assert not (target / name).samefile(shop / "v1" / name)
-
-
-def test_without_links_the_files_are_copied(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: object) -> None:
-        raise OSError(1, "Operation not permitted")
-
-    monkeypatch.setattr("os.link", refused)
-    target = reindex(shop / "v1", Asked("sq8", 0.9), "copied")
-    assert not (target / "item_vectors.npy").samefile(shop / "v1" / "item_vectors.npy")
-    load(shop, "copied")
-    assert {path.stat().st_mode & 0o777 for path in target.iterdir()} == {0o444}
-
-
 def test_a_bundle_can_be_reindexed_again_and_back(shop: Path) -> None:
     first = reindex(shop / "v1", Asked("ivf", 0.9), "there")
     back = reindex(first, Asked("flat"), "back")
