@@ -14,7 +14,7 @@ import httpx2
 import pytest
 
 from service.supervisor import check_threads, how
-from tests.faults.processes import Traffic, activate, children, metric, until
+from tests.faults.processes import Traffic, activate, children, metric, rss, until
 from tests.service_process import HERE, Process
 from tower.contents import BundleContents
 from tower.pointer import current
