@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from service.cursor import Cursor
 from service.errors import RequestError
 from service.explaining import Explained, explain
+from service.observing.notes import Note
 from service.questions import Question
 from service.schemas import HISTORY_LIMIT
 from service.selecting import Selection, Wanted, select
@@ -38,11 +39,17 @@ class _Read:
     allowed: NDArray[np.bool_] | None
 
 
-def recommend(live: Live, questions: Sequence[Question], stages: Stages | None = None) -> list[Answer]:
+def recommend(
+    live: Live,
+    questions: Sequence[Question],
+    stages: Stages | None = None,
+    notes: list[Note] | None = None,
+) -> list[Answer]:
     """Answer every question: by the towers where anything of its history is known, else by popularity.
 
-    The seconds that it took go into `stages`. Raises EncodingError, with the question's position, for
-    features that the live user tower can't read, and RequestError for a filter that the catalogue can't.
+    The seconds that it took go into `stages`, and what is to be noted of each answer into `notes`. Raises
+    EncodingError, with the question's position, for features that the live user tower can't read, and
+    RequestError for a filter that the catalogue can't.
     """
     stages = {} if stages is None else stages
     begun = perf_counter()
@@ -62,6 +69,8 @@ def recommend(live: Live, questions: Sequence[Question], stages: Stages | None =
         "search": searched - encoded,
         "answer": perf_counter() - searched,
     }
+    if notes is not None:
+        notes += [_note(one, selections[place], vectors.get(place)) for place, one in enumerate(read)]
     for place, one in enumerate(read):
         if one.question.request.explain:
             reasons = _explanation(live, stock, one, selections[place], vectors.get(place))
@@ -151,6 +160,17 @@ def _answer(live: Live, stock: Stock, read: _Read, selection: Selection) -> Answ
     if not selection.exhausted and read.question.request.is_in_order:
         answer["cursor"] = _cursor(live, read.question, selection.ranking).text()
     return answer
+
+
+def _note(read: _Read, selection: Selection, vector: NDArray[np.float32] | None) -> Note:
+    request, (rows, scores, *_) = read.question.request, selection.ranking
+    known, unknown = len(read.rows), len(read.unknown)
+    source = "towers" if known else "popular"
+    # Only the first page of a plain request is just what the index was searched for.
+    plain = vector if request.is_plain and read.question.after is None else None
+    return Note(
+        source, request.k, len(rows), known, unknown, plain, read.excluded, read.allowed, rows, scores
+    )
 
 
 def _cursor(live: Live, question: Question, ranking: Ranking) -> Cursor:

@@ -1,9 +1,9 @@
 """The application: what is served, and under which paths."""
 
 import asyncio
-import sys
+import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 
 from fastapi import APIRouter, FastAPI
@@ -11,12 +11,13 @@ from fastapi import APIRouter, FastAPI
 from service import documents, refusals
 from service.fast_path import RecommendPath
 from service.file_watch import watch_files
-from service.metrics import MetricsMiddleware
 from service.routes import admin, events, items, probes, recommend, users, versions
 from service.seat import Seat
 from service.settings import Settings
 from service.state import State
+from service.telemetry import Telemetry
 
+_log = logging.getLogger("turret.store")
 _PUBLIC = (recommend.router, items.router, events.router, users.router, versions.router, probes.router)
 
 
@@ -31,6 +32,7 @@ def create_app(settings: Settings, seat: Seat | None = None) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        state.observation.start()
         async with asyncio.TaskGroup() as tasks:
             watching = watch_files(state.slot, state.metrics, settings.watch_seconds)
             beside = [tasks.create_task(one) for one in (_fill(state), watching, _say_notes(state))]
@@ -57,17 +59,20 @@ def create_admin_app(app: FastAPI) -> FastAPI:
 
 async def _fill(state: State) -> None:
     if state.slot.version is None and await state.slot.fill():
-        print(f"turret serves version {state.slot.live.version}", flush=True)
+        with suppress(OSError):  # who started the service may have gone
+            print(f"turret serves version {state.slot.live.version}", flush=True)
 
 
 async def _say_notes(state: State) -> None:
-    for note in await state.store.notes():
-        print(f"turret: {note}", file=sys.stderr, flush=True)
+    """Tell the operator what the store has to say, from one of the workers."""
+    for note in await state.store.notes() if state.seat.number == 0 else ():
+        _log.warning("%s", note)
 
 
 def _furnish(app: FastAPI, state: State, routers: tuple[APIRouter, ...]) -> FastAPI:
     app.state.service = state
-    app.add_middleware(MetricsMiddleware, metrics=state.metrics)
+    watching = state.observation
+    app.add_middleware(Telemetry, metrics=watching.metrics, logs=watching.logs, traces=watching.traces)
     for router in routers:
         app.include_router(router)
     documents.install(app)

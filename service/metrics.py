@@ -1,90 +1,99 @@
-"""What a service counts, in a registry of its own."""
+"""What a service counts: the series of `observing/series.py`, by the names that the code uses."""
 
 import time
 from collections.abc import Callable, Iterable
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, Summary, generate_latest
-from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.registry import Collector
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from prometheus_client.core import Metric
 
-_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
+from service.observing.exposition import Exposition
+from service.observing.series import FAMILIES
+from service.observing.table import Buckets, Cell, Child, Labelled, Mean, Shares, Table, describe
+
+WINDOW_SECONDS = 300
 
 
 class Metrics:
-    """Requests by route and status, their latency, the live version, the events that were stored."""
+    """One worker's figures in the table that all workers share; any of them exports the sum.
 
-    def __init__(self, live_version: Callable[[], str | None]) -> None:
-        self._registry = CollectorRegistry()
-        self._registry.register(_LiveVersion(live_version))
-        self.requests = Counter(
-            "turret_requests", "Requests answered", ["route", "status"], registry=self._registry
-        )
-        self.seconds = Histogram(
-            "turret_request_seconds", "Time to answer", ["route"], registry=self._registry, buckets=_SECONDS
-        )
-        self.events_stored = Counter("turret_events_stored", "Events stored", registry=self._registry)
-        self.activations = Counter(
-            "turret_activations", "Attempts to activate a version", ["outcome"], registry=self._registry
-        )
+    The service's parent process makes `Table(FAMILIES, workers)` before it forks, and each worker its own
+    `Metrics(table, worker)`. A family without labels is a series (`metrics.events_stored.inc(3)`), one with
+    labels has them (`metrics.activations.labels("refused").inc()`). A series is written by one thread, that
+    of the event loop unless its line says otherwise. `window_seconds` is the time over which means and shares
+    are taken.
+    """
 
-        self.reload_failures = Counter(
-            "turret_reload_failures", "Versions refused, by the check", ["reason"], registry=self._registry
-        )
-        self.changed_files = Counter(
-            "turret_changed_files", "Files of a live version that were changed", registry=self._registry
-        )
-        self.shadow_answers = Counter(
-            "turret_shadow_answers", "Answers of the shadow", ["outcome"], registry=self._registry
-        )
-        self.shadow_overlap = Summary(
-            "turret_shadow_overlap", "Share of an answer that the shadow gave too", registry=self._registry
-        )
+    def __init__(
+        self, table: Table | None = None, worker: int = 0, window_seconds: int = WINDOW_SECONDS
+    ) -> None:
+        self.table = Table(FAMILIES) if table is None else table
+        self._cells = self.table.attach(worker)
+        self._seconds = window_seconds
+        self._refreshers: list[Callable[[], object]] = []
+        self._computed: list[Callable[[], Iterable[Metric]]] = []
+        self._exposition = Exposition(self.table, self.window, self._compute)
+        self.requests = self._labelled(Cell, "turret_requests")
+        self.seconds = self._labelled(Buckets, "turret_request_seconds")
+        self.stages = self._labelled(Buckets, "turret_stage_seconds")
+        self.batch_size = self._only(Buckets, "turret_batch_size")
+        self.in_flight = self._only(Cell, "turret_in_flight")
+        self.queue_length = self._only(Cell, "turret_queue_length")
+        self.refused = self._labelled(Cell, "turret_refused")
+        self.answers = self._labelled(Cell, "turret_answers")
+        self.empty_answers = self._only(Cell, "turret_empty_answers")
+        self.short_answers = self._only(Cell, "turret_short_answers")
+        self.degraded = self._labelled(Cell, "turret_degraded")
+        self.history_items = self._only(Cell, "turret_history_items")
+        self.unknown_items = self._only(Cell, "turret_unknown_items")
+        self.events_stored = self._only(Cell, "turret_events_stored")
+        self.event_duplicates = self._only(Cell, "turret_event_duplicates")
+        self.breaker_open = self._labelled(Cell, "turret_breaker_open")
+        self.breaker_openings = self._labelled(Cell, "turret_breaker_openings")
+        self.fresh_items = self._only(Cell, "turret_fresh_items")
+        self.withdrawn_items = self._only(Cell, "turret_withdrawn_items")
+        self.activations = self._labelled(Cell, "turret_activations")
+        self.reload_failures = self._labelled(Cell, "turret_reload_failures")
+        self.changed_files = self._only(Cell, "turret_changed_files")
+        self.recall = self._labelled(Mean, "turret_recall_at_k")  # by the sampler's thread
+        self.recall_samples = self._labelled(Cell, "turret_recall_samples")  # "dropped" by the loop's
+        self.shadow_overlap = self._only(Mean, "turret_shadow_overlap")
+        self.shadow_answers = self._labelled(Cell, "turret_shadow_answers")
+        self.top_score_rank = self._only(Buckets, "turret_top_score_rank")
+        self.item_popularity = self._only(Buckets, "turret_item_popularity")
+        self.drift_hits = self._labelled(Shares, "turret_drift_hits")
+        self.dropped = self._labelled(Cell, "turret_telemetry_dropped")
+        self._only(Cell, "turret_worker_starts").inc()
 
     def text(self) -> bytes:
-        """Write all of it in the Prometheus text format."""
-        return generate_latest(self._registry)
+        """Write the figures of all workers in the Prometheus text format."""
+        self.refresh()
+        return self._exposition.text()
 
+    def window(self) -> int:
+        """Number the present window."""
+        return int(time.time() // self._seconds)
 
-class MetricsMiddleware:
-    """Counts and times every request. Plain ASGI: a BaseHTTPMiddleware costs each request a tenth of its "
-    "time."""
+    def serves(self, version: str | None, generation: int = 0) -> None:
+        """Write down which version this worker serves, and how many it has made live."""
+        describe(self._cells, version, generation)
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
-        self._app = app
-        self._metrics = metrics
+    def refresh_with(self, refresher: Callable[[], object]) -> None:
+        """Have `refresher` set its gauges before every scrape, and about once a second for the others'."""
+        self._refreshers.append(refresher)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on and note how it ended."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        start = time.perf_counter()
-        status = 500  # unless an answer starts, the request ended in an exception
+    def compute_with(self, computed: Callable[[], Iterable[Metric]]) -> None:
+        """Have `computed` add figures to every scrape that this worker answers."""
+        self._computed.append(computed)
 
-        async def note_status(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
+    def refresh(self) -> None:
+        """Bring this worker's gauges up to date."""
+        for refresher in self._refreshers:
+            refresher()
 
-        try:
-            await self._app(scope, receive, note_status)
-        finally:
-            # Only known routes become labels; a scanner would otherwise fill the memory with paths.
-            route = scope.get("turret", {}).get("route") or getattr(scope.get("route"), "path", "unknown")
-            self._metrics.requests.labels(route, status).inc()
-            self._metrics.seconds.labels(route).observe(time.perf_counter() - start)
+    def _compute(self) -> list[Metric]:
+        return [metric for computed in self._computed for metric in computed()]
 
+    def _labelled(self, kind: type[Child], name: str) -> Labelled[Child]:
+        return Labelled(kind, self.table, name, self._cells, self.window)
 
-class _LiveVersion(Collector):
-    def __init__(self, live_version: Callable[[], str | None]) -> None:
-        self._live_version = live_version
-
-    def collect(self) -> Iterable[GaugeMetricFamily]:
-        family = GaugeMetricFamily(
-            "turret_live_version", "1 for the version that is live", labels=["version"]
-        )
-        if (version := self._live_version()) is not None:
-            family.add_metric([version], 1)
-        return [family]
+    def _only(self, kind: type[Child], name: str) -> Child:
+        return self._labelled(kind, name).labels()

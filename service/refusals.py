@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
+from starlette.types import Scope
 
 from service.errors import HistoryUnavailableError, NothingLiveError, RequestError
 from tower.errors import BundleError, EncodingError
@@ -69,8 +70,15 @@ async def _http_exception(request: Request, error: Exception) -> Response:
     return refuse(error.status_code, field, value, message, error.headers)
 
 
+def unexpected(scope: Scope) -> Response:
+    """Make the answer of an exception that nobody foresaw; the log has more, under the request's id."""
+    request_id = scope.get("turret", {}).get("request_id", "-")
+    message = f"this is a fault of the service; its log says more, under request id {request_id}"
+    return refuse(500, "path", scope["path"], message)
+
+
 async def _unexpected(request: Request, _: Exception) -> Response:
-    return refuse(500, "path", request.url.path, "this is a fault of the service; its log says more")
+    return unexpected(request.scope)
 
 
 def _shown(value: object) -> Any:

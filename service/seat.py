@@ -8,15 +8,20 @@ from typing import Any
 
 from service.board import Board, Desk
 from service.gate import GateReport, GateRequest, crashed, run_gate
+from service.observing.table import Table
 
 
 @dataclass(frozen=True)
 class Seat:
-    """The board, this worker's number, and its end of the channel to the supervisor (None: there is none)."""
+    """The board, this worker's number, and its end of the channel to the supervisor (None: there is none).
+
+    `table` is where the workers keep their figures; None makes one for this worker alone.
+    """
 
     board: Board
     number: int = 0
     channel: socket.socket | None = None
+    table: Table | None = None
 
     @property
     def desk(self) -> Desk:

@@ -59,6 +59,7 @@ def make_server(
             app,
             lifespan=lifespan,
             ws="none",
+            log_config=None,  # what it says goes the way of all that is logged
             log_level="warning",
             access_log=False,
             server_header=False,

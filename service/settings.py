@@ -1,12 +1,13 @@
 """The settings of a service, from the command line and from `TURRET_*` in the environment."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from service.errors import ServiceError
+from service.observing.logs import Level
 
 
 class Settings(BaseSettings):
@@ -31,6 +32,15 @@ class Settings(BaseSettings):
     - `drain_delay`: how long, after SIGTERM, `/readyz` says 503 while requests are still accepted, so that
       whatever sends them here notices. SIGINT doesn't wait.
     - `drain_seconds`: how long a stopping service waits for requests under way.
+    - `log_level`: the least that is logged: `debug`, `info`, `warning` or `error`.
+    - `log_format`: `json`, `text`, or `auto`, which is text at a terminal.
+    - `access_log`: whether every answered request is logged; probes only where they fail.
+    - `log_queue`: lines that a worker keeps for a log that isn't taken; further ones are dropped and counted.
+    - `recall_sample`: the share of answers whose recall is measured, at most `recall_rate` of them a second.
+    - `drift_sample`: the share of answers that are compared with the recorded ones.
+    - `observation_window`: seconds over which recall and drift are taken.
+    - `traces`: whether to trace; by itself if `OTEL_EXPORTER_OTLP_ENDPOINT` is set.
+    - `trace_share`: the share of requests that are traced where their caller hasn't decided.
     - `activation_seconds`: how long an activation may wait for its turn, and for all workers to follow.
     - `gate_seconds`: how long the checks of a version may take.
     - `overlap_minimum`: the share of the best 10 that a new version must have in common with the live one, on
@@ -64,6 +74,16 @@ class Settings(BaseSettings):
     workers: int = Field(default=1, ge=1, le=64)
     drain_delay: float = Field(default=2.0, ge=0, le=600)
     drain_seconds: int = Field(default=10, ge=0)
+    log_level: Level = "info"
+    log_format: Literal["auto", "json", "text"] = "auto"
+    access_log: bool = True
+    log_queue: int = Field(default=20_000, ge=1)
+    recall_sample: float = Field(default=0.01, ge=0, le=1)
+    recall_rate: float = Field(default=2.0, gt=0)
+    drift_sample: float = Field(default=0.1, ge=0, le=1)
+    observation_window: int = Field(default=300, ge=1)
+    traces: bool | None = None
+    trace_share: float = Field(default=0.05, ge=0, le=1)
     activation_seconds: float = Field(default=30.0, gt=0)
     gate_seconds: float = Field(default=120.0, gt=0)
     overlap_minimum: float = Field(default=0.05, ge=0, le=1)

@@ -18,7 +18,8 @@ from service.errors import HistoryUnavailableError
 from service.history.breaker import Breaker
 from service.history.contract import Event
 from service.history.opening import guarded, open_store
-from service.metrics import Metrics
+from service.observation import Observation
+from service.observing.notes import Note
 from service.questions import Question, question
 from service.schemas import RecommendRequest
 from service.seat import Seat
@@ -31,7 +32,7 @@ LONG_K = 100
 
 
 class State:
-    """The slot, the store and the metrics of one application.
+    """The slot, the store and what is noted of one application.
 
     Raises ServiceError or BundleError when the bundles can't be served or the histories can't be kept.
     """
@@ -45,7 +46,14 @@ class State:
         )
         self.admin_key = admin_key(settings)
         self.store: Breaker = guarded(open_store(settings), settings)
-        self.metrics = Metrics(lambda: self.slot.version)
+        self.observation = Observation(
+            settings,
+            lambda: self.slot.live if self.slot.version else None,
+            self.seat.table,
+            self.seat.number,
+        )
+        self.observation.follow_circuits(self.store.circuits)
+        self.metrics = self.observation.metrics
         self.shadow = Shadow(self.slot, self.metrics, settings.shadow_queue)
         # Ranking beside the event loop keeps probes and small requests quick while a large batch is ranked.
         self._ranking = ThreadPoolExecutor(settings.ranking_threads, "ranking")
@@ -61,11 +69,13 @@ class State:
         begun = time.perf_counter()
         questions = await self._questions([request], time.time_ns() // 1_000_000)
         stages["history"] = time.perf_counter() - begun
+        notes: list[Note] = []
         if _is_long(request):
-            (answer,) = await self._beside(live, questions, stages)
+            (answer,) = await self._beside(live, questions, stages, notes)
         else:
-            (answer,) = recommend(live, questions, stages)
-        facts |= {"stages": stages, "version": live.version}
+            (answer,) = recommend(live, questions, stages, notes)
+        self.observation.answered(live, notes)
+        facts |= {"stages": stages, "version": live.version, "degraded": answer["degraded"]}
         if self.shadow.wants() and request.cursor is None:
             self.shadow.offer(_ids(answer), lambda shadow: _ids(recommend(shadow, questions)[0]))
         return orjson.dumps(answer)
@@ -76,7 +86,11 @@ class State:
         for version in needed:
             await self.slot.live_at_least(version, self.settings.min_version_seconds)
         live = self.slot.live
-        return await self._beside(live, await self._questions(requests, time.time_ns() // 1_000_000), {})
+        notes: list[Note] = []
+        questions = await self._questions(requests, time.time_ns() // 1_000_000)
+        answers = await self._beside(live, questions, {}, notes)
+        self.observation.answered(live, notes)
+        return answers
 
     async def _live_for(self, request: RecommendRequest, request_id: str | None) -> Live:
         """Choose the version: new enough, if that is asked for; that of the page before; else by the user."""
@@ -88,15 +102,18 @@ class State:
             return self.slot.serving(read_cursor(request.cursor).version) or self.slot.live
         return self.slot.choose(request_id if request.user_id is None else str(request.user_id))
 
-    async def _beside(self, live: Live, questions: Sequence[Question], stages: Stages) -> list[Answer]:
+    async def _beside(
+        self, live: Live, questions: Sequence[Question], stages: Stages, notes: list[Note]
+    ) -> list[Answer]:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._ranking, recommend, live, questions, stages)
+        return await loop.run_in_executor(self._ranking, recommend, live, questions, stages, notes)
 
     async def close(self) -> None:
         """Finish what is under way."""
         await self.shadow.close()
         await self.store.close()
         await asyncio.to_thread(self._ranking.shutdown)
+        await self.observation.close()
 
     async def _questions(self, requests: Sequence[RecommendRequest], now: int) -> list[Question]:
         users = {str(one.user_id) for one in requests if one.history is None and one.user_id is not None}

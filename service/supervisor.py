@@ -9,7 +9,7 @@ import selectors
 import signal
 import socket
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from service.admin_key import admin_key
@@ -17,6 +17,9 @@ from service.board import Board, Order
 from service.errors import ServiceError
 from service.gate import GateRequest, run_gate
 from service.ledger import Ledger
+from service.observing.logs import DirectLog
+from service.observing.series import FAMILIES
+from service.observing.table import Table
 from service.seat import MESSAGE_BYTES, Seat
 from service.serving import listen, url_of
 from service.settings import Settings
@@ -75,7 +78,9 @@ class Supervisor:
         self._settings = settings
         self._sockets: list[socket.socket] = []
         self._board = Board(settings.workers)
-        self._workers = [_Worker(Seat(self._board, number)) for number in range(settings.workers)]
+        table = Table(FAMILIES, settings.workers)
+        seats = [Seat(self._board, number, table=table) for number in range(settings.workers)]
+        self._workers = [_Worker(seat) for seat in seats]
         self._checking: dict[int, _Checking] = {}
         self._ending = _Ending()
         self._greeted = False
@@ -83,6 +88,7 @@ class Supervisor:
 
     def run(self) -> None:
         """Serve until SIGINT or SIGTERM has come and the workers have finished."""
+        DirectLog(self._settings.log_level, self._settings.log_format).start()
         try:
             self._prepare()
             self._listen_to_signals()
@@ -124,7 +130,7 @@ class Supervisor:
 
     def _begin(self, worker: _Worker) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-        seat = Seat(self._board, worker.seat.number, theirs)
+        seat = replace(worker.seat, channel=theirs)
         pid = os.fork()
         if pid == 0:
             self._leave_behind()
@@ -164,7 +170,8 @@ class Supervisor:
         urls = [url_of(listening) for listening in self._sockets]
         admin = f", admin calls at {urls[1]}" if len(urls) > 1 else ""
         does = f"serves version {version}" if version else "waits for a version"
-        print(f"turret {does} at {urls[0]} (calls: {urls[0]}/docs{admin})", flush=True)
+        with contextlib.suppress(OSError):  # who started the service may have gone
+            print(f"turret {does} at {urls[0]} (calls: {urls[0]}/docs{admin})", flush=True)
 
     def _check(self, channel: socket.socket, request: GateRequest) -> None:
         """Check a version in a process that has no threads and that may die of it."""

@@ -66,7 +66,7 @@ class RedisServer:
     def ask(self, *command: str | int) -> Any:
         """Run one command."""
         with closing(self._client()) as client:
-            return client.execute_command(*command)
+            return client.execute_command(*command)  # type: ignore[no-untyped-call]
 
     @contextmanager
     def paused(self) -> Iterator[None]:

@@ -30,7 +30,7 @@ class Refuse:
 sys.meta_path.insert(0, Refuse())
 """
 # No waiting for a proxy that isn't there, and versions of a test have nothing in common.
-_QUICK = {"drain_delay": 0, "overlap_minimum": 0}
+_QUICK = {"drain_delay": 0, "overlap_minimum": 0, "access_log": False}
 HERE = Path(__file__).parents[1]
 
 

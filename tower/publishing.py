@@ -1,9 +1,6 @@
 """Writing a bundle: beside its place, asked its recorded queries, and renamed into place as a whole."""
 
 import json
-import os
-import shutil
-import uuid
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,10 +17,10 @@ from tower.errors import BundleError
 from tower.golden import GOLDEN_K, RecordedQuery, check_golden, difference, record, replay, save_golden
 from tower.index import ExactIndex
 from tower.indexes.opening import INDEX
-from tower.leftovers import PREFIX, held
 from tower.manifest import EXPERIMENT, ITEM_FEATURES, Manifest, MeasuredRecall, write_manifest
+from tower.placing import placed
 from tower.planner import Planner
-from tower.pointer import check_version, current, point, sync
+from tower.pointer import check_version, current, point
 from tower.query_vectors import query_vectors, save_queries
 from tower.recall import EXACT_QUERIES, measure_recall
 from tower.retriever import Ranking
@@ -41,22 +38,9 @@ def publish(root: Path, contents: BundleContents) -> Path:
     """
     check_version(contents.version)
     target = root / contents.version
-    if target.exists():
-        raise BundleError(f"{target} exists, and a published bundle is never changed; choose another version")
-    temporary = root / f"{PREFIX}{contents.version}-{uuid.uuid4().hex}"
-    try:
-        temporary.mkdir(parents=True)
-        with held(temporary):
-            _write(temporary, contents)
-            check_golden(Bundle.open(temporary))
-            for path in (*temporary.iterdir(), temporary, root):
-                sync(path)
-            temporary.rename(target)
-            sync(root)
-    except OSError as error:
-        raise BundleError(f"the bundle {target} can't be written: {error}") from None
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    with placed(target) as folder:
+        _write(folder, contents)
+        check_golden(Bundle.open(folder))
     if current(root) is None:
         point(root, contents.version)
     return target
@@ -83,8 +67,6 @@ def _write(folder: Path, contents: BundleContents) -> None:
     files = {path.name: hash_file(path) for path in sorted(folder.iterdir())}
     manifest = _manifest(contents).model_copy(update={"files": files, "recall": recall})
     write_manifest(folder, manifest)
-    for path in folder.iterdir():
-        os.chmod(path, 0o444)
 
 
 def _record_answers(folder: Path, contents: BundleContents) -> tuple[MeasuredRecall, ...]:

@@ -1,5 +1,6 @@
 """Histories in a Redis, for a service on several machines."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,8 @@ from service.history.redis_events import counted, read, written
 from service.history.redis_notes import notes_of
 from service.history.redis_scripts import APPEND, FORGET, Script
 from service.history.window import first_kept, still_kept
+
+_LONG = 4_000  # texts, two an event; reading more of them is some milliseconds that others needn't wait for
 
 
 class RedisHistory:
@@ -50,6 +53,11 @@ class RedisHistory:
         if not users:
             return {}
         replies = await self._redis.ask([self._newest(user, limit) for user in users])
+        if sum(len(reply) for reply in replies if isinstance(reply, list)) > _LONG:
+            return await asyncio.to_thread(self._histories, users, replies)
+        return self._histories(users, replies)
+
+    def _histories(self, users: Sequence[str], replies: Sequence[Any]) -> dict[str, list[Event]]:
         return {user: self._events(user, reply) for user, reply in zip(users, replies, strict=True)}
 
     async def events(self, user: str, limit: int) -> tuple[int, list[Event]]:

@@ -88,8 +88,8 @@ class RedisConnections:
             db=self._address.database,
             username=self._address.username,
             password=self._address.password,
-            socket_timeout=self._seconds,
-            socket_connect_timeout=self._seconds,
+            socket_timeout=None,  # `ask` bounds connecting and reading together
+            socket_connect_timeout=None,
             socket_keepalive=True,
             protocol=2,
             retry=Retry(NoBackoff(), 0),

@@ -1,11 +1,14 @@
 """Events as members of a sorted set, and back; what isn't one of ours is found out."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import orjson
 
 from service.history.contract import Event
 from service.history.redis_scripts import ARRIVAL_DIGITS
+
+_KINDS = frozenset({(str, item, kind) for item in (int, str) for kind in (str, type(None))})
 
 
 def written(event: Event) -> bytes:
@@ -17,27 +20,31 @@ def read(user: str, reply: object) -> list[Event]:
     """Read members with their scores, newest first; gives them oldest first. Raises ValueError for others."""
     if not isinstance(reply, list) or len(reply) % 2:
         raise ValueError("this isn't a list of members and scores")
+    if not {type(one) for one in reply} <= {bytes}:
+        raise ValueError("a member or a score isn't a text")
     members, scores = reply[-2::-2], reply[::-2]
-    return [_event(user, member, score) for member, score in zip(members, scores, strict=True)]
+    fields = _fields(members)
+    times = [int(score) if score.isdigit() else _time(score) for score in scores]
+    return [
+        Event(event_id, user, item, time, kind)
+        for (event_id, item, kind), time in zip(fields, times, strict=True)
+    ]
 
 
-def _event(user: str, member: bytes, score: bytes) -> Event:
-    if not isinstance(member, bytes) or not member[:ARRIVAL_DIGITS].isdigit():
+def _fields(members: list[bytes]) -> list[Any]:
+    """The event id, the item and the kind of each, all parsed at once."""
+    if members and not b"".join([member[:ARRIVAL_DIGITS] for member in members]).isdigit():
         raise ValueError("a member has no number of arrival")
-    fields = orjson.loads(member[ARRIVAL_DIGITS:])
-    if not isinstance(fields, list) or len(fields) != 3:
+    fields = orjson.loads(b"[%b]" % b",".join([member[ARRIVAL_DIGITS:] for member in members]))
+    if len(fields) != len(members) or not {type(one) for one in fields} <= {list}:
         raise ValueError("a member isn't an event")
-    event_id, item, kind = fields
-    if type(event_id) is not str or type(item) not in (int, str) or not (kind is None or type(kind) is str):
+    if not {tuple(map(type, one)) for one in fields} <= _KINDS:
         raise ValueError("a member's fields aren't those of an event")
-    return Event(event_id, user, item, _time(score), kind)
+    return list(fields)
 
 
 def _time(score: bytes) -> int:
-    try:
-        return int(score)
-    except ValueError:  # as 2.5e+14, or no whole number
-        time = float(score)
+    time = float(score)  # as -5 or 2.5e+14, where it is one of ours
     if not time.is_integer():
         raise ValueError("a score isn't a time")
     return int(time)

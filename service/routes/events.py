@@ -29,6 +29,7 @@ async def store_events(request: Request) -> Response:
     placed = _window(state.settings).place([_event(body, now) for body in asked.events], now)
     stored = await state.store.append(placed.events)
     state.metrics.events_stored.inc(stored)
+    state.metrics.event_duplicates.inc(len(placed.events) - stored)
     answer = {"stored": stored, "duplicates": len(placed.events) - stored}
     answer |= {name: count for name in ("clamped", "expired") if (count := getattr(placed, name))}
     return Response(orjson.dumps(answer), media_type="application/json")

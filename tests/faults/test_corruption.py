@@ -7,6 +7,7 @@ import resource
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,7 +81,8 @@ def remove(folder: Path, generator: random.Random) -> None:
 def edit_manifest(folder: Path, generator: random.Random) -> None:
     manifest = json.loads((folder / MANIFEST).read_text())
     name = generator.choice(sorted(manifest))
-    manifest[name] = generator.choice([None, -1, 10**12, "x", [], {}, {"a": 1}, 1.5, True])
+    others: list[Any] = [None, -1, 10**12, "x", [], {}, {"a": 1}, 1.5, True]
+    manifest[name] = generator.choice([value for value in others if value != manifest[name]])
     replace(folder / MANIFEST, json.dumps(manifest, indent=generator.choice([None, 2])).encode())
 
 

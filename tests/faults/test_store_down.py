@@ -74,8 +74,9 @@ def test_a_redis_that_is_slow_by_five_seconds(start: Start, redis: RedisServer) 
 
 
 @pytest.mark.fault(23)
-def test_a_redis_that_is_gone_and_comes_back(start: Start, redis: RedisServer) -> None:
-    service = start(store=redis.address, **SETTINGS)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_redis_that_is_gone_and_comes_back(start: Start, redis: RedisServer, workers: int) -> None:
+    service = start(store=redis.address, workers=workers, **SETTINGS)
     kept = [f"{number}" for number in range(20) if acknowledged(service, event(f"{number}"))]
     redis.kill()
     goes_on_without(service)
@@ -96,7 +97,7 @@ def test_a_service_starts_without_its_redis(start: Start, redis: RedisServer) ->
     comes_back(service, "after")
     status, said = service.stop()
     assert status == 0
-    assert f"turret: the histories in {redis.address} can't be used now" in said
+    assert f"the histories in {redis.address} can't be used now" in said
     assert "go on without stored histories" in said
     assert "a-secret" not in said + service.greeting
 

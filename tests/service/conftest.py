@@ -14,7 +14,13 @@ ADMIN = {"Authorization": f"Bearer {KEY}"}
 
 @pytest.fixture
 def settings(bundles: Path) -> Settings:
-    given = {"bundles": bundles, "store": "memory://", "admin_key": KEY, "overlap_minimum": 0}
+    given = {
+        "bundles": bundles,
+        "access_log": False,
+        "store": "memory://",
+        "admin_key": KEY,
+        "overlap_minimum": 0,
+    }
     return Settings.model_validate(given)
 
 

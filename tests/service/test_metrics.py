@@ -20,7 +20,8 @@ def test_requests_are_counted_by_route_and_status(client: TestClient) -> None:
     assert value(client, 'turret_requests_total{route="/v1/recommend",status="422"}') == 1
     assert value(client, 'turret_requests_total{route="/v1/items/{item_id:path}/similar",status="200"}') == 1
     assert value(client, 'turret_requests_total{route="/v1/users/{user_id:path}",status="200"}') == 2
-    assert value(client, 'turret_request_seconds_count{route="/v1/recommend"}') == 3
+    assert value(client, 'turret_request_seconds_count{class="2xx",route="/v1/recommend"}') == 2
+    assert value(client, 'turret_request_seconds_count{class="4xx",route="/v1/recommend"}') == 1
 
 
 def test_paths_that_do_not_exist_share_one_label(client: TestClient) -> None:
@@ -33,7 +34,7 @@ def test_paths_that_do_not_exist_share_one_label(client: TestClient) -> None:
 def test_a_fault_of_the_service_is_counted_as_500(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.routes.versions.versions", None)
+    monkeypatch.setattr("service.routes.versions.checked_versions", None)
     client.get("/v1/versions")
     assert value(client, 'turret_requests_total{route="/v1/versions",status="500"}') == 1
 

@@ -26,7 +26,7 @@ def figures(metrics: Metrics) -> list[str]:
 
 
 def test_the_shadow_answers_with_its_own_version_and_is_compared(slot: Slot) -> None:
-    metrics = Metrics(lambda: None)
+    metrics = Metrics()
     asked: list[str] = []
 
     def answer(live: Live) -> list[int | str]:
@@ -43,11 +43,11 @@ def test_the_shadow_answers_with_its_own_version_and_is_compared(slot: Slot) -> 
 
     asyncio.run(asyncio.wait_for(offer(), 10))
     assert asked == ["v2"]
-    assert "turret_shadow_overlap_sum 0.5" in figures(metrics)
+    assert "turret_shadow_overlap 0.5" in figures(metrics)
 
 
 def test_more_than_can_wait_is_dropped_and_nobody_waits(slot: Slot) -> None:
-    metrics = Metrics(lambda: None)
+    metrics = Metrics()
 
     def slowly(_: Live) -> list[int | str]:
         time.sleep(0.05)
@@ -68,7 +68,7 @@ def test_more_than_can_wait_is_dropped_and_nobody_waits(slot: Slot) -> None:
 
 
 def test_without_a_shadow_nothing_is_wanted(bundles: Path) -> None:
-    shadow = Shadow(Slot(bundles), Metrics(lambda: None))
+    shadow = Shadow(Slot(bundles), Metrics())
     assert not shadow.wants()
     shadow.offer([1], lambda _: [1])
     asyncio.run(shadow.close())

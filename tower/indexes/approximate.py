@@ -40,6 +40,7 @@ class ApproximateIndex:
         )
         self._padding = np.zeros(stored - dimension, np.float32)
         # Search parameters are read, never written, by a search; those without a selector serve all.
+        self.effort = cache(self._effort)
         self._parameters = cache(lambda breadth: parameters(settings, breadth, None))
 
     @classmethod
@@ -113,7 +114,7 @@ class ApproximateIndex:
             return self._exact.nearest(vector, k, allowed)
         return ordered(rows, self._exact.scores(vector, rows), k)
 
-    def effort(self, k: int) -> Effort | None:
+    def _effort(self, k: int) -> Effort | None:
         """How broadly `k` rows are searched for, between the efforts of the settings; None: exactly."""
         below: Effort | None = None
         for above in self.settings.efforts:

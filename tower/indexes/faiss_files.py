@@ -7,14 +7,12 @@ import faiss
 
 from tower.errors import BundleError
 
-# Tables of product codes for distances are not made; inner products need none.
-_FLAGS = faiss.IO_FLAG_MMAP_IFC | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE
 
+def read_faiss(path: Path, expected: type[Any], tables: int = 0, mapped: bool = True) -> Any:
+    """Open the index in `path` and check that it is an `expected`; `mapped`, several processes share it.
 
-def read_faiss(path: Path, expected: type[Any], tables: int = 0) -> Any:
-    """Map the index in `path`, which several processes then share, and check that it is an `expected`.
-
-    `tables`: how many bytes FAISS may reckon with beside the file's own. Raises BundleError when `path` holds anything else.
+    `tables`: how many bytes FAISS may reckon with beside the file's own. Raises BundleError when `path`
+    holds anything else.
     """
     try:
         size = path.stat().st_size
@@ -23,7 +21,7 @@ def read_faiss(path: Path, expected: type[Any], tables: int = 0) -> Any:
     # A crafted header could otherwise ask for terabytes; no vector in a file is larger than the file.
     faiss.set_deserialization_vector_byte_limit(size + tables)
     try:
-        index = faiss.read_index(str(path), _FLAGS)
+        index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC if mapped else 0)
     except (RuntimeError, MemoryError) as error:
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise BundleError(f"{path} is not a FAISS index ({reason}); export the bundle again") from None

@@ -4,43 +4,16 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from service.errors import HistoryDamagedError, HistoryUnavailableError, ServiceError
+from service.errors import ServiceError
 from service.history.contract import Event
 from service.history.redis import RedisHistory
 from tests.redis_server import RedisServer, impostor, own_redis
-
-EVENT = Event("e", "u", 1, 0)
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[RedisServer]:
-    with own_redis(tmp_path / "redis") as server:
-        yield server
-
-
-def work_with(
-    address: str, work: Callable[[RedisHistory], Coroutine[Any, Any, None]], **options: Any
-) -> None:
-    async def run() -> None:
-        store = RedisHistory(address, **{"seconds": 0.3, **options})
-        try:
-            await work(store)
-        finally:
-            await store.close()
-
-    asyncio.run(run())
-
-
-async def refused(call: Coroutine[Any, Any, Any]) -> str:
-    with pytest.raises(HistoryUnavailableError) as caught:
-        await call
-    return str(caught.value)
+from tests.service.history.redis_work import EVENT, refused, work_with
 
 
 def test_a_server_that_hangs_costs_the_time_that_was_given(server: RedisServer) -> None:
@@ -140,17 +113,17 @@ def test_replicas_confirm_what_is_acknowledged(server: RedisServer, tmp_path: Pa
 
 def test_a_server_that_reads_its_files_is_not_there_yet(tmp_path: Path) -> None:
     async def work(store: RedisHistory) -> None:
-        await _until(lambda: _connects(server.port))
+        await _until(lambda: _connects(loading.port))
         assert "loading the dataset" in await refused(store.recent(["u"], 1))
         assert "loading the dataset" in await refused(store.append([EVENT]))
 
-    with own_redis(tmp_path, appendonly="no") as server:
-        server.ask("DEBUG", "POPULATE", "20000")
-        server.ask("SAVE")
-        server.kill()
-        server.config |= {"key-load-delay": "500", "loading-process-events-interval-bytes": "1024"}
-        server.begin()
-        work_with(server.address, work, seconds=5.0)
+    with own_redis(tmp_path, appendonly="no") as loading:
+        loading.ask("DEBUG", "POPULATE", "20000")
+        loading.ask("SAVE")
+        loading.kill()
+        loading.config |= {"key-load-delay": "500", "loading-process-events-interval-bytes": "1024"}
+        loading.begin()
+        work_with(loading.address, work, seconds=5.0)
 
 
 def test_wrong_answers_are_no_histories() -> None:
@@ -169,57 +142,6 @@ def test_wrong_answers_are_no_histories() -> None:
 
         with impostor(said) as port:
             work_with(f"redis://127.0.0.1:{port}/0", work)
-
-
-FOREIGN = {
-    "a list": ("RPUSH", "turret:user:u", "x"),
-    "a text": ("SET", "turret:user:u", "x"),
-    "a member": ("ZADD", "turret:user:u", "5", "x"),
-    "a member of letters": ("ZADD", "turret:user:u", "5", "000000000000001nonsense"),
-    "an object": ("ZADD", "turret:user:u", "5", '000000000000001{"a": 1}'),
-    "a truth": ("ZADD", "turret:user:u", "5", '000000000000001["e", true, null]'),
-    "a number as an id": ("ZADD", "turret:user:u", "5", "000000000000001[1, 2, null]"),
-    "a broken time": ("ZADD", "turret:user:u", "5.5", '000000000000001["e", 2, null]'),
-    "no time": ("ZADD", "turret:user:u", "inf", '000000000000001["e", 2, null]'),
-}
-
-
-@pytest.mark.parametrize("foreign", FOREIGN)
-def test_what_others_have_put_there_is_no_history(server: RedisServer, foreign: str) -> None:
-    """It is said in a sentence, and other users aren't touched by it."""
-
-    async def work(store: RedisHistory) -> None:
-        await store.append([EVENT._replace(user="v")])
-        server.ask(*FOREIGN[foreign])
-        for call in (store.recent(["u"], 5), store.events("u", 5)):
-            with pytest.raises(HistoryDamagedError, match="isn't a history; delete it"):
-                await call
-        assert await store.recent(["v"], 5) == {"v": [EVENT._replace(user="v")]}
-
-    work_with(server.address, work)
-
-
-@pytest.mark.parametrize(
-    "foreign",
-    [
-        ("SET", "turret:user:v", "x"),
-        ("SET", "turret:id:f", "x"),
-        ("RPUSH", "turret:id:f", "x"),
-        ("SET", "turret:arrival", "x"),
-        ("RPUSH", "turret:arrival", "x"),
-    ],
-)
-def test_nothing_of_a_call_is_stored_where_one_of_its_keys_is_foreign(
-    server: RedisServer, foreign: tuple[str, str, str]
-) -> None:
-    async def work(store: RedisHistory) -> None:
-        server.ask(*foreign)
-        await refused(store.append([EVENT, Event("f", "v", 1, 1)]))
-        assert server.ask("DBSIZE") == 1
-        server.ask("UNLINK", foreign[1])
-        assert await store.append([EVENT, Event("f", "v", 1, 1)]) == 2
-
-    work_with(server.address, work)
 
 
 def test_a_forgotten_user_leaves_no_key(server: RedisServer) -> None:
@@ -296,39 +218,6 @@ def test_two_prefixes_are_two_stores(server: RedisServer) -> None:
         await other.close()
 
     work_with(server.address, work)
-
-
-@pytest.mark.parametrize(
-    ("config", "words"),
-    [
-        ({}, []),
-        ({"appendfsync": "always"}, []),
-        ({"appendonly": "no"}, ["set appendonly yes"]),
-        ({"appendfsync": "no"}, ["set appendfsync everysec"]),
-        ({"maxmemory": "100mb", "maxmemory-policy": "allkeys-lru"}, ["set maxmemory-policy noeviction"]),
-        ({"maxmemory": "100mb"}, []),
-    ],
-)
-def test_settings_that_lose_events_are_noted(
-    tmp_path: Path, config: dict[str, str], words: list[str]
-) -> None:
-    async def work(store: RedisHistory) -> None:
-        notes = await store.notes()
-        assert len(notes) == len(words)
-        for note, part in zip(notes, words, strict=True):
-            assert part in " ".join(note.split())
-
-    with own_redis(tmp_path / "redis", **config) as server:
-        work_with(server.address, work)
-
-
-def test_a_server_that_tells_nothing_is_noted_too(server: RedisServer) -> None:
-    async def work(store: RedisHistory) -> None:
-        (note,) = await store.notes()
-        assert "make sure that it has appendonly yes" in note
-
-    server.ask("ACL", "SETUSER", "turret", "on", ">pw", "~turret:*", "+@all", "-info", "-config")
-    work_with(server.address.replace("redis://", "redis://turret:pw@"), work)
 
 
 def test_an_address_that_can_not_be_read_is_refused() -> None:

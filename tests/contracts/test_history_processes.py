@@ -1,0 +1,61 @@
+"""Several processes on one store of histories."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from service.history.contract import Event
+from service.history.opening import open_store
+from service.settings import Settings
+from tests.redis_server import place_in_redis, sweep
+
+ADDRESSES: dict[str, Callable[[Path], str]] = {
+    "sqlite": lambda folder: f"sqlite:///{folder}/histories.sqlite",
+    "redis": place_in_redis,
+}
+WRITER = """
+import asyncio, json, sys
+from service.history.contract import Event
+from service.history.opening import open_store
+from service.settings import Settings
+async def main(address, name):
+    store = open_store(Settings.model_validate({"store": address}))
+    stored = 0
+    for number in range(60):
+        own = Event(f"{name}-{number}", "u", number, number)
+        stored += await store.append([own, Event(f"both-{number}", "u", number, number)])
+    print(stored, flush=True)
+    await store.close()
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("name", ADDRESSES)
+def test_processes_that_write_together_lose_and_double_nothing(name: str, tmp_path: Path) -> None:
+    """They also begin together, on a store that isn't there yet."""
+    address = ADDRESSES[name](tmp_path)
+    here = Path(__file__).parents[2]
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, address, str(number)], cwd=here, stdout=subprocess.PIPE, text=True
+        )
+        for number in range(3)
+    ]
+    stored = [int(writer.communicate(timeout=120)[0]) for writer in writers]
+    assert sum(stored) == 4 * 60
+
+    async def read() -> tuple[int, list[Event]]:
+        store = open_store(Settings.model_validate({"store": address}))
+        try:
+            return await store.events("u", 1_000)
+        finally:
+            await store.close()
+
+    total, events = asyncio.run(read())
+    sweep(address)
+    assert total == len({one.event_id for one in events}) == 4 * 60
+    assert [one.time for one in events] == sorted(one.time for one in events)
