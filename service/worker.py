@@ -67,9 +67,9 @@ def end_with_parent() -> None:
 
 def _serve(settings: Settings, seat: Seat, sockets: Sequence[socket.socket]) -> int:
     app = create_app(settings, seat)
-    servers = [make_server(settings, app, lifespan="on")]
+    servers = [make_server(settings, app, "on", seat)]
     if len(sockets) > 1:
-        servers.append(make_server(settings, create_admin_app(app), lifespan="off"))
+        servers.append(make_server(settings, create_admin_app(app), "off"))
     with asyncio.Runner(loop_factory=servers[0].config.get_loop_factory()) as runner:
         runner.run(_run(servers, sockets, app.state.service, seat))
     return 0
@@ -98,6 +98,7 @@ async def _follow(servers: Sequence[Server], state: State, seat: Seat) -> None:
             seat.tell(ready=state.slot.version)
             told = True
         seat.desk.in_flight = len(servers[0].server_state.tasks)
+        seat.desk.connections = len(servers[0].server_state.connections)
         seat.desk.beat()
         if is_behind(state, seat) and (changing is None or changing.done()):
             changing = asyncio.create_task(_catch_up(state))
