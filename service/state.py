@@ -11,6 +11,7 @@ from starlette.types import Scope
 
 from service.activation import Activator
 from service.admin_key import admin_key
+from service.admission import admission
 from service.answering import Answer, Stages, recommend
 from service.board import Board
 from service.cursor import read_cursor
@@ -22,6 +23,7 @@ from service.items.changing import Changing
 from service.items.fresh import FreshItems
 from service.items.opening import open_items
 from service.items.shelf import Shelf
+from service.keyring import Keyring
 from service.observation import Observation
 from service.observing.notes import Note
 from service.questions import Question, question
@@ -48,7 +50,8 @@ class State:
         self.activator = Activator(
             self.slot, settings, lambda request: self.seat.run_gate(request, settings.gate_seconds)
         )
-        self.admin_key = admin_key(settings)
+        self.keyring = Keyring(settings.keys, admin_key(settings), settings.require_keys)
+        self.admission = admission(settings)
         self.store: Breaker = guarded(open_store(settings), settings)
         self.items = open_items(settings.store)
         self.shelf = Shelf(self.items, self.seat.board.items, settings.write_timeout)
