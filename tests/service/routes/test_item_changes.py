@@ -31,9 +31,9 @@ def towers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def settings(towers: Path) -> Settings:
-    return Settings.model_validate(
-        {"bundles": towers, "store": "memory://", "admin_key": "a-key", "fresh_items_limit": 3}
-    )
+    given = {"bundles": towers, "store": "memory://", "fresh_items_limit": 3}
+    quiet = {"admin_key": "a-key", "admin_port": None, "access_log": False, "overlap_minimum": 0}
+    return Settings.model_validate(given | quiet)
 
 
 @pytest.fixture
