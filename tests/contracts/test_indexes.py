@@ -189,7 +189,7 @@ def test_a_file_of_other_rows_or_another_width_is_refused(kind: str, index: AnyI
 
 
 def test_a_processor_without_vector_instructions_answers_the_same(index: AnyIndex) -> None:
-    """Within rounding; what an index proposes may then differ at the edge. FAISS chooses when it is called."""
+    """Within rounding; what is proposed may differ at the edge. FAISS chooses when it is called."""
     config = faiss.SIMDConfig
     before, expected = config.get_level(), index.search(QUERIES, 10)
     try:
