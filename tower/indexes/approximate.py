@@ -16,6 +16,9 @@ from tower.indexes.settings import ApproximateSettings, Effort, HnswSettings, Sc
 from tower.indexes.storage import open_code, save_code
 from tower.indexes.untyped import faiss
 
+# How many items are asked at every opening. Each costs an exact search: of a million items, fewer are.
+_MOST_ASKED, _LEAST_ASKED, _COMPARED = 32, 8, 10**7
+
 
 class ApproximateIndex:
     """A FAISS index that proposes rows, and the item vectors that decide between them.
@@ -79,6 +82,17 @@ class ApproximateIndex:
         writer = faiss.VectorIOWriter()
         faiss.write_index(self._proposing, writer, faiss.IO_FLAG_SKIP_STORAGE)
         return int(writer.data.size())
+
+    def own_recall(self) -> float:
+        """The share that is found of the best when some of the item vectors are asked."""
+        k = min(self.settings.efforts[0].k, len(self))
+        shares = []
+        asked = min(_MOST_ASKED, max(_LEAST_ASKED, _COMPARED // len(self)))
+        for row in np.linspace(0, len(self) - 1, asked).astype(np.int64):
+            vector = self.vectors()[row]
+            best = self._exact.nearest(vector, k)[0]
+            shares.append(len(np.intersect1d(best, self.nearest(vector, k)[0])) / k)
+        return float(np.mean(shares))
 
     def __len__(self) -> int:
         return len(self._exact)
