@@ -6,7 +6,7 @@ import pytest
 
 from service import gate
 from service.gate import GateRequest, checked_versions, crashed, read_report, run_gate
-from tower.bundle import load
+from tower.bundle import Bundle, load
 from tower.contents import BundleContents
 from tower.indexes.settings import Effort, ScalarSettings
 from tower.manifest import MeasuredRecall, read_manifest
@@ -86,7 +86,7 @@ def test_an_approximate_index_needs_the_recall_that_is_asked(
     monkeypatch.setattr(gate, "read_manifest", lambda _: approximate)
     # The index itself is the exact one: only the manifest's words on it count here.
     opened = load(two, "v2")
-    monkeypatch.setattr(gate.Bundle, "open", lambda *_, **__: opened)
+    monkeypatch.setattr(Bundle, "open", lambda *_, **__: opened)
     report = run_gate(GateRequest(root=two, version="v2", recall_minimum=0.95))
     assert report.passed == passed
     if not passed:
