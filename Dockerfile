@@ -26,7 +26,8 @@ COPY --from=built /wheel /tmp/wheel
 RUN pip install --no-deps /tmp/wheel/*.whl
 USER turret
 ENV TURRET_HOST=0.0.0.0
-EXPOSE 8000
+# Answers, and the admin calls: docker-compose.yml publishes the first alone.
+EXPOSE 8000 8001
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s \
     CMD ["python", "-c", "from http.client import HTTPConnection as C; c = C('127.0.0.1', 8000, timeout=4); c.request('GET', '/readyz'); exit(c.getresponse().status != 200)"]
 ENTRYPOINT ["turret"]

@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test lint clean
+.PHONY: help setup demo test lint audit clean
 
 help:
 	@echo "make demo            from raw events to recommendations over HTTP, until Ctrl-C"
@@ -12,6 +12,7 @@ help:
 	@echo "make demo DATA=...   movielens-100k (and other sets of 'turret data fetch'), or the path of your events"
 	@echo "make test            run the tests"
 	@echo "make lint            ruff and mypy"
+	@echo "make audit           known vulnerabilities of what is installed; needs a network"
 	@echo "make setup           only make the virtual environment, in $(VENV)"
 	@echo "make clean           remove the environment and var/demo"
 
@@ -34,6 +35,11 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+audit: $(STAMP)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[audit]' || \
+		{ echo "make audit: pip-audit can't be installed; this needs a network with PyPI" >&2; exit 1; }
+	$(BIN)/python deploy/audit.py
 
 clean:
 	rm -rf $(VENV) var/demo

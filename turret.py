@@ -8,6 +8,7 @@ import typer
 from data.cli import app as data_app
 from data.sentences import Sentences
 from service.cli import BUNDLES, COMMANDS, URL, AsJson, Bundles
+from service.key_commands import app as keys_app
 
 RUN, STUDY = Path("var/run"), Path("var/study")
 
@@ -28,6 +29,7 @@ app = _app(
     "The usual way: `turret data prepare`, `train`, `evaluate`, `export`, `serve`, `recommend`."
 )
 app.add_typer(data_app, name="data")
+app.add_typer(keys_app, name="keys")
 report_app = _app("Measure what a trained run could be trained with.")
 app.add_typer(report_app, name="report")
 

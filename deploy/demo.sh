@@ -26,11 +26,13 @@ stop_service() {
 trap stop_service EXIT
 trap 'stop_service; echo; exit 0' INT TERM
 
-# Now, and not after the training.
-if ! python -c "import socket; socket.create_server(('127.0.0.1', $port)).close()" 2>/dev/null; then
-  echo "make demo: port $port is taken; stop what uses it, or choose another one: make demo PORT=8001" >&2
-  exit 1
-fi
+# Now, and not after the training. The admin calls have the port after it.
+for wanted in "$port" "$((port + 1))"; do
+  if ! python -c "import socket; socket.create_server(('127.0.0.1', $wanted)).close()" 2>/dev/null; then
+    echo "make demo: port $wanted is taken; stop what uses it, or choose another one: make demo PORT=8010" >&2
+    exit 1
+  fi
+done
 
 rm -rf "$work"
 mkdir -p "$work"

@@ -125,6 +125,7 @@ class Activator:
 
     async def _replace(self, live: Live, entry: Entry) -> Swap:
         slot, replaced = self._slot, self._slot.version
+        await slot.prepare(live.bundle)
         sequence = await asyncio.to_thread(commit, slot.root, slot.ledger, slot.board, entry)
         live = replace(live, generation=sequence)
         slot.put(live)

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from service.cursor import Cursor
 from service.errors import RequestError
 from service.explaining import Explained, explain
+from service.items import searching
+from service.items.fresh import FreshItems
 from service.observing.notes import Note
 from service.questions import Question
 from service.schemas import HISTORY_LIMIT
@@ -19,6 +21,7 @@ from service.selecting import Selection, Wanted, select
 from service.slot import Live
 from service.stock import Stock
 from tower.errors import EncodingError, FilterError
+from tower.filters import Filter
 from tower.retriever import Ranking
 from tower.times import Times
 
@@ -36,11 +39,12 @@ class _Read:
     times: Times | None
     unknown: list[int | str]
     excluded: NDArray[np.int32]
-    allowed: NDArray[np.bool_] | None
+    filtering: Filter | None
 
 
 def recommend(
     live: Live,
+    fresh: FreshItems,
     questions: Sequence[Question],
     stages: Stages | None = None,
     notes: list[Note] | None = None,
@@ -54,13 +58,13 @@ def recommend(
     stages = {} if stages is None else stages
     begun = perf_counter()
     live.bundle.encoder.check([question.request.features for question in questions])
-    stock = Stock(live.bundle)
+    stock = Stock(live.bundle, fresh)
     read = [_read(live, stock, place, question) for place, question in enumerate(questions)]
     known = [place for place, one in enumerate(read) if len(one.rows)]
     looked_up = perf_counter()
-    vectors = dict(zip(known, _encode(live, read, known), strict=True)) if known else {}
+    vectors = dict(zip(known, _encode(stock, read, known), strict=True)) if known else {}
     encoded = perf_counter()
-    selections = [_select(live, stock, one, vectors.get(place)) for place, one in enumerate(read)]
+    selections = [_select(live, fresh, stock, one, vectors.get(place)) for place, one in enumerate(read)]
     searched = perf_counter()
     answers = [_answer(live, stock, *pair) for pair in zip(read, selections, strict=True)]
     stages |= {
@@ -70,7 +74,7 @@ def recommend(
         "answer": perf_counter() - searched,
     }
     if notes is not None:
-        notes += [_note(one, selections[place], vectors.get(place)) for place, one in enumerate(read)]
+        notes += [_note(fresh, one, selections[place], vectors.get(place)) for place, one in enumerate(read)]
     for place, one in enumerate(read):
         if one.question.request.explain:
             reasons = _explanation(live, stock, one, selections[place], vectors.get(place))
@@ -79,10 +83,10 @@ def recommend(
     return answers
 
 
-def similar(live: Live, row: int, k: int) -> Answer:
+def similar(live: Live, fresh: FreshItems, row: int, k: int) -> Answer:
     """Answer which items are nearest to the one at `row`."""
-    ranking = live.retriever.similar(row, k)
-    return _ranked(live, Stock(live.bundle), Selection(ranking, len(ranking.rows) < k), "towers")
+    ranking = searching.similar(live, fresh, row, k)
+    return _ranked(live, Stock(live.bundle, fresh), Selection(ranking, len(ranking.rows) < k), "towers")
 
 
 def _read(live: Live, stock: Stock, place: int, question: Question) -> _Read:
@@ -110,23 +114,23 @@ def _in_rows(live: Live, stock: Stock, question: Question) -> _Read:
     excluded = stock.known_rows(request.exclude)[0] if request.exclude else _NOTHING
     if request.exclude_seen:
         excluded = np.concatenate([excluded, rows]) if len(excluded) else rows
-    allowed = stock.allowed(request.filter) if request.filter else None
-    return _Read(question, rows, _times(live, question), unknown, excluded, allowed)
+    filtering = stock.filtering(request.filter) if request.filter else None
+    return _Read(question, rows, _times(live, stock, question), unknown, excluded, filtering)
 
 
-def _times(live: Live, question: Question) -> Times | None:
+def _times(live: Live, stock: Stock, question: Question) -> Times | None:
     """When the known items of the history were used, where the live user tower reads it."""
     if question.times is None or not live.bundle.manifest.reads_times:
         return None
-    is_known = [live.bundle.vocabulary.row(item) is not None for item in question.history]
+    is_known = [stock.row(item) is not None for item in question.history]
     events = np.array(question.times, dtype=np.float64)[is_known]
     return Times(events / 1000.0, question.asked / 1000.0)
 
 
-def _encode(live: Live, read: Sequence[_Read], places: Sequence[int]) -> NDArray[np.float32]:
+def _encode(stock: Stock, read: Sequence[_Read], places: Sequence[int]) -> NDArray[np.float32]:
     chosen = [read[place] for place in places]
     try:
-        return live.retriever.encode(
+        return stock.encode(
             [one.rows for one in chosen],
             [one.question.request.features for one in chosen],
             [one.times for one in chosen],
@@ -135,13 +139,15 @@ def _encode(live: Live, read: Sequence[_Read], places: Sequence[int]) -> NDArray
         raise EncodingError(places[error.position], error.field, error.value, str(error)) from None
 
 
-def _select(live: Live, stock: Stock, read: _Read, vector: NDArray[np.float32] | None) -> Selection:
+def _select(
+    live: Live, fresh: FreshItems, stock: Stock, read: _Read, vector: NDArray[np.float32] | None
+) -> Selection:
     request = read.question.request
 
     def ranked(count: int) -> Ranking:
         if vector is None:
-            return live.retriever.popular(count, read.excluded, read.allowed)
-        return live.retriever.nearest(vector, count, read.excluded, read.allowed)
+            return searching.popular(live, fresh, count, read.excluded, read.filtering)
+        return searching.nearest(live, fresh, vector, count, read.excluded, read.filtering)
 
     if request.is_plain and read.question.after is None:
         ranking = ranked(request.k)
@@ -162,15 +168,14 @@ def _answer(live: Live, stock: Stock, read: _Read, selection: Selection) -> Answ
     return answer
 
 
-def _note(read: _Read, selection: Selection, vector: NDArray[np.float32] | None) -> Note:
+def _note(fresh: FreshItems, read: _Read, selection: Selection, vector: NDArray[np.float32] | None) -> Note:
     request, (rows, scores, *_) = read.question.request, selection.ranking
     known, unknown = len(read.rows), len(read.unknown)
     source = "towers" if known else "popular"
     # Only the first page of a plain request is just what the index was searched for.
     plain = vector if request.is_plain and read.question.after is None else None
-    return Note(
-        source, request.k, len(rows), known, unknown, plain, read.excluded, read.allowed, rows, scores
-    )
+    excluded, allowed = searching.left_out(fresh, read.excluded, read.filtering)
+    return Note(source, request.k, len(rows), known, unknown, plain, excluded, allowed, rows, scores)
 
 
 def _cursor(live: Live, question: Question, ranking: Ranking) -> Cursor:
@@ -183,9 +188,14 @@ def _cursor(live: Live, question: Question, ranking: Ranking) -> Cursor:
 
 
 def _ranked(live: Live, stock: Stock, selection: Selection, source: str) -> Answer:
-    ranking = selection.ranking
+    ranking, first_fresh = selection.ranking, stock.first_fresh
     items = [
-        {"id": stock.id(row), "score": score, "source": source, "fields": orjson.Fragment(stock.json_of(row))}
+        {
+            "id": stock.id(row),
+            "score": score,
+            "source": source if row < first_fresh else "fresh",
+            "fields": orjson.Fragment(stock.json_of(row)),
+        }
         for row, score in zip(ranking.rows.tolist(), ranking.scores.tolist(), strict=True)
     ]
     answer: Answer = {"version": live.version, "items": items}

@@ -9,10 +9,13 @@ from importlib.metadata import PackageNotFoundError, version
 from fastapi import APIRouter, FastAPI
 
 from service import documents, refusals
+from service.authentication import Authentication
+from service.body_types import BodyTypes
 from service.fast_path import RecommendPath
 from service.file_watch import watch_files
 from service.routes import admin, events, items, probes, recommend, users, versions
 from service.seat import Seat
+from service.security_headers import SecurityHeaders
 from service.settings import Settings
 from service.state import State
 from service.telemetry import Telemetry
@@ -25,8 +28,8 @@ def create_app(settings: Settings, seat: Seat | None = None) -> FastAPI:
     """Open the current bundle and the store, and make the application that answers from them.
 
     With `settings.wait` it begins without a bundle, and answers 503 where it needs one until one is current.
-    With `settings.admin_port` the admin calls are left to `create_admin_app`. `seat` is the place of one
-    worker among several. Raises ServiceError or BundleError with a sentence when something can't be opened.
+    With an `admin_port` the admin calls are left to `create_admin_app`. `seat` is the place of one worker
+    among several. Raises ServiceError or BundleError with a sentence when something can't be opened.
     """
     state = State(settings, seat)
 
@@ -35,7 +38,8 @@ def create_app(settings: Settings, seat: Seat | None = None) -> FastAPI:
         state.observation.start()
         async with asyncio.TaskGroup() as tasks:
             watching = watch_files(state.slot, state.metrics, settings.watch_seconds)
-            beside = [tasks.create_task(one) for one in (_fill(state), watching, _say_notes(state))]
+            along = (_fill(state), watching, _say_notes(state), state.shelf.watch())
+            beside = [tasks.create_task(one) for one in along]
             yield
             for task in beside:
                 task.cancel()
@@ -71,6 +75,16 @@ async def _say_notes(state: State) -> None:
 
 def _furnish(app: FastAPI, state: State, routers: tuple[APIRouter, ...]) -> FastAPI:
     app.state.service = state
+    # The last is the outermost.
+    app.add_middleware(
+        Authentication,
+        keyring=state.keyring,
+        metrics_open=state.settings.metrics_open,
+        admin_here=admin.router in routers,
+        share=state.settings.workers,
+    )
+    app.add_middleware(BodyTypes)
+    app.add_middleware(SecurityHeaders)
     watching = state.observation
     app.add_middleware(Telemetry, metrics=watching.metrics, logs=watching.logs, traces=watching.traces)
     for router in routers:

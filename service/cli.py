@@ -24,7 +24,7 @@ def serve(
     host: Annotated[str | None, typer.Option(help="The address to listen on (127.0.0.1).")] = None,
     port: Annotated[int | None, typer.Option(help="The port (8000); 0 takes a free one.")] = None,
     admin_port: Annotated[
-        int | None, typer.Option(help="Answer admin calls there, on 127.0.0.1, and nowhere else.")
+        int | None, typer.Option(help="Of the admin calls, on 127.0.0.1 (the one after --port).")
     ] = None,
     workers: Annotated[int | None, typer.Option(help="Processes that answer (1).")] = None,
     store: Annotated[str | None, typer.Option(help="Of histories: sqlite:///PATH or memory://.")] = None,
@@ -59,7 +59,8 @@ def activate(
     ],
     bundles: Bundles = BUNDLES,
     url: Annotated[
-        str | None, typer.Option(help="A running service to swap, such as http://127.0.0.1:8000.")
+        str | None,
+        typer.Option(help="A running service to swap, by its admin port, such as http://127.0.0.1:8001."),
     ] = None,
     force: Annotated[
         bool,
@@ -72,7 +73,7 @@ def activate(
     `TURRET_ADMIN_KEY` or from `admin.key` beside the bundles. Without it, only the folder's pointer
     moves, and the next service that starts reads it.
 
-    Example: `turret activate spring --url http://127.0.0.1:8000`
+    Example: `turret activate spring --url http://127.0.0.1:8001`
     """
     from service.commands import activate_version
 

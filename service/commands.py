@@ -30,7 +30,7 @@ def recommend(
         body["history"] = list(history)
     elif user is not None:
         body["user_id"] = user
-    return ask(url, "/v1/recommend", body)
+    return ask(url, "/v1/recommend", body, key=_api_key())
 
 
 def print_recommendations(answer: dict[str, Any], history: Sequence[str], as_json: bool) -> None:
@@ -65,7 +65,7 @@ def in_words(item: int | str, fields: dict[str, Any]) -> str:
 
 def stored_history(url: str, user: str) -> list[str]:
     """The ids of a user's stored history, oldest first."""
-    events = ask(url, f"/v1/users/{quote(user, safe='')}")["events"]
+    events = ask(url, f"/v1/users/{quote(user, safe='')}", key=_api_key())["events"]
     return [str(event["item_id"]) for event in events]
 
 
@@ -119,6 +119,10 @@ def roll_back(bundles: Path, url: str) -> str:
 def _swapped(url: str, answer: dict[str, Any]) -> str:
     behind = f" Processes {answer['behind']} don't yet." if answer.get("behind") else ""
     return f"{url} serves {answer['version']} now (before: {answer['previous'] or 'nothing'}).{behind}"
+
+
+def _api_key() -> str | None:
+    return os.environ.get("TURRET_API_KEY") or None
 
 
 def _admin_key(bundles: Path) -> str:

@@ -7,6 +7,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from service.items.bodies import ItemBody
 from service.schemas import (
     ActivateRequest,
     BatchRequest,
@@ -20,6 +21,7 @@ REQUESTS: tuple[type[BaseModel], ...] = (
     ActivateRequest,
     BatchRequest,
     EventsRequest,
+    ItemBody,
     RecommendRequest,
     RoutesRequest,
 )

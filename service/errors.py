@@ -24,6 +24,10 @@ class HistoryDamagedError(HistoryUnavailableError):
     """What the store holds of someone isn't what this service writes; of others it can answer."""
 
 
+class ItemsUnavailableError(ServiceError):
+    """The store of items can't answer now: it is locked, full, damaged or too slow."""
+
+
 class NothingLiveError(ServiceError):
     """A service that waits for its first version was asked something that only a version can answer."""
 

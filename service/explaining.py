@@ -75,7 +75,7 @@ def _pulls(
         return [[] for _ in items]
     shorter = [np.delete(rows, place) for place in removed]
     times = [_without(explained.times, len(rows), place) for place in removed]
-    users = live.retriever.encode(shorter, [explained.features] * len(shorter), times)
+    users = stock.encode(shorter, [explained.features] * len(shorter), times)
     before, without = (_scores(live, one, items) for one in (explained.vector[None], users))  # type: ignore[index]
     changes = before - without  # [removed, K]
     return [_strongest(stock, rows, removed, changes[:, place]) for place in range(len(items))]

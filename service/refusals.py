@@ -10,7 +10,12 @@ from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
-from service.errors import HistoryUnavailableError, NothingLiveError, RequestError
+from service.errors import (
+    HistoryUnavailableError,
+    ItemsUnavailableError,
+    NothingLiveError,
+    RequestError,
+)
 from tower.errors import BundleError, EncodingError
 
 _SHOWN = 200  # characters of a field or a value that are sent back
@@ -24,7 +29,8 @@ _REMEDIES = {
 
 def install(app: FastAPI) -> None:
     """Make `app` answer every error in this shape."""
-    for refused in (RequestError, EncodingError, BundleError, NothingLiveError, HistoryUnavailableError):
+    unavailable = (NothingLiveError, HistoryUnavailableError, ItemsUnavailableError)
+    for refused in (RequestError, EncodingError, BundleError, *unavailable):
         app.add_exception_handler(refused, _refuse)
     app.add_exception_handler(HTTPException, _http_exception)
     app.add_exception_handler(Exception, _unexpected)
@@ -54,6 +60,8 @@ def refusal(error: Exception, path: str) -> Response | None:
     if isinstance(error, HistoryUnavailableError):
         later = {"Retry-After": str(math.ceil(error.retry_after))}
         return refuse(503, "store", None, f"{error}; send it again, an event counts once", later)
+    if isinstance(error, ItemsUnavailableError):
+        return refuse(503, "store", None, f"{error}; send it again, no call changes more than once", _LATER)
     return None
 
 

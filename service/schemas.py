@@ -46,6 +46,18 @@ def check_k(value: object) -> int:
     raise PydanticCustomError("k", "send a whole number from 1 to 1000")
 
 
+def check_features(features: dict[str, Any]) -> dict[str, Any]:
+    """Accept features whose texts and lists are of a length that somebody may mean."""
+    for name, value in features.items():
+        if isinstance(value, str | list) and len(value) > _TEXT_LENGTH:
+            raise PydanticCustomError(
+                "feature",
+                "{name} is too long; send at most {limit} characters or values",
+                {"name": name[:80], "limit": _TEXT_LENGTH},
+            )
+    return features
+
+
 Id = Annotated[
     int | str,
     PlainValidator(check_id),
@@ -152,15 +164,8 @@ class RecommendRequest(Body):
 
     @field_validator("features")
     @classmethod
-    def _bound_features(cls, features: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
-        for name, value in features.items():
-            if isinstance(value, str | list) and len(value) > _TEXT_LENGTH:
-                raise PydanticCustomError(
-                    "feature",
-                    "{name} is too long; send at most {limit} characters or values",
-                    {"name": name[:80], "limit": _TEXT_LENGTH},
-                )
-        return features
+    def _bound_features(cls, features: dict[str, Any]) -> dict[str, Any]:
+        return check_features(features)
 
 
 class BatchRequest(Body):
@@ -213,12 +218,13 @@ class Item(BaseModel):
     """A recommended item: its id as the data had it, its score, where it comes from, what is known of it.
 
     The score is the inner product / temperature for `towers` (without its sign in a version with absolute
-    scoring), the number of training events for `popular`.
+    scoring), the number of training events for `popular`. A `fresh` item was put since the version was made;
+    its score is of the kind of the others' in the answer.
     """
 
     id: int | str
     score: float
-    source: Literal["towers", "popular"]
+    source: Literal["towers", "popular", "fresh"]
     fields: dict[str, Any]
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,8 +13,11 @@ from fastapi import FastAPI
 
 from service.accepting import Acceptor
 from service.errors import ServiceError
+from service.protocol import Guards, guarded
 from service.seat import Seat
 from service.settings import Settings
+from service.state import State
+from service.watch import Deadlines, Watch
 
 
 class Server(uvicorn.Server):
@@ -54,22 +58,40 @@ def make_server(
     settings: Settings, app: FastAPI, lifespan: uvicorn.config.LifespanType, seat: Seat | None = None
 ) -> Server:
     """Make the server of an application, with the settings of the service."""
+    raise_open_files(settings.max_connections)
     return Server(
         uvicorn.Config(
             app,
             lifespan=lifespan,
+            http=guarded(_guards(settings, app.state.service)),
             ws="none",
             log_config=None,  # what it says goes the way of all that is logged
             log_level="warning",
             access_log=False,
             server_header=False,
+            proxy_headers=settings.trusted_proxies is not None,
+            forwarded_allow_ips=settings.trusted_proxies,
+            timeout_keep_alive=settings.keep_alive_seconds,
             timeout_graceful_shutdown=settings.drain_seconds,
         ),
         seat,
     )
 
 
-def listen(host: str, port: int) -> socket.socket:
+def _guards(settings: Settings, state: State) -> Guards:
+    deadlines = Deadlines(settings.head_seconds, settings.body_seconds, settings.send_seconds)
+    return Guards(state.admission, Watch(), deadlines, settings.max_connections)
+
+
+def raise_open_files(connections: int) -> None:
+    """Let the process have as many files open as its connections need, if it may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + 512 if hard == resource.RLIM_INFINITY else min(hard, connections + 512)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def listen(host: str, port: int, option: str = "port") -> socket.socket:
     """Listen on an address; port 0 takes a free one. Raises ServiceError when it can't be done."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
@@ -77,7 +99,7 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         raise ServiceError(
             f"{host}:{port} can't be listened on ({_reason(error)}); stop what uses it, or choose another "
-            f"port"
+            f"{option}"
         ) from None
 
 

@@ -3,11 +3,22 @@
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from service.errors import ServiceError
 from service.observing.logs import Level
+
+
+def _port_after(given: dict[str, Any]) -> int:
+    """Every service gets an admin port of its own; where `port` takes a free one, this does too."""
+    port: int = given.get("port", 0)
+    return port + 1 if port else 0
+
+
+def _beside(given: dict[str, Any], name: str) -> Path:
+    bundles: Path = given.get("bundles", Path())
+    return bundles.parent / name
 
 
 class Settings(BaseSettings):
@@ -16,12 +27,24 @@ class Settings(BaseSettings):
     - `bundles`: the folder of the bundles; its `current` one is served.
     - `wait`: begin without a version, and serve the first that becomes current.
     - `host`, `port`: where to listen; port 0 takes a free one.
-    - `admin_port`: listen for the admin calls there, on 127.0.0.1, and nowhere else.
+    - `admin_host`, `admin_port`: where to listen for the admin calls, and nowhere else; the port after `port`
+      if it isn't given. `same` answers them on `port`.
     - `store`: where histories are kept: `sqlite:///PATH`, `redis://HOST:PORT/DATABASE` (`rediss://` with TLS;
       a password in it is never shown) or `memory://`.
     - `admin_key`: the key of the admin calls; without one, `<bundles>/admin.key` holds it.
+    - `keys`: the file of the API keys; without one, `keys.json` beside the folder of the bundles. Not in that
+      folder: whoever may write models there need not be able to let people in.
+    - `require_keys`: refuse to start without that file; else reading and writing are open until there is one.
+    - `metrics_open`: answer /metrics without a key.
+    - `trusted_proxies`: addresses whose `X-Forwarded-For` is believed, with commas between them.
+    - `max_connections`: connections of a process; `queue_limit`, `store_limit`, `batch_limit`: unfinished
+      recommendations, calls about events and users, and batches of a process; more are refused.
+    - `queue_seconds`: how long a request may wait for its turn; `request_seconds`: until it is ended.
+    - `head_seconds`, `body_seconds`: from the first byte of a request to the end of its head and its body;
+      `send_seconds`: in which a client reads something of its answer; `keep_alive_seconds`: between requests.
     - `body_limit`: bytes of a request's body.
     - `stored_history_limit`: how many of a user's newest stored events a recommendation reads.
+    - `fresh_items_limit`: how many items, beside those that the live version was trained with, may be put.
     - `history_timeout`, `write_timeout`: seconds to wait for the store before doing without it.
     - `breaker_failures`, `breaker_seconds`: after so many failures in a row no call is made for so long.
     - `redis_connections`: connections of each process to a Redis, at most.
@@ -58,11 +81,27 @@ class Settings(BaseSettings):
     wait: bool = False
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535)
-    admin_port: int | None = Field(default=None, ge=0, le=65535)
+    admin_host: str = "127.0.0.1"
+    admin_port: int | None = Field(default_factory=_port_after, ge=0, le=65535)
     store: str = Field(default="sqlite:///var/history.sqlite", repr=False)
     admin_key: SecretStr | None = Field(default=None, min_length=1)
+    keys: Path = Field(default_factory=lambda given: _beside(given, "keys.json"))
+    require_keys: bool = False
+    metrics_open: bool = True
+    trusted_proxies: str | None = None
+    max_connections: int = Field(default=4096, ge=1)
+    queue_limit: int = Field(default=128, ge=1)
+    store_limit: int = Field(default=256, ge=1)
+    batch_limit: int = Field(default=8, ge=1)
+    queue_seconds: float = Field(default=0.5, gt=0)
+    request_seconds: float = Field(default=30.0, gt=0)
+    head_seconds: float = Field(default=10.0, gt=0)
+    body_seconds: float = Field(default=30.0, gt=0)
+    send_seconds: float = Field(default=30.0, gt=0)
+    keep_alive_seconds: int = Field(default=20, ge=1)
     body_limit: int = Field(default=1_000_000, ge=1)
     stored_history_limit: int = Field(default=10_000, ge=1)
+    fresh_items_limit: int = Field(default=10_000, ge=0)
     history_timeout: float = Field(default=1.0, gt=0)
     write_timeout: float = Field(default=5.0, gt=0)
     breaker_failures: int = Field(default=5, ge=1)
@@ -92,6 +131,11 @@ class Settings(BaseSettings):
     min_version_seconds: float = Field(default=1.0, ge=0)
     shadow_queue: int = Field(default=100, ge=1)
     watch_seconds: float = Field(default=5.0, gt=0)
+
+    @field_validator("admin_port", mode="before")
+    @classmethod
+    def _same_port(cls, port: object) -> object:
+        return None if port == "same" else port
 
 
 def read_settings(**given: Any) -> Settings:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from service.live import Live, open_live
 from service.memory import give_back
 from service.routing import Routes, read_routes
 from service.target import activation_lock, current_version, entry_of, establish, fall_back, make_folder
+from tower.bundle import Bundle
 from tower.errors import BundleError
 
 __all__ = ["Live", "Routed", "Slot"]
@@ -32,7 +34,7 @@ class Routed:
 class Slot:
     """Holds what one worker answers from: the live bundle, and those of the routes.
 
-    `changing` is held by whoever replaces them.
+    `changing` is held by whoever replaces them. `prepare` is awaited with a bundle before it goes live.
 
     Opens the version that the board's target names, or else the folder's current one. Raises ServiceError
     when there is none, BundleError when it and all that were live before are refused. With `wait` it begins
@@ -51,6 +53,7 @@ class Slot:
         self._live: Live | None = None
         self._swapped = asyncio.Event()
         self.changing = asyncio.Lock()
+        self.prepare: Callable[[Bundle], Awaitable[object]] = _nothing
         self._why_empty = "the service has just started"
         if not self.board.target.value and not wait:
             establish(root, self.ledger, self.board)
@@ -134,7 +137,9 @@ class Slot:
             return
         async with self.changing:
             if self.board.target.value != self.generation:
-                self.put(await asyncio.to_thread(self.open_target))
+                live = await asyncio.to_thread(self.open_target)
+                await self.prepare(live.bundle)
+                self.put(live)
                 await asyncio.to_thread(give_back)
             if self.board.routes.value != self.desk.routes:
                 await asyncio.to_thread(self.load_routes)
@@ -231,3 +236,7 @@ class Slot:
         except (BundleError, ServiceError) as error:
             self._why_empty = str(error)
         return None
+
+
+async def _nothing(_: Bundle) -> None:
+    """What has to be done for a bundle where nothing is kept beside it."""

@@ -11,6 +11,7 @@ from starlette.types import Scope
 
 from service.activation import Activator
 from service.admin_key import admin_key
+from service.admission import admission
 from service.answering import Answer, Stages, recommend
 from service.board import Board
 from service.cursor import read_cursor
@@ -18,6 +19,11 @@ from service.errors import HistoryUnavailableError
 from service.history.breaker import Breaker
 from service.history.contract import Event
 from service.history.opening import guarded, open_store
+from service.items.changing import Changing
+from service.items.fresh import FreshItems
+from service.items.opening import open_items
+from service.items.shelf import Shelf
+from service.keyring import Keyring
 from service.observation import Observation
 from service.observing.notes import Note
 from service.questions import Question, question
@@ -44,8 +50,13 @@ class State:
         self.activator = Activator(
             self.slot, settings, lambda request: self.seat.run_gate(request, settings.gate_seconds)
         )
-        self.admin_key = admin_key(settings)
+        self.keyring = Keyring(settings.keys, admin_key(settings), settings.require_keys)
+        self.admission = admission(settings)
         self.store: Breaker = guarded(open_store(settings), settings)
+        self.items = open_items(settings.store)
+        self.shelf = Shelf(self.items, self.seat.board.items, settings.write_timeout)
+        self.slot.prepare = self.shelf.of
+        self.changing = Changing(self.items, self.shelf, settings.fresh_items_limit, settings.write_timeout)
         self.observation = Observation(
             settings,
             lambda: self.slot.live if self.slot.version else None,
@@ -69,15 +80,16 @@ class State:
         begun = time.perf_counter()
         questions = await self._questions([request], time.time_ns() // 1_000_000)
         stages["history"] = time.perf_counter() - begun
+        fresh = await self.shelf.of(live.bundle)
         notes: list[Note] = []
         if _is_long(request):
-            (answer,) = await self._beside(live, questions, stages, notes)
+            (answer,) = await self._beside(live, fresh, questions, stages, notes)
         else:
-            (answer,) = recommend(live, questions, stages, notes)
+            (answer,) = recommend(live, fresh, questions, stages, notes)
         self.observation.answered(live, notes)
         facts |= {"stages": stages, "version": live.version, "degraded": answer["degraded"]}
         if self.shadow.wants() and request.cursor is None:
-            self.shadow.offer(_ids(answer), lambda shadow: _ids(recommend(shadow, questions)[0]))
+            await self._offer(questions, answer)
         return orjson.dumps(answer)
 
     async def recommend(self, requests: Sequence[RecommendRequest]) -> list[Answer]:
@@ -88,7 +100,8 @@ class State:
         live = self.slot.live
         notes: list[Note] = []
         questions = await self._questions(requests, time.time_ns() // 1_000_000)
-        answers = await self._beside(live, questions, {}, notes)
+        fresh = await self.shelf.of(live.bundle)
+        answers = await self._beside(live, fresh, questions, {}, notes)
         self.observation.answered(live, notes)
         return answers
 
@@ -103,15 +116,30 @@ class State:
         return self.slot.choose(request_id if request.user_id is None else str(request.user_id))
 
     async def _beside(
-        self, live: Live, questions: Sequence[Question], stages: Stages, notes: list[Note]
+        self,
+        live: Live,
+        fresh: FreshItems,
+        questions: Sequence[Question],
+        stages: Stages,
+        notes: list[Note],
     ) -> list[Answer]:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._ranking, recommend, live, questions, stages, notes)
+        return await loop.run_in_executor(self._ranking, recommend, live, fresh, questions, stages, notes)
+
+    async def _offer(self, questions: Sequence[Question], answer: Answer) -> None:
+        """Have the shadow answer too, from its own bundle and what is fresh beside that."""
+        if self.slot.routed.shadow is not None:
+            await self.shelf.of(self.slot.routed.shadow.bundle)
+        self.shadow.offer(
+            _ids(answer),
+            lambda shadow: _ids(recommend(shadow, self.shelf.at_hand(shadow.bundle), questions)[0]),
+        )
 
     async def close(self) -> None:
         """Finish what is under way."""
         await self.shadow.close()
         await self.store.close()
+        await self.items.close()
         await asyncio.to_thread(self._ranking.shutdown)
         await self.observation.close()
 

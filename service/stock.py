@@ -1,25 +1,44 @@
 """The items that one version can answer with: names, fields and vectors by row."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 
 from service.errors import RequestError
+from service.items.fresh import FreshItems
 from tower.bundle import Bundle
-from tower.filters import compile_filter
+from tower.filters import Filter, compile_filter
+from tower.times import Times
+
+Vectors = NDArray[np.float32]
 
 
 class Stock:
-    """A bundle's catalogue, by row."""
+    """A bundle's catalogue and what is fresh beside it, by row."""
 
-    def __init__(self, bundle: Bundle) -> None:
+    def __init__(self, bundle: Bundle, fresh: FreshItems) -> None:
         self._bundle = bundle
-        self.id = bundle.vocabulary.id
-        self.known_rows = bundle.vocabulary.known_rows
-        self.fields = bundle.catalog.of
-        self.json_of = bundle.catalog.json_of
+        self._fresh = fresh
+        self.id = fresh.id if len(fresh) else bundle.vocabulary.id
+        self.first_fresh = fresh.first_row
+        self.row = fresh.row
+        self.known_rows = fresh.known_rows
+
+    def json_of(self, row: int) -> bytes:
+        """The fields of one item as JSON."""
+        fields = self._fresh.fields_of(row)
+        return self._bundle.catalog.json_of(row) if fields is None else fields
+
+    def fields(self, row: int) -> dict[str, Any]:
+        """The fields of one item."""
+        fields = self._fresh.fields_of(row)
+        if fields is None:
+            return self._bundle.catalog.of(row)
+        read: dict[str, Any] = orjson.loads(fields)
+        return read
 
     def check_field(self, name: str, where: str) -> None:
         """Raise RequestError (422), naming `where` it was asked for, unless items have this field."""
@@ -28,11 +47,23 @@ class Stock:
             known = f"they have {', '.join(fields)}" if fields else "they have none"
             raise RequestError(422, where, name, f"items have no such field; {known}")
 
-    def allowed(self, wanted: Mapping[str, Any]) -> NDArray[np.bool_]:
-        """The rows [N] that a filter allows. Raises FilterError for one that the catalogue can't answer."""
-        return compile_filter(wanted, self._bundle.catalog).allowed()
+    def filtering(self, wanted: Mapping[str, Any]) -> Filter:
+        """Read a filter. Raises FilterError for one that the catalogue can't answer."""
+        return compile_filter(wanted, self._bundle.catalog)
 
-    def vectors(self, rows: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
+    def vectors(self, rows: NDArray[np.integer[Any]]) -> Vectors:
         """The item vectors [B, D] of rows [B]."""
-        vectors: NDArray[np.float32] = self._bundle.vectors[rows]
-        return vectors
+        return self._bundle.encoder.gather(rows, self._more)
+
+    def encode(
+        self,
+        histories: Sequence[NDArray[np.integer[Any]]],
+        features: Sequence[Mapping[str, object]],
+        times: Sequence[Times | None] | None = None,
+    ) -> Vectors:
+        """The user vectors [B, D] of histories of rows; see `Encoder.encode`."""
+        return self._bundle.encoder.encode(histories, features, times, self._more)
+
+    @property
+    def _more(self) -> Vectors | None:
+        return self._fresh.vectors if len(self._fresh) else None

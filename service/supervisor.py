@@ -105,7 +105,8 @@ class Supervisor:
         """Do once what the workers would else do at the same time."""
         self._sockets.append(listen(self._settings.host, self._settings.port))
         if self._settings.admin_port is not None:
-            self._sockets.append(listen("127.0.0.1", self._settings.admin_port))
+            admin_host, admin_port = self._settings.admin_host, self._settings.admin_port
+            self._sockets.append(listen(admin_host, admin_port, "--admin-port"))
         bundles = self._settings.bundles
         if self._settings.wait:
             make_folder(bundles)

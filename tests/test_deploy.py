@@ -115,6 +115,14 @@ def test_compose_starts_the_service_alone_and_both_share_the_volume() -> None:
     assert "var" in COMPOSE["volumes"]
 
 
+def test_the_admin_port_is_reached_from_the_trainer_and_from_nowhere_else() -> None:
+    service = COMPOSE["services"]["service"]
+    assert service["environment"]["TURRET_ADMIN_HOST"] == "0.0.0.0"
+    assert all(one.endswith(":8000") for one in service["ports"])
+    asked = {url for line in COMMANDS for url in re.findall(r"activate .*--url (\S+)", line)}
+    assert asked == {"http://service:8001"}
+
+
 def test_the_folder_for_own_events_is_there_and_stays_empty_in_git() -> None:
     """Else the engine would make it, and it would belong to root."""
     (mounted,) = (one for one in COMPOSE["services"]["trainer"]["volumes"] if one.endswith(":/data:ro"))
@@ -147,7 +155,8 @@ def test_the_variables_of_the_page_are_those_of_compose() -> None:
 
 
 def test_the_addresses_of_the_page_are_calls_of_the_service(bundles: Path) -> None:
-    app = create_app(Settings.model_validate({"bundles": bundles, "store": "memory://"}))
+    given = {"bundles": bundles, "store": "memory://", "admin_port": None}
+    app = create_app(Settings.model_validate(given))
     paths = set(TestClient(app).get("/openapi.json").json()["paths"])
     asked = {path for line in COMMANDS for path in re.findall(r"http://127\.0\.0\.1:8000(/\S+)", line)}
     assert asked

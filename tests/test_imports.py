@@ -42,6 +42,7 @@ SERVICE_TAKES = {
     "tower.filters",
     "tower.golden",
     "tower.index",
+    "tower.item_encoder",
     "tower.index_report",
     "tower.leftovers",
     "tower.listing",

@@ -55,7 +55,7 @@ def test_an_example_can_be_typed_as_it_stands(name: str) -> None:
         check_call(shlex.split(example))
 
 
-@pytest.mark.parametrize("group", [[], ["data"], ["report"]])
+@pytest.mark.parametrize("group", [[], ["data"], ["report"], ["keys"]])
 def test_the_overviews_name_every_command_below_them(group: list[str]) -> None:
     shown = invoke(*group, "--help").stdout
     below = [name.split()[len(group)] for name in commands() if name.split()[: len(group)] == group]
@@ -99,6 +99,10 @@ def nobody() -> str:
         ("activate v9 --bundles {bundles}", "there is no version 'v9'"),
         ("activate ../v1 --bundles {bundles}", "can't name a version"),
         ("activate v1 --bundles {nothing} --url {nobody}", "the admin key can't be read"),
+        ("keys new Shop --scope read --file {nothing}", "can't have the name 'Shop'"),
+        ("keys new shop --scope all --file {nothing}", "can't have the scopes 'all'"),
+        ("keys revoke shop --file {nothing}", "there is no key shop"),
+        ("keys list --file {file}", "can't be read"),
         ("data describe {nothing}", "nothing is not prepared data"),
         ("data fetch movielens-2k", "movielens-2k"),
         ("data synth {nothing} --users 0", "users can't be 0"),

@@ -17,6 +17,7 @@ from tower.encoder import Encoder
 from tower.errors import BundleError
 from tower.golden import check_golden
 from tower.indexes.opening import INDEX, open_index
+from tower.item_encoder import ItemEncoder, open_item_encoder
 from tower.listing import versions
 from tower.manifest import Manifest, read_manifest
 from tower.mapped import map_array
@@ -57,6 +58,7 @@ class Bundle:
         self.encoder = Encoder(
             model, self.vectors, manifest.history_length, self.user_features, manifest.reads_times
         )
+        self.item_encoder: ItemEncoder | None = open_item_encoder(folder, manifest)
 
     @property
     def fields(self) -> dict[str, list[Any]]:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from data.features import Feature
 from data.vocabulary import Vocabulary
+from tower.item_golden import RecordedItem
 from tower.manifest import Scoring
 
 
@@ -23,6 +24,7 @@ class BundleContents:
     queries as `tower.golden.RecordedQuery` has them, at least one; `expected` one (rows, scores) for each:
     training's own best 20, the items of the history left out, scored as `scoring` says. `query_vectors` are
     float32 [Q, D] of real users, which recall is measured with; without them, those of the recorded queries.
+    An `item_tower` comes with `recorded_items`, at least one, and training's own vectors of them.
     """
 
     version: str
@@ -39,6 +41,8 @@ class BundleContents:
     expected: Sequence[tuple[NDArray[np.integer[Any]], NDArray[np.floating[Any]]]]
     reads_times: bool = False
     item_features: tuple[Feature, ...] = ()
+    item_tower: bytes | None = None
+    recorded_items: tuple[RecordedItem, ...] = ()
     experiment: dict[str, Any] = field(default_factory=dict)
     metrics: dict[str, Any] = field(default_factory=dict)
     fingerprints: dict[str, str] = field(default_factory=dict)

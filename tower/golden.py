@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from data.errors import DataError
 from tower.errors import BundleError, EncodingError
+from tower.item_golden import check_golden_items
 from tower.regular import read_regular
 from tower.retriever import Ranking, Retriever
 from tower.times import Times
@@ -97,7 +98,11 @@ def record(bundle: "Bundle", queries: Sequence[RecordedQuery], answers: Sequence
 
 
 def check_golden(bundle: "Bundle") -> None:
-    """Replay the bundle's golden queries. Raises BundleError naming the first with another answer."""
+    """Replay the bundle's golden queries, and its recorded items where it has an item tower.
+
+    Raises BundleError naming the first with another answer.
+    """
+    check_golden_items(bundle)
     golden = load_golden(bundle.folder / "golden.json")
     answers = replay(bundle, golden.queries, golden.k)
     for place, (query, served) in enumerate(zip(golden.queries, answers, strict=True)):

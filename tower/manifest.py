@@ -16,6 +16,8 @@ MANIFEST, DIGEST = "manifest.json", "manifest.sha256"
 MANIFEST_BYTES = 16_000_000
 # What training goes on from beside the model. Serving needs neither, and bundles of before have none.
 EXPERIMENT, ITEM_FEATURES = "experiment.json", "item_features.json"
+# The item tower, where it reads features, and what it made of some items in training.
+ITEM_TOWER, GOLDEN_ITEMS = "item_tower.onnx", "golden_items.json"
 _IN_EVERY_FORMAT = frozenset(
     {
         "user_tower.onnx",
@@ -102,12 +104,14 @@ class IndexChoice(_Frozen):
 class Manifest(_Frozen):
     """`manifest.json`; lengths in rows, dimension D, N = item_count.
 
-    `reads_times`: the user tower reads when items were used and when the request comes.
+    `reads_times`: the user tower reads when items were used and when the request comes. `exported`: when
+    training handed over what the bundle holds, where that was before it was `created`.
     """
 
     format_version: Literal[1, 2] = FORMAT_VERSION
     version: str
     created: str
+    exported: str | None = None
     dimension: int = Field(ge=1)
     item_count: int = Field(ge=1)
     scoring: Scoring

@@ -17,7 +17,8 @@ from tower.errors import BundleError
 from tower.golden import GOLDEN_K, RecordedQuery, check_golden, difference, record, replay, save_golden
 from tower.index import ExactIndex
 from tower.indexes.opening import INDEX
-from tower.manifest import EXPERIMENT, ITEM_FEATURES, Manifest, MeasuredRecall, write_manifest
+from tower.item_golden import record_items
+from tower.manifest import EXPERIMENT, ITEM_FEATURES, ITEM_TOWER, Manifest, MeasuredRecall, write_manifest
 from tower.placing import placed
 from tower.planner import Planner
 from tower.pointer import check_version, current, point
@@ -60,7 +61,11 @@ def _write(folder: Path, contents: BundleContents) -> None:
     (folder / "model.safetensors").write_bytes(contents.model)
     if contents.experiment:
         (folder / EXPERIMENT).write_text(json.dumps(contents.experiment, indent=2), encoding="utf-8")
+    if contents.experiment or contents.item_tower:
         (folder / ITEM_FEATURES).write_bytes(_FEATURES.dump_json(contents.item_features))
+    if contents.item_tower:
+        (folder / ITEM_TOWER).write_bytes(contents.item_tower)
+        record_items(folder, contents.recorded_items, contents.vocabulary, vectors)
     if contents.query_vectors is not None:
         save_queries(folder, contents.query_vectors, vectors.shape[1])
     recall = _record_answers(folder, contents)

@@ -93,6 +93,7 @@ def _manifest(bundle: Bundle, chosen: Chosen, version: str) -> Manifest:
         "norms": measure_norms(lengths_of(bundle.vectors)),
         "version": version,
         "created": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "exported": old.exported or old.created,
         "index": chosen.settings,
         "index_choice": chosen.choice,
         "recall": chosen.recall,

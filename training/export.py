@@ -21,9 +21,10 @@ from tower.model import TwoTowers
 from tower.publishing import publish
 from training.errors import TrainingError
 from training.moments import asked_at, seconds
-from training.onnx_form import user_tower_onnx
+from training.onnx_form import item_tower_onnx, user_tower_onnx
 from training.randomness import stream
 from training.ranking import mask_seen, user_scores, user_vectors
+from training.recorded_items import recorded_items
 from training.run import Run
 from training.top_rows import top_rows
 
@@ -87,6 +88,8 @@ def _contents(run: Run, data: PreparedData, version: str) -> BundleContents:
         recorded=[_recorded(data, model, user) for user in users.tolist()],
         expected=_expected(data, model, items, users),
         item_features=model.item.rows.layers.features if model.item.rows else (),
+        item_tower=item_tower_onnx(model),
+        recorded_items=recorded_items(data, model),
         experiment=run.experiment.model_dump(mode="json"),
         metrics=run.metrics(),
         fingerprints=_fingerprints(run, data),

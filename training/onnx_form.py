@@ -1,16 +1,18 @@
-"""The user tower as ONNX, the form that a bundle serves."""
+"""The towers as ONNX, the form that a bundle serves."""
 
 import logging
 import tempfile
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from data.features import Feature
 from tower.model import TwoTowers
-from tower.scoring import scored_users
+from tower.scoring import scored_items, scored_users
 from tower.times import TIME_INPUTS
 from tower.transformer_user import TransformerUserTower
 
@@ -39,13 +41,39 @@ class ServedUserTower(nn.Module):
         return scored_users(self.user.served(history, length, named), self.scoring)
 
 
-def _example(feature: Feature) -> Tensor:
-    """Two users' inputs of one feature."""
-    if feature.kind == "number":
-        return torch.zeros(2)
-    if feature.kind == "category":
-        return torch.zeros(2, dtype=torch.int64)
-    return torch.zeros(2, 3, dtype=torch.int64)
+class ServedItemTower(nn.Module):
+    """Features of items in, scored item vectors out: of items whose ids were never trained on.
+
+    What stands for such an id is what the layers behind the id table have learnt to read beside features that
+    speak alone. Where training dropped ids, that is zeros: it put them in place of a share of the ids. Where
+    it never did, no layer has seen zeros, and it is the mean of all ids, as `training.new_items` has it for
+    new items of a warm start: what is behind the table is used to ids around it.
+    """
+
+    def __init__(self, model: TwoTowers) -> None:
+        super().__init__()
+        assert model.item.rows is not None
+        self.layers = model.item.rows.layers
+        self.mlp = model.item.mlp
+        self.scoring = model.config.scoring
+        self.features: tuple[Feature, ...] = self.layers.features
+        self.unknown_id: Tensor | None
+        self.register_buffer("unknown_id", _unknown_id(model))
+
+    def forward(self, *features: Tensor) -> Tensor:
+        """One input a feature, category and number [B], multi and text [B, M]: item vectors [B, D]."""
+        named = {feature.name: given for feature, given in zip(self.features, features, strict=True)}
+        inputs = self.layers(named)
+        if self.unknown_id is not None:
+            inputs = torch.cat([self.unknown_id.expand(len(inputs), -1), inputs], dim=1)
+        return scored_items(self.mlp(inputs), self.scoring)
+
+
+def _unknown_id(model: TwoTowers) -> Tensor | None:
+    if model.item.table is None:
+        return None
+    learnt = model.item.table.weight.detach().cpu()
+    return torch.zeros(1, learnt.shape[1]) if model.item.id_dropout else learnt.mean(dim=0, keepdim=True)
 
 
 def user_tower_onnx(model: TwoTowers) -> bytes:
@@ -57,11 +85,47 @@ def user_tower_onnx(model: TwoTowers) -> bytes:
     Output: `user_vector` float32 [B, D].
     """
     served = ServedUserTower(model).eval().cpu()
-    dimension = model.config.dimension
-    examples = (torch.zeros(2, 4, dimension), torch.ones(2, dtype=torch.int64))
+    examples = (torch.zeros(2, 4, model.config.dimension), torch.ones(2, dtype=torch.int64))
     others = (*(torch.zeros(2, 4) for _ in served.times), *map(_example, served.features))
-    bags = ({0: "B", 1: f"M{i}"} if _is_bag(f) else {0: "B"} for i, f in enumerate(served.features))
-    shapes = (*({0: "B", 1: "T"} for _ in served.times), *bags)
+    shapes = (*({0: "B", 1: "T"} for _ in served.times), *_shapes(served.features))
+    dynamic = ({0: "B", 1: "T"}, {0: "B"}, *([shapes] if shapes else []))
+    return _exported(served, (*examples, *others), served.names, "user_vector", dynamic)
+
+
+def item_tower_onnx(model: TwoTowers) -> bytes | None:
+    """Export the item tower as it reads items that it was not trained on; None if it reads no features.
+
+    Inputs: `feature_<name>` for each item feature, as the user tower's, with free batch and bag sizes.
+    Output: `item_vector` float32 [B, D], scored: what the catalogue's vectors are.
+    """
+    if model.item.rows is None:
+        return None
+    served = ServedItemTower(model).eval().cpu()
+    names = [f"feature_{feature.name}" for feature in served.features]
+    examples = tuple(map(_example, served.features))
+    return _exported(served, examples, names, "item_vector", (_shapes(served.features),))
+
+
+def _example(feature: Feature) -> Tensor:
+    """Two users' or items' inputs of one feature."""
+    if feature.kind == "number":
+        return torch.zeros(2)
+    if feature.kind == "category":
+        return torch.zeros(2, dtype=torch.int64)
+    return torch.zeros(2, 3, dtype=torch.int64)
+
+
+def _shapes(features: Sequence[Feature]) -> tuple[dict[int, str], ...]:
+    return tuple({0: "B", 1: f"M{i}"} if _is_bag(one) else {0: "B"} for i, one in enumerate(features))
+
+
+def _is_bag(feature: Feature) -> bool:
+    return feature.kind in ("multi", "text")
+
+
+def _exported(
+    served: nn.Module, examples: tuple[Tensor, ...], names: list[str], output: str, shapes: tuple[Any, ...]
+) -> bytes:
     exporter_log = logging.getLogger("torch.onnx._internal.exporter._registration")
     level = exporter_log.level
     # The exporter warns about its own internals and about packages (torchvision) nobody asked for.
@@ -70,19 +134,15 @@ def user_tower_onnx(model: TwoTowers) -> bytes:
         warnings.simplefilter("ignore")
         program = torch.onnx.export(
             served,
-            (*examples, *others),
-            input_names=served.names,
-            output_names=["user_vector"],
+            examples,
+            input_names=names,
+            output_names=[output],
             dynamo=True,
-            dynamic_shapes=({0: "B", 1: "T"}, {0: "B"}, *([shapes] if shapes else [])),
+            dynamic_shapes=shapes,
             verbose=False,
         )
         assert program is not None
-        path = Path(scratch) / "user_tower.onnx"
+        path = Path(scratch) / "tower.onnx"
         program.save(str(path))
         exporter_log.setLevel(level)
         return path.read_bytes()
-
-
-def _is_bag(feature: Feature) -> bool:
-    return feature.kind in ("multi", "text")

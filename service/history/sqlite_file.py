@@ -1,17 +1,27 @@
-"""The file of an SqliteHistory: its tables, how it is opened, and transactions on it."""
+"""An SQLite file that keeps what was acknowledged: how it is opened, and transactions on it."""
 
 import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from service.errors import ServiceError
 
-_FORMAT = 1
+
+class Tables(NamedTuple):
+    """What a file holds: the number of its format, what makes the tables, and a query that reads them."""
+
+    format: int
+    create: str
+    probe: str
+
+
 # `item` has no type, so that an integer comes back as an integer and a text as a text.
-_TABLES = """
-BEGIN IMMEDIATE;
+EVENTS = Tables(
+    1,
+    """
 CREATE TABLE IF NOT EXISTS events (
     arrival INTEGER PRIMARY KEY AUTOINCREMENT,
     event_id TEXT NOT NULL UNIQUE,
@@ -21,7 +31,9 @@ CREATE TABLE IF NOT EXISTS events (
     kind TEXT
 );
 CREATE INDEX IF NOT EXISTS events_by_user ON events (user, time, arrival);
-"""
+""",
+    "SELECT event_id, user, item, time, kind FROM events LIMIT 1",
+)
 _OPENING = 5.0  # seconds in which processes that start together take turns
 
 
@@ -33,7 +45,7 @@ def connect(path: Path, wait: float) -> sqlite3.Connection:
     return connection
 
 
-def open_file(path: Path, wait: float) -> sqlite3.Connection:
+def open_file(path: Path, wait: float, tables: Tables = EVENTS) -> sqlite3.Connection:
     """Connect to a file and make its tables, if it is new. Raises ServiceError for another format.
 
     Also sqlite3.Error, when it can't be done. A file that is complete isn't written: on a full disk it opens.
@@ -42,7 +54,7 @@ def open_file(path: Path, wait: float) -> sqlite3.Connection:
     while True:
         connection = connect(path, wait)
         try:
-            _prepare(connection, path)
+            _prepare(connection, path, tables)
             return connection
         except sqlite3.OperationalError as error:
             connection.close()
@@ -55,14 +67,17 @@ def open_file(path: Path, wait: float) -> sqlite3.Connection:
             raise
 
 
-def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+def _prepare(connection: sqlite3.Connection, path: Path, tables: Tables) -> None:
     (found,) = connection.execute("PRAGMA user_version").fetchone()
-    if found not in (0, _FORMAT):
-        raise ServiceError(f"{path} has format {found}, and this turret reads {_FORMAT}; name another file")
+    if found not in (0, tables.format):
+        raise ServiceError(
+            f"{path} has format {found}, and this turret reads {tables.format}; name another file"
+        )
     connection.execute("PRAGMA journal_mode = WAL")
     if not found:
-        connection.executescript(_TABLES + f"PRAGMA user_version = {_FORMAT}; COMMIT;")
-    connection.execute("SELECT event_id, user, item, time, kind FROM events LIMIT 1").fetchone()
+        version = f"PRAGMA user_version = {tables.format};"
+        connection.executescript(f"BEGIN IMMEDIATE; {tables.create} {version} COMMIT;")
+    connection.execute(tables.probe).fetchone()
 
 
 @contextmanager

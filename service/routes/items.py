@@ -1,4 +1,4 @@
-"""`GET /v1/items/{id}/similar`."""
+"""`GET /v1/items/{id}/similar`, and `PUT` and `DELETE /v1/items/{id}`."""
 
 import re
 
@@ -6,8 +6,10 @@ import orjson
 from fastapi import APIRouter, Request, Response
 
 from service.answering import similar
-from service.documents import answers
+from service.body import read_body
+from service.documents import answers, body_of
 from service.errors import RequestError
+from service.items.bodies import ItemBody, ItemPutAnswer, ItemWithdrawnAnswer
 from service.schemas import K_LIMIT, SimilarAnswer
 from service.state import state_of
 
@@ -18,11 +20,30 @@ router = APIRouter(prefix="/v1/items", tags=["items"])
 async def similar_items(request: Request, item_id: str, k: str = "10") -> Response:
     """Give the items whose vectors are nearest to this item's, without itself."""
     count = _count(k)
-    live = state_of(request).slot.live
-    row = live.bundle.vocabulary.row(item_id)
+    state = state_of(request)
+    live = state.slot.live
+    fresh = await state.shelf.of(live.bundle)
+    row = fresh.row(item_id)
     if row is None:
         raise RequestError(404, "id", item_id, f"version {live.version} has no such item; check the id")
-    return Response(orjson.dumps(similar(live, row, count)), media_type="application/json")
+    return Response(orjson.dumps(similar(live, fresh, row, count)), media_type="application/json")
+
+
+@router.put("/{item_id:path}", responses=answers(ItemPutAnswer), openapi_extra=body_of(ItemBody))
+async def put_item(request: Request, item_id: str) -> Response:
+    """Serve a new item by its features, or give a known one other fields; the next answers have it."""
+    state = state_of(request)
+    asked = await read_body(request, ItemBody, state.settings.body_limit)
+    answer = await state.changing.put(state.slot.live.bundle, item_id, asked)
+    return Response(orjson.dumps(answer.model_dump()), media_type="application/json")
+
+
+@router.delete("/{item_id:path}", responses=answers(ItemWithdrawnAnswer))
+async def withdraw_item(request: Request, item_id: str) -> Response:
+    """Withdraw an item: no answer of any version has it from now on, until it is put again."""
+    state = state_of(request)
+    answer = await state.changing.withdraw(state.slot.live.bundle, item_id)
+    return Response(orjson.dumps(answer.model_dump()), media_type="application/json")
 
 
 def _count(k: str) -> int:

@@ -19,6 +19,7 @@ def settings(bundles: Path) -> Settings:
         "access_log": False,
         "store": "memory://",
         "admin_key": KEY,
+        "admin_port": None,
         "overlap_minimum": 0,
     }
     return Settings.model_validate(given)

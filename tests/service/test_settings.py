@@ -36,3 +36,24 @@ def test_an_empty_key_is_refused_and_not_shown(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("TURRET_ADMIN_KEY", "")
     with pytest.raises(ServiceError, match="setting admin_key"):
         read_settings(bundles="b")
+
+
+@pytest.mark.parametrize(
+    ("given", "admin_port"),
+    [
+        ({}, 8001),
+        ({"port": 9000}, 9001),
+        ({"port": 0}, 0),
+        ({"admin_port": 5}, 5),
+        ({"admin_port": "same"}, None),
+    ],
+)
+def test_the_admin_port_is_the_one_after_unless_it_is_given(
+    given: dict[str, Any], admin_port: int | None
+) -> None:
+    assert read_settings(**given).admin_port == admin_port
+
+
+def test_the_keys_are_beside_the_bundles_and_not_among_them() -> None:
+    assert read_settings(bundles="a/b").keys == Path("a/keys.json")
+    assert read_settings(bundles="a/b", keys="c.json").keys == Path("c.json")

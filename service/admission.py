@@ -1,0 +1,193 @@
+"""How much is under way at once, and who is told to come back.
+
+Ranking runs in the event loop, so what waits is not seen in any queue of ours: the loop reads every socket
+that has bytes, starts a task for each request, then runs the tasks one after another, and meanwhile new
+bytes wait in the kernel. Three things follow.
+
+- What is unfinished is counted where a request has just arrived, before there is a task or any parsing;
+  beyond a lane's limit it is refused there, once its head is read, with bytes that were made at the start.
+  A body that is still on its way takes no room, or slow clients would keep out all others.
+- Tasks take turns: once those of one turn of the loop have run for `TURN` seconds, the others let the loop
+  read again first. So a refusal waits for one turn, and not for all that was admitted before it.
+- Refusing costs too. A connection that was refused isn't read for a moment, which grows with the number of
+  such connections: whoever asks again at once, against the Retry-After, waits in the kernel, where it costs
+  nothing.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from service.refusals import refuse
+from service.security_headers import DATA
+from service.settings import Settings
+
+if TYPE_CHECKING:
+    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
+TURN = 0.005
+RETRY_SECONDS = 1
+OTHER_LIMIT, LARGE_LIMIT = 128, 64
+BUSY = "too much is under way here; ask again after the seconds of Retry-After"
+SLOW = "this took longer than the service lets a request take; ask for less, or ask again"
+OVERDUE = "overdue"  # how a cancellation for the deadline is told from others
+
+# What refusing one request costs, and the share of the time that may go into it.
+_REFUSAL_SECONDS = 25e-6
+_REFUSAL_SHARE = 0.05
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.05, float(RETRY_SECONDS)
+
+# What is answered here passes no layer that would add them.
+_HEADERS = {name.decode(): value.decode() for name, value in DATA} | {"Retry-After": str(RETRY_SECONDS)}
+
+# By the beginning of the path; what is not here is recommending.
+_OTHER = ("/livez", "/readyz", "/metrics", "/admin", "/docs", "/redoc", "/openapi.json", "/v1/version")
+_STORING = ("/v1/events", "/v1/users")
+_BATCH = "/v1/recommend/batch"
+
+
+class Lane:
+    """Requests of one kind: at most `limit` of them unfinished, none for longer than `seconds`, if given."""
+
+    def __init__(self, name: str, limit: int, seconds: float | None) -> None:
+        self.name = name
+        self.limit = limit
+        self.seconds = seconds
+        self.active = 0
+        self.refused = 0
+
+    def enter(self) -> bool:
+        """Count one more, unless the lane is full; then count a refusal."""
+        if self.active >= self.limit:
+            self.refused += 1
+            return False
+        self.active += 1
+        return True
+
+
+class Admission:
+    """The lanes of a process, and the turns that its requests take.
+
+    `limits` are by lane: `recommend`, `batch`, `store` (events and users), `other` (probes, admin) and
+    `large` (bodies that must be read while they come, of whatever call). A request is ended after
+    `request_seconds`, unless it is of `other`; one that waited `queue_seconds` for its turn is refused.
+    """
+
+    def __init__(
+        self, limits: Mapping[str, int], request_seconds: float = 30.0, queue_seconds: float = 0.5
+    ) -> None:
+        self._recommend = Lane("recommend", limits["recommend"], request_seconds)
+        self._batch = Lane("batch", limits["batch"], request_seconds)
+        self._store = Lane("store", limits["store"], request_seconds)
+        self._other = Lane("other", limits["other"], None)
+        self.large = Lane("large", limits["large"], request_seconds)
+        self._queue_seconds = queue_seconds
+        self._turn_began = 0.0
+        self._turn_ends = False
+        self.paused = 0
+        self.waiting = 0
+
+    @property
+    def lanes(self) -> tuple[Lane, ...]:
+        """Every lane, to show what is under way and how much was refused."""
+        return self._recommend, self._batch, self._store, self._other, self.large
+
+    def lane(self, path: str) -> Lane:
+        """Choose the lane of a path."""
+        if path == "/v1/recommend":
+            return self._recommend
+        if path == _BATCH:
+            return self._batch
+        if path.startswith(_STORING):
+            return self._store
+        return self._other if path.startswith(_OTHER) else self._recommend
+
+    def begin_turn(self) -> None:
+        """Note that the loop reads sockets again, so what runs next belongs to another turn."""
+        self._turn_began = 0.0
+
+    def pause_seconds(self) -> float:
+        """How long a connection that is refused now isn't read."""
+        whole = self.paused * _REFUSAL_SECONDS / _REFUSAL_SHARE
+        return min(_LONGEST_PAUSE, max(_SHORTEST_PAUSE, whole))
+
+    async def run(
+        self,
+        app: ASGIApp,
+        lane: Lane,
+        cycle: "RequestResponseCycle",
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        """Run a request that has entered `lane`, when it is its turn, and let the next one in after it."""
+        try:
+            now = monotonic()
+            if not self._turn_began:
+                self._turn_began = now
+            elif now - self._turn_began > TURN and not await self._waited(now):
+                lane.refused += 1
+                await _busy(scope, receive, send)
+                return
+            await app(scope, receive, send)
+        except asyncio.CancelledError as cancelled:
+            if cancelled.args != (OVERDUE,):
+                raise
+            await _end(cycle, scope, receive, send)
+        finally:
+            lane.active -= 1
+
+    async def _waited(self, since: float) -> bool:
+        """Wait for a turn; false if it took too long. First come, first served: the loop keeps the order."""
+        self.waiting += 1
+        try:
+            while True:
+                if not self._turn_ends:
+                    self._turn_ends = True
+                    asyncio.get_running_loop().call_soon(self._end_turn)
+                await asyncio.sleep(0)
+                now = monotonic()
+                if not self._turn_began:
+                    self._turn_began = now
+                if now - since > self._queue_seconds:
+                    return False
+                if now - self._turn_began <= TURN:
+                    return True
+        finally:
+            self.waiting -= 1
+
+    def _end_turn(self) -> None:
+        self._turn_ends = False
+        self._turn_began = 0.0
+
+
+def admission(settings: Settings) -> Admission:
+    """Make the lanes of a process as its settings say."""
+    limits = {
+        "recommend": settings.queue_limit,
+        "batch": settings.batch_limit,
+        "store": settings.store_limit,
+        "other": OTHER_LIMIT,
+        "large": LARGE_LIMIT,
+    }
+    return Admission(limits, settings.request_seconds, settings.queue_seconds)
+
+
+async def _busy(scope: Scope, receive: Receive, send: Send) -> None:
+    await refuse(503, "service", None, BUSY, _HEADERS)(scope, receive, send)
+
+
+async def _end(cycle: "RequestResponseCycle", scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer for a request that took too long, or cut its answer off if it has begun."""
+    task = asyncio.current_task()
+    assert task is not None
+    task.uncancel()
+    if cycle.response_started:
+        cycle.disconnected = True
+        cycle.transport.abort()
+        return
+    headers = {**_HEADERS, "Connection": "close"}
+    await refuse(503, "service", None, SLOW, headers)(scope, receive, send)

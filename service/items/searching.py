@@ -1,0 +1,79 @@
+"""Searching a bundle and the fresh items beside it as one catalogue without what was withdrawn."""
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.items.fresh import Filter, FreshItems, Mask
+from service.items.merging import fresh_scores, merge
+from tower.bundle import Bundle
+from tower.retriever import Ranking, Retriever
+
+Rows = NDArray[np.integer[Any]]
+# Leaving out so many rows by fetching more is quicker than a search that looks at every row's leave.
+_FEW = 32
+
+
+class Searched(Protocol):
+    """What is asked of a live version."""
+
+    @property
+    def bundle(self) -> Bundle:
+        """What it answers from."""
+
+    @property
+    def retriever(self) -> Retriever:
+        """What searches it."""
+
+
+def nearest(
+    live: Searched,
+    fresh: FreshItems,
+    vector: NDArray[np.float32],
+    k: int,
+    excluded: Rows,
+    filtering: Filter | None = None,
+) -> Ranking:
+    """The k items, of the bundle's and of the fresh ones, that score best with a vector [D]."""
+    out, allowed = left_out(fresh, excluded, filtering)
+    ranking = live.retriever.nearest(vector, k, out, allowed)
+    if not len(fresh):
+        return ranking
+    scores = fresh_scores(vector, fresh, live.bundle.manifest.scoring)
+    return merge(ranking, scores, fresh, k, excluded, _fresh_allowed(fresh, filtering))
+
+
+def popular(
+    live: Searched, fresh: FreshItems, k: int, excluded: Rows, filtering: Filter | None = None
+) -> Ranking:
+    """The k items with the most training events; fresh ones have none, and come last."""
+    out, allowed = left_out(fresh, excluded, filtering)
+    ranking = live.retriever.popular(k, out, allowed)
+    if not len(fresh):
+        return ranking
+    scores = np.zeros(len(fresh), dtype=np.float32)
+    return merge(ranking, scores, fresh, k, excluded, _fresh_allowed(fresh, filtering))
+
+
+def similar(live: Searched, fresh: FreshItems, row: int, k: int, filtering: Filter | None = None) -> Ranking:
+    """The k other items that score best with the vector of the item at `row`, biases left out."""
+    vector = live.bundle.encoder.gather(np.array([row]), fresh.vectors)[0]
+    if live.bundle.manifest.scoring.item_bias:
+        vector = np.append(vector[:-1], np.float32(0.0))
+    return nearest(live, fresh, vector, k, np.array([row]), filtering)
+
+
+def left_out(fresh: FreshItems, excluded: Rows, filtering: Filter | None) -> tuple[Rows, Mask | None]:
+    """The rows of the bundle to leave out, and the mask of those that may come."""
+    if filtering is not None:
+        return excluded, fresh.allowed(filtering)
+    if not len(fresh.withdrawn):
+        return excluded, None
+    if len(fresh.withdrawn) > _FEW:
+        return excluded, fresh.served
+    return np.concatenate([excluded, fresh.withdrawn]), None
+
+
+def _fresh_allowed(fresh: FreshItems, filtering: Filter | None) -> Mask | None:
+    return None if filtering is None else fresh.fresh_allowed(filtering)

@@ -1,0 +1,106 @@
+"""Items in one SQLite file: what was acknowledged is on the disk."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from service.errors import ItemsUnavailableError, ServiceError
+from service.history.sqlite_file import Tables, open_file, transaction
+from service.items.contract import Change, Changes
+
+Result = TypeVar("Result")
+
+_TABLES = Tables(
+    1,
+    """
+CREATE TABLE IF NOT EXISTS items (
+    item TEXT PRIMARY KEY,
+    number INTEGER NOT NULL UNIQUE,
+    time INTEGER NOT NULL,
+    features BLOB,
+    fields BLOB
+);
+""",
+    "SELECT item, number, time, features, fields FROM items LIMIT 1",
+)
+# The last change has the largest number of all, also when it is of an item that changes again.
+_CHANGE = """
+INSERT INTO items (item, number, time, features, fields)
+VALUES (?, (SELECT coalesce(max(number), 0) + 1 FROM items), ?, ?, ?)
+ON CONFLICT (item) DO UPDATE SET
+    number = excluded.number, time = excluded.time, features = excluded.features, fields = excluded.fields
+RETURNING number
+"""
+_SINCE = "SELECT item, number, time, features, fields FROM items WHERE number > ? ORDER BY number"
+_LAST = "SELECT coalesce(max(number), 0) FROM items"
+_WAIT = 2.0  # seconds to wait for another process's lock
+
+
+def beside(histories: Path) -> Path:
+    """The file of the items that belong to a file of histories: `history.sqlite` -> `history.items.sqlite`.
+
+    A file of its own: nobody who puts an item waits for those who write events, and either can be copied,
+    restored or moved away alone.
+    """
+    return histories.with_name(f"{histories.stem}.items{histories.suffix}")
+
+
+class SqliteItems:
+    """An ItemStore in WAL mode; every change is synced to the disk before it returns (synchronous=FULL).
+
+    Raises ServiceError when `path` can't hold a store.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._connection = open_file(path, _WAIT, _TABLES)
+        except (OSError, sqlite3.Error) as error:
+            raise ServiceError(
+                f"the items can't be kept in {path}: {error}; name a writable place with --store "
+                "sqlite:///PATH, or move the file away if it is damaged"
+            ) from None
+        self._thread = ThreadPoolExecutor(1, "items")
+
+    async def put(self, item: str, features: bytes, fields: bytes, time: int) -> int:
+        """Keep an item; see ItemStore."""
+        return await self._run(lambda: self._change(item, time, features, fields))
+
+    async def withdraw(self, item: str, time: int) -> int:
+        """Withdraw an item; see ItemStore."""
+        return await self._run(lambda: self._change(item, time, None, None))
+
+    async def changes(self, since: int) -> Changes:
+        """Return what has changed; see ItemStore."""
+        return await self._run(lambda: self._since(since))
+
+    async def close(self) -> None:
+        """Finish what is under way and close the file."""
+        await asyncio.to_thread(self._thread.shutdown)
+        self._connection.close()
+
+    async def _run(self, work: Callable[[], Result]) -> Result:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        except sqlite3.Error as error:
+            raise ItemsUnavailableError(
+                f"the items in {self._path.name} can't be used now: {error}"
+            ) from None
+
+    def _change(self, item: str, time: int, features: bytes | None, fields: bytes | None) -> int:
+        with transaction(self._connection) as connection:
+            (number,) = connection.execute(_CHANGE, (item, time, features, fields)).fetchone()
+            return int(number)
+
+    def _since(self, since: int) -> Changes:
+        # One statement sees one moment: nothing comes between the items and the number of the last of them.
+        items = [Change(*row) for row in self._connection.execute(_SINCE, (since,))]
+        if items:
+            return Changes(items[-1].number, items)
+        (last,) = self._connection.execute(_LAST).fetchone()
+        # A change that came in between is read the next time.
+        return Changes(min(int(last), since), [])

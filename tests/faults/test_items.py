@@ -1,0 +1,142 @@
+"""An item that is withdrawn, or comes, after the index was built: in the real process."""
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.conftest import contents
+from tests.item_towers import placed, with_item_tower
+from tests.redis_server import place_in_redis, sweep
+from tests.service_process import Process
+from tower.publishing import publish
+
+pytestmark = pytest.mark.fault(30)
+Start = Callable[..., Process]
+WORKERS = 3
+FEATURES = {"features": placed(contents().item_vectors[1])}  # where item 101 is
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start the service on a bundle of 60 items with an item tower; again on the same folder, too."""
+    root = tmp_path / "bundles"
+    publish(root, with_item_tower(contents()))
+    started: list[Process] = []
+
+    def begin(**settings: Any) -> Process:
+        started.append(Process(root, **{"admin_key": "a-key", **settings}))
+        return started[-1]
+
+    yield begin
+    for process in started:
+        process.close()
+
+
+def fresh_connections(service: Process, count: int = 24) -> Iterator[httpx2.Client]:
+    """Clients that connect anew, so that the system spreads them over the workers."""
+    for _ in range(count):
+        with httpx2.Client(base_url=service.urls[0], timeout=10, trust_env=False) as client:
+            yield client
+
+
+def answer(client: httpx2.Client, **body: Any) -> list[int]:
+    found = client.post("/v1/recommend", json={"k": 61, **body})
+    assert found.status_code == 200, found.text
+    return [item["id"] for item in found.json()["items"]]
+
+
+def everywhere(client: httpx2.Client) -> list[list[int]]:
+    """By the towers, by popularity, and near an item."""
+    similar = client.get("/v1/items/105/similar?k=61")
+    return [answer(client, history=[105]), answer(client), [item["id"] for item in similar.json()["items"]]]
+
+
+def test_withdrawn_is_left_out_by_every_worker_in_the_next_answer(start: Start) -> None:
+    """Every acknowledged change, put or withdrawn, holds at once in all of them."""
+    service = start(workers=WORKERS)
+    for _ in range(8):
+        assert service.client.delete("/v1/items/107").status_code == 200
+        for client in fresh_connections(service):
+            assert all(107 not in found for found in everywhere(client))
+        assert service.client.put("/v1/items/107", json=FEATURES).status_code == 200
+        for client in fresh_connections(service):
+            assert 107 in answer(client, history=[105])
+
+
+def test_a_fresh_item_is_served_by_every_worker_until_it_is_withdrawn(start: Start) -> None:
+    service = start(workers=WORKERS)
+    assert service.client.put("/v1/items/900", json=FEATURES).json()["vector"] == "features"
+    for client in fresh_connections(service):
+        assert answer(client, history=[101])[0] == 900
+    assert service.client.delete("/v1/items/900").status_code == 200
+    for client in fresh_connections(service):
+        assert 900 not in answer(client, history=[101])
+
+
+def test_it_holds_after_a_crash_and_a_restart(start: Start) -> None:
+    first = start(workers=2)
+    assert first.client.put("/v1/items/900", json=FEATURES).status_code == 200
+    assert first.client.delete("/v1/items/107").status_code == 200
+    first.process.kill()
+    first.process.wait()
+    second = start()
+    for found in everywhere(second.client):
+        assert 107 not in found
+        assert 900 in found
+
+
+def test_it_holds_under_traffic(start: Start) -> None:
+    """No answer that begins after the acknowledgement has the item, whoever asks meanwhile; none fails."""
+    service = start(workers=2)
+    done = threading.Event()
+    acknowledged: list[str] = []  # an odd number of them: the last was a withdrawal
+    faults: list[object] = []
+
+    def ask() -> None:
+        with httpx2.Client(base_url=service.urls[0], timeout=10, trust_env=False) as client:
+            while not done.is_set():
+                before = len(acknowledged)
+                try:
+                    found = answer(client, history=[105])
+                except (AssertionError, httpx2.HTTPError) as error:
+                    faults.append(error)
+                    return
+                if before % 2 and before == len(acknowledged) and 107 in found:
+                    faults.append("a withdrawn item was recommended")
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for _ in range(25):
+        assert service.client.delete("/v1/items/107").status_code == 200
+        acknowledged.append("withdrawn")
+        for _ in range(3):
+            assert 107 not in answer(service.client, history=[105])
+        acknowledged.append("is put from now on")
+        assert service.client.put("/v1/items/107", json=FEATURES).status_code == 200
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert not faults
+
+
+def test_machines_that_share_a_redis_share_their_items(start: Start, tmp_path: Path) -> None:
+    """Within about a second, as nothing but the Redis tells the other one."""
+    address = place_in_redis(tmp_path)
+    try:
+        here, there = start(store=address), start(store=address)
+        assert 107 in answer(there.client, history=[105])
+        assert here.client.delete("/v1/items/107").status_code == 200
+        assert 107 not in answer(here.client, history=[105])
+        waiting = threading.Event()
+        for _ in range(100):
+            if 107 not in answer(there.client, history=[105]):
+                break
+            waiting.wait(0.05)
+        assert 107 not in answer(there.client, history=[105])
+    finally:
+        sweep(address)

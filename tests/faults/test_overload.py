@@ -1,0 +1,94 @@
+"""Ten times the load that the service can carry: what becomes of those it serves, and of the others."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.conftest import Start
+from tests.service_process import HERE, Process
+
+QUEUE, CAPACITY_CLIENTS, CROWD = 32, 24, 400
+SECONDS, ROUNDS = 2.0, 3
+
+
+@dataclass
+class Load:
+    """What a crowd was told, and what it cost the worker."""
+
+    told: dict[str, Any]
+    processor_seconds: float
+    resident: int
+
+    @property
+    def served(self) -> float:
+        """Recommendations a second of the worker's processor time."""
+        return float(self.told["ok"]) / self.processor_seconds
+
+
+def worker_of(service: Process) -> int:
+    (pid,) = Path(f"/proc/{service.process.pid}/task/{service.process.pid}/children").read_text().split()
+    return int(pid)
+
+
+def processor_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def load(service: Process, clients: int, waits: bool = True) -> Load:
+    pid, port = worker_of(service), service.urls[0].rsplit(":", 1)[1]
+    command = [sys.executable, "-m", "tests.faults.crowd", port, str(clients), str(SECONDS), str(int(waits))]
+    with subprocess.Popen(command, cwd=HERE, stdout=subprocess.PIPE, text=True) as crowd:
+        assert crowd.stdout is not None
+        assert crowd.stdout.readline() == "begun\n"
+        before = processor_seconds(pid)
+        told = json.loads(crowd.stdout.readline())
+        used = processor_seconds(pid) - before
+    resident = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return Load(told, used, resident)
+
+
+def rounds(service: Process, waits: bool) -> tuple[list[Load], list[Load]]:
+    """Loads that it can carry, and of the crowd, in turn: what else the machine does then meets both."""
+    load(service, CAPACITY_CLIENTS)  # warm
+    both = [(load(service, CAPACITY_CLIENTS), load(service, CROWD, waits)) for _ in range(ROUNDS)]
+    peaks, floods = [list(one) for one in zip(*both, strict=True)]
+    print(*peaks, *floods, sep="\n")
+    assert all(one.told["refused"] == 0 for one in peaks)  # also of those that come after a flood
+    assert all(one.told["refused"] > 100 for one in floods)
+    assert all(one.told["lost"] == 0 for one in (*peaks, *floods))
+    assert floods[-1].resident - peaks[0].resident < 20_000_000
+    return peaks, floods
+
+
+def best(loads: list[Load]) -> float:
+    return max(one.served for one in loads)
+
+
+@pytest.mark.slow
+@pytest.mark.fault(17)
+def test_ten_times_the_load_is_refused_at_once_and_hardly_costs_those_who_are_served(start: Start) -> None:
+    """What is served is measured by the worker's processor time, the best of some rounds, as other work on
+    the machine changes both clocks; a second after each flood all are served again."""
+    service = start(queue_limit=QUEUE)
+    peaks, floods = rounds(service, waits=True)
+    assert best(floods) >= 0.8 * best(peaks)
+    assert min(one.told["refused_median"] for one in floods) < 0.010
+    assert service.client.get("/readyz").status_code == 200
+    assert service.stop() == (0, "")
+
+
+@pytest.mark.slow
+@pytest.mark.fault(17)
+def test_clients_that_do_not_wait_are_left_waiting(start: Start) -> None:
+    """They ask again at once, and refusing them all day would leave no time for anyone."""
+    service = start(queue_limit=QUEUE)
+    peaks, floods = rounds(service, waits=False)
+    assert best(floods) >= 0.6 * best(peaks)
+    assert service.stop() == (0, "")

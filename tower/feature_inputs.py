@@ -1,0 +1,103 @@
+"""Raw features to the inputs of an exported tower."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from data.errors import DataError
+from data.features import Feature
+from tower.errors import EncodingError
+
+Code = int | list[int] | float
+
+_FITS = {
+    "number": "a finite number",
+    "category": "one value (text or a number)",
+    "multi": "a list of values",
+    "text": "a text",
+}
+# In deviations from the mean. Far beyond any real number, and far below what overflows inside a network.
+_LARGEST_NUMBER = 1e6
+
+
+class FeatureInputs:
+    """What a tower reads of users' or of items' features: one input `feature_<name>` for each.
+
+    int64 [B] for a category, float32 [B] for a number, int64 [B, M] of codes and then zeros for multi and
+    text.
+    """
+
+    def __init__(self, features: Sequence[Feature], of: Literal["user", "item"]) -> None:
+        self.features = tuple(features)
+        self.names = frozenset(feature.name for feature in features)
+        self._of = of
+
+    @property
+    def input_names(self) -> set[str]:
+        """The names of the tower's inputs for these features."""
+        return {f"feature_{name}" for name in self.names}
+
+    def encode(self, place: int, given: Mapping[str, object]) -> list[Code]:
+        """Return one code, list of codes or number a feature; one that is not given counts as unknown.
+
+        Raises EncodingError, with `place`, for a feature that the tower doesn't have or a value that doesn't
+        fit it.
+        """
+        for name in given:
+            if name not in self.names:
+                raise EncodingError(place, f"features.{name}", given[name], self._unknown_feature())
+        return [_encode(place, feature, given.get(feature.name)) for feature in self.features]
+
+    def inputs(self, given: Sequence[Mapping[str, object]]) -> dict[str, NDArray[Any]]:
+        """Return the tower's inputs for B users or items. Raises EncodingError as `encode` does."""
+        encoded = [self.encode(place, features) for place, features in enumerate(given)]
+        return {
+            f"feature_{feature.name}": _column(feature, [row[number] for row in encoded])
+            for number, feature in enumerate(self.features)
+        }
+
+    def readable(self, given: Mapping[str, object]) -> dict[str, object]:
+        """Return those of the features that the tower has and whose values fit it."""
+        return {
+            feature.name: given[feature.name]
+            for feature in self.features
+            if feature.name in given and _fits(feature, given[feature.name])
+        }
+
+    def _unknown_feature(self) -> str:
+        if not self.names:
+            return f"the model that is live reads no {self._of} features; leave this out"
+        return f"the model that is live doesn't read this; it reads {', '.join(sorted(self.names))}"
+
+
+def _encode(place: int, feature: Feature, raw: object) -> Code:
+    encoded = _encoded(feature, raw)
+    if encoded is None:
+        message = f"this feature takes {_FITS[feature.kind]} in a usual range, or null where it is unknown"
+        raise EncodingError(place, f"features.{feature.name}", raw, message)
+    return encoded
+
+
+def _fits(feature: Feature, raw: object) -> bool:
+    return _encoded(feature, raw) is not None
+
+
+def _encoded(feature: Feature, raw: object) -> Code | None:
+    try:
+        encoded = feature.encode_one(raw)
+    except (DataError, OverflowError, ValueError):
+        return None
+    return encoded if not isinstance(encoded, float) or abs(encoded) <= _LARGEST_NUMBER else None
+
+
+def _column(feature: Feature, encoded: list[Any]) -> NDArray[Any]:
+    if feature.kind == "number":
+        return np.array(encoded, dtype=np.float32)
+    if feature.kind == "category":
+        return np.array(encoded, dtype=np.int64)
+    codes = np.zeros((len(encoded), max(1, *map(len, encoded), 1)), dtype=np.int64)
+    for place, row in enumerate(encoded):
+        codes[place, : len(row)] = row
+    return codes
