@@ -34,8 +34,8 @@ async def taken_of(listening: socket.socket, board: Board | None, clients: int, 
             board.desks[-1].beat()
         await asyncio.sleep(0.005)
     acceptor.stop()
-    for connection in calling:
-        connection.close()
+    for client in calling:
+        client.close()
     for transport in taken:
         transport.close()
     await asyncio.sleep(0)
