@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import ctypes
 import logging
 import os
 import signal
@@ -15,6 +14,7 @@ from typing import NoReturn
 from data.errors import TurretError
 from service.app import create_admin_app, create_app
 from service.board import Order
+from service.forking import end_with_parent
 from service.seat import Seat
 from service.serving import Server, make_server
 from service.settings import Settings
@@ -54,15 +54,6 @@ def work(settings: Settings, seat: Seat, sockets: Sequence[socket.socket]) -> No
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(status)
-
-
-def end_with_parent() -> None:
-    """Have the system kill this process when its parent ends, however that does (Linux)."""
-    if sys.platform == "linux":
-        parent = os.getppid()
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
-        if os.getppid() != parent:
-            os._exit(1)
 
 
 def _serve(settings: Settings, seat: Seat, sockets: Sequence[socket.socket]) -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from service.supervisor import check_threads, how
+from service.forking import how
 from tests.faults.processes import Traffic, activate, children, metric, rss, until
 from tests.service_process import HERE, Process
 from tower.contents import BundleContents
@@ -250,7 +250,7 @@ def test_there_is_one_thread_before_the_fork(start: Start) -> None:
 def test_a_fork_beside_threads_is_refused() -> None:
     code = """
 import threading, time
-from service.supervisor import check_threads
+from service.forking import check_threads
 threading.Thread(target=time.sleep, args=(5,), daemon=True).start()
 check_threads()
 """
@@ -269,4 +269,3 @@ check_threads()
 def test_it_is_said_how_a_process_ended() -> None:
     assert how(-9) == "by SIGKILL"
     assert how(3) == "with status 3"
-    assert callable(check_threads)
