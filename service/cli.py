@@ -1,4 +1,4 @@
-"""Commands of operators: `serve`, `versions`, `activate`. Each imports what it needs only when it runs."""
+"""Commands of operators: `serve`, `versions`, `activate`, `index`. Each imports only when it runs."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -74,4 +74,35 @@ def activate(
     print(activate_version(version, bundles, url))
 
 
-COMMANDS: tuple[Callable[..., None], ...] = (serve, versions, activate)
+def index(
+    bundle: Annotated[
+        Path, typer.Argument(metavar="BUNDLE", help="A bundle, or a folder whose current one is meant.")
+    ] = BUNDLES,
+    kind: Annotated[
+        str, typer.Option(help="flat, sq8, hnsw, ivf, ivf_pq or rabitq; auto measures and chooses.")
+    ] = "auto",
+    recall: Annotated[
+        float, typer.Option(help="What share of the true best is found, at every k and selectivity.")
+    ] = 0.99,
+    latency: Annotated[
+        float | None,
+        typer.Option(metavar="MS", help="Stay exact where an exact search takes no more milliseconds."),
+    ] = None,
+    version: Annotated[
+        str | None, typer.Option(help="The new bundle's name; by default the old one's and the kind.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Publish a new version of a bundle with another index, with its recall measured on real users.
+
+    Nothing is published that misses the recall; the version that is served stays. docs/index.md tells which
+    kind is for what.
+
+    Example: `turret index var/bundles/spring --kind auto --recall 0.99`
+    """
+    from tower.index_report import index_bundle
+
+    index_bundle(bundle, kind, recall, latency, version, as_json)
+
+
+COMMANDS: tuple[Callable[..., None], ...] = (serve, versions, activate, index)

@@ -13,7 +13,8 @@ from rich.table import Table
 
 from service.client import ask, wait_until_ready
 from service.errors import ServiceError
-from tower.bundle import activate, versions
+from tower.bundle import activate
+from tower.listing import versions
 
 SHOWN_HISTORY = 10
 WIDTH = 110

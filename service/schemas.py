@@ -17,7 +17,7 @@ from pydantic_core import PydanticCustomError
 
 from data.vocabulary import ID_LENGTH
 from service.times import KnownTime, Time, show_time
-from tower.bundle import VersionSummary
+from tower.listing import VersionSummary
 
 HISTORY_LIMIT = 1_000
 BATCH_LIMIT = 100

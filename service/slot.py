@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from service.errors import NothingLiveError, ServiceError
-from tower.bundle import Bundle, load, versions
+from tower.bundle import Bundle, load
 from tower.errors import BundleError
+from tower.listing import versions
 from tower.pointer import current, point
 from tower.retriever import Retriever
 

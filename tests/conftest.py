@@ -13,8 +13,9 @@ from onnx import ModelProto, TensorProto, checker, helper, numpy_helper
 import training  # noqa: F401 - before any test loads torch: it sets how threads wait
 from data.features import Feature
 from data.vocabulary import Vocabulary
-from tower.bundle import BundleContents, publish
+from tower.contents import BundleContents
 from tower.manifest import Scoring
+from tower.publishing import publish
 
 USER_FEATURES = (
     Feature(name="country", kind="category", values=("nl", "de", "fr")),

@@ -39,6 +39,8 @@ SERVICE_TAKES = {
     "tower.errors",
     "tower.golden",
     "tower.index",
+    "tower.index_report",
+    "tower.listing",
     "tower.manifest",
     "tower.pointer",
     "tower.retriever",

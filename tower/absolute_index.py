@@ -3,7 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from tower.index import Index
+from tower.index import Index, search_each
+from tower.indexes.allowed import Allowed
+from tower.indexes.order import Found, ordered
 from tower.manifest import Scoring
 
 
@@ -22,19 +24,21 @@ class AbsoluteIndex:
         """As the index that is asked."""
         return self._index.is_exact
 
+    def __len__(self) -> int:
+        return len(self._index)
+
     def search(
         self, vectors: NDArray[np.float32], k: int, allowed: NDArray[np.bool_] | None = None
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """As `Index.search`, with the inner products without their signs: each row once, best first."""
-        near = self._index.search(vectors, k, allowed)
-        far = self._index.search(-vectors, k, allowed)
-        rows, products = np.empty_like(near[0]), np.empty_like(near[1])
-        for place in range(len(vectors)):
-            found, first = np.unique(np.concatenate([near[0][place], far[0][place]]), return_index=True)
-            sizes = np.abs(np.concatenate([near[1][place], far[1][place]]))[first]
-            order = np.lexsort((found, -sizes))[: rows.shape[1]]
-            rows[place], products[place] = found[order], sizes[order]
-        return rows, products
+        return search_each(self, vectors, k, allowed)
+
+    def nearest(self, vector: NDArray[np.float32], k: int, allowed: Allowed | None = None) -> Found:
+        """As `Index.nearest`, with the inner products without their signs."""
+        near = self._index.nearest(vector, k, allowed)
+        far = self._index.nearest(-vector, k, allowed)
+        rows, first = np.unique(np.concatenate([near[0], far[0]]), return_index=True)
+        return ordered(rows, np.abs(np.concatenate([near[1], far[1]]))[first], k)
 
 
 def scored_index(index: Index, scoring: Scoring) -> Index:

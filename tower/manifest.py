@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from data.manifest import FileHash, hash_file
 from tower.errors import BundleError
+from tower.indexes.settings import FlatSettings, IndexSettings
 
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
@@ -45,19 +46,42 @@ class Scoring(_Frozen):
     item_bias: bool = False
 
 
-class IndexKind(_Frozen):
-    """Which index a bundle holds and whether it always finds the best."""
-
-    kind: Literal["flat"] = "flat"
-    is_exact: bool = True
-
-
 class MeasuredRecall(_Frozen):
     """Share of the true best `k` that the index found when a share `selectivity` of the items was allowed."""
 
     k: int
     selectivity: float
     recall: float
+
+
+class Tried(_Frozen):
+    """One kind that was tried when an index was chosen, searched as cheaply as the recall allows.
+
+    `recall`: the lowest of its table; `milliseconds`: the median of single searches for the 10 best, on the
+    machine that made the index; both None where no search was faster than the exact one. `megabytes`: of its
+    codes, besides the item vectors.
+    """
+
+    kind: str
+    recall: float | None = None
+    milliseconds: float | None = None
+    megabytes: float
+    reached: bool
+
+
+class IndexChoice(_Frozen):
+    """What an index was asked to reach, and why it became the one that it is.
+
+    `recall` is what every row of the measured table reaches; `milliseconds` the longest that the median
+    search may take, if that was asked. `queries`: how many user vectors it was measured with.
+    """
+
+    asked: str = "flat"
+    recall: float = Field(default=1.0, gt=0, le=1)
+    milliseconds: float | None = Field(default=None, gt=0)
+    queries: int = 0
+    words: tuple[str, ...] = ()
+    tried: tuple[Tried, ...] = ()
 
 
 class Manifest(_Frozen):
@@ -74,7 +98,8 @@ class Manifest(_Frozen):
     scoring: Scoring
     history_length: int = Field(ge=1)
     reads_times: bool = False
-    index: IndexKind = IndexKind()
+    index: IndexSettings = FlatSettings()
+    index_choice: IndexChoice | None = None
     recall: tuple[MeasuredRecall, ...] = ()
     metrics: dict[str, Any] = {}
     fingerprints: dict[str, str] = {}

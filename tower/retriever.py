@@ -6,20 +6,23 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tower.absolute_index import scored_index
 from tower.encoder import Encoder
 from tower.index import ExactIndex
+from tower.indexes.approximate import ApproximateIndex
 from tower.manifest import Manifest
+from tower.planner import Plan, Planner
 from tower.times import Times
 
 Rows = NDArray[np.integer[Any]]
+Mask = NDArray[np.bool_]
 
 
 class Ranking(NamedTuple):
-    """Rows, best first, each once, with their scores; both of the same length."""
+    """Rows, best first, each once, with their scores, both of the same length; and how they were found."""
 
     rows: NDArray[np.int64]
     scores: NDArray[np.float32]
+    plan: Plan = Plan()
 
 
 class Retrievable(Protocol):
@@ -28,18 +31,24 @@ class Retrievable(Protocol):
     manifest: Manifest
     vectors: NDArray[np.float32]
     popularity: NDArray[np.int64]
-    index: ExactIndex
+    index: ExactIndex | ApproximateIndex
     encoder: Encoder
 
 
 class Retriever:
-    """Answers questions from one bundle."""
+    """Answers questions from one bundle.
+
+    A filter `allowed` is a mask [N] of the rows that may come; one that can't be written to
+    (`mask.flags.writeable = False`) is prepared for searching once and remembered.
+    """
 
     def __init__(self, bundle: Retrievable) -> None:
+        scoring = bundle.manifest.scoring
         self._bundle = bundle
-        self._index = scored_index(bundle.index, bundle.manifest.scoring)
-        self._temperature = bundle.manifest.scoring.temperature
+        self.planner = Planner(bundle.index, scoring)
+        self._temperature = np.float32(scoring.temperature)
         self._by_popularity = np.argsort(-bundle.popularity, kind="stable")
+        self.encode = bundle.encoder.encode
 
     def recommend(
         self,
@@ -48,6 +57,7 @@ class Retriever:
         k: int,
         excluded: Sequence[Rows],
         times: Sequence[Times | None] | None = None,
+        allowed: Mask | None = None,
     ) -> list[Ranking]:
         """Rank the catalogue for each of B histories of rows (oldest first).
 
@@ -58,10 +68,17 @@ class Retriever:
         """
         if not histories:
             return []
-        vectors = self._bundle.encoder.encode(histories, features, times)
-        return [self._nearest(vector, k, out) for vector, out in zip(vectors, excluded, strict=True)]
+        vectors = self.encode(histories, features, times)
+        return [self.nearest(vector, k, out, allowed) for vector, out in zip(vectors, excluded, strict=True)]
 
-    def similar(self, row: int, k: int) -> Ranking:
+    def nearest(
+        self, vector: NDArray[np.float32], k: int, excluded: Rows | None = None, allowed: Mask | None = None
+    ) -> Ranking:
+        """Rank the catalogue for one user vector [D]; raises ValueError as `Planner.nearest`."""
+        rows, products, plan = self.planner.nearest(vector, k, excluded, allowed)
+        return Ranking(rows, products / self._temperature, plan)
+
+    def similar(self, row: int, k: int, excluded: Rows | None = None, allowed: Mask | None = None) -> Ranking:
         """Rank the other items by their score with item `row`'s vector in place of a user's.
 
         Biases are left out: no item is more like another one for being popular.
@@ -69,16 +86,25 @@ class Retriever:
         vector = self._bundle.vectors[row]
         if self._bundle.manifest.scoring.item_bias:
             vector = np.append(vector[:-1], np.float32(0.0))
-        return self._nearest(vector, k, np.array([row]))
+        itself = np.array([row])
+        out = itself if excluded is None else np.concatenate([itself, excluded])
+        return self.nearest(vector, k, out, allowed)
 
-    def popular(self, k: int, excluded: Rows) -> Ranking:
+    def popular(self, k: int, excluded: Rows | None = None, allowed: Mask | None = None) -> Ranking:
         """Rank by training events, most first, then lower rows first; the score is that count."""
-        candidates = self._by_popularity[: k + len(excluded)]
-        rows = candidates[~np.isin(candidates, excluded)][:k]
-        return Ranking(rows, self._bundle.popularity[rows].astype(np.float32))
-
-    def _nearest(self, vector: NDArray[np.float32], k: int, excluded: Rows) -> Ranking:
-        excluded = np.unique(excluded)
-        rows, products = self._index.search(vector[None], k + len(excluded))
-        kept = ~np.isin(rows[0], excluded)
-        return Ranking(rows[0, kept][:k], products[0, kept][:k] / np.float32(self._temperature))
+        out = np.empty(0, dtype=np.int64) if excluded is None else excluded
+        looked = k + len(out)
+        while True:
+            candidates = self._by_popularity[:looked]
+            rows = candidates[~np.isin(candidates, out)]
+            if allowed is not None:
+                rows = rows[allowed[rows]]
+            if len(rows) >= k or looked >= len(self._by_popularity):
+                break
+            looked *= 8
+        rows = rows[:k]
+        count = None if allowed is None else int(np.count_nonzero(allowed))
+        plan = Plan(
+            "subset" if allowed is not None else "index", count, min(looked, len(self._by_popularity))
+        )
+        return Ranking(rows, self._bundle.popularity[rows].astype(np.float32), plan)

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tower.errors import BundleError
-from tower.index import ExactIndex
 from tower.manifest import Manifest
 
 # Float32 rounding of a norm over some thousand columns; a vector that was never normalised is further off.
@@ -18,10 +17,12 @@ def check_parts(
     vectors: NDArray[np.float32],
     popularity: NDArray[np.int64],
     vocabulary_length: int,
-    index: ExactIndex,
 ) -> None:
-    """Raise BundleError naming the first part whose shape or content doesn't fit the rest."""
-    _check_shapes(manifest, vectors, popularity, vocabulary_length, index)
+    """Raise BundleError naming the first part whose shape or content doesn't fit the rest.
+
+    The index is held against the vectors when it is opened (`tower.indexes.opening`).
+    """
+    _check_shapes(manifest, vectors, popularity, vocabulary_length)
     norms = np.linalg.norm(vectors, axis=1)
     if not np.isfinite(norms).all():
         row = int(np.argmin(np.isfinite(norms)))
@@ -34,10 +35,6 @@ def check_parts(
         _check_lengths(np.linalg.norm(vectors[:, :-1], axis=1) if manifest.scoring.item_bias else norms)
     if (popularity < 0).any():
         raise BundleError("popularity.npy holds a negative count; export the bundle again")
-    if not np.array_equal(index.vectors(), vectors):
-        raise BundleError(
-            "index.faiss holds other vectors than item_vectors.npy; they are of different models"
-        )
 
 
 def _check_lengths(lengths: NDArray[np.floating[Any]]) -> None:
@@ -54,12 +51,10 @@ def _check_shapes(
     vectors: NDArray[np.float32],
     popularity: NDArray[np.int64],
     vocabulary_length: int,
-    index: ExactIndex,
 ) -> None:
     count, dimension = manifest.item_count, manifest.dimension
     shapes = {
         "item_vectors.npy": (vectors.shape, (count, dimension)),
-        "index.faiss": ((len(index), index.dimension), (count, dimension)),
         "popularity.npy": (popularity.shape, (count,)),
         "vocabulary.json": ((vocabulary_length,), (count,)),
     }

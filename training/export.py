@@ -14,10 +14,11 @@ from safetensors.torch import save
 from data.features import Bag
 from data.progress import progress
 from data.sequences import PreparedData
-from tower.bundle import BundleContents, publish
+from tower.contents import BundleContents
 from tower.golden import GOLDEN_K
 from tower.manifest import Scoring
 from tower.model import TwoTowers
+from tower.publishing import publish
 from training.errors import TrainingError
 from training.moments import asked_at, seconds
 from training.onnx_form import user_tower_onnx

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request, Response
 from service.documents import answers
 from service.schemas import VersionAnswer, VersionsAnswer
 from service.state import state_of
-from tower.bundle import versions
+from tower.listing import versions
 
 router = APIRouter(prefix="/v1", tags=["versions"])
 

@@ -1,12 +1,7 @@
 """The real process, from its start to its end."""
 
-import json
-import os
-import re
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,66 +11,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from tower.bundle import BundleContents, publish
-
-START = """
-import json, sys
-from data.errors import TurretError
-from service.app import serve
-from service.settings import read_settings
-try:
-    serve(read_settings(**json.loads(sys.argv[1])))
-except TurretError as error:
-    sys.exit(f"turret: {error}")
-"""
-WITHOUT_TRAINING = """
-import sys
-class Refuse:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in {"torch", "polars", "training", "onnx"}:
-            raise ImportError(f"{name} has no place in a service")
-sys.meta_path.insert(0, Refuse())
-"""
-HERE = Path(__file__).parents[2]
-
-
-class Process:
-    """A service on a free port, with its history beside its bundles."""
-
-    def __init__(self, bundles: Path, before: str = "", **settings: Any) -> None:
-        settings = {"bundles": str(bundles), "port": 0, "store": store_of(bundles), **settings}
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", before + START, json.dumps(settings)],
-            cwd=HERE,
-            env={**os.environ, "PYTHONPATH": str(HERE)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert self.process.stdout is not None
-        self.greeting = self.process.stdout.readline()
-        urls = re.findall(r"http://[\d.:]+", self.greeting)
-        self.client = httpx2.Client(base_url=urls[0] if urls else "", timeout=10, trust_env=False)
-        self.urls = urls
-
-    def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
-        """Send a signal; gives the exit status and what was written to standard error."""
-        self.client.close()
-        self.process.send_signal(number)
-        _, complaints = self.process.communicate(timeout=20)
-        return self.process.returncode, complaints
-
-    def close(self) -> None:
-        """End it, if it hasn't ended, and let go of everything."""
-        self.client.close()
-        self.process.kill()
-        with self.process:  # waits, and closes the pipes
-            pass
-
-
-def store_of(bundles: Path) -> str:
-    return f"sqlite:///{bundles}/../history.sqlite"
-
+from tests.service_process import WITHOUT_TRAINING, Process
+from tower.contents import BundleContents
+from tower.publishing import publish
 
 Start = Callable[..., Process]
 

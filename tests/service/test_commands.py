@@ -7,9 +7,10 @@ import pytest
 
 from service import commands
 from service.errors import ServiceError
-from tower.bundle import BundleContents, publish
+from tower.contents import BundleContents
 from tower.errors import BundleError
 from tower.pointer import current
+from tower.publishing import publish
 
 Asked = list[tuple[str, str, Any, str | None]]
 ANSWER = {

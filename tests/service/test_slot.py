@@ -11,9 +11,11 @@ from service.app import create_app
 from service.errors import NothingLiveError, ServiceError
 from service.settings import Settings
 from service.slot import Slot
-from tower.bundle import Bundle, BundleContents, load, publish
+from tower.bundle import Bundle, load
+from tower.contents import BundleContents
 from tower.errors import BundleError
 from tower.pointer import current, point
+from tower.publishing import publish
 
 Make = Callable[..., BundleContents]
 VERSIONS = ("v1", "v2", "v3")

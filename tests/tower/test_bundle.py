@@ -10,10 +10,13 @@ import pytest
 from data.features import Feature
 from data.manifest import hash_file
 from data.vocabulary import Vocabulary
-from tower.bundle import Bundle, BundleContents, activate, load, publish, versions
+from tower.bundle import Bundle, activate, load
+from tower.contents import BundleContents
 from tower.errors import BundleError
+from tower.listing import versions
 from tower.manifest import MANIFEST, REQUIRED_FILES, Scoring, read_manifest
 from tower.pointer import current
+from tower.publishing import publish
 
 Make = Callable[..., BundleContents]
 

@@ -6,7 +6,7 @@ import pytest
 from numpy.typing import NDArray
 
 from data.features import Feature
-from tower.bundle import BundleContents
+from tower.contents import BundleContents
 from tower.encoder import Encoder
 from tower.errors import BundleError, EncodingError
 from tower.times import Times

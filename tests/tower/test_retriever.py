@@ -5,7 +5,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tower.bundle import Bundle, BundleContents, publish
+from tower.bundle import Bundle
+from tower.contents import BundleContents
+from tower.publishing import publish
 from tower.retriever import Retriever
 
 Oracle = Callable[..., tuple[NDArray[np.int64], NDArray[np.float32]]]

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from tower.errors import BundleError
-from tower.index import ExactIndex
 from tower.manifest import Manifest, Scoring, read_manifest
 from tower.soundness import check_parts
 
@@ -21,8 +20,7 @@ def manifest(bundles: Path) -> Manifest:
 
 def check(manifest: Manifest, **changes: Any) -> None:
     parts: dict[str, Any] = {"vectors": VECTORS, "popularity": np.ones(60, np.int64), "length": 60, **changes}
-    index = changes.get("index", ExactIndex.build(parts["vectors"]))
-    check_parts(manifest, parts["vectors"], parts["popularity"], parts["length"], index)
+    check_parts(manifest, parts["vectors"], parts["popularity"], parts["length"])
 
 
 def test_parts_that_fit_pass(manifest: Manifest) -> None:
@@ -40,8 +38,6 @@ def test_parts_that_fit_pass(manifest: Manifest) -> None:
         ({"popularity": np.ones(61, np.int64)}, "popularity.npy has shape"),
         ({"popularity": -np.ones(60, np.int64)}, "negative"),
         ({"length": 61}, "vocabulary.json has shape"),
-        ({"index": ExactIndex.build(VECTORS[:50])}, "index.faiss has shape"),
-        ({"index": ExactIndex.build(VECTORS[::-1])}, "other vectors"),
     ],
 )
 def test_a_part_that_does_not_fit_is_named(manifest: Manifest, changes: dict[str, Any], words: str) -> None:

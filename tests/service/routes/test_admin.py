@@ -10,8 +10,9 @@ from fastapi.testclient import TestClient
 
 from service.app import create_admin_app, create_app
 from service.settings import Settings
-from tower.bundle import BundleContents, publish
+from tower.contents import BundleContents
 from tower.pointer import current
+from tower.publishing import publish
 
 Make = Callable[..., BundleContents]
 

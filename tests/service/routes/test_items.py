@@ -7,7 +7,8 @@ from fastapi.testclient import TestClient
 
 from service.app import create_app
 from service.settings import Settings
-from tower.bundle import BundleContents, publish
+from tower.contents import BundleContents
+from tower.publishing import publish
 
 
 def test_similar_items_leave_out_the_item_itself(client: TestClient) -> None:

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from data.features import Feature
 from service.app import create_app
 from service.settings import Settings
-from tower.bundle import BundleContents, publish
+from tower.contents import BundleContents
+from tower.publishing import publish
 
 Recommend = Callable[..., dict[str, Any]]
 POPULAR = list(range(100, 160))  # by the bundle's popularity

@@ -11,7 +11,8 @@ from fastapi.testclient import TestClient
 
 from service.app import create_app
 from service.settings import Settings
-from tower.bundle import BundleContents, publish
+from tower.contents import BundleContents
+from tower.publishing import publish
 
 HOUR = 3600
 MONDAY = 4 * 24 * HOUR  # of the first week of 1970, which began on a Thursday

@@ -3,7 +3,8 @@ from pathlib import Path
 
 from fastapi.testclient import TestClient
 
-from tower.bundle import BundleContents, publish
+from tower.contents import BundleContents
+from tower.publishing import publish
 
 
 def test_the_live_version_is_described(client: TestClient) -> None:

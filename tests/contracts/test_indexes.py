@@ -1,0 +1,259 @@
+"""What every kind of index has to do; a new kind is one more line in KINDS."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tower.errors import BundleError
+from tower.index import ExactIndex
+from tower.indexes.approximate import ApproximateIndex
+from tower.indexes.opening import open_index
+from tower.indexes.settings import (
+    ApproximateSettings,
+    Effort,
+    FlatSettings,
+    HnswSettings,
+    IvfPqSettings,
+    IvfSettings,
+    RabitqSettings,
+    ScalarSettings,
+)
+from tower.manifest import Scoring
+from tower.planner import Planner
+
+EFFORTS = (Effort(k=10, breadth=24, candidates=60), Effort(k=100, breadth=60, candidates=300))
+SOME = {"efforts": EFFORTS, "subset_rows": 20}
+KINDS: dict[str, ApproximateSettings | FlatSettings] = {
+    "flat": FlatSettings(),
+    "sq8": ScalarSettings(**SOME),
+    "hnsw": HnswSettings(**SOME, links=8, ef_construction=60),
+    "ivf": IvfSettings(**SOME, lists=30),
+    "ivf augmented": IvfSettings(**SOME, lists=30, augmented=True),
+    "ivf_pq": IvfPqSettings(**SOME, lists=30, parts=16),
+    "ivf_pq augmented": IvfPqSettings(**SOME, lists=30, parts=17, augmented=True),
+    "ivf_pq biased": IvfPqSettings(**SOME, lists=30, parts=16, biased=True),
+    "ivf_pq in parts": IvfPqSettings(**SOME, lists=30, parts=9, augmented=True),
+    "rabitq": RabitqSettings(**SOME, lists=30),
+}
+AnyIndex = ExactIndex | ApproximateIndex
+Scores = NDArray[np.float64]
+COUNT, WIDTH = 1500, 16
+
+
+def unit_vectors(count: int, seed: int) -> NDArray[np.float32]:
+    """Around 40 directions, as those of items are; the same directions for every seed."""
+    centres = np.random.default_rng(99).standard_normal((40, WIDTH))
+    generator = np.random.default_rng(seed)
+    vectors = centres[generator.integers(0, 40, count)] + 0.7 * generator.standard_normal((count, WIDTH))
+    unit: NDArray[np.float64] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return unit.astype(np.float32)
+
+
+VECTORS, QUERIES = unit_vectors(COUNT, 0), unit_vectors(30, 1)
+LONG = VECTORS * np.random.default_rng(2).lognormal(0, 0.5, (COUNT, 1)).astype(np.float32)
+
+
+def build(settings: ApproximateSettings | FlatSettings, vectors: NDArray[np.float32]) -> AnyIndex:
+    if isinstance(settings, FlatSettings):
+        return ExactIndex.build(vectors)
+    return ApproximateIndex.build(vectors, settings)
+
+
+@pytest.fixture(scope="module", params=sorted(KINDS))
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def index(kind: str) -> AnyIndex:
+    """Over unit vectors; where they are augmented, over those of unequal lengths."""
+    return build(KINDS[kind], LONG if getattr(KINDS[kind], "augmented", False) else VECTORS)
+
+
+def share(count: int, seed: int = 0) -> NDArray[np.bool_]:
+    mask = np.zeros(COUNT, dtype=np.bool_)
+    mask[np.random.default_rng(seed).permutation(COUNT)[:count]] = True
+    return mask
+
+
+def true_scores(index: AnyIndex, query: NDArray[np.float32]) -> Scores:
+    return index.vectors().astype(np.float64) @ query.astype(np.float64)
+
+
+def check_answer(
+    rows: NDArray[np.int64], scores: NDArray[np.float32], true: Scores, allowed: NDArray[np.bool_]
+) -> None:
+    """Allowed rows, each once, with their true scores, in the stated order."""
+    assert len(set(rows.tolist())) == len(rows)
+    assert allowed[rows].all()
+    assert scores == pytest.approx(true[rows], abs=1e-5)
+    assert rows.tolist() == rows[np.lexsort((rows, -scores))].tolist()
+
+
+@pytest.mark.parametrize("allowed", [0, 1, 2, 9, 19, 20, 21, 60, 400, COUNT - 1, COUNT])
+@pytest.mark.parametrize("k", [1, 10, 64, 100, 101, 700, 5000])
+def test_k_rows_come_back_whenever_k_are_allowed(index: AnyIndex, allowed: int, k: int) -> None:
+    mask = share(allowed)
+    rows, scores = index.search(QUERIES[:4], k, mask)
+    assert rows.shape == scores.shape == (4, min(k, allowed))
+    assert rows.dtype == np.int64
+    assert scores.dtype == np.float32
+    for query, found, given in zip(QUERIES, rows, scores, strict=False):
+        check_answer(found, given, true_scores(index, query), mask)
+
+
+def test_what_is_found_is_nearly_what_is_best(index: AnyIndex) -> None:
+    """Also in an exact index, of which all is demanded."""
+    rows, _ = index.search(QUERIES, 10)
+    best = [np.argsort(-true_scores(index, query))[:10] for query in QUERIES]
+    recall = np.mean([len(set(a.tolist()) & set(b.tolist())) / 10 for a, b in zip(rows, best, strict=True)])
+    assert recall == 1.0 if index.is_exact else recall > 0.85
+
+
+def test_a_row_has_the_score_that_the_exact_index_gives_it(index: AnyIndex) -> None:
+    """The same bits: an answer does not tell by which way it was found."""
+    exact = ExactIndex.build(index.vectors())
+    rows, scores = index.search(QUERIES, 10)
+    for query, found, given in zip(QUERIES, rows, scores, strict=True):
+        mask = np.zeros(COUNT, dtype=np.bool_)
+        mask[found] = True
+        again_rows, again_scores = exact.search(query[None], 10, mask)
+        assert again_rows[0].tolist() == found.tolist()
+        assert again_scores[0].tobytes() == given.tobytes()
+
+
+def test_equal_vectors_come_in_the_order_of_their_rows(kind: str) -> None:
+    """Each of 500 vectors three times, 500 rows apart."""
+    vectors = np.tile(unit_vectors(500, 3), (3, 1))
+    index = build(KINDS[kind], vectors)
+    for query in vectors[:20]:
+        rows, scores = index.search(query[None], 100)
+        check_answer(rows[0], scores[0], true_scores(index, query), np.ones(COUNT, dtype=np.bool_))
+        assert len(set(scores[0].tolist())) < 60
+
+
+def test_a_query_gets_the_same_answer_alone_in_a_batch_and_again(index: AnyIndex) -> None:
+    together = index.search(QUERIES, 10)
+    again = index.search(QUERIES[::-1], 10)
+    assert np.array_equal(again[0][::-1], together[0])
+    for place, query in enumerate(QUERIES):
+        rows, scores = index.search(query[None], 10)
+        assert np.array_equal(rows[0], together[0][place])
+        assert np.array_equal(scores[0], together[1][place])
+
+
+def test_the_same_vectors_give_the_same_index(kind: str, index: AnyIndex, tmp_path: Path) -> None:
+    build(KINDS[kind], index.vectors()).save(tmp_path / "again")
+    index.save(tmp_path / "first")
+    assert (tmp_path / "again").read_bytes() == (tmp_path / "first").read_bytes()
+
+
+def test_saved_and_opened_it_answers_the_same(kind: str, index: AnyIndex, tmp_path: Path) -> None:
+    """From mapped files, that may be unlinked meanwhile."""
+    path = tmp_path / "index.faiss"
+    index.save(path)
+    np.save(tmp_path / "vectors.npy", index.vectors())
+    mapped = np.load(tmp_path / "vectors.npy", mmap_mode="r")
+    opened = open_index(path, mapped, KINDS[kind])
+    for name in (path, tmp_path / "vectors.npy"):
+        name.unlink()
+    assert (len(opened), opened.dimension, opened.is_exact) == (COUNT, WIDTH, index.is_exact)
+    for allowed in (None, share(400)):
+        for expected, found in zip(
+            index.search(QUERIES, 10, allowed), opened.search(QUERIES, 10, allowed), strict=True
+        ):
+            assert np.array_equal(expected, found)
+
+
+def test_a_file_of_every_other_kind_is_refused(kind: str, index: AnyIndex, tmp_path: Path) -> None:
+    path = tmp_path / "index.faiss"
+    index.save(path)
+    name = KINDS[kind].kind
+    for other in KINDS.values():
+        if other.kind != name:
+            with pytest.raises(BundleError, match=r"index\.faiss"):
+                open_index(path, VECTORS, other)
+
+
+def test_a_file_of_other_rows_or_another_width_is_refused(kind: str, index: AnyIndex, tmp_path: Path) -> None:
+    path = tmp_path / "index.faiss"
+    index.save(path)
+    vectors = index.vectors()
+    for others in (vectors[:-1], vectors[:, :-8], np.tile(vectors, (2, 1))):
+        with pytest.raises(BundleError, match=r"index\.faiss.*different models"):
+            open_index(path, np.ascontiguousarray(others), KINDS[kind])
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_vector_that_is_not_finite_is_refused(index: AnyIndex, bad: float) -> None:
+    with pytest.raises(ValueError, match="finite"):
+        index.search(np.full((1, WIDTH), bad, dtype=np.float32), 1)
+    with pytest.raises(ValueError, match="finite"):
+        Planner(index, SIGNED).nearest(np.append(QUERIES[0, 1:], np.float32(bad)), 1)
+
+
+def test_huge_and_zero_vectors_are_answered(index: AnyIndex) -> None:
+    """Their squares overflow or vanish; they are finite all the same."""
+    for query in (QUERIES[0] * np.float32(1e25), np.zeros(WIDTH, dtype=np.float32)):
+        rows, scores = index.search(query[None], 10)
+        assert rows.shape == (1, 10)
+        assert rows.min() >= 0
+        assert np.isfinite(scores).all()
+
+
+@pytest.mark.parametrize("k", [0, -1])
+def test_k_below_one_is_refused(index: AnyIndex, k: int) -> None:
+    with pytest.raises(ValueError, match="k >= 1"):
+        index.search(QUERIES[:1], k)
+
+
+def test_a_mask_of_another_length_is_refused(index: AnyIndex) -> None:
+    with pytest.raises(ValueError, match="rows"):
+        index.search(QUERIES[:1], 3, np.ones(COUNT + 1, dtype=np.bool_))
+
+
+SIGNED = Scoring(kind="dot", temperature=1.0)
+ABSOLUTE = Scoring(kind="dot", temperature=1.0, absolute=True)
+Excluded = Callable[[AnyIndex, NDArray[np.float32]], NDArray[np.int64]]
+EXCLUDED: dict[str, Excluded] = {
+    "nothing": lambda index, query: np.empty(0, dtype=np.int64),
+    "the best": lambda index, query: np.argsort(-true_scores(index, query))[:50],
+    "most": lambda index, query: np.argsort(-true_scores(index, query))[: COUNT - 5],
+    "all": lambda index, query: np.arange(COUNT),
+    "twice": lambda index, query: np.tile(np.argsort(-true_scores(index, query))[:9], 2),
+}
+
+
+@pytest.mark.parametrize("scoring", [SIGNED, ABSOLUTE], ids=["signed", "absolute"])
+@pytest.mark.parametrize("excluded", sorted(EXCLUDED))
+@pytest.mark.parametrize("allowed", [None, 0, 1, 15, 300, COUNT])
+def test_the_planner_gives_k_rows_whenever_k_are_left(
+    index: AnyIndex, scoring: Scoring, excluded: str, allowed: int | None
+) -> None:
+    planner = Planner(index, scoring)
+    mask = None if allowed is None else share(allowed, 5)
+    for query in QUERIES[:3]:
+        out = EXCLUDED[excluded](index, query)
+        left = np.ones(COUNT, dtype=np.bool_) if mask is None else mask.copy()
+        left[out] = False
+        rows, products, plan = planner.nearest(query, 10, out, mask)
+        true = true_scores(index, query)
+        check_answer(rows, products, np.abs(true) if scoring.absolute else true, left)
+        assert len(rows) == min(10, int(left.sum()))
+        assert plan.allowed == allowed
+        assert plan.fetched >= len(rows)
+
+
+def test_without_signs_the_far_side_is_found(index: AnyIndex) -> None:
+    planner = Planner(index, ABSOLUTE)
+    found, best = 0, 0
+    for query in QUERIES:
+        rows = planner.nearest(query, 10).rows
+        top = np.argsort(-np.abs(true_scores(index, query)))[:10]
+        found += len(set(rows.tolist()) & set(top.tolist()))
+        best += 10
+        assert len(set(rows.tolist())) == 10
+    assert found == best if index.is_exact else found > 0.85 * best

@@ -1,0 +1,223 @@
+"""Which index a catalogue gets, by its size, the lengths of its vectors and what is measured on them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tower.errors import BundleError
+from tower.index import ExactIndex
+from tower.index_tuning import Task, tuned
+from tower.indexes.approximate import ApproximateIndex
+from tower.indexes.augmentation import are_equal, spread
+from tower.indexes.settings import (
+    KINDS,
+    ApproximateSettings,
+    Effort,
+    FlatSettings,
+    HnswSettings,
+    IndexSettings,
+    IvfPqSettings,
+    IvfSettings,
+    RabitqSettings,
+    ScalarSettings,
+)
+from tower.manifest import IndexChoice, MeasuredRecall, Scoring, Tried
+from tower.planner import Planner
+from tower.recall import EXACT_QUERIES, check_recall, measure_recall, split_queries
+
+# An exact search among so many takes some microseconds, less than what surrounds it.
+SMALL = 2000
+# Graphs of inner products lose whole regions where lengths differ by more (recall .57 was seen at k = 1,000).
+_GRAPH_SPREAD = 0.25
+# An approximation that isn't faster by so much is not worth what it misses.
+_WORTH = 1.25
+_WHILE_UNTUNED = (Effort(k=1, candidates=1),)
+
+
+class Asked(NamedTuple):
+    """What an index is asked to be: a kind or `auto`, a recall, perhaps the milliseconds of a search."""
+
+    kind: str = "auto"
+    recall: float = 0.99
+    milliseconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """An index, what it was measured to find, and why it was chosen."""
+
+    made: ExactIndex | ApproximateIndex
+    recall: tuple[MeasuredRecall, ...]
+    choice: IndexChoice
+
+    @property
+    def settings(self) -> IndexSettings:
+        """What the manifest says of it."""
+        return self.made.settings if isinstance(self.made, ApproximateIndex) else FlatSettings()
+
+
+def choose(
+    vectors: NDArray[np.float32],
+    queries: NDArray[np.float32],
+    scoring: Scoring,
+    asked: Asked,
+    report: Callable[[str], None] = lambda words: None,
+) -> Chosen:
+    """Make the index that `asked` describes for vectors [N, D], measured on user vectors [Q, D].
+
+    `auto` takes the fastest that reaches the recall at each k and selectivity; small catalogues stay exact,
+    and so do those that exact search answers within the milliseconds asked. Raises BundleError for an unknown
+    kind, a recall that isn't between 0 and 1, and a named kind that misses the recall.
+    """
+    _check(asked)
+    vectors = np.ascontiguousarray(np.asarray(vectors), dtype=np.float32)
+    measured, learnt = split_queries(np.asarray(queries, dtype=np.float32), len(vectors))
+    task = Task(vectors, measured, scoring, asked.recall, learnt)
+    words = [_facts(task)]
+    if asked.kind == "flat":
+        return _exact(task, asked, [*words, "flat was asked for; it misses nothing"], ())
+    if asked.kind == "auto" and len(vectors) <= SMALL:
+        words.append(f"a catalogue of at most {SMALL:,} items is searched exactly in some microseconds: flat")
+        return _exact(task, asked, words, ())
+    milliseconds = 1000 * task.exact_seconds[task.truth.ks[0]]
+    words.append(f"an exact search takes {milliseconds:.3g} ms")
+    if asked.kind == "auto" and asked.milliseconds is not None and milliseconds <= asked.milliseconds:
+        words.append(f"that is within the {asked.milliseconds:g} ms asked, and misses nothing: flat")
+        return _exact(task, asked, words, ())
+    return _fastest(task, asked, words, report)
+
+
+def _fastest(task: Task, asked: Asked, words: list[str], report: Callable[[str], None]) -> Chosen:
+    """Try the kinds that are asked for, and take the fastest that holds what it promises."""
+    exact_seconds = task.exact_seconds[task.truth.ks[0]]
+    tried: list[Tried] = []
+    best: tuple[float, ApproximateIndex, tuple[MeasuredRecall, ...]] | None = None
+    for settings in _candidates(task, asked, words):
+        report(f"trying {settings.kind} ...")
+        index, measured, one = _try(task, settings)
+        tried.append(one)
+        words.append(_tried_in_words(one, asked.recall))
+        report(words[-1])
+        milliseconds = one.milliseconds or 0.0
+        if index is not None and one.reached and (best is None or milliseconds < best[0]):
+            best = (milliseconds, index, measured)
+        elif asked.kind != "auto" and index is not None:
+            check_recall(measured, asked.recall, settings.kind)
+    if best is None and asked.kind != "auto":
+        raise BundleError(
+            f"no search of the {asked.kind} index reaches a recall of {asked.recall:g} here faster than the "
+            f"exact one; nothing was published. {_sentences(words)} Let --kind auto (or flat, which misses "
+            "nothing) choose, or ask for less with --recall"
+        )
+    if best is None or (asked.kind == "auto" and best[0] * _WORTH > 1000 * exact_seconds):
+        words.append("no kind is enough faster than the exact search to be worth what it misses: flat")
+        return _exact(task, asked, words, tuple(tried))
+    milliseconds, index, measured = best
+    kind = index.settings.kind
+    words.append(
+        f"{kind} was {'the fastest that reaches it' if asked.kind == 'auto' else 'asked for'}: {kind}"
+    )
+    if asked.milliseconds is not None and milliseconds > asked.milliseconds:
+        words.append(f"none reaches the {asked.milliseconds:g} ms asked; lower --recall for a faster search")
+    return Chosen(index, measured, _choice(task, asked, words, tuple(tried)))
+
+
+def _try(
+    task: Task, settings: ApproximateSettings
+) -> tuple[ApproximateIndex | None, tuple[MeasuredRecall, ...], Tried]:
+    """Build, tune and measure one kind."""
+    built = ApproximateIndex.build(task.vectors, settings, task.learnt)
+    index = tuned(built, task)
+    megabytes = built.code_bytes() / 1e6
+    k = task.truth.ks[0]
+    if index is None:
+        # What its broadest search was worth is not known: it was never faster than the exact one.
+        return None, (), Tried(kind=settings.kind, megabytes=megabytes, reached=False)
+    planner = Planner(index, task.scoring)
+    measured = measure_recall(planner, task.vectors, task.queries, absolute=task.scoring.absolute)
+    milliseconds = 1000 * task.seconds(planner, k)
+    least = min(one.recall for one in measured)
+    tried = Tried(
+        kind=settings.kind,
+        recall=least,
+        milliseconds=milliseconds,
+        megabytes=megabytes,
+        reached=least >= task.asked,
+    )
+    return index, measured, tried
+
+
+def _candidates(task: Task, asked: Asked, words: list[str]) -> list[ApproximateSettings]:
+    """The kinds to try, untuned; `auto` leaves out a graph where lengths differ much."""
+    count, dimension = task.vectors.shape
+    lists = max(1, min(count // 40, round(4 * count**0.5)))
+    inverted = {"efforts": _WHILE_UNTUNED, "lists": lists, "augmented": not are_equal(task.vectors)}
+    # A bias makes lengths unequal in a way of its own: lists of directions serve it better.
+    biased = task.scoring.item_bias
+    coded = {**inverted, "augmented": inverted["augmented"] and not biased, "biased": biased}
+    every: list[ApproximateSettings] = [
+        ScalarSettings(efforts=_WHILE_UNTUNED),
+        HnswSettings(efforts=_WHILE_UNTUNED),
+        IvfSettings(**inverted),
+        IvfPqSettings(**coded, parts=dimension + coded["augmented"]),
+        RabitqSettings(efforts=_WHILE_UNTUNED, lists=lists),
+    ]
+    if asked.kind != "auto":
+        return [one for one in every if one.kind == asked.kind]
+    if spread(task.vectors) <= _GRAPH_SPREAD:
+        return every
+    words.append("hnsw was not tried: a graph of inner products loses items where lengths differ so much")
+    return [one for one in every if one.kind != "hnsw"]
+
+
+def _exact(task: Task, asked: Asked, words: list[str], tried: tuple[Tried, ...]) -> Chosen:
+    index = ExactIndex(task.vectors)
+    measured = measure_recall(
+        task.exact, task.vectors, task.queries[:EXACT_QUERIES], absolute=task.scoring.absolute
+    )
+    return Chosen(index, measured, _choice(task, asked, words, tried))
+
+
+def _choice(task: Task, asked: Asked, words: list[str], tried: tuple[Tried, ...]) -> IndexChoice:
+    return IndexChoice(
+        asked=asked.kind,
+        recall=asked.recall,
+        milliseconds=asked.milliseconds,
+        queries=len(task.queries),
+        words=tuple(words),
+        tried=tried,
+    )
+
+
+def _facts(task: Task) -> str:
+    count, dimension = task.vectors.shape
+    return (
+        f"{count:,} items of {dimension} numbers, whose lengths spread by "
+        f"{100 * spread(task.vectors):.2g} %; measured with {len(task.queries):,} user vectors"
+    )
+
+
+def _tried_in_words(one: Tried, asked: float) -> str:
+    if one.milliseconds is None or one.recall is None:
+        return f"{one.kind} reaches {asked:g} nowhere faster than the exact search does"
+    said = "reaches" if one.reached else "misses"
+    return (
+        f"{one.kind} {said} {asked:g}: at least {one.recall:.4f} at every k and selectivity, "
+        f"{one.milliseconds:.3g} ms, {one.megabytes:.1f} MB"
+    )
+
+
+def _sentences(words: list[str]) -> str:
+    return " ".join(f"{one[:1].upper()}{one[1:]}." for one in words)
+
+
+def _check(asked: Asked) -> None:
+    if asked.kind not in ("auto", *KINDS):
+        raise BundleError(f"--kind {asked.kind}: there is no such index; name auto, {', '.join(KINDS)}")
+    if not 0 < asked.recall <= 1:
+        raise BundleError(f"--recall {asked.recall:g}: a recall is above 0 and at most 1, such as 0.99")
+    if asked.milliseconds is not None and not asked.milliseconds > 0:
+        raise BundleError(f"--latency {asked.milliseconds:g}: give milliseconds above 0, such as 0.2")

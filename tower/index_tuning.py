@@ -1,0 +1,189 @@
+"""The cheapest search of one kind of index that reaches a recall, found by trying on real user vectors."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tower.index import ExactIndex
+from tower.indexes.approximate import ApproximateIndex
+from tower.indexes.settings import ApproximateSettings, Effort, HnswSettings, ScalarSettings
+from tower.indexes.untyped import faiss
+from tower.manifest import Scoring
+from tower.planner import Planner
+from tower.recall import KS, Truth, recall_of, truths
+
+# Other user vectors than those that are tuned on find a little less.
+_MARGIN = 0.2
+_TUNED_ON, _TIMED = 300, 100
+# Largest first: the first share at which the selector fails is where subsets begin.
+_SHARES = (0.95, 0.8, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
+# How many times k approximations are scored exactly, by kind; a graph's own scores are exact.
+_FACTORS = {
+    "hnsw": (1,),
+    "sq8": (1.2, 2, 4),
+    "ivf": (1.2, 2),
+    "ivf_pq": (1.5, 2, 3, 4, 6, 10),
+    "rabitq": (4, 8, 16, 32),
+}
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is to be reached: recall `asked` on user vectors `queries` [Q, D] over `vectors` [N, D].
+
+    `learnt`: user vectors that an index may learn from; they are none of `queries`.
+    """
+
+    vectors: NDArray[np.float32]
+    queries: NDArray[np.float32]
+    scoring: Scoring
+    asked: float
+    learnt: NDArray[np.float32] | None = None
+
+    @property
+    def target(self) -> float:
+        """What is reached on these queries for others to find what was asked, too."""
+        return self.asked + _MARGIN * (1 - self.asked)
+
+    @cached_property
+    def few(self) -> NDArray[np.float32]:
+        """The queries that are tuned on, spread over all."""
+        count = min(_TUNED_ON, len(self.queries))
+        places = np.linspace(0, len(self.queries) - 1, count).astype(np.int64)
+        return np.ascontiguousarray(self.queries[places])
+
+    @cached_property
+    def truth(self) -> Truth:
+        """What searches among all rows should find."""
+        (found,) = truths(self.vectors, self.few, KS, (1.0,), self.scoring.absolute)
+        return found
+
+    @cached_property
+    def filtered(self) -> list[Truth]:
+        """What searches among fewer rows should find, most rows first."""
+        return list(truths(self.vectors, self.few, KS[:2], _SHARES, self.scoring.absolute))
+
+    @cached_property
+    def exact(self) -> Planner:
+        """The exact search."""
+        return Planner(ExactIndex(self.vectors), self.scoring)
+
+    @cached_property
+    def exact_seconds(self) -> dict[int, float]:
+        """The median exact search for each k."""
+        return {k: self.seconds(self.exact, k) for k in self.truth.ks}
+
+    def recall(self, planner: Planner, truth: Truth, k: int) -> float:
+        """The mean recall of single searches."""
+        return recall_of(planner, self.vectors, self.few, truth, k, self.scoring.absolute)
+
+    def seconds(self, planner: Planner, k: int, allowed: NDArray[np.bool_] | None = None) -> float:
+        """The median time of single searches, one after the other on this thread."""
+        asked = self.few[:_TIMED]
+        planner.nearest(asked[0], k, None, allowed)
+        taken = []
+        for query in asked:
+            start = time.perf_counter()
+            planner.nearest(query, k, None, allowed)
+            taken.append(time.perf_counter() - start)
+        return float(np.median(taken))
+
+
+def tuned(index: ApproximateIndex, task: Task) -> ApproximateIndex | None:
+    """`index` with the cheapest efforts that reach the recall, or None where it doesn't pay for any k.
+
+    A k for which it misses the recall, or exact search is as fast, is searched for exactly, and so are all
+    beyond it; so are filters that leave so few rows that scoring them costs less or finds more.
+    """
+    threads = faiss.omp_get_max_threads()
+    # As the service searches: FAISS's own threads take longer to wake than a search takes.
+    faiss.omp_set_num_threads(1)
+    try:
+        efforts: list[Effort] = []
+        for k in task.truth.ks:
+            effort = _cheapest(index, task, k, tuple(efforts))
+            if effort is None:
+                break
+            efforts.append(effort)
+        if not efforts:
+            return None
+        found = _with(index, efforts=tuple(efforts))
+        return _with(found, subset_rows=_subset_rows(found, task))
+    finally:
+        faiss.omp_set_num_threads(threads)
+
+
+def _cheapest(index: ApproximateIndex, task: Task, k: int, below: tuple[Effort, ...]) -> Effort | None:
+    """The fastest effort for `k` that reaches the recall faster than exact search does."""
+    best, least = None, task.exact_seconds[k]
+    for factor in _FACTORS[index.settings.kind]:
+        candidates = min(len(index), int(np.ceil(factor * k)))
+
+        def effort(breadth: int, candidates: int = candidates) -> Effort:
+            return Effort(k=k, breadth=breadth, candidates=candidates)
+
+        def reaches(breadth: int, effort: Callable[[int], Effort] = effort) -> bool:
+            planner = Planner(_with(index, efforts=(effort(breadth),), subset_rows=0), task.scoring)
+            return task.recall(planner, task.truth, k) >= task.target
+
+        breadth = _smallest(reaches, _breadths(index.settings, k, below))
+        if breadth is None:
+            continue
+        planner = Planner(_with(index, efforts=(effort(breadth),), subset_rows=0), task.scoring)
+        seconds = task.seconds(planner, k)
+        if seconds < least:
+            best, least = effort(breadth), seconds
+    return best
+
+
+def _breadths(settings: ApproximateSettings, k: int, below: tuple[Effort, ...]) -> list[int]:
+    """What is tried, ascending by a tenth; a larger k needs at least the breadth of a smaller one."""
+    if isinstance(settings, ScalarSettings):
+        return [1]
+    first = below[-1].breadth if below else 1
+    if isinstance(settings, HnswSettings):
+        first, last = max(k, first), 8 * k + 1000
+    else:
+        last = max(first, settings.lists // 2)
+    steps = np.unique(np.geomspace(first, last, 1 + int(np.log(last / first) / np.log(1.1))).astype(int))
+    return [int(one) for one in steps]
+
+
+def _smallest(reaches: Callable[[int], bool], ascending: Sequence[int]) -> int | None:
+    """The smallest that reaches, where whatever is larger than one that reaches does, too."""
+    low, high = 0, len(ascending)
+    while low < high:
+        middle = (low + high) // 2
+        if reaches(ascending[middle]):
+            high = middle
+        else:
+            low = middle + 1
+    return ascending[low] if low < len(ascending) else None
+
+
+def _subset_rows(index: ApproximateIndex, task: Task) -> int:
+    """Up to how many allowed rows exact scores of them are cheaper, or needed for the recall.
+
+    Only shares at which the selector was measured to be better, and what lies between them, are left to it.
+    """
+    planner = Planner(index, task.scoring)
+    least = len(index)
+    for truth in task.filtered:
+        for k in truth.ks:
+            if index.effort(k) is None:
+                continue
+            selected = task.seconds(planner, k, truth.allowed)
+            scored = task.seconds(task.exact, k, truth.allowed)
+            if scored <= selected or task.recall(planner, truth, k) < task.target:
+                return least
+        least = round(truth.selectivity * len(index)) - 1
+    return least
+
+
+def _with(index: ApproximateIndex, **changes: Any) -> ApproximateIndex:
+    return index.with_settings(index.settings.model_copy(update=changes))

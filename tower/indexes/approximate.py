@@ -1,0 +1,140 @@
+"""Approximate candidates, scored exactly before they are ranked."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tower.index import ExactIndex, search_each
+from tower.indexes.allowed import Allowed
+from tower.indexes.codes import code, parameters, width
+from tower.indexes.order import Found, ordered
+from tower.indexes.settings import ApproximateSettings, Effort
+from tower.indexes.storage import open_code, save_code
+from tower.indexes.untyped import faiss
+
+
+class ApproximateIndex:
+    """A FAISS index that proposes rows, and the item vectors that decide between them.
+
+    Scores are true inner products, the same numbers that `ExactIndex` gives, and rows come in the same order:
+    higher scores first, then lower rows. Of rows that tie where the answer is cut, those that were proposed
+    come. Where fewer than k allowed rows are proposed, the allowed ones are all scored instead.
+    """
+
+    is_exact = False
+
+    def __init__(self, proposing: Any, vectors: NDArray[np.float32], settings: ApproximateSettings) -> None:
+        self._proposing = proposing
+        self._search = proposing.search_c
+        self._exact = ExactIndex(vectors)
+        self.settings = settings
+        # What queries have zeros in: the column that makes lengths equal, and what fills the last part.
+        self._padding = np.zeros(width(settings, self._exact.dimension) - self._exact.dimension, np.float32)
+        # Search parameters are read, never written, by a search; those without a selector serve all.
+        self._parameters = cache(lambda breadth: parameters(settings, breadth, None))
+
+    @classmethod
+    def build(
+        cls,
+        vectors: NDArray[np.float32],
+        settings: ApproximateSettings,
+        users: NDArray[np.float32] | None = None,
+    ) -> "ApproximateIndex":
+        """Index `vectors` [N, D] as `settings` say; row n is vector n.
+
+        `users` [U, D] are real user vectors that the index may learn from; recall is measured with others.
+        """
+        return cls(code(settings, np.ascontiguousarray(vectors, dtype=np.float32), users), vectors, settings)
+
+    @classmethod
+    def load(
+        cls, path: Path, vectors: NDArray[np.float32], settings: ApproximateSettings
+    ) -> "ApproximateIndex":
+        """Map what `save` wrote beside its vectors [N, D].
+
+        Raises BundleError when `path` holds another kind, or codes of other than N vectors of width D.
+        """
+        return cls(open_code(path, vectors, settings), vectors, settings)
+
+    def save(self, path: Path) -> None:
+        """Write the codes to `path` in FAISS's own format, without the vectors."""
+        save_code(self._proposing, path)
+
+    def with_settings(self, settings: ApproximateSettings) -> "ApproximateIndex":
+        """The same codes, searched as other `settings` of the same build say."""
+        return ApproximateIndex(self._proposing, self.vectors(), settings)
+
+    def code_bytes(self) -> int:
+        """The size of what `save` writes."""
+        writer = faiss.VectorIOWriter()
+        faiss.write_index(self._proposing, writer, faiss.IO_FLAG_SKIP_STORAGE)
+        return int(writer.data.size())
+
+    def __len__(self) -> int:
+        return len(self._exact)
+
+    @property
+    def dimension(self) -> int:
+        """The width D of the vectors."""
+        return self._exact.dimension
+
+    def vectors(self) -> NDArray[np.float32]:
+        """Return the item vectors [N, D] without copying them."""
+        return self._exact.vectors()
+
+    @property
+    def exact(self) -> ExactIndex:
+        """The exact search over the same vectors."""
+        return self._exact
+
+    def search(
+        self, vectors: NDArray[np.float32], k: int, allowed: NDArray[np.bool_] | None = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Find rows with large inner products; see `tower.index.search_each`."""
+        return search_each(self, vectors, k, allowed)
+
+    def nearest(self, vector: NDArray[np.float32], k: int, allowed: Allowed | None = None) -> Found:
+        """Find them for one `vector` [D], exactly where k is beyond what the settings search for."""
+        k = min(k, len(self) if allowed is None else allowed.count)
+        effort = self.effort(k)
+        if effort is None or k == 0:
+            return self._exact.nearest(vector, k, allowed)
+        rows = self._propose(vector, effort, allowed)
+        if len(rows) < k:
+            return self._exact.nearest(vector, k, allowed)
+        return ordered(rows, self._exact.scores(vector, rows), k)
+
+    def effort(self, k: int) -> Effort | None:
+        """How broadly `k` rows are searched for, between the efforts of the settings; None: exactly."""
+        below: Effort | None = None
+        for above in self.settings.efforts:
+            if k <= above.k:
+                return above if below is None else _between(below, above, k)
+            below = above
+        return None
+
+    def _propose(
+        self, vector: NDArray[np.float32], effort: Effort, allowed: Allowed | None
+    ) -> NDArray[np.int64]:
+        if allowed is None:
+            fetch, asked = min(effort.candidates, len(self)), self._parameters(effort.breadth)
+        else:
+            # As many allowed ones are looked at as would be of all rows.
+            breadth = effort.breadth * len(self) // allowed.count
+            fetch = min(effort.candidates, allowed.count)
+            asked = parameters(self.settings, breadth, allowed.selector)
+        query = np.concatenate([vector, self._padding]) if len(self._padding) else vector
+        rows, scores = np.empty(fetch, dtype=np.int64), np.empty(fetch, dtype=np.float32)
+        into = faiss.swig_ptr(scores), faiss.swig_ptr(rows)
+        self._search(1, faiss.swig_ptr(query), fetch, *into, asked)
+        return rows if rows[-1] >= 0 else rows[rows >= 0]
+
+
+def _between(below: Effort, above: Effort, k: int) -> Effort:
+    share = (k - below.k) / (above.k - below.k)
+    breadth = round(below.breadth + share * (above.breadth - below.breadth))
+    candidates = round(below.candidates + share * (above.candidates - below.candidates))
+    return Effort(k=k, breadth=breadth, candidates=max(k, candidates))

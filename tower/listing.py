@@ -1,0 +1,51 @@
+"""Which versions a folder of bundles holds."""
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from tower.errors import BundleError
+from tower.manifest import MeasuredRecall, read_manifest
+from tower.pointer import current, is_version
+
+
+class VersionSummary(BaseModel):
+    """One bundle in a folder of bundles; `error` says why its manifest can't be read, if it can't."""
+
+    model_config = ConfigDict(frozen=True)
+
+    version: str
+    is_current: bool
+    created: str | None = None
+    item_count: int | None = None
+    dimension: int | None = None
+    metrics: dict[str, Any] = {}
+    recall: tuple[MeasuredRecall, ...] = ()
+    error: str | None = None
+
+
+def versions(root: Path) -> list[VersionSummary]:
+    """List the bundles under `root`, oldest first. Raises BundleError when `root` is not a folder."""
+    try:
+        names = sorted(path.name for path in root.iterdir() if path.is_dir() and is_version(path.name))
+    except OSError as error:
+        raise BundleError(f"{root} can't be listed: {error.strerror}; name a folder of bundles") from None
+    live = current(root)
+    return sorted((_summary(root, name, name == live) for name in names), key=lambda one: one.created or "")
+
+
+def _summary(root: Path, name: str, is_current: bool) -> VersionSummary:
+    try:
+        manifest = read_manifest(root / name)
+    except BundleError as error:
+        return VersionSummary(version=name, is_current=is_current, error=str(error))
+    return VersionSummary(
+        version=name,
+        is_current=is_current,
+        created=manifest.created,
+        item_count=manifest.item_count,
+        dimension=manifest.dimension,
+        metrics=manifest.metrics,
+        recall=manifest.recall,
+    )

@@ -1,0 +1,124 @@
+"""Writing a bundle: beside its place, asked its recorded queries, and renamed into place as a whole."""
+
+import json
+import os
+import shutil
+import uuid
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+from pydantic import TypeAdapter
+
+from data.arrays import save_array
+from data.features import Feature
+from data.manifest import hash_file
+from tower.bundle import Bundle
+from tower.catalog import Catalog
+from tower.contents import BundleContents
+from tower.errors import BundleError
+from tower.golden import GOLDEN_K, RecordedQuery, check_golden, difference, record, replay, save_golden
+from tower.index import ExactIndex
+from tower.indexes.opening import INDEX
+from tower.manifest import EXPERIMENT, ITEM_FEATURES, MANIFEST, Manifest, MeasuredRecall
+from tower.planner import Planner
+from tower.pointer import check_version, current, point, sync
+from tower.query_vectors import query_vectors, save_queries
+from tower.recall import EXACT_QUERIES, measure_recall
+from tower.retriever import Ranking
+
+_FEATURES = TypeAdapter(tuple[Feature, ...])
+
+
+def publish(root: Path, contents: BundleContents) -> Path:
+    """Write a bundle to `<root>/<version>` and return that folder; the first also becomes current.
+
+    The bundle is written beside its place, replayed through the code that serves it, and renamed into place
+    when its answers are those of `contents.expected`. Raises BundleError otherwise, or if the version
+    exists.
+    """
+    check_version(contents.version)
+    target = root / contents.version
+    if target.exists():
+        raise BundleError(f"{target} exists, and a published bundle is never changed; choose another version")
+    temporary = root / f".publishing-{contents.version}-{uuid.uuid4().hex}"
+    try:
+        temporary.mkdir(parents=True)
+        _write(temporary, contents)
+        check_golden(Bundle.open(temporary))
+        for path in (*temporary.iterdir(), temporary, root):
+            sync(path)
+        temporary.rename(target)
+        sync(root)
+    except OSError as error:
+        raise BundleError(f"the bundle {target} can't be written: {error}") from None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    if current(root) is None:
+        point(root, contents.version)
+    return target
+
+
+def _write(folder: Path, contents: BundleContents) -> None:
+    vectors = np.ascontiguousarray(contents.item_vectors, dtype=np.float32)
+    save_array(folder / "item_vectors.npy", vectors)
+    save_array(folder / "popularity.npy", np.asarray(contents.popularity, dtype=np.int64))
+    ExactIndex.build(vectors).save(folder / INDEX)
+    contents.vocabulary.save(folder / "vocabulary.json")
+    Catalog(contents.fields).save(folder / "catalogue.json")
+    (folder / "user_features.json").write_bytes(_FEATURES.dump_json(contents.user_features))
+    (folder / "user_tower.onnx").write_bytes(contents.user_tower)
+    (folder / "model.safetensors").write_bytes(contents.model)
+    if contents.experiment:
+        (folder / EXPERIMENT).write_text(json.dumps(contents.experiment, indent=2), encoding="utf-8")
+        (folder / ITEM_FEATURES).write_bytes(_FEATURES.dump_json(contents.item_features))
+    if contents.query_vectors is not None:
+        save_queries(folder, contents.query_vectors, vectors.shape[1])
+    recall = _record_answers(folder, contents)
+    files = {path.name: hash_file(path) for path in sorted(folder.iterdir())}
+    manifest = _manifest(contents).model_copy(update={"files": files, "recall": recall})
+    (folder / MANIFEST).write_text(manifest.model_dump_json(indent=2), encoding="utf-8")
+    for path in folder.iterdir():
+        os.chmod(path, 0o444)
+
+
+def _record_answers(folder: Path, contents: BundleContents) -> tuple[MeasuredRecall, ...]:
+    """Answer the recorded queries with the files as they are served, compare, and write `golden.json`."""
+    queries = TypeAdapter(list[RecordedQuery]).validate_python(contents.recorded)
+    if not queries or len(queries) != len(contents.expected):
+        raise BundleError(
+            f"{len(queries)} recorded queries and {len(contents.expected)} expected answers: give one "
+            f"answer for each "
+            "query, and at least one query"
+        )
+    bundle = Bundle(folder, _manifest(contents))
+    answers = replay(bundle, queries, GOLDEN_K)
+    for place, (expected, served) in enumerate(zip(contents.expected, answers, strict=True)):
+        rows, scores = expected
+        fault = difference(Ranking(np.asarray(rows, np.int64), np.asarray(scores, np.float32)), served)
+        if fault:
+            raise BundleError(
+                f"recorded query {place} is answered differently by the exported bundle than by training: "
+                f"{fault}; "
+                f"bundle {contents.version} was not published"
+            )
+    save_golden(folder / "golden.json", record(bundle, queries, answers, GOLDEN_K))
+    asked = query_vectors(bundle)[:EXACT_QUERIES]
+    planner = Planner(bundle.index, contents.scoring)
+    return measure_recall(planner, bundle.vectors, asked, absolute=contents.scoring.absolute)
+
+
+def _manifest(contents: BundleContents) -> Manifest:
+    item_count, dimension = contents.item_vectors.shape
+    return Manifest(
+        version=contents.version,
+        created=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        dimension=dimension,
+        item_count=item_count,
+        scoring=contents.scoring,
+        history_length=contents.history_length,
+        reads_times=contents.reads_times,
+        metrics=contents.metrics,
+        fingerprints=contents.fingerprints,
+        files={},
+    )
