@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from tower.index import ExactIndex
 from tower.indexes.approximate import ApproximateIndex
 from tower.indexes.settings import ApproximateSettings, Effort, HnswSettings, ScalarSettings
-from tower.indexes.untyped import faiss
 from tower.manifest import Scoring
 from tower.planner import Planner
 from tower.recall import KS, Truth, recall_of, truths
@@ -28,7 +27,7 @@ _FACTORS = {
     "sq8": (1.2, 2, 4),
     "ivf": (1.2, 2),
     "ivf_pq": (1.5, 2, 3, 4, 6, 10),
-    "rabitq": (4, 8, 16, 32),
+    "rabitq": (4, 8, 16, 32, 64),
 }
 
 
@@ -37,6 +36,7 @@ class Task:
     """What is to be reached: recall `asked` on user vectors `queries` [Q, D] over `vectors` [N, D].
 
     `learnt`: user vectors that an index may learn from; they are none of `queries`.
+    `is_named`: the kind was asked for by its name, and is wanted even where exact search is faster.
     """
 
     vectors: NDArray[np.float32]
@@ -44,6 +44,7 @@ class Task:
     scoring: Scoring
     asked: float
     learnt: NDArray[np.float32] | None = None
+    is_named: bool = False
 
     @property
     def target(self) -> float:
@@ -97,30 +98,27 @@ class Task:
 def tuned(index: ApproximateIndex, task: Task) -> ApproximateIndex | None:
     """`index` with the cheapest efforts that reach the recall, or None where it doesn't pay for any k.
 
-    A k for which it misses the recall, or exact search is as fast, is searched for exactly, and so are all
-    beyond it; so are filters that leave so few rows that scoring them costs less or finds more.
+    One that was named always has an effort for the smallest k, if need be the broadest that is tried. A k for
+    which it misses the recall, or exact search is as fast, is searched for exactly, and so are all beyond it;
+    so are filters that leave so few rows that scoring them costs less or finds more.
     """
-    threads = faiss.omp_get_max_threads()
-    # As the service searches: FAISS's own threads take longer to wake than a search takes.
-    faiss.omp_set_num_threads(1)
-    try:
-        efforts: list[Effort] = []
-        for k in task.truth.ks:
-            effort = _cheapest(index, task, k, tuple(efforts))
-            if effort is None:
-                break
-            efforts.append(effort)
-        if not efforts:
-            return None
-        found = _with(index, efforts=tuple(efforts))
-        return _with(found, subset_rows=_subset_rows(found, task))
-    finally:
-        faiss.omp_set_num_threads(threads)
+    efforts: list[Effort] = []
+    for k in task.truth.ks:
+        effort = _cheapest(index, task, k, tuple(efforts))
+        if effort is None:
+            break
+        efforts.append(effort)
+    if not efforts:
+        return None
+    found = _with(index, efforts=tuple(efforts))
+    return _with(found, subset_rows=_subset_rows(found, task))
 
 
 def _cheapest(index: ApproximateIndex, task: Task, k: int, below: tuple[Effort, ...]) -> Effort | None:
     """The fastest effort for `k` that reaches the recall faster than exact search does."""
-    best, least = None, task.exact_seconds[k]
+    is_needed = task.is_named and not below
+    best, least = None, np.inf if is_needed else task.exact_seconds[k]
+    breadths = _breadths(index.settings, k, below)
     for factor in _FACTORS[index.settings.kind]:
         candidates = min(len(index), int(np.ceil(factor * k)))
 
@@ -131,13 +129,15 @@ def _cheapest(index: ApproximateIndex, task: Task, k: int, below: tuple[Effort, 
             planner = Planner(_with(index, efforts=(effort(breadth),), subset_rows=0), task.scoring)
             return task.recall(planner, task.truth, k) >= task.target
 
-        breadth = _smallest(reaches, _breadths(index.settings, k, below))
+        breadth = _smallest(reaches, breadths)
         if breadth is None:
             continue
         planner = Planner(_with(index, efforts=(effort(breadth),), subset_rows=0), task.scoring)
         seconds = task.seconds(planner, k)
         if seconds < least:
             best, least = effort(breadth), seconds
+    if best is None and is_needed:
+        return Effort(k=k, breadth=breadths[-1], candidates=candidates)
     return best
 
 
@@ -149,7 +149,7 @@ def _breadths(settings: ApproximateSettings, k: int, below: tuple[Effort, ...]) 
     if isinstance(settings, HnswSettings):
         first, last = max(k, first), 8 * k + 1000
     else:
-        last = max(first, settings.lists // 2)
+        last = max(first, settings.lists)
     steps = np.unique(np.geomspace(first, last, 1 + int(np.log(last / first) / np.log(1.1))).astype(int))
     return [int(one) for one in steps]
 

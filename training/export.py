@@ -23,11 +23,13 @@ from training.errors import TrainingError
 from training.moments import asked_at, seconds
 from training.onnx_form import user_tower_onnx
 from training.randomness import stream
-from training.ranking import mask_seen, user_scores
+from training.ranking import mask_seen, user_scores, user_vectors
 from training.run import Run
 from training.top_rows import top_rows
 
 RECORDED_QUERIES = 64
+# Real user vectors for an index: recall is measured with up to 1,000 of them; it learns from the others.
+QUERY_VECTORS, _USERS_A_BLOCK = 4000, 512
 
 
 def new_version(run: Run) -> str:
@@ -88,6 +90,7 @@ def _contents(run: Run, data: PreparedData, version: str) -> BundleContents:
         experiment=run.experiment.model_dump(mode="json"),
         metrics=run.metrics(),
         fingerprints=_fingerprints(run, data),
+        query_vectors=_query_vectors(data, model, items),
     )
 
 
@@ -98,12 +101,24 @@ def _fingerprints(run: Run, data: PreparedData) -> dict[str, str]:
 
 
 def _recorded_users(data: PreparedData) -> NDArray[np.int64]:
+    return _some_users(data, RECORDED_QUERIES, "recorded queries")
+
+
+def _some_users(data: PreparedData, most: int, purpose: str) -> NDArray[np.int64]:
     """Some users with a history, drawn alike for every run on the same data."""
     users = np.flatnonzero(np.diff(data.offsets) > 0)
     if not len(users):
         raise TrainingError(f"{data.folder}: no user has a history to record queries from.")
-    chosen = stream(0, "recorded queries", 0).choice(users, min(RECORDED_QUERIES, len(users)), replace=False)
-    return np.sort(chosen)
+    return np.sort(stream(0, purpose, 0).choice(users, min(most, len(users)), replace=False))
+
+
+def _query_vectors(data: PreparedData, model: TwoTowers, items: torch.Tensor) -> NDArray[np.float32]:
+    """The vectors [Q, D] of some users, who would ask now."""
+    users = _some_users(data, QUERY_VECTORS, "query vectors")
+    blocks = [users[start : start + _USERS_A_BLOCK] for start in range(0, len(users), _USERS_A_BLOCK)]
+    with torch.no_grad():
+        vectors = [user_vectors(model, items, data, block, "end") for block in blocks]
+    return torch.cat(vectors).cpu().numpy()
 
 
 def _recorded(data: PreparedData, model: TwoTowers, user: int) -> dict[str, Any]:

@@ -86,12 +86,20 @@ def user_scores(
     scores: CatalogueScores = served_scores,
 ) -> Tensor:
     """The scores [U, N] of users who all have a history before `until`; `items` is the catalogue [N, D]."""
+    return scores(user_vectors(model, items, data, users, until), items, model.config.scoring).cpu()
+
+
+def user_vectors(
+    model: TwoTowers,
+    items: Tensor,
+    data: PreparedData,
+    users: NDArray[np.int64],
+    until: HistoryEnd,
+) -> Tensor:
+    """The vectors [U, D] of users who all have a history before `until`; `items` is the catalogue [N, D]."""
     user = model.config.user
-    histories = histories_of(data, users, until, user.history_length, user.times)
-    device = items.device
-    histories = histories.to(device)
-    vectors = model.user_vectors(histories, items[histories.rows])
-    return scores(vectors, items, model.config.scoring).cpu()
+    histories = histories_of(data, users, until, user.history_length, user.times).to(items.device)
+    return model.user_vectors(histories, items[histories.rows])
 
 
 ScoresOf = Callable[[NDArray[np.int64]], Tensor]

@@ -36,6 +36,7 @@ KINDS: dict[str, ApproximateSettings | FlatSettings] = {
     "ivf_pq augmented": IvfPqSettings(**SOME, lists=30, parts=17, augmented=True),
     "ivf_pq biased": IvfPqSettings(**SOME, lists=30, parts=16, biased=True),
     "ivf_pq in parts": IvfPqSettings(**SOME, lists=30, parts=9, augmented=True),
+    "ivf biased": IvfSettings(**SOME, lists=30, biased=True),
     "rabitq": RabitqSettings(**SOME, lists=30),
 }
 AnyIndex = ExactIndex | ApproximateIndex

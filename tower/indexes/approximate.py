@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from tower.index import ExactIndex, search_each
 from tower.indexes.allowed import Allowed
-from tower.indexes.codes import code, parameters, width
+from tower.indexes.codes import code, parameters, prepare
+from tower.indexes.inverted import width
 from tower.indexes.order import Found, ordered
-from tower.indexes.settings import ApproximateSettings, Effort
+from tower.indexes.settings import ApproximateSettings, Effort, HnswSettings, ScalarSettings
 from tower.indexes.storage import open_code, save_code
 from tower.indexes.untyped import faiss
 
@@ -27,12 +28,17 @@ class ApproximateIndex:
     is_exact = False
 
     def __init__(self, proposing: Any, vectors: NDArray[np.float32], settings: ApproximateSettings) -> None:
+        prepare(proposing)
         self._proposing = proposing
         self._search = proposing.search_c
         self._exact = ExactIndex(vectors)
         self.settings = settings
         # What queries have zeros in: the column that makes lengths equal, and what fills the last part.
-        self._padding = np.zeros(width(settings, self._exact.dimension) - self._exact.dimension, np.float32)
+        dimension = self._exact.dimension
+        stored = (
+            dimension if isinstance(settings, ScalarSettings | HnswSettings) else width(settings, dimension)
+        )
+        self._padding = np.zeros(stored - dimension, np.float32)
         # Search parameters are read, never written, by a search; those without a selector serve all.
         self._parameters = cache(lambda breadth: parameters(settings, breadth, None))
 

@@ -7,20 +7,23 @@ import faiss
 
 from tower.errors import BundleError
 
+# Tables of product codes for distances are not made; inner products need none.
+_FLAGS = faiss.IO_FLAG_MMAP_IFC | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE
 
-def read_faiss(path: Path, expected: type[Any], flags: int = 0) -> Any:
+
+def read_faiss(path: Path, expected: type[Any], tables: int = 0) -> Any:
     """Map the index in `path`, which several processes then share, and check that it is an `expected`.
 
-    Raises BundleError when `path` holds anything else.
+    `tables`: how many bytes FAISS may reckon with beside the file's own. Raises BundleError when `path` holds anything else.
     """
     try:
         size = path.stat().st_size
     except OSError as error:
         raise BundleError(f"{path} can't be read: {error.strerror}; copy the bundle again") from None
     # A crafted header could otherwise ask for terabytes; no vector in a file is larger than the file.
-    faiss.set_deserialization_vector_byte_limit(size)
+    faiss.set_deserialization_vector_byte_limit(size + tables)
     try:
-        index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC | flags)
+        index = faiss.read_index(str(path), _FLAGS)
     except (RuntimeError, MemoryError) as error:
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise BundleError(f"{path} is not a FAISS index ({reason}); export the bundle again") from None

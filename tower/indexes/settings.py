@@ -54,32 +54,28 @@ class HnswSettings(_Approximate):
 
 
 class _Inverted(_Approximate):
-    """`lists` cells of k-means."""
+    """`lists` cells of spherical k-means, read in the order of their centres' inner products with the query.
+
+    `augmented`: stored vectors have one more number, that makes all of one length. `biased`: the last number
+    of an item vector is its bias, which is no part of its direction.
+    """
 
     lists: int = Field(ge=1)
-
-
-class _Augmented(_Inverted):
-    """`augmented`: stored vectors have one more number, that makes all of one length."""
-
     augmented: bool = False
+    biased: bool = False
 
 
-class IvfSettings(_Augmented):
-    """The vectors in lists by the nearest of `lists` centres, as eight bits a coordinate."""
+class IvfSettings(_Inverted):
+    """Lists of the vectors as eight bits a coordinate."""
 
     kind: Literal["ivf"] = "ivf"
 
 
-class IvfPqSettings(_Augmented):
-    """Lists of product codes: `parts` of four bits each, of the rotated vector, read many at a time.
-
-    `biased`: the last number of an item vector is its bias, which is no part of its direction.
-    """
+class IvfPqSettings(_Inverted):
+    """Lists of product codes: `parts` of four bits each, of the rotated vector, read many at a time."""
 
     kind: Literal["ivf_pq"] = "ivf_pq"
     parts: int = Field(ge=1)
-    biased: bool = False
 
 
 class RabitqSettings(_Inverted):

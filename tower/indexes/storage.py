@@ -7,8 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tower.errors import BundleError
-from tower.indexes.codes import BEHIND_ROTATION, CLASSES, width
+from tower.indexes.codes import BEHIND_ROTATION, CLASSES
 from tower.indexes.faiss_files import read_faiss
+from tower.indexes.inverted import width
 from tower.indexes.settings import (
     ApproximateSettings,
     HnswSettings,
@@ -31,7 +32,9 @@ def open_code(path: Path, vectors: NDArray[np.float32], settings: ApproximateSet
 
     Raises BundleError for another kind than `settings` name, another size, or rows that are not 0..N-1.
     """
-    index = read_faiss(path, CLASSES[settings.kind])
+    # FAISS reckons with a table of 16 numbers a part and list, though it makes none for inner products.
+    tables = 64 * settings.lists * settings.parts if isinstance(settings, IvfPqSettings) else 0
+    index = read_faiss(path, CLASSES[settings.kind], tables)
     if isinstance(settings, HnswSettings):
         _check_shape(path, index, vectors, vectors.shape[1])
         _check_graph(path, index, len(vectors))
