@@ -34,26 +34,22 @@ _FACTORS = {
 }
 # So many questions tell which of two settings is faster.
 _TIMED = 200
-_LARGE, _FEW = 10**5, 200
+_LARGE, _FEW, _WITHOUT_LISTS = 10**5, 200, 10**4
 
 
 def kinds(one: IndexSet) -> list[ApproximateSettings]:
     """Every approximate kind, as it is built for a set: more and shorter lists where there are more items."""
     count, width = one.items.shape
     fine, coarse = round(4 * count**0.5), round((2 if count > _LARGE else 1) * count**0.5)
-    augmented = not are_equal(one.items)
+    if count <= _WITHOUT_LISTS:
+        coarse = 1
+    lists = {"augmented": not one.biased and not are_equal(one.items), "biased": one.biased}
     return [
         ScalarSettings(efforts=_UNTUNED),
         HnswSettings(efforts=_UNTUNED),
-        IvfSettings(efforts=_UNTUNED, lists=min(fine, count // 40 + 1), augmented=augmented),
-        IvfPqSettings(
-            efforts=_UNTUNED,
-            lists=coarse,
-            parts=width + (augmented and not one.biased),
-            augmented=augmented and not one.biased,
-            biased=one.biased,
-        ),
-        RabitqSettings(efforts=_UNTUNED, lists=min(fine, count // 40 + 1)),
+        IvfSettings(efforts=_UNTUNED, lists=fine, **lists),
+        IvfPqSettings(efforts=_UNTUNED, lists=coarse, parts=width + lists["augmented"], **lists),
+        RabitqSettings(efforts=_UNTUNED, lists=fine, **lists),
     ]
 
 
@@ -66,12 +62,15 @@ class Side:
     chosen: dict[int, tuple[Index, float, dict[str, Any]]] = field(default_factory=dict)
 
     def run(self, queries: NDArray[np.float32], k: int) -> float:
-        """The seconds that one search for each of `queries` takes, one after the other."""
+        """The seconds that one search for each of `queries` takes, one after the other.
+
+        They are this process's own: what others do on the machine meanwhile isn't counted.
+        """
         nearest = self.chosen[k][0].nearest
-        start = time.perf_counter()
+        start = time.process_time()
         for query in queries:
             nearest(query, k)
-        return time.perf_counter() - start
+        return time.process_time() - start
 
 
 def exact_side(one: IndexSet, ks: Sequence[int]) -> Side:
@@ -95,7 +94,7 @@ def recall(index: Index, one: IndexSet, k: int) -> float:
     reads_all = not hasattr(index, "settings") or index.settings.kind == "sq8"
     most = _FEW if reads_all and len(one.items) > _LARGE else len(one.queries)
     found = (index.nearest(query, k)[0] for query in one.queries[:most])
-    hits = [len(np.intersect1d(own, true[:k])) for own, true in zip(found, one.truth)]
+    hits = [len(np.intersect1d(own, true[:k])) for own, true in zip(found, one.truth[:most], strict=True)]
     return float(np.mean(hits)) / k
 
 
@@ -127,7 +126,10 @@ def _fastest(
             effort = Effort(k=k, breadth=breadth, candidates=candidates)
             return index.with_settings(index.settings.model_copy(update={"efforts": (effort,)}))
 
-        breadth, reached = _smallest(lambda tried, of=of: recall(of(tried), one, k), _breadths(index, k), target)
+        def reaches(breadth: int, of: Callable[[int], ApproximateIndex] = of) -> float:
+            return recall(of(breadth), one, k)
+
+        breadth, reached = _smallest(reaches, _breadths(index, k), target)
         made = of(breadth)
         merit = -_seconds(made, one, k) if reached >= target else reached
         found = (reached >= target, merit, made, reached, {"breadth": breadth, "candidates": candidates})
@@ -140,10 +142,10 @@ def _fastest(
 def _seconds(index: Index, one: IndexSet, k: int) -> float:
     taken = []
     for _ in range(3):
-        start = time.perf_counter()
+        start = time.process_time()
         for query in one.queries[:_TIMED]:
             index.nearest(query, k)
-        taken.append(time.perf_counter() - start)
+        taken.append(time.process_time() - start)
     return min(taken)
 
 
@@ -158,9 +160,7 @@ def _breadths(index: ApproximateIndex, k: int) -> list[int]:
     return [int(step) for step in np.unique(np.round(np.geomspace(first, last, steps)))]
 
 
-def _smallest(
-    reached: Callable[[int], float], ascending: Sequence[int], target: float
-) -> tuple[int, float]:
+def _smallest(reached: Callable[[int], float], ascending: Sequence[int], target: float) -> tuple[int, float]:
     """The smallest that reaches the target and what it reaches; the last one where none does."""
     low, high = 0, len(ascending) - 1
     found = reached(ascending[high])

@@ -25,7 +25,7 @@ USERS_A_BLOCK = 256
 
 @dataclass(frozen=True)
 class Vectors:
-    """What is searched, items float32 [N, D], and with what, users float32 [U, D]; scored by inner product."""
+    """Items float32 [N, D] and users float32 [U, D]; a score is an inner product."""
 
     items: NDArray[np.float32]
     users: NDArray[np.float32]
@@ -68,7 +68,7 @@ def trained_vectors(name: str, folder: Path, kept: Path = KEPT) -> Vectors:
 
 
 def vectors_of(data: Path, source: Source, work: Path) -> Vectors:
-    """Train on a prepared folder and export; the users' vectors are those of all their events but the test."""
+    """Train on a prepared folder and export; users' vectors are those of all their events but the test."""
     train_run(data, source.experiment, work / "run", source.settings)
     bundle = Bundle.open(export_run(work / "run", data, work / "bundles", "vectors"))
     prepared = PreparedData.open(data)

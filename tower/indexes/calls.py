@@ -12,81 +12,73 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tower.indexes.order import Found
 from tower.indexes.untyped import faiss
 
 
-class SingleSearch:
-    """`index.search` for one query of the index's width, the best `fetch`, with search `parameters`.
+class RefinedSearch:
+    """A FAISS index that proposes rows, and vectors [N, D] that decide between them, asked in one call."""
 
-    A query is shorter where the index has more columns, which are 0 in every query. Not for several threads:
-    each has its own.
+    def __init__(self, proposing: Any, vectors: NDArray[np.float32]) -> None:
+        self._refined = faiss.IndexRefine(proposing, _flat(vectors))
+        # FAISS keeps no reference to either.
+        self._held = proposing, vectors
+
+    def asked(self, k: int, candidates: int, parameters: Any) -> "SingleSearch":
+        """A search for the best `k` by inner product of the best `candidates` that are proposed."""
+        # FAISS multiplies by k again, in float32, and cuts off what is behind the point.
+        asked = faiss.IndexRefineSearchParameters(
+            k_factor=(candidates + 0.5) / k, base_index_params=parameters
+        )
+        return SingleSearch(self._refined, k, asked)
+
+
+class SingleSearch:
+    """`index.search` for one query after the other, the best `k`, with search `parameters`.
+
+    Not for several threads: each has its own.
     """
 
-    def __init__(self, index: Any, fetch: int, parameters: Any) -> None:
+    def __init__(self, index: Any, k: int, parameters: Any) -> None:
         query = np.zeros((1, index.d), dtype=np.float32)
-        rows, scores = np.empty((1, fetch), dtype=np.int64), np.empty((1, fetch), dtype=np.float32)
-        self._query, self._rows = query[0], rows[0]
+        rows, scores = np.empty((1, k), dtype=np.int64), np.empty((1, k), dtype=np.float32)
+        self._query, self._rows, self._scores = query[0], rows[0], scores[0]
         # The index and the parameters must outlive the pointers to them.
-        self._held = index, parameters, scores
+        self._held = index, parameters
         self._call = partial(
-            method(index, "search"),
-            pointer(index),
+            _method(index, "search"),
+            index.this,
             1,
             faiss.swig_ptr(query),
-            fetch,
+            k,
             faiss.swig_ptr(scores),
             faiss.swig_ptr(rows),
-            pointer(parameters),
+            None if parameters is None else parameters.this,
         )
 
-    def rows(self, vector: NDArray[np.float32]) -> NDArray[np.int64]:
-        """The rows that are found for `vector`, -1 where there are no more; of this search until the next."""
-        self._query[: len(vector)] = vector
-        self._call()
-        return self._rows
-
-
-class ScoresByRow:
-    """The inner products of one query with `count` of `vectors` [N, D], which must outlive it."""
-
-    def __init__(self, vectors: NDArray[np.float32], count: int) -> None:
-        query, rows = np.empty(vectors.shape[1], dtype=np.float32), np.empty(count, dtype=np.int64)
-        scores = np.empty(count, dtype=np.float32)
-        self._query, self._rows, self._scores, self._held = query, rows, scores, vectors
-        self._call = partial(
-            raw().fvec_inner_products_by_idx,
-            faiss.swig_ptr(scores),
-            faiss.swig_ptr(query),
-            faiss.swig_ptr(vectors),
-            faiss.swig_ptr(rows),
-            vectors.shape[1],
-            1,
-            count,
-        )
-
-    def __call__(self, vector: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The products of `vector` [D] with the vectors of `rows` [count]; of this call until the next."""
+    def __call__(self, vector: NDArray[np.float32]) -> Found:
+        """Rows and scores [k] for `vector` [D], by falling score; ties in any order; row -1: no more."""
         self._query[:] = vector
-        self._rows[:] = rows
         self._call()
-        return self._scores
+        return self._rows.copy(), self._scores.copy()
 
 
-def raw() -> Any:
-    """The module of C functions that FAISS's Python classes call."""
-    return sys.modules["faiss._swigfaiss"]
+def _flat(vectors: NDArray[np.float32]) -> Any:
+    """A flat index of contiguous `vectors` [N, D] where they lie, without a copy."""
+    flat = faiss.IndexFlatIP(vectors.shape[1])
+    codes, bytes_of = flat.codes, faiss.swig_ptr(vectors.reshape(-1).view(np.uint8))
+    codes.is_owned = False
+    codes.view_data = codes.c_ptr = bytes_of
+    codes.view_size = codes.c_size = vectors.nbytes
+    flat.ntotal = len(vectors)
+    return flat
 
 
-def method(index: Any, name: str) -> Any:
+def _method(index: Any, name: str) -> Any:
     """The C function behind a method of an index: that of the class which defines it."""
-    functions = raw()
+    functions = sys.modules["faiss._swigfaiss"]
     for kind in type(index).__mro__:
         found = getattr(functions, f"{kind.__name__}_{name}", None)
         if found is not None:
             return found
     raise AttributeError(f"FAISS has no function {name} of a {type(index).__name__}")
-
-
-def pointer(made: Any) -> Any:
-    """What SWIG passes on of an object of its own."""
-    return None if made is None else made.this

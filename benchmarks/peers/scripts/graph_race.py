@@ -10,7 +10,34 @@ from typing import Any
 import numpy as np
 
 # The finest steps that still tell one recall from the next.
-EFS = (10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 34, 36, 38, 40, 44, 48, 52, 56, 60, 64, 72, 80, 90, 100)
+EFS = (
+    10,
+    12,
+    14,
+    16,
+    18,
+    20,
+    22,
+    24,
+    26,
+    28,
+    30,
+    32,
+    34,
+    36,
+    38,
+    40,
+    44,
+    48,
+    52,
+    56,
+    60,
+    64,
+    72,
+    80,
+    90,
+    100,
+)
 EFS += (112, 128, 144, 160, 180, 200, 224, 256, 288, 320, 360, 400, 450, 512, 600, 700, 850, 1024)
 # Where twice the effort finds less than this more, the rest is lost in the codes.
 FLAT = 0.0005
@@ -44,6 +71,7 @@ def turns(
     """A function that asks so many queries for each k of the settings: one a call, and all in one call.
 
     Its result has the seconds of both under `by_k`; `seconds` are those of the first k, of the faster call.
+    They are the process's own: what others do on the machine meanwhile isn't counted.
     """
     queries = arrays["queries"]
     chosen = {k: least_ef(batch, set_ef, arrays, k, settings["target"]) for k in settings["ks"]}
@@ -53,12 +81,12 @@ def turns(
         result = {}
         for k, setting in chosen.items():
             set_ef(setting["ef"])
-            start = time.perf_counter()
+            start = time.process_time()
             for query in asked:
                 one(query, k)
-            middle = time.perf_counter()
+            middle = time.process_time()
             batch(asked, k)
-            end = time.perf_counter()
+            end = time.process_time()
             result[str(k)] = {**setting, "single": middle - start, "batch": end - middle}
         first = result[str(settings["ks"][0])]
         return {"examples": steps, "seconds": min(first["single"], first["batch"]), "by_k": result}
@@ -76,5 +104,3 @@ def kept(path: str, make: Callable[[str], None]) -> float:
         os.replace(f"{path}.part", path)
         told.write_text(json.dumps({"seconds": seconds}), encoding="utf-8")
     return float(json.loads(told.read_text(encoding="utf-8"))["seconds"])
-
-

@@ -14,7 +14,7 @@ from graph_race import kept, turns
 
 
 def prepare(data: str, settings: dict[str, Any]) -> Callable[[int], dict[str, Any]]:
-    """Settings: M, ef_construction, ks, target (recall), threads (to build with), built (a file to keep it)."""
+    """Settings: M, ef_construction, ks, target (recall), threads (to build), built (a file)."""
     arrays = dict(np.load(data))
     count, width = arrays["items"].shape
 

@@ -1,4 +1,4 @@
-"""usearch: a graph over the vectors, in the type of number that the settings name, searched with one thread."""
+"""usearch: a graph over the vectors, in a type of number that is asked for, searched with one thread."""
 
 import os
 import sys
@@ -14,7 +14,7 @@ from graph_race import kept, turns
 
 
 def prepare(data: str, settings: dict[str, Any]) -> Callable[[int], dict[str, Any]]:
-    """Settings: connectivity, expansion_add, dtype, ks, target (recall), threads (to build), built (a file)."""
+    """Settings: connectivity, expansion_add, dtype, ks, target (recall), threads (to build), built."""
     arrays = dict(np.load(data))
     count, width = arrays["items"].shape
 
