@@ -4,7 +4,8 @@ Real vectors of trained models, asked by real users: ML-1M and Gowalla, and a mi
 Each side is asked with its fastest settings whose recall@10, measured on 2,000 questions, is at least .99:
 Turret one query a call, as it is served; peers in single calls and all in one call, of which the faster
 counts. One thread each, all sides in turns; seconds are those that a process has the processor, and what is
-claimed is the ratio of medians. The same at 100. Models are trained, and indexes built, once: they are kept below var/.
+claimed is the ratio of medians. The same at 100. Models are trained, and what takes long is built, once: they
+are kept below var/. Graphs of a million, which a first run builds, take many minutes each.
 """
 
 import argparse
