@@ -15,8 +15,9 @@ def index_section(figures: dict[str, Any]) -> str:
     return "\n".join(
         [
             f"The best 10 of real item vectors for real users, at a recall of {target:g} or more on 2,000",
-            "questions, one thread: Turret one query a call, peers by the faster of single calls and one call for",
-            "all; queries/s are medians over rounds (`python -m benchmarks.index --json`). Our fastest kind answers",
+            "questions, one thread: Turret one query a call, peers by the faster of single calls and one",
+            "call for all; queries/s are medians over rounds (`python -m benchmarks.index --json`). Our",
+            "fastest kind answers",
             f"at least {figures['qps_over_best_peer_at_99']:.2f} times as many as the best peer.",
             "",
             *(line for name, one in figures["sets"].items() for line in _table(name, one, target)),

@@ -7,6 +7,7 @@ from benchmarks import index_kinds
 from benchmarks.index_kinds import exact_side, kinds, side
 from benchmarks.index_sets import IndexSet, asked
 from benchmarks.index_vectors import Vectors
+from tower.indexes.approximate import ApproximateIndex
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +48,7 @@ def test_an_index_of_a_large_set_is_built_once(
     monkeypatch.setattr(index_kinds, "_LARGE", 500)
     graph = kinds(one)[1]
     first = side(one, graph, [10], 0.9, tmp_path / "kept")
-    monkeypatch.setattr(index_kinds.ApproximateIndex, "build", None)
+    monkeypatch.setattr(ApproximateIndex, "build", None)
     again = side(one, graph, [10], 0.9, tmp_path / "kept")
     assert again.build_seconds == first.build_seconds
     np.testing.assert_array_equal(

@@ -8,7 +8,7 @@ from benchmarks.index_million import grown
 def items() -> np.ndarray:
     """300 unit vectors of 7 numbers near a plane, each with a bias."""
     generator = np.random.default_rng(0)
-    scales = np.float32([1, 1, 0.01, 0.01, 0.01, 0, 0])
+    scales = np.array([1, 1, 0.01, 0.01, 0.01, 0, 0], dtype=np.float32)
     directions = generator.standard_normal((300, 7)).astype(np.float32) * scales
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     return np.column_stack([directions, generator.normal(0, 0.1, 300).astype(np.float32)])

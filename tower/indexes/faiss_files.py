@@ -14,7 +14,8 @@ _FLAGS = faiss.IO_FLAG_MMAP_IFC | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE
 def read_faiss(path: Path, expected: type[Any], tables: int = 0) -> Any:
     """Map the index in `path`, which several processes then share, and check that it is an `expected`.
 
-    `tables`: how many bytes FAISS may reckon with beside the file's own. Raises BundleError when `path` holds anything else.
+    `tables`: how many bytes FAISS may reckon with beside the file's own. Raises BundleError when `path`
+    holds anything else.
     """
     try:
         size = path.stat().st_size
