@@ -81,9 +81,8 @@ def test_threads_do_not_write_into_each_others_answers(
 
     def ask(first: int) -> None:
         for _ in range(5):
-            for place in range(first, 400, 4):
-                if small.nearest(vectors[place], 10)[0].tolist() != expected[place]:
-                    wrong.append(place)
+            mine = range(first, 400, 4)
+            wrong.extend(at for at in mine if small.nearest(vectors[at], 10)[0].tolist() != expected[at])
 
     threads = [threading.Thread(target=ask, args=(first,)) for first in range(4)]
     for thread in threads:
