@@ -54,7 +54,7 @@ class Vocabulary:
 
     @cached_property
     def _rows(self) -> dict[Id, int]:
-        return {outside_id: row for row, outside_id in enumerate(self._ids)}
+        return dict(zip(self._ids, range(len(self._ids)), strict=True))
 
     def row(self, outside_id: Id) -> int | None:
         """Return the row of an id, or None if it is unknown."""
@@ -68,6 +68,17 @@ class Vocabulary:
 
     def known_rows(self, ids: Iterable[Id]) -> tuple[NDArray[np.int32], list[Id]]:
         """Return the rows of the known ids, in the order given, and the unknown ids."""
+        ids = ids if isinstance(ids, list | tuple) else list(ids)
+        # Every request comes here: where all ids are known and of the vocabulary's kind, no loop of Python.
+        # A boolean would be found in the table of integers, as the 0 or 1 that it is equal to.
+        if self.kind == "string" or set(map(type, ids)) == {int}:
+            try:
+                return np.fromiter(map(self._rows.get, ids), np.int32, len(ids)), []
+            except TypeError:  # None, for one that is unknown
+                pass
+        return self._known_rows(ids)
+
+    def _known_rows(self, ids: Sequence[Id]) -> tuple[NDArray[np.int32], list[Id]]:
         rows: list[int] = []
         unknown: list[Id] = []
         for outside_id in ids:

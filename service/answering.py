@@ -1,72 +1,108 @@
-"""From questions to answers, with one bundle and without waiting for anything."""
+"""From questions to answers, with one version and without waiting for anything."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 
-from service.schemas import HISTORY_LIMIT, RecommendRequest
+from service.cursor import Cursor
+from service.errors import RequestError
+from service.explaining import Explained, explain
+from service.questions import Question
+from service.schemas import HISTORY_LIMIT
+from service.selecting import Selection, Wanted, select
 from service.slot import Live
-from tower.errors import EncodingError
+from service.stock import Stock
+from tower.errors import EncodingError, FilterError
 from tower.retriever import Ranking
 from tower.times import Times
 
 Answer = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Question:
-    """A request with the history that counts for it, and what had to be done without.
-
-    `times`, if they are known, and `asked` are in milliseconds since 1970: when the items of the history were
-    used, and for when the answer is asked.
-    """
-
-    request: RecommendRequest
-    history: Sequence[int | str]
-    times: Sequence[int] | None
-    asked: int
-    degraded: tuple[str, ...] = ()
+Stages = dict[str, float]
+_NOTHING = np.empty(0, np.int32)
 
 
 @dataclass(frozen=True)
 class _Read:
-    """A question in rows."""
+    """A question in rows; `vector` [D] is the user's, where the towers answer it."""
 
     question: Question
     rows: NDArray[np.int32]
     times: Times | None
     unknown: list[int | str]
     excluded: NDArray[np.int32]
+    allowed: NDArray[np.bool_] | None
 
 
-def recommend(live: Live, questions: Sequence[Question]) -> list[Answer]:
+def recommend(live: Live, questions: Sequence[Question], stages: Stages | None = None) -> list[Answer]:
     """Answer every question: by the towers where anything of its history is known, else by popularity.
 
-    Raises EncodingError, with the question's position, for features that the live user tower can't read.
+    The seconds that it took go into `stages`. Raises EncodingError, with the question's position, for
+    features that the live user tower can't read, and RequestError for a filter that the catalogue can't.
     """
+    stages = {} if stages is None else stages
+    begun = perf_counter()
     live.bundle.encoder.check([question.request.features for question in questions])
-    read = [_read(live, question) for question in questions]
-    rankings = {place: _popular(live, one) for place, one in enumerate(read) if not len(one.rows)}
-    by_towers = [place for place, one in enumerate(read) if len(one.rows)]
-    rankings |= dict(zip(by_towers, _by_towers(live, read, by_towers), strict=True))
-    return [_answer(live, one, rankings[place]) for place, one in enumerate(read)]
+    stock = Stock(live.bundle)
+    read = [_read(live, stock, place, question) for place, question in enumerate(questions)]
+    known = [place for place, one in enumerate(read) if len(one.rows)]
+    looked_up = perf_counter()
+    vectors = dict(zip(known, _encode(live, read, known), strict=True)) if known else {}
+    encoded = perf_counter()
+    selections = [_select(live, stock, one, vectors.get(place)) for place, one in enumerate(read)]
+    searched = perf_counter()
+    answers = [_answer(live, stock, *pair) for pair in zip(read, selections, strict=True)]
+    stages |= {
+        "rows": looked_up - begun,
+        "encode": encoded - looked_up,
+        "search": searched - encoded,
+        "answer": perf_counter() - searched,
+    }
+    for place, one in enumerate(read):
+        if one.question.request.explain:
+            reasons = _explanation(live, stock, one, selections[place], vectors.get(place))
+            took = {stage: round(seconds * 1e3, 4) for stage, seconds in stages.items()}
+            answers[place]["explanation"] = {**reasons, "milliseconds": took}
+    return answers
 
 
 def similar(live: Live, row: int, k: int) -> Answer:
     """Answer which items are nearest to the one at `row`."""
-    return _ranked(live, live.retriever.similar(row, k), "towers", k)
+    ranking = live.retriever.similar(row, k)
+    return _ranked(live, Stock(live.bundle), Selection(ranking, len(ranking.rows) < k), "towers")
 
 
-def _read(live: Live, question: Question) -> _Read:
+def _read(live: Live, stock: Stock, place: int, question: Question) -> _Read:
+    try:
+        return _in_rows(live, stock, question)
+    except RequestError as error:
+        error.position = place
+        raise
+    except FilterError as error:
+        refused = RequestError(422, error.field, error.value, str(error))
+        refused.position = place
+        raise refused from None
+
+
+def _in_rows(live: Live, stock: Stock, question: Question) -> _Read:
     request = question.request
-    rows, unknown = live.bundle.vocabulary.known_rows(question.history)
-    excluded, _ = live.bundle.vocabulary.known_rows(request.exclude)
+    if question.after is not None and question.after.version != live.version:
+        message = (
+            f"this is of version {question.after.version}, which is not live now; begin with the first page"
+        )
+        raise RequestError(409, "cursor", None, message)
+    for name in request.cap:
+        stock.check_field(name, f"cap.{name}")
+    rows, unknown = stock.known_rows(question.history)
+    excluded = stock.known_rows(request.exclude)[0] if request.exclude else _NOTHING
     if request.exclude_seen:
-        excluded = np.concatenate([excluded, rows])
-    return _Read(question, rows, _times(live, question), unknown, np.unique(excluded))
+        excluded = np.concatenate([excluded, rows]) if len(excluded) else rows
+    allowed = stock.allowed(request.filter) if request.filter else None
+    return _Read(question, rows, _times(live, question), unknown, excluded, allowed)
 
 
 def _times(live: Live, question: Question) -> Times | None:
@@ -78,41 +114,69 @@ def _times(live: Live, question: Question) -> Times | None:
     return Times(events / 1000.0, question.asked / 1000.0)
 
 
-def _popular(live: Live, read: _Read) -> Ranking:
-    return live.retriever.popular(read.question.request.k, read.excluded)
-
-
-def _by_towers(live: Live, read: Sequence[_Read], places: Sequence[int]) -> list[Ranking]:
+def _encode(live: Live, read: Sequence[_Read], places: Sequence[int]) -> NDArray[np.float32]:
     chosen = [read[place] for place in places]
     try:
-        return live.retriever.recommend(
+        return live.retriever.encode(
             [one.rows for one in chosen],
             [one.question.request.features for one in chosen],
-            max((one.question.request.k for one in chosen), default=1),
-            [one.excluded for one in chosen],
             [one.times for one in chosen],
         )
     except EncodingError as error:
         raise EncodingError(places[error.position], error.field, error.value, str(error)) from None
 
 
-def _answer(live: Live, read: _Read, ranking: Ranking) -> Answer:
-    source = "towers" if len(read.rows) else "popular"
-    answer = _ranked(live, ranking, source, read.question.request.k)
+def _select(live: Live, stock: Stock, read: _Read, vector: NDArray[np.float32] | None) -> Selection:
+    request = read.question.request
+
+    def ranked(count: int) -> Ranking:
+        if vector is None:
+            return live.retriever.popular(count, read.excluded, read.allowed)
+        return live.retriever.nearest(vector, count, read.excluded, read.allowed)
+
+    if request.is_plain and read.question.after is None:
+        ranking = ranked(request.k)
+        return Selection(ranking, len(ranking.rows) < request.k)
+    # A popular item's score is a count, of which a request knows nothing.
+    minimum = None if vector is None else request.min_score
+    wanted = Wanted(request.k, read.question.after, minimum, request.diversity, request.cap)
+    return select(ranked, wanted, stock)
+
+
+def _answer(live: Live, stock: Stock, read: _Read, selection: Selection) -> Answer:
+    answer = _ranked(live, stock, selection, "towers" if len(read.rows) else "popular")
     answer["degraded"] = list(read.question.degraded)
     if read.unknown:
         answer["unknown_items"] = list(dict.fromkeys(read.unknown))[-HISTORY_LIMIT:]
+    if not selection.exhausted and read.question.request.is_in_order:
+        answer["cursor"] = _cursor(live, read.question, selection.ranking).text()
     return answer
 
 
-def _ranked(live: Live, ranking: Ranking, source: str, k: int) -> Answer:
-    bundle = live.bundle
-    pairs = zip(ranking.rows[:k].tolist(), ranking.scores[:k].tolist(), strict=True)
+def _cursor(live: Live, question: Question, ranking: Ranking) -> Cursor:
+    shown = question.after.shown if question.after else 0
+    last = float(ranking.scores[-1]), int(ranking.rows[-1])
+    # Only then does the moment matter; without it equal requests have equal answers.
+    needs_moment = question.is_stored or live.bundle.manifest.reads_times
+    asked = question.asked if needs_moment else 0
+    return Cursor(live.version, asked, shown + len(ranking.rows), *last)
+
+
+def _ranked(live: Live, stock: Stock, selection: Selection, source: str) -> Answer:
+    ranking = selection.ranking
     items = [
-        {"id": bundle.vocabulary.id(row), "score": score, "source": source, "fields": bundle.catalog.of(row)}
-        for row, score in pairs
+        {"id": stock.id(row), "score": score, "source": source, "fields": orjson.Fragment(stock.json_of(row))}
+        for row, score in zip(ranking.rows.tolist(), ranking.scores.tolist(), strict=True)
     ]
     answer: Answer = {"version": live.version, "items": items}
-    if len(items) < k:
+    if selection.exhausted:
         answer["exhausted"] = True
     return answer
+
+
+def _explanation(
+    live: Live, stock: Stock, read: _Read, selection: Selection, vector: NDArray[np.float32] | None
+) -> Answer:
+    question = read.question
+    explained = Explained(read.rows, question.request.features, read.times, vector, selection.ranking)
+    return explain(live, stock, explained)

@@ -1,6 +1,7 @@
 """The application: what is served, and under which paths."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import PackageNotFoundError, version
@@ -8,30 +9,34 @@ from importlib.metadata import PackageNotFoundError, version
 from fastapi import APIRouter, FastAPI
 
 from service import documents, refusals
+from service.fast_path import RecommendPath
+from service.file_watch import watch_files
 from service.metrics import MetricsMiddleware
 from service.routes import admin, events, items, probes, recommend, users, versions
-from service.serving import run
+from service.seat import Seat
 from service.settings import Settings
 from service.state import State
 
 _PUBLIC = (recommend.router, items.router, events.router, users.router, versions.router, probes.router)
 
 
-def create_app(settings: Settings) -> FastAPI:
+def create_app(settings: Settings, seat: Seat | None = None) -> FastAPI:
     """Open the current bundle and the store, and make the application that answers from them.
 
     With `settings.wait` it begins without a bundle, and answers 503 where it needs one until one is current.
-    With `settings.admin_port` the admin calls are left to `create_admin_app`. Raises ServiceError or
-    BundleError with a sentence when something can't be opened.
+    With `settings.admin_port` the admin calls are left to `create_admin_app`. `seat` is the place of one
+    worker among several. Raises ServiceError or BundleError with a sentence when something can't be opened.
     """
-    state = State(settings)
+    state = State(settings, seat)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with asyncio.TaskGroup() as tasks:
-            filling = tasks.create_task(_fill(state))
+            watching = watch_files(state.slot, state.metrics, settings.watch_seconds)
+            beside = [tasks.create_task(one) for one in (_fill(state), watching, _say_notes(state))]
             yield
-            filling.cancel()
+            for task in beside:
+                task.cancel()
         await state.close()
 
     app = FastAPI(
@@ -41,6 +46,7 @@ def create_app(settings: Settings) -> FastAPI:
         lifespan=lifespan,
         redirect_slashes=False,
     )
+    app.add_middleware(RecommendPath, state=state)  # inside of what is added later
     return _furnish(app, state, _PUBLIC if settings.admin_port is not None else (*_PUBLIC, admin.router))
 
 
@@ -49,19 +55,15 @@ def create_admin_app(app: FastAPI) -> FastAPI:
     return _furnish(FastAPI(title="Turret admin", version=_version()), app.state.service, (admin.router,))
 
 
-def serve(settings: Settings) -> None:
-    """Serve until SIGINT or SIGTERM, then finish what is under way and return.
-
-    Raises ServiceError or BundleError with a sentence when a port is taken or nothing can be served.
-    """
-    app = create_app(settings)
-    run(settings, app, None if settings.admin_port is None else create_admin_app(app))
-
-
 async def _fill(state: State) -> None:
-    if state.slot.version is None:
-        await state.slot.fill()
+    if state.slot.version is None and await state.slot.fill():
         print(f"turret serves version {state.slot.live.version}", flush=True)
+
+
+async def _say_notes(state: State) -> None:
+    """Tell the operator what the store has to say, from one of the workers."""
+    for note in await state.store.notes() if state.seat.number == 0 else ():
+        print(f"turret: {note}", file=sys.stderr, flush=True)
 
 
 def _furnish(app: FastAPI, state: State, routers: tuple[APIRouter, ...]) -> FastAPI:

@@ -1,5 +1,4 @@
-"""Bodies of requests: JSON read strictly, within a limit, into a schema; or refused with field, value "
-"and remedy."""
+"""Bodies of requests: JSON read strictly, within a limit, into a schema; or refused with a remedy."""
 
 import json
 from collections import Counter
@@ -9,10 +8,11 @@ import orjson
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
-from starlette.requests import ClientDisconnect
+from starlette.types import Receive
 
 from service.errors import RequestError
 
+DEPTH = 32  # levels of lists and objects in each other
 Schema = TypeVar("Schema", bound=BaseModel)
 
 _REMEDIES = {
@@ -28,12 +28,34 @@ _REMEDIES = {
 
 
 async def read_body(request: Request, schema: type[Schema], limit: int) -> Schema:
-    """Read a request's body as `schema`.
+    """Read a request's body as `schema`; raises as `read_bytes` and `read_schema` do."""
+    return read_schema(await read_bytes(request.receive, limit), schema)
 
-    Raises RequestError: 413 beyond `limit` bytes (counted while they arrive), 400 for what is not JSON, 422
-    for what doesn't fit the schema.
+
+async def read_bytes(receive: Receive, limit: int) -> bytes:
+    """Read a request's body. Raises RequestError (413) beyond `limit` bytes, counted while they arrive."""
+    message = await receive()
+    body: bytes = message.get("body", b"")
+    if not message.get("more_body") and message["type"] == "http.request" and len(body) <= limit:
+        return body
+    chunks, size = [body], len(body)
+    while size <= limit:
+        if message["type"] != "http.request":
+            raise RequestError(400, "body", None, "the connection ended before the body did; send it again")
+        if not message.get("more_body"):
+            return b"".join(chunks)
+        message = await receive()
+        chunks.append(message.get("body", b""))
+        size += len(chunks[-1])
+    raise RequestError(413, "body", None, f"this is larger than {limit} bytes; send it in parts")
+
+
+def read_schema(body: bytes, schema: type[Schema]) -> Schema:
+    """Read JSON as `schema`.
+
+    Raises RequestError: 400 for what is not JSON, 422 for what doesn't fit the schema.
     """
-    parsed = parse(await _read_bytes(request, limit))
+    parsed = parse(body)
     try:
         return schema.model_validate(parsed)
     except ValidationError as error:
@@ -41,34 +63,40 @@ async def read_body(request: Request, schema: type[Schema], limit: int) -> Schem
 
 
 def parse(body: bytes) -> Any:
-    """Parse JSON strictly. Raises RequestError (400) for NaN, lone surrogates, duplicate keys and the "
-    "like."""
+    """Parse JSON strictly. Raises RequestError (400) for NaN, lone surrogates, duplicate keys and such."""
     try:
-        orjson.loads(body)  # refuses all that JSON doesn't have, but lets the last of two equal keys win
-        return json.loads(body, object_pairs_hook=_unique)
-    except RecursionError:
-        raise RequestError(
-            400, "body", None, "this is nested too deeply; send plain lists and objects"
-        ) from None
+        parsed = orjson.loads(body)  # refuses all that JSON doesn't have, but lets the last of equal keys win
+        if body.count(b"[") + body.count(b"{") > DEPTH:
+            _check_depth(parsed)
+        if _keys(parsed) != body.count(b":"):  # a key was lost, or a text holds a colon
+            json.loads(body, object_pairs_hook=_unique)
     except ValueError as error:
         raise RequestError(
             400, "body", None, f"this is not JSON ({error}); send a JSON object in UTF-8"
         ) from None
+    return parsed
 
 
-async def _read_bytes(request: Request, limit: int) -> bytes:
-    chunks, size = [], 0
-    try:
-        async for chunk in request.stream():
-            size += len(chunk)
-            if size > limit:
-                raise RequestError(413, "body", None, f"this is larger than {limit} bytes; send it in parts")
-            chunks.append(chunk)
-    except ClientDisconnect:
-        raise RequestError(
-            400, "body", None, "the connection ended before the body did; send it again"
-        ) from None
-    return b"".join(chunks)
+def _check_depth(parsed: Any) -> None:
+    level = [parsed]
+    for _ in range(DEPTH):
+        level = [
+            value
+            for one in level
+            if isinstance(one, list | dict)
+            for value in (one.values() if isinstance(one, dict) else one)
+            if isinstance(value, list | dict)
+        ]
+        if not level:
+            return
+    raise RequestError(400, "body", None, f"this is nested deeper than {DEPTH} levels; send plain lists")
+
+
+def _keys(parsed: Any) -> int:
+    """The keys of an object and of the objects right in it; each is followed by a colon in the text."""
+    if not isinstance(parsed, dict):
+        return 0
+    return len(parsed) + sum(len(value) for value in parsed.values() if isinstance(value, dict))
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

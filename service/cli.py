@@ -1,4 +1,4 @@
-"""Commands of operators: `serve`, `versions`, `activate`, `index`. Each imports only when it runs."""
+"""Commands of operators, from `serve` to `rollback`. Each imports what it needs only when it runs."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +26,7 @@ def serve(
     admin_port: Annotated[
         int | None, typer.Option(help="Answer admin calls there, on 127.0.0.1, and nowhere else.")
     ] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes that answer (1).")] = None,
     store: Annotated[str | None, typer.Option(help="Of histories: sqlite:///PATH or memory://.")] = None,
 ) -> None:
     """Serve the current bundle over HTTP; the calls are described at /docs.
@@ -34,11 +35,11 @@ def serve(
 
     Example: `turret serve --bundles var/bundles --port 8000`
     """
-    from service.app import serve as serve_bundles
+    from service.launch import serve as serve_bundles
     from service.settings import read_settings
 
     given = {"bundles": bundles, "wait": wait, "host": host, "port": port, "store": store}
-    given |= {"admin_port": admin_port}
+    given |= {"admin_port": admin_port, "workers": workers}
     serve_bundles(read_settings(**{name: value for name, value in given.items() if value is not None}))
 
 
@@ -60,6 +61,10 @@ def activate(
     url: Annotated[
         str | None, typer.Option(help="A running service to swap, such as http://127.0.0.1:8000.")
     ] = None,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Also if its answers have too little in common with the live ones."),
+    ] = False,
 ) -> None:
     """Make a bundle the current one, after checking its files and its recorded queries.
 
@@ -71,7 +76,20 @@ def activate(
     """
     from service.commands import activate_version
 
-    print(activate_version(version, bundles, url))
+    print(activate_version(version, bundles, url, force))
+
+
+def rollback(
+    url: Annotated[str, typer.Option(help="The running service.")] = URL,
+    bundles: Bundles = BUNDLES,
+) -> None:
+    """Bring back the version that a running service served before this one.
+
+    Example: `turret rollback --url http://127.0.0.1:8000`
+    """
+    from service.commands import roll_back
+
+    print(roll_back(bundles, url))
 
 
 def index(
@@ -105,4 +123,4 @@ def index(
     index_bundle(bundle, kind, recall, latency, version, as_json)
 
 
-COMMANDS: tuple[Callable[..., None], ...] = (serve, versions, activate, index)
+COMMANDS: tuple[Callable[..., None], ...] = (serve, versions, activate, rollback, index)

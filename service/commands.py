@@ -13,8 +13,8 @@ from rich.table import Table
 
 from service.client import ask, wait_until_ready
 from service.errors import ServiceError
+from service.gate import GateReport, checked_versions
 from tower.bundle import activate
-from tower.listing import versions
 
 SHOWN_HISTORY = 10
 WIDTH = 110
@@ -71,12 +71,13 @@ def stored_history(url: str, user: str) -> list[str]:
 
 def print_versions(bundles: Path, as_json: bool) -> None:
     """List the bundles of a folder, oldest first."""
-    summaries = versions(bundles)
+    summaries = checked_versions(bundles)
     if as_json:
         print(json.dumps([summary.model_dump(mode="json") for summary in summaries], indent=2))
         return
     table = Table()
-    for heading in ("", "version", "created", "items", "ndcg@10", "state"):
+    is_checked = any(one.gate for one in summaries)
+    for heading in ("", "version", "created", "items", "ndcg@10", "state", *(["gate"] if is_checked else [])):
         table.add_column(heading)
     for one in summaries:
         ndcg = one.metrics.get("test", {}).get("towers", {}).get("ndcg@10", {}).get("mean")
@@ -87,11 +88,18 @@ def print_versions(bundles: Path, as_json: bool) -> None:
             f"{one.item_count:,}" if one.item_count else "",
             "not evaluated" if ndcg is None else f"{ndcg:.4f}",
             one.error or ("current" if one.is_current else ""),
+            *([_gate_in_words(one.gate)] if is_checked else []),
         )
     Console(width=WIDTH, markup=False).print(table)
 
 
-def activate_version(version: str, bundles: Path, url: str | None) -> str:
+def _gate_in_words(report: GateReport | None) -> str:
+    if report is None:
+        return ""
+    return ("forced: " if report.passed else "failed: ") + report.refusal if report.failed else "passed"
+
+
+def activate_version(version: str, bundles: Path, url: str | None, force: bool = False) -> str:
     """Swap the bundle of a running service, or move the folder's pointer; return a sentence on it."""
     if url is None:
         activate(bundles, version)
@@ -99,8 +107,18 @@ def activate_version(version: str, bundles: Path, url: str | None) -> str:
             f"{version} is current in {bundles}; a service that is running keeps its version "
             "until it is asked with --url."
         )
-    answer = ask(url, "/admin/activate", {"version": version}, key=_admin_key(bundles))
-    return f"{url} serves {answer['version']} now (before: {answer['previous'] or 'nothing'})."
+    body = {"version": version} | ({"force": True} if force else {})
+    return _swapped(url, ask(url, "/admin/activate", body, key=_admin_key(bundles)))
+
+
+def roll_back(bundles: Path, url: str) -> str:
+    """Bring the version back that a running service served before; return a sentence on it."""
+    return _swapped(url, ask(url, "/admin/rollback", {}, key=_admin_key(bundles)))
+
+
+def _swapped(url: str, answer: dict[str, Any]) -> str:
+    behind = f" Processes {answer['behind']} don't yet." if answer.get("behind") else ""
+    return f"{url} serves {answer['version']} now (before: {answer['previous'] or 'nothing'}).{behind}"
 
 
 def _admin_key(bundles: Path) -> str:

@@ -13,9 +13,16 @@ from service.schemas import (
     ErrorAnswer,
     EventsRequest,
     RecommendRequest,
+    RoutesRequest,
 )
 
-REQUESTS: tuple[type[BaseModel], ...] = (ActivateRequest, BatchRequest, EventsRequest, RecommendRequest)
+REQUESTS: tuple[type[BaseModel], ...] = (
+    ActivateRequest,
+    BatchRequest,
+    EventsRequest,
+    RecommendRequest,
+    RoutesRequest,
+)
 _COMPONENT = "#/components/schemas/{model}"
 
 

@@ -10,7 +10,18 @@ class ServiceError(TurretError):
 
 
 class HistoryUnavailableError(ServiceError):
-    """The store of histories can't answer now: it is locked, full, damaged or too slow."""
+    """The store of histories can't answer now: it is locked, full, damaged or too slow.
+
+    `retry_after` is after how many seconds it is worth asking again.
+    """
+
+    def __init__(self, message: str, retry_after: float = 2.0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class HistoryDamagedError(HistoryUnavailableError):
+    """What the store holds of someone isn't what this service writes; of others it can answer."""
 
 
 class NothingLiveError(ServiceError):
@@ -18,7 +29,12 @@ class NothingLiveError(ServiceError):
 
 
 class RequestError(ServiceError):
-    """A request that is refused with an HTTP status, the field, its value and the remedy."""
+    """A request that is refused with an HTTP status, the field, its value and the remedy.
+
+    `position` is the request's place among several that came together, where it is one of several.
+    """
+
+    position: int | None = None
 
     def __init__(
         self,

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterable
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, Summary, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -26,6 +26,19 @@ class Metrics:
         self.events_stored = Counter("turret_events_stored", "Events stored", registry=self._registry)
         self.activations = Counter(
             "turret_activations", "Attempts to activate a version", ["outcome"], registry=self._registry
+        )
+
+        self.reload_failures = Counter(
+            "turret_reload_failures", "Versions refused, by the check", ["reason"], registry=self._registry
+        )
+        self.changed_files = Counter(
+            "turret_changed_files", "Files of a live version that were changed", registry=self._registry
+        )
+        self.shadow_answers = Counter(
+            "turret_shadow_answers", "Answers of the shadow", ["outcome"], registry=self._registry
+        )
+        self.shadow_overlap = Summary(
+            "turret_shadow_overlap", "Share of an answer that the shadow gave too", registry=self._registry
         )
 
     def text(self) -> bytes:
@@ -59,7 +72,7 @@ class MetricsMiddleware:
             await self._app(scope, receive, note_status)
         finally:
             # Only known routes become labels; a scanner would otherwise fill the memory with paths.
-            route = getattr(scope.get("route"), "path", "unknown")
+            route = scope.get("turret", {}).get("route") or getattr(scope.get("route"), "path", "unknown")
             self._metrics.requests.labels(route, status).inc()
             self._metrics.seconds.labels(route).observe(time.perf_counter() - start)
 

@@ -14,6 +14,7 @@ from tower.errors import BundleError, EncodingError
 
 _SHOWN = 200  # characters of a field or a value that are sent back
 _SAFE_INTEGER = 2**53
+_LATER = {"Retry-After": "2"}
 _REMEDIES = {
     404: "there is no such call; /docs lists them",
     405: "this call has another method; /docs lists them",
@@ -22,11 +23,8 @@ _REMEDIES = {
 
 def install(app: FastAPI) -> None:
     """Make `app` answer every error in this shape."""
-    app.add_exception_handler(RequestError, _request_error)
-    app.add_exception_handler(EncodingError, _encoding_error)
-    app.add_exception_handler(BundleError, _bundle_error)
-    app.add_exception_handler(NothingLiveError, _nothing_live)
-    app.add_exception_handler(HistoryUnavailableError, _history_unavailable)
+    for refused in (RequestError, EncodingError, BundleError, NothingLiveError, HistoryUnavailableError):
+        app.add_exception_handler(refused, _refuse)
     app.add_exception_handler(HTTPException, _http_exception)
     app.add_exception_handler(Exception, _unexpected)
 
@@ -40,28 +38,28 @@ def refuse(
     return Response(body, status, headers, media_type="application/json")
 
 
-async def _request_error(_: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestError)
-    return refuse(error.status, error.field, error.value, str(error), error.headers)
+def refusal(error: Exception, path: str) -> Response | None:
+    """Make the answer to an error that a request ended in; None for one that is the service's own fault."""
+    if isinstance(error, RequestError | EncodingError):
+        is_one_of_several = error.position is not None and path.endswith("/batch")
+        field = f"requests.{error.position}.{error.field}" if is_one_of_several else error.field
+        if isinstance(error, EncodingError):
+            return refuse(422, field, error.value, str(error))
+        return refuse(error.status, field, error.value, str(error), error.headers)
+    if isinstance(error, BundleError):
+        return refuse(503, "bundles", None, f"{error}; the live version goes on answering", _LATER)
+    if isinstance(error, NothingLiveError):
+        return refuse(503, "bundles", None, str(error), _LATER)
+    if isinstance(error, HistoryUnavailableError):
+        later = {"Retry-After": str(math.ceil(error.retry_after))}
+        return refuse(503, "store", None, f"{error}; send it again, an event counts once", later)
+    return None
 
 
-async def _encoding_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, EncodingError)
-    is_batch = request.url.path.endswith("/batch")
-    field = f"requests.{error.position}.{error.field}" if is_batch else error.field
-    return refuse(422, field, error.value, str(error))
-
-
-async def _bundle_error(_: Request, error: Exception) -> Response:
-    return refuse(503, "bundles", None, f"{error}; the live version goes on answering", {"Retry-After": "2"})
-
-
-async def _nothing_live(_: Request, error: Exception) -> Response:
-    return refuse(503, "bundles", None, str(error), {"Retry-After": "2"})
-
-
-async def _history_unavailable(_: Request, error: Exception) -> Response:
-    return refuse(503, "store", None, f"{error}; send it again, an event counts once", {"Retry-After": "2"})
+async def _refuse(request: Request, error: Exception) -> Response:
+    response = refusal(error, request.url.path)
+    assert response is not None, "installed for errors that have an answer"
+    return response
 
 
 async def _http_exception(request: Request, error: Exception) -> Response:

@@ -16,15 +16,16 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from data.vocabulary import ID_LENGTH
+from service.cursor import LENGTH as CURSOR_LENGTH
+from service.gate import CheckedVersion
 from service.times import KnownTime, Time, show_time
-from tower.listing import VersionSummary
 
 HISTORY_LIMIT = 1_000
 BATCH_LIMIT = 100
 EVENTS_LIMIT = 1_000
 K_LIMIT = 1_000
+CAPS = 10
 _TEXT_LENGTH = 2_000
-_LATER = {"filter", "explain"}
 
 
 def check_id(value: object) -> int | str:
@@ -66,8 +67,7 @@ class Body(BaseModel):
         for name in data if isinstance(data, dict) else ():
             if name not in cls.model_fields:
                 known = ", ".join(cls.model_fields)
-                why = "this is not supported yet" if name in _LATER else "there is no such field"
-                message = f"{why}; leave it out, the fields are {known}"
+                message = f"there is no such field; leave it out, the fields are {known}"
                 raise PydanticCustomError("unknown_field", "{message}", {"name": name, "message": message})
         return data
 
@@ -79,6 +79,12 @@ class RecommendRequest(Body):
     `user_id` counts. `history_times` says when each of its items was used, and `at` for when the answer is
     asked (now, if it isn't given); versions that read no times leave both alone. `features` are the user's,
     by name. `k` items are given, none of `exclude` and, with `exclude_seen`, none of the history.
+
+    `filter` says by catalogue fields which items are allowed (docs/filters.md). `min_score` leaves out what
+    the towers score less. `diversity` (0 to 1) is the weight of maximal marginal relevance, `cap` the most
+    items that may share a value of a field: `{"brand": 2}`. `cursor`, from an answer, asks for what follows
+    it in the same version. `min_version` refuses answers of versions that were live before that one.
+    `explain` adds why these items.
     """
 
     user_id: Id | None = None
@@ -89,6 +95,31 @@ class RecommendRequest(Body):
     k: Count = 10
     exclude_seen: bool = True
     exclude: list[Id] = Field(default=[], max_length=HISTORY_LIMIT)
+    filter: dict[str, Any] | None = None
+    min_score: float | None = Field(default=None, allow_inf_nan=False)
+    diversity: float = Field(default=0.0, ge=0.0, le=1.0)
+    cap: dict[str, Count] = Field(default={}, max_length=CAPS)
+    cursor: str | None = Field(default=None, min_length=1, max_length=CURSOR_LENGTH)
+    min_version: str | None = Field(default=None, min_length=1, max_length=64)
+    explain: bool = False
+
+    @property
+    def is_in_order(self) -> bool:
+        """Whether the answer follows the order of the scores, so that a next page can go on from its end."""
+        return not self.diversity and not self.cap
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it asks for the best items and nothing else."""
+        return self.is_in_order and self.min_score is None
+
+    @field_validator("cursor")
+    @classmethod
+    def _page_in_order(cls, cursor: str | None, info: ValidationInfo) -> str | None:
+        if cursor is not None and (info.data.get("diversity") or info.data.get("cap")):
+            message = "pages follow the order of the scores, not of diversity and cap; send one of them"
+            raise PydanticCustomError("cursor", message)
+        return cursor
 
     @field_validator("history_times")
     @classmethod
@@ -139,7 +170,10 @@ class BatchRequest(Body):
 
 
 class EventBody(Body):
-    """One event; sent again under the same `event_id` it counts once. `time` is now if it isn't given."""
+    """One event; sent again under the same `event_id` it counts once.
+
+    `time` is now if it isn't given, or is in the future (beyond a few minutes for clocks that differ).
+    """
 
     event_id: Id
     user_id: Id
@@ -158,6 +192,21 @@ class ActivateRequest(Body):
     """Which version to make the live one."""
 
     version: str = Field(min_length=1, max_length=64)
+    force: bool = False
+
+
+class RouteBody(Body):
+    """A version, and the share of users or of requests that it gets."""
+
+    version: str = Field(min_length=1, max_length=64)
+    share: float = Field(gt=0, le=1, allow_inf_nan=False)
+
+
+class RoutesRequest(Body):
+    """`POST /admin/routes`; what is left out stays, null ends it."""
+
+    canary: RouteBody | None = None
+    shadow: RouteBody | None = None
 
 
 class Item(BaseModel):
@@ -181,11 +230,53 @@ class SimilarAnswer(BaseModel):
     exhausted: Literal[True] | None = None
 
 
+class ExplainedPlan(BaseModel):
+    """How the items were found.
+
+    `kind`: by the index alone (`index`), with more than were asked for, of which some were left out
+    (`over_fetch`), among the allowed ones inside the index (`selector`), by scoring every allowed one
+    (`subset`), or by `popularity`. `allowed`: how many items the filter allowed, if there was one; `fetched`:
+    how many were looked at for the answer.
+    """
+
+    kind: Literal["index", "over_fetch", "selector", "subset", "popularity"]
+    allowed: int | None
+    fetched: int
+
+
+class Pull(BaseModel):
+    """An item of the history, and how much lower the score would be without it."""
+
+    id: int | str
+    change: float
+
+
+class ExplainedItem(BaseModel):
+    """What an item's score is made of, and what of the history pulls the item up, the strongest first."""
+
+    id: int | str
+    score_parts: dict[str, float | bool]
+    pulled_by: list[Pull]
+
+
+class Explanation(BaseModel):
+    """Why these items: how they were found, how long each stage took, and the reasons for each."""
+
+    plan: ExplainedPlan
+    milliseconds: dict[str, float]
+    items: list[ExplainedItem] | None = None
+
+
 class RecommendAnswer(SimilarAnswer):
-    """A recommendation; `degraded` names what it had to do without, `unknown_items` what it skipped."""
+    """A recommendation; `degraded` names what it had to do without, `unknown_items` what it skipped.
+
+    `cursor` asks for the next page, if there may be one.
+    """
 
     degraded: list[Literal["history"]]
     unknown_items: list[int | str] | None = None
+    cursor: str | None = None
+    explanation: Explanation | None = None
 
 
 class BatchAnswer(BaseModel):
@@ -195,10 +286,16 @@ class BatchAnswer(BaseModel):
 
 
 class EventsAnswer(BaseModel):
-    """How many events are now stored that weren't, and how many were known already."""
+    """How many events are now stored that weren't, and how many were known already.
+
+    `clamped`, if any: how many had a time in the future or before 1970, and are stored with another.
+    `expired`, if any: how many are older than histories are kept, and weren't stored.
+    """
 
     stored: int
     duplicates: int
+    clamped: int | None = None
+    expired: int | None = None
 
 
 class StoredEvent(BaseModel):
@@ -238,7 +335,7 @@ class VersionsAnswer(BaseModel):
     """The live version, if there is one yet, and every bundle in the folder, oldest first."""
 
     live: str | None
-    versions: list[VersionSummary]
+    versions: list[CheckedVersion]
 
 
 class ActivateAnswer(BaseModel):
@@ -246,6 +343,16 @@ class ActivateAnswer(BaseModel):
 
     version: str
     previous: str | None
+    behind: list[int] | None = None
+
+
+class RoutesAnswer(BaseModel):
+    """Which versions answer whom."""
+
+    live: str | None
+    canary: RouteBody | None
+    shadow: RouteBody | None
+    behind: list[int] | None = None
 
 
 class ErrorDetail(BaseModel):

@@ -1,63 +1,62 @@
 """The place of the live bundle: taken once by a request, replaced as a whole."""
 
 import asyncio
-from dataclasses import dataclass
-from datetime import UTC, datetime
+import logging
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
-from service.errors import NothingLiveError, ServiceError
-from tower.bundle import Bundle, load
+from service.board import Board
+from service.errors import NothingLiveError, RequestError, ServiceError
+from service.ledger import Ledger
+from service.live import Live, open_live
+from service.memory import give_back
+from service.routing import Routes, read_routes
+from service.target import activation_lock, current_version, entry_of, establish, fall_back, make_folder
 from tower.errors import BundleError
-from tower.listing import versions
-from tower.pointer import current, point
-from tower.retriever import Retriever
+
+__all__ = ["Live", "Routed", "Slot"]
 
 POLL_SECONDS = 0.5
+_log = logging.getLogger("turret.activation")
 
 
 @dataclass(frozen=True)
-class Live:
-    """One bundle and all that answers from it; whoever holds it answers from that version to the end."""
+class Routed:
+    """The routes with the bundles that they lead to; what can't be opened leads nowhere."""
 
-    bundle: Bundle
-    retriever: Retriever
-    since: datetime
-
-    @property
-    def version(self) -> str:
-        """The bundle's version."""
-        return self.bundle.manifest.version
-
-
-class Swap(NamedTuple):
-    """What became live, and the name of what it took the place of (None: of nothing)."""
-
-    live: Live
-    replaced: str | None
+    routes: Routes
+    canary: Live | None = None
+    shadow: Live | None = None
 
 
 class Slot:
-    """Holds the live bundle of a folder of bundles.
+    """Holds what one worker answers from: the live bundle, and those of the routes.
 
-    Opens the current one. Raises ServiceError when there is none, BundleError when it is refused. With `wait`
-    it begins empty, makes the folder if need be, and stays so until `fill` finds a version or one is
-    activated.
+    `changing` is held by whoever replaces them.
+
+    Opens the version that the board's target names, or else the folder's current one. Raises ServiceError
+    when there is none, BundleError when it and all that were live before are refused. With `wait` it begins
+    empty while nothing was ever live, makes the folder if need be, and stays so until `fill` finds a version
+    or one is activated.
     """
 
-    def __init__(self, root: Path, wait: bool = False) -> None:
+    def __init__(self, root: Path, wait: bool = False, board: Board | None = None, number: int = 0) -> None:
         if wait:
-            _make(root)
-        self._root = root
-        self._live = None if wait else _open(root, _current(root))
+            make_folder(root)
+        self.root = root
+        self.board = board or Board()
+        self.desk = self.board.desks[number]
+        self.ledger = Ledger(root)
+        self.routed = Routed(Routes())
+        self._live: Live | None = None
+        self._swapped = asyncio.Event()
+        self.changing = asyncio.Lock()
         self._why_empty = "the service has just started"
-        self._previous: str | None = None
-        self._one_at_a_time = asyncio.Lock()
-
-    @property
-    def root(self) -> Path:
-        """The folder of the bundles."""
-        return self._root
+        if not self.board.target.value and not wait:
+            establish(root, self.ledger, self.board)
+        if self.board.target.value:
+            self.put(self.load_target())
+        self.load_routes()
 
     @property
     def live(self) -> Live:
@@ -71,69 +70,164 @@ class Slot:
         """The version that is live, if one is."""
         return self._live.version if self._live else None
 
-    async def fill(self) -> None:
-        """Make the current version live; while there is none, or it is refused, wait for another."""
-        while self._live is None:
-            async with self._one_at_a_time:
-                if self._live is None:
-                    self._live = await asyncio.to_thread(self._look)
-            await asyncio.sleep(POLL_SECONDS)
+    @property
+    def generation(self) -> int:
+        """The number of the activation that is live, 0 while none is."""
+        return self._live.generation if self._live else 0
 
-    async def activate(self, version: str) -> Swap:
-        """Load and check `version` beside the live one, move the `current` pointer, then swap.
+    def choose(self, user_key: str | None) -> Live:
+        """Return what answers a user (or a request, by its id): always the same, until the routes change.
 
-        Activations queue. Raises BundleError, and leaves everything as it was, when the bundle is refused.
+        Raises NothingLiveError when nothing is live yet.
         """
-        async with self._one_at_a_time:
-            return await self._replace(version)
+        canary = self.routed.canary
+        if canary is None or user_key is None or not self.routed.routes.takes(user_key):
+            return self.live
+        return canary
 
-    async def roll_back(self) -> Swap:
-        """Activate the version that was live before this one.
+    def serving(self, version: str) -> Live | None:
+        """Return what answers users from `version`, if anything does."""
+        found = (self._live, self.routed.canary)
+        return next((one for one in found if one and one.version == version), None)
 
-        Raises BundleError when this process has served no other, or that one is refused.
+    async def live_at_least(self, version: str, timeout: float = 1.0) -> Live:
+        """Return what is live once that is no older than the last activation of `version`.
+
+        Waits up to `timeout` seconds for this worker to take it. Order is that of activations: after a
+        rollback, the version that was rolled back to is the newer one. Raises RequestError: 503 when it takes
+        longer, 422 for a version that was never live here.
         """
-        async with self._one_at_a_time:
-            if self._previous is None:
-                raise BundleError(
-                    "no other version was live since the service started; activate one by its name"
-                )
-            return await self._replace(self._previous)
-
-    async def _replace(self, version: str) -> Swap:
-        live = await asyncio.to_thread(_open, self._root, version)
-        await asyncio.to_thread(point, self._root, version)
-        replaced = self.version
-        if version != replaced:
-            self._previous = replaced
-        self._live = live
-        return Swap(live, replaced)
-
-    def _look(self) -> Live | None:
+        needed = self._sequence_of(version)
         try:
-            return _open(self._root, _current(self._root))
-        except (BundleError, ServiceError) as error:
-            self._why_empty = str(error)
+            async with asyncio.timeout(timeout):
+                while self.generation < needed:
+                    await self._swapped.wait()
+        except TimeoutError:
+            message = f"version {version} is not live in this process yet; send it again"
+            raise RequestError(503, "min_version", version, message, {"Retry-After": "1"}) from None
+        return self.live
+
+    async def fill(self) -> bool:
+        """Make the current version live; while there is none, or it is refused, wait for another.
+
+        Tells whether it was this worker that found it.
+        """
+        while self._live is None:
+            found = await asyncio.to_thread(self._look)
+            if found:
+                live, is_first = found
+                self.put(live)
+                return is_first
+            await asyncio.sleep(POLL_SECONDS)
+        return False
+
+    def put(self, live: Live) -> None:
+        """Answer from `live` from now on; requests that are under way keep what they began with."""
+        self._live = live
+        self.desk.live = live.generation
+        swapped, self._swapped = self._swapped, asyncio.Event()
+        swapped.set()
+
+    async def follow(self) -> None:
+        """Take what the board asks for, if this worker doesn't have it yet. Raises BundleError."""
+        if self.changing.locked():
+            return
+        async with self.changing:
+            if self.board.target.value != self.generation:
+                self.put(await asyncio.to_thread(self.open_target))
+                await asyncio.to_thread(give_back)
+            if self.board.routes.value != self.desk.routes:
+                await asyncio.to_thread(self.load_routes)
+
+    def open_target(self) -> Live:
+        """Open what the board asks for. Another worker has checked it. Raises BundleError."""
+        target = self.board.target.value
+        return open_live(self.root, self._version_at(target), target, is_checked=True)
+
+    def load_target(self) -> Live:
+        """Open and check what the board asks for, or else the last version before it that can be opened.
+
+        Such a fallback goes down in the ledger as an activation, and so reaches the other workers too.
+        Raises BundleError with the first refusal when nothing can be opened.
+        """
+        target = self.board.target.value
+        version = self._version_at(target)
+        try:
+            return open_live(self.root, version, target)
+        except BundleError as refused:
+            return self._fall_back(target, version, refused)
+
+    def load_routes(self) -> None:
+        """Open what the routes lead to. Says in the log what can't be, and leaves it to the live version."""
+        generation = self.board.routes.value
+        try:
+            routes = read_routes(self.root)
+        except ServiceError as error:
+            _log.warning("%s", error)
+            routes = Routes()
+        canary = self._routed(routes.canary.version) if routes.canary else None
+        shadow = self._routed(routes.shadow.version) if routes.shadow else None
+        self.routed = Routed(routes, canary, shadow)
+        self.desk.routes = generation
+
+    def _routed(self, version: str) -> Live | None:
+        known = (self._live, self.routed.canary, self.routed.shadow)
+        try:
+            return next((one for one in known if one and one.version == version), None) or open_live(
+                self.root, version
+            )
+        except BundleError as error:
+            _log.warning("a route leads to %s, which is refused: %s", version, error)
             return None
 
+    def _sequence_of(self, version: str) -> int:
+        if self.board.target.value > self.ledger.sequence or self.ledger.sequence_of(version) is None:
+            self.ledger.refresh()
+        sequence = self.ledger.sequence_of(version)
+        if sequence is None:
+            message = "this version was never live here; send one that was, /v1/versions lists them"
+            raise RequestError(422, "min_version", version, message)
+        return sequence
 
-def _make(root: Path) -> None:
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ServiceError(
-            f"the folder of bundles {root} can't be made: {error.strerror}; name another with --bundles"
-        ) from None
+    def _version_at(self, sequence: int) -> str:
+        self.ledger.refresh()
+        entry = self.ledger.at(sequence)
+        if entry is None:  # the folder can't be written, so only the pointer tells
+            entry = entry_of(current_version(self.root), "pointer", None)
+            self.ledger.remember(entry.model_copy(update={"sequence": sequence}))
+        return entry.version
 
+    def _fall_back(self, target: int, version: str, refused: BundleError) -> Live:
+        with activation_lock(self.root):
+            if self.board.target.value == target:  # else another worker was faster
+                return self._open_one_before(version, refused)
+        return self.load_target()
 
-def _current(root: Path) -> str:
-    known = [one.version for one in versions(root)]
-    version = current(root)
-    if version is None:
-        there = f"there are {', '.join(known)}: activate one" if known else "export one into it"
-        raise ServiceError(f"the folder {root} holds no current version; {there}")
-    return version
+    def _open_one_before(self, version: str, refused: BundleError) -> Live:
+        for before in self.ledger.before(version):
+            try:
+                live = open_live(self.root, before)
+            except BundleError:
+                continue
+            _log.error("version %s is refused (%s); %s is live instead", version, refused, before)
+            entry = entry_of(before, "fallback", version, str(refused))
+            return replace(live, generation=fall_back(self.root, self.ledger, self.board, entry))
+        raise refused
 
-
-def _open(root: Path, version: str) -> Live:
-    bundle = load(root, version)
-    return Live(bundle, Retriever(bundle), datetime.now(UTC))
+    def _look(self) -> tuple[Live, bool] | None:
+        """Find what can be live, and tell whether it was found here."""
+        try:
+            if self.board.target.value:
+                return self.load_target(), False
+            live = open_live(self.root, current_version(self.root))
+            with activation_lock(self.root):
+                if self.board.target.value:
+                    return None
+                establish(self.root, self.ledger, self.board)
+            target = self.board.target.value
+            return (
+                (replace(live, generation=target), True) if self._version_at(target) == live.version else None
+            )
+        except (BundleError, ServiceError) as error:
+            self._why_empty = str(error)
+        return None

@@ -35,16 +35,22 @@ SERVICE_TAKES = {
     "data.vocabulary",
     "tower.bundle",
     "tower.catalog",
+    "tower.checksums",
+    "tower.diversity",
     "tower.encoder",
     "tower.errors",
+    "tower.filters",
     "tower.golden",
     "tower.index",
     "tower.index_report",
+    "tower.leftovers",
     "tower.listing",
     "tower.manifest",
     "tower.pointer",
     "tower.retriever",
     "tower.times",
+    "tower.verified",
+    "tower.watching",
 }
 
 

@@ -91,7 +91,6 @@ def nobody() -> str:
         ("serve --bundles {nothing}", "nothing"),
         ("serve --bundles {bundles} --port 70000", "setting port can't be 70000"),
         ("serve --bundles {bundles} --port {taken}", "can't be listened on"),
-        ("serve --bundles {bundles} --port 0 --store redis", "the store can't be 'redis'"),
         ("recommend --url {nobody}", "no service answers there"),
         ("recommend --url localhost:8000", "is not an address"),
         ("recommend --user nobody --data {prepared}", "there is no user 'nobody'"),
@@ -238,15 +237,16 @@ def test_a_service_that_is_interrupted_ends_well(bundles: Path) -> None:
 def test_every_option_of_serve_is_a_setting_of_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not given comes from the environment."""
     served: list[Any] = []
-    monkeypatch.setattr("service.app.serve", served.append)
+    monkeypatch.setattr("service.launch.serve", served.append)
     monkeypatch.setenv("TURRET_BUNDLES", "elsewhere")
     assert invoke("serve").exit_code == 0
-    given = {"bundles": "b", "host": "::1", "port": 1, "admin-port": 2, "store": "memory://"}
+    given = {"bundles": "b", "host": "::1", "port": 1, "admin-port": 2, "workers": 3, "store": "memory://"}
     words = [word for name, value in given.items() for word in (f"--{name}", str(value))]
     assert invoke("serve", *words, "--wait").exit_code == 0
     plain, full = served
     assert plain.bundles == Path("elsewhere")
     assert (full.bundles, full.host, full.port, full.admin_port) == (Path("b"), "::1", 1, 2)
+    assert (full.workers, plain.workers) == (3, 1)
     assert (full.store, full.wait, plain.wait) == ("memory://", True, False)
     assert {option.name for option in commands()["serve"].params} == {
         *(name.replace("-", "_") for name in given),

@@ -1,5 +1,6 @@
 """Bundles: opened as a whole, refused as a whole."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -7,40 +8,52 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
-from data.arrays import open_array
 from data.errors import DataError
 from data.features import Feature
-from data.vocabulary import Vocabulary
+from data.vocabulary import ID_LENGTH, Vocabulary
 from tower.catalog import Catalog
+from tower.checksums import Identities, check_files, check_sizes
 from tower.encoder import Encoder
 from tower.errors import BundleError
 from tower.golden import check_golden
 from tower.indexes.opening import INDEX, open_index
 from tower.listing import versions
-from tower.manifest import Manifest, check_files, read_manifest
+from tower.manifest import Manifest, read_manifest
+from tower.mapped import map_array
 from tower.pointer import check_version, point
+from tower.regular import identity, read_regular
 from tower.soundness import check_parts
+from tower.verified import forget_verified, is_verified, note_verified
 
 _FEATURES = TypeAdapter(tuple[Feature, ...])
+# Far beyond any bundle that was ever exported, and far below what would fill a machine.
+_TOWER_BYTES, _FEATURES_BYTES = 2_000_000_000, 256_000_000
 
 
 class Bundle:
     """An opened bundle: the user tower, the item vectors, the index and the names, all of one model.
 
     `vectors` is float32 [N, D], memory-mapped; `popularity` int64 [N], the training events of each item.
+    `identities` is what the file system said of each file when it was checked.
     """
 
-    def __init__(self, folder: Path, manifest: Manifest) -> None:
+    def __init__(self, folder: Path, manifest: Manifest, identities: Identities | None = None) -> None:
         self.folder = folder
         self.manifest = manifest
-        self.vectors: NDArray[np.float32] = open_array(folder / "item_vectors.npy", "float32")
-        self.popularity: NDArray[np.int64] = open_array(folder / "popularity.npy", "int64")
-        self.vocabulary = Vocabulary.load(folder / "vocabulary.json")
-        self.catalog = Catalog.load(folder / "catalogue.json", manifest.item_count)
-        self.user_features = _FEATURES.validate_json((folder / "user_features.json").read_bytes())
+        self.identities = identities or {}
+        count, dimension = manifest.item_count, manifest.dimension
+        self.vectors: NDArray[np.float32] = map_array(
+            folder / "item_vectors.npy", "float32", (count, dimension)
+        )
+        self.popularity: NDArray[np.int64] = map_array(folder / "popularity.npy", "int64", (count,))
+        self.vocabulary = _vocabulary(folder, manifest)
+        self.catalog = _catalog(folder, manifest, self.vocabulary)
+        self.user_features = _FEATURES.validate_json(
+            read_regular(folder / "user_features.json", _FEATURES_BYTES)
+        )
         check_parts(manifest, self.vectors, self.popularity, len(self.vocabulary))
         self.index = open_index(folder / INDEX, self.vectors, manifest.index)
-        model = (folder / "user_tower.onnx").read_bytes()
+        model = read_regular(folder / "user_tower.onnx", _TOWER_BYTES)
         self.encoder = Encoder(
             model, self.vectors, manifest.history_length, self.user_features, manifest.reads_times
         )
@@ -54,33 +67,46 @@ class Bundle:
     def open(cls, folder: Path, verify: bool = True) -> "Bundle":
         """Open the bundle in `folder`; `verify` compares every file with its checksum first.
 
-        Raises BundleError when anything is missing, damaged, not finite or of another model. Whether it also
-        answers its recorded queries, `tower.golden.check_golden` tells.
+        Without it only the sizes are compared. Raises BundleError when anything is missing, damaged, not
+        finite or of another model. Whether it also answers its recorded queries, `tower.golden.check_golden`
+        tells.
         """
         manifest = read_manifest(folder)
-        if verify:
-            check_files(folder, manifest)
+        identities = check_files(folder, manifest) if verify else check_sizes(folder, manifest)
         try:
-            return cls(folder, manifest)
+            return cls(folder, manifest, identities)
         except OSError as error:
             raise BundleError(f"{error.filename} can't be read: {error.strerror}; copy it again") from None
         except (DataError, ValidationError, MemoryError, RecursionError) as error:
             raise BundleError(f"the bundle {folder} can't be opened: {error}") from None
 
 
-def load(root: Path, version: str) -> Bundle:
+def load(root: Path, version: str, trust_note: bool = False) -> Bundle:
     """Open `<root>/<version>` with everything that can be checked: checksums, shapes, recorded queries.
 
-    Raises BundleError with the reason when it can't be served.
+    With `trust_note` the checksums are left out if `tower.verified` says that they were compared before and
+    no file was touched since: for a start and a way back, not for a version that was never live. Raises
+    BundleError with the reason when it can't be served.
     """
     check_version(version)
-    if not (root / version).is_dir():
+    folder = root / version
+    if not folder.is_dir():
         known = ", ".join(one.version for one in versions(root)[-10:]) or "none"
-        raise BundleError(f"there is no version {version!r} in {root}; there are: {known}")
-    bundle = Bundle.open(root / version)
-    if bundle.manifest.version != version:
-        raise BundleError(f"{root / version} holds version {bundle.manifest.version!r}; rename it to that")
-    check_golden(bundle)
+        raise BundleError(f"there is no version {version!r} in {root}; there are: {known}", "missing")
+    started = time.time_ns()
+    is_known = trust_note and is_verified(root, version, check_sizes(folder, read_manifest(folder)))
+    try:
+        bundle = Bundle.open(folder, verify=not is_known)
+        if bundle.manifest.version != version:
+            raise BundleError(
+                f"{folder} holds version {bundle.manifest.version!r}; rename it to that", "parts"
+            )
+        check_golden(bundle)
+    except BundleError:
+        forget_verified(root, version)
+        raise
+    if not is_known:
+        note_verified(root, version, bundle.identities, started)
     return bundle
 
 
@@ -88,3 +114,18 @@ def activate(root: Path, version: str) -> None:
     """Make `version` the one that is served, after it has passed every check of `load`."""
     load(root, version)
     point(root, version)
+
+
+def _vocabulary(folder: Path, manifest: Manifest) -> Vocabulary:
+    path = folder / "vocabulary.json"
+    # An id is at most that many characters, each at most six bytes of JSON, and has quotes and a comma.
+    if identity(path).size > 100 + manifest.item_count * (6 * ID_LENGTH + 4):
+        raise BundleError(f"{path} is too large for {manifest.item_count} ids; copy it again", "parts")
+    return Vocabulary.load(path)
+
+
+def _catalog(folder: Path, manifest: Manifest, vocabulary: Vocabulary) -> Catalog:
+    if manifest.format_version == 1:
+        return Catalog.convert(folder / "catalogue.json", vocabulary.ids(range(len(vocabulary))))
+    listed = manifest.files.get("vocabulary.json")
+    return Catalog.load(folder, manifest.item_count, listed.sha256 if listed else None)

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from data.errors import DataError
 from tower.errors import BundleError, EncodingError
+from tower.regular import read_regular
 from tower.retriever import Ranking, Retriever
 from tower.times import Times
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from tower.bundle import Bundle
 
 GOLDEN_K = 20
+_GOLDEN_BYTES = 100_000_000
 # Float32 sums in another order (torch, ONNX, another processor) differ by about 1e-6 of the largest score;
 # a wrong tower or a mixed-up vocabulary by far more than this.
 TOLERANCE = 1e-4
@@ -76,7 +78,7 @@ def replay(bundle: "Bundle", queries: Sequence[RecordedQuery], k: int) -> list[R
         features, times = [query.features for query in queries], [query.times for query in queries]
         return Retriever(bundle).recommend(histories, features, k, histories, times)
     except EncodingError as error:
-        raise BundleError(f"recorded query {error.position}: {error.field}: {error}") from None
+        raise BundleError(f"recorded query {error.position}: {error.field}: {error}", "answers") from None
 
 
 def record(bundle: "Bundle", queries: Sequence[RecordedQuery], answers: Sequence[Ranking], k: int) -> Golden:
@@ -106,7 +108,8 @@ def check_golden(bundle: "Bundle") -> None:
             raise BundleError(
                 f"bundle {bundle.manifest.version} doesn't answer its recorded query {place} as it did "
                 f"when it was "
-                f"published: {fault}; its files are of different models, export it again"
+                f"published: {fault}; its files are of different models, export it again",
+                "answers",
             )
 
 
@@ -137,9 +140,7 @@ def difference(expected: Ranking, served: Ranking) -> str | None:
 def load_golden(path: Path) -> Golden:
     """Read `golden.json`. Raises BundleError when it is anything else."""
     try:
-        return Golden.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise BundleError(f"{path} can't be read ({error.strerror}); export the bundle again") from None
+        return Golden.model_validate_json(read_regular(path, _GOLDEN_BYTES))
     except ValidationError as error:
         raise BundleError(f"{path} holds no recorded queries ({error.errors()[0]['msg']})") from None
 
@@ -153,7 +154,9 @@ def _known(bundle: "Bundle", place: int, query: RecordedQuery) -> NDArray[np.int
     try:
         rows, unknown = bundle.vocabulary.known_rows(query.history)
     except DataError as error:
-        raise BundleError(f"recorded query {place}: {error}") from None
+        raise BundleError(f"recorded query {place}: {error}", "answers") from None
     if unknown:
-        raise BundleError(f"recorded query {place}: the items {unknown[:5]} are not in the vocabulary")
+        raise BundleError(
+            f"recorded query {place}: the items {unknown[:5]} are not in the vocabulary", "answers"
+        )
     return rows

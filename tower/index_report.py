@@ -49,13 +49,14 @@ def print_index(manifest: Manifest) -> None:
     choice = manifest.index_choice
     for words in choice.words if choice else ():
         console.print(f"{words[:1].upper()}{words[1:]}.")
+    console.print("Recall against exact search, on real user vectors:")
     console.print(recall_table(manifest.recall))
 
 
 def recall_table(measured: tuple[MeasuredRecall, ...]) -> Table:
     """One line for each share of allowed items, one column for each k."""
     ks = sorted({one.k for one in measured})
-    table = Table(title="recall against exact search")
+    table = Table()
     table.add_column("items allowed")
     for k in ks:
         table.add_column(f"k = {k:,}", justify="right")

@@ -19,6 +19,7 @@ from tower.recall import KS, Truth, recall_of, truths
 # Other user vectors than those that are tuned on find a little less.
 _MARGIN = 0.2
 _TUNED_ON, _TIMED = 300, 100
+_SMALL_K = 10
 # Largest first: the first share at which the selector fails is where subsets begin.
 _SHARES = (0.95, 0.8, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
 # How many times k approximations are scored exactly, by kind; a graph's own scores are exact.
@@ -81,7 +82,9 @@ class Task:
 
     def recall(self, planner: Planner, truth: Truth, k: int) -> float:
         """The mean recall of single searches."""
-        return recall_of(planner, self.vectors, self.few, truth, k, self.scoring.absolute)
+        # The more items an answer has, the fewer answers tell the recall.
+        some = self.few if k <= _SMALL_K else self.few[: max(1, len(self.few) // 3)]
+        return recall_of(planner, self.vectors, some, truth, k, self.scoring.absolute)
 
     def seconds(self, planner: Planner, k: int, allowed: NDArray[np.bool_] | None = None) -> float:
         """The median time of single searches, one after the other on this thread."""
@@ -111,7 +114,7 @@ def tuned(index: ApproximateIndex, task: Task) -> ApproximateIndex | None:
     if not efforts:
         return None
     found = _with(index, efforts=tuple(efforts))
-    return _with(found, subset_rows=_subset_rows(found, task))
+    return _with(found, subset_rows=_subset_rows(found, task), own_recall=found.own_recall())
 
 
 def _cheapest(index: ApproximateIndex, task: Task, k: int, below: tuple[Effort, ...]) -> Effort | None:

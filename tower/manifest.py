@@ -1,19 +1,22 @@
 """The manifest of a bundle: what it holds, what it measured, and the checksums that everything is held to."""
 
+import hashlib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from data.manifest import FileHash, hash_file
+from data.manifest import FileHash
 from tower.errors import BundleError
 from tower.indexes.settings import FlatSettings, IndexSettings
+from tower.regular import read_regular
 
-FORMAT_VERSION = 1
-MANIFEST = "manifest.json"
+FORMAT_VERSION: Literal[2] = 2
+MANIFEST, DIGEST = "manifest.json", "manifest.sha256"
+MANIFEST_BYTES = 16_000_000
 # What training goes on from beside the model. Serving needs neither, and bundles of before have none.
 EXPERIMENT, ITEM_FEATURES = "experiment.json", "item_features.json"
-REQUIRED_FILES = frozenset(
+_IN_EVERY_FORMAT = frozenset(
     {
         "user_tower.onnx",
         "item_vectors.npy",
@@ -26,6 +29,8 @@ REQUIRED_FILES = frozenset(
         "model.safetensors",
     }
 )
+_REQUIRED = {1: _IN_EVERY_FORMAT, 2: _IN_EVERY_FORMAT | {"catalogue.bin"}}
+REQUIRED_FILES = _REQUIRED[FORMAT_VERSION]
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]*$")]
 
 
@@ -52,6 +57,16 @@ class MeasuredRecall(_Frozen):
     k: int
     selectivity: float
     recall: float
+
+
+class Norms(_Frozen):
+    """How long the item vectors are: quantiles of their lengths (see `tower.soundness.QUANTILES`).
+
+    `zeros`: how many vectors are nothing but zeros.
+    """
+
+    quantiles: tuple[float, ...]
+    zeros: int
 
 
 class Tried(_Frozen):
@@ -90,7 +105,7 @@ class Manifest(_Frozen):
     `reads_times`: the user tower reads when items were used and when the request comes.
     """
 
-    format_version: Literal[1] = 1
+    format_version: Literal[1, 2] = FORMAT_VERSION
     version: str
     created: str
     dimension: int = Field(ge=1)
@@ -100,44 +115,61 @@ class Manifest(_Frozen):
     reads_times: bool = False
     index: IndexSettings = FlatSettings()
     index_choice: IndexChoice | None = None
+    norms: Norms | None = None
     recall: tuple[MeasuredRecall, ...] = ()
     metrics: dict[str, Any] = {}
     fingerprints: dict[str, str] = {}
     files: dict[FileName, FileHash]
 
 
+def required_files(format_version: int) -> frozenset[str]:
+    """The files that every bundle of a format lists."""
+    return _REQUIRED[format_version]
+
+
 def read_manifest(folder: Path) -> Manifest:
-    """Read the manifest of the bundle in `folder`. Raises BundleError when it is missing or not one."""
+    """Read the manifest of the bundle in `folder`.
+
+    Raises BundleError when it is missing, not one, of a format that this release doesn't read, or not the
+    one that was published. Formats before 2 have no checksum of the manifest itself.
+    """
     path = folder / MANIFEST
+    text = read_regular(path, MANIFEST_BYTES)
     try:
-        text = path.read_bytes()
-    except OSError as error:
-        raise BundleError(f"{path} can't be read: {error.strerror}; this is no whole bundle") from None
-    try:
-        return Manifest.model_validate_json(text)
+        manifest = Manifest.model_validate_json(text)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the whole file"
+        raise BundleError(f"{path}: {_reason(error)}", "format") from None
+    if manifest.format_version > 1 or (folder / DIGEST).exists():
+        _check_digest(folder, text)
+    return manifest
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write `manifest.json` and, as `sha256sum` would, its checksum `manifest.sha256`."""
+    text = manifest.model_dump_json(indent=2).encode()
+    (folder / MANIFEST).write_bytes(text)
+    (folder / DIGEST).write_bytes(digest_line(text))
+
+
+def digest_line(text: bytes) -> bytes:
+    """The content of `manifest.sha256` for a manifest of this text; `sha256sum -c` reads it."""
+    return f"{hashlib.sha256(text).hexdigest()}  {MANIFEST}\n".encode()
+
+
+def _check_digest(folder: Path, text: bytes) -> None:
+    if read_regular(folder / DIGEST, 1000) != digest_line(text):
         raise BundleError(
-            f"{path}: {where}: {first['msg']}; this version of turret reads bundles of format "
-            f"{FORMAT_VERSION}, "
-            "export the bundle again"
-        ) from None
+            f"{folder / MANIFEST} is not the file that was published: {DIGEST} says otherwise; copy the "
+            "bundle again",
+            "checksum",
+        )
 
 
-def check_files(folder: Path, manifest: Manifest) -> None:
-    """Compare every file with its size and SHA-256. Raises BundleError naming the first that differs."""
-    missing = REQUIRED_FILES - set(manifest.files)
-    if missing:
-        raise BundleError(f"the manifest of {folder} lists no {sorted(missing)}; export the bundle again")
-    for name, expected in manifest.files.items():
-        try:
-            found = hash_file(folder / name)
-        except OSError as error:
-            raise BundleError(f"{folder / name} can't be read: {error.strerror}; copy it again") from None
-        if found != expected:
-            raise BundleError(
-                f"{folder / name} is not the file that was published: {found.bytes} bytes and SHA-256 "
-                f"{found.sha256[:12]}... where {expected.bytes} and {expected.sha256[:12]}... were; copy "
-                f"the bundle again"
-            )
+def _reason(error: ValidationError) -> str:
+    first = error.errors()[0]
+    formats = f"this release reads bundles of format 1 to {FORMAT_VERSION}"
+    if first["loc"] == ("format_version",):
+        given = str(first["input"])[:20]
+        return f"it is of format {given}; {formats}: update turret, or export the bundle again"
+    where = ".".join(map(str, first["loc"])) or "the whole file"
+    return f"{where}: {first['msg']}; {formats}, export the bundle again"

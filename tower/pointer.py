@@ -9,7 +9,7 @@ from tower.errors import BundleError
 
 CURRENT = "current"
 # Names that stand for something else in a folder of bundles.
-_RESERVED = {CURRENT, "admin.key"}
+_RESERVED = {CURRENT, "admin.key", "activations.jsonl", "routes.json"}
 _VERSION = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
 
 

@@ -1,9 +1,6 @@
 """Writing a bundle: beside its place, asked its recorded queries, and renamed into place as a whole."""
 
 import json
-import os
-import shutil
-import uuid
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,12 +17,14 @@ from tower.errors import BundleError
 from tower.golden import GOLDEN_K, RecordedQuery, check_golden, difference, record, replay, save_golden
 from tower.index import ExactIndex
 from tower.indexes.opening import INDEX
-from tower.manifest import EXPERIMENT, ITEM_FEATURES, MANIFEST, Manifest, MeasuredRecall
+from tower.manifest import EXPERIMENT, ITEM_FEATURES, Manifest, MeasuredRecall, write_manifest
+from tower.placing import placed
 from tower.planner import Planner
-from tower.pointer import check_version, current, point, sync
+from tower.pointer import check_version, current, point
 from tower.query_vectors import query_vectors, save_queries
 from tower.recall import EXACT_QUERIES, measure_recall
 from tower.retriever import Ranking
+from tower.soundness import lengths_of, measure_norms
 
 _FEATURES = TypeAdapter(tuple[Feature, ...])
 
@@ -39,21 +38,9 @@ def publish(root: Path, contents: BundleContents) -> Path:
     """
     check_version(contents.version)
     target = root / contents.version
-    if target.exists():
-        raise BundleError(f"{target} exists, and a published bundle is never changed; choose another version")
-    temporary = root / f".publishing-{contents.version}-{uuid.uuid4().hex}"
-    try:
-        temporary.mkdir(parents=True)
-        _write(temporary, contents)
-        check_golden(Bundle.open(temporary))
-        for path in (*temporary.iterdir(), temporary, root):
-            sync(path)
-        temporary.rename(target)
-        sync(root)
-    except OSError as error:
-        raise BundleError(f"the bundle {target} can't be written: {error}") from None
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    with placed(target) as folder:
+        _write(folder, contents)
+        check_golden(Bundle.open(folder))
     if current(root) is None:
         point(root, contents.version)
     return target
@@ -65,7 +52,9 @@ def _write(folder: Path, contents: BundleContents) -> None:
     save_array(folder / "popularity.npy", np.asarray(contents.popularity, dtype=np.int64))
     ExactIndex.build(vectors).save(folder / INDEX)
     contents.vocabulary.save(folder / "vocabulary.json")
-    Catalog(contents.fields).save(folder / "catalogue.json")
+    ids = contents.vocabulary.ids(range(len(contents.vocabulary)))
+    named = hash_file(folder / "vocabulary.json").sha256
+    Catalog.build(ids, contents.fields, named).save(folder)
     (folder / "user_features.json").write_bytes(_FEATURES.dump_json(contents.user_features))
     (folder / "user_tower.onnx").write_bytes(contents.user_tower)
     (folder / "model.safetensors").write_bytes(contents.model)
@@ -77,9 +66,7 @@ def _write(folder: Path, contents: BundleContents) -> None:
     recall = _record_answers(folder, contents)
     files = {path.name: hash_file(path) for path in sorted(folder.iterdir())}
     manifest = _manifest(contents).model_copy(update={"files": files, "recall": recall})
-    (folder / MANIFEST).write_text(manifest.model_dump_json(indent=2), encoding="utf-8")
-    for path in folder.iterdir():
-        os.chmod(path, 0o444)
+    write_manifest(folder, manifest)
 
 
 def _record_answers(folder: Path, contents: BundleContents) -> tuple[MeasuredRecall, ...]:
@@ -118,6 +105,7 @@ def _manifest(contents: BundleContents) -> Manifest:
         scoring=contents.scoring,
         history_length=contents.history_length,
         reads_times=contents.reads_times,
+        norms=measure_norms(lengths_of(np.asarray(contents.item_vectors, dtype=np.float32))),
         metrics=contents.metrics,
         fingerprints=contents.fingerprints,
         files={},

@@ -116,10 +116,10 @@ def recall_of(
     k: int,
     absolute: bool,
 ) -> float:
-    """The mean share of the k found items of each query whose scores are enough."""
+    """The mean share of the k found items whose scores are enough, of `queries`: the first of the truth's."""
     enough = truth.enough[:, truth.ks.index(k)]
     shares = []
-    for query, least in zip(queries, enough, strict=True):
+    for query, least in zip(queries, enough, strict=False):
         rows = planner.nearest(query, k, None, truth.allowed).rows
         scores = vectors[rows] @ query
         shares.append(np.count_nonzero((np.abs(scores) if absolute else scores) >= least) / k)

@@ -1,26 +1,27 @@
 """A new version of a bundle with another index, published beside the old one."""
 
-import os
 import shutil
-import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
 from data.manifest import hash_file
 from tower.bundle import Bundle
+from tower.catalog import HEAD, Catalog
 from tower.errors import BundleError
 from tower.golden import RecordedQuery, check_golden, load_golden, record, replay, save_golden
 from tower.index_choice import Asked, Chosen, choose
 from tower.indexes.opening import INDEX
-from tower.manifest import MANIFEST, Manifest
-from tower.pointer import check_version, sync
+from tower.manifest import FORMAT_VERSION, Manifest, write_manifest
+from tower.placing import placed
+from tower.pointer import check_version
 from tower.query_vectors import query_vectors
 from tower.recall import check_recall
+from tower.soundness import lengths_of, measure_norms
 
 GOLDEN = "golden.json"
 # What is written anew; all else is the old version's.
-_NEW = frozenset({INDEX, GOLDEN, MANIFEST})
+_NEW = frozenset({INDEX, GOLDEN})
 
 
 def reindex(
@@ -31,7 +32,7 @@ def reindex(
 ) -> Path:
     """Publish the bundle in `folder` once more, beside it, with the index that `asked` describes.
 
-    The files that stay are shared with the old version by hard links where the file system has them. The
+    The files that stay are copied, not linked: what damages one version must not damage the other. The
     recorded queries are answered anew by the index that will serve them. `version` is by default the old one
     with the kind behind it. Nothing moves the `current` pointer.
 
@@ -46,19 +47,9 @@ def reindex(
     kind = chosen.settings.kind
     check_recall(chosen.recall, asked.recall, kind)
     target = _target(folder, version or f"{old.manifest.version[: 63 - len(kind)]}-{kind}")
-    temporary = folder.parent / f".publishing-{target.name}-{uuid.uuid4().hex}"
-    try:
-        temporary.mkdir()
-        _write(temporary, old, chosen, target.name)
-        check_golden(Bundle.open(temporary))
-        for path in (*temporary.iterdir(), temporary, folder.parent):
-            sync(path)
-        temporary.rename(target)
-        sync(folder.parent)
-    except OSError as error:
-        raise BundleError(f"the bundle {target} can't be written: {error}") from None
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    with placed(target) as written:
+        _write(written, old, chosen, target.name)
+        check_golden(Bundle.open(written))
     return target
 
 
@@ -71,26 +62,18 @@ def _target(folder: Path, version: str) -> Path:
 
 
 def _write(folder: Path, old: Bundle, chosen: Chosen, version: str) -> None:
-    for name in old.manifest.files:
-        if name not in _NEW:
-            _share(old.folder / name, folder / name)
+    is_catalogue_old = old.manifest.format_version == 1
+    for name in set(old.manifest.files) - _NEW - ({HEAD} if is_catalogue_old else set()):
+        shutil.copyfile(old.folder / name, folder / name)
+    if is_catalogue_old:
+        ids = old.vocabulary.ids(range(len(old.vocabulary)))
+        named = hash_file(folder / "vocabulary.json").sha256
+        Catalog.build(ids, old.catalog.fields, named).save(folder)
     chosen.made.save(folder / INDEX)
-    manifest = _manifest(old.manifest, chosen, version)
+    manifest = _manifest(old, chosen, version)
     _record_answers(folder, old, manifest)
     files = {path.name: hash_file(path) for path in sorted(folder.iterdir())}
-    whole = manifest.model_copy(update={"files": files})
-    (folder / MANIFEST).write_text(whole.model_dump_json(indent=2), encoding="utf-8")
-    for name in _NEW:
-        os.chmod(folder / name, 0o444)
-
-
-def _share(source: Path, target: Path) -> None:
-    """Link the file, which nobody may write to; copy it where there are no links."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)
-        os.chmod(target, 0o444)
+    write_manifest(folder, manifest.model_copy(update={"files": files}))
 
 
 def _record_answers(folder: Path, old: Bundle, manifest: Manifest) -> None:
@@ -102,9 +85,12 @@ def _record_answers(folder: Path, old: Bundle, manifest: Manifest) -> None:
     save_golden(folder / GOLDEN, record(bundle, queries, replay(bundle, queries, golden.k), golden.k))
 
 
-def _manifest(old: Manifest, chosen: Chosen, version: str) -> Manifest:
-    """The old one's, with the new index, its table and the reasons for it."""
+def _manifest(bundle: Bundle, chosen: Chosen, version: str) -> Manifest:
+    """The old one's in today's format, with the new index, its table and the reasons for it."""
+    old = bundle.manifest
     changes = {
+        "format_version": FORMAT_VERSION,
+        "norms": measure_norms(lengths_of(bundle.vectors)),
         "version": version,
         "created": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "index": chosen.settings,

@@ -104,7 +104,5 @@ class Retriever:
             looked *= 8
         rows = rows[:k]
         count = None if allowed is None else int(np.count_nonzero(allowed))
-        plan = Plan(
-            "subset" if allowed is not None else "index", count, min(looked, len(self._by_popularity))
-        )
+        plan = Plan("popularity", count, min(looked, len(self._by_popularity)))
         return Ranking(rows, self._bundle.popularity[rows].astype(np.float32), plan)

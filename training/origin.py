@@ -14,8 +14,9 @@ from torch import Tensor
 from data.configuration import override, parse_overrides
 from data.features import Feature
 from data.vocabulary import Vocabulary
+from tower.checksums import check_files
 from tower.config import TowerConfig
-from tower.manifest import EXPERIMENT, ITEM_FEATURES, MANIFEST, check_files, read_manifest
+from tower.manifest import EXPERIMENT, ITEM_FEATURES, MANIFEST, read_manifest
 from tower.pointer import current
 from training.config import ExperimentConfig
 from training.errors import TrainingError

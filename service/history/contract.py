@@ -1,12 +1,10 @@
 """What every store of histories promises; `tests/contracts` holds them to it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(NamedTuple):
     """One event: `user` is the id as text (7 and "7" are one user), `time` milliseconds since 1970."""
 
     event_id: str
@@ -19,14 +17,18 @@ class Event:
 class HistoryStore(Protocol):
     """Events by user, in the order of their times and, where those are equal, of their arrival.
 
-    Every method raises HistoryUnavailableError when the store can't do it now.
+    A store may be made with an age, `keep`, in milliseconds: events that are older, by the clock of the
+    service, are neither stored nor read, and are deleted in time. Every method raises HistoryUnavailableError
+    when the store can't do it now.
     """
 
     async def append(self, events: Sequence[Event]) -> int:
-        """Store events, all or none, and return how many were new; an event_id is stored once.
+        """Store events, all or none, and return how many were new.
 
-        When this returns, the events are in what every later call reads, and survive the death of the
-        process if the store is a lasting one.
+        An event_id is stored once for all users: what comes later under the same id changes nothing, so
+        whatever may or may not have arrived can be sent again. When this returns, the events are in what
+        every later call reads, of other processes too, and survive the death of the process if the store is
+        a lasting one.
         """
 
     async def recent(self, users: Sequence[str], limit: int) -> dict[str, list[Event]]:
@@ -36,7 +38,13 @@ class HistoryStore(Protocol):
         """Return how many events of a user are stored, and the newest `limit` of them, oldest first."""
 
     async def forget(self, user: str) -> int:
-        """Delete a user's events and return how many they were."""
+        """Delete a user's events and return how many they were.
+
+        Nothing of them is kept, their event ids neither: an event that is sent again after that is new.
+        """
+
+    async def notes(self) -> list[str]:
+        """Return what an operator should know of how this store is set up now, a sentence each."""
 
     async def close(self) -> None:
         """Finish what is under way and let go of everything."""

@@ -1,23 +1,31 @@
 """Histories in memory, gone with the process: for tests and for trying things out."""
 
+from bisect import bisect_left, insort
 from collections.abc import Sequence
 from operator import attrgetter
 
 from service.history.contract import Event
+from service.history.window import first_kept, still_kept
+
+_TIME = attrgetter("time")
 
 
 class MemoryHistory:
-    """A HistoryStore in a dict."""
+    """A HistoryStore in a dict; see there for `keep`."""
 
-    def __init__(self) -> None:
-        self._events: dict[str, Event] = {}  # in the order of arrival, which a stable sort keeps
+    def __init__(self, keep: int | None = None) -> None:
+        self._keep = keep
+        self._known: set[str] = set()
+        self._by_user: dict[str, list[Event]] = {}  # by time; equal ones in the order of arrival
 
     async def append(self, events: Sequence[Event]) -> int:
         """Store events; see HistoryStore."""
-        before = len(self._events)
-        for event in events:
-            self._events.setdefault(event.event_id, event)
-        return len(self._events) - before
+        before = len(self._known)
+        for event in still_kept(events, first_kept(self._keep)):
+            if event.event_id not in self._known:
+                self._known.add(event.event_id)
+                insort(self._by_user.setdefault(event.user, []), event, key=_TIME)
+        return len(self._known) - before
 
     async def recent(self, users: Sequence[str], limit: int) -> dict[str, list[Event]]:
         """Return the newest events of each user; see HistoryStore."""
@@ -31,14 +39,23 @@ class MemoryHistory:
     async def forget(self, user: str) -> int:
         """Delete a user's events; see HistoryStore."""
         events = self._of(user)
-        for event in events:
-            del self._events[event.event_id]
+        self._known.difference_update(event.event_id for event in events)
+        self._by_user.pop(user, None)
         return len(events)
+
+    async def notes(self) -> list[str]:
+        """Nothing: who names memory knows that it is gone with the process."""
+        return []
 
     async def close(self) -> None:
         """Nothing to let go of."""
 
     def _of(self, user: str) -> list[Event]:
-        return sorted(
-            (event for event in self._events.values() if event.user == user), key=attrgetter("time")
-        )
+        """What is kept of a user; what is too old is deleted here."""
+        events = self._by_user.get(user, [])
+        first = first_kept(self._keep)
+        if first is not None and events and events[0].time < first:
+            gone = bisect_left(events, first, key=_TIME)
+            self._known.difference_update(event.event_id for event in events[:gone])
+            del events[:gone]
+        return events

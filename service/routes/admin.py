@@ -1,15 +1,17 @@
-"""`POST /admin/activate` and `/admin/rollback`, each with the admin key."""
+"""`POST /admin/activate` and `/admin/rollback`, `GET` and `POST /admin/routes`, each with the admin key."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
+from typing import Any
 
 import orjson
 from fastapi import APIRouter, Depends, Request, Response
 
+from service.activation import Swap, reason_of
 from service.body import read_body
 from service.documents import answers, body_of
 from service.errors import RequestError
-from service.schemas import ActivateAnswer, ActivateRequest
-from service.slot import Swap
+from service.routing import Routes
+from service.schemas import ActivateAnswer, ActivateRequest, RouteBody, RoutesAnswer, RoutesRequest
 from service.state import State, state_of
 from tower.errors import BundleError
 from tower.pointer import is_version
@@ -25,29 +27,77 @@ router = APIRouter(prefix="/admin", tags=["admin"], dependencies=[Depends(check_
 
 @router.post("/activate", responses=answers(ActivateAnswer), openapi_extra=body_of(ActivateRequest))
 async def activate(request: Request) -> Response:
-    """Make a version the live one, after it has passed its checksums and its recorded queries."""
+    """Make a version the live one in every worker, after it has passed the gate.
+
+    The answer comes when all serve it; `behind` lists the processes that don't yet.
+    """
     state = state_of(request)
-    version = (await read_body(request, ActivateRequest, state.settings.body_limit)).version
-    if not is_version(version):
-        raise RequestError(422, "version", version, "send the name of a version; /v1/versions lists them")
-    return await _swap(state, lambda: state.slot.activate(version))
+    asked = await read_body(request, ActivateRequest, state.settings.body_limit)
+    _check_name("version", asked.version)
+    return await _swap(state, state.activator.activate(asked.version, asked.force))
 
 
 @router.post("/rollback", responses=answers(ActivateAnswer))
 async def rollback(request: Request) -> Response:
     """Make the version live again that was live before this one."""
     state = state_of(request)
-    return await _swap(state, state.slot.roll_back)
+    return await _swap(state, state.activator.roll_back())
 
 
-async def _swap(state: State, replace: Callable[[], Awaitable[Swap]]) -> Response:
+@router.get("/routes", responses=answers(RoutesAnswer))
+async def routes(request: Request) -> Response:
+    """Tell which versions answer whom."""
+    return _json(_shown(state_of(request)))
+
+
+@router.post("/routes", responses=answers(RoutesAnswer), openapi_extra=body_of(RoutesRequest))
+async def route(request: Request) -> Response:
+    """Let a canary answer a share of the users, or a shadow a share of the requests, unseen.
+
+    What is left out stays as it is; null ends it.
+    """
+    state = state_of(request)
+    asked = await read_body(request, RoutesRequest, state.settings.body_limit)
+    given = {name: getattr(asked, name) for name in asked.model_fields_set}
+    for name, body in given.items():
+        if body is not None:
+            _check_name(f"{name}.version", body.version)
+    shown = state.slot.routed.routes.model_dump() | {name: _plain(body) for name, body in given.items()}
     try:
-        live, replaced = await replace()
+        behind = await state.activator.route(Routes.model_validate(shown))
+    except BundleError as error:
+        state.metrics.reload_failures.labels(reason_of(error)).inc()
+        raise RequestError(409, "version", None, f"{error}; the routes stay as they are") from None
+    return _json(_shown(state) | ({"behind": behind} if behind else {}))
+
+
+async def _swap(state: State, replacing: Awaitable[Swap]) -> Response:
+    try:
+        swap = await replacing
     except BundleError as error:
         state.metrics.activations.labels("refused").inc()
+        state.metrics.reload_failures.labels(reason_of(error)).inc()
         kept = state.slot.version
         stays = f"version {kept} stays live" if kept else "no version is live yet"
         raise RequestError(409, "version", None, f"{error}; {stays}") from None
     state.metrics.activations.labels("activated").inc()
-    answer = {"version": live.version, "previous": replaced}
+    answer: dict[str, Any] = {"version": swap.live.version, "previous": swap.replaced}
+    return _json(answer | ({"behind": swap.behind} if swap.behind else {}))
+
+
+def _check_name(field: str, version: str) -> None:
+    if not is_version(version):
+        raise RequestError(422, field, version, "send the name of a version; /v1/versions lists them")
+
+
+def _plain(body: RouteBody | None) -> dict[str, Any] | None:
+    return None if body is None else body.model_dump()
+
+
+def _shown(state: State) -> dict[str, Any]:
+    routes = state.slot.routed.routes
+    return {"live": state.slot.version} | routes.model_dump(mode="json", include={"canary", "shadow"})
+
+
+def _json(answer: dict[str, Any]) -> Response:
     return Response(orjson.dumps(answer), media_type="application/json")

@@ -8,7 +8,9 @@ from fastapi import APIRouter, Request, Response
 from service.body import read_body
 from service.documents import answers, body_of
 from service.history.contract import Event
+from service.history.window import Window, days
 from service.schemas import EventBody, EventsAnswer, EventsRequest
+from service.settings import Settings
 from service.state import state_of
 
 router = APIRouter(prefix="/v1", tags=["events"])
@@ -16,15 +18,24 @@ router = APIRouter(prefix="/v1", tags=["events"])
 
 @router.post("/events", responses=answers(EventsAnswer), openapi_extra=body_of(EventsRequest))
 async def store_events(request: Request) -> Response:
-    """Store events; the answer comes when they are on the disk and in the user's next recommendation."""
+    """Store events; the answer comes when they are stored and in the user's next recommendation.
+
+    `clamped` counts times that were out of the window and got another, `expired` events that are too old to
+    be kept; both are there only if there are any.
+    """
     state = state_of(request)
     asked = await read_body(request, EventsRequest, state.settings.body_limit)
     now = time.time_ns() // 1_000_000
-    events = [_event(body, now) for body in asked.events]
-    stored = await state.ask_store(state.store.append(events))
+    placed = _window(state.settings).place([_event(body, now) for body in asked.events], now)
+    stored = await state.store.append(placed.events)
     state.metrics.events_stored.inc(stored)
-    answer = {"stored": stored, "duplicates": len(events) - stored}
+    answer = {"stored": stored, "duplicates": len(placed.events) - stored}
+    answer |= {name: count for name in ("clamped", "expired") if (count := getattr(placed, name))}
     return Response(orjson.dumps(answer), media_type="application/json")
+
+
+def _window(settings: Settings) -> Window:
+    return Window(round(settings.clock_skew * 1000), days(settings.keep_days))
 
 
 def _event(body: EventBody, now: int) -> Event:

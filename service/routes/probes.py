@@ -4,6 +4,8 @@ import orjson
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from service.board import Order
+from service.errors import RequestError
 from service.state import state_of
 
 router = APIRouter(tags=["probes"])
@@ -17,8 +19,11 @@ async def livez() -> Response:
 
 @router.get("/readyz")
 async def readyz(request: Request) -> Response:
-    """Answer once a bundle is live."""
-    answer = {"status": "ready", "version": state_of(request).slot.live.version}
+    """Answer once a bundle is live, until the service begins to end."""
+    state = state_of(request)
+    if state.seat.board.order != Order.SERVE:
+        raise RequestError(503, "service", None, "it is ending; send this to another", {"Retry-After": "2"})
+    answer = {"status": "ready", "version": state.slot.live.version}
     return Response(orjson.dumps(answer), media_type="application/json")
 
 

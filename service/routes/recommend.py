@@ -16,8 +16,7 @@ async def recommend(request: Request) -> Response:
     """Recommend the next items of a user, or of a history that is given."""
     state = state_of(request)
     asked = await read_body(request, RecommendRequest, state.settings.body_limit)
-    (answer,) = await state.recommend([asked])
-    return Response(orjson.dumps(answer), media_type="application/json")
+    return Response(await state.recommend_one(asked, request.scope), media_type="application/json")
 
 
 @router.post("/recommend/batch", responses=answers(BatchAnswer), openapi_extra=body_of(BatchRequest))

@@ -18,7 +18,7 @@ router = APIRouter(prefix="/v1/users", tags=["users"])
 async def stored_of(request: Request, user_id: str) -> Response:
     """Show what is stored of a user: how many events, and the newest 1000 of them, oldest first."""
     state = state_of(request)
-    total, events = await state.ask_store(state.store.events(user_id, HISTORY_LIMIT))
+    total, events = await state.store.events(user_id, HISTORY_LIMIT)
     answer = {"user_id": user_id, "total": total, "events": [_shown(event) for event in events]}
     return Response(orjson.dumps(answer), media_type="application/json")
 
@@ -27,7 +27,7 @@ async def stored_of(request: Request, user_id: str) -> Response:
 async def forget(request: Request, user_id: str) -> Response:
     """Forget a user: delete all that is stored of them."""
     state = state_of(request)
-    deleted = await state.ask_store(state.store.forget(user_id))
+    deleted = await state.store.forget(user_id)
     return Response(orjson.dumps({"user_id": user_id, "deleted": deleted}), media_type="application/json")
 
 

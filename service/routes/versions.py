@@ -6,9 +6,9 @@ import orjson
 from fastapi import APIRouter, Request, Response
 
 from service.documents import answers
+from service.gate import checked_versions
 from service.schemas import VersionAnswer, VersionsAnswer
 from service.state import state_of
-from tower.listing import versions
 
 router = APIRouter(prefix="/v1", tags=["versions"])
 
@@ -25,7 +25,10 @@ async def live_version(request: Request) -> Response:
 
 @router.get("/versions", responses=answers(VersionsAnswer))
 async def all_versions(request: Request) -> Response:
-    """List every bundle in the folder, with its metrics and recall; `error` says why one can't be read."""
+    """List every bundle in the folder, with its metrics and recall; `error` says why one can't be read.
+
+    `gate` is what was found when it was last checked before going live.
+    """
     slot = state_of(request).slot
-    found = [one.model_dump(mode="json") for one in await asyncio.to_thread(versions, slot.root)]
+    found = [one.model_dump(mode="json") for one in await asyncio.to_thread(checked_versions, slot.root)]
     return Response(orjson.dumps({"live": slot.version, "versions": found}), media_type="application/json")

@@ -1,29 +1,53 @@
 """What every store of histories has to do; a new store is one more line in STORES."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from service.history.breaker import Breaker
 from service.history.contract import Event, HistoryStore
-from service.history.memory import MemoryHistory
-from service.history.sqlite import SqliteHistory
+from service.history.opening import open_store
+from service.settings import Settings
+from tests.redis_server import place_in_redis, sweep
 
-STORES: dict[str, Callable[[Path], HistoryStore]] = {
-    "memory": lambda folder: MemoryHistory(),
-    "sqlite": lambda folder: SqliteHistory(folder / "histories.sqlite"),
+DAY = 86_400_000
+ADDRESSES: dict[str, Callable[[Path], str]] = {
+    "memory": lambda folder: "memory://",
+    "sqlite": lambda folder: f"sqlite:///{folder}/histories.sqlite",
+    "redis": place_in_redis,
 }
+STORES = [*ADDRESSES, *(f"{name}, guarded" for name in ADDRESSES)]
+Open = Callable[..., HistoryStore]
 Work = Callable[[HistoryStore], Coroutine[Any, Any, None]]
 
 
-@pytest.fixture(params=sorted(STORES))
-def run(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Work], None]:
-    """Run a coroutine with a fresh store, and close the store."""
+@pytest.fixture(params=STORES)
+def open_one(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
+    """Open a store of one place, empty at first; `keep_days` and the like are settings."""
+    name, _, guarded = request.param.partition(", ")
+    address = ADDRESSES[name](tmp_path)
+
+    def begin(**settings: Any) -> HistoryStore:
+        store = open_store(Settings.model_validate({"store": address, **settings}))
+        return Breaker(store, 30.0, 30.0) if guarded else store
+
+    yield begin
+    sweep(address)
+
+
+@pytest.fixture
+def run(open_one: Open) -> Callable[[Work], None]:
+    """Run a coroutine with a store, and close the store."""
 
     async def with_store(work: Work) -> None:
-        store = STORES[request.param](tmp_path)
+        store = open_one()
         try:
             await work(store)
         finally:
@@ -61,11 +85,46 @@ def test_an_event_id_is_stored_once_and_the_first_one_stays(run: Run) -> None:
     run(work)
 
 
+def test_an_event_id_is_one_for_all_users(run: Run) -> None:
+    async def work(store: HistoryStore) -> None:
+        assert await store.append([event(1, "u"), event(1, "v")]) == 1
+        assert await store.append([event(1, "w")]) == 0
+        assert await items(store, ["u", "v", "w"], 10) == {"u": [1], "v": [], "w": []}
+        assert await store.forget("v") == 0
+        assert await store.append([event(1, "w")]) == 0
+
+    run(work)
+
+
 def test_the_order_is_by_time_and_then_by_arrival(run: Run) -> None:
     async def work(store: HistoryStore) -> None:
         await store.append([event(1, item="b", time=5), event(2, item="c", time=5)])
         await store.append([event(3, item="a", time=-1), event(4, item="d", time=5)])
         assert await items(store, ["u"], 10) == {"u": ["a", "b", "c", "d"]}
+
+    run(work)
+
+
+def test_equal_times_stay_in_the_order_of_arrival_however_many_they_are(run: Run) -> None:
+    """Also where the ids, the items and the numbers of arrival would sort otherwise as texts."""
+
+    async def work(store: HistoryStore) -> None:
+        names = [f"{number % 7}-{number}" for number in range(120)]
+        for first in range(0, 120, 12):
+            await store.append([Event(one, "u", one, 9) for one in names[first : first + 12]])
+        assert await items(store, ["u"], 200) == {"u": names}
+        assert await items(store, ["u"], 5) == {"u": names[-5:]}
+
+    run(work)
+
+
+def test_any_order_of_arrival_gives_the_order_of_times(run: Run) -> None:
+    async def work(store: HistoryStore) -> None:
+        times = [random.Random(7).randrange(-5, 50) for _ in range(300)]
+        events = [event(number, item=number, time=one) for number, one in enumerate(times)]
+        for first in range(0, 300, 50):
+            await store.append(events[first : first + 50])
+        assert (await store.recent(["u"], 1000))["u"] == sorted(events, key=lambda one: one.time)
 
     run(work)
 
@@ -102,6 +161,24 @@ def test_events_come_back_as_they_went_in(run: Run) -> None:
     run(work)
 
 
+def test_ids_are_any_text(run: Run) -> None:
+    """Users, event ids and kinds: none is taken for another, or for something of the store's own."""
+    names = ["é", "e\u0301", "🎬", "a b", "a\nb", "a\0b", "a\0", "'\"\\", "{x}*?[y]", "x:y", "id:1", " ", "7"]
+    names += ["07", "x" * 512, "\u202e", "user:7", "arrival", "\ufeff", "A", "a"]
+    events = [Event(f"{one}", one, one, place, one) for place, one in enumerate(names)]
+
+    async def work(store: HistoryStore) -> None:
+        assert await store.append(events) == len(names)
+        assert await store.append(events) == 0
+        found = await store.recent(names, 10)
+        assert found == {one.user: [one] for one in events}
+        for one in names:
+            assert await store.forget(one) == 1
+        assert await store.append(events) == len(names)
+
+    run(work)
+
+
 def test_a_forgotten_user_is_gone_and_others_stay(run: Run) -> None:
     async def work(store: HistoryStore) -> None:
         await store.append([event(1), event(2), event(3, "v")])
@@ -109,7 +186,17 @@ def test_a_forgotten_user_is_gone_and_others_stay(run: Run) -> None:
         assert await store.forget("u") == 0
         assert await store.events("u", 10) == (0, [])
         assert await items(store, ["u", "v"], 10) == {"u": [], "v": [1]}
-        assert await store.append([event(1)]) == 1
+
+    run(work)
+
+
+def test_nothing_is_known_of_a_forgotten_user_not_even_the_event_ids(run: Run) -> None:
+    async def work(store: HistoryStore) -> None:
+        await store.append([event(1, item=1), event(2, item=2)])
+        await store.forget("u")
+        assert await store.append([event(1, item=3)]) == 1
+        assert await store.append([event(2, "v", item=4), event(2, "u", item=5)]) == 1
+        assert await items(store, ["u", "v"], 10) == {"u": [3], "v": [4]}
 
     run(work)
 
@@ -127,9 +214,107 @@ def test_many_at_the_same_time_lose_nothing(run: Run) -> None:
     run(work)
 
 
+def test_nobody_reads_the_answer_of_another(run: Run) -> None:
+    """Also after calls whose callers went away in the middle."""
+
+    async def work(store: HistoryStore) -> None:
+        await store.append([event(number, f"u{number}", number) for number in range(50)])
+        for turn in range(10):
+            calls = [asyncio.ensure_future(store.recent([f"u{number}"], 1)) for number in range(50)]
+            for _ in range(turn):
+                await asyncio.sleep(0)
+            for call in calls[::3]:
+                call.cancel()
+            await asyncio.gather(*calls, return_exceptions=True)
+            for number, call in enumerate(calls):
+                if not call.cancelled():
+                    assert call.result() == {f"u{number}": [event(number, f"u{number}", number)]}
+
+    run(work)
+
+
+def test_huge_batches(run: Run) -> None:
+    async def work(store: HistoryStore) -> None:
+        events = [event(number, f"u{number % 3}", "x" * 50, number) for number in range(20_000)]
+        assert await store.append(events) == 20_000
+        total, newest = await store.events("u0", 1_000)
+        assert (total, newest) == (6_667, events[::3][-1_000:])
+        users = [f"u{number}" for number in range(100)]
+        found = await store.recent(users, 10_000)
+        assert [len(found[user]) for user in users] == [6_667, 6_667, 6_666] + [0] * 97
+        assert await store.forget("u1") == 6_667
+
+    run(work)
+
+
 def test_nothing_is_asked_of_it_for_nobody(run: Run) -> None:
     async def work(store: HistoryStore) -> None:
         assert await store.append([]) == 0
         assert await items(store, [], 10) == {}
 
     run(work)
+
+
+def test_what_is_older_than_it_keeps_is_neither_stored_nor_read(open_one: Open) -> None:
+    """Nor is its event id known any longer; what was stored before this was asked for is treated alike."""
+    now = time.time_ns() // 1_000_000
+    old, young = event(1, time=now - 3 * DAY), event(2, time=now - DAY)
+
+    async def work() -> None:
+        before = open_one()
+        await before.append([event(3, time=now - 4 * DAY)])
+        await before.close()
+        store = open_one(keep_days=2)
+        assert await store.events("u", 10) == (0, [])
+        assert await store.append([old, young]) == 1
+        assert await store.events("u", 10) == (1, [young])
+        assert await store.append([event(3, time=now)]) == 1
+        assert await store.recent(["u"], 10) == {"u": [young, event(3, time=now)]}
+        assert await store.forget("u") == 2
+        await store.close()
+
+    asyncio.run(work())
+
+
+WRITER = """
+import asyncio, json, sys
+from service.history.contract import Event
+from service.history.opening import open_store
+from service.settings import Settings
+async def main(address, name):
+    store = open_store(Settings.model_validate({"store": address}))
+    stored = 0
+    for number in range(60):
+        own = Event(f"{name}-{number}", "u", number, number)
+        stored += await store.append([own, Event(f"both-{number}", "u", number, number)])
+    print(stored, flush=True)
+    await store.close()
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("name", ["sqlite", "redis"])
+def test_processes_that_write_together_lose_and_double_nothing(name: str, tmp_path: Path) -> None:
+    """They also begin together, on a store that isn't there yet."""
+    address = ADDRESSES[name](tmp_path)
+    here = Path(__file__).parents[2]
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, address, str(number)], cwd=here, stdout=subprocess.PIPE, text=True
+        )
+        for number in range(3)
+    ]
+    stored = [int(writer.communicate(timeout=120)[0]) for writer in writers]
+    assert sum(stored) == 4 * 60
+
+    async def read() -> tuple[int, list[Event]]:
+        store = open_store(Settings.model_validate({"store": address}))
+        try:
+            return await store.events("u", 1_000)
+        finally:
+            await store.close()
+
+    total, events = asyncio.run(read())
+    sweep(address)
+    assert total == len({one.event_id for one in events}) == 4 * 60
+    assert [one.time for one in events] == sorted(one.time for one in events)

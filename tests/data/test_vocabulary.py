@@ -1,6 +1,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -88,3 +89,22 @@ def test_every_integer_prints_canonically(number: int) -> None:
     assert is_canonical_integer(str(number))
     assert not is_canonical_integer("0" + str(number))
     assert not is_canonical_integer(str(2**63))
+
+
+@given(
+    st.lists(st.integers(0, 30) | st.sampled_from(["3", "03", "x", "-1", ""]) | st.just(2**70), max_size=20),
+    st.booleans(),
+)
+def test_known_rows_are_those_of_one_id_at_a_time(asked: list[int | str], are_integers: bool) -> None:
+    """However they are found: all at once, or one by one where some are unknown or of another kind."""
+    vocabulary = Vocabulary(list(range(20))) if are_integers else Vocabulary([str(n) for n in range(20)])
+    rows, unknown = vocabulary.known_rows(asked)
+    singly = [vocabulary.row(one) for one in asked]
+    assert rows.tolist() == [row for row in singly if row is not None]
+    assert unknown == [one for one, row in zip(asked, singly, strict=True) if row is None]
+    assert rows.dtype == np.int32
+
+
+def test_a_boolean_is_no_id() -> None:
+    rows, unknown = Vocabulary([0, 1, 2]).known_rows(iter([True, 2]))
+    assert (rows.tolist(), unknown) == ([2], [True])

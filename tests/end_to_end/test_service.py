@@ -56,11 +56,11 @@ def test_an_acknowledged_event_survives_being_killed(start: Start) -> None:
     for first in range(0, 60, 3):
         events = [event(number) for number in range(first, first + 3)]
         acknowledged += service.client.post("/v1/events", json={"events": events}).json()["stored"]
-    before = service.client.post("/v1/recommend", json={"user_id": 7}).json()
+    before = service.client.post("/v1/recommend", json={"user_id": 7}).json()["items"]
     service.stop(signal.SIGKILL)
     again = start()
     assert again.client.get("/v1/users/7").json()["total"] == acknowledged == 60
-    assert again.client.post("/v1/recommend", json={"user_id": 7}).json() == before
+    assert again.client.post("/v1/recommend", json={"user_id": 7}).json()["items"] == before
     answer = again.client.post("/v1/events", json={"events": [event(1)]}).json()
     assert answer == {"stored": 0, "duplicates": 1}
 
@@ -157,7 +157,12 @@ def test_a_taken_port_is_said(start: Start) -> None:
 
 @pytest.mark.parametrize(
     ("damage", "words"),
-    [("missing", "can't be listed"), ("empty", "no current version"), ("bundle", "index.faiss")],
+    [
+        ("missing", "can't be listed"),
+        ("empty", "no current version"),
+        ("bundle", "index.faiss"),
+        ("store", "the store can't be 'redis'"),
+    ],
 )
 def test_what_can_not_be_served_is_said_in_one_line(
     start: Start, bundles: Path, tmp_path: Path, damage: str, words: str
@@ -165,10 +170,11 @@ def test_what_can_not_be_served_is_said_in_one_line(
     root = tmp_path / damage
     if damage == "empty":
         root.mkdir()
-    if damage == "bundle":
+    if damage in ("bundle", "store"):
         root = bundles
+    if damage == "bundle":
         (root / "v1" / "index.faiss").unlink()
-    status, complaint = start(root).stop()
+    status, complaint = start(root, **({"store": "redis"} if damage == "store" else {})).stop()
     assert status == 1
     assert words in complaint
     assert complaint.count("\n") == 1

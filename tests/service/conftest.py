@@ -14,7 +14,8 @@ ADMIN = {"Authorization": f"Bearer {KEY}"}
 
 @pytest.fixture
 def settings(bundles: Path) -> Settings:
-    return Settings.model_validate({"bundles": bundles, "store": "memory://", "admin_key": KEY})
+    given = {"bundles": bundles, "store": "memory://", "admin_key": KEY, "overlap_minimum": 0}
+    return Settings.model_validate(given)
 
 
 @pytest.fixture

@@ -99,8 +99,18 @@ def test_a_repeated_key_among_very_many_is_found_quickly() -> None:
         ("/v1/recommend", {"features": []}, "features"),
         ("/v1/recommend", {"features": {"a": "x" * 2001}}, "features"),
         ("/v1/recommend", {"features": {str(n): 1 for n in range(101)}}, "features"),
-        ("/v1/recommend", {"filter": {"genres": "drama"}}, "filter"),
-        ("/v1/recommend", {"explain": True}, "explain"),
+        ("/v1/recommend", {"filter": "drama"}, "filter"),
+        ("/v1/recommend", {"explain": "yes"}, "explain"),
+        ("/v1/recommend", {"min_score": "high"}, "min_score"),
+        ("/v1/recommend", {"diversity": 1.5}, "diversity"),
+        ("/v1/recommend", {"cap": {"genres": 0}}, "cap.genres"),
+        ("/v1/recommend", {"cap": {str(n): 1 for n in range(11)}}, "cap"),
+        ("/v1/recommend", {"cursor": ""}, "cursor"),
+        ("/v1/recommend", {"cursor": "x" * 301}, "cursor"),
+        ("/v1/recommend", {"cursor": "e30"}, "cursor"),
+        ("/v1/recommend", {"cursor": "\u2713"}, "cursor"),
+        ("/v1/recommend", {"diversity": 0.5, "cursor": "W10"}, "cursor"),
+        ("/v1/recommend", {"min_version": ""}, "min_version"),
         ("/v1/recommend", {"K": 10}, "K"),
         ("/v1/recommend/batch", {}, "requests"),
         ("/v1/recommend/batch", {"requests": []}, "requests"),
@@ -124,11 +134,6 @@ def test_what_does_not_fit_is_refused_by_its_name(
     assert error["field"] == field
     assert error["message"]
     assert len(answer.content) < 2000
-
-
-def test_what_comes_later_is_said_to_come_later(client: TestClient) -> None:
-    answer = client.post("/v1/recommend", json={"filter": {}})
-    assert "not supported yet" in answer.json()["error"]["message"]
 
 
 def test_a_body_over_the_limit_is_refused(client: TestClient) -> None:

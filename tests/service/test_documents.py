@@ -22,7 +22,8 @@ def test_the_documents_show_every_call_with_its_body(client: TestClient) -> None
     }
     fields = described["components"]["schemas"]["RecommendRequest"]["properties"]
     assert set(fields) == {
-        *("user_id", "history", "history_times", "at", "features", "k", "exclude_seen", "exclude")
+        *("user_id", "history", "history_times", "at", "features", "k", "exclude_seen", "exclude"),
+        *("filter", "min_score", "diversity", "cap", "cursor", "min_version", "explain"),
     }
 
 

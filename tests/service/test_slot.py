@@ -1,5 +1,4 @@
 import asyncio
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,11 +6,14 @@ from typing import Any
 import httpx2
 import pytest
 
+from service.activation import Activator
 from service.app import create_app
-from service.errors import NothingLiveError, ServiceError
+from service.board import Board
+from service.errors import NothingLiveError, RequestError, ServiceError
+from service.gate import GateReport, GateRequest, run_gate
+from service.routing import Route, Routes, write_routes
 from service.settings import Settings
 from service.slot import Slot
-from tower.bundle import Bundle, load
 from tower.contents import BundleContents
 from tower.errors import BundleError
 from tower.pointer import current, point
@@ -27,6 +29,14 @@ def three(bundles: Path, make_contents: Make) -> Path:
     publish(bundles, make_contents("v2", ids=range(200, 240), seed=1))
     publish(bundles, make_contents("v3", ids=range(300, 320), seed=2))
     return bundles
+
+
+def activator(slot: Slot) -> Activator:
+    return Activator(slot, Settings(bundles=slot.root, overlap_minimum=0), _run_gate)
+
+
+async def _run_gate(request: GateRequest) -> GateReport:
+    return run_gate(request)
 
 
 def consistent(answer: dict[str, Any]) -> bool:
@@ -90,7 +100,7 @@ def test_a_slot_that_waits_takes_the_first_version_that_can_be_served(
         elif how == "pointed elsewhere":
             point(root, "v2")
         else:
-            await slot.activate("v2")
+            await activator(slot).activate("v2")
         await asyncio.wait_for(filling, 10)
 
     golden.rename(golden.with_suffix(".away"))
@@ -99,36 +109,107 @@ def test_a_slot_that_waits_takes_the_first_version_that_can_be_served(
     expected = "v1" if how in ("published", "repaired") else "v2"
     assert slot.version == slot.live.version == current(root) == expected
     with pytest.raises(BundleError, match="no other version was live"):
-        asyncio.run(slot.roll_back())
+        asyncio.run(activator(slot).roll_back())
 
 
-def test_a_refused_version_leaves_everything_as_it_was(three: Path) -> None:
+def test_workers_of_one_board_follow_each_other(three: Path) -> None:
+    """And each knows how new its own version is."""
+    board = Board(2)
+    one, other = Slot(three, board=board), Slot(three, board=board, number=1)
+    assert (one.version, other.version, one.generation) == ("v1", "v1", 1)
+
+    async def activate_and_follow() -> None:
+        following = asyncio.create_task(_follow(other))
+        swap = await activator(one).activate("v2")
+        assert (swap.live.version, swap.replaced, swap.behind) == ("v2", "v1", ())
+        following.cancel()
+
+    board.desks[1].sit()
+    board.desks[1].live = 1
+    asyncio.run(activate_and_follow())
+    assert (one.version, other.version, other.generation) == ("v2", "v2", 2)
+    assert current(three) == "v2"
+
+
+async def _follow(slot: Slot) -> None:
+    while True:
+        await slot.follow()
+        await asyncio.sleep(0.01)
+
+
+def test_an_answer_is_never_older_than_was_asked_for(three: Path) -> None:
+    """It waits for the worker to follow, a while; order is that of activations."""
+    board = Board(2)
+    one, other = Slot(three, board=board), Slot(three, board=board, number=1)
+
+    async def ask() -> None:
+        await activator(one).activate("v2")
+        assert (await other.live_at_least("v1", 0.0)).version == "v1"
+        with pytest.raises(RequestError, match="not live in this process yet") as refused:
+            await other.live_at_least("v2", 0.05)
+        assert refused.value.status == 503
+        assert refused.value.headers == {"Retry-After": "1"}
+        waiting = asyncio.create_task(other.live_at_least("v2", 10.0))
+        await asyncio.sleep(0.01)
+        await other.follow()
+        assert (await waiting).version == "v2"
+        await activator(one).roll_back()
+        with pytest.raises(RequestError):  # v1 was promised again, by a later activation
+            await other.live_at_least("v1", 0.0)
+        await other.follow()
+        assert (await other.live_at_least("v2", 0.0)).version == "v1"
+
+    asyncio.run(ask())
+
+
+def test_a_version_that_was_never_live_can_not_be_waited_for(three: Path) -> None:
+    with pytest.raises(RequestError, match="never live") as refused:
+        asyncio.run(Slot(three).live_at_least("v2", 0.0))
+    assert refused.value.status == 422
+
+
+def test_a_pointer_that_was_moved_while_nothing_ran_is_an_activation(three: Path) -> None:
+    assert Slot(three).generation == 1
+    assert Slot(three).generation == 1
+    point(three, "v2")
     slot = Slot(three)
-    live = slot.live
+    assert (slot.version, slot.generation) == ("v2", 2)
+    assert slot.ledger.last is not None
+    assert slot.ledger.last.who == "pointer"
+
+
+def test_a_version_that_can_not_be_opened_any_more_gives_way_to_the_one_before(three: Path) -> None:
+    """In every worker: it is an activation."""
+    board = Board(2)
+    one = Slot(three, board=board)
+    asyncio.run(activator(one).activate("v2"))
     (three / "v2" / "golden.json").unlink()
-    with pytest.raises(BundleError):
-        asyncio.run(slot.activate("v2"))
-    assert slot.live is live
+    other = Slot(three, board=board, number=1)
+    assert (other.version, other.generation) == ("v1", 3)
+    assert board.target.value == 3
+    asyncio.run(one.follow())
+    assert one.version == "v1"
     assert current(three) == "v1"
 
 
-def test_activations_queue(three: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one that is asked for last is live in the end, and each names the one it took the place of."""
-    delays = iter([0.0, 0.2, 0.1, 0.0])
-
-    def load_slowly(root: Path, version: str) -> Bundle:
-        time.sleep(next(delays))
-        return load(root, version)
-
-    monkeypatch.setattr("service.slot.load", load_slowly)
+def test_the_canary_answers_its_users_and_the_live_version_the_rest(three: Path) -> None:
+    write_routes(three, Routes(canary=Route(version="v2", share=0.5), salt="ab"))
     slot = Slot(three)
+    chosen = {slot.choose(str(user)).version for user in range(50)}
+    assert chosen == {"v1", "v2"}
+    assert slot.choose(None).version == "v1"
+    assert slot.serving("v2") is slot.routed.canary
+    assert slot.serving("v3") is None
 
-    async def all_at_once() -> list[tuple[str, str | None]]:
-        swaps = await asyncio.gather(*(slot.activate(version) for version in VERSIONS))
-        return [(live.version, replaced) for live, replaced in swaps]
 
-    assert asyncio.run(all_at_once()) == [("v1", "v1"), ("v2", "v1"), ("v3", "v2")]
-    assert slot.live.version == current(three) == "v3"
+@pytest.mark.parametrize("how", ["deleted", "nonsense"])
+def test_routes_that_lead_nowhere_leave_all_to_the_live_version(three: Path, how: str) -> None:
+    write_routes(three, Routes(canary=Route(version="v2", share=1.0), salt="ab"))
+    if how == "deleted":
+        (three / "v2" / "manifest.json").unlink()
+    else:
+        (three / "routes.json").write_text("{")
+    assert Slot(three).choose("anyone").version == "v1"
 
 
 def test_every_answer_is_of_one_version_while_versions_change(

@@ -10,6 +10,7 @@ from service.app import create_app
 from service.errors import HistoryUnavailableError
 from service.history.contract import Event
 from service.history.memory import MemoryHistory
+from service.history.opening import guarded
 from service.settings import Settings
 
 
@@ -42,8 +43,9 @@ class Stuck(MemoryHistory):
 
 
 def with_store(settings: Settings, store: MemoryHistory) -> FastAPI:
-    app = create_app(settings.model_copy(update={"history_timeout": 0.05, "write_timeout": 0.05}))
-    app.state.service.store = store
+    settings = settings.model_copy(update={"history_timeout": 0.05, "write_timeout": 0.05})
+    app = create_app(settings)
+    app.state.service.store = guarded(store, settings)
     return app
 
 
@@ -75,6 +77,25 @@ def test_an_event_that_is_not_stored_is_not_acknowledged(settings: Settings, sto
 def test_users_can_not_be_shown_or_forgotten_without_the_store(settings: Settings, method: str) -> None:
     with TestClient(with_store(settings, Broken())) as client:
         assert client.request(method, "/v1/users/7").status_code == 503
+
+
+def test_a_store_that_goes_on_failing_is_not_waited_for(settings: Settings) -> None:
+    """After a few that waited, until the breaker lets one call through again; the answer says how long."""
+    settings = settings.model_copy(update={"breaker_failures": 2, "breaker_seconds": 60.0})
+    with TestClient(with_store(settings, Stuck())) as client:
+        event = {"event_id": 1, "user_id": 7, "item_id": 101}
+        for _ in range(2):
+            assert client.post("/v1/events", json={"events": [event]}).status_code == 503
+            assert client.post("/v1/recommend", json={"user_id": 7}).json()["degraded"] == ["history"]
+        store = client.app.state.service.store  # type: ignore[attr-defined]
+        assert {name: circuit.state for name, circuit in store.circuits.items()} == {
+            "read": "open",
+            "write": "open",
+        }
+        answer = client.post("/v1/events", json={"events": [event]})
+        assert (answer.status_code, 50 <= int(answer.headers["retry-after"]) <= 60) == (503, True)
+        assert client.post("/v1/recommend", json={"user_id": 7}).json()["degraded"] == ["history"]
+        assert [circuit.refused for circuit in store.circuits.values()] == [1, 1]
 
 
 def test_only_the_newest_stored_events_are_read(settings: Settings) -> None:

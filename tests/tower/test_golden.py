@@ -4,6 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.bundle_damage import rewrite
 from tower.bundle import Bundle
 from tower.errors import BundleError
 from tower.golden import RecordedQuery, check_golden, difference, load_golden
@@ -70,10 +71,10 @@ def test_a_changed_recording_is_noticed(bundles: Path, fault: str) -> None:
         query["history"] = [12345]
     else:
         query["features"] = {"age": 1}
-    path.chmod(0o644)
-    path.write_text(json.dumps(golden))
-    with pytest.raises(BundleError, match="recorded query"):
-        check_golden(Bundle.open(bundles / "v1", verify=False))
+    rewrite(bundles / "v1", "golden.json", json.dumps(golden).encode())
+    with pytest.raises(BundleError, match="recorded query") as caught:
+        check_golden(Bundle.open(bundles / "v1"))
+    assert caught.value.reason == "answers"
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"k": 20, "queries": []}'])

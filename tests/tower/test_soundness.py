@@ -6,7 +6,7 @@ import pytest
 
 from tower.errors import BundleError
 from tower.manifest import Manifest, Scoring, read_manifest
-from tower.soundness import check_parts
+from tower.soundness import check_parts, lengths_of, measure_norms
 
 VECTORS = np.eye(60, 8, dtype=np.float32) + np.eye(60, 8, -8, dtype=np.float32)
 VECTORS[16:, 0] = 1
@@ -14,8 +14,8 @@ VECTORS[16:, 0] = 1
 
 @pytest.fixture
 def manifest(bundles: Path) -> Manifest:
-    """Of 60 items and 8 columns."""
-    return read_manifest(bundles / "v1")
+    """Of 60 items and 8 columns, whose lengths nobody measured."""
+    return read_manifest(bundles / "v1").model_copy(update={"norms": None})
 
 
 def check(manifest: Manifest, **changes: Any) -> None:
@@ -59,3 +59,26 @@ def test_a_bias_beside_the_cosine_is_free(manifest: Manifest) -> None:
     check(biased, vectors=vectors)
     with pytest.raises(BundleError, match="row 1 has length 2 instead"):
         check(biased, vectors=np.where(np.arange(60)[:, None] == 1, 2 * vectors, vectors))
+
+
+def test_lengths_are_those_that_were_published(manifest: Manifest) -> None:
+    """Where the scores are dot products, this is what tells the vectors of one model from another's."""
+    lengths = np.linspace(0.5, 3, 60, dtype=np.float32)[:, None]
+    norms = measure_norms(lengths_of(VECTORS * lengths))
+    changes = {"scoring": Scoring(kind="dot", temperature=1.0), "norms": norms}
+    published = manifest.model_copy(update=changes)
+    check(published, vectors=VECTORS * lengths)
+    check(published, vectors=VECTORS * lengths[::-1] * np.float32(1 + 1e-6))
+    for vectors in (
+        VECTORS * lengths * np.float32(1.01),
+        np.where(np.arange(60)[:, None] == 3, 0, VECTORS * lengths),
+    ):
+        with pytest.raises(BundleError, match="lengths of the item vectors are") as caught:
+            check(published, vectors=vectors.astype(np.float32))
+        assert caught.value.reason == "vectors"
+
+
+def test_lengths_are_summarised() -> None:
+    norms = measure_norms(lengths_of(np.diag(np.arange(101)).astype(np.float32)))
+    assert norms.quantiles == (0, 1, 25, 50, 75, 99, 100)
+    assert norms.zeros == 1

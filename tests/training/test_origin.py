@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from data.errors import ConfigurationError
-from data.manifest import hash_file
 from data.sequences import PreparedData
+from tests.bundle_damage import change_manifest, rewrite
 from tests.training.conftest import Grown
 from tower.errors import BundleError
 from tower.manifest import EXPERIMENT, ITEM_FEATURES, MANIFEST
@@ -52,14 +52,12 @@ def bundle(published: Path, tmp_path: Path) -> Path:
 
 def replace(bundle: Path, name: str, content: bytes | None) -> None:
     """Put another file into a bundle, or none, so that the checksums agree."""
-    manifest = json.loads((bundle / MANIFEST).read_text())
-    if content is None:
-        (bundle / name).unlink()
-        del manifest["files"][name]
-    else:
-        (bundle / name).write_bytes(content)
-        manifest["files"][name] = hash_file(bundle / name).model_dump()
-    (bundle / MANIFEST).write_text(json.dumps(manifest))
+    if content is not None:
+        rewrite(bundle, name, content)
+        return
+    (bundle / name).unlink()
+    files = json.loads((bundle / MANIFEST).read_text())["files"]
+    change_manifest(bundle, files={kept: found for kept, found in files.items() if kept != name})
 
 
 def test_a_bundle_says_how_it_was_trained_and_what_its_rows_are(published: Path, grown: Grown) -> None:

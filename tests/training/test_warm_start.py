@@ -1,4 +1,3 @@
-import json
 import re
 import shutil
 from collections.abc import Callable
@@ -10,12 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 
-from data.manifest import hash_file
 from data.sequences import PreparedData
+from tests.bundle_damage import rewrite
 from tests.training.conftest import Grown
-from tower.manifest import MANIFEST
 from tower.model import TwoTowers
 from tower.packed import PackedHistories
 from training.config import ExperimentConfig
@@ -288,11 +286,6 @@ def test_a_model_of_other_parameters_is_refused(grown: Grown, exported: Export, 
     bundle = shutil.copytree(exported({}), tmp_path / "old")
     tensors = load_file(bundle / "model.safetensors")
     tensors["user.mlp.0.bias"] = tensors["user.mlp.0.bias"][1:].clone()
-    for path in (bundle / "model.safetensors", bundle / MANIFEST):
-        path.chmod(0o644)
-    save_file(tensors, bundle / "model.safetensors")
-    manifest = json.loads((bundle / MANIFEST).read_text())
-    manifest["files"]["model.safetensors"] = hash_file(bundle / "model.safetensors").model_dump()
-    (bundle / MANIFEST).write_text(json.dumps(manifest))
+    rewrite(bundle, "model.safetensors", save(tensors))
     with pytest.raises(TrainingError, match=r"its model has no user\.mlp\.0\.bias of \(128,\)"):
         warm(grown, bundle, {})

@@ -18,6 +18,8 @@ from tower.indexes.settings import ApproximateSettings, Effort, HnswSettings, Iv
 from tower.indexes.storage import open_code, save_code
 from tower.indexes.untyped import faiss
 
+# How many items are asked at every opening. Each costs an exact search: of a million items, fewer are.
+_MOST_ASKED, _LEAST_ASKED, _COMPARED = 32, 8, 10**7
 # Requests that leave out what was used ask for many different k.
 _MOST_SEARCHES = 1024
 
@@ -52,6 +54,7 @@ class ApproximateIndex:
         )
         self._padding = np.zeros(stored - dimension, np.float32)
         # Search parameters are read, never written, by a search; those without a selector serve all.
+        self.effort = cache(self._effort)
         self._parameters = cache(lambda breadth: parameters(settings, breadth, None))
         # FAISS scores what it proposed itself where both have the same columns.
         self._refined = None if len(self._padding) else RefinedSearch(proposing, self._exact.vectors())
@@ -95,6 +98,17 @@ class ApproximateIndex:
         faiss.write_index(self._proposing, writer, faiss.IO_FLAG_SKIP_STORAGE)
         return int(writer.data.size())
 
+    def own_recall(self) -> float:
+        """The share that is found of the best when some of the item vectors are asked."""
+        k = min(self.settings.efforts[0].k, len(self))
+        shares = []
+        asked = min(_MOST_ASKED, max(_LEAST_ASKED, _COMPARED // len(self)))
+        for row in np.linspace(0, len(self) - 1, asked).astype(np.int64):
+            vector = self.vectors()[row]
+            best = self._exact.nearest(vector, k)[0]
+            shares.append(len(np.intersect1d(best, self.nearest(vector, k)[0])) / k)
+        return float(np.mean(shares))
+
     def __len__(self) -> int:
         return len(self._exact)
 
@@ -135,7 +149,7 @@ class ApproximateIndex:
             return self._exact.nearest(vector, k, allowed)
         return ordered(rows, self._exact.scores(vector, rows), k)
 
-    def effort(self, k: int) -> Effort | None:
+    def _effort(self, k: int) -> Effort | None:
         """How broadly `k` rows are searched for, between the efforts of the settings; None: exactly."""
         below: Effort | None = None
         for above in self.settings.efforts:

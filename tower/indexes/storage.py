@@ -33,8 +33,10 @@ def open_code(path: Path, vectors: NDArray[np.float32], settings: ApproximateSet
     Raises BundleError for another kind than `settings` name, another size, or rows that are not 0..N-1.
     """
     # FAISS reckons with a table of 16 numbers a part and list, though it makes none for inner products.
+    # Fast-scan lists are copied whether mapped or not, and FAISS 1.15.1 dies of a cut file that it maps.
+    is_fast = isinstance(settings, IvfPqSettings)
     tables = 64 * settings.lists * settings.parts if isinstance(settings, IvfPqSettings) else 0
-    index = read_faiss(path, class_of(settings), tables)
+    index = read_faiss(path, class_of(settings), tables, mapped=not is_fast)
     if isinstance(settings, HnswSettings):
         _check_shape(path, index, vectors, vectors.shape[1])
         _check_graph(path, index, len(vectors))

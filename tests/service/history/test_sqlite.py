@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from service.errors import HistoryUnavailableError, ServiceError
+from service.errors import HistoryDamagedError, HistoryUnavailableError, ServiceError
 from service.history import sqlite
 from service.history.contract import Event
 from service.history.sqlite import SqliteHistory
@@ -105,3 +105,98 @@ def test_the_bytes_of_a_forgotten_user_leave_the_file(path: Path, store: SqliteH
     asyncio.run(store.forget("the-secret-name"))
     store._writing.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     assert b"the-secret-name" not in path.read_bytes()
+
+
+def test_a_file_that_was_replaced_is_not_written(store: SqliteHistory, path: Path) -> None:
+    """What would go into the old one is gone with the process."""
+    assert asyncio.run(store.append([EVENT])) == 1
+    path.rename(path.with_name("moved"))
+    with pytest.raises(HistoryUnavailableError, match="No such file"):
+        asyncio.run(store.append([EVENT]))
+    path.write_bytes(b"")
+    for call in (store.append([EVENT]), store.forget("u")):
+        with pytest.raises(HistoryUnavailableError, match="start the service again"):
+            asyncio.run(call)
+    assert asyncio.run(store.recent(["u"], 1)) == {"u": [EVENT]}
+
+
+@pytest.mark.parametrize("values", ["x'00', 1", "1.5, 1", "NULL, 1", "1, 'noon'", "1, 2.5"])
+def test_rows_that_are_no_events_are_not_shown(store: SqliteHistory, path: Path, values: str) -> None:
+    """Foreign ones; a column of SQLite takes any type."""
+    item, time = values.split(", ")
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("PRAGMA writable_schema = ON")
+        other.execute("UPDATE sqlite_schema SET sql = replace(sql, 'NOT NULL', '')")
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute(f"INSERT INTO events (event_id, user, item, time) VALUES ('f', 'v', {item}, {time})")
+    asyncio.run(store.append([EVENT]))
+    with pytest.raises(HistoryDamagedError, match="isn't an event"):
+        asyncio.run(store.recent(["v"], 5))
+    assert asyncio.run(store.recent(["u"], 5)) == {"u": [EVENT]}
+
+
+def test_calls_that_come_together_share_a_transaction(store: SqliteHistory) -> None:
+    """The first is written at once; those that come while it is wait for one more, all together."""
+    begun: list[str] = []
+    store._writing.set_trace_callback(lambda sql: begun.append(sql) if sql.startswith("BEGIN") else None)
+
+    async def work() -> list[int]:
+        calls = [asyncio.ensure_future(store.append([EVENT._replace(event_id=f"{n}")])) for n in range(50)]
+        return await asyncio.gather(*calls)
+
+    assert asyncio.run(work()) == [1] * 50
+    assert len(begun) <= 2
+    assert asyncio.run(store.events("u", 1))[0] == 50
+
+
+def test_a_call_that_is_too_large_does_not_take_others_with_it(store: SqliteHistory) -> None:
+    (pages,) = store._writing.execute("PRAGMA page_count").fetchone()
+    store._writing.execute(f"PRAGMA max_page_count = {pages + 2}")
+    large = [Event(f"e{number}", "u", "x" * 500, number) for number in range(200)]
+
+    async def work() -> list[int | BaseException]:
+        calls = [[EVENT._replace(event_id="small")], large, [EVENT._replace(event_id="too")]]
+        return await asyncio.gather(*map(store.append, calls), return_exceptions=True)
+
+    first, second, third = asyncio.run(work())
+    assert (first, third) == (1, 1)
+    assert isinstance(second, HistoryUnavailableError)
+    assert asyncio.run(store.events("u", 1))[0] == 2
+
+
+def test_a_call_whose_caller_went_away_before_its_turn_is_not_written(store: SqliteHistory) -> None:
+    async def work() -> int:
+        calls = [asyncio.ensure_future(store.append([EVENT._replace(event_id=f"{n}")])) for n in range(3)]
+        calls[2].cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+        return (await store.events("u", 1))[0]
+
+    assert asyncio.run(work()) == 2
+
+
+def test_what_is_too_old_leaves_the_file_in_time(path: Path) -> None:
+    """Also that of users who never come back: each append looks through some of it."""
+    events = [Event(f"{n}", f"u{n}", 1, n) for n in range(2_500)]
+
+    async def work() -> int:
+        store = SqliteHistory(path)
+        await store.append(events)
+        await store.close()
+        store = SqliteHistory(path, keep=1_000)
+        for number in range(4):
+            await store.append([Event(f"now {number}", "u", 1, 2**45)])
+        await store.close()
+        with closing(sqlite3.connect(path)) as other:
+            (left,) = other.execute("SELECT count(*) FROM events").fetchone()
+        return int(left)
+
+    assert asyncio.run(work()) == 4
+
+
+def test_opening_a_complete_file_writes_nothing(path: Path) -> None:
+    """So that it can be opened on a full disk."""
+    asyncio.run(SqliteHistory(path).close())
+    before = path.read_bytes()
+    store = SqliteHistory(path)
+    asyncio.run(store.close())
+    assert path.read_bytes() == before

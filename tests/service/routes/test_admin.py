@@ -1,4 +1,3 @@
-import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,15 +9,12 @@ from fastapi.testclient import TestClient
 
 from service.app import create_admin_app, create_app
 from service.settings import Settings
+from tests.bundle_damage import rewrite
 from tower.contents import BundleContents
 from tower.pointer import current
 from tower.publishing import publish
 
 Make = Callable[..., BundleContents]
-
-
-def sha256(content: bytes) -> bytes:
-    return hashlib.sha256(content).hexdigest().encode()
 
 
 def failing(tower: bytes) -> bytes:
@@ -70,17 +66,7 @@ def test_a_tower_that_fails_when_it_is_run_is_refused(
     client: TestClient, admin: dict[str, str], two: Path, make_contents: Make
 ) -> None:
     """A checksum of the manifest's own making, and a tower that reads what it should but not in that form."""
-    manifest = two / "v2" / "manifest.json"
-    tower = two / "v2" / "user_tower.onnx"
-    before, after = tower.read_bytes(), failing(tower.read_bytes())
-    for path, content in (
-        (tower, after),
-        (manifest, manifest.read_bytes().replace(sha256(before), sha256(after))),
-    ):
-        path.chmod(0o644)
-        path.write_bytes(content)
-    sizes = manifest.read_text().replace(f'"bytes": {len(before)}', f'"bytes": {len(after)}')
-    manifest.write_text(sizes)
+    rewrite(two / "v2", "user_tower.onnx", failing((two / "v2" / "user_tower.onnx").read_bytes()))
     answer = activate(client, admin, "v2")
     assert answer.status_code == 409
     assert "user_tower.onnx" in answer.json()["error"]["message"]

@@ -17,7 +17,8 @@ from tower.indexes.untyped import faiss
 def vectors() -> NDArray[np.float32]:
     """400 unit vectors of 16 numbers."""
     drawn = np.random.default_rng(0).standard_normal((400, 16)).astype(np.float32)
-    return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
+    drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
+    return drawn
 
 
 def test_the_best_of_all_proposed_are_the_best_of_all(vectors: NDArray[np.float32], tmp_path: Path) -> None:

@@ -1,0 +1,222 @@
+"""A load on a service: connections that send the next request when the last is answered, or at a pace."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+from numpy.typing import NDArray
+
+GIVE_UP = 10.0  # seconds after the end in which answers that are under way may still come
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is sent, and how.
+
+    Attributes:
+        url: where the service listens.
+        path: the call; each of `bodies` is a JSON text, sent in turn by POST.
+        connections: how many are open; each waits for its answer.
+        seconds: how long new requests are sent.
+        rate: requests/s over all connections; None sends the next one as soon as the last is answered.
+        cpu: the processor that the generator keeps to.
+        headers: beside the usual ones.
+    """
+
+    url: str
+    path: str
+    bodies: tuple[str, ...]
+    connections: int = 16
+    seconds: float = 2.0
+    rate: float | None = None
+    cpu: int | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came back: of each request when it was sent (time.monotonic), seconds to its answer, and status.
+
+    A request that a pace had due counts from that moment, whether or not a connection was free for it
+    then. Status 0: no answer.
+    """
+
+    sent: NDArray[np.float64]
+    seconds: NDArray[np.float64]
+    status: NDArray[np.int64]
+
+    @property
+    def good(self) -> NDArray[np.bool_]:
+        """Which were answered with 200."""
+        good: NDArray[np.bool_] = self.status == 200
+        return good
+
+    def rate(self) -> float:
+        """Good answers a second."""
+        return float(self.good.sum() / (self.sent.max() + self.seconds[-1] - self.sent.min()))
+
+    def percentile(self, share: float) -> float:
+        """Seconds to an answer, of the good ones."""
+        return float(np.percentile(self.seconds[self.good], 100 * share))
+
+
+def run_load(load: Load) -> Outcome:
+    """Send the load from a process of its own, and wait for it."""
+    with start_load(load) as running:
+        return running.outcome()
+
+
+class start_load:  # noqa: N801 - used as a verb
+    """A load that runs beside what the caller does meanwhile."""
+
+    def __init__(self, load: Load) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        self._result = Path(self._folder.name) / "outcome.npy"
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.load", str(self._result)], stdin=subprocess.PIPE
+        )
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(asdict(load)).encode())
+        self._process.stdin.close()
+
+    def __enter__(self) -> "start_load":
+        return self
+
+    def outcome(self) -> Outcome:
+        """Wait for its end. Raises RuntimeError when the generator failed."""
+        if self._process.wait():
+            raise RuntimeError("the load generator failed; its error is above")
+        sent, seconds, status = np.load(self._result)
+        return Outcome(sent, seconds, status.astype(np.int64))
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._folder.cleanup()
+
+
+class _Connection(asyncio.Protocol):
+    """One connection: writes a request, calls back with its status when the whole answer is there."""
+
+    def __init__(self) -> None:
+        self.transport: Any = None  # uvloop's are no asyncio.WriteTransport, though they behave as one
+        self.answered: asyncio.Future[int] | None = None
+        self._buffer = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+
+    def send(self, request: bytes) -> "asyncio.Future[int]":
+        self.answered = asyncio.get_running_loop().create_future()
+        self.transport.write(request)
+        return self.answered
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        head, separator, body = self._buffer.partition(b"\r\n\r\n")
+        if separator and len(body) >= _length(head):
+            self._buffer = b""
+            self._answer(int(head[9:12]))
+
+    def connection_lost(self, _: Exception | None) -> None:
+        self.transport = None
+        self._answer(0)
+
+    def _answer(self, status: int) -> None:
+        if self.answered is not None and not self.answered.done():
+            self.answered.set_result(status)
+
+
+def _length(head: bytes) -> int:
+    lowered = head.lower()
+    at = lowered.find(b"content-length:")
+    return int(lowered[at + 15 :].split(b"\r\n", 1)[0]) if at >= 0 else 0
+
+
+class _Generator:
+    """Sends one load."""
+
+    def __init__(self, load: Load) -> None:
+        self._load = load
+        parts = urlsplit(load.url)
+        self._place = parts.hostname or "127.0.0.1", parts.port or 80
+        self._requests = [_request(load, body) for body in load.bodies]
+        self._next = 0
+        self._rows: list[tuple[float, float, int]] = []
+
+    async def run(self) -> NDArray[np.float64]:
+        """Send until the time is over; gives [3, requests]: sent, seconds, status."""
+        self._begin = time.monotonic()
+        workers = [asyncio.create_task(self._work()) for _ in range(self._load.connections)]
+        await asyncio.wait(workers, timeout=self._load.seconds + GIVE_UP)
+        for worker in workers:
+            worker.cancel()
+        return np.array(self._rows, dtype=np.float64).reshape(-1, 3).T
+
+    async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
+        connection = _Connection()
+        while (due := await self._turn()) is not None:
+            status = 0
+            try:
+                if connection.transport is None:
+                    _, connection = await loop.create_connection(_Connection, *self._place)
+                status = await connection.send(self._requests[self._next % len(self._requests)])
+            except OSError:
+                await asyncio.sleep(0.01)
+            self._rows.append((due, time.monotonic() - due, status))
+
+    async def _turn(self) -> float | None:
+        """Wait for the moment at which the next request is due; None after the end."""
+        number, self._next = self._next, self._next + 1
+        now = time.monotonic()
+        due = now if self._load.rate is None else self._begin + number / self._load.rate
+        if due > self._begin + self._load.seconds:
+            return None
+        if due > now:
+            await asyncio.sleep(due - now)
+        return due
+
+
+def _request(load: Load, body: str) -> bytes:
+    content = body.encode()
+    lines = [f"POST {load.path} HTTP/1.1", "Host: benchmark", "Content-Type: application/json"]
+    lines += [f"{name}: {value}" for name, value in load.headers]
+    lines.append(f"Content-Length: {len(content)}")
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + content
+
+
+def processors(count: int) -> Sequence[int | None]:
+    """That many processors of this machine for processes to keep to; None where there are not enough."""
+    available = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    return available[:count] if len(available) >= count else [None] * count
+
+
+def keep_to(cpu: int | None) -> None:
+    """Let this process run on that processor alone."""
+    if cpu is not None:
+        os.sched_setaffinity(0, {cpu})
+
+
+def _main() -> None:
+    import uvloop
+
+    given: dict[str, Any] = json.load(sys.stdin)
+    headers = tuple((name, value) for name, value in given.pop("headers"))
+    load = Load(**{**given, "bodies": tuple(given["bodies"]), "headers": headers})
+    keep_to(load.cpu)
+    np.save(sys.argv[1], uvloop.run(_Generator(load).run()))
+
+
+if __name__ == "__main__":
+    _main()

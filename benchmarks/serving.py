@@ -1,0 +1,196 @@
+"""What the service costs over the framework that it stands on, at rest and while versions change.
+
+`rps_over_bare_27k` and `rps_over_bare_100k`: requests/s of `POST /v1/recommend` (50 items of history in
+the body, k = 10) over those of a bare FastAPI route of the same process that reads the same bodies into a
+model and writes bodies of the same size. The service keeps to one processor, the generator of the load to
+another; 16 connections, in turns. `activate_p99_over_steady`: the 99th percentile of requests that were under
+way during an activation, over that of the others. `rss_over_bundle`: resident memory less 150 MB, and less
+60 MB for each worker after the first, over the bundle.
+"""
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.load import Load, Outcome, processors, run_load, start_load
+from benchmarks.memory_of import resident_bytes
+from benchmarks.protocol import Options, finish, read_options
+from benchmarks.running_service import Running, post, running_service, seconds_to_first_answer
+from benchmarks.serving_process import BARE
+from benchmarks.serving_shop import VERSIONS, Served, served_shop
+
+OURS = "/v1/recommend"
+SIZES = {"27k": 27_000, "100k": 100_000}
+QUICK_SIZES = {"27k": 2_000, "100k": 3_000}
+FIRST_WORKER, FURTHER_WORKER = 150e6, 60e6
+SETTLED = 0.2  # seconds after an activation's answer in which its work may still be felt
+
+
+def main() -> None:
+    """Run the benchmark."""
+    options = read_options(__doc__, needs_data=False)
+    figures = measure(options)
+    show(figures)
+    finish("serving", options, figures)
+
+
+def measure(options: Options) -> dict[str, Any]:
+    """All figures; a quick run takes a small shop and few rounds, and says nothing of 27,000 or 100,000."""
+    sizes = QUICK_SIZES if options.quick else SIZES
+    shops = {name: served_shop(items) for name, items in sizes.items()}
+    figures: dict[str, Any] = {"connections": Load("", "", ()).connections, "shops": {}}
+    for name, shop in shops.items():
+        found = against_bare(shop, rounds=2 if options.quick else 7, seconds=0.5 if options.quick else 2.0)
+        figures["shops"][name] = found
+        figures |= {f"rps_over_bare_{name}": found["rps_ratio"], f"p99_over_bare_{name}": found["p99_ratio"]}
+    largest = shops["100k"]
+    figures |= under_activations(largest, 3 if options.quick else 20)
+    times = [
+        seconds_to_first_answer(largest.bundles, largest.bodies[0]) for _ in range(1 if options.quick else 5)
+    ]
+    figures |= {"cold_start_s": statistics.median(times), "cold_starts_s": times}
+    return figures | memory(largest)
+
+
+def against_bare(shop: Served, rounds: int, seconds: float) -> dict[str, Any]:
+    """Ours and the bare route in turns: requests/s and the 99th percentile of each, and their ratios."""
+    ours_cpu, load_cpu = processors(2)
+    with beside_bare(shop, ours_cpu) as url:
+        outcomes: dict[str, list[Outcome]] = {BARE: [], OURS: []}
+        for path in outcomes:
+            run_load(Load(url, path, shop.bodies, seconds=seconds, cpu=load_cpu))
+        for _ in range(rounds):
+            for path, own in outcomes.items():
+                own.append(run_load(Load(url, path, shop.bodies, seconds=seconds, cpu=load_cpu)))
+    failed = sum(int((~one.good).sum()) for own in outcomes.values() for one in own)
+    if failed:
+        raise RuntimeError(f"{failed} requests were not answered with 200")
+    rates = {path: [one.rate() for one in own] for path, own in outcomes.items()}
+    tails = {path: [one.percentile(0.99) for one in own] for path, own in outcomes.items()}
+    by_round = [ours / bare for ours, bare in zip(rates[OURS], rates[BARE], strict=True)]
+    return {
+        "items": shop.items,
+        "rps": {path: statistics.median(own) for path, own in rates.items()},
+        "p99_s": {path: statistics.median(own) for path, own in tails.items()},
+        "rps_ratio": statistics.median(rates[OURS]) / statistics.median(rates[BARE]),
+        "rps_ratio_least": min(by_round),
+        "rps_ratio_greatest": max(by_round),
+        "p99_ratio": statistics.median(tails[OURS]) / statistics.median(tails[BARE]),
+    }
+
+
+@contextmanager
+def beside_bare(shop: Served, cpu: int | None) -> Iterator[str]:
+    """The service and the bare route in one process; gives its URL."""
+    with running_service(shop.bundles) as service:
+        status, answer = post(service.url, OURS, shop.bodies[0])
+    if status != 200:
+        raise RuntimeError(f"the service answered {status}: {answer}")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.serving_process"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps({"bundles": str(shop.bundles), "cpu": cpu, "answer": answer}))
+        process.stdin.close()
+        yield process.stdout.readline().strip()
+    finally:
+        process.kill()
+        process.wait()
+
+
+def under_activations(shop: Served, count: int) -> dict[str, Any]:
+    """Activations to and fro while 16 connections ask: what failed, and the tail beside that between them."""
+    ours_cpu, load_cpu = processors(2)
+    with running_service(shop.bundles) as service:
+        service.keep_to(ours_cpu)
+        seconds = 1.0 + 1.5 * count
+        run_load(Load(service.url, OURS, shop.bodies, seconds=1.0, cpu=load_cpu))
+        with start_load(Load(service.url, OURS, shop.bodies, seconds=seconds, cpu=load_cpu)) as load:
+            time.sleep(1.0)
+            spans = list(_activations(service, count))
+            outcome = load.outcome()
+    during = np.zeros(len(outcome.sent), dtype=np.bool_)
+    for begun, ended in spans:
+        during |= (outcome.sent + outcome.seconds >= begun) & (outcome.sent <= ended + SETTLED)
+    tails = [float(np.percentile(outcome.seconds[outcome.good & part], 99)) for part in (during, ~during)]
+    return {
+        "activations": count,
+        "activate_failed": int((~outcome.good).sum()),
+        "activate_p99_over_steady": tails[0] / tails[1],
+        "activate_p99_s": tails[0],
+        "steady_p99_s": tails[1],
+        "activation_s": statistics.median(ended - begun for begun, ended in spans),
+    }
+
+
+def _activations(service: Running, count: int) -> Iterator[tuple[float, float]]:
+    for number in range(count):
+        begun = time.monotonic()
+        status, answer = service.activate(VERSIONS[(number + 1) % 2])
+        if status != 200:
+            raise RuntimeError(f"an activation was answered with {status}: {answer}")
+        ended = time.monotonic()
+        yield begun, ended
+        time.sleep(max(0.0, 1.5 - (ended - begun)))
+
+
+def memory(shop: Served) -> dict[str, Any]:
+    """Resident memory with one worker and with three, each of which has answered."""
+    resident = {}
+    for workers in (1, 3):
+        with running_service(shop.bundles, workers) as service:
+            run_load(Load(service.url, OURS, shop.bodies, connections=32, seconds=2.0))
+            resident[workers] = resident_bytes(service.process.pid)
+    allowed = {workers: FIRST_WORKER + FURTHER_WORKER * (workers - 1) for workers in resident}
+    over = max((resident[workers] - allowed[workers]) / shop.bundle_bytes for workers in resident)
+    return {
+        "bundle_mb": shop.bundle_bytes / 1e6,
+        "resident_mb": {str(workers): held / 1e6 for workers, held in resident.items()},
+        "further_worker_mb": (resident[3] - resident[1]) / 2e6,
+        "rss_over_bundle": over,
+    }
+
+
+def show(figures: dict[str, Any]) -> None:
+    """Print a table for people."""
+    table = Table(title="POST /v1/recommend beside a bare FastAPI route of the same process")
+    for heading in ("items", "requests/s", "bare", "ratio", "p99", "p99 of bare", "ratio"):
+        table.add_column(heading, justify="right")
+    for one in figures["shops"].values():
+        rates, tails = one["rps"], one["p99_s"]
+        table.add_row(
+            f"{one['items']:,}",
+            f"{rates[OURS]:,.0f}",
+            f"{rates[BARE]:,.0f}",
+            f"{one['rps_ratio']:.2f} ({one['rps_ratio_least']:.2f} to {one['rps_ratio_greatest']:.2f})",
+            f"{tails[OURS] * 1e3:.2f} ms",
+            f"{tails[BARE] * 1e3:.2f} ms",
+            f"{one['p99_ratio']:.2f}",
+        )
+    Console(width=120).print(table)
+    print(
+        f"{figures['activations']} activations under load: {figures['activate_failed']} requests failed, p99 "
+        f"{figures['activate_p99_over_steady']:.2f} times the steady one; an activation takes "
+        f"{figures['activation_s']:.2f} s\n"
+        f"cold start {figures['cold_start_s']:.2f} s; a bundle of {figures['bundle_mb']:.0f} MB, resident "
+        f"with one worker {figures['resident_mb']['1']:.0f} MB, "
+        f"{figures['further_worker_mb']:.0f} MB more for another"
+    )
+
+
+if __name__ == "__main__":
+    main()

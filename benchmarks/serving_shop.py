@@ -1,0 +1,67 @@
+"""Bundles of an invented shop of any size, and its users' histories, for the benchmark of the service."""
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from data.sequences import PreparedData
+
+WORK = Path("var/benchmarks/serving")
+HISTORY, QUESTIONS = 50, 1_000
+# Two versions of one model, so that activations have somewhere to go.
+VERSIONS = ("first", "second")
+
+
+@dataclass(frozen=True)
+class Served:
+    """A folder of bundles with two versions, and questions of real users: bodies of `POST /v1/recommend`."""
+
+    items: int
+    bundles: Path
+    bodies: tuple[str, ...]
+
+    @property
+    def bundle_bytes(self) -> int:
+        """Bytes of all files of one version."""
+        return sum(path.stat().st_size for path in (self.bundles / VERSIONS[0]).iterdir())
+
+
+def served_shop(items: int, work: Path = WORK, recall: float = 0.99) -> Served:
+    """Make the bundles, or find them where they were made before.
+
+    Users have 60 events in the mean; the towers are those of the experiment `youtubednn`, trained for two
+    epochs; the index is what `turret index --kind auto` chooses.
+    """
+    folder = work / str(items)
+    if not (folder / "bundles" / "current").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        _make(folder, items, recall)
+    data = PreparedData.open(folder / "prepared")
+    return Served(items, folder / "bundles", tuple(_bodies(data)))
+
+
+def _make(folder: Path, items: int, recall: float) -> None:
+    users = str(max(2_000, items // 2))
+    shop, prepared, run, bundles = (folder / name for name in ("shop", "prepared", "run", "bundles"))
+    _turret("data", "synth", shop, "--users", users, "--items", items, "--events-per-user", 60, "--overwrite")
+    _turret("data", "prepare", shop, "--to", prepared, "--overwrite")
+    _turret("train", "--data", prepared, "--run", run, "--overwrite", "--set", "training.epochs=2")
+    _turret("export", run, "--bundles", bundles, "--version", "exact")
+    for version in VERSIONS:
+        _turret("index", bundles / "exact", "--kind", "auto", "--recall", recall, "--version", version)
+    _turret("activate", VERSIONS[0], "--bundles", bundles)
+
+
+def _turret(*words: object) -> None:
+    subprocess.run([sys.executable, "-m", "turret", *map(str, words)], check=True, stdout=subprocess.DEVNULL)
+
+
+def _bodies(data: PreparedData) -> list[str]:
+    """The newest 50 items of users who have that many, as requests for 10 more."""
+    users = np.flatnonzero(np.diff(data.offsets) >= HISTORY)[:QUESTIONS]
+    histories = (data.catalogue.ids(data.history(int(user), "end")[-HISTORY:]) for user in users)
+    return [json.dumps({"history": history, "k": 10}) for history in histories]

@@ -1,0 +1,119 @@
+"""Histories in a Redis, for a service on several machines."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from redis.exceptions import NoScriptError, ResponseError
+
+from service.errors import HistoryUnavailableError
+from service.history.contract import Event
+from service.history.redis_address import read_address
+from service.history.redis_connections import Command, RedisConnections
+from service.history.redis_events import counted, read, written
+from service.history.redis_notes import notes_of
+from service.history.redis_scripts import APPEND, FORGET, Script
+from service.history.window import first_kept, still_kept
+
+
+class RedisHistory:
+    """A HistoryStore in one Redis (6.2 or later) and its replicas: every call is one round trip.
+
+    What an acknowledgement is worth there is said by `notes` and in docs/histories.md. `keep` is that of
+    HistoryStore; `connections` and `seconds` bound what one process takes and waits. Nothing is connected
+    before the first call. Raises ServiceError when the address can't be read.
+    """
+
+    def __init__(
+        self, address: str, connections: int = 16, seconds: float = 5.0, keep: int | None = None
+    ) -> None:
+        self._address = read_address(address)
+        self._keep = keep
+        self._seconds = seconds
+        self._redis = RedisConnections(self._address, connections, seconds)
+        self._ids = f"{self._address.prefix}id:"
+
+    async def append(self, events: Sequence[Event]) -> int:
+        """Store events in one step of the server; see HistoryStore."""
+        first = first_kept(self._keep)
+        kept = still_kept(events, first)
+        if not kept:
+            return 0
+        keys = [f"{self._address.prefix}arrival"]
+        values: list[bytes | str | int] = [self._ids, "" if first is None else first]
+        for event in kept:
+            keys += [self._ids + event.event_id, self._user(event.user)]
+            values += [event.time, written(event), "" if self._keep is None else event.time + self._keep]
+        return await self._run(APPEND, keys, values, self._confirmation())
+
+    async def recent(self, users: Sequence[str], limit: int) -> dict[str, list[Event]]:
+        """Return the newest events of each user; see HistoryStore."""
+        if not users:
+            return {}
+        replies = await self._redis.ask([self._newest(user, limit) for user in users])
+        return {user: self._events(user, reply) for user, reply in zip(users, replies, strict=True)}
+
+    async def events(self, user: str, limit: int) -> tuple[int, list[Event]]:
+        """Return a user's count and newest events; see HistoryStore."""
+        count: Command = ["ZCOUNT", self._user(user), self._first(), "+inf"]
+        total, newest = await self._redis.ask([count, self._newest(user, limit)])
+        return self._count(total), self._events(user, newest)
+
+    async def forget(self, user: str) -> int:
+        """Delete a user's events; see HistoryStore."""
+        return await self._run(FORGET, [self._user(user)], [self._ids, self._first()], self._confirmation())
+
+    async def notes(self) -> list[str]:
+        """Say where this server's settings don't keep what is acknowledged."""
+        return notes_of(
+            str(self._address), await self._redis.ask([["INFO"], ["CONFIG", "GET", "appendfsync"]])
+        )
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._redis.close()
+
+    async def _run(
+        self, script: Script, keys: Sequence[str], values: Sequence[bytes | str | int], after: list[Command]
+    ) -> int:
+        rest = [len(keys), *keys, *values]
+        replies = await self._redis.ask([["EVALSHA", script.sha, *rest], *after])
+        if isinstance(replies[0], NoScriptError):  # a server that has started since
+            replies = await self._redis.ask([["EVAL", script.text, *rest], *after])
+        count = self._count(replies[0])
+        if after and self._count(replies[1]) < self._address.replicas:
+            raise HistoryUnavailableError(
+                f"{self._address} has it, but fewer than {self._address.replicas} of its replicas confirm it"
+            )
+        return count
+
+    def _confirmation(self) -> list[Command]:
+        """What is asked after a change, in the same round trip: that replicas have it."""
+        replicas = self._address.replicas
+        return [["WAIT", replicas, round(self._seconds * 500)]] if replicas else []
+
+    def _newest(self, user: str, limit: int) -> Command:
+        key, first = self._user(user), self._first()
+        return ["ZREVRANGEBYSCORE", key, "+inf", first, "WITHSCORES", "LIMIT", 0, limit]
+
+    def _user(self, user: str) -> str:
+        return f"{self._address.prefix}user:{user}"
+
+    def _first(self) -> str | int:
+        first = first_kept(self._keep)
+        return "-inf" if first is None else first
+
+    def _events(self, user: str, reply: Any) -> list[Event]:
+        if isinstance(reply, ResponseError):
+            raise self._redis.unavailable(reply)
+        try:
+            return read(user, reply)
+        except ValueError:
+            raise self._redis.damaged() from None
+
+    def _count(self, reply: Any) -> int:
+        if isinstance(reply, ResponseError):
+            raise self._redis.unavailable(reply)
+        try:
+            return counted(reply)
+        except ValueError:
+            raise HistoryUnavailableError(f"{self._address} answers what no Redis would") from None

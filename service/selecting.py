@@ -1,0 +1,102 @@
+"""Which of the ranked items an answer holds: a page of them, those that score enough, diverse ones."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.cursor import Cursor
+from service.stock import Stock
+from tower.diversity import Cap, marginal_relevance
+from tower.retriever import Ranking
+
+# The best so many; fewer come only if fewer exist.
+Ranked = Callable[[int], Ranking]
+# Candidates that diversity chooses k from: enough to find others, few enough to compare with each other.
+POOL, POOL_PER_ITEM = 100, 4
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a request wants of a ranking beside its order.
+
+    Attributes:
+        k: how many items.
+        after: only what comes after the page that ended there.
+        min_score: only what scores at least so much.
+        diversity: the weight of `marginal_relevance`.
+        cap: at most so many items of each value of these fields.
+    """
+
+    k: int
+    after: Cursor | None = None
+    min_score: float | None = None
+    diversity: float = 0.0
+    cap: Mapping[str, int] | None = None
+
+
+class Selection(NamedTuple):
+    """Items, and whether there are no others after them."""
+
+    ranking: Ranking
+    exhausted: bool
+
+
+def select(ranked: Ranked, wanted: Wanted, stock: Stock) -> Selection:
+    """Give the first `wanted.k` items that are as wanted; fewer only if no more exist."""
+    fetch = wanted.k + (wanted.after.shown if wanted.after else 0)
+    if wanted.diversity:
+        fetch = max(POOL, POOL_PER_ITEM * wanted.k)
+    while True:
+        ranking = ranked(fetch)
+        is_whole = len(ranking.rows) < fetch
+        kept = _kept(ranking, wanted)
+        # What follows an item that scores too little scores no more.
+        is_whole |= _ends_below(ranking, wanted)
+        chosen = _chosen(Ranking(ranking.rows[kept], ranking.scores[kept], ranking.plan), wanted, stock)
+        if len(chosen.rows) == wanted.k or is_whole:
+            return Selection(chosen, len(chosen.rows) < wanted.k)
+        fetch *= POOL_PER_ITEM
+
+
+def _kept(ranking: Ranking, wanted: Wanted) -> NDArray[np.int64]:
+    keep = np.ones(len(ranking.rows), dtype=np.bool_)
+    if wanted.after is not None:
+        last = np.float32(wanted.after.score)
+        keep &= (ranking.scores < last) | ((ranking.scores == last) & (ranking.rows > wanted.after.row))
+    if wanted.min_score is not None:
+        keep &= ranking.scores >= np.float32(wanted.min_score)
+    return np.flatnonzero(keep)
+
+
+def _ends_below(ranking: Ranking, wanted: Wanted) -> bool:
+    minimum = wanted.min_score
+    return minimum is not None and len(ranking.scores) > 0 and bool(ranking.scores[-1] < np.float32(minimum))
+
+
+def _chosen(ranking: Ranking, wanted: Wanted, stock: Stock) -> Ranking:
+    if not wanted.diversity and not wanted.cap:
+        return Ranking(ranking.rows[: wanted.k], ranking.scores[: wanted.k], ranking.plan)
+    cap = Cap(wanted.cap or {})
+
+    def take(place: int) -> bool:
+        return not wanted.cap or cap.take(stock.fields(int(ranking.rows[place])))
+
+    if wanted.diversity:
+        vectors = stock.vectors(ranking.rows)
+        order = marginal_relevance(ranking.scores, vectors, wanted.k, wanted.diversity, take)
+    else:
+        order = _first(len(ranking.rows), wanted.k, take)
+    return Ranking(ranking.rows[order], ranking.scores[order], ranking.plan)
+
+
+def _first(count: int, k: int, take: Callable[[int], bool]) -> NDArray[np.int64]:
+    order: list[int] = []
+    for place in range(count):
+        if len(order) == k:
+            break
+        if take(place):
+            order.append(place)
+    return np.array(order, dtype=np.int64)

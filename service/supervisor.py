@@ -1,0 +1,293 @@
+"""The process that listens, keeps the workers alive, and ends them in step."""
+
+import contextlib
+import gc
+import json
+import logging
+import os
+import selectors
+import signal
+import socket
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from service.admin_key import admin_key
+from service.board import Board, Order
+from service.errors import ServiceError
+from service.gate import GateRequest, run_gate
+from service.ledger import Ledger
+from service.seat import MESSAGE_BYTES, Seat
+from service.serving import listen, url_of
+from service.settings import Settings
+from service.target import establish, make_folder
+from service.worker import FAILED, end_with_parent, work
+from tower.leftovers import remove_leftovers
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
+_STEADY_SECONDS = 10.0  # a worker that lived this long had no trouble to start
+_MOST_FAILURES = 5
+_HUNG_SECONDS = 60.0
+_SPARE_SECONDS = 5.0
+_log = logging.getLogger("turret.supervisor")
+
+
+@dataclass
+class _Worker:
+    """One place of a worker: who works there now, or when the next one begins."""
+
+    seat: Seat
+    pid: int = 0
+    channel: socket.socket | None = None
+    began: float = 0.0
+    is_ready: bool = False
+    begins: float = 0.0
+    failures: int = 0
+    why: str = ""
+
+
+@dataclass
+class _Checking:
+    """A process that checks a version, and the channel of the worker that has asked."""
+
+    channel: socket.socket
+    version: str
+
+
+@dataclass
+class _Ending:
+    """The end: its order, when the next one follows, and when nobody is waited for any more."""
+
+    order: Order = Order.SERVE
+    next: float = 0.0
+    signals: list[int] = field(default_factory=list)
+
+
+class Supervisor:
+    """Forks workers that share the sockets and what was imported, and forks again for each that dies.
+
+    It starts no thread, opens no bundle and answers no request, so that there is little that can go wrong in
+    it, and that a fork is safe: threads, OpenMP's and ONNX Runtime's among them, don't survive one. Raises
+    ServiceError or BundleError with a sentence when an address is taken or the workers can't start.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._sockets: list[socket.socket] = []
+        self._board = Board(settings.workers)
+        self._workers = [_Worker(Seat(self._board, number)) for number in range(settings.workers)]
+        self._checking: dict[int, _Checking] = {}
+        self._ending = _Ending()
+        self._greeted = False
+        self._selector = selectors.DefaultSelector()
+
+    def run(self) -> None:
+        """Serve until SIGINT or SIGTERM has come and the workers have finished."""
+        try:
+            self._prepare()
+            self._listen_to_signals()
+            gc.collect()
+            gc.freeze()  # else the first collection of each worker copies every page that it inherits
+            while self._ending.order == Order.SERVE or any(worker.pid for worker in self._workers):
+                self._step()
+        finally:
+            self._kill_all()
+            for listening in self._sockets:
+                listening.close()
+
+    def _prepare(self) -> None:
+        """Do once what the workers would else do at the same time."""
+        self._sockets.append(listen(self._settings.host, self._settings.port))
+        if self._settings.admin_port is not None:
+            self._sockets.append(listen("127.0.0.1", self._settings.admin_port))
+        bundles = self._settings.bundles
+        if self._settings.wait:
+            make_folder(bundles)
+        else:
+            establish(bundles, Ledger(bundles), self._board)
+        remove_leftovers(bundles)
+        admin_key(self._settings)
+        check_threads()
+
+    def _step(self) -> None:
+        for worker in self._workers:
+            if not worker.pid and worker.begins <= time.monotonic() and self._ending.order == Order.SERVE:
+                self._begin(worker)
+        for key, _ in self._selector.select(0.05):
+            if isinstance(key.data, _Worker):
+                self._hear(key.data)
+            else:
+                self._take_signals()
+        self._reap()
+        self._go_on_ending()
+        self._end_hung()
+
+    def _begin(self, worker: _Worker) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        seat = Seat(self._board, worker.seat.number, theirs)
+        pid = os.fork()
+        if pid == 0:
+            self._leave_behind()
+            ours.close()
+            work(self._settings, seat, self._sockets)
+        theirs.close()
+        worker.pid, worker.channel, worker.is_ready = pid, ours, False
+        worker.began = time.monotonic()
+        self._selector.register(ours, selectors.EVENT_READ, worker)
+
+    def _leave_behind(self) -> None:
+        """Close, in a forked process, what is the supervisor's alone."""
+        self._selector.close()
+        signal.set_wakeup_fd(-1)
+        for worker in self._workers:
+            if worker.channel is not None:
+                worker.channel.close()
+
+    def _hear(self, worker: _Worker) -> None:
+        assert worker.channel is not None
+        try:
+            message = json.loads(worker.channel.recv(MESSAGE_BYTES, socket.MSG_DONTWAIT))
+        except BlockingIOError:
+            return
+        if "ready" in message:
+            worker.is_ready, worker.failures = True, 0
+            self._greet(message["ready"])
+        elif "failed" in message:
+            worker.why = message["failed"]
+        elif "gate" in message:
+            self._check(worker.channel, GateRequest.model_validate(message["gate"]))
+
+    def _greet(self, version: str | None) -> None:
+        if self._greeted or not all(worker.is_ready for worker in self._workers):
+            return
+        self._greeted = True
+        urls = [url_of(listening) for listening in self._sockets]
+        admin = f", admin calls at {urls[1]}" if len(urls) > 1 else ""
+        does = f"serves version {version}" if version else "waits for a version"
+        print(f"turret {does} at {urls[0]} (calls: {urls[0]}/docs{admin})", flush=True)
+
+    def _check(self, channel: socket.socket, request: GateRequest) -> None:
+        """Check a version in a process that has no threads and that may die of it."""
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                end_with_parent()
+                os.nice(19)  # it has time, and those who wait for answers have none
+                channel.send(run_gate(request).model_dump_json().encode())
+                status = 0
+            finally:
+                os._exit(status)
+        self._checking[pid] = _Checking(channel, request.version)
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            code = os.waitstatus_to_exitcode(status)
+            if checking := self._checking.pop(pid, None):
+                if code:
+                    _answer(checking, how(code))
+                continue
+            for worker in self._workers:
+                if worker.pid == pid:
+                    self._bury(worker, code)
+
+    def _bury(self, worker: _Worker, code: int) -> None:
+        self._hear(worker)  # its last words
+        assert worker.channel is not None
+        self._selector.unregister(worker.channel)
+        worker.channel.close()
+        pid, worker.pid, worker.channel = worker.pid, 0, None
+        worker.seat.desk.clear()
+        if self._ending.order != Order.SERVE:
+            return
+        self._give_up_if_hopeless(worker, code)
+        lived = time.monotonic() - worker.began
+        worker.failures = 0 if lived > _STEADY_SECONDS else worker.failures + 1
+        pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (worker.failures - 1)) if worker.failures else 0.0
+        worker.begins = time.monotonic() + pause
+        words = worker.why if code == FAILED else how(code)
+        _log.error("worker %d (process %d) ended: %s; another begins", worker.seat.number, pid, words)
+
+    def _give_up_if_hopeless(self, worker: _Worker, code: int) -> None:
+        if worker.is_ready:
+            return
+        others = any(other.is_ready and other.pid for other in self._workers)
+        if not self._greeted and code == FAILED:
+            raise ServiceError(worker.why)
+        if not others and worker.failures + 1 >= _MOST_FAILURES:
+            words = worker.why if code == FAILED else f"they end {how(code)}"
+            raise ServiceError(f"{_MOST_FAILURES} workers in a row could not start: {words}")
+
+    def _end_hung(self) -> None:
+        for worker in self._workers:
+            if worker.pid and worker.is_ready and worker.seat.desk.silence > _HUNG_SECONDS:
+                _log.error("process %d gave no sign of life for %g seconds", worker.pid, _HUNG_SECONDS)
+                os.kill(worker.pid, signal.SIGKILL)
+                worker.is_ready = False
+
+    def _listen_to_signals(self) -> None:
+        reading, writing = socket.socketpair()
+        for end in (reading, writing):
+            end.setblocking(False)
+        self._signalled = reading, writing
+        signal.set_wakeup_fd(writing.fileno(), warn_on_full_buffer=False)
+        self._selector.register(reading, selectors.EVENT_READ)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda number, _: self._ending.signals.append(number))
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # only wakes the loop
+
+    def _take_signals(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._signalled[0].recv(1024)
+        while self._ending.signals:
+            number = self._ending.signals.pop(0)
+            delay = self._settings.drain_delay if number == signal.SIGTERM else 0.0
+            # A second signal doesn't wait for whatever sends requests, a third one for requests either.
+            self._order(Order(min(self._ending.order + 1, Order.STOP)), delay)
+
+    def _order(self, order: Order, delay: float = 0.0) -> None:
+        self._board.order = self._ending.order = order
+        waits = {Order.DRAIN: delay, Order.FINISH: self._settings.drain_seconds + _SPARE_SECONDS}
+        self._ending.next = time.monotonic() + waits.get(order, _SPARE_SECONDS)
+
+    def _go_on_ending(self) -> None:
+        order = self._ending.order
+        if order == Order.SERVE or time.monotonic() < self._ending.next:
+            return
+        if order == Order.STOP:
+            self._kill_all()
+        else:
+            self._order(Order(order + 1))
+
+    def _kill_all(self) -> None:
+        for worker in self._workers:
+            if worker.pid:
+                os.kill(worker.pid, signal.SIGKILL)
+                os.waitpid(worker.pid, 0)
+                worker.pid = 0
+
+
+def check_threads() -> None:
+    """Raise ServiceError when this process has threads: forking it could leave locks held for ever."""
+    tasks = Path("/proc/self/task")
+    names = sorted(path.name for path in tasks.iterdir()) if tasks.is_dir() else []
+    if len(names) > 1:
+        raise ServiceError(
+            f"{len(names)} threads run before the workers are forked; start the service with `turret serve`"
+        )
+
+
+def how(code: int) -> str:
+    """Say how a process ended."""
+    return f"by {signal.Signals(-code).name}" if code < 0 else f"with status {code}"
+
+
+def _answer(checking: _Checking, words: str) -> None:
+    with contextlib.suppress(OSError):  # the worker that asked may have died too
+        checking.channel.send(json.dumps({"version": checking.version, "crashed": words}).encode())

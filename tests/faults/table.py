@@ -1,0 +1,179 @@
+"""The faults that a service survives, and the tests that show it: `python -m tests.faults.table` writes
+docs/reliability.md."""
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+TESTS = Path(__file__).parent.parent
+PAGE = TESTS.parent / "docs" / "reliability.md"
+
+# Number: what goes wrong, and what the service does then.
+FAULTS: dict[int, tuple[str, str]] = {
+    1: (
+        "an index file is cut off, as by a copy that was interrupted",
+        "its size and SHA-256 differ from the manifest's: the version is refused and counted, the old one "
+        "goes on, readiness stays",
+    ),
+    2: (
+        "bits of an index or of vectors are flipped",
+        "the same; FAISS would load such a file without a word, so only the checksum sees it",
+    ),
+    3: (
+        "a file's header asks for terabytes",
+        "it is refused before anything of that size is allocated; the process lives",
+    ),
+    4: (
+        "a bundle mixes parts of two models: index and tower, dimensions, orders of the items",
+        "shapes, checksums and recorded queries don't fit; it is not activated",
+    ),
+    5: (
+        "vectors are NaN, infinite or all zero",
+        "refused by the check for finite numbers, the bounds of the norms, or the recorded queries",
+    ),
+    6: (
+        "a bundle is looked at while it is being written",
+        "only a pointer that is replaced by a rename makes a version visible; what is incomplete is ignored",
+    ),
+    7: (
+        "the publisher dies in the middle",
+        "the pointer is what it was; what was left behind is removed at the next start",
+    ),
+    8: (
+        "a file that is mapped is overwritten in place",
+        "files are read-only; a watcher compares inode, size and times, and raises an alarm",
+    ),
+    9: (
+        "the live version's folder is deleted, or a file in it is cut off",
+        "deleting does nothing to who has it mapped; cutting off kills a worker, which is started again",
+    ),
+    10: (
+        "the disk is full",
+        "recommendations go on; events are refused with Retry-After, and none is acknowledged in part",
+    ),
+    11: (
+        "there is no memory for a second version beside the live one",
+        "that is found out before loading, and the old one stays",
+    ),
+    12: (
+        "a worker is killed under load",
+        "only its own requests fail; others answer, it is started again, no acknowledged event is lost",
+    ),
+    13: (
+        "SIGTERM under load",
+        "/readyz says so at once, requests are still answered for a while, those under way end, status 0",
+    ),
+    14: ("two activations at once", "one after the other, or a refusal in words; never a mixture"),
+    15: (
+        "activations one after the other under traffic",
+        "latency stays within bounds, every answer is of one version, and none is older than it may be",
+    ),
+    16: ("back to the version before", "one call, at most a second, also when the newest folder is damaged"),
+    17: (
+        "ten times the load that it can carry",
+        "a bounded queue; the rest is refused within 10 ms with Retry-After; what is answered stays near the "
+        "peak, memory stays flat, and it recovers in seconds",
+    ),
+    18: (
+        "clients that send a byte now and then, half-open connections, endless headers",
+        "time limits on head and body, a limit on headers; nobody else waits",
+    ),
+    19: (
+        "bodies that are bombs: huge, deep, compressed, repeated keys, no numbers",
+        "refused quickly, counted while they arrive; no 500",
+    ),
+    20: (
+        "k of zero, below zero, huge, or more than there is",
+        "refused, or fewer items and `exhausted`; never a row that isn't there, never one twice",
+    ),
+    21: (
+        "unknown users, unknown items, empty histories, everything seen",
+        "popular items where the towers have nothing to go on, and each item says where it comes from; 200",
+    ),
+    22: (
+        "filters that allow nothing or one item, contradict themselves, or name unknown fields",
+        "right at any share of the catalogue; nothing found is an empty list, an unknown field is refused",
+    ),
+    23: (
+        "the store of histories is down, slow, or answers nonsense",
+        "recommendations go on without it and say so; events are refused with Retry-After",
+    ),
+    24: (
+        "events twice, out of order, from the future or long ago; a clock that jumps",
+        "each counts once, in the order of times; times are held to a window; timeouts don't use that clock",
+    ),
+    25: ("the end of the event log is torn by a crash", "whole records are recovered; acknowledged is there"),
+    26: (
+        "wrong keys, no key, a hundred thousand guesses",
+        "401, compared in constant time; hashes at rest, nothing in logs, guesses are slowed down",
+    ),
+    27: ("paths and URLs in place of a version", "only names of the listing are versions; refused"),
+    28: ("forks after threads have started", "workers load after the fork and share pages by mapping"),
+    29: (
+        "a machine with other vector instructions than the one that built the index",
+        "answers are the same within rounding; recorded queries allow for it",
+    ),
+    30: (
+        "an item is withdrawn after the index was built",
+        "it is left out at once, in every worker, without a rebuild",
+    ),
+    31: ("metrics of several workers", "added up; counters never go back, also when a worker is replaced"),
+    32: (
+        "the sink of logs, metrics or traces is blocked or gone",
+        "records are dropped and counted; no request waits",
+    ),
+    33: ("read-only root, another user, no /tmp", "it starts, given a place for its state"),
+    34: (
+        "bundles of an older or newer format",
+        "older ones are loaded or refused in words, newer ones refused in words",
+    ),
+}
+
+
+class Shown(NamedTuple):
+    """A test that shows what happens at a fault."""
+
+    path: Path
+    name: str
+
+
+def shown() -> dict[int, list[Shown]]:
+    """The tests marked `@pytest.mark.fault(NUMBER)`, by number; read off the source."""
+    found: dict[int, list[Shown]] = defaultdict(list)
+    for path in sorted(TESTS.rglob("test_*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                for number in _numbers(node):
+                    found[number].append(Shown(path.relative_to(TESTS.parent), node.name))
+    return dict(found)
+
+
+def _numbers(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[int]:
+    for decorator in node.decorator_list:
+        if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "pytest.mark.fault":
+            yield from (one.value for one in decorator.args if isinstance(one, ast.Constant))  # type: ignore[misc]
+
+
+def page() -> str:
+    """docs/reliability.md."""
+    tests = shown()
+    lines = [
+        "# What goes wrong, and what happens then",
+        "",
+        "Each row is a fault that the service meets in production and at least one test that puts the real "
+        "process",
+        "through it. `make test` runs them all. Written by `python -m tests.faults.table`.",
+        "",
+        "| # | fault | what happens | tests |",
+        "|---|---|---|---|",
+    ]
+    for number, (fault, behaviour) in FAULTS.items():
+        named = [f"[`{one.name}`](../{one.path})" for one in tests.get(number, ())]
+        lines.append(f"| {number} | {fault} | {behaviour} | {'<br>'.join(named)} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

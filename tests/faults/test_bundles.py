@@ -1,0 +1,222 @@
+"""Bundles that must not be served: the running service refuses them, counts that, and goes on as it was."""
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import faiss
+import numpy as np
+import pytest
+from numpy.lib import format as npy
+
+from tests.bundle_damage import change_manifest, replace, rewrite
+from tests.faults.processes import activate
+from tests.service_process import Process
+from tower.contents import BundleContents
+from tower.manifest import DIGEST, MANIFEST
+from tower.pointer import current
+from tower.publishing import publish
+
+Make = Callable[..., BundleContents]
+QUESTION = {"history": [101, 102], "k": 5}
+
+
+class Running:
+    """A service that serves v1, and what of it must not change."""
+
+    def __init__(self, root: Path, process: Process) -> None:
+        self.root = root
+        self.process = process
+        self.before = self.answer()
+
+    def answer(self) -> tuple[int, Any]:
+        response = self.process.client.post("/v1/recommend", json=QUESTION)
+        return response.status_code, response.json()
+
+    def refusals(self) -> dict[str, float]:
+        """Refused versions by reason."""
+        lines = self.process.client.get("/metrics").text.splitlines()
+        counted = (line for line in lines if line.startswith("turret_reload_failures_total{"))
+        return {line.split('"')[1]: float(line.rsplit(" ", 1)[1]) for line in counted}
+
+    def refuses(self, version: str, *words: str, reason: str) -> None:
+        """Ask to activate a version; it is refused in these words, and nothing else happens."""
+        counted = self.refusals().get(reason, 0.0)
+        response = activate(self.process, self.root, version)
+        assert response.status_code == 409
+        message = response.json()["error"]["message"]
+        assert [word for word in words if word not in message] == [], message
+        assert "version v1 stays live" in message
+        assert self.refusals()[reason] == counted + 1
+        assert self.process.client.get("/readyz").json() == {"status": "ready", "version": "v1"}
+        assert self.answer() == self.before == (200, self.before[1])
+        assert current(self.root) == "v1"
+
+
+@pytest.fixture(scope="module")
+def running(published: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    root = shutil.copytree(published, tmp_path_factory.mktemp("running") / "bundles")
+    process = Process(root)
+    try:
+        yield Running(root, process)
+    finally:
+        process.close()
+
+
+@pytest.fixture
+def version(running: Running, request: pytest.FixtureRequest, make_contents: Make) -> Iterator[Path]:
+    """Another version beside the live one, of the same ids and sizes, to be damaged."""
+    folder = publish(running.root, make_contents("v2", seed=1, **getattr(request, "param", {})))
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.mark.fault(1)
+@pytest.mark.parametrize("name", ["index.faiss", "item_vectors.npy", "catalogue.bin", "user_tower.onnx"])
+def test_a_file_that_was_cut_short_is_refused(running: Running, version: Path, name: str) -> None:
+    replace(version / name, (version / name).read_bytes()[:-100])
+    running.refuses("v2", name, "is not the file that was published", reason="checksum")
+
+
+@pytest.mark.fault(2)
+@pytest.mark.parametrize("name", ["index.faiss", "item_vectors.npy", "vocabulary.json", MANIFEST])
+def test_a_flipped_bit_is_refused(running: Running, version: Path, name: str) -> None:
+    content = bytearray((version / name).read_bytes())
+    content[len(content) * 2 // 3] ^= 2
+    replace(version / name, bytes(content))
+    running.refuses("v2", name, reason="checksum")
+
+
+@pytest.mark.fault(3)
+def test_headers_that_ask_for_terabytes_are_refused(running: Running, version: Path) -> None:
+    """With checksums that agree: the readers themselves have to see it, and the process lives."""
+    content = bytearray((version / "index.faiss").read_bytes())
+    place = len(content) - 60 * 8 * 4 - 8  # before the numbers, how many there are
+    assert int.from_bytes(content[place : place + 8], "little") in (60 * 8, 60 * 8 * 4)
+    content[place : place + 8] = (2**41).to_bytes(8, "little")
+    rewrite(version, "index.faiss", bytes(content))
+    running.refuses("v2", "index.faiss", reason="soundness")
+    with (version.parent / "crafted").open("wb") as stream:
+        npy.write_array_header_1_0(stream, {"descr": "<f4", "fortran_order": False, "shape": (2**40, 8)})
+    crafted = (version.parent / "crafted").read_bytes()
+    rewrite(version, "item_vectors.npy", crafted)
+    running.refuses("v2", "item_vectors.npy", "where the manifest says", reason="soundness")
+    change_manifest(version, item_count=2**40)
+    running.refuses("v2", "item_vectors.npy", "cut short", reason="soundness")
+
+
+OTHER_MODELS: dict[str, dict[str, Any]] = {
+    "weights": {},
+    "order": {"ids": [*range(101, 160), 100]},
+    "count": {"ids": [*range(100, 161)]},
+    "dimension": {"dimension": 9},
+}
+# What differs between v1 and each of those; with other weights only, ids and this tower are the same.
+MIXED = [
+    (how, name)
+    for name, differing in {
+        "index.faiss": ("weights", "order", "count", "dimension"),
+        "item_vectors.npy": ("weights", "order", "count", "dimension"),
+        "vocabulary.json": ("order", "count"),
+        "catalogue.json": ("order", "count"),
+        "user_tower.onnx": ("dimension",),
+        "golden.json": ("weights", "order", "count", "dimension"),
+    }.items()
+    for how in differing
+]
+
+
+@pytest.mark.fault(4)
+@pytest.mark.parametrize(
+    ("version", "name"),
+    [(OTHER_MODELS[how], name) for how, name in MIXED],
+    ids=[f"{name} of other {how}" for how, name in MIXED],
+    indirect=["version"],
+)
+def test_files_of_two_models_are_refused(running: Running, version: Path, name: str) -> None:
+    """Even with checksums that agree: by shapes, by what belongs together, or by the recorded queries."""
+    other = (running.root / "v1" / name).read_bytes()
+    assert other != (version / name).read_bytes()
+    rewrite(version, name, other)
+    before = sum(running.refusals().values())
+    response = activate(running.process, running.root, "v2")
+    assert response.status_code == 409
+    assert running.answer() == running.before
+    assert sum(running.refusals().values()) == before + 1
+    assert current(running.root) == "v1"
+
+
+@pytest.mark.fault(5)
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 0.0, 1e30])
+def test_vectors_that_are_no_numbers_are_refused(running: Running, version: Path, value: float) -> None:
+    """In the vectors and in the index alike, with checksums that agree."""
+    vectors = np.load(version / "item_vectors.npy")
+    vectors[:] = value
+    index = faiss.IndexFlatIP(vectors.shape[1])
+    index.add(vectors)
+    npy_path, index_path = version.parent / "new.npy", version.parent / "new.faiss"
+    np.save(npy_path, vectors)
+    faiss.write_index(index, str(index_path))
+    rewrite(version, "item_vectors.npy", npy_path.read_bytes())
+    rewrite(version, "index.faiss", index_path.read_bytes())
+    words = "nothing but zeros" if value == 0.0 else "not finite in row 0"
+    running.refuses("v2", words, reason="soundness")
+
+
+@pytest.mark.fault(6)
+def test_a_bundle_that_is_not_there_as_a_whole_is_refused(running: Running, version: Path) -> None:
+    """A manifest before its files, files before their manifest: only the pointer makes a version live."""
+    hidden = version.parent / ".publishing-v2-half"
+    version.rename(hidden)
+    version.mkdir()
+    running.refuses("v2", "manifest.json can't be read", reason="checksum")
+    for name in (MANIFEST, DIGEST):
+        shutil.copy2(hidden / name, version / name)
+    running.refuses("v2", "can't be read", reason="checksum")
+    names = [one["version"] for one in running.process.client.get("/v1/versions").json()["versions"]]
+    assert hidden.name not in names
+    response = activate(running.process, running.root, hidden.name)
+    assert response.status_code == 422, "what is hidden can't be named"
+    shutil.rmtree(hidden)
+
+
+@pytest.mark.fault(7)
+def test_what_a_killed_publication_left_is_removed_when_the_service_starts(
+    bundles: Path, start: Callable[..., Process]
+) -> None:
+    left = bundles / ".publishing-v2-0123"
+    shutil.copytree(bundles / "v1", left)
+    then = time.time() - 3600
+    os.utime(left, (then, then))
+    service = start()
+    assert "version v1" in service.greeting
+    assert not left.exists()
+    assert current(bundles) == "v1"
+
+
+@pytest.mark.fault(34)
+@pytest.mark.parametrize("number", [3, 0, "2"])
+def test_a_bundle_of_another_format_is_refused_in_words(
+    running: Running, version: Path, number: object
+) -> None:
+    change_manifest(version, format_version=number)
+    words = f"it is of format {number}; this release reads bundles of format 1 to 2"
+    running.refuses("v2", words, reason="checksum")
+
+
+@pytest.mark.fault(34)
+def test_a_bundle_of_an_old_format_is_activated(bundles: Path, start: Callable[..., Process]) -> None:
+    """And shown as those of today are."""
+    old = Path(__file__).parents[1] / "fixtures" / "bundles" / "format-1-integer" / "integer"
+    shutil.copytree(old, bundles / "integer")
+    service = start()
+    assert activate(service, bundles, "integer").json()["version"] == "integer"
+    answer = service.client.post("/v1/recommend", json={"history": [101], "k": 3}).json()
+    assert answer["version"] == "integer"
+    stored = json.loads((old / "catalogue.json").read_text())["fields"]
+    for item in answer["items"]:
+        assert item["fields"] == {name: values[item["id"] - 100] for name, values in stored.items()}

@@ -1,0 +1,47 @@
+"""What a filter means, said once more for one item at a time."""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def holds(condition: Mapping[str, Any], item: Mapping[str, Any]) -> bool:
+    """Whether an item's fields are as a filter's JSON asks."""
+    results = []
+    for key, value in condition.items():
+        if key == "all":
+            results.append(all(holds(one, item) for one in value))
+        elif key == "any":
+            results.append(any(holds(one, item) for one in value))
+        elif key == "not":
+            results.append(not holds(value, item))
+        else:
+            results.append(field_holds(value, item[key]))
+    return all(results)
+
+
+def field_holds(operators: Mapping[str, Any], stored: Any) -> bool:
+    values = stored if isinstance(stored, list) else [stored]
+    values = [one for one in values if one is not None and one == one]
+    bounds = {name: bound for name, bound in operators.items() if name in ("gte", "gt", "lte", "lt")}
+    if bounds and not any(inside(one, bounds) for one in values):
+        return False
+    if "equals" in operators and operators["equals"] not in values:
+        return False
+    if "any_of" in operators and not set(operators["any_of"]) & set(values):
+        return False
+    if "none_of" in operators and set(operators["none_of"]) & set(values):
+        return False
+    return "not_null" not in operators or operators["not_null"] == bool(values)
+
+
+def inside(value: Any, bounds: Mapping[str, Any]) -> bool:
+    for name, bound in bounds.items():
+        if name == "gte" and value < bound:
+            return False
+        if name == "gt" and value <= bound:
+            return False
+        if name == "lte" and value > bound:
+            return False
+        if name == "lt" and value >= bound:
+            return False
+    return True

@@ -1,0 +1,166 @@
+"""A real redis-server for tests: one for all that only store something, others to be stopped and broken."""
+
+import atexit
+import os
+import shutil
+import signal
+import socket
+import socketserver
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from redis import Redis
+from redis.exceptions import ConnectionError as NotThereError
+
+PROGRAM = shutil.which("redis-server")
+MISSING = "redis-server isn't installed (.ci/run installs it: apt-get install redis-server)"
+needs_redis = pytest.mark.skipif(PROGRAM is None, reason=MISSING)
+
+
+class RedisServer:
+    """A redis-server on a port of its own; its files are in `folder`, `config` as in redis.conf."""
+
+    def __init__(self, folder: Path, **config: str) -> None:
+        if PROGRAM is None:
+            pytest.skip(MISSING)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.port = free_port()
+        self.config = {"appendonly": "yes", "save": "", "loglevel": "warning", "enable-debug-command": "yes"}
+        self.config |= config
+        self.start()
+
+    @property
+    def address(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def start(self) -> None:
+        """Start it, again after `kill` too, and wait until it answers."""
+        self.begin()
+        deadline = time.monotonic() + 20
+        while not self._answers():
+            log_text = (self.folder / "log").read_text
+            assert time.monotonic() < deadline, log_text()
+            assert self.process.poll() is None, log_text()
+            time.sleep(0.02)
+
+    def begin(self) -> None:
+        """Start it, and don't wait."""
+        options = [word for name, value in self.config.items() for word in (f"--{name}", value)]
+        with (self.folder / "log").open("a") as log:
+            self.process = subprocess.Popen(
+                [str(PROGRAM), "--port", str(self.port), "--bind", "127.0.0.1", *options],
+                cwd=self.folder,
+                stdout=log,
+                stderr=log,
+            )
+
+    def ask(self, *command: str | int) -> Any:
+        """Run one command."""
+        with closing(self._client()) as client:
+            return client.execute_command(*command)  # type: ignore[no-untyped-call]
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Let it hang: connections stay, and new ones are made, but nothing is answered."""
+        self.process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """End it at once, as a crash does."""
+        self.process.kill()
+        self.process.wait()
+
+    def _client(self) -> "Redis":
+        return Redis(port=self.port, password=self.config.get("requirepass"), socket_timeout=10)
+
+    def _answers(self) -> bool:
+        try:
+            return bool(self.ask("PING"))
+        except (NotThereError, OSError):
+            return False
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return int(taken.getsockname()[1])
+
+
+@contextmanager
+def own_redis(folder: Path, **config: str) -> Iterator[RedisServer]:
+    """A server that ends with the test."""
+    server = RedisServer(folder, **config)
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+@contextmanager
+def impostor(said: bytes) -> Iterator[int]:
+    """Something at a port that gives one answer to everything, and isn't a Redis."""
+
+    class Say(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with suppress(OSError):
+                while self.request.recv(65536) and said:
+                    self.request.sendall(said)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Say) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+_shared: list[str] = []
+
+
+def shared_redis() -> str:
+    """The address of the server for all: that of TURRET_TEST_REDIS, else one that ends with the tests."""
+    if not _shared:
+        _shared.append(os.environ.get("TURRET_TEST_REDIS") or _started())
+    return _shared[0]
+
+
+def place_in_redis(folder: Path) -> str:
+    """An address whose keys are of one test, which has `folder`; see `swept`."""
+    return f"{shared_redis()}?prefix=turret-test-{os.getpid()}-{folder.name}:"
+
+
+def sweep(address: str) -> None:
+    """Delete all keys of an address."""
+    if "?prefix=" not in address:
+        return
+    plain, _, prefix = address.partition("?prefix=")
+    assert urlsplit(plain).scheme == "redis"
+    with closing(Redis.from_url(plain)) as client:
+        for key in client.scan_iter(match=f"{prefix}*", count=5_000):
+            client.unlink(key)
+
+
+def _started() -> str:
+    folder = Path(tempfile.mkdtemp(prefix="turret-redis-"))
+    server = RedisServer(folder, appendonly="no")
+
+    def end() -> None:
+        server.kill()
+        shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(end)
+    return server.address

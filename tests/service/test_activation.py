@@ -1,0 +1,170 @@
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service import target
+from service.activation import Activator, RefusedError, reason_of
+from service.board import Board
+from service.errors import ServiceError
+from service.gate import GateReport, GateRequest, run_gate
+from service.routing import Route, Routes, read_routes
+from service.settings import Settings
+from service.slot import Slot
+from service.target import activation_lock
+from tower.contents import BundleContents
+from tower.errors import BundleError
+from tower.pointer import current
+from tower.publishing import publish
+
+Make = Callable[..., BundleContents]
+VERSIONS = ("v1", "v2", "v3")
+
+
+@pytest.fixture
+def three(bundles: Path, make_contents: Make) -> Path:
+    publish(bundles, make_contents("v2", ids=range(200, 240), seed=1))
+    publish(bundles, make_contents("v3", ids=range(300, 320), seed=2))
+    return bundles
+
+
+def activator(slot: Slot, delays: list[float] | None = None, **settings: Any) -> Activator:
+    async def gate(request: GateRequest) -> GateReport:
+        await asyncio.sleep(delays.pop(0) if delays else 0)
+        return run_gate(request)
+
+    return Activator(slot, Settings(bundles=slot.root, **{"overlap_minimum": 0, **settings}), gate)
+
+
+def lines(root: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (root / "activations.jsonl").read_text().splitlines()]
+
+
+def test_a_refused_version_leaves_everything_as_it_was(three: Path) -> None:
+    """But for a line on who wanted it, and why not."""
+    slot = Slot(three)
+    live = slot.live
+    (three / "v2" / "golden.json").unlink()
+    with pytest.raises(RefusedError, match=r"golden\.json") as refused:
+        asyncio.run(activator(slot).activate("v2", who="ann"))
+    assert reason_of(refused.value) == "checksum"
+    assert slot.live is live
+    assert (current(three), slot.board.target.value) == ("v1", 1)
+    last = lines(three)[-1]
+    assert (last["outcome"], last["who"], last["failed"]) == ("refused", "ann", ["checksum"])
+    assert "sequence" not in last
+
+
+def test_activations_queue(three: Path) -> None:
+    """The one that is asked for last is live in the end, and each names the one it took the place of."""
+    slot = Slot(three)
+    activating = activator(slot, [0.0, 0.2, 0.1])
+
+    async def all_at_once() -> list[tuple[str, str | None]]:
+        swaps = await asyncio.gather(*(activating.activate(version) for version in VERSIONS))
+        return [(swap.live.version, swap.replaced) for swap in swaps]
+
+    assert asyncio.run(all_at_once()) == [("v1", "v1"), ("v2", "v1"), ("v3", "v2")]
+    assert slot.live.version == current(three) == "v3"
+    assert [line["sequence"] for line in lines(three)] == [1, 2, 3, 4]
+
+
+def test_an_activation_that_gets_no_turn_is_refused_in_words(three: Path) -> None:
+    slot = Slot(three)
+    with activation_lock(three), pytest.raises(ServiceError, match="another activation"):
+        asyncio.run(activator(slot, activation_seconds=0.05).activate("v2"))
+    assert asyncio.run(activator(slot).activate("v2")).live.version == "v2"
+
+
+def test_the_lock_is_of_all_processes_and_threads(tmp_path: Path) -> None:
+    inside, most = [0], [0]
+
+    def enter() -> None:
+        with activation_lock(tmp_path):
+            inside[0] += 1
+            most[0] = max(most[0], inside[0])
+            time.sleep(0.01)
+            inside[0] -= 1
+
+    threads = [threading.Thread(target=enter) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1]
+
+
+def test_workers_that_do_not_follow_are_named(three: Path) -> None:
+    board = Board(2)
+    slot = Slot(three, board=board)
+    board.desks[1].sit()
+    swap = asyncio.run(activator(slot, activation_seconds=0.05).activate("v2"))
+    assert swap.behind == (board.desks[1].pid,)
+    assert current(three) == "v2"
+
+
+def test_the_way_back_goes_to_and_fro_and_on_after_a_restart(three: Path) -> None:
+    slot = Slot(three)
+    with pytest.raises(BundleError, match="no other version was live"):
+        asyncio.run(activator(slot).roll_back())
+    asyncio.run(activator(slot).activate("v2"))
+    slot = Slot(three)
+    for expected in ("v1", "v2", "v1"):
+        assert asyncio.run(activator(slot).roll_back("ann")).live.version == expected
+    assert lines(three)[-1]["who"] == "ann (rollback)"
+
+
+def test_a_disk_without_room_for_the_line_leaves_everything_as_it_was(
+    three: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pointer was moved by then, and goes back."""
+    slot = Slot(three)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(slot.ledger, "add", full)
+    with pytest.raises(BundleError, match="No space left"):
+        asyncio.run(activator(slot).activate("v2"))
+    assert (current(three), slot.version, slot.board.target.value) == ("v1", "v1", 1)
+    assert target.current_version(three) == "v1"
+
+
+def test_routes_are_kept_and_end_when_their_version_becomes_live(three: Path) -> None:
+    slot = Slot(three)
+    routes = Routes(canary=Route(version="v2", share=0.5), shadow=Route(version="v3", share=1.0))
+    assert asyncio.run(activator(slot).route(routes)) == ()
+    assert slot.routed.canary is not None
+    assert slot.routed.shadow is not None
+    assert (slot.routed.canary.version, slot.routed.shadow.version) == ("v2", "v3")
+    again = Slot(three)
+    assert again.routed.routes == slot.routed.routes == read_routes(three)
+    asyncio.run(activator(slot).activate("v2"))
+    assert slot.routed.canary is None
+    assert slot.routed.shadow is not None
+    assert read_routes(three).canary is None
+
+
+def test_a_route_to_a_refused_version_changes_nothing(three: Path) -> None:
+    slot = Slot(three)
+    (three / "v2" / "golden.json").unlink()
+    with pytest.raises(RefusedError):
+        asyncio.run(activator(slot).route(Routes(canary=Route(version="v2", share=0.5))))
+    assert read_routes(three) == Routes()
+
+
+def test_memory_of_replaced_versions_is_given_back(three: Path) -> None:
+    """Nothing keeps a bundle once no request answers from it."""
+    import gc
+    import weakref
+
+    slot = Slot(three)
+    gone = weakref.ref(slot.live.bundle)
+    asyncio.run(activator(slot).activate("v2"))
+    gc.collect()
+    assert gone() is None

@@ -1,0 +1,71 @@
+from pathlib import Path
+
+import pytest
+
+from service.ledger import LEDGER, Entry, Ledger
+
+
+def entry(version: str, outcome: str = "activated", **more: object) -> Entry:
+    return Entry.model_validate(
+        {"time": "2026-01-01T00:00:00", "version": version, "who": "test", "outcome": outcome, **more}
+    )
+
+
+def test_activations_are_numbered_and_refusals_are_not(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path)
+    assert (ledger.sequence, ledger.last) == (0, None)
+    ledger.add(entry("v1"))
+    ledger.add(entry("v2", "refused", failed=("golden",)))
+    ledger.add(entry("v2"))
+    again = Ledger(tmp_path)
+    assert again.sequence == ledger.sequence == 2
+    assert [again.sequence_of(version) for version in ("v1", "v2", "v3")] == [1, 2, None]
+    assert again.at(2) == again.last
+    assert again.at(3) is None
+    assert len((tmp_path / LEDGER).read_text().splitlines()) == 3
+
+
+def test_another_process_writes_between(tmp_path: Path) -> None:
+    """What it has written counts for the next number."""
+    one, other = Ledger(tmp_path), Ledger(tmp_path)
+    one.add(entry("v1"))
+    assert other.add(entry("v2")).sequence == 2
+    one.refresh()
+    assert one.sequence_of("v2") == 2
+
+
+def test_the_versions_before_come_latest_first_and_once(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path)
+    for version in ("v1", "v2", "v1", "v3", "v2"):
+        ledger.add(entry(version))
+    assert list(ledger.before("v2")) == ["v3", "v1"]
+    assert list(ledger.before(None)) == ["v2", "v3", "v1"]
+
+
+@pytest.mark.parametrize("torn", ['{"sequence": 2, "vers', "", "\n"])
+def test_a_torn_last_line_is_passed_over(tmp_path: Path, torn: str) -> None:
+    Ledger(tmp_path).add(entry("v1"))
+    with (tmp_path / LEDGER).open("a") as file:
+        file.write(torn)
+    ledger = Ledger(tmp_path)
+    assert ledger.sequence == 1
+    assert ledger.add(entry("v2")).sequence == 2
+    assert Ledger(tmp_path).sequence_of("v2") == 2
+
+
+def test_a_whole_last_line_without_its_end_counts(tmp_path: Path) -> None:
+    """The power went between the two: the number must not be given twice."""
+    Ledger(tmp_path).add(entry("v1"))
+    path = tmp_path / LEDGER
+    path.write_bytes(path.read_bytes() + entry("v2", sequence=2).model_dump_json().encode())
+    ledger = Ledger(tmp_path)
+    assert ledger.add(entry("v3")).sequence == 3
+    assert [Ledger(tmp_path).sequence_of(version) for version in ("v2", "v3")] == [2, 3]
+
+
+def test_a_folder_that_can_not_be_written_is_remembered(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "missing")
+    with pytest.raises(OSError, match="No such file"):
+        ledger.add(entry("v1"))
+    assert ledger.keep(entry("v1")).sequence == 1
+    assert ledger.sequence_of("v1") == 1

@@ -1,0 +1,41 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from service.overlap import mean_overlap, overlap_of
+from tower.bundle import load
+from tower.contents import BundleContents
+from tower.golden import load_golden
+from tower.publishing import publish
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ([1, 2, 3, 4], [4, 3, 9, 8], 0.5),
+        ([1, 2], ["1", "2"], 1.0),
+        ([1, 2], [], 0.0),
+        ([], [1], 1.0),
+        (range(20), range(10, 20), 0.0),
+        (range(20), range(10), 1.0),
+    ],
+)
+def test_the_share_of_the_first_that_the_second_has(
+    first: list[int | str], second: list[int | str], expected: float
+) -> None:
+    """Of the best ten only, and in any order."""
+    assert overlap_of(list(first), list(second)) == expected
+
+
+def test_versions_have_in_common_what_they_have(
+    bundles: Path, make_contents: Callable[..., BundleContents]
+) -> None:
+    """All with itself, nothing with another catalogue, about what chance gives with another model."""
+    publish(bundles, make_contents("other", seed=3))
+    publish(bundles, make_contents("apart", ids=range(500, 560)))
+    recorded = load_golden(bundles / "v1" / "golden.json").queries
+    overlaps = {name: mean_overlap(load(bundles, name), recorded) for name in ("v1", "other", "apart")}
+    assert overlaps["v1"] == 1.0
+    assert overlaps["apart"] == 0.0
+    assert 0.0 < overlaps["other"] < 0.5
