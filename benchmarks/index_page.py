@@ -1,4 +1,4 @@
-"""The figures of indexes beside graph libraries, in docs/results.md."""
+"""The figures of indexes beside graph libraries, as a section of docs/index.md."""
 
 from typing import Any
 
