@@ -80,6 +80,11 @@ class IvfPqSettings(_Inverted):
     kind: Literal["ivf_pq"] = "ivf_pq"
     parts: int = Field(ge=1)
 
+    @property
+    def reads_all(self) -> bool:
+        """Whether every code is read as it lies: there is one list, and all vectors are equally long."""
+        return self.lists == 1 and not self.biased and not self.augmented
+
 
 class RabitqSettings(_Inverted):
     """Lists of RaBitQ codes: one bit a coordinate of the rotated vector, for inner products."""
