@@ -174,7 +174,7 @@ def _note(fresh: FreshItems, read: _Read, selection: Selection, vector: NDArray[
     source = "towers" if known else "popular"
     # Only the first page of a plain request is just what the index was searched for.
     plain = vector if request.is_plain and read.question.after is None else None
-    excluded, allowed = searching.reachable(fresh, read.excluded, read.filtering)
+    excluded, allowed = searching.left_out(fresh, read.excluded, read.filtering)
     return Note(source, request.k, len(rows), known, unknown, plain, excluded, allowed, rows, scores)
 
 

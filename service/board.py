@@ -100,6 +100,15 @@ class Desk:
         self._cells[self._place + 3] = count
 
     @property
+    def connections(self) -> int:
+        """Connections that it has."""
+        return self._cells[self._place + 5]
+
+    @connections.setter
+    def connections(self, count: int) -> None:
+        self._cells[self._place + 5] = count
+
+    @property
     def silence(self) -> float:
         """Seconds since it last gave a sign of life."""
         return (time.monotonic_ns() - self._cells[self._place + 4]) / 1e9

@@ -1,32 +1,52 @@
 """Sockets and the servers on them."""
 
+import asyncio
 import os
 import resource
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
 
+from service.accepting import Acceptor
 from service.errors import ServiceError
 from service.protocol import Guards, guarded
+from service.seat import Seat
 from service.settings import Settings
 from service.state import State
 from service.watch import Deadlines, Watch
-
-# The loop takes one connection of a socket each time that it looks, which under load is some hundred times a
-# second; those that come then would wait for seconds before anyone even refuses them.
-_ACCEPTS = 8
 
 
 class Server(uvicorn.Server):
     """A server that leaves the signals alone: the worker that runs it is told when to end."""
 
+    def __init__(self, config: uvicorn.Config, seat: Seat | None = None) -> None:
+        super().__init__(config)
+        self._seat = seat
+        self._acceptors: list[Acceptor] = []
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, on each socket as often as it may take connections in one turn of the loop."""
-        same = [one.dup() for one in sockets or () for _ in range(_ACCEPTS - 1)]
-        await super().startup([*(sockets or ()), *same])
+        """Begin, and take connections from `sockets`."""
+        await super().startup(sockets=[])
+        desk = self._seat.desk if self._seat else None
+        desks = self._seat.board.desks if self._seat else ()
+        self._acceptors = [Acceptor(one, self._protocol, desk, desks) for one in sockets or ()]
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take no more, and finish."""
+        for acceptor in self._acceptors:
+            acceptor.stop()
+        await super().shutdown(sockets)
+
+    def _protocol(self) -> asyncio.Protocol:
+        protocol: Any = self.config.http_protocol_class
+        made: asyncio.Protocol = protocol(
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return made
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -34,7 +54,9 @@ class Server(uvicorn.Server):
         yield
 
 
-def make_server(settings: Settings, app: FastAPI, lifespan: uvicorn.config.LifespanType) -> Server:
+def make_server(
+    settings: Settings, app: FastAPI, lifespan: uvicorn.config.LifespanType, seat: Seat | None = None
+) -> Server:
     """Make the server of an application, with the settings of the service."""
     raise_open_files(settings.max_connections)
     return Server(
@@ -51,7 +73,8 @@ def make_server(settings: Settings, app: FastAPI, lifespan: uvicorn.config.Lifes
             forwarded_allow_ips=settings.trusted_proxies,
             timeout_keep_alive=settings.keep_alive_seconds,
             timeout_graceful_shutdown=settings.drain_seconds,
-        )
+        ),
+        seat,
     )
 
 

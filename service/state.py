@@ -80,8 +80,8 @@ class State:
         begun = time.perf_counter()
         questions = await self._questions([request], time.time_ns() // 1_000_000)
         stages["history"] = time.perf_counter() - begun
-        notes: list[Note] = []
         fresh = await self.shelf.of(live.bundle)
+        notes: list[Note] = []
         if _is_long(request):
             (answer,) = await self._beside(live, fresh, questions, stages, notes)
         else:
@@ -100,7 +100,8 @@ class State:
         live = self.slot.live
         notes: list[Note] = []
         questions = await self._questions(requests, time.time_ns() // 1_000_000)
-        answers = await self._beside(live, await self.shelf.of(live.bundle), questions, {}, notes)
+        fresh = await self.shelf.of(live.bundle)
+        answers = await self._beside(live, fresh, questions, {}, notes)
         self.observation.answered(live, notes)
         return answers
 

@@ -10,11 +10,11 @@ import signal
 import socket
 import time
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from service.admin_key import admin_key
 from service.board import Board, Order
 from service.errors import ServiceError
+from service.forking import check_threads, end_with_parent, how
 from service.gate import GateRequest, run_gate
 from service.ledger import Ledger
 from service.observing.logs import DirectLog
@@ -24,7 +24,7 @@ from service.seat import MESSAGE_BYTES, Seat
 from service.serving import listen, url_of
 from service.settings import Settings
 from service.target import establish, make_folder
-from service.worker import FAILED, end_with_parent, work
+from service.worker import FAILED, work
 from tower.leftovers import remove_leftovers
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
@@ -279,21 +279,6 @@ class Supervisor:
                 os.kill(worker.pid, signal.SIGKILL)
                 os.waitpid(worker.pid, 0)
                 worker.pid = 0
-
-
-def check_threads() -> None:
-    """Raise ServiceError when this process has threads: forking it could leave locks held for ever."""
-    tasks = Path("/proc/self/task")
-    names = sorted(path.name for path in tasks.iterdir()) if tasks.is_dir() else []
-    if len(names) > 1:
-        raise ServiceError(
-            f"{len(names)} threads run before the workers are forked; start the service with `turret serve`"
-        )
-
-
-def how(code: int) -> str:
-    """Say how a process ended."""
-    return f"by {signal.Signals(-code).name}" if code < 0 else f"with status {code}"
 
 
 def _answer(checking: _Checking, words: str) -> None:

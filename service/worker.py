@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import ctypes
 import logging
 import os
 import signal
@@ -15,6 +14,7 @@ from typing import NoReturn
 from data.errors import TurretError
 from service.app import create_admin_app, create_app
 from service.board import Order
+from service.forking import end_with_parent
 from service.seat import Seat
 from service.serving import Server, make_server
 from service.settings import Settings
@@ -56,20 +56,11 @@ def work(settings: Settings, seat: Seat, sockets: Sequence[socket.socket]) -> No
         os._exit(status)
 
 
-def end_with_parent() -> None:
-    """Have the system kill this process when its parent ends, however that does (Linux)."""
-    if sys.platform == "linux":
-        parent = os.getppid()
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
-        if os.getppid() != parent:
-            os._exit(1)
-
-
 def _serve(settings: Settings, seat: Seat, sockets: Sequence[socket.socket]) -> int:
     app = create_app(settings, seat)
-    servers = [make_server(settings, app, lifespan="on")]
+    servers = [make_server(settings, app, "on", seat)]
     if len(sockets) > 1:
-        servers.append(make_server(settings, create_admin_app(app), lifespan="off"))
+        servers.append(make_server(settings, create_admin_app(app), "off"))
     with asyncio.Runner(loop_factory=servers[0].config.get_loop_factory()) as runner:
         runner.run(_run(servers, sockets, app.state.service, seat))
     return 0
@@ -98,6 +89,7 @@ async def _follow(servers: Sequence[Server], state: State, seat: Seat) -> None:
             seat.tell(ready=state.slot.version)
             told = True
         seat.desk.in_flight = len(servers[0].server_state.tasks)
+        seat.desk.connections = len(servers[0].server_state.connections)
         seat.desk.beat()
         if is_behind(state, seat) and (changing is None or changing.done()):
             changing = asyncio.create_task(_catch_up(state))

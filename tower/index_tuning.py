@@ -114,7 +114,7 @@ def tuned(index: ApproximateIndex, task: Task) -> ApproximateIndex | None:
     if not efforts:
         return None
     found = _with(index, efforts=tuple(efforts))
-    return _with(found, subset_rows=_subset_rows(found, task))
+    return _with(found, subset_rows=_subset_rows(found, task), own_recall=found.own_recall())
 
 
 def _cheapest(index: ApproximateIndex, task: Task, k: int, below: tuple[Effort, ...]) -> Effort | None:

@@ -28,9 +28,7 @@ def placed(target: Path) -> Iterator[Path]:
         with held(temporary):
             yield temporary
             for path in temporary.iterdir():
-                # A change of mode would be seen at another version's file that this one is a link to, too.
-                if path.stat().st_mode & 0o777 != 0o444:
-                    os.chmod(path, 0o444)
+                os.chmod(path, 0o444)
             for path in (*temporary.iterdir(), temporary, root):
                 sync(path)
             temporary.rename(target)

@@ -36,7 +36,7 @@ def nearest(
     filtering: Filter | None = None,
 ) -> Ranking:
     """The k items, of the bundle's and of the fresh ones, that score best with a vector [D]."""
-    out, allowed = reachable(fresh, excluded, filtering)
+    out, allowed = left_out(fresh, excluded, filtering)
     ranking = live.retriever.nearest(vector, k, out, allowed)
     if not len(fresh):
         return ranking
@@ -48,7 +48,7 @@ def popular(
     live: Searched, fresh: FreshItems, k: int, excluded: Rows, filtering: Filter | None = None
 ) -> Ranking:
     """The k items with the most training events; fresh ones have none, and come last."""
-    out, allowed = reachable(fresh, excluded, filtering)
+    out, allowed = left_out(fresh, excluded, filtering)
     ranking = live.retriever.popular(k, out, allowed)
     if not len(fresh):
         return ranking
@@ -64,8 +64,8 @@ def similar(live: Searched, fresh: FreshItems, row: int, k: int, filtering: Filt
     return nearest(live, fresh, vector, k, np.array([row]), filtering)
 
 
-def reachable(fresh: FreshItems, excluded: Rows, filtering: Filter | None) -> tuple[Rows, Mask | None]:
-    """The rows of the bundle to leave out, and the mask [N] of those that may come (None: all others)."""
+def left_out(fresh: FreshItems, excluded: Rows, filtering: Filter | None) -> tuple[Rows, Mask | None]:
+    """The rows of the bundle to leave out, and the mask of those that may come."""
     if filtering is not None:
         return excluded, fresh.allowed(filtering)
     if not len(fresh.withdrawn):

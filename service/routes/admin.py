@@ -11,7 +11,7 @@ from service.activation import Swap, reason_of
 from service.answers import ActivateAnswer, RoutesAnswer
 from service.body import read_body
 from service.documents import answers, body_of
-from service.errors import RequestError
+from service.errors import RequestError, ServiceError
 from service.routing import Routes
 from service.schemas import ActivateRequest, RouteBody, RoutesRequest
 from service.state import State, state_of
@@ -38,14 +38,14 @@ async def activate(request: Request) -> Response:
     state = state_of(request)
     asked = await read_body(request, ActivateRequest, state.settings.body_limit)
     _check_name("version", asked.version)
-    return await _swap(state, state.activator.activate(asked.version, asked.force))
+    return await _swap(state, state.activator.activate(asked.version, asked.force, _who(request)))
 
 
 @router.post("/rollback", responses=answers(ActivateAnswer, 409))
 async def rollback(request: Request) -> Response:
     """Make the version live again that was live before this one."""
     state = state_of(request)
-    return await _swap(state, state.activator.roll_back())
+    return await _swap(state, state.activator.roll_back(_who(request)))
 
 
 @router.get("/routes", responses=answers(RoutesAnswer))
@@ -72,6 +72,8 @@ async def route(request: Request) -> Response:
     except BundleError as error:
         state.metrics.reload_failures.labels(reason_of(error)).inc()
         raise RequestError(409, "version", None, f"{error}; the routes stay as they are") from None
+    except ServiceError as error:  # it is another one's turn, or the folder can't be written
+        raise RequestError(409, "routes", None, str(error)) from None
     return _json(_shown(state) | ({"behind": behind} if behind else {}))
 
 
@@ -84,9 +86,17 @@ async def _swap(state: State, replacing: Awaitable[Swap]) -> Response:
         kept = state.slot.version
         stays = f"version {kept} stays live" if kept else "no version is live yet"
         raise RequestError(409, "version", None, f"{error}; {stays}") from None
+    except ServiceError as error:  # it is another one's turn
+        raise RequestError(409, "version", None, str(error)) from None
     state.metrics.activations.labels("activated").inc()
     answer: dict[str, Any] = {"version": swap.live.version, "previous": swap.replaced}
     return _json(answer | ({"behind": swap.behind} if swap.behind else {}))
+
+
+def _who(request: Request) -> str:
+    """Name the key that asks; the one that the service made for itself has no name."""
+    name: str | None = request.scope["turret"]["key"].name
+    return name or "admin"
 
 
 def _check_name(field: str, version: str) -> None:

@@ -21,6 +21,7 @@ from tower.indexes.settings import (
     RabitqSettings,
     ScalarSettings,
 )
+from tower.indexes.untyped import faiss
 from tower.manifest import Scoring
 from tower.planner import Planner
 
@@ -185,6 +186,21 @@ def test_a_file_of_other_rows_or_another_width_is_refused(kind: str, index: AnyI
     for others in (vectors[:-1], vectors[:, :-8], np.tile(vectors, (2, 1))):
         with pytest.raises(BundleError, match=r"index\.faiss.*different models"):
             open_index(path, np.ascontiguousarray(others), KINDS[kind])
+
+
+def test_a_processor_without_vector_instructions_answers_the_same(index: AnyIndex) -> None:
+    """Within rounding; what is proposed may differ at the edge. FAISS chooses when it is called."""
+    config = faiss.SIMDConfig
+    before, expected = config.get_level(), index.search(QUERIES, 10)
+    try:
+        config.set_level(faiss.SIMDLevel_NONE)
+        assert config.get_level() == faiss.SIMDLevel_NONE != before
+        rows, scores = index.search(QUERIES, 10)
+    finally:
+        config.set_level(before)
+    same = [len(set(a.tolist()) & set(b.tolist())) for a, b in zip(rows, expected[0], strict=True)]
+    assert np.mean(same) == 10 if index.is_exact else np.mean(same) > 9.5
+    assert scores[:, 0] == pytest.approx(expected[1][:, 0], rel=1e-5)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])

@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -12,8 +13,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from service.supervisor import check_threads, how
-from tests.faults.processes import Traffic, activate, children, metric, until
+from service.forking import how
+from tests.faults.processes import Traffic, activate, children, metric, rss, until
 from tests.service_process import HERE, Process
 from tower.contents import BundleContents
 from tower.pointer import current
@@ -67,6 +68,35 @@ def test_with_one_worker_too_another_takes_its_place(start: Start) -> None:
     os.kill(worker, signal.SIGSEGV)
     assert service.client.post("/v1/recommend", json={"history": [101]}).status_code == 200
     assert children(service.process.pid) != [worker]
+
+
+def test_connections_that_come_at_once_are_shared(start: Start) -> None:
+    """As a proxy opens them; they stay for long, so what one worker took it would have for good."""
+    service = start(workers=2)
+    workers = children(service.process.pid)
+    before = [_sockets(pid) for pid in workers]
+    host, port = service.urls[0].removeprefix("http://").split(":")
+    calling = [socket.create_connection((host, int(port))) for _ in range(32)]
+    until(lambda: sum(map(_sockets, workers)) == sum(before) + 32)
+    taken = [_sockets(pid) - count for pid, count in zip(workers, before, strict=True)]
+    for one in calling:
+        one.close()
+    assert min(taken) >= 10, taken
+
+
+def _sockets(pid: int) -> int:
+    return sum(str(one.readlink()).startswith("socket:") for one in Path(f"/proc/{pid}/fd").iterdir())
+
+
+def test_further_workers_cost_little_memory(start: Start, bundles: Path) -> None:
+    """What was imported is shared with the supervisor, what was mapped with each other (see docs)."""
+    service = start(workers=2)
+    for _ in range(50):
+        service.client.post("/v1/recommend", json={"history": [101]})
+    pids = [service.process.pid, *children(service.process.pid)]
+    kilobytes = [rss(pid, "Private_Dirty") for pid in pids[1:]]
+    assert max(kilobytes) < 60_000, kilobytes
+    assert sum(rss(pid) for pid in pids) < 210_000
 
 
 def test_workers_end_with_their_supervisor(start: Start) -> None:
@@ -220,7 +250,7 @@ def test_there_is_one_thread_before_the_fork(start: Start) -> None:
 def test_a_fork_beside_threads_is_refused() -> None:
     code = """
 import threading, time
-from service.supervisor import check_threads
+from service.forking import check_threads
 threading.Thread(target=time.sleep, args=(5,), daemon=True).start()
 check_threads()
 """
@@ -239,4 +269,3 @@ check_threads()
 def test_it_is_said_how_a_process_ended() -> None:
     assert how(-9) == "by SIGKILL"
     assert how(3) == "with status 3"
-    assert callable(check_threads)

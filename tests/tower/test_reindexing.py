@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from data.manifest import hash_file
 from tower.bundle import Bundle, load
 from tower.contents import BundleContents
 from tower.errors import BundleError
 from tower.index import ExactIndex
 from tower.index_choice import Asked
 from tower.indexes.approximate import ApproximateIndex
-from tower.manifest import read_manifest
+from tower.indexes.settings import HnswSettings, IvfPqSettings, IvfSettings, ScalarSettings
+from tower.manifest import read_manifest, write_manifest
 from tower.pointer import current
 from tower.publishing import publish
 from tower.reindexing import reindex
@@ -90,6 +92,30 @@ def test_an_index_that_misses_the_recall_leaves_nothing(shop: Path, monkeypatch:
     with pytest.raises(BundleError, match=r"of the true best .* nothing was published"):
         reindex(shop / "v1", Asked("rabitq", 0.999), "missing")
     assert sorted(path.name for path in shop.iterdir()) == before
+
+
+@pytest.mark.parametrize("kind", ["sq8", "hnsw", "ivf", "ivf_pq"])
+def test_an_index_of_another_model_is_refused_even_with_right_checksums(
+    shop: Path, tmp_path: Path, make_contents: Make, kind: str
+) -> None:
+    """It fits in kind, size and rows, and can't be held against the vectors; what it finds tells."""
+    other = publish(
+        tmp_path, replace(make_contents(ids=tuple(range(ITEMS)), seed=7), query_vectors=queries())
+    )
+    foreign = reindex(other, Asked(kind, 0.9), "foreign")
+    settings = read_manifest(foreign).index
+    assert isinstance(settings, ScalarSettings | HnswSettings | IvfSettings | IvfPqSettings)
+    mixed = shutil.copytree(reindex(shop / "v1", Asked(kind, 0.9), f"mixed-{kind}"), tmp_path / "mixed")
+    for path in mixed.iterdir():
+        path.chmod(0o644)
+    shutil.copyfile(foreign / "index.faiss", mixed / "index.faiss")
+    manifest = read_manifest(mixed)
+    assert isinstance(manifest.index, ScalarSettings | HnswSettings | IvfSettings | IvfPqSettings)
+    kept = settings.model_copy(update={"own_recall": manifest.index.own_recall})
+    files = {**manifest.files, "index.faiss": hash_file(mixed / "index.faiss")}
+    write_manifest(mixed, manifest.model_copy(update={"version": "mixed", "files": files, "index": kept}))
+    with pytest.raises(BundleError, match="of different models"):
+        load(tmp_path, "mixed")
 
 
 def test_an_existing_version_is_not_overwritten(shop: Path) -> None:

@@ -113,3 +113,38 @@ def test_popular_items_are_ranked_by_count_and_then_by_row(tmp_path: Path, make_
     assert ranking.rows.tolist() == [4, 1, 5, 0]
     assert ranking.scores.tolist() == [9, 5, 5, 1]
     assert retriever.popular(10, np.arange(6)).rows.tolist() == []
+
+
+def test_an_answer_says_how_it_was_found(bundle: Bundle) -> None:
+    retriever = Retriever(bundle)
+    vector = retriever.encode([np.array([3])], [{}], None)[0]
+    allowed = np.arange(60) < 20
+    assert retriever.nearest(vector, 5).plan == ("index", None, 5)
+    assert retriever.nearest(vector, 5, np.array([1, 2])).plan == ("over_fetch", None, 7)
+    assert retriever.nearest(vector, 5, NOTHING, allowed).plan == ("subset", 20, 5)
+
+
+def test_a_filter_keeps_to_what_it_allows(bundle: Bundle) -> None:
+    """For histories, for similar items and for popular ones, together with what is excluded."""
+    retriever = Retriever(bundle)
+    allowed = np.arange(60) % 7 == 3
+    kept = [row for row in range(60) if row % 7 == 3]
+    excluded = np.array([10, 24, 5])
+    left = sorted(set(kept) - {10, 24})
+    (ranking,) = retriever.recommend([np.array([3])], [{}], 50, [excluded], allowed=allowed)
+    assert sorted(ranking.rows.tolist()) == left
+    assert sorted(retriever.similar(3, 50, excluded, allowed).rows.tolist()) == [
+        row for row in left if row != 3
+    ]
+    popular = retriever.popular(3, excluded, allowed)
+    assert popular.rows.tolist() == left[:3]
+    assert popular.plan.allowed == len(kept)
+    nothing = np.zeros(60, dtype=np.bool_)
+    assert retriever.popular(3, excluded, nothing).rows.tolist() == []
+    assert retriever.similar(3, 5, None, nothing).rows.tolist() == []
+
+
+def test_similar_items_leave_out_what_is_excluded(bundle: Bundle) -> None:
+    retriever = Retriever(bundle)
+    everything = retriever.similar(4, 59).rows
+    assert retriever.similar(4, 5, everything[:3]).rows.tolist() == everything[3:8].tolist()

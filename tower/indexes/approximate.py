@@ -1,5 +1,6 @@
 """Approximate candidates, scored exactly before they are ranked."""
 
+import threading
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,25 @@ from numpy.typing import NDArray
 
 from tower.index import ExactIndex, search_each
 from tower.indexes.allowed import Allowed
+from tower.indexes.calls import RefinedSearch, SingleSearch
 from tower.indexes.codes import code, parameters, prepare
 from tower.indexes.inverted import width
-from tower.indexes.order import Found, ordered
-from tower.indexes.settings import ApproximateSettings, Effort, HnswSettings, ScalarSettings
+from tower.indexes.order import Found, has_ties, ordered
+from tower.indexes.settings import ApproximateSettings, Effort, HnswSettings, IvfPqSettings, ScalarSettings
 from tower.indexes.storage import open_code, save_code
 from tower.indexes.untyped import faiss
+
+# How many items are asked at every opening. Each costs an exact search: of a million items, fewer are.
+_MOST_ASKED, _LEAST_ASKED, _COMPARED = 32, 8, 10**7
+# Requests that leave out what was used ask for many different k.
+_MOST_SEARCHES = 1024
+
+
+class _Searches(threading.local):
+    """The searches of one thread, by k."""
+
+    def __init__(self) -> None:
+        self.by_k: dict[int, SingleSearch] = {}
 
 
 class ApproximateIndex:
@@ -42,6 +56,10 @@ class ApproximateIndex:
         # Search parameters are read, never written, by a search; those without a selector serve all.
         self.effort = cache(self._effort)
         self._parameters = cache(lambda breadth: parameters(settings, breadth, None))
+        # FAISS scores what it proposed itself where both have the same columns.
+        self._refined = None if len(self._padding) else RefinedSearch(proposing, self._exact.vectors())
+        self._knows_no_selector = isinstance(settings, IvfPqSettings) and settings.reads_all
+        self._mine = _Searches()
 
     @classmethod
     def build(
@@ -80,6 +98,17 @@ class ApproximateIndex:
         faiss.write_index(self._proposing, writer, faiss.IO_FLAG_SKIP_STORAGE)
         return int(writer.data.size())
 
+    def own_recall(self) -> float:
+        """The share that is found of the best when some of the item vectors are asked."""
+        k = min(self.settings.efforts[0].k, len(self))
+        shares = []
+        asked = min(_MOST_ASKED, max(_LEAST_ASKED, _COMPARED // len(self)))
+        for row in np.linspace(0, len(self) - 1, asked).astype(np.int64):
+            vector = self.vectors()[row]
+            best = self._exact.nearest(vector, k)[0]
+            shares.append(len(np.intersect1d(best, self.nearest(vector, k)[0])) / k)
+        return float(np.mean(shares))
+
     def __len__(self) -> int:
         return len(self._exact)
 
@@ -106,8 +135,14 @@ class ApproximateIndex:
     def nearest(self, vector: NDArray[np.float32], k: int, allowed: Allowed | None = None) -> Found:
         """Find them for one `vector` [D], exactly where k is beyond what the settings search for."""
         k = min(k, len(self) if allowed is None else allowed.count)
+        if allowed is None and self._refined is not None:
+            search = self._mine.by_k.get(k) or self._single(self._refined, k)
+            if search is not None:
+                rows, scores = search(vector)
+                if rows[-1] >= 0:
+                    return ordered(rows, scores, k) if has_ties(scores) else (rows, scores)
         effort = self.effort(k)
-        if effort is None or k == 0:
+        if effort is None or k == 0 or (allowed is not None and self._knows_no_selector):
             return self._exact.nearest(vector, k, allowed)
         rows = self._propose(vector, effort, allowed)
         if len(rows) < k:
@@ -122,6 +157,17 @@ class ApproximateIndex:
                 return above if below is None else _between(below, above, k)
             below = above
         return None
+
+    def _single(self, refined: RefinedSearch, k: int) -> SingleSearch | None:
+        """This thread's search for the best `k`; None where they are searched for exactly."""
+        effort = self.effort(k) if k else None
+        if effort is None:
+            return None
+        if len(self._mine.by_k) >= _MOST_SEARCHES:
+            self._mine.by_k.clear()
+        made = refined.asked(k, min(effort.candidates, len(self)), self._parameters(effort.breadth))
+        self._mine.by_k[k] = made
+        return made
 
     def _propose(
         self, vector: NDArray[np.float32], effort: Effort, allowed: Allowed | None

@@ -9,6 +9,7 @@ from tower.indexes.inverted import inverted
 from tower.indexes.settings import (
     ApproximateSettings,
     HnswSettings,
+    IvfPqSettings,
     IvfSettings,
     RabitqSettings,
     ScalarSettings,
@@ -22,7 +23,14 @@ CLASSES: dict[str, type[Any]] = {
     "ivf_pq": faiss.IndexPreTransform,
     "rabitq": faiss.IndexPreTransform,
 }
+_ALL_CODES: type[Any] = faiss.IndexPQFastScan
 BEHIND_ROTATION: dict[str, type[Any]] = {"ivf_pq": faiss.IndexIVFPQFastScan, "rabitq": faiss.IndexIVFRaBitQ}
+
+
+def class_of(settings: ApproximateSettings) -> type[Any]:
+    """The FAISS class of what `code` makes."""
+    reads_all = isinstance(settings, IvfPqSettings) and settings.reads_all
+    return _ALL_CODES if reads_all else CLASSES[settings.kind]
 
 
 def code(
@@ -49,7 +57,12 @@ def code(
 
 
 def parameters(settings: ApproximateSettings, breadth: int, selector: Any = None) -> Any:
-    """What a search as broad as `breadth` is asked with; `selector` must outlive it."""
+    """What a search as broad as `breadth` is asked with; `selector` must outlive it.
+
+    None where nothing can be asked: codes that are all read know no selector.
+    """
+    if isinstance(settings, IvfPqSettings) and settings.reads_all:
+        return None
     chosen = {} if selector is None else {"sel": selector}
     if isinstance(settings, ScalarSettings):
         return faiss.SearchParameters(**chosen)

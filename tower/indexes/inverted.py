@@ -29,6 +29,8 @@ def inverted(
 ) -> Any:
     """The lists of `vectors` [N, D]; `users` [U, D] are real user vectors to learn from, if any."""
     stored = stored_vectors(settings, vectors)
+    if isinstance(settings, IvfPqSettings) and settings.reads_all:
+        return _all_codes(settings, stored)
     dimension = stored.shape[1]
     rotation = None if isinstance(settings, IvfSettings) else faiss.RandomRotationMatrix(dimension, dimension)
     if rotation is not None:
@@ -49,6 +51,14 @@ def inverted(
         rotation.this.disown()
         index.this.disown()
     return whole
+
+
+def _all_codes(settings: IvfPqSettings, stored: NDArray[np.float32]) -> Any:
+    """Codes without lists, nor a rotation, which costs a small catalogue more than it gains."""
+    index = faiss.IndexPQFastScan(stored.shape[1], settings.parts, 4, faiss.METRIC_INNER_PRODUCT)
+    index.train(stored)
+    index.add(stored)
+    return index
 
 
 def width(settings: InvertedSettings, dimension: int) -> int:

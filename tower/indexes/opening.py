@@ -13,6 +13,8 @@ from tower.indexes.faiss_files import read_faiss
 from tower.indexes.settings import FlatSettings, IndexSettings
 
 INDEX = "index.faiss"
+# Another processor rounds otherwise, which moves some candidates at the edge.
+_OWN_TOLERANCE = 0.05
 
 
 def open_index(
@@ -22,16 +24,31 @@ def open_index(
 
     An exact one searches those vectors where they lie, and needs no file; where there is one, as bundles of
     format 1 have, it must hold the same vectors. An approximate one can't be held against the vectors: it is
-    of the kind, the size and the rows that the manifest says, and its checksum and the recorded queries
-    vouch for the rest.
+    of the kind, the size and the rows that the manifest says, and finds what it found of some item vectors'
+    neighbours when it was made; its checksum and the recorded queries vouch for the rest.
 
     Raises BundleError when `path` doesn't fit.
     """
     if not isinstance(settings, FlatSettings):
-        return ApproximateIndex.load(path, vectors, settings)
+        index = ApproximateIndex.load(path, vectors, settings)
+        _check_own(path, index)
+        return index
     if path.exists():
         _check_flat(path, vectors)
     return ExactIndex(vectors)
+
+
+def _check_own(path: Path, index: ApproximateIndex) -> None:
+    expected = index.settings.own_recall
+    if expected is None:
+        return
+    found = index.own_recall()
+    if found < expected - _OWN_TOLERANCE:
+        raise BundleError(
+            f"{path} finds {found:.2f} of the items that are nearest to some items, where {expected:.2f} "
+            "were found when it was made; the files are of different models, make the index again with "
+            "`turret index`"
+        )
 
 
 def _check_flat(path: Path, vectors: NDArray[np.float32]) -> None:

@@ -32,11 +32,14 @@ class _Approximate(_Frozen):
     """`efforts` by rising k; whatever is asked beyond the last is scored exactly.
 
     So is a search among at most `subset_rows` allowed rows, where exact scores of them cost less.
+    `own_recall`: what was found of the best when some item vectors themselves were asked; an index of another
+    model, of the same size, finds fewer.
     """
 
     is_exact: Literal[False] = False
     efforts: tuple[Effort, ...] = Field(min_length=1)
     subset_rows: int = Field(default=0, ge=0)
+    own_recall: float | None = Field(default=None, ge=0, le=1)
 
 
 class ScalarSettings(_Approximate):
@@ -76,6 +79,11 @@ class IvfPqSettings(_Inverted):
 
     kind: Literal["ivf_pq"] = "ivf_pq"
     parts: int = Field(ge=1)
+
+    @property
+    def reads_all(self) -> bool:
+        """Whether every code is read as it lies: there is one list, and all vectors are equally long."""
+        return self.lists == 1 and not self.biased and not self.augmented
 
 
 class RabitqSettings(_Inverted):

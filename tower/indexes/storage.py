@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tower.errors import BundleError
-from tower.indexes.codes import BEHIND_ROTATION, CLASSES
+from tower.indexes.codes import BEHIND_ROTATION, class_of
 from tower.indexes.faiss_files import read_faiss
 from tower.indexes.inverted import width
 from tower.indexes.settings import (
@@ -36,7 +36,7 @@ def open_code(path: Path, vectors: NDArray[np.float32], settings: ApproximateSet
     # Fast-scan lists are copied whether mapped or not, and FAISS 1.15.1 dies of a cut file that it maps.
     is_fast = isinstance(settings, IvfPqSettings)
     tables = 64 * settings.lists * settings.parts if isinstance(settings, IvfPqSettings) else 0
-    index = read_faiss(path, CLASSES[settings.kind], tables, mapped=not is_fast)
+    index = read_faiss(path, class_of(settings), tables, mapped=not is_fast)
     if isinstance(settings, HnswSettings):
         _check_shape(path, index, vectors, vectors.shape[1])
         _check_graph(path, index, len(vectors))
@@ -51,12 +51,22 @@ def open_code(path: Path, vectors: NDArray[np.float32], settings: ApproximateSet
             raise BundleError(
                 f"{path} holds codes of {settings.parts} parts, more than there are numbers{_OTHER}"
             )
+        if isinstance(settings, IvfPqSettings) and settings.reads_all:
+            return _checked_codes(path, index, settings)
         lists = index
         if not isinstance(settings, IvfSettings):
             lists = faiss.downcast_index(index.index)
             if type(lists) is not BEHIND_ROTATION[settings.kind] or index.chain.size() != 1:
                 raise BundleError(f"{path} holds a {type(lists).__name__} behind its rotation{_OTHER}")
         _check_lists(path, lists, len(vectors), settings.lists)
+    return index
+
+
+def _checked_codes(path: Path, index: Any, settings: IvfPqSettings) -> Any:
+    """Codes without lists: of as many parts as the settings say, and as many as there are rows."""
+    blocks = -(-int(index.ntotal) // index.bbs) * index.bbs
+    if settings.parts != index.M or index.codes.size() < blocks * index.M2 // 2:
+        raise BundleError(f"{path} holds codes of {index.M} parts, or too few of them{_OTHER}")
     return index
 
 

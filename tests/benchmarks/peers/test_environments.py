@@ -35,6 +35,8 @@ def test_every_requirement_of_a_peer_is_pinned(file: Path) -> None:
         ("rectools", "rectools", "==0.19.0"),
         ("rectools", "torch", "==2.13.0"),
         ("tensorflow_recommenders", "tensorflow-recommenders", "==0.7.7"),
+        ("graph_search", "hnswlib", "==0.8.0"),
+        ("graph_search", "usearch", "==2.26.6"),
     ],
 )
 def test_a_peer_is_compared_at_the_version_that_the_pages_name(file: str, library: str, version: str) -> None:
@@ -51,7 +53,9 @@ def test_every_contestant_has_a_script_and_requirements() -> None:
 
 
 def test_an_unknown_peer_is_refused_with_those_that_are_known(tmp_path: Path) -> None:
-    with pytest.raises(PeerMissingError, match="there are rectools, tensorflow_recommenders, torch_rechub"):
+    with pytest.raises(
+        PeerMissingError, match="there are graph_search, rectools, tensorflow_recommenders, torch_rechub"
+    ):
         environment("lightfm", tmp_path)
 
 

@@ -9,6 +9,7 @@ from fastapi.testclient import TestClient
 
 from service.app import create_admin_app, create_app
 from service.settings import Settings
+from service.target import activation_lock
 from tests.bundle_damage import rewrite
 from tower.contents import BundleContents
 from tower.pointer import current
@@ -115,6 +116,20 @@ def test_a_rollback_works_though_the_newest_bundle_is_gone(
     activate(client, admin, "v2")
     (two / "v2").rename(two / ".gone")
     assert client.post("/admin/rollback", headers=admin).status_code == 200
+
+
+def test_an_activation_that_gets_no_turn_is_refused(
+    settings: Settings, admin: dict[str, str], two: Path
+) -> None:
+    """As while one hangs in another process; nothing has changed then."""
+    impatient = settings.model_copy(update={"activation_seconds": 0.05})
+    with TestClient(create_app(impatient)) as client, activation_lock(two):
+        answer = activate(client, admin, "v2")
+        routes = client.post("/admin/routes", json={"canary": None}, headers=admin)
+    for refused in (answer, routes):
+        assert refused.status_code == 409
+        assert "another activation" in refused.json()["error"]["message"]
+    assert current(two) == "v1"
 
 
 @pytest.mark.parametrize("header", [None, "", "a-key", "Bearer", "Bearer wrong", "bearer é", "Basic YTpi"])

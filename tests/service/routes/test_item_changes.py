@@ -32,7 +32,14 @@ def towers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def settings(towers: Path) -> Settings:
     return Settings.model_validate(
-        {"bundles": towers, "store": "memory://", "admin_key": "a-key", "fresh_items_limit": 3}
+        {
+            "bundles": towers,
+            "store": "memory://",
+            "admin_key": "a-key",
+            "admin_port": None,
+            "access_log": False,
+            "fresh_items_limit": 3,
+        }
     )
 
 

@@ -1,0 +1,218 @@
+"""How fast every kind of index finds what exact search finds, beside hnswlib and usearch.
+
+Real vectors of trained models, asked by real users: ML-1M and Gowalla, and a million drawn like Gowalla's.
+Each side is asked with its fastest settings whose recall@10, measured on 2,000 questions, is at least .99:
+Turret one query a call, as it is served; peers in single calls and all in one call, of which the faster
+counts. One thread each, all sides in turns; seconds are those that a process has the processor, and what is
+claimed is the ratio of medians. The same at 100. Models are trained, and what takes long is built, once: they
+are kept below var/. Graphs of a million, which a first run builds, take many minutes each.
+"""
+
+import argparse
+import os
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import faiss
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.index_kinds import Side, exact_side, kinds, side
+from benchmarks.index_peers import GraphPeer, graph_peers
+from benchmarks.index_sets import IndexSet, index_set
+from benchmarks.index_vectors import KEPT
+from benchmarks.peers.environments import peers_option
+from benchmarks.peers.errors import PeerError
+from benchmarks.peers.peer import Peer
+from benchmarks.protocol import Options, finish, read_options
+
+SETS, QUICK_SETS = ("ml-1m", "gowalla", "million"), ("ml-1m",)
+KS, TARGET = [10, 100], 0.99
+ROUNDS, QUICK_ROUNDS = 7, 3
+# A turn takes about so long.
+TURN_SECONDS, LEAST, MOST = 0.2, 20, 2000
+# Calls of a side: the seconds that its turn took for so many queries, for each k.
+Seconds = dict[int, dict[str, float]]
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options that only this script has."""
+    made = argparse.ArgumentParser(add_help=False, parents=[peers_option()])
+    made.add_argument("--sets", nargs="+", choices=SETS, help=f"which vectors ({' '.join(SETS)})")
+    return made
+
+
+def race(one: IndexSet, options: Options, work: Path) -> dict[str, Any]:
+    """All sides in turns on one set: their rates, and our best over the best peer, for each k."""
+    kept = (KEPT / "built" / f"{one.name}-{one.key}").resolve()
+    kept.mkdir(parents=True, exist_ok=True)
+    ours = [exact_side(one, KS), *(side(one, each, KS, TARGET, kept) for each in kinds(one))]
+    data = one.write(work / f"{one.name}.npz")
+    with ExitStack() as running:
+        peers, missing = join(graph_peers(len(one.items)), options.given.peers, one, data, kept, running)
+        print(*missing, sep="\n", end="\n" * bool(missing))
+        rates, told = turns(one, ours, peers, QUICK_ROUNDS if options.quick else ROUNDS)
+    sides = {made.name: told_of(made) for made in ours} | told
+    return {
+        "items": len(one.items),
+        "questions": len(one.queries),
+        "missing": missing,
+        **{f"at_{k}": compared(rates[k], sides, k) for k in KS},
+    }
+
+
+def join(
+    graphs: tuple[GraphPeer, ...],
+    environments: Path,
+    one: IndexSet,
+    data: Path,
+    kept: Path,
+    running: ExitStack,
+) -> tuple[dict[str, Peer], list[str]]:
+    """The peers that are ready, by name, and of each of the others why it is not; one builds at a time."""
+    peers: dict[str, Peer] = {}
+    missing: list[str] = []
+    for graph in graphs:
+        try:
+            peer = running.enter_context(graph.peer(environments, one, data, kept, KS, TARGET))
+            peer.wait()
+            peers[graph.name] = peer
+        except PeerError as error:
+            missing.append(str(error))
+    return peers, missing
+
+
+def turns(
+    one: IndexSet, ours: list[Side], peers: dict[str, Peer], rounds: int
+) -> tuple[dict[int, dict[str, list[float]]], dict[str, Any]]:
+    """Queries/s by k, side and call, round by round; and what each peer says of its settings."""
+    rates: dict[int, dict[str, list[float]]] = {k: {} for k in KS}
+    told: dict[str, Any] = {}
+    steps = {made.name: {k: _steps(made.run(one.queries[:LEAST], k)) for k in KS} for made in ours}
+    asked = {name: _steps(peer.run(LEAST)[1]) for name, peer in peers.items()}
+    for _ in range(rounds):
+        for made in ours:
+            for k in KS:
+                queries = one.queries[np.arange(steps[made.name][k]) % len(one.queries)]
+                rate = len(queries) / made.run(queries, k)
+                rates[k].setdefault(made.name, []).append(rate)
+        for name, peer in peers.items():
+            answer = told[name] = peer.ask(asked[name])
+            for k in KS:
+                for call in ("single", "batch"):
+                    rate = asked[name] / answer["by_k"][str(k)][call]
+                    rates[k].setdefault(f"{name}, {call}", []).append(rate)
+    return rates, told
+
+
+def _steps(seconds: float) -> int:
+    """How many queries fill a turn, if `LEAST` of them take so many seconds."""
+    return int(np.clip(TURN_SECONDS * LEAST / max(seconds, 1e-9), LEAST, MOST))
+
+
+def told_of(made: Side) -> dict[str, Any]:
+    """What a side of ours is asked with, in the form in which peers say it."""
+    by_k = {str(k): {**settings, "recall": found} for k, (_, found, settings) in made.chosen.items()}
+    return {"by_k": by_k, "build_seconds": made.build_seconds}
+
+
+def compared(rates: dict[str, list[float]], sides: dict[str, Any], k: int) -> dict[str, Any]:
+    """Every call's figures at one k; our fastest that reaches the recall over the fastest peer that does."""
+    calls = []
+    for call, own in rates.items():
+        name, _, way = call.rpartition(", ")
+        setting = dict(sides[name or call]["by_k"][str(k)])
+        calls.append(
+            {
+                "side": name or call,
+                "call": way if name else "single",
+                "is_peer": bool(name),
+                "recall": setting.pop("recall"),
+                "queries_per_second": median(own),
+                "least": min(own),
+                "greatest": max(own),
+                "build_seconds": sides[name or call]["build_seconds"],
+                "settings": {key: setting[key] for key in setting if key not in ("single", "batch")},
+            }
+        )
+    ours, theirs = (_fastest(calls, is_peer) for is_peer in (False, True))
+    figures: dict[str, Any] = {"ratio": None, "sides": calls}
+    if ours and theirs:
+        mine, other = rates[ours["side"]], rates[f"{theirs['side']}, {theirs['call']}"]
+        by_round = [a / b for a, b in zip(mine, other, strict=True)]
+        figures |= {
+            "ratio": ours["queries_per_second"] / theirs["queries_per_second"],
+            "ratio_least": min(by_round),
+            "ratio_greatest": max(by_round),
+            "ours": ours["side"],
+            "against": f"{theirs['side']}, {theirs['call']}",
+        }
+    return figures
+
+
+def _fastest(calls: list[dict[str, Any]], is_peer: bool) -> dict[str, Any] | None:
+    able = [call for call in calls if call["is_peer"] == is_peer and call["recall"] >= TARGET]
+    return max(able, key=lambda call: float(call["queries_per_second"]), default=None)
+
+
+def measure(options: Options) -> dict[str, Any]:
+    """Every set, one after the other."""
+    load = os.getloadavg()[0]
+    if load > 1:
+        print(f"The machine is busy (load {load:.1f}): graphs, which wait for memory, suffer most.")
+    names = options.given.sets or (QUICK_SETS if options.quick else SETS)
+    faiss.omp_set_num_threads(1)
+    found = {}
+    for name in names:
+        with tempfile.TemporaryDirectory() as folder:
+            threads = faiss.omp_get_max_threads()
+            one = index_set(name, options.data)
+            faiss.omp_set_num_threads(threads)
+            found[name] = race(one, options, Path(folder))
+            show(name, found[name])
+    ratios = [each[f"at_{KS[0]}"]["ratio"] for each in found.values()]
+    return {
+        "qps_over_best_peer_at_99": None if None in ratios else min(ratios),
+        **{f"qps_over_best_peer_at_99_{name}": ratio for name, ratio in zip(found, ratios, strict=True)},
+        "target": TARGET,
+        "threads": 1,
+        "load": load,
+        "sets": found,
+    }
+
+
+def show(name: str, figures: dict[str, Any]) -> None:
+    """Print a table for people."""
+    for k in KS:
+        at = figures[f"at_{k}"]
+        table = Table(title=f"{name}, {figures['items']:,} items: the best {k}, at a recall of {TARGET}")
+        for heading in ("", "call", f"recall@{k}", "queries/s", "least ... greatest", "settings"):
+            table.add_column(heading)
+        for call in sorted(at["sides"], key=lambda call: -call["queries_per_second"]):
+            settings = ", ".join(f"{key} {value}" for key, value in call["settings"].items())
+            spread = f"{call['least']:,.0f} ... {call['greatest']:,.0f}"
+            reached = f"{call['recall']:.4f}" + ("" if call["recall"] >= TARGET else " (misses)")
+            rate = f"{call['queries_per_second']:,.0f}"
+            table.add_row(call["side"], call["call"], reached, rate, spread, settings)
+        Console().print(table)
+        if at["ratio"] is not None:
+            print(
+                f"{at['ours']} answers {at['ratio']:.2f} times as many as {at['against']} "
+                f"({at['ratio_least']:.2f} ... {at['ratio_greatest']:.2f} by round)"
+            )
+
+
+def main() -> None:
+    """Run the benchmark."""
+    options = read_options(__doc__, more=parser())
+    figures = measure(options)
+    whole = set(figures["sets"]) == set(SETS)
+    finish("index", options, figures, keep=whole)
+
+
+if __name__ == "__main__":
+    main()

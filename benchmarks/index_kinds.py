@@ -1,0 +1,174 @@
+"""Turret's own kinds of indexes as sides of the comparison: what is built, and how broadly it is searched."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.index_sets import IndexSet
+from tower.index import ExactIndex, Index
+from tower.indexes.approximate import ApproximateIndex
+from tower.indexes.augmentation import are_equal
+from tower.indexes.settings import (
+    ApproximateSettings,
+    Effort,
+    HnswSettings,
+    IvfPqSettings,
+    IvfSettings,
+    RabitqSettings,
+    ScalarSettings,
+)
+
+_UNTUNED = (Effort(k=1, candidates=1),)
+# Candidates that are scored exactly, in multiples of k.
+_FACTORS = {
+    "sq8": (1.5, 2.0, 3.0, 5.0),
+    "hnsw": (1.0,),
+    "ivf": (1.5, 2.0, 3.0),
+    "ivf_pq": (1.5, 2.0, 2.5, 3.0, 4.0),
+    "rabitq": (5.0, 10.0, 20.0, 40.0),
+}
+# So many questions tell which of two settings is faster.
+_TIMED = 200
+_LARGE, _FEW, _WITHOUT_LISTS = 10**5, 200, 10**4
+
+
+def kinds(one: IndexSet) -> list[ApproximateSettings]:
+    """Every approximate kind, as it is built for a set: more and shorter lists where there are more items."""
+    count, width = one.items.shape
+    fine, coarse = round(4 * count**0.5), round((2 if count > _LARGE else 1) * count**0.5)
+    if count <= _WITHOUT_LISTS:
+        coarse = 1
+    lists = {"augmented": not one.biased and not are_equal(one.items), "biased": one.biased}
+    return [
+        ScalarSettings(efforts=_UNTUNED),
+        HnswSettings(efforts=_UNTUNED),
+        IvfSettings(efforts=_UNTUNED, lists=fine, **lists),
+        IvfPqSettings(efforts=_UNTUNED, lists=coarse, parts=width + lists["augmented"], **lists),
+        RabitqSettings(efforts=_UNTUNED, lists=fine, **lists),
+    ]
+
+
+@dataclass
+class Side:
+    """An index, and for each k the settings it is asked with and the recall that it was seen to have."""
+
+    name: str
+    build_seconds: float
+    chosen: dict[int, tuple[Index, float, dict[str, Any]]] = field(default_factory=dict)
+
+    def run(self, queries: NDArray[np.float32], k: int) -> float:
+        """The seconds that one search for each of `queries` takes, one after the other.
+
+        They are this process's own: what others do on the machine meanwhile isn't counted.
+        """
+        nearest = self.chosen[k][0].nearest
+        start = time.process_time()
+        for query in queries:
+            nearest(query, k)
+        return time.process_time() - start
+
+
+def exact_side(one: IndexSet, ks: Sequence[int]) -> Side:
+    """The index that compares every vector."""
+    index = ExactIndex(one.items)
+    return Side("flat", 0.0, {k: (index, recall(index, one, k), {}) for k in ks})
+
+
+def side(one: IndexSet, settings: ApproximateSettings, ks: Sequence[int], target: float, kept: Path) -> Side:
+    """A kind, built or read from `kept`, at its fastest settings whose recall is `target`, or its best."""
+    index, seconds = _built(one, settings, kept)
+    made = Side(settings.kind, seconds)
+    for k in ks:
+        made.chosen[k] = _fastest(index, one, k, target)
+    return made
+
+
+def recall(index: Index, one: IndexSet, k: int) -> float:
+    """The mean share of the true best k that single searches find."""
+    # What reads every code of a large set finds the same share, and a few questions see it.
+    reads_all = not hasattr(index, "settings") or index.settings.kind == "sq8"
+    most = _FEW if reads_all and len(one.items) > _LARGE else len(one.queries)
+    found = (index.nearest(query, k)[0] for query in one.queries[:most])
+    hits = [len(np.intersect1d(own, true[:k])) for own, true in zip(found, one.truth[:most], strict=True)]
+    return float(np.mean(hits)) / k
+
+
+def _built(one: IndexSet, settings: ApproximateSettings, kept: Path) -> tuple[ApproximateIndex, float]:
+    if len(one.items) < _LARGE:
+        start = time.perf_counter()
+        return ApproximateIndex.build(one.items, settings, one.learnt), time.perf_counter() - start
+    path = kept / f"turret-{settings.kind}-{getattr(settings, 'lists', 0)}.faiss"
+    told = path.with_suffix(".seconds")
+    if not told.is_file():
+        start = time.perf_counter()
+        index = ApproximateIndex.build(one.items, settings, one.learnt)
+        seconds = time.perf_counter() - start
+        kept.mkdir(parents=True, exist_ok=True)
+        index.save(path)
+        told.write_text(str(seconds), encoding="utf-8")
+    return ApproximateIndex.load(path, one.items, settings), float(told.read_text(encoding="utf-8"))
+
+
+def _fastest(
+    index: ApproximateIndex, one: IndexSet, k: int, target: float
+) -> tuple[ApproximateIndex, float, dict[str, Any]]:
+    """Of the settings that reach the recall the fastest; where none does, that of the highest recall."""
+    best: tuple[bool, float, ApproximateIndex, float, dict[str, Any]] | None = None
+    for factor in _FACTORS[index.settings.kind]:
+        candidates = min(len(index), int(np.ceil(factor * k)))
+
+        def of(breadth: int, candidates: int = candidates) -> ApproximateIndex:
+            effort = Effort(k=k, breadth=breadth, candidates=candidates)
+            return index.with_settings(index.settings.model_copy(update={"efforts": (effort,)}))
+
+        def reaches(breadth: int, of: Callable[[int], ApproximateIndex] = of) -> float:
+            return recall(of(breadth), one, k)
+
+        breadth, reached = _smallest(reaches, _breadths(index, k), target)
+        made = of(breadth)
+        merit = -_seconds(made, one, k) if reached >= target else reached
+        found = (reached >= target, merit, made, reached, {"breadth": breadth, "candidates": candidates})
+        if best is None or found[:2] > best[:2]:
+            best = found
+    assert best is not None
+    return best[2:]
+
+
+def _seconds(index: Index, one: IndexSet, k: int) -> float:
+    taken = []
+    for _ in range(3):
+        start = time.process_time()
+        for query in one.queries[:_TIMED]:
+            index.nearest(query, k)
+        taken.append(time.process_time() - start)
+    return min(taken)
+
+
+def _breadths(index: ApproximateIndex, k: int) -> list[int]:
+    """What is tried, ascending by a twentieth."""
+    lists = getattr(index.settings, "lists", None)
+    if isinstance(index.settings, HnswSettings):
+        first, last = k, 1024
+    else:
+        first, last = 1, 1 if lists is None else max(1, lists // 3)
+    steps = 1 + int(np.log(last / first) / np.log(1.05))
+    return [int(step) for step in np.unique(np.round(np.geomspace(first, last, steps)))]
+
+
+def _smallest(reached: Callable[[int], float], ascending: Sequence[int], target: float) -> tuple[int, float]:
+    """The smallest that reaches the target and what it reaches; the last one where none does."""
+    low, high = 0, len(ascending) - 1
+    found = reached(ascending[high])
+    while low < high and found >= target:
+        middle = (low + high) // 2
+        tried = reached(ascending[middle])
+        if tried >= target:
+            high, found = middle, tried
+        else:
+            low = middle + 1
+    return ascending[high], found
