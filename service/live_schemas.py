@@ -71,11 +71,12 @@ def _features(features: Sequence[Feature] | None) -> Described:
         several = {"type": "array", "maxItems": TEXT_LENGTH, "items": {"anyOf": _SCALARS}}
         any_value = [_TEXT, {"type": "number"}, {"type": "boolean"}, several, _NULL]
         return described | {"additionalProperties": {"anyOf": any_value}}
-    properties = {feature.name: _feature(feature) for feature in features}
+    properties = {feature.name: feature_schema(feature) for feature in features}
     return described | {"properties": properties, "additionalProperties": False}
 
 
-def _feature(feature: Feature) -> Described:
+def feature_schema(feature: Feature) -> Described:
+    """What a feature can hold."""
     kinds: dict[str, list[Described]] = {
         "number": [{"type": "number", **_bounds(feature)}],
         "category": [_TEXT, {"type": "number"}, {"type": "boolean"}],

@@ -19,7 +19,7 @@ from service.state import state_of
 class _Item(PathConvertor):
     """An id; one that ends like the call for similar items can't be told from it, and is none."""
 
-    regex = "(?!.*/similar$).+"
+    regex = "(?!.*/similar$).*"
 
 
 register_url_convertor("item", _Item())
