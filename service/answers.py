@@ -131,6 +131,7 @@ class VersionAnswer(BaseModel):
     since: str
     format_version: int
     created: str
+    exported: str | None
     dimension: int
     item_count: int
     scoring: Scoring

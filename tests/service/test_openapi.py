@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from service.answers import VersionAnswer
 from service.app import create_admin_app, create_app
 from service.key_file import add_key
 from service.keys import new_key, record
@@ -17,6 +18,7 @@ from service.settings import Settings
 from tests.described_shop import publish_described
 from tests.openapi_changes import breaking
 from tower.contents import BundleContents
+from tower.manifest import Manifest
 from tower.publishing import publish
 
 ROOT = Path(__file__).parents[2]
@@ -88,6 +90,10 @@ def test_nothing_but_what_is_described_may_be_in_a_body() -> None:
     bodies = [name for name in schemas if name.endswith(("Request", "Body"))]
     assert len(bodies) == 8
     assert all(schemas[name]["additionalProperties"] is False for name in bodies)
+
+
+def test_a_version_is_described_with_all_that_its_manifest_has() -> None:
+    assert set(VersionAnswer.model_fields) == set(Manifest.model_fields) - {"files"} | {"since"}
 
 
 def test_every_reference_leads_somewhere_and_no_schema_is_left_over(client: TestClient) -> None:
