@@ -21,8 +21,8 @@ def overlap_of(first: Sequence[int | str], second: Sequence[int | str], k: int =
 def mean_overlap(bundle: Bundle, recorded: Sequence[GoldenQuery]) -> float:
     """Answer another version's recorded queries, and return the mean overlap at 10 with its answers.
 
-    Histories are read with their times where they are recorded. A history of which `bundle` knows nothing has an overlap of 0, as has one that it can't answer. Features
-    that it doesn't read are left out.
+    Histories are read with their times where these are recorded. A history of which `bundle` knows nothing
+    has an overlap of 0, as has one that it can't answer. Features that it doesn't read are left out.
     """
     retriever = Retriever(bundle)
     names = {feature.name for feature in bundle.user_features}
