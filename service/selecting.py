@@ -78,9 +78,11 @@ def _comes_after(ranking: Ranking, after: Cursor) -> NDArray[np.bool_]:
     # Inner products that differ may be one score after the division by the temperature, and so may counts
     # above 2^24: where the item is still there, its place is what tells.
     found = np.flatnonzero(ties & (ranking.rows == after.row))
-    if len(found):
-        return np.arange(len(ranking.rows)) > found[0]
-    comes: NDArray[np.bool_] = (ranking.scores < last) | (ties & (ranking.rows > after.row))
+    comes: NDArray[np.bool_] = (
+        np.arange(len(ranking.rows)) > found[0]
+        if len(found)
+        else (ranking.scores < last) | (ties & (ranking.rows > after.row))
+    )
     return comes
 
 
