@@ -9,7 +9,6 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from service.errors import ServiceError
 from service.observing.logs import Level
 
-
 # Those that `turret serve` takes; all others are read from the environment alone.
 _OPTIONS = ("bundles", "wait", "host", "port", "admin_port", "workers", "store")
 
