@@ -24,7 +24,15 @@ COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 PAGE = (ROOT / "docs" / "deploy.md").read_text("utf-8")
 COMMANDS = [line.strip() for line in PAGE.splitlines() if line.startswith("    ")]
-SERVING_ONLY = {"pydantic_settings", "fastapi", "starlette", "uvicorn", "orjson", "redis", "prometheus_client"}
+SERVING_ONLY = {
+    "pydantic_settings",
+    "fastapi",
+    "starlette",
+    "uvicorn",
+    "orjson",
+    "redis",
+    "prometheus_client",
+}
 TRAINING_ONLY = {"torch", "polars", "onnx", "onnxscript", "tensorboard", "pytest", "safetensors", "optuna"}
 
 
