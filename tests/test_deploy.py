@@ -183,7 +183,7 @@ main()
 
 
 def test_a_command_of_the_other_image_says_which_one_has_it(tmp_path: Path) -> None:
-    refused = "import sys; sys.modules['pydantic_settings'] = None; sys.argv[0] = 'turret'; import turret; turret.main()"
+    refused = "import sys; sys.modules['pydantic_settings'] = None; import turret; turret.main()"
     command = [sys.executable, "-c", refused, "keys", "list"]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert run.returncode == 1
