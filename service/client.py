@@ -8,7 +8,7 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import OpenerDirector, ProxyHandler, Request, build_opener
 
-from service.errors import ServiceError
+from service.errors import AnswerError, ServiceError
 
 TIMEOUT = 30.0
 # A version is checked and opened before the call is answered: TURRET_GATE_SECONDS, TURRET_ACTIVATION_SECONDS.
@@ -32,7 +32,7 @@ def ask(url: str, path: str, body: dict[str, Any] | None = None, key: str | None
             return _read_object(url, response.read())
     except HTTPError as error:
         with error:
-            raise ServiceError(f"{url} answered {error.code}: {_sentence(error)}") from None
+            raise AnswerError(f"{url} answered {error.code}: {_sentence(error)}", error.code) from None
     except (OSError, ValueError, HTTPException) as error:
         reason = getattr(error, "reason", error)
         raise ServiceError(
