@@ -65,7 +65,7 @@ def in_words(item: int | str, fields: dict[str, Any]) -> str:
 
 
 def stored_history(url: str, user: str) -> list[str]:
-    """The ids of a user's stored history, oldest first; none, with a word on it, for a key that may only ask."""
+    """The ids of a user's stored history, oldest first; none, which is said, for a key that may only ask."""
     try:
         events = ask(url, f"/v1/users/{quote(user, safe='')}", key=_api_key())["events"]
     except AnswerError as error:
