@@ -2,26 +2,25 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from importlib.metadata import PackageNotFoundError, version
 
 from fastapi import APIRouter, FastAPI
 
-from service import documents, refusals
+from service import openapi, refusals
 from service.authentication import Authentication
 from service.body_types import BodyTypes
 from service.fast_path import RecommendPath
 from service.file_watch import watch_files
-from service.routes import admin, events, items, probes, recommend, users, versions
+from service.release import RELEASE
 from service.seat import Seat
 from service.security_headers import SecurityHeaders
 from service.settings import Settings
 from service.state import State
 from service.telemetry import Telemetry
+from tower.bundle import Bundle
 
 _log = logging.getLogger("turret.store")
-_PUBLIC = (recommend.router, items.router, events.router, users.router, versions.router, probes.router)
 
 
 def create_app(settings: Settings, seat: Seat | None = None) -> FastAPI:
@@ -47,18 +46,20 @@ def create_app(settings: Settings, seat: Seat | None = None) -> FastAPI:
 
     app = FastAPI(
         title="Turret",
-        version=_version(),
+        version=RELEASE,
         description="What next?",
         lifespan=lifespan,
         redirect_slashes=False,
     )
     app.add_middleware(RecommendPath, state=state)  # inside of what is added later
-    return _furnish(app, state, _PUBLIC if settings.admin_port is not None else (*_PUBLIC, admin.router))
+    return _furnish(
+        app, state, openapi.PUBLIC if settings.admin_port is not None else openapi.PUBLIC + openapi.ADMIN
+    )
 
 
 def create_admin_app(app: FastAPI) -> FastAPI:
     """Make the application of the admin port, beside an `app` that was made with `settings.admin_port`."""
-    return _furnish(FastAPI(title="Turret admin", version=_version()), app.state.service, (admin.router,))
+    return _furnish(FastAPI(title="Turret admin", version=RELEASE), app.state.service, openapi.ADMIN)
 
 
 async def _fill(state: State) -> None:
@@ -80,7 +81,7 @@ def _furnish(app: FastAPI, state: State, routers: tuple[APIRouter, ...]) -> Fast
         Authentication,
         keyring=state.keyring,
         metrics_open=state.settings.metrics_open,
-        admin_here=admin.router in routers,
+        admin_here=openapi.ADMIN[0] in routers,
         share=state.settings.workers,
     )
     app.add_middleware(BodyTypes)
@@ -89,13 +90,17 @@ def _furnish(app: FastAPI, state: State, routers: tuple[APIRouter, ...]) -> Fast
     app.add_middleware(Telemetry, metrics=watching.metrics, logs=watching.logs, traces=watching.traces)
     for router in routers:
         app.include_router(router)
-    documents.install(app)
-    refusals.install(app)
+    openapi.install(app, *_facts(state))
+    refusals.install(app, routers)
     return app
 
 
-def _version() -> str:
-    try:
-        return version("turret")
-    except PackageNotFoundError:
-        return "0"
+def _facts(state: State) -> tuple[openapi.IsClosed, Callable[[], Bundle | None]]:
+    """Which calls need a key, and the live bundle, at any moment."""
+
+    def is_closed(scope: str, path: str) -> bool:
+        if path == "/metrics" and state.settings.metrics_open:
+            return False
+        return scope == "admin" or not state.keyring.lets_all_in()
+
+    return is_closed, lambda: state.slot.live.bundle if state.slot.version else None

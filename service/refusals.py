@@ -2,12 +2,13 @@
 
 import math
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import orjson
-from fastapi import FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response
 from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Scope
 
 from service.errors import (
@@ -21,18 +22,16 @@ from tower.errors import BundleError, EncodingError
 _SHOWN = 200  # characters of a field or a value that are sent back
 _SAFE_INTEGER = 2**53
 _LATER = {"Retry-After": "2"}
-_REMEDIES = {
-    404: "there is no such call; /docs lists them",
-    405: "this call has another method; /docs lists them",
-}
+_REMEDIES = {404: "there is no such call; /docs lists them"}
 
 
-def install(app: FastAPI) -> None:
-    """Make `app` answer every error in this shape."""
+def install(app: FastAPI, routers: Iterable[APIRouter]) -> None:
+    """Make `app`, which has these routers, answer every error in this shape."""
+    routes = [*app.routes, *(route for router in routers for route in router.routes)]
     unavailable = (NothingLiveError, HistoryUnavailableError, ItemsUnavailableError)
     for refused in (RequestError, EncodingError, BundleError, *unavailable):
         app.add_exception_handler(refused, _refuse)
-    app.add_exception_handler(HTTPException, _http_exception)
+    app.add_exception_handler(HTTPException, _http_exceptions(routes))
     app.add_exception_handler(Exception, _unexpected)
 
 
@@ -71,11 +70,24 @@ async def _refuse(request: Request, error: Exception) -> Response:
     return response
 
 
-async def _http_exception(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    field, value = ("method", request.method) if error.status_code == 405 else ("path", request.url.path)
-    message = _REMEDIES.get(error.status_code, str(error.detail))
-    return refuse(error.status_code, field, value, message, error.headers)
+def _http_exceptions(routes: Sequence[BaseRoute]) -> Callable[[Request, Exception], Awaitable[Response]]:
+    async def answer(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        if error.status_code == 405:
+            return _other_method(request, routes)
+        message = _REMEDIES.get(error.status_code, str(error.detail))
+        return refuse(error.status_code, "path", request.url.path, message, error.headers)
+
+    return answer
+
+
+def _other_method(request: Request, routes: Sequence[BaseRoute]) -> Response:
+    """Name all methods that the path has: a route knows its own only, and the framework asks just one."""
+    fitting = [one for one in routes if one.matches(request.scope)[0] is not Match.NONE]
+    methods = {name for one in fitting if isinstance(one, Route) for name in one.methods or ()}
+    allowed = ", ".join(sorted(methods))
+    message = f"this call has another method, {allowed}; /docs lists them"
+    return refuse(405, "method", request.method, message, {"Allow": allowed})
 
 
 def unexpected(scope: Scope) -> Response:

@@ -1,7 +1,7 @@
-"""The bodies of requests and answers, as `/docs` shows them."""
+"""The bodies of requests: what is read, and what the document of the calls says of it."""
 
 from itertools import pairwise
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import (
     BaseModel,
@@ -17,7 +17,8 @@ from pydantic_core import PydanticCustomError
 
 from data.vocabulary import ID_LENGTH
 from service.cursor import LENGTH as CURSOR_LENGTH
-from service.gate import CheckedVersion
+from service.cursor import PATTERN as CURSOR_PATTERN
+from service.documents import later
 from service.times import KnownTime, Time, show_time
 
 HISTORY_LIMIT = 1_000
@@ -25,7 +26,9 @@ BATCH_LIMIT = 100
 EVENTS_LIMIT = 1_000
 K_LIMIT = 1_000
 CAPS = 10
-_TEXT_LENGTH = 2_000
+TEXT_LENGTH = 2_000
+_TEXT = {"type": "string"}
+_LARGEST_SCORE = 1e30  # more than any score, and far from the end of float32
 
 
 def check_id(value: object) -> int | str:
@@ -34,6 +37,9 @@ def check_id(value: object) -> int | str:
         return value
     if isinstance(value, str) and 1 <= len(value) <= ID_LENGTH:
         return value
+    # JSON has one kind of numbers: 7.0 is 7. Integers below the smallest are read as its equal.
+    if isinstance(value, float) and value.is_integer() and value > -(2.0**63):
+        return check_id(int(value))
     raise PydanticCustomError(
         "id", "send an integer of 64 bits or a text of 1 to {limit} characters", {"limit": ID_LENGTH}
     )
@@ -43,17 +49,19 @@ def check_k(value: object) -> int:
     """Accept a whole number from 1 to 1000."""
     if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= K_LIMIT:
         return value
+    if isinstance(value, float) and value.is_integer():
+        return check_k(int(value))
     raise PydanticCustomError("k", "send a whole number from 1 to 1000")
 
 
 def check_features(features: dict[str, Any]) -> dict[str, Any]:
     """Accept features whose texts and lists are of a length that somebody may mean."""
     for name, value in features.items():
-        if isinstance(value, str | list) and len(value) > _TEXT_LENGTH:
+        if isinstance(value, str | list) and len(value) > TEXT_LENGTH:
             raise PydanticCustomError(
                 "feature",
                 "{name} is too long; send at most {limit} characters or values",
-                {"name": name[:80], "limit": _TEXT_LENGTH},
+                {"name": name[:80], "limit": TEXT_LENGTH},
             )
     return features
 
@@ -61,17 +69,40 @@ def check_features(features: dict[str, Any]) -> dict[str, Any]:
 Id = Annotated[
     int | str,
     PlainValidator(check_id),
-    WithJsonSchema({"anyOf": [{"type": "integer"}, {"type": "string", "minLength": 1}]}),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1},
+                {"type": "string", "minLength": 1, "maxLength": ID_LENGTH},
+            ]
+        }
+    ),
 ]
 Count = Annotated[
     int, PlainValidator(check_k), WithJsonSchema({"type": "integer", "minimum": 1, "maximum": K_LIMIT})
 ]
+# What these hold depends on the live version: `service.openapi` describes them.
+Features = Annotated[dict[str, Any], Field(max_length=100), WithJsonSchema(later("UserFeatures"))]
+Wanted = Annotated[dict[str, Any], WithJsonSchema(later("Filter"))]
+Caps = Annotated[dict[str, Count], Field(max_length=CAPS), WithJsonSchema(later("Caps"))]
+CursorText = Annotated[
+    str, Field(min_length=1, max_length=CURSOR_LENGTH, json_schema_extra={"pattern": CURSOR_PATTERN})
+]
+VersionName = Annotated[
+    str, Field(min_length=1, max_length=64, json_schema_extra={"pattern": "^[A-Za-z0-9_-][A-Za-z0-9._-]*$"})
+]
+
+
+def _holds(*required: str, **properties: dict[str, Any]) -> dict[str, Any]:
+    """An object that has what is required, and of these properties those that it has are so."""
+    return {"required": list(required), "properties": properties}
 
 
 class Body(BaseModel):
     """A request's body: exact types, no unknown fields."""
 
-    model_config = ConfigDict(frozen=True, strict=True)
+    # `extra="forbid"` would do the same with words of its own.
+    model_config = ConfigDict(frozen=True, strict=True, json_schema_extra={"additionalProperties": False})
 
     @model_validator(mode="before")
     @classmethod
@@ -99,20 +130,32 @@ class RecommendRequest(Body):
     `explain` adds why these items.
     """
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "additionalProperties": False,
+            "allOf": [
+                {"not": _holds("history_times", history_times={"type": "array"}, history={"type": "null"})},
+                # Pages follow the order of the scores.
+                {"not": _holds("cursor", "diversity", cursor=_TEXT, diversity={"exclusiveMinimum": 0})},
+                {"not": _holds("cursor", "cap", cursor=_TEXT, cap={"minProperties": 1})},
+            ],
+        }
+    )
+
     user_id: Id | None = None
     history: list[Id] | None = Field(default=None, max_length=HISTORY_LIMIT)
     history_times: list[KnownTime] | None = Field(default=None, max_length=HISTORY_LIMIT)
     at: Time = None
-    features: dict[str, Any] = Field(default={}, max_length=100)
+    features: Features = {}
     k: Count = 10
     exclude_seen: bool = True
     exclude: list[Id] = Field(default=[], max_length=HISTORY_LIMIT)
-    filter: dict[str, Any] | None = None
-    min_score: float | None = Field(default=None, allow_inf_nan=False)
+    filter: Wanted | None = None
+    min_score: float | None = Field(default=None, ge=-_LARGEST_SCORE, le=_LARGEST_SCORE)
     diversity: float = Field(default=0.0, ge=0.0, le=1.0)
-    cap: dict[str, Count] = Field(default={}, max_length=CAPS)
-    cursor: str | None = Field(default=None, min_length=1, max_length=CURSOR_LENGTH)
-    min_version: str | None = Field(default=None, min_length=1, max_length=64)
+    cap: Caps = {}
+    cursor: CursorText | None = None
+    min_version: VersionName | None = None
     explain: bool = False
 
     @property
@@ -196,14 +239,14 @@ class EventsRequest(Body):
 class ActivateRequest(Body):
     """Which version to make the live one."""
 
-    version: str = Field(min_length=1, max_length=64)
+    version: VersionName
     force: bool = False
 
 
 class RouteBody(Body):
     """A version, and the share of users or of requests that it gets."""
 
-    version: str = Field(min_length=1, max_length=64)
+    version: VersionName
     share: float = Field(gt=0, le=1, allow_inf_nan=False)
 
 
@@ -212,164 +255,3 @@ class RoutesRequest(Body):
 
     canary: RouteBody | None = None
     shadow: RouteBody | None = None
-
-
-class Item(BaseModel):
-    """A recommended item: its id as the data had it, its score, where it comes from, what is known of it.
-
-    The score is the inner product / temperature for `towers` (without its sign in a version with absolute
-    scoring), the number of training events for `popular`. A `fresh` item was put since the version was made;
-    its score is of the kind of the others' in the answer.
-    """
-
-    id: int | str
-    score: float
-    source: Literal["towers", "popular", "fresh"]
-    fields: dict[str, Any]
-
-
-class SimilarAnswer(BaseModel):
-    """Items of one version, best first; `exhausted` is there when there were fewer than asked for."""
-
-    version: str
-    items: list[Item]
-    exhausted: Literal[True] | None = None
-
-
-class ExplainedPlan(BaseModel):
-    """How the items were found.
-
-    `kind`: by the index alone (`index`), with more than were asked for, of which some were left out
-    (`over_fetch`), among the allowed ones inside the index (`selector`), by scoring every allowed one
-    (`subset`), or by `popularity`. `allowed`: how many items the filter allowed, if there was one; `fetched`:
-    how many were looked at for the answer.
-    """
-
-    kind: Literal["index", "over_fetch", "selector", "subset", "popularity"]
-    allowed: int | None
-    fetched: int
-
-
-class Pull(BaseModel):
-    """An item of the history, and how much lower the score would be without it."""
-
-    id: int | str
-    change: float
-
-
-class ExplainedItem(BaseModel):
-    """What an item's score is made of, and what of the history pulls the item up, the strongest first."""
-
-    id: int | str
-    score_parts: dict[str, float | bool]
-    pulled_by: list[Pull]
-
-
-class Explanation(BaseModel):
-    """Why these items: how they were found, how long each stage took, and the reasons for each."""
-
-    plan: ExplainedPlan
-    milliseconds: dict[str, float]
-    items: list[ExplainedItem] | None = None
-
-
-class RecommendAnswer(SimilarAnswer):
-    """A recommendation; `degraded` names what it had to do without, `unknown_items` what it skipped.
-
-    `cursor` asks for the next page, if there may be one.
-    """
-
-    degraded: list[Literal["history"]]
-    unknown_items: list[int | str] | None = None
-    cursor: str | None = None
-    explanation: Explanation | None = None
-
-
-class BatchAnswer(BaseModel):
-    """One answer a request, in order."""
-
-    results: list[RecommendAnswer]
-
-
-class EventsAnswer(BaseModel):
-    """How many events are now stored that weren't, and how many were known already.
-
-    `clamped`, if any: how many had a time in the future or before 1970, and are stored with another.
-    `expired`, if any: how many are older than histories are kept, and weren't stored.
-    """
-
-    stored: int
-    duplicates: int
-    clamped: int | None = None
-    expired: int | None = None
-
-
-class StoredEvent(BaseModel):
-    """One event of a user; the time is ISO 8601 in UTC."""
-
-    event_id: str
-    item_id: int | str
-    time: str
-    kind: str | None
-
-
-class UserAnswer(BaseModel):
-    """What is stored of a user: the number of all events, and the newest 1000, oldest first."""
-
-    user_id: str
-    total: int
-    events: list[StoredEvent]
-
-
-class ForgottenAnswer(BaseModel):
-    """How many events of a user were deleted."""
-
-    user_id: str
-    deleted: int
-
-
-class VersionAnswer(BaseModel):
-    """What is live: the bundle's manifest without its files, and since when it is live."""
-
-    model_config = ConfigDict(extra="allow")
-
-    version: str
-    since: str
-
-
-class VersionsAnswer(BaseModel):
-    """The live version, if there is one yet, and every bundle in the folder, oldest first."""
-
-    live: str | None
-    versions: list[CheckedVersion]
-
-
-class ActivateAnswer(BaseModel):
-    """The version that is live now, and the one that was, if one was."""
-
-    version: str
-    previous: str | None
-    behind: list[int] | None = None
-
-
-class RoutesAnswer(BaseModel):
-    """Which versions answer whom."""
-
-    live: str | None
-    canary: RouteBody | None
-    shadow: RouteBody | None
-    behind: list[int] | None = None
-
-
-class ErrorDetail(BaseModel):
-    """What was wrong: the field, its value, and what would work."""
-
-    field: str
-    value: Any
-    message: str
-
-
-class ErrorAnswer(BaseModel):
-    """The one shape of all errors."""
-
-    error: ErrorDetail

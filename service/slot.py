@@ -15,6 +15,7 @@ from service.routing import Routes, read_routes
 from service.target import activation_lock, current_version, entry_of, establish, fall_back, make_folder
 from tower.bundle import Bundle
 from tower.errors import BundleError
+from tower.pointer import is_version
 
 __all__ = ["Live", "Routed", "Slot"]
 
@@ -191,7 +192,7 @@ class Slot:
         sequence = self.ledger.sequence_of(version)
         if sequence is None:
             message = "this version was never live here; send one that was, /v1/versions lists them"
-            raise RequestError(422, "min_version", version, message)
+            raise RequestError(409 if is_version(version) else 422, "min_version", version, message)
         return sequence
 
     def _version_at(self, sequence: int) -> str:

@@ -9,7 +9,11 @@ from pydantic_core import PydanticCustomError
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Milliseconds that can be written as a date: the years 1 to 9999.
 _FIRST_TIME, _LAST_TIME = -62_135_596_800_000, 253_402_300_799_999
-_SCHEMA = WithJsonSchema({"anyOf": [{"type": "number"}, {"type": "string", "format": "date-time"}]})
+_FIRST_SECOND, _LAST_SECOND = _FIRST_TIME / 1000, _LAST_TIME / 1000
+_KINDS = [
+    {"type": "number", "minimum": _FIRST_SECOND, "maximum": _LAST_SECOND},
+    {"type": "string", "format": "date-time"},
+]
 
 
 def check_known_time(value: object) -> int:
@@ -34,7 +38,7 @@ def _milliseconds(value: object) -> int | None:
         moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
         return (moment - _EPOCH) // timedelta(milliseconds=1)
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return round(value * 1000)
+        return round(value * 1000) if _FIRST_SECOND <= value <= _LAST_SECOND else None
     return None
 
 
@@ -43,5 +47,7 @@ def show_time(milliseconds: int) -> str:
     return (_EPOCH + timedelta(milliseconds=milliseconds)).isoformat(timespec="milliseconds")
 
 
-KnownTime = Annotated[int, PlainValidator(check_known_time), _SCHEMA]
-Time = Annotated[int | None, PlainValidator(check_time), _SCHEMA]
+KnownTime = Annotated[int, PlainValidator(check_known_time), WithJsonSchema({"anyOf": _KINDS})]
+Time = Annotated[
+    int | None, PlainValidator(check_time), WithJsonSchema({"anyOf": [*_KINDS, {"type": "null"}]})
+]

@@ -19,7 +19,7 @@ _FITS = {
     "text": "a text",
 }
 # In deviations from the mean. Far beyond any real number, and far below what overflows inside a network.
-_LARGEST_NUMBER = 1e6
+LARGEST_NUMBER = 1e6
 
 
 class FeatureInputs:
@@ -89,7 +89,7 @@ def _encoded(feature: Feature, raw: object) -> Code | None:
         encoded = feature.encode_one(raw)
     except (DataError, OverflowError, ValueError):
         return None
-    return encoded if not isinstance(encoded, float) or abs(encoded) <= _LARGEST_NUMBER else None
+    return encoded if not isinstance(encoded, float) or abs(encoded) <= LARGEST_NUMBER else None
 
 
 def _column(feature: Feature, encoded: list[Any]) -> NDArray[Any]:

@@ -15,6 +15,7 @@ from tower.masks import Allowed
 
 # Beyond what anybody writes by hand, and little enough that no filter takes long.
 MAX_DEPTH, MAX_CONDITIONS, MAX_VALUES = 8, 100, 1000
+LARGEST = 1.7e308  # larger ones are no float64, or at its very end
 _BOUNDS = {"gte": (0, False), "gt": (0, True), "lte": (1, False), "lt": (1, True)}
 _COMBINATIONS = ("all", "any", "not")
 _TAKES: dict[Kind, str] = {
@@ -158,8 +159,8 @@ def _value(kind: Kind, value: Any, where: str) -> Value:
         )
     fits = isinstance(value, _TYPES[kind]) and (kind in ("boolean", "none") or not isinstance(value, bool))
     if fits and isinstance(value, int | float) and not isinstance(value, bool):
-        # Larger ones are no float64; NaN is not below anything.
-        fits, value = abs(value) <= 1.7e308, (float(value) if abs(value) <= 1.7e308 else value)
+        fits = abs(value) <= LARGEST  # which NaN is not
+        value = float(value) if fits else value
     if not fits:
         raise FilterError(where, value, f"{where} takes {_TAKES[kind]}")
     return value

@@ -1,10 +1,13 @@
 """The bodies of the calls that put and withdraw items."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, Field, WithJsonSchema, field_validator
 
+from service.documents import later
 from service.schemas import Body, check_features
+
+ItemFeatures = Annotated[dict[str, Any], Field(max_length=100), WithJsonSchema(later("ItemFeatures"))]
 
 
 class ItemBody(Body):
@@ -14,7 +17,7 @@ class ItemBody(Body):
     The fields are the features unless they are given.
     """
 
-    features: dict[str, Any] = Field(max_length=100)
+    features: ItemFeatures
     fields: dict[str, Any] | None = Field(default=None, max_length=100)
 
     @field_validator("features")

@@ -8,11 +8,12 @@ import orjson
 from fastapi import APIRouter, Depends, Request, Response
 
 from service.activation import Swap, reason_of
+from service.answers import ActivateAnswer, RoutesAnswer
 from service.body import read_body
 from service.documents import answers, body_of
 from service.errors import RequestError, ServiceError
 from service.routing import Routes
-from service.schemas import ActivateAnswer, ActivateRequest, RouteBody, RoutesAnswer, RoutesRequest
+from service.schemas import ActivateRequest, RouteBody, RoutesRequest
 from service.state import State, state_of
 from tower.errors import BundleError
 from tower.pointer import is_version
@@ -28,7 +29,7 @@ async def check_scope(request: Request) -> None:
 router = APIRouter(prefix="/admin", tags=["admin"], dependencies=[Depends(check_scope)])
 
 
-@router.post("/activate", responses=answers(ActivateAnswer), openapi_extra=body_of(ActivateRequest))
+@router.post("/activate", responses=answers(ActivateAnswer, 409), openapi_extra=body_of(ActivateRequest))
 async def activate(request: Request) -> Response:
     """Make a version the live one in every worker, after it has passed the gate.
 
@@ -40,7 +41,7 @@ async def activate(request: Request) -> Response:
     return await _swap(state, state.activator.activate(asked.version, asked.force, _who(request)))
 
 
-@router.post("/rollback", responses=answers(ActivateAnswer))
+@router.post("/rollback", responses=answers(ActivateAnswer, 409))
 async def rollback(request: Request) -> Response:
     """Make the version live again that was live before this one."""
     state = state_of(request)
@@ -53,7 +54,7 @@ async def routes(request: Request) -> Response:
     return _json(_shown(state_of(request)))
 
 
-@router.post("/routes", responses=answers(RoutesAnswer), openapi_extra=body_of(RoutesRequest))
+@router.post("/routes", responses=answers(RoutesAnswer, 409), openapi_extra=body_of(RoutesRequest))
 async def route(request: Request) -> Response:
     """Let a canary answer a share of the users, or a shadow a share of the requests, unseen.
 

@@ -5,11 +5,12 @@ import time
 import orjson
 from fastapi import APIRouter, Request, Response
 
+from service.answers import EventsAnswer
 from service.body import read_body
 from service.documents import answers, body_of
 from service.history.contract import Event
 from service.history.window import Window, days
-from service.schemas import EventBody, EventsAnswer, EventsRequest
+from service.schemas import EventBody, EventsRequest
 from service.settings import Settings
 from service.state import state_of
 

@@ -4,19 +4,29 @@ import re
 
 import orjson
 from fastapi import APIRouter, Request, Response
+from starlette.convertors import PathConvertor, register_url_convertor
 
 from service.answering import similar
+from service.answers import SimilarAnswer
 from service.body import read_body
 from service.documents import answers, body_of
 from service.errors import RequestError
 from service.items.bodies import ItemBody, ItemPutAnswer, ItemWithdrawnAnswer
-from service.schemas import K_LIMIT, SimilarAnswer
+from service.schemas import K_LIMIT
 from service.state import state_of
 
+
+class _Item(PathConvertor):
+    """An id; one that ends like the call for similar items can't be told from it, and is none."""
+
+    regex = "(?!.*/similar$).*"
+
+
+register_url_convertor("item", _Item())
 router = APIRouter(prefix="/v1/items", tags=["items"])
 
 
-@router.get("/{item_id:path}/similar", responses=answers(SimilarAnswer))
+@router.get("/{item_id:path}/similar", responses=answers(SimilarAnswer, 404))
 async def similar_items(request: Request, item_id: str, k: str = "10") -> Response:
     """Give the items whose vectors are nearest to this item's, without itself."""
     count = _count(k)
@@ -29,7 +39,7 @@ async def similar_items(request: Request, item_id: str, k: str = "10") -> Respon
     return Response(orjson.dumps(similar(live, fresh, row, count)), media_type="application/json")
 
 
-@router.put("/{item_id:path}", responses=answers(ItemPutAnswer), openapi_extra=body_of(ItemBody))
+@router.put("/{item_id:item}", responses=answers(ItemPutAnswer, 409), openapi_extra=body_of(ItemBody))
 async def put_item(request: Request, item_id: str) -> Response:
     """Serve a new item by its features, or give a known one other fields; the next answers have it."""
     state = state_of(request)
@@ -38,7 +48,7 @@ async def put_item(request: Request, item_id: str) -> Response:
     return Response(orjson.dumps(answer.model_dump()), media_type="application/json")
 
 
-@router.delete("/{item_id:path}", responses=answers(ItemWithdrawnAnswer))
+@router.delete("/{item_id:item}", responses=answers(ItemWithdrawnAnswer, 404))
 async def withdraw_item(request: Request, item_id: str) -> Response:
     """Withdraw an item: no answer of any version has it from now on, until it is put again."""
     state = state_of(request)

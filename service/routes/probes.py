@@ -2,22 +2,25 @@
 
 import orjson
 from fastapi import APIRouter, Request, Response
+from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from service.answers import AliveAnswer, ReadyAnswer
 from service.board import Order
+from service.documents import answers
 from service.errors import RequestError
 from service.state import state_of
 
 router = APIRouter(tags=["probes"])
 
 
-@router.get("/livez")
+@router.get("/livez", responses=answers(AliveAnswer))
 async def livez() -> Response:
     """Answer as long as the process does."""
     return Response(orjson.dumps({"status": "alive"}), media_type="application/json")
 
 
-@router.get("/readyz")
+@router.get("/readyz", responses=answers(ReadyAnswer))
 async def readyz(request: Request) -> Response:
     """Answer once a bundle is live, until the service begins to end."""
     state = state_of(request)
@@ -27,7 +30,7 @@ async def readyz(request: Request) -> Response:
     return Response(orjson.dumps(answer), media_type="application/json")
 
 
-@router.get("/metrics")
+@router.get("/metrics", response_class=PlainTextResponse)
 async def metrics(request: Request) -> Response:
     """Give the counts in the Prometheus text format."""
     return Response(state_of(request).metrics.text(), media_type=CONTENT_TYPE_LATEST)

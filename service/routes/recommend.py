@@ -3,15 +3,16 @@
 import orjson
 from fastapi import APIRouter, Request, Response
 
+from service.answers import BatchAnswer, RecommendAnswer
 from service.body import read_body
 from service.documents import answers, body_of
-from service.schemas import BatchAnswer, BatchRequest, RecommendAnswer, RecommendRequest
+from service.schemas import BatchRequest, RecommendRequest
 from service.state import state_of
 
 router = APIRouter(prefix="/v1", tags=["recommend"])
 
 
-@router.post("/recommend", responses=answers(RecommendAnswer), openapi_extra=body_of(RecommendRequest))
+@router.post("/recommend", responses=answers(RecommendAnswer, 409), openapi_extra=body_of(RecommendRequest))
 async def recommend(request: Request) -> Response:
     """Recommend the next items of a user, or of a history that is given."""
     state = state_of(request)
@@ -19,7 +20,7 @@ async def recommend(request: Request) -> Response:
     return Response(await state.recommend_one(asked, request.scope), media_type="application/json")
 
 
-@router.post("/recommend/batch", responses=answers(BatchAnswer), openapi_extra=body_of(BatchRequest))
+@router.post("/recommend/batch", responses=answers(BatchAnswer, 409), openapi_extra=body_of(BatchRequest))
 async def recommend_batch(request: Request) -> Response:
     """Answer several recommendations in one call, all from one version."""
     state = state_of(request)

@@ -5,9 +5,12 @@ from typing import Any
 import orjson
 from fastapi import APIRouter, Request, Response
 
+from data.vocabulary import ID_LENGTH
+from service.answers import ForgottenAnswer, UserAnswer
 from service.documents import answers
+from service.errors import RequestError
 from service.history.contract import Event
-from service.schemas import HISTORY_LIMIT, ForgottenAnswer, UserAnswer
+from service.schemas import HISTORY_LIMIT
 from service.state import state_of
 from service.times import show_time
 
@@ -17,6 +20,7 @@ router = APIRouter(prefix="/v1/users", tags=["users"])
 @router.get("/{user_id:path}", responses=answers(UserAnswer))
 async def stored_of(request: Request, user_id: str) -> Response:
     """Show what is stored of a user: how many events, and the newest 1000 of them, oldest first."""
+    _check_id(user_id)
     state = state_of(request)
     total, events = await state.store.events(user_id, HISTORY_LIMIT)
     answer = {"user_id": user_id, "total": total, "events": [_shown(event) for event in events]}
@@ -26,9 +30,15 @@ async def stored_of(request: Request, user_id: str) -> Response:
 @router.delete("/{user_id:path}", responses=answers(ForgottenAnswer))
 async def forget(request: Request, user_id: str) -> Response:
     """Forget a user: delete all that is stored of them."""
+    _check_id(user_id)
     state = state_of(request)
     deleted = await state.store.forget(user_id)
     return Response(orjson.dumps({"user_id": user_id, "deleted": deleted}), media_type="application/json")
+
+
+def _check_id(user_id: str) -> None:
+    if not 1 <= len(user_id) <= ID_LENGTH:
+        raise RequestError(422, "user_id", user_id, f"an id is a text of 1 to {ID_LENGTH} characters")
 
 
 def _shown(event: Event) -> dict[str, Any]:

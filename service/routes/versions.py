@@ -5,9 +5,9 @@ import asyncio
 import orjson
 from fastapi import APIRouter, Request, Response
 
+from service.answers import VersionAnswer, VersionsAnswer
 from service.documents import answers
 from service.gate import checked_versions
-from service.schemas import VersionAnswer, VersionsAnswer
 from service.state import state_of
 
 router = APIRouter(prefix="/v1", tags=["versions"])

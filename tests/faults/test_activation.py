@@ -132,7 +132,7 @@ def test_a_version_that_was_never_live_can_not_be_asked_for(start: Start, three:
     service = start(workers=2)
     for version in ("v2", "nonsense", "../v1"):
         answer = service.client.post("/v1/recommend", json={"min_version": version})
-        assert answer.status_code == 422
+        assert answer.status_code == (422 if "/" in version else 409)
         assert "never live" in answer.json()["error"]["message"]
     assert activate(service, three, "v2").status_code == 200
     for version in ("v1", "v2"):

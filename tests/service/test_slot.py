@@ -165,7 +165,7 @@ def test_an_answer_is_never_older_than_was_asked_for(three: Path) -> None:
 def test_a_version_that_was_never_live_can_not_be_waited_for(three: Path) -> None:
     with pytest.raises(RequestError, match="never live") as refused:
         asyncio.run(Slot(three).live_at_least("v2", 0.0))
-    assert refused.value.status == 422
+    assert refused.value.status == 409
 
 
 def test_a_pointer_that_was_moved_while_nothing_ran_is_an_activation(three: Path) -> None:

@@ -192,3 +192,8 @@ def test_whatever_is_sent_the_service_is_never_at_fault(
         assert set(answer.json()) == {"error"}
         assert set(answer.json()["error"]) == {"field", "value", "message"}
         assert answer.json()["error"]["message"]
+
+
+def test_a_whole_number_may_be_written_with_a_point(recommend: Recommend) -> None:
+    """JSON has one kind of numbers, and so has its schema."""
+    assert recommend(history=[101.0, 102], k=5.0) == recommend(history=[101, 102], k=5)

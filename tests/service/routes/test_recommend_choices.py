@@ -44,7 +44,7 @@ def test_events_between_two_pages_do_not_move_them(client: TestClient, recommend
 
 
 def test_a_cursor_of_another_version_is_refused_in_words(client: TestClient) -> None:
-    answer = client.post("/v1/recommend", json={"history": [101], "cursor": "WyJ2MiIsMCwxMCwxLjAsM10"})
+    answer = client.post("/v1/recommend", json={"history": [101], "cursor": "v2~0~a~3~3f800000"})
     assert answer.status_code == 409
     assert answer.json()["error"]["field"] == "cursor"
     assert "v2" in answer.json()["error"]["message"]
