@@ -70,7 +70,7 @@ class Activator:
         async with self._alone():
             version = next(self._slot.ledger.before(self._slot.version), None)
             if self._slot.version is None or version is None:
-                raise BundleError("no other version was live before; activate one by its name")
+                raise BundleError("no other version was live before; activate one by its name", "missing")
             live = await asyncio.to_thread(open_live, self._slot.root, version)
             return await self._replace(live, entry_of(version, f"{who} (rollback)", self._slot.version))
 

@@ -66,6 +66,8 @@ class State:
             self.seat.number,
         )
         self.observation.follow_circuits(self.store.circuits)
+        self.observation.follow_requests(self.admission)
+        self.observation.follow_items(self.shelf)
         self.metrics = self.observation.metrics
         self.shadow = Shadow(self.slot, self.metrics, settings.shadow_queue)
         # Ranking beside the event loop keeps probes and small requests quick while a large batch is ranked.

@@ -190,6 +190,7 @@ def test_a_file_of_other_rows_or_another_width_is_refused(kind: str, index: AnyI
             open_index(path, np.ascontiguousarray(others), KINDS[kind])
 
 
+@pytest.mark.fault(29)
 def test_a_processor_without_vector_instructions_answers_the_same(index: AnyIndex) -> None:
     """Within rounding; what is proposed may differ at the edge. FAISS chooses when it is called."""
     config = faiss.SIMDConfig
