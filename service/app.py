@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 
 from fastapi import APIRouter, FastAPI
 
-from service import openapi, refusals
+from service import openapi, page, refusals
 from service.authentication import Authentication
 from service.body_types import BodyTypes
 from service.fast_path import RecommendPath
@@ -21,6 +21,8 @@ from service.telemetry import Telemetry
 from tower.bundle import Bundle
 
 _log = logging.getLogger("turret.store")
+# FastAPI's load their scripts from elsewhere; `service.page` has ours.
+_WITHOUT_PAGES: dict[str, None] = {"docs_url": None, "redoc_url": None}
 
 
 def create_app(settings: Settings, seat: Seat | None = None) -> FastAPI:
@@ -50,6 +52,7 @@ def create_app(settings: Settings, seat: Seat | None = None) -> FastAPI:
         description="What next?",
         lifespan=lifespan,
         redirect_slashes=False,
+        **_WITHOUT_PAGES,
     )
     app.add_middleware(RecommendPath, state=state)  # inside of what is added later
     return _furnish(
@@ -59,7 +62,9 @@ def create_app(settings: Settings, seat: Seat | None = None) -> FastAPI:
 
 def create_admin_app(app: FastAPI) -> FastAPI:
     """Make the application of the admin port, beside an `app` that was made with `settings.admin_port`."""
-    return _furnish(FastAPI(title="Turret admin", version=RELEASE), app.state.service, openapi.ADMIN)
+    return _furnish(
+        FastAPI(title="Turret admin", version=RELEASE, **_WITHOUT_PAGES), app.state.service, openapi.ADMIN
+    )
 
 
 async def _fill(state: State) -> None:
@@ -91,6 +96,7 @@ def _furnish(app: FastAPI, state: State, routers: tuple[APIRouter, ...]) -> Fast
     for router in routers:
         app.include_router(router)
     openapi.install(app, *_facts(state))
+    page.install(app)
     refusals.install(app, routers)
     return app
 
