@@ -21,8 +21,6 @@ from service.telemetry import Telemetry
 from tower.bundle import Bundle
 
 _log = logging.getLogger("turret.store")
-# FastAPI's load their scripts from elsewhere; `service.page` has ours.
-_WITHOUT_PAGES: dict[str, None] = {"docs_url": None, "redoc_url": None}
 
 
 def create_app(settings: Settings, seat: Seat | None = None) -> FastAPI:
@@ -52,7 +50,8 @@ def create_app(settings: Settings, seat: Seat | None = None) -> FastAPI:
         description="What next?",
         lifespan=lifespan,
         redirect_slashes=False,
-        **_WITHOUT_PAGES,
+        docs_url=None,  # FastAPI's pages load their scripts from elsewhere; `service.page` is ours
+        redoc_url=None,
     )
     app.add_middleware(RecommendPath, state=state)  # inside of what is added later
     return _furnish(
@@ -62,9 +61,8 @@ def create_app(settings: Settings, seat: Seat | None = None) -> FastAPI:
 
 def create_admin_app(app: FastAPI) -> FastAPI:
     """Make the application of the admin port, beside an `app` that was made with `settings.admin_port`."""
-    return _furnish(
-        FastAPI(title="Turret admin", version=RELEASE, **_WITHOUT_PAGES), app.state.service, openapi.ADMIN
-    )
+    admin = FastAPI(title="Turret admin", version=RELEASE, docs_url=None, redoc_url=None)
+    return _furnish(admin, app.state.service, openapi.ADMIN)
 
 
 async def _fill(state: State) -> None:

@@ -105,8 +105,9 @@ def _words(schema: Described) -> str:
     if "$ref" in schema:
         name = escape(schema["$ref"].rpartition("/")[2])
         return f'<a href="#{name}">{name}</a>'
-    if "anyOf" in schema or "oneOf" in schema:
-        return " or ".join(_words(one) for one in schema.get("anyOf", schema.get("oneOf", ())))
+    choices: list[Described] = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
+    if choices:
+        return " or ".join(map(_words, choices))
     return ", ".join(_parts(schema))
 
 

