@@ -3,6 +3,8 @@
 
 FROM python:3.11-slim-bookworm AS base
 ENV PYTHONUNBUFFERED=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
+# Nothing reports to anybody, whichever command loads ONNX Runtime.
+ENV ORT_DISABLE_TELEMETRY=1
 RUN useradd --uid 1000 --create-home turret \
     && mkdir -p /app/var \
     && chown turret: /app/var
@@ -24,7 +26,8 @@ COPY --from=built /src/constraints.txt /src/serve.txt /tmp/requirements/
 RUN pip install --constraint /tmp/requirements/constraints.txt --requirement /tmp/requirements/serve.txt
 COPY --from=built /wheel /tmp/wheel
 RUN pip install --no-deps /tmp/wheel/*.whl
-USER turret
+# By number, so that whatever runs it can tell that this isn't root.
+USER 1000:1000
 ENV TURRET_HOST=0.0.0.0
 # Answers, and the admin calls: docker-compose.yml publishes the first alone.
 EXPOSE 8000 8001
@@ -40,7 +43,7 @@ COPY --from=built /src/constraints.txt /src/train.txt /tmp/requirements/
 RUN pip install --constraint /tmp/requirements/constraints.txt --requirement /tmp/requirements/train.txt
 COPY --from=built /wheel /tmp/wheel
 RUN pip install --no-deps /tmp/wheel/*.whl
-USER turret
+USER 1000:1000
 # Samplers are compiled on first use; what is kept in the volume, the next container need not compile again.
 ENV NUMBA_CACHE_DIR=/app/var/compiled
 ENTRYPOINT ["turret"]

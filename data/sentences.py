@@ -36,6 +36,12 @@ class Sentences(TyperGroup):
                 _end("stopped", 130)
             if isinstance(error, OSError) and error.filename and error.errno != errno.EPIPE:
                 _end(f"{error.filename}: {error.strerror}; check the path, its permissions and the space", 1)
+            if isinstance(error, ModuleNotFoundError):  # an image, or an environment, for another purpose
+                _end(
+                    f"this command needs {error.name}, which isn't installed here; the extra `serve` brings "
+                    "what serves (in Compose, the container `service`), `train` all the rest (`trainer`)",
+                    1,
+                )
             raise
         finally:
             signal.signal(signal.SIGINT, before)

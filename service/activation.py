@@ -70,7 +70,7 @@ class Activator:
         async with self._alone():
             version = next(self._slot.ledger.before(self._slot.version), None)
             if self._slot.version is None or version is None:
-                raise BundleError("no other version was live before; activate one by its name")
+                raise BundleError("no other version was live before; activate one by its name", "missing")
             live = await asyncio.to_thread(open_live, self._slot.root, version)
             return await self._replace(live, entry_of(version, f"{who} (rollback)", self._slot.version))
 
@@ -138,7 +138,7 @@ class Activator:
     async def _write_routes(self, routes: Routes) -> tuple[int, ...]:
         await asyncio.to_thread(write_routes, self._slot.root, routes)
         generation = self._slot.board.routes.bump()
-        await asyncio.to_thread(self._slot.load_routes)
+        await self._slot.follow_routes()
         return await self._late("routes", generation)
 
     async def _late(self, what: str, generation: int) -> tuple[int, ...]:

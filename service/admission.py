@@ -15,6 +15,7 @@ bytes wait in the kernel. Three things follow.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -89,11 +90,16 @@ class Admission:
         self._turn_ends = False
         self.paused = 0
         self.waiting = 0
+        self.turned_away: Counter[str] = Counter()  # by the connections, by reason
 
     @property
     def lanes(self) -> tuple[Lane, ...]:
         """Every lane, to show what is under way and how much was refused."""
         return self._recommend, self._batch, self._store, self._other, self.large
+
+    def refusals(self) -> Counter[str]:
+        """Count what was refused outside of the application, by the reasons of `turret_refused_total`."""
+        return self.turned_away + Counter(overload=sum(lane.refused for lane in self.lanes))
 
     def lane(self, path: str) -> Lane:
         """Choose the lane of a path."""
@@ -136,6 +142,7 @@ class Admission:
         except asyncio.CancelledError as cancelled:
             if cancelled.args != (OVERDUE,):
                 raise
+            self.turned_away["time"] += 1
             await _end(cycle, scope, receive, send)
         finally:
             lane.active -= 1

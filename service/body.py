@@ -24,6 +24,15 @@ _REMEDIES = {
     "string_type": "send a text",
     "string_too_short": "send a text that is not empty",
     "too_short": "send a list that is not empty",
+    "float_type": "send a number",
+    "float_parsing": "send a number",
+    "finite_number": "send a number that is finite",
+}
+_BOUNDS = {
+    "greater_than": "above",
+    "greater_than_equal": "from",
+    "less_than_equal": "up to",
+    "less_than": "below",
 }
 
 
@@ -116,8 +125,14 @@ def _refusal(error: ErrorDetails) -> RequestError:
         value = value.get(context["name"])
     if error["type"] == "missing":
         value = None
-    message = _REMEDIES.get(error["type"]) or _too_long(place, context) or error["msg"]
+    message = _REMEDIES.get(error["type"]) or _bound(error) or _too_long(place, context) or error["msg"]
     return RequestError(422, ".".join(place) or "body", value, message)
+
+
+def _bound(error: ErrorDetails) -> str | None:
+    words = _BOUNDS.get(error["type"])
+    (bound,) = error.get("ctx", {}).values() if words else ("",)
+    return f"send a number {words} {bound:g}" if words else None
 
 
 def _too_long(place: list[str], context: dict[str, Any]) -> str | None:

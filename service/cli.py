@@ -8,6 +8,7 @@ import typer
 
 BUNDLES = Path("var/bundles")
 URL = "http://127.0.0.1:8000"
+ADMIN_URL = "http://127.0.0.1:8001"
 
 Bundles = Annotated[Path, typer.Option("--bundles", metavar="DIR", help="The folder of the bundles.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
@@ -27,7 +28,9 @@ def serve(
         int | None, typer.Option(help="Of the admin calls, on 127.0.0.1 (the one after --port).")
     ] = None,
     workers: Annotated[int | None, typer.Option(help="Processes that answer (1).")] = None,
-    store: Annotated[str | None, typer.Option(help="Of histories: sqlite:///PATH or memory://.")] = None,
+    store: Annotated[
+        str | None, typer.Option(help="Of histories and items: sqlite:///PATH, redis://HOST or memory://.")
+    ] = None,
 ) -> None:
     """Serve the current bundle over HTTP; the calls are described at /docs.
 
@@ -81,12 +84,12 @@ def activate(
 
 
 def rollback(
-    url: Annotated[str, typer.Option(help="The running service.")] = URL,
+    url: Annotated[str, typer.Option(help="The running service, by its admin port.")] = ADMIN_URL,
     bundles: Bundles = BUNDLES,
 ) -> None:
     """Bring back the version that a running service served before this one.
 
-    Example: `turret rollback --url http://127.0.0.1:8000`
+    Example: `turret rollback --url http://127.0.0.1:8001`
     """
     from service.commands import roll_back
 

@@ -8,9 +8,11 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import OpenerDirector, ProxyHandler, Request, build_opener
 
-from service.errors import ServiceError
+from service.errors import AnswerError, ServiceError
 
 TIMEOUT = 30.0
+# A version is checked and opened before the call is answered: TURRET_GATE_SECONDS, TURRET_ACTIVATION_SECONDS.
+ADMIN_TIMEOUT = 600.0
 
 
 def ask(url: str, path: str, body: dict[str, Any] | None = None, key: str | None = None) -> dict[str, Any]:
@@ -24,11 +26,13 @@ def ask(url: str, path: str, body: dict[str, Any] | None = None, key: str | None
         raise ServiceError(f"--url {url!r} is not an address; give one like http://127.0.0.1:8000")
     try:
         request = Request(url.rstrip("/") + path, content, headers)
-        with _opener(url).open(request, timeout=TIMEOUT) as response:
+        with _opener(url).open(
+            request, timeout=ADMIN_TIMEOUT if path.startswith("/admin") else TIMEOUT
+        ) as response:
             return _read_object(url, response.read())
     except HTTPError as error:
         with error:
-            raise ServiceError(f"{url} answered {error.code}: {_sentence(error)}") from None
+            raise AnswerError(f"{url} answered {error.code}: {_sentence(error)}", error.code) from None
     except (OSError, ValueError, HTTPException) as error:
         reason = getattr(error, "reason", error)
         raise ServiceError(

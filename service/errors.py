@@ -9,6 +9,14 @@ class ServiceError(TurretError):
     """A setting or a request that the service can't act on."""
 
 
+class AnswerError(ServiceError):
+    """A service that was asked from the command line has refused; `status` is that of its answer."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
 class HistoryUnavailableError(ServiceError):
     """The store of histories can't answer now: it is locked, full, damaged or too slow.
 

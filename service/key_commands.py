@@ -22,6 +22,9 @@ File = Annotated[
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Whose it is: letters a-z, digits, hyphens.")]
 
 
+_LONGEST_DAYS = 36_500
+
+
 @app.command()
 def new(
     name: Name,
@@ -98,6 +101,10 @@ def _record(
     from service.errors import ServiceError
     from service.keys import record
 
+    if days is not None and not 0 < days <= _LONGEST_DAYS:
+        raise ServiceError(
+            f"a key can't count for {days:g} days; give more than 0, at most {_LONGEST_DAYS:,}"
+        )
     expires = None if days is None else datetime.now(UTC) + timedelta(days=days)
     try:
         return record(name, key, scopes, rate=rate, burst=burst, expires=expires)

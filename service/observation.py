@@ -2,10 +2,13 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from service.admission import Admission
 from service.history.circuit import Circuit, CircuitState
+from service.items.shelf import Shelf
 from service.metrics import Metrics
 from service.observing.drift import Drift, Reference
 from service.observing.logs import Logs
@@ -67,6 +70,30 @@ class Observation:
         """Note when the circuits of the store open and close."""
         for name, circuit in circuits.items():
             circuit.on_change = partial(self._circuit_is, name)
+
+    def follow_requests(self, admission: Admission) -> None:
+        """Note how many requests wait, and how many were refused outside of the application."""
+        noted: Counter[str] = Counter()
+
+        def refresh() -> None:
+            new = admission.refusals() - noted
+            noted.update(new)
+            for reason, count in new.items():
+                self.metrics.refused.labels(reason).inc(count)
+            self.metrics.queue_length.set(admission.waiting)
+
+        self.metrics.refresh_with(refresh)
+
+    def follow_items(self, shelf: Shelf) -> None:
+        """Note how many items are beside the live version, and how many are withdrawn."""
+
+        def refresh() -> None:
+            if (live := self._get_live()) is not None:
+                fresh = shelf.at_hand(live.bundle)
+                self.metrics.fresh_items.set(len(fresh))
+                self.metrics.withdrawn_items.set(len(fresh.withdrawn) + len(fresh.gone))
+
+        self.metrics.refresh_with(refresh)
 
     def answered(self, live: Live, notes: Sequence[Note]) -> None:
         """Count the answers of one call, and take some of them to be examined. In the event loop's thread."""

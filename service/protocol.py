@@ -225,6 +225,8 @@ class GuardedProtocol(HttpToolsProtocol):
         if not self.transport.is_closing():
             if answer:
                 self.transport.write(answer)
+            if answer in _REASONS:
+                self.guards.admission.turned_away[_REASONS[answer]] += 1
             self.transport.close()
 
 
@@ -239,3 +241,6 @@ _NOT_HTTP = raw_answer(400, "request", "this is not HTTP/1.1; send a request lik
 _TOO_LARGE = raw_answer(
     431, "headers", f"the head is larger than {HEAD_BYTES} bytes or {HEAD_LINES} lines; send fewer headers"
 )
+
+# What is busy is counted by the lanes.
+_REASONS = {_TOO_MANY: "overload", _TOO_FAST: "overload", _LATE: "time", _TOO_LARGE: "size"}

@@ -9,6 +9,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from service.errors import ServiceError
 from service.observing.logs import Level
 
+# Those that `turret serve` takes; all others are read from the environment alone.
+_OPTIONS = ("bundles", "wait", "host", "port", "admin_port", "workers", "store")
+
 
 def _port_after(given: dict[str, Any]) -> int:
     """Every service gets an admin port of its own; where `port` takes a free one, this does too."""
@@ -150,6 +153,5 @@ def read_settings(**given: Any) -> Settings:
         name = ".".join(map(str, first["loc"]))
         is_shown = first["type"] != "missing" and name not in ("admin_key", "store")
         shown = f" can't be {first['input']!r}" if is_shown else ""
-        raise ServiceError(
-            f"setting {name}{shown}: {first['msg']} (--{name.replace('_', '-')} or TURRET_{name.upper()})"
-        ) from None
+        option = f"--{name.replace('_', '-')} or " if name in _OPTIONS else ""
+        raise ServiceError(f"setting {name}{shown}: {first['msg']} ({option}TURRET_{name.upper()})") from None

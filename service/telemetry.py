@@ -19,6 +19,8 @@ from service.request_ids import HEADER, request_id
 _log = logging.getLogger("turret")
 _TRACE_PARENT = b"traceparent"
 _GONE = 499  # it was given up before an answer began
+# Refusals of the layers inside; what comes no further than a connection is counted by `Admission`.
+_REFUSALS = {401: "key", 403: "scope", 413: "size", 429: "rate"}
 _CLASSES = {2: "2xx", 3: "3xx", 4: "4xx", 5: "5xx"}
 
 
@@ -72,6 +74,8 @@ class Telemetry:
     ) -> None:
         route = self._route(scope, facts)
         route.count(status, seconds)
+        if status in _REFUSALS:
+            self._metrics.refused.labels(_REFUSALS[status]).inc()
         for name, took in facts["stages"].items():
             stage = self._stages.get(name)
             if stage is None:

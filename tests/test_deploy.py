@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from service.app import create_app
-from service.settings import Settings
+from service.settings import Settings, read_settings
 from tests.command_line import check_call
 
 ROOT = Path(__file__).parent.parent
@@ -24,6 +24,15 @@ COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 PAGE = (ROOT / "docs" / "deploy.md").read_text("utf-8")
 COMMANDS = [line.strip() for line in PAGE.splitlines() if line.startswith("    ")]
+SERVING_ONLY = {
+    "pydantic_settings",
+    "fastapi",
+    "starlette",
+    "uvicorn",
+    "orjson",
+    "redis",
+    "prometheus_client",
+}
 TRAINING_ONLY = {"torch", "polars", "onnx", "onnxscript", "tensorboard", "pytest", "safetensors", "optuna"}
 
 
@@ -87,7 +96,7 @@ def test_an_image_installs_its_own_list_and_then_the_code_alone(target: str) -> 
 
 @pytest.mark.parametrize("target", ["serve", "train"])
 def test_an_image_runs_turret_as_the_same_user_who_is_not_root(target: str) -> None:
-    assert [line for line in STAGES[target] if line.startswith("USER")] == ["USER turret"]
+    assert [line for line in STAGES[target] if line.startswith("USER")] == ["USER 1000:1000"]
     assert STAGES["base"] == STAGES[target][: len(STAGES["base"])]
     assert any("useradd --uid 1000" in line for line in STAGES["base"])
     assert 'ENTRYPOINT ["turret"]' in STAGES[target]
@@ -110,9 +119,76 @@ def test_the_images_are_made_of_every_package_and_of_nothing_else() -> None:
 def test_compose_starts_the_service_alone_and_both_share_the_volume() -> None:
     services = COMPOSE["services"]
     assert [name for name, one in services.items() if "profiles" not in one] == ["service"]
-    assert {one["build"]["target"] for one in services.values()} <= set(STAGES)
-    assert all("var:/app/var" in one["volumes"] for one in services.values())
-    assert "var" in COMPOSE["volumes"]
+    ours = [services["service"], services["trainer"]]
+    assert {one["build"]["target"] for one in ours} <= set(STAGES)
+    assert all("var:/app/var" in one["volumes"] for one in ours)
+    assert {volume.split(":")[0] for one in services.values() for volume in one["volumes"]} == {
+        *COMPOSE["volumes"],
+        "${TURRET_DATA",
+    }
+
+
+@pytest.mark.parametrize("name", COMPOSE["services"])
+def test_a_container_has_no_capability_that_it_does_not_need(name: str) -> None:
+    one = COMPOSE["services"][name]
+    assert one["cap_drop"] == ["ALL"]
+    assert one["security_opt"] == ["no-new-privileges:true"]
+    # The image of Redis begins as root, and goes on as its own user.
+    assert set(one.get("cap_add", ())) == ({"CHOWN", "SETGID", "SETUID"} if name == "redis" else set())
+    assert one.get("read_only", False) == (name != "trainer")
+
+
+def test_what_compose_passes_on_are_settings_that_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the defaults of the file; the memory is Compose's own."""
+    given = COMPOSE["services"]["service"]["environment"]
+    for name, value in given.items():
+        monkeypatch.setenv(name, re.sub(r"^\$\{\w+:-(.*)\}$", r"\1", value))
+    settings = read_settings()
+    assert (settings.workers, settings.admin_host, settings.require_keys) == (1, "0.0.0.0", False)
+    grace = int(COMPOSE["services"]["service"]["stop_grace_period"].removesuffix("s"))
+    assert grace > settings.drain_delay + settings.drain_seconds
+
+
+def test_the_redis_of_compose_loses_nothing_that_it_was_given() -> None:
+    """As docs/histories.md asks of one."""
+    command = COMPOSE["services"]["redis"]["command"]
+    assert "--appendonly yes" in command
+    assert "--maxmemory-policy noeviction" in command
+    assert "redis:/data" in COMPOSE["services"]["redis"]["volumes"]
+    assert "ports" not in COMPOSE["services"]["redis"]
+
+
+@pytest.mark.parametrize("words", ["versions", "activate first", "rollback", "recommend --user me"])
+def test_what_the_trainer_asks_of_the_service_needs_nothing_that_serves(words: str, tmp_path: Path) -> None:
+    """It ends with the service's sentence or the folder's, not with that of a package."""
+    place = [] if words.startswith("recommend") else ["--bundles", str(tmp_path)]
+    url = [] if words == "versions" else ["--url", "http://127.0.0.1:9"]
+    (tmp_path / "admin.key").write_text("key")
+    script = f"""
+import sys
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {SERVING_ONLY!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Refuse())
+sys.argv[0] = "turret"
+from turret import main
+main()
+"""
+    command = [sys.executable, "-c", script, *words.split(), *place, *url]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert "Traceback" not in run.stderr
+    assert "isn't installed" not in run.stderr
+    assert "no service answers" in run.stderr or run.returncode == 0
+
+
+def test_a_command_of_the_other_image_says_which_one_has_it(tmp_path: Path) -> None:
+    refused = "import sys; sys.modules['pydantic_settings'] = None; import turret; turret.main()"
+    command = [sys.executable, "-c", refused, "keys", "list"]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert run.returncode == 1
+    assert run.stderr.startswith("turret: this command needs pydantic_settings")
+    assert "`service`" in run.stderr
 
 
 def test_the_admin_port_is_reached_from_the_trainer_and_from_nowhere_else() -> None:
@@ -136,20 +212,22 @@ def test_a_command_of_the_page_names_what_exists(line: str) -> None:
     _, called = line.split("docker compose ")
     words = shlex.split(called)
     if words[0] == "--profile":
-        assert words[1] in COMPOSE["services"]["trainer"]["profiles"]
+        assert words[1] in {name for one in COMPOSE["services"].values() for name in one.get("profiles", ())}
         words = words[2:]
     match words:
         case ["run", "--rm", "trainer", *call]:
             check_call(call)
-        case ["exec", service, "cat", _] | ["build", service]:
-            assert service in COMPOSE["services"]
+        case ["exec", "service", "turret", *call] | ["run", "--rm", "service", *call]:
+            check_call(call)
+        case ["exec", "service", "cat", _]:
+            pass
         case _:
             assert words in (["up", "-d", "--build"], ["up", "-d"], ["build"])
 
 
 def test_the_variables_of_the_page_are_those_of_compose() -> None:
     named = set(re.findall(r"\b([A-Z][A-Z_]+)=", "\n".join(COMMANDS)))
-    assert named == {"TURRET_DATA", "TURRET_PUBLISH", "PIP_EXTRA_INDEX_URL"}
+    assert named == {"TURRET_DATA", "TURRET_PUBLISH", "TURRET_WORKERS", "TURRET_STORE", "PIP_EXTRA_INDEX_URL"}
     text = (ROOT / "docker-compose.yml").read_text("utf-8")
     assert all(name in text for name in named)
 

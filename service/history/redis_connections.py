@@ -59,7 +59,7 @@ class RedisConnections:
         if reason.startswith("WRONGTYPE"):
             return self.damaged()
         reason = reason or f"no answer within {self._seconds:g} seconds"
-        return HistoryUnavailableError(f"the histories in {self._address} can't be used now: {reason}")
+        return HistoryUnavailableError(f"{self._address} can't be used now: {reason.rstrip('.')}")
 
     def damaged(self) -> HistoryDamagedError:
         """Say that under a key of ours is something else."""

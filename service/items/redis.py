@@ -99,7 +99,7 @@ class RedisItems:
                 replies = await self._redis.ask([["EVAL", script.text, *rest], *(after or [])])
             return replies
         except HistoryUnavailableError as error:
-            raise self._unavailable(error) from None
+            raise ItemsUnavailableError(str(error)) from None
 
     def _sound(self, reply: Any, kind: type) -> Any:
         if isinstance(reply, ResponseError) or not isinstance(reply, kind):

@@ -71,7 +71,7 @@ REASONS = (
     *("unknown", "memory", "checksum", "soundness", "golden", "recall", "overlap", "crashed"),
     "other",
 )
-REFUSALS = ("overload", "rate", "key", "scope", "size", "time", "draining", "other")
+REFUSALS = ("overload", "rate", "key", "scope", "size", "time", "other")
 
 FAMILIES = (
     # Requests

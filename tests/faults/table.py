@@ -3,7 +3,7 @@ docs/reliability.md."""
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -143,17 +143,29 @@ def shown() -> dict[int, list[Shown]]:
     """The tests marked `@pytest.mark.fault(NUMBER)`, by number; read off the source."""
     found: dict[int, list[Shown]] = defaultdict(list)
     for path in sorted(TESTS.rglob("test_*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                for number in _numbers(node):
+        module = ast.parse(path.read_text(encoding="utf-8"))
+        everywhere = set(_numbers(_marks(module)))
+        for node in ast.walk(module):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+                for number in sorted({*_numbers(node.decorator_list), *everywhere}):
                     found[number].append(Shown(path.relative_to(TESTS.parent), node.name))
     return dict(found)
 
 
-def _numbers(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[int]:
-    for decorator in node.decorator_list:
-        if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "pytest.mark.fault":
-            yield from (one.value for one in decorator.args if isinstance(one, ast.Constant))  # type: ignore[misc]
+def _marks(module: ast.Module) -> list[ast.expr]:
+    """What a module gives all its tests: `pytestmark = ...`, or a list of marks."""
+    given = [one.value for one in module.body if isinstance(one, ast.Assign) and _is_pytestmark(one)]
+    return [mark for value in given for mark in (value.elts if isinstance(value, ast.List) else [value])]
+
+
+def _is_pytestmark(node: ast.Assign) -> bool:
+    return any(isinstance(target, ast.Name) and target.id == "pytestmark" for target in node.targets)
+
+
+def _numbers(marks: Iterable[ast.expr]) -> Iterator[int]:
+    for mark in marks:
+        if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.fault":
+            yield from (one.value for one in mark.args if isinstance(one, ast.Constant))  # type: ignore[misc]
 
 
 def page() -> str:

@@ -161,3 +161,19 @@ def test_a_body_is_read_if_it_calls_itself_json_or_nothing(
     headers = {} if content_type is None else {"Content-Type": content_type}
     answer = client.post("/v1/recommend", content=json.dumps({"history": [101]}), headers=headers)
     assert answer.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"diversity": 2}, "send a number up to 1"),
+        ({"diversity": -0.5}, "send a number from 0"),
+        ({"min_score": "high"}, "send a number"),
+        ({"min_score": [1]}, "send a number"),
+    ],
+)
+def test_a_number_that_does_not_fit_is_told_what_would(
+    client: TestClient, body: dict[str, Any], message: str
+) -> None:
+    answer = client.post("/v1/recommend", json=body)
+    assert (answer.status_code, answer.json()["error"]["message"]) == (422, message)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from service import commands
-from service.errors import ServiceError
+from service.errors import AnswerError, ServiceError
 from tower.contents import BundleContents
 from tower.errors import BundleError
 from tower.pointer import current
@@ -41,6 +41,24 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     monkeypatch.setattr(commands, "ask", ask)
     monkeypatch.setattr(commands, "wait_until_ready", lambda *waited: calls.append((*waited, None, None)))
     return calls
+
+
+def test_a_key_that_may_only_ask_shows_no_stored_history(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The recommendation was answered; that is no reason not to show it. Anything else is told."""
+    for status in (403, 401):
+
+        def refuse(*_: Any, status: int = status, **__: Any) -> dict[str, Any]:
+            raise AnswerError("no", status)
+
+        monkeypatch.setattr(commands, "ask", refuse)
+        if status == 403:
+            assert commands.stored_history("http://x", "ann") == []
+            assert "scope write" in capsys.readouterr().err
+        else:
+            with pytest.raises(AnswerError):
+                commands.stored_history("http://x", "ann")
 
 
 @pytest.mark.parametrize(

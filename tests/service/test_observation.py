@@ -1,17 +1,22 @@
 import asyncio
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
+from service.admission import admission
 from service.app import create_app
 from service.history.circuit import Circuit
 from service.observation import Observation
 from service.observing.notes import Note
 from service.settings import Settings
+from tests.conftest import contents
+from tests.item_towers import with_item_tower
+from tower.publishing import publish
 
 
 def value(client: TestClient, sample: str) -> float | None:
@@ -144,3 +149,43 @@ def test_noting_costs_a_few_microseconds(settings: Settings) -> None:
         return (time.perf_counter() - start) / 2000
 
     assert asyncio.run(run()) < 1e-4
+
+
+def test_refusals_and_waiting_requests_are_told_once_each(settings: Settings) -> None:
+    """However often the figures are brought up to date."""
+    observation = Observation(settings, lambda: None)
+    lanes = admission(settings.model_copy(update={"store_limit": 1, "batch_limit": 1}))
+    observation.follow_requests(lanes)
+    refused = observation.metrics.refused.labels
+    for path, times in (("/v1/events", 3), ("/v1/recommend/batch", 2)):
+        for _ in range(times):
+            lanes.lane(path).enter()
+    lanes.turned_away["size"] += 4
+    lanes.waiting = 5
+    for _ in range(2):
+        observation.metrics.refresh()
+        assert (refused("overload").value, refused("size").value, refused("time").value) == (3, 4, 0)
+        assert observation.metrics.queue_length.value == 5
+    lanes.turned_away["time"] += 1
+    observation.metrics.refresh()
+    assert (refused("overload").value, refused("size").value, refused("time").value) == (3, 4, 1)
+
+
+def test_keys_and_bodies_that_are_refused_are_counted_by_reason(client: TestClient) -> None:
+    client.post("/admin/activate", json={"version": "v1"})
+    client.post("/v1/recommend", content=b" " * 1_000_001, headers={"Content-Type": "application/json"})
+    for reason, count in (("key", 1), ("size", 1), ("scope", 0), ("rate", 0)):
+        assert value(client, f'turret_refused_total{{reason="{reason}"}}') == count
+
+
+def test_items_that_came_and_went_are_counted(tmp_path: Path) -> None:
+    publish(tmp_path, with_item_tower(contents()))
+    given = {"bundles": tmp_path, "store": "memory://", "admin_port": None, "access_log": False}
+    with TestClient(create_app(Settings.model_validate(given))) as client:
+        assert value(client, "turret_fresh_items") == value(client, "turret_withdrawn_items") == 0
+        for item in (900, 901):
+            assert client.put(f"/v1/items/{item}", json={"features": {}}).status_code == 200
+        for item in (901, 101, 102):
+            assert client.delete(f"/v1/items/{item}").status_code == 200
+        assert value(client, "turret_fresh_items") == 1
+        assert value(client, "turret_withdrawn_items") == 3

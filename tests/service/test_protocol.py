@@ -148,6 +148,7 @@ def test_a_head_that_can_not_be_read_is_refused_and_its_connection_closed(
             refused(answer, status, field)
             assert answer[1]["connection"] == "close"
             assert server.app.began == 0
+            assert server.lanes.refusals()["size"] == (status == 431)
 
     run(scenario)
 
@@ -327,6 +328,7 @@ def test_a_request_that_takes_too_long_is_ended_with_a_sentence() -> None:
             refused(answer, 503, "service")
             assert answer[1]["retry-after"] == "1"
             assert server.lanes.lanes[0].active == 0
+            assert server.lanes.refusals() == {"time": 1}
 
     run(scenario)
 
@@ -338,6 +340,7 @@ def test_more_connections_than_there_may_be_are_closed() -> None:
             await asyncio.sleep(0.1)
             reader, writer = await server.connect()
             refused(await read(reader), 503, "connection")
+            assert server.lanes.refusals() == {"overload": 1}
             await leave(writer)
             for _, one in held:
                 await leave(one)

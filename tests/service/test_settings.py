@@ -4,7 +4,8 @@ from typing import Any
 import pytest
 
 from service.errors import ServiceError
-from service.settings import read_settings
+from service.settings import Settings, read_settings
+from tests.command_line import commands
 
 
 def test_what_is_given_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,3 +58,13 @@ def test_the_admin_port_is_the_one_after_unless_it_is_given(
 def test_the_keys_are_beside_the_bundles_and_not_among_them() -> None:
     assert read_settings(bundles="a/b").keys == Path("a/keys.json")
     assert read_settings(bundles="a/b", keys="c.json").keys == Path("c.json")
+
+
+def test_a_complaint_names_only_options_that_there_are() -> None:
+    """All that `turret serve` takes has an option; the rest is for the environment alone."""
+    options = {parameter.name for parameter in commands()["serve"].params}
+    for name in Settings.model_fields:
+        with pytest.raises(ServiceError) as caught:
+            read_settings(**{name: object()})
+        assert f"TURRET_{name.upper()}" in str(caught.value)
+        assert ("--" in str(caught.value)) == (name in options), name
