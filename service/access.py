@@ -5,6 +5,8 @@ from service.keys import Scope
 READING = ("GET", "HEAD", "OPTIONS")
 # What says nothing of users or items: probes of machines, and the description of the calls.
 _OPEN = frozenset({"/livez", "/readyz", "/docs", "/openapi.json"})
+# Open to all, but says more to those who may read.
+TOLD_BY_KEY = frozenset({"/openapi.json"})
 _READ = frozenset({"/v1/recommend", "/v1/recommend/batch", "/v1/version", "/v1/versions"})
 
 

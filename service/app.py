@@ -50,7 +50,8 @@ def create_app(settings: Settings, seat: Seat | None = None) -> FastAPI:
         description="What next?",
         lifespan=lifespan,
         redirect_slashes=False,
-        docs_url=None,  # FastAPI's pages load their scripts from elsewhere; `service.page` is ours
+        openapi_url=None,  # `service.openapi` has it, and `service.page` a page that loads no scripts
+        docs_url=None,
         redoc_url=None,
     )
     app.add_middleware(RecommendPath, state=state)  # inside of what is added later
@@ -61,7 +62,7 @@ def create_app(settings: Settings, seat: Seat | None = None) -> FastAPI:
 
 def create_admin_app(app: FastAPI) -> FastAPI:
     """Make the application of the admin port, beside an `app` that was made with `settings.admin_port`."""
-    admin = FastAPI(title="Turret admin", version=RELEASE, docs_url=None, redoc_url=None)
+    admin = FastAPI(title="Turret admin", version=RELEASE, openapi_url=None, docs_url=None, redoc_url=None)
     return _furnish(admin, app.state.service, openapi.ADMIN)
 
 

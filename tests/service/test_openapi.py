@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from data.features import Feature
 from service.answers import VersionAnswer
 from service.app import create_admin_app, create_app
 from service.key_file import add_key
@@ -19,6 +20,7 @@ from tests.described_shop import publish_described
 from tests.openapi_changes import breaking
 from tower.contents import BundleContents
 from tower.manifest import Manifest
+from tower.pointer import point
 from tower.publishing import publish
 
 ROOT = Path(__file__).parents[2]
@@ -125,6 +127,32 @@ def test_an_open_service_asks_for_no_key_and_a_closed_one_does(
     assert secured() == {name for name, scope in SCOPES.items() if scope == "admin"}
     add_key(settings.keys, record("shop", new_key("shop"), ("read",)))
     assert secured() == {name for name, scope in SCOPES.items() if scope}
+
+
+def test_a_closed_service_tells_what_its_version_knows_to_those_who_may_read(
+    settings: Settings, make_contents: Callable[..., BundleContents], user_features: tuple[Feature, ...]
+) -> None:
+    """The bounds of a feature are its mean and deviation over all users."""
+    keys = {scope: new_key(scope) for scope in ("read", "write")}
+    for scope, key in keys.items():
+        add_key(settings.keys, record(scope, key, (scope,)))
+    publish(settings.bundles, make_contents("v2", features=user_features))
+    point(settings.bundles, "v2")
+    with TestClient(create_app(settings)) as client:
+
+        def tells(key: str | None) -> bool:
+            header = {"Authorization": f"Bearer {key}"} if key else {}
+            schemas = client.get("/openapi.json", headers=header).json()["components"]["schemas"]
+            return "properties" in schemas["UserFeatures"]
+
+        assert [tells(key) for key in (None, keys["write"], keys["read"], None)] == [
+            False,
+            False,
+            True,
+            False,
+        ]
+        assert client.get("/openapi.json", headers={"Authorization": "Bearer no"}).status_code == 401
+        assert "country" not in client.get("/docs").text
 
 
 @pytest.fixture
