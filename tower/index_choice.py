@@ -136,9 +136,7 @@ def _fastest(task: Task, asked: Asked, words: list[str], report: Callable[[str],
         return _exact(task, asked, words, tuple(tried))
     milliseconds, index, measured = best
     kind = index.settings.kind
-    words.append(
-        f"{kind} was {'the fastest that reaches it' if asked.kind == 'auto' else 'asked for'}: {kind}"
-    )
+    words.append(f"{kind} was {'the fastest that reaches it' if asked.kind == 'auto' else 'asked for'}")
     if asked.milliseconds is not None and milliseconds > asked.milliseconds:
         words.append(f"none reaches the {asked.milliseconds:g} ms asked; lower --recall for a faster search")
     return Chosen(index, measured, _choice(task, asked, words, tuple(tried)))
