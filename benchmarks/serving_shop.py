@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from data.sequences import PreparedData
+from tower.manifest import read_manifest
 
 WORK = Path("var/benchmarks/serving")
 HISTORY, QUESTIONS = 50, 1_000
@@ -51,8 +52,10 @@ def _make(folder: Path, items: int, recall: float) -> None:
     _turret("data", "prepare", shop, "--to", prepared, "--overwrite")
     _turret("train", "--data", prepared, "--run", run, "--overwrite", "--set", "training.epochs=2")
     _turret("export", run, "--bundles", bundles, "--version", "exact")
-    for version in VERSIONS:
-        _turret("index", bundles / "exact", "--kind", "auto", "--recall", recall, "--version", version)
+    first, second = VERSIONS
+    _turret("index", bundles / "exact", "--kind", "auto", "--recall", recall, "--version", first)
+    kind = read_manifest(bundles / first).index.kind
+    _turret("index", bundles / "exact", "--kind", kind, "--recall", recall, "--version", second)
     _turret("activate", VERSIONS[0], "--bundles", bundles)
 
 

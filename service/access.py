@@ -4,7 +4,7 @@ from service.keys import Scope
 
 READING = ("GET", "HEAD", "OPTIONS")
 # What says nothing of users or items: probes of machines, and the description of the calls.
-_OPEN = frozenset({"/livez", "/readyz", "/docs", "/docs/oauth2-redirect", "/redoc", "/openapi.json"})
+_OPEN = frozenset({"/livez", "/readyz", "/docs", "/openapi.json"})
 _READ = frozenset({"/v1/recommend", "/v1/recommend/batch", "/v1/version", "/v1/versions"})
 
 

@@ -138,7 +138,7 @@ class Activator:
     async def _write_routes(self, routes: Routes) -> tuple[int, ...]:
         await asyncio.to_thread(write_routes, self._slot.root, routes)
         generation = self._slot.board.routes.bump()
-        await asyncio.to_thread(self._slot.load_routes)
+        await self._slot.follow_routes()
         return await self._late("routes", generation)
 
     async def _late(self, what: str, generation: int) -> tuple[int, ...]:

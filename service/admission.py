@@ -45,7 +45,7 @@ _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.05, float(RETRY_SECONDS)
 _HEADERS = {name.decode(): value.decode() for name, value in DATA} | {"Retry-After": str(RETRY_SECONDS)}
 
 # By the beginning of the path; what is not here is recommending.
-_OTHER = ("/livez", "/readyz", "/metrics", "/admin", "/docs", "/redoc", "/openapi.json", "/v1/version")
+_OTHER = ("/livez", "/readyz", "/metrics", "/admin", "/docs", "/openapi.json", "/v1/version")
 _STORING = ("/v1/events", "/v1/users")
 _BATCH = "/v1/recommend/batch"
 

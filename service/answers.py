@@ -72,10 +72,11 @@ class Explanation(BaseModel):
 class RecommendAnswer(SimilarAnswer):
     """A recommendation; `degraded` names what it had to do without, `unknown_items` what it skipped.
 
+    `history`: what is stored of the user; `items`: what was put and withdrawn since the store could be read.
     `cursor` asks for the next page, if there may be one.
     """
 
-    degraded: list[Literal["history"]]
+    degraded: list[Literal["history", "items"]]
     unknown_items: list[int | str] | None = None
     cursor: str | None = None
     explanation: Explanation | None = None

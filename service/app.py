@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 
 from fastapi import APIRouter, FastAPI
 
-from service import openapi, refusals
+from service import openapi, page, refusals
 from service.authentication import Authentication
 from service.body_types import BodyTypes
 from service.fast_path import RecommendPath
@@ -50,6 +50,8 @@ def create_app(settings: Settings, seat: Seat | None = None) -> FastAPI:
         description="What next?",
         lifespan=lifespan,
         redirect_slashes=False,
+        docs_url=None,  # FastAPI's pages load their scripts from elsewhere; `service.page` is ours
+        redoc_url=None,
     )
     app.add_middleware(RecommendPath, state=state)  # inside of what is added later
     return _furnish(
@@ -59,7 +61,8 @@ def create_app(settings: Settings, seat: Seat | None = None) -> FastAPI:
 
 def create_admin_app(app: FastAPI) -> FastAPI:
     """Make the application of the admin port, beside an `app` that was made with `settings.admin_port`."""
-    return _furnish(FastAPI(title="Turret admin", version=RELEASE), app.state.service, openapi.ADMIN)
+    admin = FastAPI(title="Turret admin", version=RELEASE, docs_url=None, redoc_url=None)
+    return _furnish(admin, app.state.service, openapi.ADMIN)
 
 
 async def _fill(state: State) -> None:
@@ -91,6 +94,7 @@ def _furnish(app: FastAPI, state: State, routers: tuple[APIRouter, ...]) -> Fast
     for router in routers:
         app.include_router(router)
     openapi.install(app, *_facts(state))
+    page.install(app)
     refusals.install(app, routers)
     return app
 

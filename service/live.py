@@ -1,11 +1,15 @@
 """Live bundles: what answers a request from its beginning to its end."""
 
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
+
+from service.pace import Pace
 from tower.bundle import Bundle, load
-from tower.errors import BundleError
+from tower.errors import BundleError, EncodingError
 from tower.pointer import check_version
 from tower.retriever import Retriever
 
@@ -14,13 +18,15 @@ from tower.retriever import Retriever
 class Live:
     """One bundle and all that answers from it; whoever holds it answers from that version to the end.
 
-    `generation` is the number of the activation that made it live, 0 for what routes lead to.
+    `generation` is the number of the activation that made it live, 0 for what routes lead to. `pace` is
+    what its answers take in this process.
     """
 
     bundle: Bundle
     retriever: Retriever
     since: datetime
     generation: int = 0
+    pace: Pace = field(default_factory=Pace, compare=False)
 
     @property
     def version(self) -> str:
@@ -35,7 +41,17 @@ def open_live(root: Path, version: str, generation: int = 0, is_checked: bool = 
     BundleError when it can't be served.
     """
     bundle = _open_checked(root, version) if is_checked else load(root, version, trust_note=True)
-    return Live(bundle, Retriever(bundle), datetime.now(UTC), generation)
+    live = Live(bundle, Retriever(bundle), datetime.now(UTC), generation)
+    _answer_once(live)
+    return live
+
+
+def _answer_once(live: Live) -> None:
+    """Have made by whoever opens a version what its first answer would else make others wait for."""
+    rows = np.arange(min(len(live.bundle.vocabulary), 10))
+    with suppress(EncodingError):  # of this history, not of others
+        live.bundle.vocabulary.known_rows(live.bundle.vocabulary.ids(rows))
+        live.retriever.recommend([rows], [{}], len(rows), [rows])
 
 
 def _open_checked(root: Path, version: str) -> Bundle:

@@ -110,8 +110,9 @@ def whole() -> Described:
 
 
 def _schemas() -> Described:
+    described: tuple[type[BaseModel], ...] = (*_READ, ErrorAnswer)
     _, models = models_json_schema(
-        [(schema, "validation") for schema in (*_READ, ErrorAnswer)],
+        [(schema, "validation") for schema in described],
         ref_template=reference("{model}")["$ref"],
     )
     definitions: Described = _with_references(models["$defs"])

@@ -7,6 +7,7 @@ from tower.bundle import Bundle
 from tower.errors import EncodingError
 from tower.golden import GoldenQuery
 from tower.retriever import Retriever
+from tower.times import Times
 
 K = 10
 
@@ -20,8 +21,8 @@ def overlap_of(first: Sequence[int | str], second: Sequence[int | str], k: int =
 def mean_overlap(bundle: Bundle, recorded: Sequence[GoldenQuery]) -> float:
     """Answer another version's recorded queries, and return the mean overlap at 10 with its answers.
 
-    A history of which `bundle` knows nothing has an overlap of 0, as has one that it can't answer. Features
-    that it doesn't read are left out.
+    Histories are read with their times where these are recorded. A history of which `bundle` knows nothing
+    has an overlap of 0, as has one that it can't answer. Features that it doesn't read are left out.
     """
     retriever = Retriever(bundle)
     names = {feature.name for feature in bundle.user_features}
@@ -30,9 +31,18 @@ def mean_overlap(bundle: Bundle, recorded: Sequence[GoldenQuery]) -> float:
         features = {name: value for name, value in query.features.items() if name in names}
         try:
             rows, _ = bundle.vocabulary.known_rows(query.history)
-            ranking = retriever.recommend([rows], [features], K, [rows])[0] if len(rows) else None
+            times = [_times(bundle, query)]
+            ranking = retriever.recommend([rows], [features], K, [rows], times)[0] if len(rows) else None
         except (EncodingError, DataError):
             ranking = None
         answer = bundle.vocabulary.ids(ranking.rows) if ranking else []
         overlaps.append(overlap_of(query.items, answer))
     return sum(overlaps) / len(overlaps) if overlaps else 1.0
+
+
+def _times(bundle: Bundle, query: GoldenQuery) -> Times | None:
+    """When the items that `bundle` knows were used."""
+    if query.times is None:
+        return None
+    is_known = [bundle.vocabulary.row(item) is not None for item in query.history]
+    return Times(query.times.events[is_known], query.times.asked)

@@ -1,6 +1,6 @@
 """Which of the ranked items an answer holds: a page of them, those that score enough, diverse ones."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,7 +14,8 @@ from tower.retriever import Ranking
 
 # The best so many; fewer come only if fewer exist.
 Ranked = Callable[[int], Ranking]
-# Candidates that diversity chooses k from: enough to find others, few enough to compare with each other.
+# Candidates that diversity chooses k from: enough to find others, few enough to compare with each other. What
+# a cap leaves to be found after them comes in the order of the scores.
 POOL, POOL_PER_ITEM = 100, 4
 
 
@@ -48,7 +49,7 @@ def select(ranked: Ranked, wanted: Wanted, stock: Stock) -> Selection:
     """Give the first `wanted.k` items that are as wanted; fewer only if no more exist."""
     fetch = wanted.k + (wanted.after.shown if wanted.after else 0)
     if wanted.diversity:
-        fetch = max(POOL, POOL_PER_ITEM * wanted.k)
+        fetch = _pool(wanted.k)
     while True:
         ranking = ranked(fetch)
         is_whole = len(ranking.rows) < fetch
@@ -64,11 +65,25 @@ def select(ranked: Ranked, wanted: Wanted, stock: Stock) -> Selection:
 def _kept(ranking: Ranking, wanted: Wanted) -> NDArray[np.int64]:
     keep = np.ones(len(ranking.rows), dtype=np.bool_)
     if wanted.after is not None:
-        last = np.float32(wanted.after.score)
-        keep &= (ranking.scores < last) | ((ranking.scores == last) & (ranking.rows > wanted.after.row))
+        keep &= _comes_after(ranking, wanted.after)
     if wanted.min_score is not None:
         keep &= ranking.scores >= np.float32(wanted.min_score)
     return np.flatnonzero(keep)
+
+
+def _comes_after(ranking: Ranking, after: Cursor) -> NDArray[np.bool_]:
+    """Which items [M] come after the one that the page before ended with; that may be gone meanwhile."""
+    last = np.float32(after.score)
+    ties = ranking.scores == last
+    # Inner products that differ may be one score after the division by the temperature, and so may counts
+    # above 2^24: where the item is still there, its place is what tells.
+    found = np.flatnonzero(ties & (ranking.rows == after.row))
+    comes: NDArray[np.bool_] = (
+        np.arange(len(ranking.rows)) > found[0]
+        if len(found)
+        else (ranking.scores < last) | (ties & (ranking.rows > after.row))
+    )
+    return comes
 
 
 def _ends_below(ranking: Ranking, wanted: Wanted) -> bool:
@@ -84,19 +99,26 @@ def _chosen(ranking: Ranking, wanted: Wanted, stock: Stock) -> Ranking:
     def take(place: int) -> bool:
         return not wanted.cap or cap.take(stock.fields(int(ranking.rows[place])))
 
-    if wanted.diversity:
-        vectors = stock.vectors(ranking.rows)
-        order = marginal_relevance(ranking.scores, vectors, wanted.k, wanted.diversity, take)
-    else:
-        order = _first(len(ranking.rows), wanted.k, take)
+    order: list[int] = []
+    pool = min(_pool(wanted.k), len(ranking.rows)) if wanted.diversity else 0
+    if pool:
+        directions = stock.directions(ranking.rows[:pool])
+        order = marginal_relevance(
+            ranking.scores[:pool], directions, wanted.k, wanted.diversity, take
+        ).tolist()
+    order += _first(range(pool, len(ranking.rows)), wanted.k - len(order), take)
     return Ranking(ranking.rows[order], ranking.scores[order], ranking.plan)
 
 
-def _first(count: int, k: int, take: Callable[[int], bool]) -> NDArray[np.int64]:
+def _pool(k: int) -> int:
+    return max(POOL, POOL_PER_ITEM * k)
+
+
+def _first(places: Iterable[int], count: int, take: Callable[[int], bool]) -> list[int]:
     order: list[int] = []
-    for place in range(count):
-        if len(order) == k:
+    for place in places:
+        if len(order) == count:
             break
         if take(place):
             order.append(place)
-    return np.array(order, dtype=np.int64)
+    return order

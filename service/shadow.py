@@ -54,6 +54,7 @@ class Shadow:
         while True:
             shadow, ids, answer = await self._waiting.get()
             try:
+                await self._slot.prepare(shadow.bundle)
                 found = await asyncio.to_thread(answer, shadow)
             except Exception:  # a shadow that can't answer is a figure, not a fault of the service
                 self._metrics.shadow_answers.labels("failed").inc()

@@ -35,7 +35,8 @@ class Routed:
 class Slot:
     """Holds what one worker answers from: the live bundle, and those of the routes.
 
-    `changing` is held by whoever replaces them. `prepare` is awaited with a bundle before it goes live.
+    `changing` is held by whoever replaces them. `prepare` is awaited with a bundle before it goes live or is
+    routed to.
 
     Opens the version that the board's target names, or else the folder's current one. Raises ServiceError
     when there is none, BundleError when it and all that were live before are refused. With `wait` it begins
@@ -60,7 +61,7 @@ class Slot:
             establish(root, self.ledger, self.board)
         if self.board.target.value:
             self.put(self.load_target())
-        self.load_routes()
+        self.routed, self.desk.routes = self._open_routes()
 
     @property
     def live(self) -> Live:
@@ -143,7 +144,7 @@ class Slot:
                 self.put(live)
                 await asyncio.to_thread(give_back)
             if self.board.routes.value != self.desk.routes:
-                await asyncio.to_thread(self.load_routes)
+                await self.follow_routes()
 
     def open_target(self) -> Live:
         """Open what the board asks for. Another worker has checked it. Raises BundleError."""
@@ -163,7 +164,15 @@ class Slot:
         except BundleError as refused:
             return self._fall_back(target, version, refused)
 
-    def load_routes(self) -> None:
+    async def follow_routes(self) -> None:
+        """Open what the routes lead to, make it ready, and route to it."""
+        routed, generation = await asyncio.to_thread(self._open_routes)
+        for one in (routed.canary, routed.shadow):
+            if one is not None:
+                await self.prepare(one.bundle)
+        self.routed, self.desk.routes = routed, generation
+
+    def _open_routes(self) -> tuple[Routed, int]:
         """Open what the routes lead to. Says in the log what can't be, and leaves it to the live version."""
         generation = self.board.routes.value
         try:
@@ -173,8 +182,7 @@ class Slot:
             routes = Routes()
         canary = self._routed(routes.canary.version) if routes.canary else None
         shadow = self._routed(routes.shadow.version) if routes.shadow else None
-        self.routed = Routed(routes, canary, shadow)
-        self.desk.routes = generation
+        return Routed(routes, canary, shadow), generation
 
     def _routed(self, version: str) -> Live | None:
         known = (self._live, self.routed.canary, self.routed.shadow)

@@ -12,10 +12,10 @@ from starlette.types import Scope
 from service.activation import Activator
 from service.admin_key import admin_key
 from service.admission import admission
-from service.answering import Answer, Stages, recommend
+from service.answering import Answer, Stages, recommend, similar
 from service.board import Board
 from service.cursor import read_cursor
-from service.errors import HistoryUnavailableError
+from service.errors import HistoryUnavailableError, RequestError
 from service.history.breaker import Breaker
 from service.history.contract import Event
 from service.history.opening import guarded, open_store
@@ -27,7 +27,7 @@ from service.keyring import Keyring
 from service.observation import Observation
 from service.observing.notes import Note
 from service.questions import Question, question
-from service.schemas import RecommendRequest
+from service.schemas import HISTORY_LIMIT, RecommendRequest
 from service.seat import Seat
 from service.settings import Settings
 from service.shadow import Shadow
@@ -35,6 +35,8 @@ from service.slot import Live, Slot
 
 # An answer of more items takes longer to write than most take to be found.
 LONG_K = 100
+# Items that a filter is held against in a millisecond or two; one that was put is read from JSON for that.
+_LONG_LOOK, _LOOKS_PER_CHANGE = 200_000, 500
 
 
 class State:
@@ -82,16 +84,17 @@ class State:
         begun = time.perf_counter()
         questions = await self._questions([request], time.time_ns() // 1_000_000)
         stages["history"] = time.perf_counter() - begun
-        fresh = await self.shelf.of(live.bundle)
+        fresh, lacking = await self._beside_bundle(live)
         notes: list[Note] = []
-        if _is_long(request):
+        if _is_long(live, fresh, questions[0]):
             (answer,) = await self._beside(live, fresh, questions, stages, notes)
         else:
-            (answer,) = recommend(live, fresh, questions, stages, notes)
+            (answer,) = _timed(live, fresh, questions, stages, notes)
+        answer["degraded"] += lacking
         self.observation.answered(live, notes)
         facts |= {"stages": stages, "version": live.version, "degraded": answer["degraded"]}
         if self.shadow.wants() and request.cursor is None:
-            await self._offer(questions, answer)
+            self._offer(questions, answer)
         return orjson.dumps(answer)
 
     async def recommend(self, requests: Sequence[RecommendRequest]) -> list[Answer]:
@@ -102,10 +105,29 @@ class State:
         live = self.slot.live
         notes: list[Note] = []
         questions = await self._questions(requests, time.time_ns() // 1_000_000)
-        fresh = await self.shelf.of(live.bundle)
+        fresh, lacking = await self._beside_bundle(live)
         answers = await self._beside(live, fresh, questions, {}, notes)
+        for answer in answers:
+            answer["degraded"] += lacking
         self.observation.answered(live, notes)
         return answers
+
+    async def similar_to(self, item: str, k: int) -> Answer:
+        """Answer which items are nearest to one. Raises RequestError (404) for one that there isn't."""
+        live = self.slot.live
+        fresh, _ = await self._beside_bundle(live)
+        row = fresh.row(item)
+        if row is None:
+            raise RequestError(404, "id", item, f"version {live.version} has no such item; check the id")
+        if k <= LONG_K and not live.pace.is_slow:
+            return similar(live, fresh, row, k)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._ranking, similar, live, fresh, row, k)
+
+    async def _beside_bundle(self, live: Live) -> tuple[FreshItems, Sequence[str]]:
+        """What is beside the bundle of a version, and what of that an answer has to do without."""
+        fresh, is_lacking = await self.shelf.within(live.bundle, self.settings.history_timeout)
+        return fresh, ("items",) if is_lacking else ()
 
     async def _live_for(self, request: RecommendRequest, request_id: str | None) -> Live:
         """Choose the version: new enough, if that is asked for; that of the page before; else by the user."""
@@ -126,12 +148,10 @@ class State:
         notes: list[Note],
     ) -> list[Answer]:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._ranking, recommend, live, fresh, questions, stages, notes)
+        return await loop.run_in_executor(self._ranking, _timed, live, fresh, questions, stages, notes)
 
-    async def _offer(self, questions: Sequence[Question], answer: Answer) -> None:
+    def _offer(self, questions: Sequence[Question], answer: Answer) -> None:
         """Have the shadow answer too, from its own bundle and what is fresh beside that."""
-        if self.slot.routed.shadow is not None:
-            await self.shelf.of(self.slot.routed.shadow.bundle)
         self.shadow.offer(
             _ids(answer),
             lambda shadow: _ids(recommend(shadow, self.shelf.at_hand(shadow.bundle), questions)[0]),
@@ -170,6 +190,28 @@ def _ids(answer: Answer) -> list[int | str]:
     return [item["id"] for item in answer["items"]]
 
 
-def _is_long(request: RecommendRequest) -> bool:
+def _timed(
+    live: Live, fresh: FreshItems, questions: Sequence[Question], stages: Stages, notes: list[Note]
+) -> list[Answer]:
+    begun = time.thread_time()
+    answers = recommend(live, fresh, questions, stages, notes)
+    if len(questions) == 1 and not _is_long_itself(questions[0]):
+        live.pace.note(time.thread_time() - begun)
+    return answers
+
+
+def _is_long(live: Live, fresh: FreshItems, question: Question) -> bool:
     """Whether an answer may take so long that others should not wait for it."""
-    return request.explain or request.k > LONG_K or not request.is_in_order
+    if live.pace.is_slow or _is_long_itself(question):
+        return True
+    # The first answer to a filter looks at every item, and reads the fields of those that were put.
+    changed = len(fresh) + len(fresh.replaced)
+    looked_at = len(live.bundle.vocabulary) + _LOOKS_PER_CHANGE * changed
+    return bool(question.request.filter) and looked_at > _LONG_LOOK
+
+
+def _is_long_itself(question: Question) -> bool:
+    """Whether an answer takes longer than most of the same version do."""
+    request, shown = question.request, question.after.shown if question.after else 0
+    is_deep = request.k + shown > LONG_K or len(question.history) > HISTORY_LIMIT
+    return request.explain or is_deep or not request.is_in_order

@@ -55,6 +55,11 @@ class Stock:
         """The item vectors [B, D] of rows [B]."""
         return self._bundle.encoder.gather(rows, self._more)
 
+    def directions(self, rows: NDArray[np.integer[Any]]) -> Vectors:
+        """The same without biases: what says how alike two items are."""
+        found = self.vectors(rows)
+        return found[:, :-1] if self._bundle.manifest.scoring.item_bias else found
+
     def encode(
         self,
         histories: Sequence[NDArray[np.integer[Any]]],

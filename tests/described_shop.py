@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from tests.conftest import USER_FEATURES, contents
 from tests.item_towers import with_item_tower
@@ -14,7 +15,7 @@ def publish_described(root: Path, version: str = "v1", seed: int = 0) -> None:
     """Publish it: 60 items with ids from 100, and a field of each kind that a filter reads."""
     plain = contents(version, features=USER_FEATURES, times=True, seed=seed)
     count = len(plain.item_vectors)
-    fields = {
+    fields: dict[str, list[Any]] = {
         "title": [f"Item {row}" for row in range(count)],
         "genres": [["drama"] if row % 3 else ["drama", "noir"] for row in range(count)],
         "year": [None if row % 10 == 0 else 1960 + row for row in range(count)],

@@ -22,7 +22,7 @@ def marginal_relevance(
 
     Args:
         scores: float32 [P], best first.
-        vectors: float32 [P, D], the candidates' own.
+        vectors: float32 [P, D], the candidates' own, without their biases.
         k: how many, at most.
         weight: 0 keeps the order of the scores, 1 looks at likeness alone.
         take: told the place of each choice; False refuses it, and it is not asked about again.
@@ -35,16 +35,18 @@ def marginal_relevance(
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     directions = vectors / np.maximum(lengths, np.finfo(np.float32).tiny)
     nearest = np.full(len(scores), -1.0, dtype=np.float32)
-    left = np.ones(len(scores), dtype=np.bool_)
+    looked_at: list[int] = []
     marginal = (1.0 - weight) * relevance  # before the first choice nothing is near
     chosen: list[int] = []
-    while len(chosen) < k and left.any():
-        best = int(np.argmax(np.where(left, marginal, -np.inf)))
-        left[best] = False
+    while len(chosen) < k and len(looked_at) < len(scores):
+        best = int(np.argmax(marginal))
+        looked_at.append(best)
+        marginal[best] = -np.inf
         if take(best):
             chosen.append(best)
-            nearest = np.maximum(nearest, directions @ directions[best])
+            np.maximum(nearest, directions @ directions[best], out=nearest)
             marginal = (1.0 - weight) * relevance - weight * nearest
+            marginal[looked_at] = -np.inf
     return np.array(chosen, dtype=np.int64)
 
 

@@ -1,7 +1,9 @@
 """Which index a catalogue gets, by its size, the lengths of its vectors and what is measured on them."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -9,21 +11,11 @@ from numpy.typing import NDArray
 
 from tower.errors import BundleError
 from tower.index import ExactIndex
+from tower.index_candidates import called, candidates, is_slow
 from tower.index_tuning import Task, tuned
 from tower.indexes.approximate import ApproximateIndex
-from tower.indexes.augmentation import are_equal, spread
-from tower.indexes.settings import (
-    KINDS,
-    ApproximateSettings,
-    Effort,
-    FlatSettings,
-    HnswSettings,
-    IndexSettings,
-    IvfPqSettings,
-    IvfSettings,
-    RabitqSettings,
-    ScalarSettings,
-)
+from tower.indexes.augmentation import spread
+from tower.indexes.settings import KINDS, ApproximateSettings, FlatSettings, IndexSettings
 from tower.indexes.untyped import faiss
 from tower.manifest import IndexChoice, MeasuredRecall, Scoring, Tried
 from tower.planner import Planner
@@ -31,15 +23,10 @@ from tower.recall import EXACT_QUERIES, check_recall, measure_recall, split_quer
 
 # An exact search among so many takes some microseconds, less than what surrounds it.
 SMALL = 2000
-# Graphs of inner products lose whole regions where lengths differ by more (recall .57 was seen at k = 1,000).
-_GRAPH_SPREAD = 0.25
 # An approximation that isn't faster by so much is not worth what it misses.
 _WORTH = 1.25
 # With 100 user vectors a recall of .99 is known to within .006.
 _FEW_QUERIES = 100
-# Times the root of the items: 128 to 400 lists of 41,000 items were alike, and 810 took a quarter longer.
-_LISTS = 1.5
-_WHILE_UNTUNED = (Effort(k=1, candidates=1),)
 
 
 class Asked(NamedTuple):
@@ -118,76 +105,82 @@ def _choose(
 def _fastest(task: Task, asked: Asked, words: list[str], report: Callable[[str], None]) -> Chosen:
     """Try the kinds that are asked for, and take the fastest that holds what it promises."""
     exact_seconds = task.exact_seconds[task.truth.ks[0]]
-    tried: list[Tried] = []
-    best: tuple[float, ApproximateIndex, tuple[MeasuredRecall, ...]] | None = None
-    for settings in _candidates(task, asked, words):
-        report(f"trying {settings.kind} ...")
-        index, measured, one = _try(task, settings)
-        tried.append(one)
-        words.append(_tried_in_words(one, asked.recall))
+    found = _Found()
+    for settings in _to_try(task, asked, words):
+        name = called(settings)
+        if found.best and is_slow(settings, len(task.vectors)):
+            words.append(f"{name} was not tried: it takes long to make, and never was as fast as such codes")
+            continue
+        report(f"trying {name} ...")
+        than = f"{called(found.best.settings)} does" if found.best else "the exact search does"
+        index, measured, one = _try(task, settings, found.milliseconds / 1000, report)
+        found.take(index, measured, one)
+        words.append(_tried_in_words(name, one, asked.recall, than))
         report(words[-1])
-        milliseconds = one.milliseconds or 0.0
-        if index is not None and one.reached and (best is None or milliseconds < best[0]):
-            best = (milliseconds, index, measured)
-        elif asked.kind != "auto":
-            check_recall(measured, asked.recall, settings.kind)
-    if best is None or (asked.kind == "auto" and best[0] * _WORTH > 1000 * exact_seconds):
+    tried = tuple(found.tried)
+    if asked.kind != "auto" and found.best is None:
+        check_recall(found.missed, asked.recall, asked.kind)
+    if found.best is None or (asked.kind == "auto" and found.milliseconds * _WORTH > 1000 * exact_seconds):
         words.append("no kind is enough faster than the exact search to be worth what it misses: flat")
-        return _exact(task, asked, words, tuple(tried))
-    milliseconds, index, measured = best
-    kind = index.settings.kind
-    words.append(f"{kind} was {'the fastest that reaches it' if asked.kind == 'auto' else 'asked for'}")
-    if asked.milliseconds is not None and milliseconds > asked.milliseconds:
+        return _exact(task, asked, words, tried)
+    name, kind = called(found.best.settings), found.best.settings.kind
+    words.append(
+        f"{name} was {'the fastest that reaches it' if asked.kind == 'auto' else 'asked for'}: {kind}"
+    )
+    if asked.milliseconds is not None and found.milliseconds > asked.milliseconds:
         words.append(f"none reaches the {asked.milliseconds:g} ms asked; lower --recall for a faster search")
-    return Chosen(index, measured, _choice(task, asked, words, tuple(tried)))
+    return Chosen(found.best, found.recall, _choice(task, asked, words, tried))
+
+
+class _Found:
+    """The fastest index so far that reaches the recall, if any, and all that was tried."""
+
+    def __init__(self) -> None:
+        self.best: ApproximateIndex | None = None
+        self.milliseconds = inf
+        self.recall: tuple[MeasuredRecall, ...] = ()
+        self.missed: tuple[MeasuredRecall, ...] = ()
+        self.tried: list[Tried] = []
+
+    def take(self, index: ApproximateIndex | None, measured: tuple[MeasuredRecall, ...], one: Tried) -> None:
+        """Note what was tried, and keep it if it is the best."""
+        self.tried.append(one)
+        if not one.reached:
+            self.missed = measured or self.missed
+        elif one.milliseconds is not None and one.milliseconds < self.milliseconds:
+            self.best, self.recall, self.milliseconds = index, measured, one.milliseconds
 
 
 def _try(
-    task: Task, settings: ApproximateSettings
+    task: Task, settings: ApproximateSettings, rival: float, report: Callable[[str], None]
 ) -> tuple[ApproximateIndex | None, tuple[MeasuredRecall, ...], Tried]:
-    """Build, tune and measure one kind."""
+    """Build, tune and measure one kind; `rival`: the seconds in which another one answers."""
+    start = time.perf_counter()
     built = ApproximateIndex.build(task.vectors, settings, task.learnt)
-    index = tuned(built, task)
-    megabytes = built.code_bytes() / 1e6
+    report(f"{called(settings)} was made in {time.perf_counter() - start:.0f} s; tuning it ...")
+    index = tuned(built, task, rival)
+    facts = {
+        "kind": settings.kind,
+        "lists": getattr(settings, "lists", None),
+        "megabytes": built.code_bytes() / 1e6,
+    }
     k = task.truth.ks[0]
     if index is None:
-        # What its broadest search was worth is not known: it was never faster than the exact one.
-        return None, (), Tried(kind=settings.kind, megabytes=megabytes, reached=False)
+        # What its broadest search was worth is not known: it was never faster than what it had to beat.
+        return None, (), Tried(**facts, reached=False)
     planner = Planner(index, task.scoring)
     measured = measure_recall(planner, task.vectors, task.queries, absolute=task.scoring.absolute)
-    milliseconds = 1000 * task.seconds(planner, k)
     least = min(one.recall for one in measured)
-    tried = Tried(
-        kind=settings.kind,
-        recall=least,
-        milliseconds=milliseconds,
-        megabytes=megabytes,
-        reached=least >= task.asked,
-    )
+    milliseconds = 1000 * task.seconds(planner, k)
+    tried = Tried(**facts, recall=least, milliseconds=milliseconds, reached=least >= task.asked)
     return index, measured, tried
 
 
-def _candidates(task: Task, asked: Asked, words: list[str]) -> list[ApproximateSettings]:
-    """The kinds to try, untuned; `auto` leaves out a graph where lengths differ much."""
-    count, dimension = task.vectors.shape
-    lists = max(1, min(count // 40, round(_LISTS * count**0.5)))
-    # A bias makes lengths unequal in a way of its own: lists of directions serve it better.
-    biased = task.scoring.item_bias
-    inverted = {"efforts": _WHILE_UNTUNED, "lists": lists, "biased": biased}
-    augmented = not biased and not are_equal(task.vectors)
-    every: list[ApproximateSettings] = [
-        ScalarSettings(efforts=_WHILE_UNTUNED),
-        HnswSettings(efforts=_WHILE_UNTUNED),
-        IvfSettings(**inverted, augmented=augmented),
-        IvfPqSettings(**inverted, augmented=augmented, parts=dimension + augmented),
-        RabitqSettings(**inverted),
-    ]
-    if asked.kind != "auto":
-        return [one for one in every if one.kind == asked.kind]
-    if spread(task.vectors) <= _GRAPH_SPREAD:
-        return every
-    words.append("hnsw was not tried: a graph of inner products loses items where lengths differ so much")
-    return [one for one in every if one.kind != "hnsw"]
+def _to_try(task: Task, asked: Asked, words: list[str]) -> list[ApproximateSettings]:
+    found = candidates(task.vectors, task.scoring.item_bias, asked.kind)
+    if asked.kind == "auto" and all(one.kind != "hnsw" for one in found):
+        words.append("hnsw was not tried: a graph of inner products loses items where lengths differ so much")
+    return found
 
 
 def _exact(task: Task, asked: Asked, words: list[str], tried: tuple[Tried, ...]) -> Chosen:
@@ -217,12 +210,12 @@ def _facts(task: Task) -> str:
     )
 
 
-def _tried_in_words(one: Tried, asked: float) -> str:
+def _tried_in_words(name: str, one: Tried, asked: float, than: str) -> str:
     if one.milliseconds is None or one.recall is None:
-        return f"{one.kind} reaches {asked:g} nowhere faster than the exact search does"
+        return f"{name} reaches {asked:g} nowhere faster than {than}"
     said = "reaches" if one.reached else "misses"
     return (
-        f"{one.kind} {said} {asked:g}: at least {one.recall:.4f} at every k and selectivity, "
+        f"{name} {said} {asked:g}: at least {one.recall:.4f} at every k and selectivity, "
         f"{one.milliseconds:.3g} ms, {one.megabytes:.1f} MB"
     )
 

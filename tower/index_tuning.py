@@ -14,12 +14,14 @@ from tower.indexes.approximate import ApproximateIndex
 from tower.indexes.settings import ApproximateSettings, Effort, HnswSettings, ScalarSettings
 from tower.manifest import Scoring
 from tower.planner import Planner
-from tower.recall import KS, Truth, recall_of, truths
+from tower.recall import Truth, recall_of, truths
 
 # Other user vectors than those that are tuned on find a little less.
 _MARGIN = 0.2
-_TUNED_ON, _TIMED = 300, 100
+_TUNED_ON, _TIMED, _LEAST_TIMED, _SECONDS = 300, 100, 10, 0.5
 _SMALL_K = 10
+# What searches are tuned for. Whoever asks for 10 and leaves out what a user had fetches 18 to 30.
+_KS = (10, 32, 100, 1000)
 # Largest first: the first share at which the selector fails is where subsets begin.
 _SHARES = (0.95, 0.8, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
 # How many times k approximations are scored exactly, by kind; a graph's own scores are exact.
@@ -27,7 +29,7 @@ _FACTORS = {
     "hnsw": (1,),
     "sq8": (1.2, 2, 4),
     "ivf": (1.2, 2),
-    "ivf_pq": (1.5, 2, 3, 4, 6, 10),
+    "ivf_pq": (1.5, 2, 2.5, 3, 4, 6, 10),
     "rabitq": (4, 8, 16, 32, 64),
 }
 
@@ -62,13 +64,13 @@ class Task:
     @cached_property
     def truth(self) -> Truth:
         """What searches among all rows should find."""
-        (found,) = truths(self.vectors, self.few, KS, (1.0,), self.scoring.absolute)
+        (found,) = truths(self.vectors, self.few, _KS, (1.0,), self.scoring.absolute)
         return found
 
     @cached_property
     def filtered(self) -> list[Truth]:
         """What searches among fewer rows should find, most rows first."""
-        return list(truths(self.vectors, self.few, KS[:2], _SHARES, self.scoring.absolute))
+        return list(truths(self.vectors, self.few, _KS[:3], _SHARES, self.scoring.absolute))
 
     @cached_property
     def exact(self) -> Planner:
@@ -90,24 +92,30 @@ class Task:
         """The median time of single searches, one after the other on this thread."""
         asked = self.few[:_TIMED]
         planner.nearest(asked[0], k, None, allowed)
-        taken = []
+        taken: list[float] = []
         for query in asked:
             start = time.perf_counter()
             planner.nearest(query, k, None, allowed)
             taken.append(time.perf_counter() - start)
+            # An exact search of a million takes as long as some hundreds of others.
+            if len(taken) >= _LEAST_TIMED and sum(taken) > _SECONDS:
+                break
         return float(np.median(taken))
 
 
-def tuned(index: ApproximateIndex, task: Task) -> ApproximateIndex | None:
+def tuned(index: ApproximateIndex, task: Task, rival: float = np.inf) -> ApproximateIndex | None:
     """`index` with the cheapest efforts that reach the recall, or None where it doesn't pay for any k.
 
-    One that was named always has an effort for the smallest k, if need be the broadest that is tried. A k for
-    which it misses the recall, or exact search is as fast, is searched for exactly, and so are all beyond it;
-    so are filters that leave so few rows that scoring them costs less or finds more.
+    `rival`: the seconds in which another one answers for the smallest k; what isn't faster is given up early.
+    One that was named, and has no rival, always has an effort for the smallest k, if need be the broadest
+    that is tried. A k for which it misses the recall, or exact search is as fast, is searched for exactly,
+    and so are all beyond it; so are filters that leave so few rows that scoring them costs less or finds
+    more.
     """
     efforts: list[Effort] = []
     for k in task.truth.ks:
-        effort = _cheapest(index, task, k, tuple(efforts))
+        bound = np.inf if efforts else rival
+        effort = _cheapest(index, task, k, tuple(efforts), bound)
         if effort is None:
             break
         efforts.append(effort)
@@ -117,10 +125,12 @@ def tuned(index: ApproximateIndex, task: Task) -> ApproximateIndex | None:
     return _with(found, subset_rows=_subset_rows(found, task), own_recall=found.own_recall())
 
 
-def _cheapest(index: ApproximateIndex, task: Task, k: int, below: tuple[Effort, ...]) -> Effort | None:
-    """The fastest effort for `k` that reaches the recall faster than exact search does."""
-    is_needed = task.is_named and not below
-    best, least = None, np.inf if is_needed else task.exact_seconds[k]
+def _cheapest(
+    index: ApproximateIndex, task: Task, k: int, below: tuple[Effort, ...], rival: float
+) -> Effort | None:
+    """The fastest effort for `k` that reaches the recall faster than exact search and `rival` do."""
+    is_needed = task.is_named and not below and rival == np.inf
+    best, least = None, np.inf if is_needed else min(rival, task.exact_seconds[k])
     breadths = _breadths(index.settings, k, below)
     for factor in _FACTORS[index.settings.kind]:
         candidates = min(len(index), int(np.ceil(factor * k)))
@@ -128,20 +138,35 @@ def _cheapest(index: ApproximateIndex, task: Task, k: int, below: tuple[Effort, 
         def effort(breadth: int, candidates: int = candidates) -> Effort:
             return Effort(k=k, breadth=breadth, candidates=candidates)
 
-        def reaches(breadth: int, effort: Callable[[int], Effort] = effort) -> bool:
-            planner = Planner(_with(index, efforts=(effort(breadth),), subset_rows=0), task.scoring)
-            return task.recall(planner, task.truth, k) >= task.target
+        def planner(breadth: int, effort: Callable[[int], Effort] = effort) -> Planner:
+            return Planner(_with(index, efforts=(effort(breadth),), subset_rows=0), task.scoring)
 
-        breadth = _smallest(reaches, breadths)
+        def reaches(breadth: int, planner: Callable[[int], Planner] = planner) -> bool:
+            return task.recall(planner(breadth), task.truth, k) >= task.target
+
+        def seconds(breadth: int, planner: Callable[[int], Planner] = planner) -> float:
+            return task.seconds(planner(breadth), k)
+
+        affordable = _affordable(seconds, breadths, least)
+        if not affordable:
+            break
+        breadth = _smallest(reaches, affordable)
         if breadth is None:
             continue
-        planner = Planner(_with(index, efforts=(effort(breadth),), subset_rows=0), task.scoring)
-        seconds = task.seconds(planner, k)
-        if seconds < least:
-            best, least = effort(breadth), seconds
+        taken = seconds(breadth)
+        if taken < least:
+            best, least = effort(breadth), taken
     if best is None and is_needed:
         return Effort(k=k, breadth=breadths[-1], candidates=candidates)
     return best
+
+
+def _affordable(seconds: Callable[[int], float], ascending: Sequence[int], least: float) -> Sequence[int]:
+    """Those breadths that are faster than `least`: to time a search takes less than to see what it finds."""
+    if least == np.inf:
+        return ascending
+    dearest = _smallest(lambda breadth: seconds(breadth) >= least, ascending)
+    return ascending if dearest is None else [one for one in ascending if one < dearest]
 
 
 def _breadths(settings: ApproximateSettings, k: int, below: tuple[Effort, ...]) -> list[int]:
@@ -159,14 +184,16 @@ def _breadths(settings: ApproximateSettings, k: int, below: tuple[Effort, ...]) 
 
 def _smallest(reaches: Callable[[int], bool], ascending: Sequence[int]) -> int | None:
     """The smallest that reaches, where whatever is larger than one that reaches does, too."""
-    low, high = 0, len(ascending)
+    low, high = 0, len(ascending) - 1
+    if not reaches(ascending[high]):
+        return None
     while low < high:
         middle = (low + high) // 2
         if reaches(ascending[middle]):
             high = middle
         else:
             low = middle + 1
-    return ascending[low] if low < len(ascending) else None
+    return ascending[low]
 
 
 def _subset_rows(index: ApproximateIndex, task: Task) -> int:

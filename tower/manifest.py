@@ -75,11 +75,12 @@ class Tried(_Frozen):
     """One kind that was tried when an index was chosen, searched as cheaply as the recall allows.
 
     `recall`: the lowest of its table; `milliseconds`: the median of single searches for the 10 best, on the
-    machine that made the index; both None where no search was faster than the exact one. `megabytes`: of its
-    codes, besides the item vectors.
+    machine that made the index; both None where no search was faster than the exact one, or than another kind
+    that was tried before. `megabytes`: of its codes, besides the item vectors.
     """
 
     kind: str
+    lists: int | None = None
     recall: float | None = None
     milliseconds: float | None = None
     megabytes: float

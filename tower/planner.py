@@ -109,5 +109,6 @@ class Planner:
                 if len(kept) < k and fetch < most:
                     fetch = min(most, 4 * fetch)
                     continue
-                rows, products = rows[kept], products[kept]
+                places = np.array(kept, dtype=np.int64)
+                rows, products = rows[places], products[places]
             return Planned(rows, products, Plan(kind, None if allowed is None else count, found))

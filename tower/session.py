@@ -22,10 +22,14 @@ class Session:
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 3
         try:
-            self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+            session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # onnxruntime's own errors have no common base
             raise BundleError(f"{name} can't be run ({_first_line(error)}); export it again") from None
-        self.shapes: dict[str, list[Any]] = {entry.name: entry.shape for entry in self._session.get_inputs()}
+        self._session = session
+        # What `session.run` calls after it has looked at the names once more, which costs a microsecond.
+        self._run = session._sess.run
+        self._outputs = [output]
+        self.shapes: dict[str, list[Any]] = {entry.name: entry.shape for entry in session.get_inputs()}
 
     def check(self, inputs: set[str]) -> None:
         """Raise BundleError when the tower reads other inputs than these, or has no such output."""
@@ -41,7 +45,7 @@ class Session:
     def run(self, inputs: dict[str, NDArray[Any]], shape: tuple[int, int]) -> NDArray[np.float32]:
         """Return the tower's vectors. Raises BundleError when it can't be run or their shape is another."""
         try:
-            vectors: NDArray[np.float32] = self._session.run([self._output], inputs)[0]
+            vectors: NDArray[np.float32] = self._run(self._outputs, inputs, None)[0]
         except Exception as error:  # onnxruntime's own errors have no common base
             raise BundleError(f"{self._name} can't be run ({_first_line(error)})") from None
         if vectors.shape != shape:

@@ -49,7 +49,8 @@ def merge(
         return ranking if len(ranking.rows) <= k else _cut(ranking, slice(k), ranking.rows, ranking.scores)
     rows = np.concatenate([ranking.rows[:k], places + fresh.first_row])
     both = np.concatenate([ranking.scores[:k], scores[places]])
-    return _cut(ranking, np.lexsort((rows, -both))[:k], rows, both)
+    # Stable: the bundle's rows keep the order of their inner products where the scores of two are one.
+    return _cut(ranking, np.argsort(-both, kind="stable")[:k], rows, both)
 
 
 def _candidates(ranking: Ranking, scores: Scores, k: int, allowed: Mask | None) -> NDArray[np.int64]:

@@ -57,6 +57,7 @@ class Shelf:
         self._generation = generation or LocalGeneration()
         self._seconds = seconds
         self._held: WeakKeyDictionary[Bundle, _Held] = WeakKeyDictionary()
+        self._being_read: WeakKeyDictionary[Bundle, asyncio.Task[FreshItems]] = WeakKeyDictionary()
         self._reading = asyncio.Lock()
 
     @property
@@ -78,6 +79,23 @@ class Shelf:
         """What is beside a bundle now; waits for the store only where something has changed."""
         found = self.current(bundle)
         return await self.refreshed(bundle) if found is None else found
+
+    async def within(self, bundle: Bundle, seconds: float) -> tuple[FreshItems, bool]:
+        """What is beside a bundle now, and whether it may lack changes, as the store can't be read.
+
+        Where the store takes longer than `seconds`, it is what was known before.
+        """
+        found = self.current(bundle)
+        if found is None:
+            reading = self._being_read.get(bundle)
+            if reading is None or reading.done():
+                reading = self._being_read[bundle] = asyncio.create_task(self.refreshed(bundle))
+            await asyncio.wait({reading}, timeout=seconds)
+            if not reading.done():
+                return self.at_hand(bundle), True
+            found = reading.result()
+        held = self._held.get(bundle)
+        return found, held is None or held.is_behind
 
     async def refreshed(self, bundle: Bundle) -> FreshItems:
         """What is beside a bundle now, read if need be; where that fails, what was known before.

@@ -6,7 +6,6 @@ import orjson
 from fastapi import APIRouter, Request, Response
 from starlette.convertors import PathConvertor, register_url_convertor
 
-from service.answering import similar
 from service.answers import SimilarAnswer
 from service.body import read_body
 from service.documents import answers, body_of
@@ -29,14 +28,8 @@ router = APIRouter(prefix="/v1/items", tags=["items"])
 @router.get("/{item_id:path}/similar", responses=answers(SimilarAnswer, 404))
 async def similar_items(request: Request, item_id: str, k: str = "10") -> Response:
     """Give the items whose vectors are nearest to this item's, without itself."""
-    count = _count(k)
-    state = state_of(request)
-    live = state.slot.live
-    fresh = await state.shelf.of(live.bundle)
-    row = fresh.row(item_id)
-    if row is None:
-        raise RequestError(404, "id", item_id, f"version {live.version} has no such item; check the id")
-    return Response(orjson.dumps(similar(live, fresh, row, count)), media_type="application/json")
+    answer = await state_of(request).similar_to(item_id, _count(k))
+    return Response(orjson.dumps(answer), media_type="application/json")
 
 
 @router.put("/{item_id:item}", responses=answers(ItemPutAnswer, 409), openapi_extra=body_of(ItemBody))

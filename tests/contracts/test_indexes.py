@@ -1,5 +1,7 @@
 """What every kind of index has to do; a new kind is one more line in KINDS."""
 
+import gc
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -274,3 +276,16 @@ def test_without_signs_the_far_side_is_found(index: AnyIndex) -> None:
         best += 10
         assert len(set(rows.tolist())) == 10
     assert found == best if index.is_exact else found > 0.85 * best
+
+
+def test_nothing_of_it_stays_behind_when_its_version_goes(kind: str) -> None:
+    """The one of a version that was replaced would else be in the memory until the next full collection."""
+    index = build(KINDS[kind], VECTORS)
+    index.nearest(QUERIES[0], 10)
+    gone = weakref.ref(index)
+    gc.disable()
+    try:
+        del index
+        assert gone() is None
+    finally:
+        gc.enable()

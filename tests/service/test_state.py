@@ -1,4 +1,5 @@
 import asyncio
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -6,11 +7,15 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from service.answering import recommend
 from service.app import create_app
-from service.errors import HistoryUnavailableError
+from service.cursor import Cursor
+from service.errors import HistoryUnavailableError, ItemsUnavailableError
 from service.history.contract import Event
 from service.history.memory import MemoryHistory
 from service.history.opening import guarded
+from service.items.contract import Changes
+from service.items.memory import MemoryItems
 from service.settings import Settings
 
 
@@ -105,3 +110,60 @@ def test_only_the_newest_stored_events_are_read(settings: Settings) -> None:
         client.post("/v1/events", json={"events": events})
         stored = client.post("/v1/recommend", json={"user_id": 7}).json()["items"]
         assert stored == client.post("/v1/recommend", json={"history": [102, 103]}).json()["items"]
+
+
+class ItemsAway(MemoryItems):
+    """A store of items that can't be read."""
+
+    async def changes(self, since: int) -> Changes:
+        raise ItemsUnavailableError("it is away")
+
+
+def test_an_answer_says_that_changes_of_items_may_be_missing(settings: Settings) -> None:
+    app = create_app(settings)
+    with TestClient(app) as client:
+        assert client.post("/v1/recommend", json={"history": [101]}).json()["degraded"] == []
+        app.state.service.shelf._store = ItemsAway()
+        app.state.service.shelf._generation.bump()
+        assert client.post("/v1/recommend", json={"history": [101]}).json()["degraded"] == ["items"]
+        requests = {"requests": [{"history": [101]}, {}]}
+        results = client.post("/v1/recommend/batch", json=requests).json()["results"]
+        assert [one["degraded"] for one in results] == [["items"], ["items"]]
+        assert 'turret_degraded_total{part="items"} 1.0' in client.get("/metrics").text
+
+
+def deep() -> str:
+    """A cursor far down, as anybody may write one."""
+    return Cursor("v1", 0, 10**6, 0.0, 0).text()
+
+
+@pytest.mark.parametrize(
+    ("body", "is_beside"),
+    [
+        ({"history": [101]}, False),
+        ({"history": [101], "filter": {"title": {"equals": "Item 103"}}}, False),
+        ({"history": [101], "k": 200}, True),
+        ({"history": [101], "explain": True}, True),
+        ({"history": [101], "cap": {"title": 1}}, True),
+        ({"history": [101], "cursor": deep()}, True),
+    ],
+)
+def test_what_takes_long_is_ranked_beside_the_event_loop(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, body: dict[str, Any], is_beside: bool
+) -> None:
+    threads: list[str] = []
+
+    def noted(*given: Any) -> Any:
+        threads.append(threading.current_thread().name)
+        return recommend(*given)
+
+    monkeypatch.setattr("service.state.recommend", noted)
+    app = create_app(settings)
+    with TestClient(app) as client:
+        assert client.post("/v1/recommend", json=body).status_code == 200
+        assert threads[0].startswith("ranking") == is_beside
+        app.state.service.slot.live.pace.seconds = 1.0
+        client.post("/v1/recommend", json=body)
+        assert threads[1].startswith("ranking")
+        if not is_beside:
+            assert app.state.service.slot.live.pace.seconds < 1.0

@@ -1,7 +1,8 @@
 """Approximate candidates, scored exactly before they are ranked."""
 
 import threading
-from functools import cache
+from collections.abc import Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,8 @@ class ApproximateIndex:
         )
         self._padding = np.zeros(stored - dimension, np.float32)
         # Search parameters are read, never written, by a search; those without a selector serve all.
-        self.effort = cache(self._effort)
+        # Of the settings alone: what held this index would keep it in the memory after its version.
+        self.effort = cache(partial(_effort, settings.efforts))
         self._parameters = cache(lambda breadth: parameters(settings, breadth, None))
         # FAISS scores what it proposed itself where both have the same columns.
         self._refined = None if len(self._padding) else RefinedSearch(proposing, self._exact.vectors())
@@ -149,15 +151,6 @@ class ApproximateIndex:
             return self._exact.nearest(vector, k, allowed)
         return ordered(rows, self._exact.scores(vector, rows), k)
 
-    def _effort(self, k: int) -> Effort | None:
-        """How broadly `k` rows are searched for, between the efforts of the settings; None: exactly."""
-        below: Effort | None = None
-        for above in self.settings.efforts:
-            if k <= above.k:
-                return above if below is None else _between(below, above, k)
-            below = above
-        return None
-
     def _single(self, refined: RefinedSearch, k: int) -> SingleSearch | None:
         """This thread's search for the best `k`; None where they are searched for exactly."""
         effort = self.effort(k) if k else None
@@ -184,6 +177,16 @@ class ApproximateIndex:
         into = faiss.swig_ptr(scores), faiss.swig_ptr(rows)
         self._search(1, faiss.swig_ptr(query), fetch, *into, asked)
         return rows if rows[-1] >= 0 else rows[rows >= 0]
+
+
+def _effort(efforts: Sequence[Effort], k: int) -> Effort | None:
+    """How broadly `k` rows are searched for, between the efforts of the settings; None: exactly."""
+    below: Effort | None = None
+    for above in efforts:
+        if k <= above.k:
+            return above if below is None else _between(below, above, k)
+        below = above
+    return None
 
 
 def _between(below: Effort, above: Effort, k: int) -> Effort:

@@ -235,3 +235,29 @@ def _seconds_of(shelf: Shelf, bundle: Bundle, count: int = 1000) -> float:
     for _ in range(count):
         shelf.current(bundle)
     return (time.perf_counter() - begun) / count
+
+
+def test_a_slow_store_is_waited_for_only_so_long_and_by_one(bundle: Bundle) -> None:
+    """Requests go on with what was known, and say so; the reading goes on too."""
+
+    async def work() -> None:
+        store = Watched()
+        shelf = Shelf(store, seconds=0.5)
+        assert [(len(fresh), lacks) for fresh, lacks in [await shelf.within(bundle, 1.0)]] == [(0, False)]
+        await shelf.changed(bundle, await store.put("900", FEATURES, b"{}", 0))
+        store.hangs = True
+        shelf._generation.bump()
+        reads = store.reads
+        begun = time.monotonic()
+        found = await asyncio.gather(*(shelf.within(bundle, 0.05) for _ in range(50)))
+        assert time.monotonic() - begun < 0.4
+        assert {(len(fresh), lacks) for fresh, lacks in found} == {(1, True)}
+        await asyncio.sleep(0.6)
+        assert store.reads == reads + 1
+        fresh, lacks = await shelf.within(bundle, 0.05)  # nobody waits for it any more
+        assert (len(fresh), lacks) == (1, True)
+        store.hangs = False
+        await shelf.poll()
+        assert (await shelf.within(bundle, 0.05))[1] is False
+
+    run(work)

@@ -1,0 +1,28 @@
+"""What the answers of a version cost, and whether others should wait for them."""
+
+# An answer of 27,000 items takes a tenth of this; an exact search of a million, or a large user tower, more.
+_LONGEST = 0.004
+_WEIGHT = 0.1  # of each answer in the mean
+
+
+class Pace:
+    """The mean time of the processor that the latest answers of one version took.
+
+    What takes more than some milliseconds is to be answered beside the event loop: while it is in the loop,
+    probes, short requests and refusals wait. The clock of the thread is what counts, as on a busy machine
+    every answer seems to take long.
+    """
+
+    __slots__ = ("seconds",)
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether the next answer is likely to take long."""
+        return self.seconds > _LONGEST
+
+    def note(self, seconds: float) -> None:
+        """Note what an answer took, wherever it was made."""
+        self.seconds += (seconds - self.seconds) * (_WEIGHT if self.seconds else 1.0)
