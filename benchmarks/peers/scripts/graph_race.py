@@ -10,14 +10,10 @@ from typing import Any
 import numpy as np
 
 # The finest steps that still tell one recall from the next.
-EFS = tuple(
-    map(
-        int,
-        (
-            "10 12 14 16 18 20 22 24 26 28 30 32 34 36 38 40 44 48 52 56 60 64 72 80 90 100 112 128 144 "
-            "160 180 200 224 256 288 320 360 400 450 512 600 700 850 1024 "
-        ).split(),
-    )
+EFS = (
+    *range(10, 40, 2),
+    *(40, 44, 48, 52, 56, 60, 64, 72, 80, 90, 100, 112, 128, 144, 160, 180, 200, 224, 256, 288, 320),
+    *(360, 400, 450, 512, 600, 700, 850, 1024),
 )
 # Where twice the effort finds less than this more, the rest is lost in the codes.
 FLAT = 0.0005
