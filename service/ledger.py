@@ -79,6 +79,8 @@ class Ledger:
         """Read what was added since the last time. A torn last line, of a crash, is left for later."""
         try:
             with self.path.open("rb") as file:
+                if file.seek(0, os.SEEK_END) < self._offset:  # another file: the old one was moved away
+                    self._offset = 0
                 file.seek(self._offset)
                 added = file.read()
         except OSError:

@@ -5,7 +5,7 @@ import logging
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from service.board import Board
@@ -94,7 +94,9 @@ def commit(root: Path, ledger: Ledger, board: Board, entry: Entry) -> int:
     The caller holds the lock. Raises BundleError, and leaves everything as it was, when the folder can't be
     written.
     """
-    before = current(root)
+    before = None
+    with suppress(BundleError):  # a damaged pointer is mended by this
+        before = current(root)
     point(root, entry.version)
     try:
         written = ledger.add(entry)

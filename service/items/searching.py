@@ -11,8 +11,9 @@ from tower.bundle import Bundle
 from tower.retriever import Ranking, Retriever
 
 Rows = NDArray[np.integer[Any]]
-# Leaving out so many rows by fetching more is quicker than a search that looks at every row's leave.
-_FEW = 32
+# Leaving out so many rows by fetching a few more is quicker than a search that looks at every row's leave: of
+# 100,000 items, 40 or 1,000 that are left out cost .06 milliseconds so, and 1.1 as a mask.
+_FEW = 500
 
 
 class Searched(Protocol):

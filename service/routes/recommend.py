@@ -26,4 +26,6 @@ async def recommend_batch(request: Request) -> Response:
     state = state_of(request)
     asked = await read_body(request, BatchRequest, state.settings.body_limit)
     results = await state.recommend(asked.requests)
+    degraded = tuple(dict.fromkeys(part for one in results for part in one["degraded"]))
+    request.scope.setdefault("turret", {}).update(version=results[0]["version"], degraded=degraded)
     return Response(orjson.dumps({"results": results}), media_type="application/json")

@@ -69,3 +69,14 @@ def test_a_folder_that_can_not_be_written_is_remembered(tmp_path: Path) -> None:
         ledger.add(entry("v1"))
     assert ledger.keep(entry("v1")).sequence == 1
     assert ledger.sequence_of("v1") == 1
+
+
+def test_a_ledger_that_is_moved_away_is_begun_anew_and_its_numbers_go_on(tmp_path: Path) -> None:
+    """Whatever keeps logs short may do that while the service runs."""
+    ledger = Ledger(tmp_path)
+    for version in ("v1", "v2", "v3"):
+        ledger.add(entry(version))
+    (tmp_path / LEDGER).rename(tmp_path / "old")
+    assert ledger.add(entry("v4")).sequence == 4
+    assert (ledger.sequence, ledger.sequence_of("v4")) == (4, 4)
+    assert Ledger(tmp_path).sequence == 4

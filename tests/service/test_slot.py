@@ -261,3 +261,13 @@ def test_what_a_route_leads_to_is_made_ready_before_it_answers(three: Path) -> N
     asyncio.run(activator(slot).route(Routes(canary=Route(version="v2", share=1.0))))
     assert ready == ["v2"]
     assert slot.choose("anybody").version == "v2"
+
+
+def test_a_damaged_pointer_is_mended_by_the_next_activation(three: Path) -> None:
+    slot = Slot(three)
+    (three / "current").write_bytes(b"../../etc\x00")
+    assert asyncio.run(activator(slot).activate("v2")).live.version == "v2"
+    assert current(three) == "v2"
+    (three / "current").write_bytes(b"")
+    assert asyncio.run(activator(slot).roll_back()).live.version == "v1"
+    assert current(three) == "v1"

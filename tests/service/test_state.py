@@ -129,7 +129,7 @@ def test_an_answer_says_that_changes_of_items_may_be_missing(settings: Settings)
         requests = {"requests": [{"history": [101]}, {}]}
         results = client.post("/v1/recommend/batch", json=requests).json()["results"]
         assert [one["degraded"] for one in results] == [["items"], ["items"]]
-        assert 'turret_degraded_total{part="items"} 1.0' in client.get("/metrics").text
+        assert 'turret_degraded_total{part="items"} 2.0' in client.get("/metrics").text
 
 
 def deep() -> str:
