@@ -5,7 +5,8 @@ Each side is asked with its fastest settings whose recall@10, measured on 2,000 
 Turret one query a call, as it is served; peers in single calls and all in one call, of which the faster
 counts. One thread each, all sides in turns; seconds are those that a process has the processor, and what is
 claimed is the ratio of medians. The same at 100. Models are trained, and what takes long is built, once: they
-are kept below var/. Graphs of a million, which a first run builds, take many minutes each.
+are kept below var/. So a first run takes an hour or two (a graph of a million alone 10 to 20 minutes), and
+later ones about ten minutes. `--quick` asks a few thousand invented vectors, of which nothing is claimed.
 """
 
 import argparse
@@ -22,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.index_kinds import Side, exact_side, kinds, side
-from benchmarks.index_peers import GraphPeer, graph_peers
+from benchmarks.index_peers import EVERYWHERE, GraphPeer, graph_peers
 from benchmarks.index_sets import IndexSet, index_set
 from benchmarks.index_vectors import KEPT
 from benchmarks.peers.environments import peers_option
@@ -30,7 +31,7 @@ from benchmarks.peers.errors import PeerError
 from benchmarks.peers.peer import Peer
 from benchmarks.protocol import Options, finish, read_options
 
-SETS, QUICK_SETS = ("ml-1m", "gowalla", "million"), ("ml-1m",)
+SETS, QUICK_SETS = ("ml-1m", "gowalla", "million"), ("invented",)
 KS, TARGET = [10, 100], 0.99
 ROUNDS, QUICK_ROUNDS = 7, 3
 # A turn takes about so long.
@@ -42,7 +43,9 @@ Seconds = dict[int, dict[str, float]]
 def parser() -> argparse.ArgumentParser:
     """The options that only this script has."""
     made = argparse.ArgumentParser(add_help=False, parents=[peers_option()])
-    made.add_argument("--sets", nargs="+", choices=SETS, help=f"which vectors ({' '.join(SETS)})")
+    made.add_argument(
+        "--sets", nargs="+", choices=SETS + QUICK_SETS, help=f"which vectors ({' '.join(SETS)})"
+    )
     return made
 
 
@@ -53,7 +56,8 @@ def race(one: IndexSet, options: Options, work: Path) -> dict[str, Any]:
     ours = [exact_side(one, KS), *(side(one, each, KS, TARGET, kept) for each in kinds(one))]
     data = one.write(work / f"{one.name}.npz")
     with ExitStack() as running:
-        peers, missing = join(graph_peers(len(one.items)), options.given.peers, one, data, kept, running)
+        graphs = EVERYWHERE if options.quick else graph_peers(len(one.items))
+        peers, missing = join(graphs, options.given.peers, one, data, kept, running)
         print(*missing, sep="\n", end="\n" * bool(missing))
         rates, told = turns(one, ours, peers, QUICK_ROUNDS if options.quick else ROUNDS)
     sides = {made.name: told_of(made) for made in ours} | told

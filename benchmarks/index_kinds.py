@@ -35,10 +35,15 @@ _FACTORS = {
 # So many questions tell which of two settings is faster.
 _TIMED = 200
 _LARGE, _FEW, _WITHOUT_LISTS = 10**5, 200, 10**4
+# What a few questions miss by no more than so much, some more lists reach.
+_NEARLY = 0.99
 
 
 def kinds(one: IndexSet) -> list[ApproximateSettings]:
-    """Every approximate kind, as it is built for a set: more and shorter lists where there are more items."""
+    """Every approximate kind, as it is built for a set: more and shorter lists where there are more items.
+
+    Of many items there is no graph: it is the one of hnswlib, and FAISS's takes half an hour to build.
+    """
     count, width = one.items.shape
     fine, coarse = round(4 * count**0.5), round((2 if count > _LARGE else 1) * count**0.5)
     if count <= _WITHOUT_LISTS:
@@ -46,7 +51,7 @@ def kinds(one: IndexSet) -> list[ApproximateSettings]:
     lists = {"augmented": not one.biased and not are_equal(one.items), "biased": one.biased}
     return [
         ScalarSettings(efforts=_UNTUNED),
-        HnswSettings(efforts=_UNTUNED),
+        *([HnswSettings(efforts=_UNTUNED)] if count <= _LARGE else []),
         IvfSettings(efforts=_UNTUNED, lists=fine, **lists),
         IvfPqSettings(efforts=_UNTUNED, lists=coarse, parts=width + lists["augmented"], **lists),
         RabitqSettings(efforts=_UNTUNED, lists=fine, **lists),
@@ -88,11 +93,11 @@ def side(one: IndexSet, settings: ApproximateSettings, ks: Sequence[int], target
     return made
 
 
-def recall(index: Index, one: IndexSet, k: int) -> float:
-    """The mean share of the true best k that single searches find."""
+def recall(index: Index, one: IndexSet, k: int, is_rough: bool = False) -> float:
+    """The mean share of the true best k that single searches find; of a large set `is_rough` asks a few."""
     # What reads every code of a large set finds the same share, and a few questions see it.
     reads_all = not hasattr(index, "settings") or index.settings.kind == "sq8"
-    most = _FEW if reads_all and len(one.items) > _LARGE else len(one.queries)
+    most = _FEW if (is_rough or reads_all) and len(one.items) > _LARGE else len(one.queries)
     found = (index.nearest(query, k)[0] for query in one.queries[:most])
     hits = [len(np.intersect1d(own, true[:k])) for own, true in zip(found, one.truth[:most], strict=True)]
     return float(np.mean(hits)) / k
@@ -126,10 +131,16 @@ def _fastest(
             effort = Effort(k=k, breadth=breadth, candidates=candidates)
             return index.with_settings(index.settings.model_copy(update={"efforts": (effort,)}))
 
-        def reaches(breadth: int, of: Callable[[int], ApproximateIndex] = of) -> float:
-            return recall(of(breadth), one, k)
+        def roughly(breadth: int, of: Callable[[int], ApproximateIndex] = of) -> float:
+            return recall(of(breadth), one, k, is_rough=True)
 
-        breadth, reached = _smallest(reaches, _breadths(index, k), target)
+        breadth, reached = _smallest(roughly, _breadths(index, k), target)
+        if len(one.items) > _LARGE:
+            # From there on to where all questions reach it.
+            for breadth in (step for step in _breadths(index, k) if step >= breadth):
+                reached = recall(of(breadth), one, k)
+                if not _NEARLY * target < reached < target:
+                    break
         made = of(breadth)
         merit = -_seconds(made, one, k) if reached >= target else reached
         found = (reached >= target, merit, made, reached, {"breadth": breadth, "candidates": candidates})

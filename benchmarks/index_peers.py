@@ -43,15 +43,19 @@ def _usearch(links: int, effort: int, dtype: str) -> GraphPeer:
 
 
 # Their documented defaults, with more links, and what was faster at recall .99 on some set.
-EVERYWHERE = (
-    _hnswlib(16, 200),
+EVERYWHERE = (_hnswlib(16, 200), _usearch(16, 128, "f16"))
+SMALL = (
+    _hnswlib(12, 300),
+    _hnswlib(16, 500),
+    _hnswlib(32, 200),
     _usearch(16, 128, "f32"),
-    _usearch(16, 128, "f16"),
     _usearch(16, 128, "i8"),
+    _usearch(32, 128, "f16"),
 )
-SMALL = (_hnswlib(12, 300), _hnswlib(16, 500), _hnswlib(32, 200), _usearch(32, 128, "f16"))
+# A graph of more takes 10 to 20 minutes to build.
+MANY = 10**5
 
 
 def graph_peers(count: int) -> tuple[GraphPeer, ...]:
-    """Who is compared with on a set of `count` items."""
-    return EVERYWHERE + SMALL if count < 10**5 else EVERYWHERE
+    """Who is compared with on a set of `count` items; of many, the one of each library that was fastest."""
+    return EVERYWHERE + SMALL if count < MANY else EVERYWHERE

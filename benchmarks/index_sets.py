@@ -54,8 +54,22 @@ def asked(name: str, vectors: Vectors, biased: bool, questions: int = QUESTIONS)
     return IndexSet(name, vectors.items, queries, learnt, truth, biased)
 
 
+def invented(count: int = 3000, users: int = 1000, width: int = 64) -> IndexSet:
+    """Unit vectors whose columns matter less and less, for a run that must not wait for a training."""
+    generator = np.random.default_rng(0)
+
+    def drawn(many: int) -> NDArray[np.float32]:
+        some = generator.standard_normal((many, width)) / np.sqrt(1 + np.arange(width))
+        unit: NDArray[np.float32] = (some / np.linalg.norm(some, axis=1, keepdims=True)).astype(np.float32)
+        return unit
+
+    return asked("invented", Vectors(drawn(count), drawn(users)), biased=False, questions=users // 2)
+
+
 def index_set(name: str, folder: Path, count: int = MILLION) -> IndexSet:
-    """A set of `SOURCES`, or `million`: `count` vectors that are distributed like gowalla's."""
+    """A set of `SOURCES`, `invented`, or `million`: `count` vectors that are distributed like gowalla's."""
+    if name == "invented":
+        return invented()
     source = "gowalla" if name == "million" else name
     vectors = trained_vectors(source, folder)
     biased = load_experiment(SOURCES[source].experiment, []).tower.scoring.item_bias

@@ -2,12 +2,11 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from service.gate import CheckedVersion
 from service.schemas import RouteBody
-from tower.indexes.settings import IndexSettings
-from tower.manifest import IndexChoice, MeasuredRecall, Norms, Scoring
+from tower.manifest import MeasuredRecall, Norms, Scoring
 
 
 class Item(BaseModel):
@@ -125,6 +124,25 @@ class ForgottenAnswer(BaseModel):
     deleted: int
 
 
+class IndexAnswer(BaseModel):
+    """The kind of the index, and how it was built and is searched, which is its kind's own affair."""
+
+    model_config = ConfigDict(extra="allow")
+
+    kind: str
+    is_exact: bool
+
+
+class IndexChoiceAnswer(BaseModel):
+    """What the index was asked to be and to find, why it is what it is, in words, and what else was tried."""
+
+    model_config = ConfigDict(extra="allow")
+
+    asked: str
+    recall: float
+    words: list[str]
+
+
 class VersionAnswer(BaseModel):
     """What is live: the bundle's manifest without its files, and since when it is live."""
 
@@ -138,8 +156,8 @@ class VersionAnswer(BaseModel):
     scoring: Scoring
     history_length: int
     reads_times: bool
-    index: IndexSettings
-    index_choice: IndexChoice | None
+    index: IndexAnswer
+    index_choice: IndexChoiceAnswer | None
     norms: Norms | None
     recall: list[MeasuredRecall]
     metrics: dict[str, Any]

@@ -43,7 +43,6 @@ SERVICE_TAKES = {
     "tower.filters",
     "tower.golden",
     "tower.index",
-    "tower.indexes.settings",
     "tower.item_encoder",
     "tower.index_report",
     "tower.leftovers",

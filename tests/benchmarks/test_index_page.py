@@ -23,14 +23,14 @@ def test_the_page_shows_the_faster_call_of_each_side_and_who_missed_the_recall()
         {
             "qps_over_best_peer_at_99": 1.25,
             "target": 0.99,
-            "sets": {"ml-1m": {"items": 3416, "at_10": at}},
+            "sets": {"ml-1m": {"items": 3416, "at_10": at, "at_100": {"ratio": 1.5}}},
             "machine": {"cores": 2, "date": "2026-01-02T03:04:05"},
         }
     )
     assert "at least 1.25 times as many" in text
     assert (
-        "ML-1M, `youtubednn`, 3,416 items: ivf_pq over hnswlib M=16, batch 1.25 (1.10 to 1.50 by round)."
-        in text
+        "ML-1M, `youtubednn`, 3,416 items: ivf_pq over hnswlib M=16, batch 1.25 (1.10 to 1.50 by round); "
+        "for the best 100 1.50." in text
     )
     rows = [
         line

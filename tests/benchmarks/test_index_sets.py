@@ -2,7 +2,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.index_sets import asked
+from benchmarks.index_sets import asked, index_set
 from benchmarks.index_vectors import Vectors
 
 
@@ -28,3 +28,10 @@ def test_users_who_ask_are_not_learnt_from_and_the_truth_is_theirs(tmp_path: Pat
 def test_other_items_have_another_key() -> None:
     assert asked("a", some(), False).key == asked("b", some(), False).key
     assert asked("a", some(), False).key != asked("a", some(1), False).key
+
+
+def test_a_quick_run_needs_no_data_and_no_training(tmp_path: Path) -> None:
+    one, again = index_set("invented", tmp_path), index_set("invented", tmp_path)
+    assert (one.items.shape, one.queries.shape, one.biased) == ((3000, 64), (500, 64), False)
+    np.testing.assert_allclose(np.linalg.norm(one.items, axis=1), 1.0, rtol=1e-6)
+    assert one.key == again.key

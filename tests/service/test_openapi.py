@@ -10,7 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from data.features import Feature
-from service.answers import VersionAnswer
+from service.answers import IndexChoiceAnswer, VersionAnswer
 from service.app import create_admin_app, create_app
 from service.key_file import add_key
 from service.keys import new_key, record
@@ -19,7 +19,7 @@ from service.settings import Settings
 from tests.described_shop import publish_described
 from tests.openapi_changes import breaking
 from tower.contents import BundleContents
-from tower.manifest import Manifest
+from tower.manifest import IndexChoice, Manifest
 from tower.pointer import point
 from tower.publishing import publish
 
@@ -96,6 +96,7 @@ def test_nothing_but_what_is_described_may_be_in_a_body() -> None:
 
 def test_a_version_is_described_with_all_that_its_manifest_has() -> None:
     assert set(VersionAnswer.model_fields) == set(Manifest.model_fields) - {"files"} | {"since"}
+    assert set(IndexChoiceAnswer.model_fields) <= set(IndexChoice.model_fields)
 
 
 def test_every_reference_leads_somewhere_and_no_schema_is_left_over(client: TestClient) -> None:

@@ -10,8 +10,11 @@ from typing import Any
 import numpy as np
 
 # The finest steps that still tell one recall from the next.
-_COARSE = (64, 72, 80, 90, 100, 112, 128, 144, 160, 180, 200, 224, 256, 288, 320, 360, 400, 450, 512)
-EFS: tuple[int, ...] = (*range(10, 41, 2), *range(44, 61, 4), *_COARSE, 600, 700, 850, 1024)
+EFS = (
+    *range(10, 40, 2),
+    *(40, 44, 48, 52, 56, 60, 64, 72, 80, 90, 100, 112, 128, 144, 160, 180, 200, 224, 256, 288, 320),
+    *(360, 400, 450, 512, 600, 700, 850, 1024),
+)
 # Where twice the effort finds less than this more, the rest is lost in the codes.
 FLAT = 0.0005
 
