@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import orjson
 from fastapi import Request
@@ -98,10 +99,11 @@ class State:
         return orjson.dumps(answer)
 
     async def recommend(self, requests: Sequence[RecommendRequest]) -> list[Answer]:
-        """Answer requests, all from one bundle. Raises EncodingError with the position of the faulty one."""
-        needed = dict.fromkeys(one.min_version for one in requests if one.min_version is not None)
-        for version in needed:
-            await self.slot.live_at_least(version, self.settings.min_version_seconds)
+        """Answer requests, all from one bundle. What is raised has the position of the faulty one."""
+        for place, one in enumerate(requests):
+            if one.min_version is not None:
+                with _position(place):
+                    await self.slot.live_at_least(one.min_version, self.settings.min_version_seconds)
         live = self.slot.live
         notes: list[Note] = []
         questions = await self._questions(requests, time.time_ns() // 1_000_000)
@@ -168,7 +170,11 @@ class State:
     async def _questions(self, requests: Sequence[RecommendRequest], now: int) -> list[Question]:
         users = {str(one.user_id) for one in requests if one.history is None and one.user_id is not None}
         stored, degraded = await self._stored(sorted(users))
-        return [question(one, stored.get(str(one.user_id), ()), degraded, now) for one in requests]
+        questions = []
+        for place, one in enumerate(requests):
+            with _position(place):
+                questions.append(question(one, stored.get(str(one.user_id), ()), degraded, now))
+        return questions
 
     async def _stored(self, users: Sequence[str]) -> tuple[dict[str, list[Event]], tuple[str, ...]]:
         """Read the users' histories, or do without them."""
@@ -184,6 +190,16 @@ def state_of(request: Request) -> State:
     """Return the state of the application that a request came to."""
     state: State = request.app.state.service
     return state
+
+
+@contextmanager
+def _position(place: int) -> Iterator[None]:
+    """Tell where among several requests the one is that is refused."""
+    try:
+        yield
+    except RequestError as error:
+        error.position = place
+        raise
 
 
 def _ids(answer: Answer) -> list[int | str]:

@@ -128,6 +128,15 @@ def test_a_fault_in_a_batch_is_named_with_its_place(client: TestClient) -> None:
     assert answer.json()["error"]["field"] == "requests.1.k"
 
 
+@pytest.mark.parametrize("wrong", [{"cursor": "nonsense"}, {"min_version": "never"}, {"filter": {"x": 1}}])
+def test_whatever_is_refused_in_a_batch_is_named_with_its_place(
+    client: TestClient, wrong: dict[str, Any]
+) -> None:
+    answer = client.post("/v1/recommend/batch", json={"requests": [{"k": 1}, {"k": 1, **wrong}]})
+    assert answer.status_code in (409, 422)
+    assert answer.json()["error"]["field"].startswith("requests.1.")
+
+
 @pytest.fixture
 def featured(
     tmp_path: Path, make_contents: Callable[..., BundleContents], user_features: tuple[Feature, ...]
