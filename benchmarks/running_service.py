@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,9 +43,11 @@ class Running:
 def running_service(bundles: Path, workers: int = 1, *more: str) -> Iterator[Running]:
     """Start a service on free ports and end it in the end. Raises RuntimeError when it doesn't start."""
     words = ["serve", "--bundles", str(bundles), "--port", "0", "--admin-port", "0", "--store", "memory://"]
+    log = tempfile.TemporaryFile(mode="w+")  # noqa: SIM115 - a line for each request; closed in the end
     process = subprocess.Popen(
         [sys.executable, "-m", "turret", *words, "--workers", str(workers), *more],
         stdout=subprocess.PIPE,
+        stderr=log,
         text=True,
     )
     try:
@@ -52,12 +55,14 @@ def running_service(bundles: Path, workers: int = 1, *more: str) -> Iterator[Run
         greeting = process.stdout.readline()
         urls = re.findall(r"http://[\d.:]+\d", greeting)
         if len(set(urls)) < 2:
-            raise RuntimeError(f"the service didn't start: {greeting!r}")
+            log.seek(0)
+            raise RuntimeError(f"the service didn't start: {greeting}{log.read()[-2000:]}")
         key = (bundles / "admin.key").read_text(encoding="utf-8").strip()
         yield Running(process, urls[0], urls[-1], key)
     finally:
         process.terminate()
         process.wait(30)
+        log.close()
 
 
 def post(url: str, path: str, body: str, headers: dict[str, str] | None = None) -> tuple[int, str]:

@@ -64,13 +64,13 @@ def measure(options: Options) -> dict[str, Any]:
 def against_bare(shop: Served, rounds: int, seconds: float) -> dict[str, Any]:
     """Ours and the bare route in turns: requests/s and the 99th percentile of each, and their ratios."""
     ours_cpu, load_cpu = processors(2)
-    with beside_bare(shop, ours_cpu) as url:
+    with beside_bare(shop, ours_cpu) as urls:
         outcomes: dict[str, list[Outcome]] = {BARE: [], OURS: []}
         for path in outcomes:
-            run_load(Load(url, path, shop.bodies, seconds=seconds, cpu=load_cpu))
+            run_load(Load(urls[path], path, shop.bodies, seconds=seconds, cpu=load_cpu))
         for _ in range(rounds):
             for path, own in outcomes.items():
-                own.append(run_load(Load(url, path, shop.bodies, seconds=seconds, cpu=load_cpu)))
+                own.append(run_load(Load(urls[path], path, shop.bodies, seconds=seconds, cpu=load_cpu)))
     failed = sum(int((~one.good).sum()) for own in outcomes.values() for one in own)
     if failed:
         raise RuntimeError(f"{failed} requests were not answered with 200")
@@ -89,8 +89,8 @@ def against_bare(shop: Served, rounds: int, seconds: float) -> dict[str, Any]:
 
 
 @contextmanager
-def beside_bare(shop: Served, cpu: int | None) -> Iterator[str]:
-    """The service and the bare route in one process; gives its URL."""
+def beside_bare(shop: Served, cpu: int | None) -> Iterator[dict[str, str]]:
+    """The service and the bare route in one process; gives the address of each by its path."""
     with running_service(shop.bundles) as service:
         status, answer = post(service.url, OURS, shop.bodies[0])
     if status != 200:
@@ -99,6 +99,7 @@ def beside_bare(shop: Served, cpu: int | None) -> Iterator[str]:
         [sys.executable, "-m", "benchmarks.serving_process"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,  # a line for each request
         text=True,
     )
     try:
@@ -106,7 +107,8 @@ def beside_bare(shop: Served, cpu: int | None) -> Iterator[str]:
         assert process.stdout is not None
         process.stdin.write(json.dumps({"bundles": str(shop.bundles), "cpu": cpu, "answer": answer}))
         process.stdin.close()
-        yield process.stdout.readline().strip()
+        ours, bare = process.stdout.readline().split()
+        yield {OURS: ours, BARE: bare}
     finally:
         process.kill()
         process.wait()

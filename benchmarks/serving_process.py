@@ -1,6 +1,6 @@
-"""The service with a bare FastAPI route beside it in one process, on one processor: what the route costs is
-what the framework costs."""
+"""The service and a bare FastAPI application, each on a port of its own, in one process on one processor."""
 
+import asyncio
 import json
 import os
 import sys
@@ -10,13 +10,13 @@ from typing import Any
 os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 import orjson
+import uvicorn
 from fastapi import FastAPI, Response
 from pydantic import BaseModel
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from benchmarks.load import keep_to
 from service.app import create_app
-from service.serving import listen, make_server, url_of
+from service.serving import Server, listen, make_server, url_of
 from service.settings import read_settings
 
 BARE = "/bare"
@@ -41,27 +41,15 @@ def bare_route(answer: bytes) -> FastAPI:
     return app
 
 
-class Beside:
-    """Sends the calls of the bare route to it, past everything that is the service's, and all others on."""
-
-    def __init__(self, app: ASGIApp, bare: ASGIApp) -> None:
-        self._app = app
-        self._bare = bare
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a call."""
-        app = self._bare if scope.get("path") == BARE else self._app
-        await app(scope, receive, send)
-
-
 async def _serve(given: dict[str, Any]) -> None:
     settings = read_settings(bundles=Path(given["bundles"]), port=0, store="memory://")
-    app = create_app(settings)
-    beside: Any = Beside(app, bare_route(given["answer"].encode()))
-    server = make_server(settings, beside, "on")
-    with listen("127.0.0.1", 0) as listening:
-        print(url_of(listening), flush=True)
-        await server.serve(sockets=[listening])
+    bare = uvicorn.Config(
+        bare_route(given["answer"].encode()), ws="none", log_level="error", access_log=False
+    )
+    servers = [make_server(settings, create_app(settings), "on"), Server(bare)]
+    with listen("127.0.0.1", 0) as ours, listen("127.0.0.1", 0) as theirs:
+        print(url_of(ours), url_of(theirs), flush=True)
+        await asyncio.gather(servers[0].serve(sockets=[ours]), servers[1].serve(sockets=[theirs]))
 
 
 def main() -> None:
