@@ -37,7 +37,7 @@ def create_app(settings: Settings, seat: Seat | None = None) -> FastAPI:
         state.observation.start()
         async with asyncio.TaskGroup() as tasks:
             watching = watch_files(state.slot, state.metrics, settings.watch_seconds)
-            along = (_fill(state), watching, _say_notes(state), state.shelf.watch())
+            along = (_fill(state), _prepare(state), watching, _say_notes(state), state.shelf.watch())
             beside = [tasks.create_task(one) for one in along]
             yield
             for task in beside:
@@ -70,6 +70,15 @@ async def _fill(state: State) -> None:
     if state.slot.version is None and await state.slot.fill():
         with suppress(OSError):  # who started the service may have gone
             print(f"turret serves version {state.slot.live.version}", flush=True)
+
+
+async def _prepare(state: State) -> None:
+    """Read what is beside the versions that are there from the start, before the first request has to."""
+    slot = state.slot
+    live = slot.live if slot.version is not None else None
+    for one in (live, slot.routed.canary, slot.routed.shadow):
+        if one is not None:
+            await slot.prepare(one.bundle)
 
 
 async def _say_notes(state: State) -> None:

@@ -1,5 +1,6 @@
 import asyncio
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from service.history.memory import MemoryHistory
 from service.history.opening import guarded
 from service.items.contract import Changes
 from service.items.memory import MemoryItems
+from service.routing import Route, Routes, write_routes
 from service.settings import Settings
 
 
@@ -130,6 +132,16 @@ def test_an_answer_says_that_changes_of_items_may_be_missing(settings: Settings)
         results = client.post("/v1/recommend/batch", json=requests).json()["results"]
         assert [one["degraded"] for one in results] == [["items"], ["items"]]
         assert 'turret_degraded_total{part="items"} 2.0' in client.get("/metrics").text
+
+
+def test_what_is_beside_a_version_is_read_before_the_first_request(settings: Settings) -> None:
+    write_routes(settings.bundles, Routes(canary=Route(version="v1", share=0.5)))
+    app = create_app(settings)
+    with TestClient(app):
+        state, end = app.state.service, time.monotonic() + 10
+        while state.shelf.current(state.slot.live.bundle) is None:
+            assert time.monotonic() < end
+            time.sleep(0.01)
 
 
 def deep() -> str:
