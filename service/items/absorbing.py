@@ -1,5 +1,6 @@
 """From changes to what they mean beside a bundle."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -14,6 +15,8 @@ from service.items.fresh import FreshItems
 from tower.bundle import Bundle
 from tower.errors import EncodingError
 from tower.item_encoder import ItemEncoder
+
+_log = logging.getLogger("turret.items")
 
 
 def nothing_changed(bundle: Bundle) -> FreshItems:
@@ -30,13 +33,15 @@ def with_changes(fresh: FreshItems, bundle: Bundle, changes: Changes) -> FreshIt
     - An item that the bundle has keeps its vector. What was put since the bundle was made replaces its
       fields; what was put before is in the bundle already.
     - A withdrawn item is left out whenever it was withdrawn, until it is put again.
+    - What somebody else has written into the store and is no item is left alone, and said in the log.
     """
-    if not changes.items:
+    sound = [change for change in changes.items if _is_sound(change)]
+    if not sound:
         return _copied(fresh, number=changes.last)
     begun = made(bundle)
     replaced, withdrawn, gone = dict(fresh.replaced), set(fresh.withdrawn.tolist()), set(fresh.gone)
     arrived: list[Change] = []
-    for change in changes.items:
+    for change in sound:
         row = bundle.vocabulary.row(change.item)
         if row is not None:
             replaced.pop(row, None)
@@ -50,7 +55,7 @@ def with_changes(fresh: FreshItems, bundle: Bundle, changes: Changes) -> FreshIt
         else:
             gone.discard(change.item)
             arrived.append(change)
-    moved = {change.item for change in changes.items}
+    moved = {change.item for change in sound}
     vectors, ids, fields = _listed(fresh, moved, *_encoded(bundle, arrived))
     return FreshItems(
         vocabulary=bundle.vocabulary,
@@ -73,6 +78,18 @@ def made(bundle: Bundle) -> int:
     """When training made what a bundle holds, in milliseconds since 1970; an index is no news of items."""
     exported = bundle.manifest.exported or bundle.manifest.created
     return round(datetime.fromisoformat(exported).timestamp() * 1000)
+
+
+def _is_sound(change: Change) -> bool:
+    """Whether a change is one that this service writes: what isn't would end every answer with a fault."""
+    try:
+        parts = [orjson.loads(one) for one in (change.features, change.fields) if one is not None]
+    except (ValueError, TypeError):
+        parts = [None]
+    is_sound = isinstance(change.item, str) and all(isinstance(one, dict) for one in parts)
+    if not is_sound:
+        _log.warning("the store of items holds something under %r that is no item; put it again", change.item)
+    return is_sound
 
 
 def _copied(fresh: FreshItems, number: int) -> FreshItems:

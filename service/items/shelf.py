@@ -1,6 +1,7 @@
 """The items beside each bundle that is served, as of now and at hand."""
 
 import asyncio
+import logging
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 from weakref import WeakKeyDictionary
@@ -13,6 +14,7 @@ from tower.bundle import Bundle
 
 # Up to so many items are encoded between two requests; more are encoded beside them.
 _FEW = 16
+_log = logging.getLogger("turret.items")
 
 
 class Generation(Protocol):
@@ -124,7 +126,10 @@ class Shelf:
         """Read the store again and again, for what other machines change, and after it has been away."""
         while True:
             await asyncio.sleep(self.POLL_SECONDS)
-            await self.poll()
+            try:
+                await self.poll()
+            except Exception:  # whatever it is, answers go on with what was known
+                _log.exception("the items can't be read")
 
     async def poll(self) -> None:
         """Read the store once for every bundle that is held."""

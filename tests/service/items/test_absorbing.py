@@ -1,5 +1,6 @@
 from collections.abc import Callable
 from copy import copy
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -129,3 +130,22 @@ def test_ids_of_the_other_kind_are_left_aside(bundle: Bundle, root: Path, put: P
 @pytest.mark.parametrize(("item", "expected"), [("7", True), ("-7", True), ("007", False), ("x", False)])
 def test_integer_catalogues_hold_integers(bundle: Bundle, item: str, expected: bool) -> None:
     assert can_name(bundle.vocabulary, item) == expected
+
+
+@pytest.mark.parametrize(
+    ("features", "fields"), [(b"{", b"{}"), (b"[]", b"{}"), (b"{}", b"no"), (b"{}", b"7"), (b"\xff", b"{}")]
+)
+def test_what_is_no_item_is_left_alone_and_said(
+    bundle: Bundle,
+    put: Put,
+    changes: Make,
+    features: bytes,
+    fields: bytes,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A damaged store, or one that somebody else writes too: the other items are served all the same."""
+    for item in ("900", "105"):
+        strange = replace(put(1, item), features=features, fields=fields)
+        fresh = with_changes(nothing_changed(bundle), bundle, changes(strange, put(2, "901")))
+        assert (list(fresh.ids), dict(fresh.replaced), fresh.number) == (["901"], {}, 2)
+        assert item in caplog.text
