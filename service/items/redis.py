@@ -69,7 +69,7 @@ class RedisItems:
         while True:
             (reply,) = await self._ask(SINCE, [items[-1].number if items else since, PAGE])
             last, *rest = self._sound(reply, list)
-            page = [self._read(*rest[place : place + 3]) for place in range(0, len(rest), 3)]
+            page = [_read(*rest[place : place + 3]) for place in range(0, len(rest), 3)]
             items += page
             if len(page) < PAGE:
                 return Changes(last, _newest(items))
@@ -106,16 +106,18 @@ class RedisItems:
             raise self._unavailable(reply)
         return reply
 
-    def _read(self, item: bytes, number: int, kept: bytes) -> Change:
-        try:
-            time, *parts = kept.split(b"\n")
-            features, fields = parts or (None, None)
-            return Change(item.decode(), number, int(time), features, fields)
-        except ValueError:
-            raise self._unavailable(f"under {item!r} is no item") from None
-
     def _unavailable(self, reason: object) -> ItemsUnavailableError:
         return ItemsUnavailableError(f"the items in {self._address} can't be used now: {reason}")
+
+
+def _read(item: bytes, number: int, kept: bytes) -> Change:
+    """Read what is kept of an item; what isn't ours has features that are no JSON, and so is left alone."""
+    try:
+        time, *parts = kept.split(b"\n")
+        features, fields = parts or (None, None)
+        return Change(item.decode(), number, int(time), features, fields)
+    except ValueError:
+        return Change(item.decode("utf-8", "backslashreplace"), number, 0, kept or b"?", b"")
 
 
 def _newest(items: list[Change]) -> list[Change]:

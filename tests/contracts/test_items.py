@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from service.items.absorbing import _is_sound
 from service.items.contract import Change, ItemStore
 from service.items.opening import open_items
+from service.items.redis import RedisItems
 from tests.redis_server import place_in_redis, sweep
 
 ADDRESSES: dict[str, Callable[[Path], str]] = {
@@ -195,3 +197,27 @@ def test_what_was_acknowledged_survives_a_killed_process(address: str) -> None:
     found = asyncio.run(work())
     assert found[: len(acknowledged)] == [f"i{number}" for number in acknowledged]
     assert len(found) <= len(acknowledged) + 1
+
+
+def test_what_somebody_else_wrote_into_a_redis_stands_for_itself_alone(tmp_path: Path) -> None:
+    """It is read as what is no item, which `service.items.absorbing` leaves alone; the rest is read."""
+    address = place_in_redis(tmp_path)
+    store = RedisItems(address)
+
+    async def work() -> None:
+        await store.put("a", b"{}", b"{}", 5)
+        number, items, order = store._keys
+        for strange, kept in ((b"\xff\xfe", b"x"), (b"b", b"{}"), (b"gone", None)):
+            commands = [["ZADD", order, 7, strange], ["SET", number, 7]]
+            await store._redis.ask(commands + ([["HSET", items, strange, kept]] if kept else []))
+        found = {one.item: one for one in (await store.changes(0)).items}
+        assert found.pop("a") == Change("a", 1, 5, b"{}", b"{}")
+        assert set(found) == {"\\xff\\xfe", "b", "gone"}
+        assert not any(one.is_withdrawn for one in found.values())
+        assert not any(_is_sound(one) for one in found.values())
+        await store.close()
+
+    try:
+        asyncio.run(work())
+    finally:
+        sweep(address)
