@@ -209,10 +209,11 @@ def _ids(answer: Answer) -> list[int | str]:
 def _timed(
     live: Live, fresh: FreshItems, questions: Sequence[Question], stages: Stages, notes: list[Note]
 ) -> list[Answer]:
+    if len(questions) > 1 or _is_long_itself(questions[0]) or not live.pace.wants():
+        return recommend(live, fresh, questions, stages, notes)
     begun = time.thread_time()
     answers = recommend(live, fresh, questions, stages, notes)
-    if len(questions) == 1 and not _is_long_itself(questions[0]):
-        live.pace.note(time.thread_time() - begun)
+    live.pace.note(time.thread_time() - begun)
     return answers
 
 
