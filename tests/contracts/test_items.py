@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from service.history.redis_connections import Command
 from service.items.absorbing import _is_sound
 from service.items.contract import Change, ItemStore
 from service.items.opening import open_items
@@ -208,7 +209,7 @@ def test_what_somebody_else_wrote_into_a_redis_stands_for_itself_alone(tmp_path:
         await store.put("a", b"{}", b"{}", 5)
         number, items, order = store._keys
         for strange, kept in ((b"\xff\xfe", b"x"), (b"b", b"{}"), (b"gone", None)):
-            commands = [["ZADD", order, 7, strange], ["SET", number, 7]]
+            commands: list[Command] = [["ZADD", order, 7, strange], ["SET", number, 7]]
             await store._redis.ask(commands + ([["HSET", items, strange, kept]] if kept else []))
         found = {one.item: one for one in (await store.changes(0)).items}
         assert found.pop("a") == Change("a", 1, 5, b"{}", b"{}")
