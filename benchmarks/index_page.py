@@ -19,9 +19,8 @@ def index_section(figures: dict[str, Any]) -> str:
             f"The best 10 of real item vectors for real users, at a recall of {target:g} or more on 2,000",
             "questions, one thread: Turret one query a call, peers by the faster of single calls and one",
             "call for all; queries/s are medians over rounds (`python -m benchmarks.index --json`). Our",
-            f"fastest kind answers at least {figures['qps_over_best_peer_at_99']:.2f} times as many as the best "
-            "peer. A graph of our own",
-            "of a million items was left out: it is the one of hnswlib, and takes half an hour to build.",
+            f"fastest kind answers at least {figures['qps_over_best_peer_at_99']:.2f} times as many as the",
+            "best peer. Of a million items no `hnsw` was made: such a graph is what hnswlib has, and takes long.",
             "",
             "![Recall against queries/s](../benchmarks/results/index.svg)",
             "",
