@@ -20,7 +20,7 @@ def index_section(figures: dict[str, Any]) -> str:
             "questions, one thread: Turret one query a call, peers by the faster of single calls and one",
             "call for all; queries/s are medians over rounds (`python -m benchmarks.index --json`). Our",
             f"fastest kind answers at least {figures['qps_over_best_peer_at_99']:.2f} times as many as the",
-            "best peer. Of a million items no `hnsw` was made: such a graph is what hnswlib has, and takes long.",
+            "best peer. Of a million items no `hnsw` was made: hnswlib has such a graph, and it takes long.",
             "",
             "![Recall against queries/s](../benchmarks/results/index.svg)",
             "",
