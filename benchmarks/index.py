@@ -5,7 +5,7 @@ Each side is asked with its fastest settings whose recall@10, measured on 2,000 
 Turret one query a call, as it is served; peers in single calls and all in one call, of which the faster
 counts. One thread each, all sides in turns; seconds are those that a process has the processor, and what is
 claimed is the ratio of medians. The same at 100. Models are trained, and what takes long is built, once: they
-are kept below var/. So a first run takes an hour or two (a graph of a million alone 10 to 20 minutes), and
+are kept below var/. So a first run takes half an hour or more (graphs of a million need most of it), and
 later ones about ten minutes. `--quick` asks a few thousand invented vectors, of which nothing is claimed.
 """
 

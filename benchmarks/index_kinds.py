@@ -42,7 +42,7 @@ _NEARLY = 0.99
 def kinds(one: IndexSet) -> list[ApproximateSettings]:
     """Every approximate kind, as it is built for a set: more and shorter lists where there are more items.
 
-    Of many items there is no graph: it is the one of hnswlib, and FAISS's takes half an hour to build.
+    Of many items there is no graph: it is what hnswlib has, and takes FAISS long to build.
     """
     count, width = one.items.shape
     fine, coarse = round(4 * count**0.5), round((2 if count > _LARGE else 1) * count**0.5)

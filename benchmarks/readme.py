@@ -10,6 +10,9 @@ from typing import Any
 
 from benchmarks.estimators_page import PAGE as ESTIMATORS
 from benchmarks.estimators_page import estimators_section
+from benchmarks.index_page import PAGE as INDEX
+from benchmarks.index_page import index_section
+from benchmarks.index_plot import plot as plot_index
 from benchmarks.preparation_page import PAGE as DATA
 from benchmarks.preparation_page import preparation_section
 from benchmarks.protocol import RESULTS
@@ -57,6 +60,7 @@ PAGES: dict[Path, tuple[tuple[str, ...], Callable[..., str]]] = {
     README: (("movielens",), section),
     DATA: (("preparation",), preparation_section),
     ESTIMATORS: (("sampler_report", "sampler_bias", "complementary_sum", "kernel_cost"), estimators_section),
+    INDEX: (("index",), index_section),
     RESULTS_PAGE: ((), results_section),
     TRAINING: (("warm_start",), warm_start_section),
 }
@@ -75,6 +79,7 @@ def main() -> None:
     """Draw the plots, and rewrite the pages in place."""
     for name in (*SETS, *TIMED):
         plot(name)
+    plot_index(json.loads((RESULTS / "index.json").read_text(encoding="utf-8")))
     for page in PAGES:
         page.write_text(filled(page), encoding="utf-8")
 
