@@ -95,10 +95,11 @@ def output(*words: str | Path, folder: Path) -> str:
 
 @dataclass(frozen=True)
 class Service:
-    """A `turret serve` of its own, at `url`."""
+    """A `turret serve` of its own, at `url`, which takes admin calls at `admin`."""
 
     process: "subprocess.Popen[str]"
     url: str
+    admin: str
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
         """Send a signal; gives the exit status and what was written to standard error."""
@@ -117,9 +118,8 @@ def serving(bundles: Path) -> Iterator[Service]:
         try:
             assert process.stdout is not None
             greeting = process.stdout.readline()
-            found = re.search(r"http://[\d.:]+", greeting)
-            assert found, greeting
-            yield Service(process, found[0])
+            url, *_, admin = re.findall(r"http://[\d.:]+\d", greeting)
+            yield Service(process, url, admin)
         finally:
             process.kill()
 

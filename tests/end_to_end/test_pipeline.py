@@ -178,8 +178,8 @@ def test_the_next_run_is_activated_without_a_restart(
 ) -> None:
     """The same process answers as the evaluator ranks by the other run, which reads users' features."""
     before = client.get("/v1/version").json()["version"]
-    said = output("activate", "features", "--bundles", "bundles", "--url", service.url, folder=shop.folder)
-    assert said == f"{service.url} serves features now (before: ids).\n"
+    said = output("activate", "features", "--bundles", "bundles", "--url", service.admin, folder=shop.folder)
+    assert said == f"{service.admin} serves features now (before: ids).\n"
     assert (before, client.get("/v1/version").json()["version"]) == ("ids", "features")
     assert service.process.poll() is None
     expected, features = ranked_by_the_evaluator(shop.folder, "features"), user_rows(shop.folder)
@@ -199,7 +199,7 @@ def test_a_model_without_signs_is_served_as_it_is_evaluated(
 
     A search for the user vector alone, without the one for its opposite, would answer most users otherwise.
     """
-    output("activate", "absolute", "--bundles", "bundles", "--url", service.url, folder=shop.folder)
+    output("activate", "absolute", "--bundles", "bundles", "--url", service.admin, folder=shop.folder)
     expected = ranked_by_the_evaluator(shop.folder, "absolute")
     bodies: list[dict[str, Any]] = [{"history": history} for history in expected.histories]
     assert answered(client, "absolute", bodies) == expected.ranked

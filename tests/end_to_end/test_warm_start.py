@@ -65,7 +65,7 @@ def test_a_day_of_events_becomes_the_next_version(tmp_path: Path, experiment: st
         words = ("--from", "bundles", "--data", "second", "--run", "two")
         said = output("train", *words, "--set", f"training.since={since}", folder=tmp_path)
         output("export", "two", "--bundles", "bundles", "--version", "two", folder=tmp_path)
-        output("activate", "two", "--bundles", "bundles", "--url", service.url, folder=tmp_path)
+        output("activate", "two", "--bundles", "bundles", "--url", service.admin, folder=tmp_path)
         assert client.get("/v1/version").json()["version"] == "two"
         assert len(client.get(f"/v1/items/{NEW}/similar", params={"k": 5}).json()["items"]) == 5
     kept, new, gone = map(int, re.findall(r"(\d+) (?:items keep|are new|are gone)", said.splitlines()[0]))
