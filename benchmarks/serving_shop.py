@@ -34,7 +34,7 @@ class Served:
 def served_shop(items: int, work: Path = WORK, recall: float = 0.99) -> Served:
     """Make the bundles, or find them where they were made before.
 
-    Users have 60 events in the mean; the towers are those of the experiment `youtubednn`, trained for two
+    Users have 60 events in the mean; the towers are those of the experiment `youtubednn`, trained for ten
     epochs; the index is what `turret index --kind auto` chooses.
     """
     folder = work / str(items)
@@ -50,7 +50,7 @@ def _make(folder: Path, items: int, recall: float) -> None:
     shop, prepared, run, bundles = (folder / name for name in ("shop", "prepared", "run", "bundles"))
     _turret("data", "synth", shop, "--users", users, "--items", items, "--events-per-user", 60, "--overwrite")
     _turret("data", "prepare", shop, "--to", prepared, "--overwrite")
-    _turret("train", "--data", prepared, "--run", run, "--overwrite", "--set", "training.epochs=2")
+    _turret("train", "--data", prepared, "--run", run, "--overwrite", "--set", "training.epochs=10")
     _turret("export", run, "--bundles", bundles, "--version", "exact")
     first, second = VERSIONS
     _turret("index", bundles / "exact", "--kind", "auto", "--recall", recall, "--version", first)
