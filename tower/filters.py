@@ -119,6 +119,8 @@ class _Reader:
             return Present(name) if value else Not(Present(name))
         if operator != "equals" and not isinstance(value, list):
             raise FilterError(where, value, f"{where} takes a list of values")
+        if kind == "mixed":  # also where no value is given, so that it is refused or not by the field alone
+            raise FilterError(where, value, _mixed(where))
         values = [value] if operator == "equals" else value
         self._values += len(values)
         if self._values > MAX_VALUES:
@@ -154,9 +156,7 @@ def _interval(kind: Kind, bounds: Mapping[str, Any], where: str) -> Interval:
 
 def _value(kind: Kind, value: Any, where: str) -> Value:
     if kind == "mixed":
-        raise FilterError(
-            where, value, f"{where}: this field holds values of several types; it can only be asked not_null"
-        )
+        raise FilterError(where, value, _mixed(where))
     fits = isinstance(value, _TYPES[kind]) and (kind in ("boolean", "none") or not isinstance(value, bool))
     if fits and isinstance(value, int | float) and not isinstance(value, bool):
         fits = abs(value) <= LARGEST  # which NaN is not
@@ -164,6 +164,10 @@ def _value(kind: Kind, value: Any, where: str) -> Value:
     if not fits:
         raise FilterError(where, value, f"{where} takes {_TAKES[kind]}")
     return value
+
+
+def _mixed(where: str) -> str:
+    return f"{where}: this field holds values of several types; it can only be asked not_null"
 
 
 def _distinct(values: list[Value]) -> tuple[Value, ...]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from data.features import Feature
@@ -15,7 +15,10 @@ from tower.bundle import Bundle
 from tower.errors import EncodingError, FilterError
 from tower.filters import compile_filter
 
-SHARED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+# The same cases in every run: else chance decides whose change is held up by what was there before.
+SHARED = settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200, derandomize=True
+)
 NUMBERS = st.integers(-5, 2000) | st.floats(-1e3, 1e3)
 SCALARS = st.none() | st.booleans() | NUMBERS | st.sampled_from(["nl", ""])
 FIELDS = st.sampled_from(
@@ -60,6 +63,8 @@ def is_read(bundle: Bundle, wanted: Any) -> bool:
 
 @SHARED
 @given(FILTERS)
+@example({"anything": {"any_of": []}})
+@example({"anything": {"none_of": []}})
 def test_a_filter_fits_if_it_is_read(bundle: Bundle, wanted: dict[str, Any]) -> None:
     assert fits(bundle, "Filter", wanted) == is_read(bundle, wanted)
 
