@@ -5,7 +5,7 @@ import json
 import operator
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -76,18 +76,7 @@ class Vocabulary:
                 return np.fromiter(map(self._rows.get, ids), np.int32, len(ids)), []
             except TypeError:  # None, for one that is unknown
                 pass
-        return self._known_rows(ids)
-
-    def _known_rows(self, ids: Sequence[Id]) -> tuple[NDArray[np.int32], list[Id]]:
-        rows: list[int] = []
-        unknown: list[Id] = []
-        for outside_id in ids:
-            row = self.row(outside_id)
-            if row is None:
-                unknown.append(outside_id)
-            else:
-                rows.append(row)
-        return np.array(rows, dtype=np.int32), unknown
+        return find_rows(self.row, ids)
 
     def id(self, row: int) -> Id:
         """Return the id at `row`. Raises IndexError for a row outside 0 .. len - 1 (there is no row -1)."""
@@ -129,6 +118,19 @@ class Vocabulary:
 
     def _json(self) -> str:
         return json.dumps({"kind": self.kind, "ids": self._ids}, ensure_ascii=False, separators=(",", ":"))
+
+
+def find_rows(row_of: Callable[[Id], int | None], ids: Iterable[Id]) -> tuple[NDArray[np.int32], list[Id]]:
+    """Return the rows that `row_of` gives, in the order of the ids, and the ids for which it gives None."""
+    rows: list[int] = []
+    unknown: list[Id] = []
+    for outside_id in ids:
+        row = row_of(outside_id)
+        if row is None:
+            unknown.append(outside_id)
+        else:
+            rows.append(row)
+    return np.array(rows, dtype=np.int32), unknown
 
 
 def is_canonical_integer(text: str) -> bool:

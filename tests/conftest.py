@@ -1,7 +1,7 @@
 """Tiny bundles without any training: a user tower written by hand, item vectors drawn at random."""
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from onnx import ModelProto, TensorProto, checker, helper, numpy_helper
 import training  # noqa: F401 - before any test loads torch: it sets how threads wait
 from data.features import Feature
 from data.vocabulary import Vocabulary
+from tests.service_process import Process, Start
 from tower.contents import BundleContents
 from tower.manifest import Scoring
 from tower.publishing import publish
@@ -183,3 +184,17 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def bundles(published: Path, tmp_path: Path) -> Path:
     """A folder with one current bundle, v1: 60 integer ids from 100, no user features."""
     return shutil.copytree(published, tmp_path / "bundles")
+
+
+@pytest.fixture
+def start(bundles: Path) -> Iterator[Start]:
+    """Start a service on a folder (that of `bundles`), with settings by name; it ends with the test."""
+    started: list[Process] = []
+
+    def begin(root: Path = bundles, **settings: Any) -> Process:
+        started.append(Process(root, **settings))
+        return started[-1]
+
+    yield begin
+    for process in started:
+        process.close()

@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,9 @@ class Process:
         self.process.kill()
         with self.process:  # waits, and closes the pipes
             pass
+
+
+Start = Callable[..., Process]
 
 
 def store_of(bundles: Path) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from data.vocabulary import Id, Vocabulary
+from data.vocabulary import Id, Vocabulary, find_rows
 
 Mask = NDArray[np.bool_]
 _MASKS_KEPT = 64
@@ -83,15 +83,7 @@ class FreshItems:
         """Return the rows of the known ids, in the order given, and the unknown ids."""
         if not self.ids:
             return self.vocabulary.known_rows(ids)
-        rows: list[int] = []
-        unknown: list[Id] = []
-        for outside_id in ids:
-            row = self.row(outside_id)
-            if row is None:
-                unknown.append(outside_id)
-            else:
-                rows.append(row)
-        return np.array(rows, dtype=np.int32), unknown
+        return find_rows(self.row, ids)
 
     def id(self, row: int) -> Id:
         """Return the id at a row; that of a fresh item is of the bundle's kind."""

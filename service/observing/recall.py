@@ -81,7 +81,7 @@ class RecallSampler:
         """
         self._left -= 1
         if self._left <= 0:
-            self._take(live, vector, k, excluded, allowed, rows)
+            self._take(_Sample(live, vector, k, excluded, allowed, rows))
 
     def start(self) -> None:
         """Begin to measure. To be called after a fork, not before."""
@@ -106,15 +106,7 @@ class RecallSampler:
             return float("inf")
         return 1.0 if self._share >= 1 else max(1.0, random.expovariate(self._share))
 
-    def _take(
-        self,
-        live: Searched,
-        vector: NDArray[np.float32],
-        k: int,
-        excluded: Rows,
-        allowed: NDArray[np.bool_] | None,
-        rows: Rows,
-    ) -> None:
+    def _take(self, seen: _Sample) -> None:
         self._left = self._gap()
         now = time.monotonic()
         if now < self._not_before:
@@ -122,8 +114,9 @@ class RecallSampler:
         self._not_before = now + self._pause
         try:
             # Retrieval may use its buffers again for the next request.
-            copies = (np.array(vector), k, np.array(excluded, dtype=np.int64), allowed, np.array(rows))
-            self._waiting.put_nowait(_Sample(live, *copies))
+            excluded = np.array(seen.excluded, dtype=np.int64)
+            kept = seen._replace(vector=np.array(seen.vector), excluded=excluded, rows=np.array(seen.rows))
+            self._waiting.put_nowait(kept)
         except queue.Full:
             self._metrics.recall_samples.labels("dropped").inc()
 

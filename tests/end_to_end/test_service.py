@@ -4,31 +4,16 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
-from tests.service_process import WITHOUT_TRAINING, Process
+from tests.service_process import WITHOUT_TRAINING, Start
 from tower.contents import BundleContents
 from tower.publishing import publish
-
-Start = Callable[..., Process]
-
-
-@pytest.fixture
-def start(bundles: Path) -> Iterator[Start]:
-    started: list[Process] = []
-
-    def begin(root: Path = bundles, **settings: Any) -> Process:
-        started.append(Process(root, **settings))
-        return started[-1]
-
-    yield begin
-    for process in started:
-        process.close()
 
 
 def event(number: int) -> dict[str, Any]:

@@ -1,29 +1,10 @@
-"""Real processes, and what stands in front of them."""
+"""What stands in front of real processes."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.faults.proxy import Proxy
-from tests.service_process import Process
-
-Start = Callable[..., Process]
-
-
-@pytest.fixture
-def start(bundles: Path) -> Iterator[Start]:
-    """Start a service on a folder (that of `bundles`), with settings by name; it ends with the test."""
-    started: list[Process] = []
-
-    def begin(root: Path = bundles, **settings: Any) -> Process:
-        started.append(Process(root, **settings))
-        return started[-1]
-
-    yield begin
-    for process in started:
-        process.close()
 
 
 @pytest.fixture

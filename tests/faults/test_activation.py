@@ -18,13 +18,12 @@ import httpx2
 import pytest
 
 from tests.faults.processes import Traffic, activate, admin, admin_of, children, metric, until
-from tests.service_process import HERE, START, Process
+from tests.service_process import HERE, START, Process, Start
 from tower.contents import BundleContents
 from tower.pointer import current
 from tower.publishing import publish
 
 Make = Callable[..., BundleContents]
-Start = Callable[..., Process]
 
 
 @pytest.fixture

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.conftest import Start
 from tests.faults.sending import acknowledged, event, recommended, stored, until
-from tests.service_process import Process
+from tests.service_process import Process, Start
 
 SMALL_FILES = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, 500_000))"
 QUICKLY = {"breaker_seconds": 0.2}

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.conftest import Start
 from tests.faults.sending import acknowledged, event, recommended, send, stored, until
-from tests.service_process import Process
+from tests.service_process import Process, Start
 
 FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
 TEN_YEARS = 10 * 365 * 86_400

@@ -1,7 +1,7 @@
 """An item that is withdrawn, or comes, after the index was built: in the real process."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,10 @@ import pytest
 from tests.conftest import contents
 from tests.item_towers import placed, with_item_tower
 from tests.redis_server import place_in_redis, sweep
-from tests.service_process import Process
+from tests.service_process import Process, Start
 from tower.publishing import publish
 
 pytestmark = pytest.mark.fault(30)
-Start = Callable[..., Process]
 WORKERS = 3
 FEATURES = {"features": placed(contents().item_vectors[1])}  # where item 101 is
 

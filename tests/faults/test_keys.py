@@ -14,8 +14,7 @@ import pytest
 
 from service.key_file import add_key, remove_key
 from service.keys import new_key, record
-from tests.faults.conftest import Start
-from tests.service_process import Process
+from tests.service_process import Process, Start
 
 GUESSES = 100_000
 ASK = json.dumps({"history": [101], "k": 3})

@@ -14,10 +14,9 @@ import httpx2
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.service_process import Process
+from tests.service_process import Process, Start
 
 ASKED = {"history": [101, 102], "k": 5}
-Start = Callable[..., Process]
 
 
 @pytest.fixture

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults.conftest import Start
-from tests.service_process import HERE, Process
+from tests.service_process import HERE, Process, Start
 
 QUEUE, CAPACITY_CLIENTS, CROWD = 32, 24, 400
 SECONDS, ROUNDS = 2.0, 3

@@ -15,13 +15,12 @@ import pytest
 
 from service.forking import how
 from tests.faults.processes import Traffic, activate, children, metric, rss, until
-from tests.service_process import HERE, Process
+from tests.service_process import HERE, Start
 from tower.contents import BundleContents
 from tower.pointer import current
 from tower.publishing import publish
 
 Make = Callable[..., BundleContents]
-Start = Callable[..., Process]
 
 
 @pytest.fixture

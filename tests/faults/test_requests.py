@@ -13,8 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.faults.conftest import Start
-from tests.service_process import Process
+from tests.service_process import Process, Start
 
 JSON = {"Content-Type": "application/json"}
 POST = b"POST /v1/recommend HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"

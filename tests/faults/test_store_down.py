@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.conftest import Start
 from tests.faults.sending import acknowledged, event, recommended, stored, until
 from tests.redis_server import RedisServer, impostor, own_redis
-from tests.service_process import Process
+from tests.service_process import Process, Start
 
 BUDGET = 0.4
 SETTINGS = {"history_timeout": BUDGET, "write_timeout": BUDGET, "breaker_failures": 3, "breaker_seconds": 1.0}

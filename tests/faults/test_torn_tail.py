@@ -9,10 +9,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.faults.conftest import Start
 from tests.faults.sending import acknowledged, event, recommended, stored, until
 from tests.redis_server import own_redis
-from tests.service_process import Process
+from tests.service_process import Process, Start
 
 BATCH = 5
 
