@@ -73,15 +73,14 @@ def _kept(ranking: Ranking, wanted: Wanted) -> NDArray[np.int64]:
 
 def _comes_after(ranking: Ranking, after: Cursor) -> NDArray[np.bool_]:
     """Which items [M] come after the one that the page before ended with; that may be gone meanwhile."""
-    last = np.float32(after.score)
-    ties = ranking.scores == last
     # Inner products that differ may be one score after the division by the temperature, and so may counts
     # above 2^24: where the item is still there, its place is what tells.
-    found = np.flatnonzero(ties & (ranking.rows == after.row))
+    found = np.flatnonzero(ranking.rows == after.row)
+    last = np.float32(after.score)
     comes: NDArray[np.bool_] = (
         np.arange(len(ranking.rows)) > found[0]
         if len(found)
-        else (ranking.scores < last) | (ties & (ranking.rows > after.row))
+        else (ranking.scores < last) | ((ranking.scores == last) & (ranking.rows > after.row))
     )
     return comes
 

@@ -33,6 +33,7 @@ from service.seat import Seat
 from service.settings import Settings
 from service.shadow import Shadow
 from service.slot import Live, Slot
+from service.turns import Turns, recommend_timed
 
 # An answer of more items takes longer to write than most take to be found.
 LONG_K = 100
@@ -70,12 +71,14 @@ class State:
         self.observation.follow_requests(self.admission)
         self.observation.follow_items(self.shelf)
         self.metrics = self.observation.metrics
+        self._turns = Turns(self.observation.answered)
         self.shadow = Shadow(self.slot, self.metrics, settings.shadow_queue)
         # Ranking beside the event loop keeps probes and small requests quick while a large batch is ranked.
         self._ranking = ThreadPoolExecutor(settings.ranking_threads, "ranking")
 
     async def recommend_one(self, request: RecommendRequest, scope: Scope) -> bytes:
-        """Answer a request in JSON. It is ranked in the event loop, as that is shorter than a thread's turn.
+        """Answer a request in JSON. It is ranked in the event loop, as that is shorter than a thread's turn,
+        together with those that arrived with it.
 
         What takes long all the same is ranked beside the loop: see `_is_long`.
         """
@@ -83,19 +86,18 @@ class State:
         live = await self._live_for(request, facts.get("request_id"))
         stages: Stages = {}
         begun = time.perf_counter()
-        questions = await self._questions([request], time.time_ns() // 1_000_000)
+        asked = await self._question(request, time.time_ns() // 1_000_000)
         stages["history"] = time.perf_counter() - begun
         fresh, lacking = await self._beside_bundle(live)
-        notes: list[Note] = []
-        if _is_long(live, fresh, questions[0]):
-            (answer,) = await self._beside(live, fresh, questions, stages, notes)
+        if _is_long(live, fresh, asked):
+            (answer,) = await self._beside(live, fresh, [asked], stages)
         else:
-            (answer,) = _timed(live, fresh, questions, stages, notes)
+            answer, shares = await self._turns.answer(live, fresh, asked)
+            stages |= shares
         answer["degraded"] += lacking
-        self.observation.answered(live, notes)
         facts |= {"stages": stages, "version": live.version, "degraded": answer["degraded"]}
         if self.shadow.wants() and request.cursor is None:
-            self._offer(questions, answer)
+            self._offer(asked, answer)
         return orjson.dumps(answer)
 
     async def recommend(self, requests: Sequence[RecommendRequest]) -> list[Answer]:
@@ -105,13 +107,11 @@ class State:
                 with _position(place):
                     await self.slot.live_at_least(one.min_version, self.settings.min_version_seconds)
         live = self.slot.live
-        notes: list[Note] = []
         questions = await self._questions(requests, time.time_ns() // 1_000_000)
         fresh, lacking = await self._beside_bundle(live)
-        answers = await self._beside(live, fresh, questions, {}, notes)
+        answers = await self._beside(live, fresh, questions, {})
         for answer in answers:
             answer["degraded"] += lacking
-        self.observation.answered(live, notes)
         return answers
 
     async def similar_to(self, item: str, k: int) -> Answer:
@@ -142,21 +142,22 @@ class State:
         return self.slot.choose(request_id if request.user_id is None else str(request.user_id))
 
     async def _beside(
-        self,
-        live: Live,
-        fresh: FreshItems,
-        questions: Sequence[Question],
-        stages: Stages,
-        notes: list[Note],
+        self, live: Live, fresh: FreshItems, questions: Sequence[Question], stages: Stages
     ) -> list[Answer]:
+        """Answer beside the event loop; what takes long by itself says nothing of the version's pace."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._ranking, _timed, live, fresh, questions, stages, notes)
+        notes: list[Note] = []
+        is_usual = len(questions) == 1 and not _is_long_itself(questions[0])
+        rank = recommend_timed if is_usual else recommend
+        answers = await loop.run_in_executor(self._ranking, rank, live, fresh, questions, stages, notes)
+        self.observation.answered(live, notes)
+        return answers
 
-    def _offer(self, questions: Sequence[Question], answer: Answer) -> None:
+    def _offer(self, asked: Question, answer: Answer) -> None:
         """Have the shadow answer too, from its own bundle and what is fresh beside that."""
         self.shadow.offer(
             _ids(answer),
-            lambda shadow: _ids(recommend(shadow, self.shelf.at_hand(shadow.bundle), questions)[0]),
+            lambda shadow: _ids(recommend(shadow, self.shelf.at_hand(shadow.bundle), [asked])[0]),
         )
 
     async def close(self) -> None:
@@ -166,6 +167,13 @@ class State:
         await self.items.close()
         await asyncio.to_thread(self._ranking.shutdown)
         await self.observation.close()
+
+    async def _question(self, request: RecommendRequest, now: int) -> Question:
+        if request.history is not None or request.user_id is None:
+            return question(request, (), (), now)
+        user = str(request.user_id)
+        stored, degraded = await self._stored([user])
+        return question(request, stored.get(user, ()), degraded, now)
 
     async def _questions(self, requests: Sequence[RecommendRequest], now: int) -> list[Question]:
         users = {str(one.user_id) for one in requests if one.history is None and one.user_id is not None}
@@ -204,17 +212,6 @@ def _position(place: int) -> Iterator[None]:
 
 def _ids(answer: Answer) -> list[int | str]:
     return [item["id"] for item in answer["items"]]
-
-
-def _timed(
-    live: Live, fresh: FreshItems, questions: Sequence[Question], stages: Stages, notes: list[Note]
-) -> list[Answer]:
-    if len(questions) > 1 or _is_long_itself(questions[0]) or not live.pace.wants():
-        return recommend(live, fresh, questions, stages, notes)
-    begun = time.thread_time()
-    answers = recommend(live, fresh, questions, stages, notes)
-    live.pace.note(time.thread_time() - begun)
-    return answers
 
 
 def _is_long(live: Live, fresh: FreshItems, question: Question) -> bool:

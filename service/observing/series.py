@@ -98,7 +98,7 @@ FAMILIES = (
         STAGE_SECONDS,
         sparse=True,
     ),
-    Family("turret_batch_size", "histogram", "Recommendations asked for in one call", (), SIZES),
+    Family("turret_batch_size", "histogram", "Recommendations answered together", (), SIZES),
     Family("turret_in_flight", "gauge", "Requests that are being answered"),
     Family("turret_queue_length", "gauge", "Requests that wait to be answered"),
     Family(

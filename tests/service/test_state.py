@@ -169,7 +169,8 @@ def test_what_takes_long_is_ranked_beside_the_event_loop(
         threads.append(threading.current_thread().name)
         return recommend(*given)
 
-    monkeypatch.setattr("service.state.recommend", noted)
+    for module in ("service.state", "service.turns"):
+        monkeypatch.setattr(f"{module}.recommend", noted)
     app = create_app(settings)
     with TestClient(app) as client:
         assert client.post("/v1/recommend", json=body).status_code == 200

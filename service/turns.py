@@ -1,0 +1,102 @@
+"""Requests that arrive in one turn of the event loop are answered together, stage by stage.
+
+An answer runs through the code of four libraries and megabytes of codes, and each stage throws out of the
+processor's caches what the others need. With 16 connections some seven requests wait whenever the loop
+turns; taken stage by stage, each costs a quarter less than one by one. Nothing is waited for: what is here
+when the loop has read its sockets makes a turn, and a lone request is a turn of its own.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from service.answering import Answer, Stages, recommend
+from service.items.fresh import FreshItems
+from service.live import Live
+from service.observing.notes import Note
+from service.questions import Question
+
+# What one turn may take before the loop reads its sockets again, and the most that are answered in it.
+_SECONDS, _MOST = 0.002, 16
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    live: Live
+    fresh: FreshItems
+    question: Question
+    answered: "asyncio.Future[tuple[Answer, Stages]]"
+
+
+class Turns:
+    """Collects questions and answers them when the event loop has started what arrived with them.
+
+    `note` is given what is to be noted of the answers of one turn.
+    """
+
+    def __init__(self, note: Callable[[Live, Sequence[Note]], None]) -> None:
+        self._note = note
+        self._waiting: list[_Waiting] = []
+
+    async def answer(self, live: Live, fresh: FreshItems, question: Question) -> tuple[Answer, Stages]:
+        """Answer one question, and tell its share of the seconds of each stage. Raises as `recommend`."""
+        loop = asyncio.get_running_loop()
+        one = _Waiting(live, fresh, question, loop.create_future())
+        self._waiting.append(one)
+        if len(self._waiting) == 1:
+            loop.call_soon(self._turn)
+        return await one.answered
+
+    def _turn(self) -> None:
+        """Answer those that can be answered with the first; the others have the next turn."""
+        waiting = [one for one in self._waiting if not one.answered.done()]  # else given up meanwhile
+        if not waiting:
+            self._waiting = []
+            return
+        live, fresh = waiting[0].live, waiting[0].fresh
+        most = _most(live)
+        taken: list[_Waiting] = []
+        left: list[_Waiting] = []
+        for one in waiting:
+            fits = one.live is live and one.fresh is fresh and len(taken) < most
+            (taken if fits else left).append(one)
+        self._waiting = left
+        if left:
+            asyncio.get_running_loop().call_soon(self._turn)
+        self._answer(taken)
+
+    def _answer(self, taken: Sequence[_Waiting]) -> None:
+        live, stages, notes = taken[0].live, Stages(), list[Note]()
+        try:
+            questions = [one.question for one in taken]
+            answers = recommend_timed(live, taken[0].fresh, questions, stages, notes)
+        except Exception as error:
+            if len(taken) == 1:
+                taken[0].answered.set_exception(error)
+            else:  # it is the fault of one of them
+                for one in taken:
+                    self._answer([one])
+            return
+        self._note(live, notes)
+        shares = {stage: seconds / len(taken) for stage, seconds in stages.items()}
+        for one, answer in zip(taken, answers, strict=True):
+            one.answered.set_result((answer, shares))
+
+
+def recommend_timed(
+    live: Live, fresh: FreshItems, questions: Sequence[Question], stages: Stages, notes: list[Note]
+) -> list[Answer]:
+    """As `recommend`; some of its calls tell the version's pace what they took."""
+    if not live.pace.wants():
+        return recommend(live, fresh, questions, stages, notes)
+    begun = time.thread_time()
+    answers = recommend(live, fresh, questions, stages, notes)
+    live.pace.note((time.thread_time() - begun) / len(questions))
+    return answers
+
+
+def _most(live: Live) -> int:
+    """How many answers of a version fit into a turn; one as long as its pace isn't known."""
+    seconds = live.pace.seconds
+    return max(1, min(_MOST, int(_SECONDS / seconds))) if seconds else 1
