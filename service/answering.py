@@ -25,7 +25,7 @@ from tower.filters import Filter
 from tower.retriever import Ranking
 from tower.times import Times
 
-Answer = dict[str, Any]
+Answer = dict[str, Any]  # to be written as JSON; its items are written already
 Stages = dict[str, float]
 _NOTHING = np.empty(0, np.int32)
 
@@ -194,16 +194,7 @@ def _cursor(live: Live, question: Question, ranking: Ranking) -> Cursor:
 
 
 def _ranked(live: Live, stock: Stock, selection: Selection, source: str) -> Answer:
-    ranking, first_fresh = selection.ranking, stock.first_fresh
-    items = [
-        {
-            "id": stock.id(row),
-            "score": score,
-            "source": source if row < first_fresh else "fresh",
-            "fields": orjson.Fragment(stock.json_of(row)),
-        }
-        for row, score in zip(ranking.rows.tolist(), ranking.scores.tolist(), strict=True)
-    ]
+    items = orjson.Fragment(stock.ranked_json(selection.ranking, source))
     answer: Answer = {"version": live.version, "items": items}
     if selection.exhausted:
         answer["exhausted"] = True

@@ -9,7 +9,9 @@ from pydantic import (
     Field,
     PlainValidator,
     ValidationInfo,
+    ValidatorFunctionWrapHandler,
     WithJsonSchema,
+    WrapValidator,
     field_validator,
     model_validator,
 )
@@ -66,6 +68,18 @@ def check_features(features: dict[str, Any]) -> dict[str, Any]:
     return features
 
 
+def check_ids(value: object, check_each: ValidatorFunctionWrapHandler) -> list[int | str]:
+    """Accept a list of ids; where all are texts, or all integers, without a call for each."""
+    if isinstance(value, list) and 0 < len(value) <= HISTORY_LIMIT:
+        kinds = set(map(type, value))
+        if kinds == {str} and all(value) and max(map(len, value)) <= ID_LENGTH:
+            return value
+        if kinds == {int} and min(value) >= -(2**63) and max(value) < 2**63:
+            return value
+    checked: list[int | str] = check_each(value)
+    return checked
+
+
 Id = Annotated[
     int | str,
     PlainValidator(check_id),
@@ -78,6 +92,7 @@ Id = Annotated[
         }
     ),
 ]
+Ids = Annotated[list[Id], Field(max_length=HISTORY_LIMIT), WrapValidator(check_ids)]
 Count = Annotated[
     int, PlainValidator(check_k), WithJsonSchema({"type": "integer", "minimum": 1, "maximum": K_LIMIT})
 ]
@@ -91,6 +106,10 @@ CursorText = Annotated[
 VersionName = Annotated[
     str, Field(min_length=1, max_length=64, json_schema_extra={"pattern": "^[A-Za-z0-9_-][A-Za-z0-9._-]*$"})
 ]
+
+
+# Made for each request: pydantic copies a default, which takes longer.
+_EMPTY: Any = Field(default_factory=dict, json_schema_extra={"default": {}})
 
 
 def _holds(*required: str, **properties: dict[str, Any]) -> dict[str, Any]:
@@ -143,17 +162,17 @@ class RecommendRequest(Body):
     )
 
     user_id: Id | None = None
-    history: list[Id] | None = Field(default=None, max_length=HISTORY_LIMIT)
+    history: Ids | None = None
     history_times: list[KnownTime] | None = Field(default=None, max_length=HISTORY_LIMIT)
     at: Time = None
-    features: Features = {}
+    features: Features = _EMPTY
     k: Count = 10
     exclude_seen: bool = True
-    exclude: list[Id] = Field(default=[], max_length=HISTORY_LIMIT)
+    exclude: Ids = Field(default_factory=list, json_schema_extra={"default": []})
     filter: Wanted | None = None
     min_score: float | None = Field(default=None, ge=-_LARGEST_SCORE, le=_LARGEST_SCORE)
     diversity: float = Field(default=0.0, ge=0.0, le=1.0)
-    cap: Caps = {}
+    cap: Caps = _EMPTY
     cursor: CursorText | None = None
     min_version: VersionName | None = None
     explain: bool = False

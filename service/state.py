@@ -211,7 +211,7 @@ def _position(place: int) -> Iterator[None]:
 
 
 def _ids(answer: Answer) -> list[int | str]:
-    return [item["id"] for item in answer["items"]]
+    return [item["id"] for item in orjson.loads(orjson.dumps(answer))["items"]]
 
 
 def _is_long(live: Live, fresh: FreshItems, question: Question) -> bool:

@@ -11,6 +11,7 @@ from service.errors import RequestError
 from service.items.fresh import FreshItems
 from tower.bundle import Bundle
 from tower.filters import Filter, compile_filter
+from tower.retriever import Ranking
 from tower.times import Times
 
 Vectors = NDArray[np.float32]
@@ -31,6 +32,30 @@ class Stock:
         """The fields of one item as JSON."""
         fields = self._fresh.fields_of(row)
         return self._bundle.catalog.json_of(row) if fields is None else fields
+
+    def item_json(self, row: int) -> bytes:
+        """The inside of an answer's item: `"id":7,"fields":{"title":"Heat"}`."""
+        fields = self._fresh.fields_of(row)
+        if fields is None:
+            return self._bundle.catalog.item_json(row)
+        return b'"id":%b,"fields":%b' % (orjson.dumps(self.id(row)), fields)
+
+    def ranked_json(self, ranking: Ranking, source: str) -> bytes:
+        """The items of an answer with their scores; `source` found those that are not fresh.
+
+        Nothing is read from JSON and written again: an item lies in the catalogue as it is sent.
+        """
+        rows = ranking.rows.tolist()
+        # Of numbers: no comma but those between them.
+        scores = orjson.dumps(ranking.scores.tolist())[1:-1].split(b",")
+        ends = [b',"source":"%b"}' % name.encode() for name in (source, "fresh")]
+        is_fresh = [row >= self.first_fresh for row in rows]
+        item = self.item_json if self._fresh.has_fields else self._bundle.catalog.item_json
+        pieces = [
+            b'{%b,"score":%b%b' % (item(row), score, ends[fresh])
+            for row, score, fresh in zip(rows, scores, is_fresh, strict=bool(rows))
+        ]
+        return b"[%b]" % b",".join(pieces)
 
     def fields(self, row: int) -> dict[str, Any]:
         """The fields of one item; a cap may ask for those of the whole catalogue."""

@@ -61,6 +61,11 @@ class FreshItems:
         """N, the row of the first fresh item."""
         return len(self.vocabulary)
 
+    @property
+    def has_fields(self) -> bool:
+        """Whether any row has fields that are not in the bundle's catalogue."""
+        return bool(self.ids or self.replaced)
+
     @cached_property
     def places(self) -> dict[str, int]:
         """The place of each fresh item by its id; its row is N + its place."""
