@@ -4,8 +4,10 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 from fastapi import APIRouter, FastAPI
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service import openapi, page, refusals
 from service.authentication import Authentication
@@ -23,7 +25,27 @@ from tower.bundle import Bundle
 _log = logging.getLogger("turret.store")
 
 
-def create_app(settings: Settings, seat: Seat | None = None) -> FastAPI:
+class Application(FastAPI):
+    """FastAPI inside of layers of our own.
+
+    As middleware of FastAPI's they would stand behind its own layers, which cost each request as much as all
+    of ours do, and of which an answer that is made before its routes needs none.
+    """
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self._outermost: ASGIApp = super().__call__
+
+    def surround(self, layer: Callable[..., ASGIApp], **options: object) -> None:
+        """Put `layer` around all that is there."""
+        self._outermost = layer(self._outermost, **options)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer through all layers."""
+        await self._outermost(scope, receive, send)
+
+
+def create_app(settings: Settings, seat: Seat | None = None) -> Application:
     """Open the current bundle and the store, and make the application that answers from them.
 
     With `settings.wait` it begins without a bundle, and answers 503 where it needs one until one is current.
@@ -44,7 +66,7 @@ def create_app(settings: Settings, seat: Seat | None = None) -> FastAPI:
                 task.cancel()
         await state.close()
 
-    app = FastAPI(
+    app = Application(
         title="Turret",
         version=RELEASE,
         description="What next?",
@@ -54,15 +76,17 @@ def create_app(settings: Settings, seat: Seat | None = None) -> FastAPI:
         docs_url=None,
         redoc_url=None,
     )
-    app.add_middleware(RecommendPath, state=state)  # inside of what is added later
+    app.surround(RecommendPath, state=state)
     return _furnish(
         app, state, openapi.PUBLIC if settings.admin_port is not None else openapi.PUBLIC + openapi.ADMIN
     )
 
 
-def create_admin_app(app: FastAPI) -> FastAPI:
+def create_admin_app(app: FastAPI) -> Application:
     """Make the application of the admin port, beside an `app` that was made with `settings.admin_port`."""
-    admin = FastAPI(title="Turret admin", version=RELEASE, openapi_url=None, docs_url=None, redoc_url=None)
+    admin = Application(
+        title="Turret admin", version=RELEASE, openapi_url=None, docs_url=None, redoc_url=None
+    )
     return _furnish(admin, app.state.service, openapi.ADMIN)
 
 
@@ -87,20 +111,20 @@ async def _say_notes(state: State) -> None:
         _log.warning("%s", note)
 
 
-def _furnish(app: FastAPI, state: State, routers: tuple[APIRouter, ...]) -> FastAPI:
+def _furnish(app: Application, state: State, routers: tuple[APIRouter, ...]) -> Application:
     app.state.service = state
     # The last is the outermost.
-    app.add_middleware(
+    app.surround(
         Authentication,
         keyring=state.keyring,
         metrics_open=state.settings.metrics_open,
         admin_here=openapi.ADMIN[0] in routers,
         share=state.settings.workers,
     )
-    app.add_middleware(BodyTypes)
-    app.add_middleware(SecurityHeaders)
+    app.surround(BodyTypes)
+    app.surround(SecurityHeaders)
     watching = state.observation
-    app.add_middleware(Telemetry, metrics=watching.metrics, logs=watching.logs, traces=watching.traces)
+    app.surround(Telemetry, metrics=watching.metrics, logs=watching.logs, traces=watching.traces)
     for router in routers:
         app.include_router(router)
     openapi.install(app, *_facts(state))
