@@ -127,22 +127,16 @@ def _times(live: Live, stock: Stock, question: Question) -> Times | None:
     return Times(events / 1000.0, question.asked / 1000.0)
 
 
-def _encode(stock: Stock, read: Sequence[_Read], places: Sequence[int]) -> list[NDArray[np.float32]]:
-    """The user vectors [D], each made alone: made together, their last bits would depend on each other.
-
-    Then equal requests would not have equal answers, nor a page begin where the one before ended.
-    """
-    return [_encode_one(stock, read[place], place) for place in places]
-
-
-def _encode_one(stock: Stock, read: _Read, place: int) -> NDArray[np.float32]:
+def _encode(stock: Stock, read: Sequence[_Read], places: Sequence[int]) -> NDArray[np.float32]:
+    chosen = [read[place] for place in places]
     try:
-        vector: NDArray[np.float32] = stock.encode(
-            [read.rows], [read.question.request.features], [read.times]
-        )[0]
+        return stock.encode(
+            [one.rows for one in chosen],
+            [one.question.request.features for one in chosen],
+            [one.times for one in chosen],
+        )
     except EncodingError as error:
-        raise EncodingError(place, error.field, error.value, str(error)) from None
-    return vector
+        raise EncodingError(places[error.position], error.field, error.value, str(error)) from None
 
 
 def _select(

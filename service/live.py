@@ -52,6 +52,7 @@ def _answer_once(live: Live) -> None:
     with suppress(EncodingError):  # of this history, not of others
         live.bundle.vocabulary.known_rows(live.bundle.vocabulary.ids(rows))
         live.retriever.recommend([rows], [{}], len(rows), [rows])
+        live.bundle.encoder.encode_each([rows] * 2, [{}] * 2)
 
 
 def _open_checked(root: Path, version: str) -> Bundle:

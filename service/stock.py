@@ -88,8 +88,8 @@ class Stock:
         features: Sequence[Mapping[str, object]],
         times: Sequence[Times | None] | None = None,
     ) -> Vectors:
-        """The user vectors [B, D] of histories of rows; see `Encoder.encode`."""
-        return self._bundle.encoder.encode(histories, features, times, self._more)
+        """The user vectors [B, D] of histories of rows; see `Encoder.encode_each`."""
+        return self._bundle.encoder.encode_each(histories, features, times, self._more)
 
     @property
     def _more(self) -> Vectors | None:

@@ -1,6 +1,7 @@
 """Histories and features to user vectors, through the exported user tower."""
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from math import isfinite
 from typing import Any
 
@@ -14,6 +15,8 @@ from tower.session import Session
 from tower.times import TIME_INPUTS, UNKNOWN, Times
 
 Vectors = NDArray[np.float32]
+# How many histories are encoded together, where bits count, and the fewest steps that they are filled up to.
+_TOGETHER, _LEAST_STEPS = 16, 8
 
 
 class Encoder:
@@ -68,6 +71,76 @@ class Encoder:
         self._check_finite(vectors)
         return vectors
 
+    def encode_each(
+        self,
+        histories: Sequence[NDArray[np.integer[Any]]],
+        features: Sequence[Mapping[str, object]],
+        times: Sequence[Times | None] | None = None,
+        more: Vectors | None = None,
+    ) -> Vectors:
+        """As `encode`, but every bit of a vector is the same whatever other histories come with it.
+
+        A product of several lines ends in other bits than that of one, and a sum of steps in others with more
+        zeros behind. So those of as many steps are encoded together, a lone one twice; a tower for which
+        even that was seen to make a difference, and one that reads features, encodes each alone.
+        """
+        times = times or [None] * len(histories)
+        if self._features.features or any(features) or not self.is_steady:
+            return self._each_alone(histories, features, times, more)
+        vectors = np.empty((len(histories), self._vectors.shape[1]), dtype=np.float32)
+        for places in self._alike(histories):
+            pair = places if len(places) > 1 else places * 2
+            steps = self._steps(histories[places[0]])
+            inputs = self._histories([histories[place] for place in pair], more, steps)
+            if self._reads_times:
+                inputs |= self._times(inputs["history"].shape[:2], [times[place] for place in pair])
+            vectors[places] = self._session.run(inputs, (len(pair), vectors.shape[1]))[: len(places)]
+        self._check_finite(vectors)
+        return vectors
+
+    @cached_property
+    def is_steady(self) -> bool:
+        """Whether up to `_TOGETHER` histories of as many steps were seen to be encoded as two of them are."""
+        for steps in {min(_LEAST_STEPS, self._history_length), self._history_length}:
+            rows = list(np.resize(np.arange(len(self._vectors)), (_TOGETHER, steps)))
+            shape = _TOGETHER, self._vectors.shape[1]
+            every = self._session.run(self._histories(rows, None) | self._no_times((_TOGETHER, steps)), shape)
+            for count in range(2, _TOGETHER):
+                some = self._histories(rows[:count], None) | self._no_times((count, steps))
+                if not np.array_equal(self._session.run(some, (count, shape[1])), every[:count]):
+                    return False
+        return True
+
+    def _each_alone(
+        self,
+        histories: Sequence[NDArray[np.integer[Any]]],
+        features: Sequence[Mapping[str, object]],
+        times: Sequence[Times | None],
+        more: Vectors | None,
+    ) -> Vectors:
+        vectors = np.empty((len(histories), self._vectors.shape[1]), dtype=np.float32)
+        for place, (rows, given, known) in enumerate(zip(histories, features, times, strict=True)):
+            try:
+                vectors[place] = self.encode([rows], [given], [known], more)[0]
+            except EncodingError as error:
+                raise EncodingError(place, error.field, error.value, str(error)) from None
+        return vectors
+
+    def _alike(self, histories: Sequence[NDArray[np.integer[Any]]]) -> list[list[int]]:
+        """The places of histories of as many steps, in groups of at most `_TOGETHER`."""
+        alike: dict[int, list[int]] = {}
+        for place, rows in enumerate(histories):
+            alike.setdefault(self._steps(rows), []).append(place)
+        return [
+            places[start : start + _TOGETHER]
+            for places in alike.values()
+            for start in range(0, len(places), _TOGETHER)
+        ]
+
+    def _steps(self, rows: NDArray[np.integer[Any]]) -> int:
+        """How many steps a history is filled up to: a power of two, or all that the tower reads."""
+        return min(self._history_length, max(_LEAST_STEPS, 1 << (len(rows) - 1).bit_length()))
+
     def check(self, features: Sequence[Mapping[str, object]]) -> None:
         """Raise EncodingError for features that `encode` would refuse, without encoding any history."""
         for place, given in enumerate(features):
@@ -95,12 +168,16 @@ class Encoder:
         return {"history": self.gather(rows, more)[None], "length": np.array([count], dtype=np.int64)}
 
     def _histories(
-        self, histories: Sequence[NDArray[np.integer[Any]]], more: Vectors | None
+        self, histories: Sequence[NDArray[np.integer[Any]]], more: Vectors | None, steps: int = 1
     ) -> dict[str, NDArray[Any]]:
+        """The inputs of histories that are filled up to at least so many steps."""
         newest = [rows[-self._history_length :] for rows in histories]
         lengths = np.array([len(rows) for rows in newest], dtype=np.int64)
-        steps = max(1, int(lengths.max(initial=0)))
-        stacked = np.zeros((len(newest), steps, self._vectors.shape[1]), dtype=np.float32)
+        steps = max(steps, int(lengths.max(initial=0)))
+        shape = len(newest), steps, self._vectors.shape[1]
+        if len(newest) and lengths.min() == steps:
+            return {"history": self.gather(np.concatenate(newest), more).reshape(shape), "length": lengths}
+        stacked = np.zeros(shape, dtype=np.float32)
         for place, rows in enumerate(newest):
             stacked[place, : len(rows)] = self.gather(rows, more)
         return {"history": stacked, "length": lengths}
@@ -113,6 +190,9 @@ class Encoder:
                 count = len(newest.events)
                 gaps[place, :count], clocks[place, :count] = newest.inputs()
         return {"gaps": gaps, "clocks": clocks}
+
+    def _no_times(self, shape: tuple[int, ...]) -> dict[str, NDArray[Any]]:
+        return self._times(shape, ()) if self._reads_times else {}
 
     def _check_finite(self, vectors: Vectors) -> None:
         # A sum of squares that is finite has finite parts, and costs a third of a look at each.

@@ -48,6 +48,58 @@ def test_an_empty_history_is_encoded_too(make_contents: Make) -> None:
     assert encoder_of(make_contents()).encode([np.array([], np.int32)], [{}]).shape == (1, 8)
 
 
+@pytest.mark.parametrize("times", [False, True])
+def test_each_has_the_same_bits_whatever_comes_with_it(make_contents: Make, times: bool) -> None:
+    contents = replace(make_contents(times=times), history_length=12)
+    encoder = encoder_of(contents)
+    assert encoder.is_steady
+    generator = np.random.default_rng(5)
+    histories = [generator.integers(0, 10, size) for size in [*range(1, 15), *[12] * 40]]
+    known = [
+        Times(np.sort(generator.random(len(rows))) * 1e6, 2e6) if place % 3 else None
+        for place, rows in enumerate(histories)
+    ]
+    features: list[dict[str, object]] = [{}] * len(histories)
+    together = encoder.encode_each(histories, features, known)
+    for rows, when, vector in zip(histories, known, together, strict=True):
+        assert np.array_equal(encoder.encode_each([rows], [{}], [when])[0], vector)
+        assert vector == pytest.approx(encoder.encode([rows], [{}], [when])[0], abs=1e-6)
+
+
+def test_each_is_encoded_alone_where_others_would_make_a_difference(
+    make_contents: Make, user_features: tuple[Feature, ...]
+) -> None:
+    """A tower that reads features, whose bags are filled up to the largest, or that was seen to differ."""
+    reading = encoder_of(make_contents(features=user_features))
+    given: list[dict[str, object]] = [{"likes": ["drama"]}, {"likes": ["drama", "comedy"]}]
+    unsteady = encoder_of(make_contents())
+    unsteady.__dict__["is_steady"] = False
+    for encoder, features in ((reading, given), (unsteady, [{}, {}])):
+        vectors = encoder.encode_each([np.array([0, 1])] * 2, features)
+        for place in (0, 1):
+            alone = encoder.encode([np.array([0, 1])], [features[place]])
+            assert np.array_equal(vectors[place], alone[0])
+
+
+def test_a_tower_that_mixes_its_lines_is_seen(make_contents: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = encoder_of(make_contents())
+    run = encoder._session.run
+
+    def mixed(inputs: dict[str, NDArray[np.float32]], shape: tuple[int, int]) -> NDArray[np.float32]:
+        return run(inputs, shape) + np.float32(1e-6 * (shape[0] == 7))
+
+    monkeypatch.setattr(encoder._session, "run", mixed)
+    assert not encoder.is_steady
+
+
+def test_one_of_each_that_can_not_be_encoded_is_named_with_its_place(
+    make_contents: Make, user_features: tuple[Feature, ...]
+) -> None:
+    with pytest.raises(EncodingError) as caught:
+        encoder_of(make_contents(features=user_features)).encode_each([np.array([0])] * 2, [{}, {"shoe": 43}])
+    assert (caught.value.position, caught.value.field) == (1, "features.shoe")
+
+
 def test_each_feature_moves_the_vector(make_contents: Make, user_features: tuple[Feature, ...]) -> None:
     encoder = encoder_of(make_contents(features=user_features))
     given: list[dict[str, object]] = [
