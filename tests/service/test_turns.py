@@ -108,6 +108,24 @@ def test_who_has_given_up_is_not_answered(live: Live, sizes: list[int]) -> None:
     assert sum(sizes) == 3
 
 
+@pytest.mark.parametrize(("first", "expected"), [(2, [3]), (1, [1, 1])])
+def test_several_take_along_who_arrives_while_they_are_read(
+    live: Live, sizes: list[int], first: int, expected: list[int]
+) -> None:
+    """A lone one waits for nobody."""
+
+    async def ask() -> None:
+        turns = Turns(lambda *_: None)
+        fresh, loop = nothing_beside(live), asyncio.get_running_loop()
+        tasks = [loop.create_task(turns.answer(live, fresh, one)) for one in QUESTIONS[:first]]
+        await asyncio.sleep(0)  # these are at hand
+        tasks.append(loop.create_task(turns.answer(live, fresh, QUESTIONS[3])))
+        await asyncio.gather(*tasks)
+
+    asyncio.run(ask())
+    assert sizes == expected
+
+
 def test_versions_do_not_share_a_turn(bundles: Path, live: Live, sizes: list[int]) -> None:
     other = open_live(bundles, "v1")
     other.pace.note(1e-4)
