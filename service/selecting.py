@@ -17,6 +17,7 @@ Ranked = Callable[[int], Ranking]
 # Candidates that diversity chooses k from: enough to find others, few enough to compare with each other. What
 # a cap leaves to be found after them comes in the order of the scores.
 POOL, POOL_PER_ITEM = 100, 4
+_ALIKE = 1e-5
 
 
 @dataclass(frozen=True)
@@ -74,9 +75,11 @@ def _kept(ranking: Ranking, wanted: Wanted) -> NDArray[np.int64]:
 def _comes_after(ranking: Ranking, after: Cursor) -> NDArray[np.bool_]:
     """Which items [M] come after the one that the page before ended with; that may be gone meanwhile."""
     # Inner products that differ may be one score after the division by the temperature, and so may counts
-    # above 2^24: where the item is still there, its place is what tells.
-    found = np.flatnonzero(ranking.rows == after.row)
+    # above 2^24: where the item is still there, its place is what tells. The last bits of its score are
+    # those of the machine that answered.
     last = np.float32(after.score)
+    is_alike = abs(ranking.scores.astype(np.float64) - after.score) <= _ALIKE * abs(after.score)
+    found = np.flatnonzero((ranking.rows == after.row) & is_alike)
     comes: NDArray[np.bool_] = (
         np.arange(len(ranking.rows)) > found[0]
         if len(found)

@@ -61,6 +61,14 @@ def test_pages_follow_each_other_without_gaps_or_repeats(k: int) -> None:
     assert seen == list(range(COUNT))
 
 
+@pytest.mark.parametrize("towards", [0.0, 1e9])
+def test_a_page_is_found_by_a_score_of_another_machine(towards: float) -> None:
+    """Whose arithmetic ends in other bits."""
+    score = float(np.nextafter(SCORES[3], np.float32(towards)))
+    page = chosen(Wanted(3, Cursor("v1", 0, 4, score, 3)))
+    assert rows(page) == [4, 5, 6]
+
+
 def test_a_page_is_found_even_where_what_came_before_it_is_gone() -> None:
     """Of the items shown, some were since withdrawn: what the count says is too many."""
     page = chosen(Wanted(5, Cursor("v1", 0, 500, float(SCORES[3]), 3)))
