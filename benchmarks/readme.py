@@ -20,6 +20,8 @@ from benchmarks.quality_plot import plot
 from benchmarks.quality_sets import SETS
 from benchmarks.results_page import PAGE as RESULTS_PAGE
 from benchmarks.results_page import results_section
+from benchmarks.serving_page import PAGE as SERVING
+from benchmarks.serving_page import serving_section
 from benchmarks.timed_sets import TIMED
 from benchmarks.warm_start_page import PAGE as TRAINING
 from benchmarks.warm_start_page import warm_start_section
@@ -62,6 +64,7 @@ PAGES: dict[Path, tuple[tuple[str, ...], Callable[..., str]]] = {
     ESTIMATORS: (("sampler_report", "sampler_bias", "complementary_sum", "kernel_cost"), estimators_section),
     INDEX: (("index",), index_section),
     RESULTS_PAGE: ((), results_section),
+    SERVING: (("serving", "soak"), serving_section),
     TRAINING: (("warm_start",), warm_start_section),
 }
 

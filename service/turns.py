@@ -85,10 +85,10 @@ class Turns:
                 for one in taken:
                     self._answer([one])
             return
-        self._note(live, notes)
         shares = {stage: seconds / len(taken) for stage, seconds in stages.items()}
         for one, answer in zip(taken, answers, strict=True):
             one.answered.set_result((answer, shares))
+        self._note(live, notes)
 
 
 def recommend_timed(

@@ -1,5 +1,7 @@
 """Which indexes `auto` tries for a catalogue, and in which order: the likely winners come first."""
 
+from collections.abc import Iterable, Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -49,7 +51,8 @@ def called(settings: ApproximateSettings) -> str:
     """The kind, and what tells it from others of that kind."""
     if not isinstance(settings, IvfPqSettings):
         return settings.kind
-    return f"{settings.kind} of {settings.lists:,} list{'s' * (settings.lists > 1)}"
+    rotated = ", rotated" if settings.reads_all and settings.rotated else ""
+    return f"{settings.kind} of {settings.lists:,} list{'s' * (settings.lists > 1)}{rotated}"
 
 
 def _every(vectors: NDArray[np.float32], biased: bool) -> list[ApproximateSettings]:
@@ -60,12 +63,20 @@ def _every(vectors: NDArray[np.float32], biased: bool) -> list[ApproximateSettin
     coded = {**inverted, "augmented": augmented, "parts": dimension + augmented}
     lists = max(1, min(count // 40, round(_LISTS * count**0.5)))
     return [
-        *(IvfPqSettings(**coded, lists=some) for some in _lists(count)),
+        *_coded(IvfPqSettings(**coded, lists=some) for some in _lists(count)),
         ScalarSettings(efforts=WHILE_UNTUNED),
         IvfSettings(**inverted, augmented=augmented, lists=lists),
         HnswSettings(efforts=WHILE_UNTUNED),
         RabitqSettings(**inverted, lists=lists),
     ]
+
+
+def _coded(plain: Iterable[IvfPqSettings]) -> Iterator[IvfPqSettings]:
+    """Where all codes are read, those of rotated vectors too: no number of theirs stands out."""
+    for settings in plain:
+        yield settings
+        if settings.reads_all:
+            yield settings.model_copy(update={"rotated": True})
 
 
 def _lists(count: int) -> list[int]:

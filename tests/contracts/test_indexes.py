@@ -39,6 +39,8 @@ KINDS: dict[str, ApproximateSettings | FlatSettings] = {
     "ivf_pq augmented": IvfPqSettings(**SOME, lists=30, parts=17, augmented=True),
     "ivf_pq biased": IvfPqSettings(**SOME, lists=30, parts=16, biased=True),
     "ivf_pq in parts": IvfPqSettings(**SOME, lists=30, parts=9, augmented=True),
+    "ivf_pq of all": IvfPqSettings(**SOME, lists=1, parts=16),
+    "ivf_pq of all rotated": IvfPqSettings(**SOME, lists=1, parts=16, rotated=True),
     "ivf biased": IvfSettings(**SOME, lists=30, biased=True),
     "rabitq": RabitqSettings(**SOME, lists=30),
 }

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tower.indexes.inverted import inverted
+from tower.indexes.inverted import inverted, is_rotated
 from tower.indexes.settings import (
     ApproximateSettings,
     HnswSettings,
@@ -24,13 +24,19 @@ CLASSES: dict[str, type[Any]] = {
     "rabitq": faiss.IndexPreTransform,
 }
 _ALL_CODES: type[Any] = faiss.IndexPQFastScan
-BEHIND_ROTATION: dict[str, type[Any]] = {"ivf_pq": faiss.IndexIVFPQFastScan, "rabitq": faiss.IndexIVFRaBitQ}
+_BEHIND_ROTATION: dict[str, type[Any]] = {"ivf_pq": faiss.IndexIVFPQFastScan, "rabitq": faiss.IndexIVFRaBitQ}
 
 
 def class_of(settings: ApproximateSettings) -> type[Any]:
     """The FAISS class of what `code` makes."""
+    reads_plain = isinstance(settings, IvfPqSettings) and not is_rotated(settings)
+    return _ALL_CODES if reads_plain else CLASSES[settings.kind]
+
+
+def behind_rotation(settings: IvfPqSettings | RabitqSettings) -> type[Any]:
+    """The FAISS class behind the rotation of one that has one."""
     reads_all = isinstance(settings, IvfPqSettings) and settings.reads_all
-    return _ALL_CODES if reads_all else CLASSES[settings.kind]
+    return _ALL_CODES if reads_all else _BEHIND_ROTATION[settings.kind]
 
 
 def code(

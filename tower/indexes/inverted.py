@@ -29,20 +29,21 @@ def inverted(
 ) -> Any:
     """The lists of `vectors` [N, D]; `users` [U, D] are real user vectors to learn from, if any."""
     stored = stored_vectors(settings, vectors)
-    if isinstance(settings, IvfPqSettings) and settings.reads_all:
-        return _all_codes(settings, stored)
     dimension = stored.shape[1]
-    rotation = None if isinstance(settings, IvfSettings) else faiss.RandomRotationMatrix(dimension, dimension)
+    rotation = faiss.RandomRotationMatrix(dimension, dimension) if is_rotated(settings) else None
     if rotation is not None:
         rotation.init(_SEED)
     turned = (lambda some: some) if rotation is None else rotation.apply
-    coarse = faiss.IndexFlatIP(dimension)
-    coarse.add(turned(_centres(settings, stored, vectors, users)))
-    index = _lists(settings, coarse, dimension)
+    if isinstance(settings, IvfPqSettings) and settings.reads_all:
+        index = faiss.IndexPQFastScan(dimension, settings.parts, 4, faiss.METRIC_INNER_PRODUCT)
+    else:
+        coarse = faiss.IndexFlatIP(dimension)
+        coarse.add(turned(_centres(settings, stored, vectors, users)))
+        index = _lists(settings, coarse, dimension)
+        index.own_fields = True
+        coarse.this.disown()
     learnt = np.random.default_rng(_SEED).permutation(len(stored))[:_LEARNT_FROM]
     index.train(turned(stored[np.sort(learnt)]))
-    index.own_fields = True
-    coarse.this.disown()
     whole = index if rotation is None else faiss.IndexPreTransform(rotation, index)
     for start in range(0, len(stored), _BLOCK):
         whole.add(stored[start : start + _BLOCK])
@@ -53,12 +54,11 @@ def inverted(
     return whole
 
 
-def _all_codes(settings: IvfPqSettings, stored: NDArray[np.float32]) -> Any:
-    """Codes without lists, nor a rotation, which costs a small catalogue more than it gains."""
-    index = faiss.IndexPQFastScan(stored.shape[1], settings.parts, 4, faiss.METRIC_INNER_PRODUCT)
-    index.train(stored)
-    index.add(stored)
-    return index
+def is_rotated(settings: InvertedSettings) -> bool:
+    """Whether vectors are rotated before they are coded."""
+    if isinstance(settings, IvfPqSettings):
+        return settings.rotated or not settings.reads_all
+    return isinstance(settings, RabitqSettings)
 
 
 def width(settings: InvertedSettings, dimension: int) -> int:

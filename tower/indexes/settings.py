@@ -75,10 +75,15 @@ class IvfSettings(_Inverted):
 
 
 class IvfPqSettings(_Inverted):
-    """Lists of product codes: `parts` of four bits each, of the rotated vector, read many at a time."""
+    """Lists of product codes: `parts` of four bits each, of the rotated vector, read many at a time.
+
+    Codes that are all read may be of the vectors as they are, which spares a query its rotation: unless
+    `rotated`.
+    """
 
     kind: Literal["ivf_pq"] = "ivf_pq"
     parts: int = Field(ge=1)
+    rotated: bool = False
 
     @property
     def reads_all(self) -> bool:

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tower.errors import BundleError
-from tower.indexes.codes import BEHIND_ROTATION, class_of
+from tower.indexes.codes import behind_rotation, class_of
 from tower.indexes.faiss_files import read_faiss
-from tower.indexes.inverted import width
+from tower.indexes.inverted import is_rotated, width
 from tower.indexes.settings import (
     ApproximateSettings,
     HnswSettings,
@@ -51,23 +51,23 @@ def open_code(path: Path, vectors: NDArray[np.float32], settings: ApproximateSet
             raise BundleError(
                 f"{path} holds codes of {settings.parts} parts, more than there are numbers{_OTHER}"
             )
+        codes = index
+        if not isinstance(settings, IvfSettings) and is_rotated(settings):
+            codes = faiss.downcast_index(index.index)
+            if type(codes) is not behind_rotation(settings) or index.chain.size() != 1:
+                raise BundleError(f"{path} holds a {type(codes).__name__} behind its rotation{_OTHER}")
         if isinstance(settings, IvfPqSettings) and settings.reads_all:
-            return _checked_codes(path, index, settings)
-        lists = index
-        if not isinstance(settings, IvfSettings):
-            lists = faiss.downcast_index(index.index)
-            if type(lists) is not BEHIND_ROTATION[settings.kind] or index.chain.size() != 1:
-                raise BundleError(f"{path} holds a {type(lists).__name__} behind its rotation{_OTHER}")
-        _check_lists(path, lists, len(vectors), settings.lists)
+            _check_codes(path, codes, settings)
+        else:
+            _check_lists(path, codes, len(vectors), settings.lists)
     return index
 
 
-def _checked_codes(path: Path, index: Any, settings: IvfPqSettings) -> Any:
+def _check_codes(path: Path, index: Any, settings: IvfPqSettings) -> None:
     """Codes without lists: of as many parts as the settings say, and as many as there are rows."""
     blocks = -(-int(index.ntotal) // index.bbs) * index.bbs
     if settings.parts != index.M or index.codes.size() < blocks * index.M2 // 2:
         raise BundleError(f"{path} holds codes of {index.M} parts, or too few of them{_OTHER}")
-    return index
 
 
 def _check_shape(path: Path, index: Any, vectors: NDArray[np.float32], width: int) -> None:

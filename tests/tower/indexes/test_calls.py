@@ -47,10 +47,11 @@ def test_an_answer_is_not_changed_by_the_next_one(vectors: NDArray[np.float32]) 
     np.testing.assert_array_equal(first, kept)
 
 
-@pytest.fixture
-def small(vectors: NDArray[np.float32]) -> ApproximateIndex:
+@pytest.fixture(params=[False, True], ids=["plain", "rotated"])
+def small(vectors: NDArray[np.float32], request: pytest.FixtureRequest) -> ApproximateIndex:
     """Codes without lists."""
-    settings = IvfPqSettings(efforts=(Effort(k=10, candidates=60),), lists=1, parts=16)
+    efforts = (Effort(k=10, candidates=60),)
+    settings = IvfPqSettings(efforts=efforts, lists=1, parts=16, rotated=request.param)
     assert settings.reads_all
     return ApproximateIndex.build(vectors, settings)
 
@@ -72,6 +73,23 @@ def test_codes_without_lists_are_kept_and_found_by(
     np.testing.assert_array_equal(
         again.search(vectors[:5], 10, mask)[0], exact.search(vectors[:5], 10, mask)[0]
     )
+
+
+def test_rotated_codes_find_what_a_number_that_stands_out_hides() -> None:
+    """Users ask far more by one number than by the others, in which the items that they want differ."""
+    drawn = np.random.default_rng(1).standard_normal((2_000, 16)).astype(np.float32)
+    drawn[:, 0] = np.where(np.arange(2_000) % 2, 3.0, -3.0)
+    drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
+    users = drawn[1:100:2].copy()
+    users[:, 0] += 5.0
+    shares = []
+    for rotated in (False, True):
+        efforts = (Effort(k=10, candidates=20),)
+        settings = IvfPqSettings(efforts=efforts, lists=1, parts=16, rotated=rotated)
+        index, exact = ApproximateIndex.build(drawn, settings), ExactIndex(drawn)
+        found = [len(np.intersect1d(index.nearest(u, 10)[0], exact.nearest(u, 10)[0])) for u in users]
+        shares.append(np.mean(found) / 10)
+    assert shares[1] > shares[0] + 0.1
 
 
 def test_threads_do_not_write_into_each_others_answers(

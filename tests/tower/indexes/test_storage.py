@@ -31,6 +31,8 @@ EVERY: list[ApproximateSettings] = [
     LISTS,
     ScalarSettings(efforts=EFFORTS),
     IvfPqSettings(efforts=EFFORTS, lists=10, parts=8),
+    IvfPqSettings(efforts=EFFORTS, lists=1, parts=8),
+    IvfPqSettings(efforts=EFFORTS, lists=1, parts=8, rotated=True),
     RabitqSettings(efforts=EFFORTS, lists=10),
 ]
 
