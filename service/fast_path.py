@@ -1,5 +1,7 @@
 """`POST /v1/recommend` from bytes to bytes: before FastAPI, in the event loop, without a thread."""
 
+from time import perf_counter
+
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.body import read_bytes, read_schema
@@ -27,10 +29,14 @@ class RecommendPath:
         if scope["type"] != "http" or scope["path"] != PATH or scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
-        scope.setdefault("turret", {})["route"] = PATH
+        facts = scope.setdefault("turret", {})
+        facts["route"] = PATH
         try:
             body = await read_bytes(receive, self._state.settings.body_limit)
-            answer = await self._state.recommend_one(read_schema(body, RecommendRequest), scope)
+            begun = perf_counter()
+            asked = read_schema(body, RecommendRequest)
+            facts.setdefault("stages", {})["parse"] = perf_counter() - begun
+            answer = await self._state.recommend_one(asked, scope)
         except Exception as error:
             response = refusal(error, PATH)
             if response is None:

@@ -84,7 +84,7 @@ class State:
         """
         facts = scope.setdefault("turret", {})
         live = await self._live_for(request, facts.get("request_id"))
-        stages: Stages = {}
+        stages: Stages = facts.setdefault("stages", {})
         begun = time.perf_counter()
         asked = await self._question(request, time.time_ns() // 1_000_000)
         stages["history"] = time.perf_counter() - begun
@@ -95,7 +95,7 @@ class State:
             answer, shares = await self._turns.answer(live, fresh, asked)
             stages |= shares
         answer["degraded"] += lacking
-        facts |= {"stages": stages, "version": live.version, "degraded": answer["degraded"]}
+        facts |= {"version": live.version, "degraded": answer["degraded"]}
         if self.shadow.wants() and request.cursor is None:
             self._offer(asked, answer)
         return orjson.dumps(answer)
