@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tower.errors import BundleError
 from tower.index import ExactIndex
 from tower.index_candidates import called, candidates, is_slow
-from tower.index_tuning import Task, tuned
+from tower.index_tuning import Task, serves_usual, tuned
 from tower.indexes.approximate import ApproximateIndex
 from tower.indexes.augmentation import spread
 from tower.indexes.settings import KINDS, ApproximateSettings, FlatSettings, IndexSettings
@@ -113,7 +113,7 @@ def _fastest(task: Task, asked: Asked, words: list[str], report: Callable[[str],
             continue
         report(f"trying {name} ...")
         than = f"{called(found.best.settings)} does" if found.best else "the exact search does"
-        index, measured, one = _try(task, settings, found.milliseconds / 1000, report)
+        index, measured, one = _try(task, settings, found.rival, report)
         found.take(index, measured, one)
         words.append(_tried_in_words(name, one, asked.recall, than))
         report(words[-1])
@@ -142,13 +142,23 @@ class _Found:
         self.missed: tuple[MeasuredRecall, ...] = ()
         self.tried: list[Tried] = []
 
+    @property
+    def rival(self) -> float:
+        """The seconds that others have to beat."""
+        return self.milliseconds / 1000 if self.best and serves_usual(self.best) else inf
+
     def take(self, index: ApproximateIndex | None, measured: tuple[MeasuredRecall, ...], one: Tried) -> None:
         """Note what was tried, and keep it if it is the best."""
         self.tried.append(one)
         if not one.reached:
             self.missed = measured or self.missed
-        elif one.milliseconds is not None and one.milliseconds < self.milliseconds:
+        elif index is not None and one.milliseconds is not None and self._is_better(index, one.milliseconds):
             self.best, self.recall, self.milliseconds = index, measured, one.milliseconds
+
+    def _is_better(self, index: ApproximateIndex, milliseconds: float) -> bool:
+        if self.best is None or serves_usual(index) != serves_usual(self.best):
+            return self.best is None or serves_usual(index)
+        return milliseconds < self.milliseconds
 
 
 def _try(

@@ -21,7 +21,8 @@ _MARGIN = 0.2
 _TUNED_ON, _TIMED, _LEAST_TIMED, _SECONDS = 300, 100, 10, 0.5
 _SMALL_K = 10
 # What searches are tuned for. Whoever asks for 10 and leaves out what a user had fetches 18 to 30.
-_KS = (10, 32, 100, 1000)
+_USUAL = 32
+_KS = (10, _USUAL, 100, 1000)
 # Largest first: the first share at which the selector fails is where subsets begin.
 _SHARES = (0.95, 0.8, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
 # How many times k approximations are scored exactly, by kind; a graph's own scores are exact.
@@ -110,7 +111,7 @@ def tuned(index: ApproximateIndex, task: Task, rival: float = np.inf) -> Approxi
     One that was named, and has no rival, always has an effort for the smallest k, if need be the broadest
     that is tried. A k for which it misses the recall, or exact search is as fast, is searched for exactly,
     and so are all beyond it; so are filters that leave so few rows that scoring them costs less or finds
-    more.
+    more. One that wasn't named, and is searched exactly for what a usual request fetches, doesn't pay.
     """
     efforts: list[Effort] = []
     for k in task.truth.ks:
@@ -122,7 +123,14 @@ def tuned(index: ApproximateIndex, task: Task, rival: float = np.inf) -> Approxi
     if not efforts:
         return None
     found = _with(index, efforts=tuple(efforts))
+    if not task.is_named and not serves_usual(found):
+        return None
     return _with(found, subset_rows=_subset_rows(found, task), own_recall=found.own_recall())
+
+
+def serves_usual(index: ApproximateIndex) -> bool:
+    """Whether it searches for what a usual request fetches, and leaves that to no exact search."""
+    return index.effort(min(_USUAL, len(index))) is not None
 
 
 def _cheapest(

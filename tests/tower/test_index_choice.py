@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from tower.errors import BundleError
 from tower.index import ExactIndex
 from tower.index_choice import SMALL, Asked, choose
+from tower.index_tuning import Task
 from tower.indexes.approximate import ApproximateIndex
 from tower.indexes.settings import IvfPqSettings, IvfSettings
 from tower.manifest import Scoring
@@ -113,6 +114,25 @@ def test_of_one_kind_the_best_number_of_lists_is_taken(
     assert [one.lists for one in chosen.choice.tried] == [50, 1, 1]
     assert isinstance(chosen.settings, IvfPqSettings)
     assert chosen.settings.lists == 1
+
+
+@pytest.mark.parametrize("kind", ["auto", "ivf_pq"])
+def test_what_is_good_for_the_best_10_alone_is_not_taken(
+    costs: dict[str, float], monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """A request that leaves out a history fetches more, which would be searched for exactly."""
+    recall = Task.recall
+
+    def plain_fails(task: Task, planner: Any, truth: Any, k: int) -> float:
+        settings = planner._index.settings
+        is_plain = settings.kind != "ivf_pq" or not settings.rotated
+        return 0.0 if k == 32 and is_plain else recall(task, planner, truth, k)
+
+    monkeypatch.setattr(Task, "recall", plain_fails)
+    chosen = choose(LARGE[:2500], QUERIES[:40], DOT, Asked(kind, recall=0.95))
+    assert isinstance(chosen.settings, IvfPqSettings)
+    assert chosen.settings.rotated
+    assert [effort.k for effort in chosen.settings.efforts][:2] == [10, 32]
 
 
 def test_exact_search_stays_where_nothing_is_enough_faster(monkeypatch: pytest.MonkeyPatch) -> None:
