@@ -1,10 +1,15 @@
 """What stands in front of real processes."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.faults.proxy import Proxy
+from tower.contents import BundleContents
+from tower.publishing import publish
+
+Make = Callable[..., BundleContents]
 
 
 @pytest.fixture
@@ -19,3 +24,11 @@ def proxy() -> Iterator[Callable[[list[str]], str]]:
     yield begin
     for one in started:
         one.stop()
+
+
+@pytest.fixture
+def three(bundles: Path, make_contents: Make) -> Path:
+    """Versions with disjoint items: 100-159, 200-239 and 300-319."""
+    publish(bundles, make_contents("v2", ids=range(200, 240), seed=1))
+    publish(bundles, make_contents("v3", ids=range(300, 320), seed=2))
+    return bundles

@@ -4,11 +4,8 @@ import json
 import os
 import signal
 import statistics
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
@@ -17,29 +14,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.faults.processes import Traffic, activate, admin, admin_of, children, metric, until
-from tests.service_process import HERE, START, Process, Start
-from tower.contents import BundleContents
+from tests.faults.processes import Traffic, activate, admin, admin_of, children, metric
+from tests.faults.versions import ask, damage
+from tests.service_process import Start
 from tower.pointer import current
-from tower.publishing import publish
-
-Make = Callable[..., BundleContents]
-
-
-@pytest.fixture
-def three(bundles: Path, make_contents: Make) -> Path:
-    """Versions with disjoint items: 100-159, 200-239 and 300-319."""
-    publish(bundles, make_contents("v2", ids=range(200, 240), seed=1))
-    publish(bundles, make_contents("v3", ids=range(300, 320), seed=2))
-    return bundles
-
-
-def damage(root: Path, version: str, name: str = "item_vectors.npy") -> None:
-    path = root / version / name
-    path.chmod(0o644)
-    content = bytearray(path.read_bytes())
-    content[-3] ^= 0x40
-    path.write_bytes(content)
 
 
 @pytest.mark.fault(14)
@@ -57,13 +35,6 @@ def test_activations_at_once_take_turns_in_all_workers(start: Start, three: Path
     assert not any("behind" in answer for answer in answers)
     assert current(three) == chain[-1]
     assert {ask(service)["version"] for _ in range(40)} == {chain[-1]}
-
-
-def ask(service: Process, **body: Any) -> dict[str, Any]:
-    """On a connection of its own, so that any worker may answer."""
-    with httpx2.Client(base_url=service.urls[0], timeout=10, trust_env=False) as client:
-        found: dict[str, Any] = client.post("/v1/recommend", json=body).json()
-        return found
 
 
 @pytest.mark.fault(15)
@@ -245,117 +216,6 @@ def test_answers_that_have_nothing_in_common_are_refused_unless_forced(start: St
     assert activate(service, three, "v2", force=True).json()["version"] == "v2"
     last = json.loads((three / "activations.jsonl").read_text().splitlines()[-1])
     assert (last["forced"], last["failed"]) == (True, ["overlap"])
-
-
-def test_a_canary_has_its_users_in_every_worker_and_after_a_restart(start: Start, three: Path) -> None:
-    service = start(workers=2)
-    answer = admin(service, three, "routes", {"canary": {"version": "v2", "share": 0.3}})
-    assert answer.json() == {
-        "live": "v1",
-        "canary": {"version": "v2", "share": 0.3},
-        "shadow": None,
-    }
-    users = range(200)
-    first = {user: ask(service, user_id=user, k=1)["version"] for user in users}
-    share = list(first.values()).count("v2") / len(users)
-    assert 0.15 < share < 0.45
-    assert {user: ask(service, user_id=user, k=1)["version"] for user in users} == first
-    service.stop()
-    service = start(workers=2)
-    assert {user: ask(service, user_id=user, k=1)["version"] for user in users} == first
-    assert admin(service, three, "routes", {"canary": {"version": "v2", "share": 0.6}}).status_code == 200
-    more = {user: ask(service, user_id=user, k=1)["version"] for user in users}
-    assert all(more[user] == "v2" for user in users if first[user] == "v2")
-    assert activate(service, three, "v2").status_code == 200, "a canary is promoted by activating it"
-    assert admin(service, three, "routes").json() == {"live": "v2", "canary": None, "shadow": None}
-    assert {ask(service, user_id=user, k=1)["version"] for user in users} == {"v2"}
-
-
-def test_a_canary_that_does_not_pass_the_gate_is_refused(start: Start, three: Path) -> None:
-    service = start(workers=2)
-    damage(three, "v2")
-    answer = admin(service, three, "routes", {"canary": {"version": "v2", "share": 0.3}})
-    assert answer.status_code == 409
-    assert "item_vectors.npy" in answer.json()["error"]["message"]
-    assert admin(service, three, "routes").json()["canary"] is None
-
-
-def test_a_shadow_answers_unseen_and_is_compared(start: Start, bundles: Path, make_contents: Make) -> None:
-    publish(bundles, make_contents("twin"))
-    service = start(workers=1)
-    assert admin(service, bundles, "routes", {"shadow": {"version": "twin", "share": 1.0}}).status_code == 200
-    for _ in range(10):
-        assert ask(service, history=[101, 102])["version"] == "v1"
-    until(lambda: metric(service, 'turret_shadow_answers_total{outcome="answered"}') == 10)
-    assert metric(service, "turret_shadow_overlap ") == 1.0
-
-
-# Runs in a mount namespace of its own: all is read-only but the folder of events, /tmp and /dev/shm too.
-ENCLOSED = """
-set -e
-mount --make-rprivate /
-mount -t tmpfs tmpfs /mnt
-chmod 0777 /mnt
-for place in $(awk '{print $2}' /proc/mounts | grep -v -e ^/proc -e ^/sys -e ^/mnt | sort -r); do
-    mount -o remount,bind,ro "$place" 2>/dev/null || true
-done
-exec setpriv --bounding-set=-all --inh-caps=-all --no-new-privs "$@"
-"""
-
-
-def _can_enclose() -> bool:
-    probe = subprocess.run(
-        ["unshare", "--mount", "sh", "-c", "mount -t tmpfs tmpfs /mnt"], capture_output=True, check=False
-    )
-    return probe.returncode == 0
-
-
-@pytest.mark.fault(33)
-@pytest.mark.skipif(not _can_enclose(), reason="making a mount namespace needs root")
-def test_it_starts_where_everything_is_read_only_and_no_privilege_is_left(three: Path) -> None:
-    """It serves, stores events on the one place that can be written, and refuses to activate in words."""
-    settings = {
-        "bundles": str(three),
-        "port": 0,
-        "store": "sqlite:////mnt/history.sqlite",
-        "admin_key": "a-key",
-        "admin_port": "same",
-        "workers": 2,
-        "drain_delay": 0,
-        "overlap_minimum": 0,
-    }
-    enclose = ["unshare", "--mount", "bash", "-c", ENCLOSED, "enclosed"]
-    process = subprocess.Popen(
-        [*enclose, sys.executable, "-B", "-c", START, json.dumps(settings)],
-        cwd=HERE,
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(HERE), "HOME": "/nonexistent"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    with process:
-        try:
-            assert process.stdout is not None
-            assert process.stderr is not None
-            greeting = process.stdout.readline()
-            if not greeting:
-                raise AssertionError(process.stderr.read())
-            url = greeting.split(" at ")[1].split()[0]
-            with httpx2.Client(base_url=url, timeout=20, trust_env=False) as client:
-                assert client.post("/v1/recommend", json={"history": [101]}).json()["version"] == "v1"
-                event = {"event_id": 1, "user_id": 7, "item_id": 101, "time": 1}
-                assert client.post("/v1/events", json={"events": [event]}).json()["stored"] == 1
-                header = {"Authorization": "Bearer a-key"}
-                refused = client.post("/admin/activate", json={"version": "v2"}, headers=header)
-                assert refused.status_code == 409
-                assert "can't be written" in refused.json()["error"]["message"]
-                assert client.get("/readyz").json()["version"] == "v1"
-                assert "turret" in client.get("/metrics").text
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(20) == 0
-        finally:
-            process.kill()
-    assert not (three / "activations.jsonl").exists()
 
 
 def test_the_header_is_what_the_service_wrote(start: Start, bundles: Path) -> None:

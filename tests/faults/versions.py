@@ -1,0 +1,23 @@
+"""Versions that a running service is asked for, and damage to them."""
+
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from tests.service_process import Process
+
+
+def damage(root: Path, version: str, name: str = "item_vectors.npy") -> None:
+    path = root / version / name
+    path.chmod(0o644)
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 0x40
+    path.write_bytes(content)
+
+
+def ask(service: Process, **body: Any) -> dict[str, Any]:
+    """On a connection of its own, so that any worker may answer."""
+    with httpx2.Client(base_url=service.urls[0], timeout=10, trust_env=False) as client:
+        found: dict[str, Any] = client.post("/v1/recommend", json=body).json()
+        return found

@@ -1,0 +1,115 @@
+"""A server on a real socket, before an application that does as little as a test needs."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import orjson
+import uvicorn
+
+from service.admission import Admission
+from service.protocol import Guards, guarded
+from service.serving import Server
+from service.watch import Deadlines, Watch
+
+GET = b"GET /v1/recommend HTTP/1.1\r\nHost: x\r\n\r\n"
+POST = b"POST /v1/recommend HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n"
+Answer = tuple[int, dict[str, str], bytes]
+
+
+class Application:
+    """Reads the body, waits for `open`, and answers 200."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.open.set()
+        self.began = 0
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self.began += 1
+        while (message := await receive())["type"] != "http.disconnect" and message["more_body"]:
+            pass
+        await self.open.wait()
+        headers = [(b"content-length", b"2")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+
+class Running:
+    """The server, to be sent bytes."""
+
+    def __init__(self, port: int, app: Application, lanes: Admission) -> None:
+        self.port, self.app, self.lanes = port, app, lanes
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", self.port)
+
+    async def ask(self, content: bytes) -> list[Answer]:
+        """Send bytes on a connection of their own, and read the answers until it is closed or is quiet."""
+        reader, writer = await self.connect()
+        writer.write(content)
+        answers = []
+        try:
+            while (answer := await asyncio.wait_for(read(reader), 3)) is not None:
+                answers.append(answer)
+                if answer[1].get("connection") != "close" and content.count(b"HTTP/1.1") <= len(answers):
+                    break
+        finally:
+            await leave(writer)
+        return answers
+
+
+async def leave(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with suppress(ConnectionError):
+        await writer.wait_closed()
+
+
+async def read(reader: asyncio.StreamReader) -> Answer | None:
+    try:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+    except (asyncio.IncompleteReadError, ConnectionError):
+        return None
+    first, *lines = head.strip().split("\r\n")
+    headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
+    body = await reader.readexactly(int(headers.get("content-length", 0)))
+    return int(first.split()[1]), headers, body
+
+
+@asynccontextmanager
+async def running(limit: int = 4, most: int = 100, keep: int = 5, **seconds: float) -> AsyncIterator[Running]:
+    lanes = Admission(
+        {"recommend": limit, "batch": 1, "store": 1, "other": 1, "large": 1}, seconds.pop("request", 30)
+    )
+    app = Application()
+    guards = Guards(lanes, Watch(0.05), Deadlines(**seconds), most)
+    config = uvicorn.Config(
+        app, http=guarded(guards), ws="none", lifespan="off", log_level="warning", timeout_keep_alive=keep
+    )
+    server = Server(config)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        serving = asyncio.create_task(server.serve(sockets=[listening]))
+        while not server.started:
+            await asyncio.sleep(0.01)
+        yield Running(listening.getsockname()[1], app, lanes)
+        app.open.set()
+        server.should_exit = True
+        await serving
+        await asyncio.sleep(0.05)  # what was closed last is closed in the next turns of the loop
+
+
+def run(scenario: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(20):
+            await scenario()
+
+    asyncio.run(bounded())
+
+
+def refused(answer: Answer | None, status: int, field: str) -> None:
+    assert answer is not None
+    assert answer[0] == status
+    assert orjson.loads(answer[2])["error"]["field"] == field
+    assert answer[1]["x-content-type-options"] == "nosniff"
