@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,11 @@ from rich.table import Table
 
 from service.client import ask, wait_until_ready
 from service.errors import AnswerError, ServiceError
-from service.gate import GateReport, checked_versions
-from tower.bundle import activate
+from service.gate import GateReport, GateRequest, checked_versions, run_gate
+from service.settings import read_settings
+from service.target import activation_lock
+from tower.errors import BundleError
+from tower.pointer import current, point
 
 SHOWN_HISTORY = 10
 WIDTH = 110
@@ -109,13 +113,35 @@ def _gate_in_words(report: GateReport | None) -> str:
 def activate_version(version: str, bundles: Path, url: str | None, force: bool = False) -> str:
     """Swap the bundle of a running service, or move the folder's pointer; return a sentence on it."""
     if url is None:
-        activate(bundles, version)
+        _pass_gate(version, bundles, force)
+        with activation_lock(bundles):
+            point(bundles, version)
         return (
             f"{version} is current in {bundles}; a service that is running keeps its version "
             "until it is asked with --url."
         )
     body = {"version": version} | ({"force": True} if force else {})
     return _swapped(url, ask(url, "/admin/activate", body, key=_admin_key(bundles)))
+
+
+def _pass_gate(version: str, bundles: Path, force: bool) -> None:
+    """Check a version as a service does, beside the current one. Raises BundleError with the refusal."""
+    settings = read_settings(bundles=bundles)
+    before = None
+    with suppress(BundleError):  # a damaged pointer is mended by the next one
+        before = current(bundles)
+    request = GateRequest(
+        root=bundles,
+        version=version,
+        live=before,
+        force=force,
+        overlap_minimum=settings.overlap_minimum,
+        recall_minimum=settings.recall_minimum,
+        memory_factor=settings.memory_factor,
+    )
+    report = run_gate(request)
+    if not report.passed:
+        raise BundleError(report.refusal)
 
 
 def roll_back(bundles: Path, url: str) -> str:

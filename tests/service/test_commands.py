@@ -7,6 +7,7 @@ import pytest
 
 from service import commands
 from service.errors import AnswerError, ServiceError
+from service.gate import read_report
 from tower.contents import BundleContents
 from tower.errors import BundleError
 from tower.pointer import current
@@ -176,6 +177,24 @@ def test_activating_in_a_folder_moves_its_pointer(
     assert current(bundles) == "v2"
     assert said.startswith("v2 is current")
     assert "--url" in said
+
+
+def test_a_folder_has_the_gate_of_a_service(
+    bundles: Path, make_contents: Callable[..., BundleContents]
+) -> None:
+    """Answers that have nothing in common with the current ones are refused there too, unless forced."""
+    publish(bundles, make_contents("v2", ids=range(200, 240), seed=1))
+    with pytest.raises(BundleError, match="in common.*force"):
+        commands.activate_version("v2", bundles, None)
+    assert current(bundles) == "v1"
+    report = read_report(bundles, "v2")
+    assert report is not None
+    assert report.reason == "overlap"
+    commands.activate_version("v2", bundles, None, force=True)
+    assert current(bundles) == "v2"
+    forced = read_report(bundles, "v2")
+    assert forced is not None
+    assert forced.passed
 
 
 def test_a_damaged_bundle_is_not_activated(
