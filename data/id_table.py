@@ -29,7 +29,7 @@ class IdTable:
         self._type = type(ids[0])
         # A byte more than the longest: what is cut off when it is asked for has another last byte than any.
         longest = max((len(one) for one in ids if isinstance(one, str)), default=0)
-        self._form = f"S{_WORD * (longest // _WORD + 1)}" if longest else "i8"
+        self._form = f"S{_WORD * (longest // _WORD + 1)}" if self._type is str else "i8"
         self._words = self._in_words(ids)
         bits = int(_SLOTS * len(ids)).bit_length()
         self._shift = np.uint64(64 - bits)

@@ -79,7 +79,7 @@ class Vocabulary:
         # Every request comes here.
         found = self._table.rows(ids) if self._table is not None and len(ids) > _FEW else None
         if found is None:
-            return find_rows(self.row, ids)
+            return self._one_by_one(ids)
         rows, missing = found
         unknown: list[Id] = []
         for place in missing.tolist():
@@ -88,6 +88,17 @@ class Vocabulary:
                 unknown.append(ids[place])
             rows[place] = -1 if row is None else row
         return rows[rows >= 0] if unknown else rows, unknown
+
+    def _one_by_one(self, ids: Sequence[Id]) -> tuple[NDArray[np.int32], list[Id]]:
+        """As `known_rows`; a vocabulary without a table, of UUIDs say, has nothing else."""
+        # Where all ids are known and of the vocabulary's kind, no loop of Python. A boolean would be found
+        # among the integers, as the 0 or 1 that it is equal to.
+        if self.kind == "string" or set(map(type, ids)) == {int}:
+            try:
+                return np.fromiter(map(self._rows.get, ids), np.int32, len(ids)), []
+            except TypeError:  # None, for one that is unknown
+                pass
+        return find_rows(self.row, ids)
 
     def id(self, row: int) -> Id:
         """Return the id at `row`. Raises IndexError for a row outside 0 .. len - 1 (there is no row -1)."""

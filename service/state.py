@@ -90,10 +90,12 @@ class State:
         stages["history"] = time.perf_counter() - begun
         fresh, lacking = await self._beside_bundle(live)
         if _is_long(live, fresh, asked):
-            (answer,) = await self._beside(live, fresh, [asked], stages)
+            # Of its own: who gives up is noted while a thread goes on with the answer.
+            shares = dict(stages)
+            (answer,) = await self._beside(live, fresh, [asked], shares)
         else:
             answer, shares = await self._turns.answer(live, fresh, asked)
-            stages |= shares
+        stages |= shares
         answer["degraded"] += lacking
         facts |= {"version": live.version, "degraded": answer["degraded"]}
         if self.shadow.wants() and request.cursor is None:

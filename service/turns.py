@@ -78,6 +78,7 @@ class Turns:
         try:
             questions = [one.question for one in taken]
             answers = recommend_timed(live, taken[0].fresh, questions, stages, notes)
+            self._note(live, notes)  # here, as whoever waits gets an answer or the error, whatever it is of
         except Exception as error:
             if len(taken) == 1:
                 taken[0].answered.set_exception(error)
@@ -88,7 +89,6 @@ class Turns:
         shares = {stage: seconds / len(taken) for stage, seconds in stages.items()}
         for one, answer in zip(taken, answers, strict=True):
             one.answered.set_result((answer, shares))
-        self._note(live, notes)
 
 
 def recommend_timed(

@@ -12,7 +12,7 @@ from data.features import Feature
 from tower.errors import BundleError, EncodingError
 from tower.feature_inputs import FeatureInputs
 from tower.session import Session
-from tower.times import TIME_INPUTS, UNKNOWN, Times
+from tower.times import TIME_INPUTS, UNKNOWN, WEEK, Times
 
 Vectors = NDArray[np.float32]
 # How many histories are encoded together, where bits count, and the fewest steps that they are filled up to.
@@ -102,12 +102,14 @@ class Encoder:
     def is_steady(self) -> bool:
         """Whether up to `_TOGETHER` histories of as many steps were seen to be encoded as two of them are."""
         for steps in {min(_LEAST_STEPS, self._history_length), self._history_length}:
-            rows = list(np.resize(np.arange(len(self._vectors)), (_TOGETHER, steps)))
-            shape = _TOGETHER, self._vectors.shape[1]
-            every = self._session.run(self._histories(rows, None) | self._no_times((_TOGETHER, steps)), shape)
+            rows = np.resize(np.arange(len(self._vectors)), (_TOGETHER, steps))
+            inputs = self._histories(list(rows), None)
+            if self._reads_times:
+                inputs |= self._times(inputs["history"].shape[:2], _tried_times(steps))
+            every = self._session.run(inputs, (_TOGETHER, self._vectors.shape[1]))
             for count in range(2, _TOGETHER):
-                some = self._histories(rows[:count], None) | self._no_times((count, steps))
-                if not np.array_equal(self._session.run(some, (count, shape[1])), every[:count]):
+                some = {name: given[:count].copy() for name, given in inputs.items()}
+                if not np.array_equal(self._session.run(some, (count, every.shape[1])), every[:count]):
                     return False
         return True
 
@@ -191,9 +193,6 @@ class Encoder:
                 gaps[place, :count], clocks[place, :count] = newest.inputs()
         return {"gaps": gaps, "clocks": clocks}
 
-    def _no_times(self, shape: tuple[int, ...]) -> dict[str, NDArray[Any]]:
-        return self._times(shape, ()) if self._reads_times else {}
-
     def _check_finite(self, vectors: Vectors) -> None:
         # A sum of squares that is finite has finite parts, and costs a third of a look at each.
         if len(vectors) == 1 and isfinite(np.vdot(vectors, vectors)):
@@ -214,3 +213,10 @@ class Encoder:
                 f"user_tower.onnx reads histories of shape {shape}, but the item vectors have "
                 f"{dimension} columns; the tower and the vectors are of different models"
             )
+
+
+def _tried_times(steps: int) -> list[Times]:
+    # Known ones: what a tower makes of each number, a sine say, has other bits for the last few of them all,
+    # which don't fill a register, and that of unknown ones is the same everywhere.
+    events = np.random.default_rng(0).uniform(0.0, WEEK, (_TOGETHER, steps))
+    return [Times(one, WEEK) for one in np.sort(events)]

@@ -19,7 +19,7 @@ def table(ids: Sequence[int | str]) -> IdTable:
     return found
 
 
-@pytest.mark.parametrize("ids", [TEXTS, NUMBERS, ["a", "a" * 31, "b" * 8, "b" * 7]])
+@pytest.mark.parametrize("ids", [TEXTS, NUMBERS, ["a", "a" * 31, "b" * 8, "b" * 7], [""]])
 def test_what_it_finds_is_at_its_row_and_little_is_left(ids: list[int | str]) -> None:
     found = table(ids).rows(ids)
     assert found is not None

@@ -184,7 +184,7 @@ def test_a_folder_has_the_gate_of_a_service(
 ) -> None:
     """Answers that have nothing in common with the current ones are refused there too, unless forced."""
     publish(bundles, make_contents("v2", ids=range(200, 240), seed=1))
-    with pytest.raises(BundleError, match="in common.*force"):
+    with pytest.raises(BundleError, match=r"in common.*force"):
         commands.activate_version("v2", bundles, None)
     assert current(bundles) == "v1"
     report = read_report(bundles, "v2")

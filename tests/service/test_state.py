@@ -2,6 +2,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from service.history.opening import guarded
 from service.items.contract import Changes
 from service.items.memory import MemoryItems
 from service.routing import Route, Routes, write_routes
+from service.schemas import RecommendRequest
 from service.settings import Settings
 
 
@@ -180,3 +182,32 @@ def test_what_takes_long_is_ranked_beside_the_event_loop(
         assert threads[1].startswith("ranking")
         if not is_beside:
             assert app.state.service.slot.live.pace.seconds < 1.0
+
+
+def test_what_is_noted_of_who_gave_up_does_not_change_while_a_thread_goes_on(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The layer that notes it walks through the stages; another one among them would end that in a fault."""
+    begun, may_end = threading.Event(), threading.Event()
+
+    def slow(*given: Any) -> Any:
+        begun.set()
+        may_end.wait(10)
+        return recommend(*given)
+
+    monkeypatch.setattr("service.state.recommend", slow)
+    state = create_app(settings).state.service
+    facts: dict[str, Any] = {}
+
+    async def give_up() -> None:
+        request = RecommendRequest(history=[101], explain=True)
+        asking = asyncio.create_task(state.recommend_one(request, {"turret": facts}))
+        await asyncio.to_thread(begun.wait, 10)
+        asking.cancel()
+        with suppress(asyncio.CancelledError):
+            await asking
+        may_end.set()
+        await state.close()
+
+    asyncio.run(give_up())
+    assert list(facts["stages"]) == ["history"]

@@ -89,6 +89,23 @@ def test_the_fault_of_one_is_not_that_of_the_others(live: Live) -> None:
     ]
 
 
+def test_nobody_waits_for_ever_where_an_answer_can_not_be_noted(live: Live) -> None:
+    fresh = nothing_beside(live)
+
+    def fail(*_: Any) -> None:
+        raise ValueError("of the figures")
+
+    async def ask() -> list[Any]:
+        turns = Turns(fail)
+        questions = [asked(101), asked(102, cap={"nothing": 1}), asked(103)]
+        asking = asyncio.gather(
+            *(turns.answer(live, fresh, one) for one in questions), return_exceptions=True
+        )
+        return await asyncio.wait_for(asking, 5)
+
+    assert [type(one) for one in asyncio.run(ask())] == [ValueError, RequestError, ValueError]
+
+
 def test_who_has_given_up_is_not_answered(live: Live, sizes: list[int]) -> None:
     async def ask() -> Any:
         turns = Turns(lambda *_: None)

@@ -92,6 +92,22 @@ def test_a_tower_that_mixes_its_lines_is_seen(make_contents: Make, monkeypatch: 
     assert not encoder.is_steady
 
 
+def test_a_tower_for_which_known_times_make_a_difference_is_seen(
+    make_contents: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Like one that takes sines of them: the last few of all numbers are computed another way."""
+    encoder = encoder_of(make_contents(times=True))
+    run = encoder._session.run
+
+    def other_ends(inputs: dict[str, NDArray[np.float32]], shape: tuple[int, int]) -> NDArray[np.float32]:
+        vectors = run(inputs, shape)
+        vectors[-1] += np.float32(1e-6) * (inputs["clocks"][-1, -1] >= 0)
+        return vectors
+
+    monkeypatch.setattr(encoder._session, "run", other_ends)
+    assert not encoder.is_steady
+
+
 def test_one_of_each_that_can_not_be_encoded_is_named_with_its_place(
     make_contents: Make, user_features: tuple[Feature, ...]
 ) -> None:
