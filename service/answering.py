@@ -172,6 +172,8 @@ def _note(fresh: FreshItems, read: _Read, selection: Selection, vector: NDArray[
     request, (rows, scores, *_) = read.question.request, selection.ranking
     known, unknown = len(read.rows), len(read.unknown)
     source = "towers" if known else "popular"
+    if len(fresh) and len(rows) and rows.max() >= fresh.first_row:
+        source = "fresh"
     # Only the first page of a plain request is just what the index was searched for.
     plain = vector if request.is_plain and read.question.after is None else None
     excluded, allowed = searching.left_out(fresh, read.excluded, read.filtering)

@@ -12,10 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from service.answering import Answer, Stages, recommend
+from service.errors import RequestError
 from service.items.fresh import FreshItems
 from service.live import Live
 from service.observing.notes import Note
 from service.questions import Question
+from tower.errors import EncodingError
 
 # What one turn may take before the loop reads its sockets again, and the most that are answered in it.
 _SECONDS, _MOST = 0.002, 16
@@ -80,15 +82,22 @@ class Turns:
             answers = recommend_timed(live, taken[0].fresh, questions, stages, notes)
             self._note(live, notes)  # here, as whoever waits gets an answer or the error, whatever it is of
         except Exception as error:
-            if len(taken) == 1:
-                taken[0].answered.set_exception(error)
-            else:  # it is the fault of one of them
-                for one in taken:
-                    self._answer([one])
+            for others in self._without_faulty(taken, error):
+                self._answer(others)
             return
         shares = {stage: seconds / len(taken) for stage, seconds in stages.items()}
         for one, answer in zip(taken, answers, strict=True):
             one.answered.set_result((answer, shares))
+
+    def _without_faulty(self, taken: Sequence[_Waiting], error: Exception) -> list[list[_Waiting]]:
+        """Tell the one whose fault an error is, and give the others as they are to be answered."""
+        known = isinstance(error, RequestError | EncodingError)
+        place = 0 if len(taken) == 1 else error.position if known else None  # type: ignore[attr-defined]
+        if place is None:
+            return [[one] for one in taken]
+        taken[place].answered.set_exception(error)
+        others = [*taken[:place], *taken[place + 1 :]]
+        return [others] if others else []
 
 
 def recommend_timed(

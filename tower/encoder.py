@@ -17,6 +17,8 @@ from tower.times import TIME_INPUTS, UNKNOWN, WEEK, Times
 Vectors = NDArray[np.float32]
 # How many histories are encoded together, where bits count, and the fewest steps that they are filled up to.
 _TOGETHER, _LEAST_STEPS = 16, 8
+# Long histories take long: of those, some numbers are tried instead of all.
+_LONG, _SOME = 64, (2, 3, 5, 7)
 
 
 class Encoder:
@@ -90,7 +92,7 @@ class Encoder:
         vectors = np.empty((len(histories), self._vectors.shape[1]), dtype=np.float32)
         for places in self._alike(histories):
             pair = places if len(places) > 1 else places * 2
-            steps = self._steps(histories[places[0]])
+            steps = self._steps(len(histories[places[0]]))
             inputs = self._histories([histories[place] for place in pair], more, steps)
             if self._reads_times:
                 inputs |= self._times(inputs["history"].shape[:2], [times[place] for place in pair])
@@ -101,16 +103,22 @@ class Encoder:
     @cached_property
     def is_steady(self) -> bool:
         """Whether up to `_TOGETHER` histories of as many steps were seen to be encoded as two of them are."""
-        for steps in {min(_LEAST_STEPS, self._history_length), self._history_length}:
-            rows = np.resize(np.arange(len(self._vectors)), (_TOGETHER, steps))
-            inputs = self._histories(list(rows), None)
-            if self._reads_times:
-                inputs |= self._times(inputs["history"].shape[:2], _tried_times(steps))
-            every = self._session.run(inputs, (_TOGETHER, self._vectors.shape[1]))
-            for count in range(2, _TOGETHER):
-                some = {name: given[:count].copy() for name, given in inputs.items()}
-                if not np.array_equal(self._session.run(some, (count, every.shape[1])), every[:count]):
-                    return False
+        every = {self._steps(count) for count in range(1, self._history_length + 1)}
+        try:
+            return all(map(self._is_steady, every))
+        except BundleError:  # a tower that takes one at a time
+            return False
+
+    def _is_steady(self, steps: int) -> bool:
+        rows = np.resize(np.arange(len(self._vectors)), (_TOGETHER, steps))
+        inputs = self._histories(list(rows), None)
+        if self._reads_times:
+            inputs |= self._times(inputs["history"].shape[:2], _tried_times(steps))
+        every = self._session.run(inputs, (_TOGETHER, self._vectors.shape[1]))
+        for count in range(2, _TOGETHER) if steps <= _LONG else _SOME:
+            some = {name: given[:count].copy() for name, given in inputs.items()}
+            if not np.array_equal(self._session.run(some, (count, every.shape[1])), every[:count]):
+                return False
         return True
 
     def _each_alone(
@@ -132,16 +140,16 @@ class Encoder:
         """The places of histories of as many steps, in groups of at most `_TOGETHER`."""
         alike: dict[int, list[int]] = {}
         for place, rows in enumerate(histories):
-            alike.setdefault(self._steps(rows), []).append(place)
+            alike.setdefault(self._steps(len(rows)), []).append(place)
         return [
             places[start : start + _TOGETHER]
             for places in alike.values()
             for start in range(0, len(places), _TOGETHER)
         ]
 
-    def _steps(self, rows: NDArray[np.integer[Any]]) -> int:
-        """How many steps a history is filled up to: a power of two, or all that the tower reads."""
-        return min(self._history_length, max(_LEAST_STEPS, 1 << (len(rows) - 1).bit_length()))
+    def _steps(self, count: int) -> int:
+        """What a history of so many is filled up to: a power of two, or all that the tower reads."""
+        return min(self._history_length, max(_LEAST_STEPS, 1 << (count - 1).bit_length()))
 
     def check(self, features: Sequence[Mapping[str, object]]) -> None:
         """Raise EncodingError for features that `encode` would refuse, without encoding any history."""

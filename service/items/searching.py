@@ -42,7 +42,7 @@ def nearest(
     if not len(fresh):
         return ranking
     scores = fresh_scores(vector, fresh, live.bundle.manifest.scoring)
-    return merge(ranking, scores, fresh, k, excluded, _fresh_allowed(fresh, filtering))
+    return _merged(ranking, scores, fresh, k, excluded, filtering)
 
 
 def popular(
@@ -54,7 +54,7 @@ def popular(
     if not len(fresh):
         return ranking
     scores = np.zeros(len(fresh), dtype=np.float32)
-    return merge(ranking, scores, fresh, k, excluded, _fresh_allowed(fresh, filtering))
+    return _merged(ranking, scores, fresh, k, excluded, filtering)
 
 
 def similar(live: Searched, fresh: FreshItems, row: int, k: int, filtering: Filter | None = None) -> Ranking:
@@ -76,5 +76,18 @@ def left_out(fresh: FreshItems, excluded: Rows, filtering: Filter | None) -> tup
     return np.concatenate([excluded, fresh.withdrawn]), None
 
 
-def _fresh_allowed(fresh: FreshItems, filtering: Filter | None) -> Mask | None:
-    return None if filtering is None else fresh.fresh_allowed(filtering)
+def _merged(
+    ranking: Ranking,
+    scores: NDArray[np.float32],
+    fresh: FreshItems,
+    k: int,
+    excluded: Rows,
+    filtering: Filter | None,
+) -> Ranking:
+    """Both together, and in the plan what was allowed and looked at of both."""
+    mask = None if filtering is None else fresh.fresh_allowed(filtering)
+    looked = len(fresh) if mask is None else int(np.count_nonzero(mask))
+    plan = ranking.plan
+    allowed = None if plan.allowed is None else plan.allowed + looked
+    merged = merge(ranking, scores, fresh, k, excluded, mask)
+    return merged._replace(plan=plan._replace(allowed=allowed, fetched=plan.fetched + looked))

@@ -188,4 +188,7 @@ def test_items_that_came_and_went_are_counted(tmp_path: Path) -> None:
         for item in (901, 101, 102):
             assert client.delete(f"/v1/items/{item}").status_code == 200
         assert value(client, "turret_fresh_items") == 1
+        assert value(client, 'turret_answers_total{source="fresh"}') == 0
+        client.post("/v1/recommend", json={"history": [105], "k": 100})
+        assert value(client, 'turret_answers_total{source="fresh"}') == 1
         assert value(client, "turret_withdrawn_items") == 3

@@ -79,11 +79,12 @@ def test_each_is_told_its_share_of_the_stages(live: Live) -> None:
         assert 0 < sum(stages.values()) < 1
 
 
-def test_the_fault_of_one_is_not_that_of_the_others(live: Live) -> None:
+def test_the_fault_of_one_is_not_that_of_the_others(live: Live, sizes: list[int]) -> None:
     faulty = asked(101, cap={"nothing": 1})
     found = together(live, [asked(101), faulty, asked(102)])
     assert isinstance(found[1], RequestError)
     assert found[1].field == "cap.nothing"
+    assert sizes == [3, 2], "the others are not answered one by one for it"
     assert [found[place][0] for place in (0, 2)] == [
         together(live, [one])[0][0] for one in (asked(101), asked(102))
     ]

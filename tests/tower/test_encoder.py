@@ -108,6 +108,22 @@ def test_a_tower_for_which_known_times_make_a_difference_is_seen(
     assert not encoder.is_steady
 
 
+def test_a_tower_that_takes_one_at_a_time_is_not_steady(
+    make_contents: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = encoder_of(make_contents())
+    run = encoder._session.run
+
+    def one(inputs: dict[str, NDArray[np.float32]], shape: tuple[int, int]) -> NDArray[np.float32]:
+        if shape[0] > 1:
+            raise BundleError("user_tower.onnx can't be run (got 2, expected 1)")
+        return run(inputs, shape)
+
+    monkeypatch.setattr(encoder._session, "run", one)
+    assert not encoder.is_steady
+    assert encoder.encode_each([np.array([0]), np.array([1])], [{}, {}]).shape == (2, 8)
+
+
 def test_one_of_each_that_can_not_be_encoded_is_named_with_its_place(
     make_contents: Make, user_features: tuple[Feature, ...]
 ) -> None:

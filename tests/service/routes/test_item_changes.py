@@ -254,6 +254,18 @@ def test_explanations_and_batches_know_fresh_items(client: TestClient, put: Put)
     assert [one["items"][0]["id"] for one in results] == [900, 100]
 
 
+def test_the_plan_counts_fresh_items_among_those_looked_at(client: TestClient, put: Put) -> None:
+    def plan(**more: Any) -> Any:
+        body = {"history": [105], "k": 3, "explain": True, **more}
+        return client.post("/v1/recommend", json=body).json()["explanation"]["plan"]
+
+    named = {"filter": {"title": {"equals": "New"}}}
+    before, none = plan(), plan(**named)
+    put(fields={"title": "New"})
+    assert plan() == {**before, "fetched": before["fetched"] + 1}
+    assert plan(**named) == {**none, "allowed": none["allowed"] + 1, "fetched": none["fetched"] + 1}
+
+
 def test_a_page_goes_on_into_fresh_items(client: TestClient, put: Put) -> None:
     for number in range(3):
         put(900 + number, features=placed(np.roll(HERE, number)))
