@@ -15,6 +15,7 @@ from service.observing.table import Buckets, Cell
 from service.observing.traces import Spans, Traced, trace_of
 from service.refusals import unexpected
 from service.request_ids import HEADER, request_id
+from service.security_headers import SecurityHeaders
 
 _log = logging.getLogger("turret")
 _TRACE_PARENT = b"traceparent"
@@ -147,7 +148,8 @@ async def _fail(error: Exception, scope: Scope, receive: Receive, sending: _Send
         extra={"request_id": facts["request_id"]},
     )
     if sending.status == 0:
-        await unexpected(scope)(scope, receive, sending)
+        # The layer that adds them stands inside.
+        await SecurityHeaders(unexpected(scope))(scope, receive, sending)
     sending.status = 500
 
 

@@ -151,6 +151,7 @@ def test_a_layer_that_answers_without_a_router_names_its_route(desk: Desk) -> No
 def test_what_nobody_handled_is_logged_once_and_answered_with_the_id(desk: Desk, lines: Lines) -> None:
     answer = desk.around(failing).get("/v1/version", headers={"X-Request-ID": "id-9"})
     assert answer.status_code == 500
+    assert answer.headers["x-content-type-options"] == "nosniff"
     assert answer.headers["x-request-id"] == "id-9"
     assert answer.json()["error"]["message"].endswith("under request id id-9")
     assert desk.value('turret_requests_total{route="/v1/version",status="500"}') == 1
