@@ -12,7 +12,7 @@ from data.features import Feature
 from tower.errors import BundleError, EncodingError
 from tower.feature_inputs import FeatureInputs
 from tower.session import Session
-from tower.times import TIME_INPUTS, UNKNOWN, WEEK, Times
+from tower.times import TIME_INPUTS, UNKNOWN, Times
 
 Vectors = NDArray[np.float32]
 # How many histories are encoded together, where bits count, and the fewest steps that they are filled up to.
@@ -84,7 +84,7 @@ class Encoder:
 
         A product of several lines ends in other bits than that of one, and a sum of steps in others with more
         zeros behind. So those of as many steps are encoded together, a lone one twice; a tower for which
-        even that was seen to make a difference, and one that reads features, encodes each alone.
+        even that was seen to make a difference, and one that reads features or times, encodes each alone.
         """
         times = times or [None] * len(histories)
         if self._features.features or any(features) or not self.is_steady:
@@ -94,15 +94,19 @@ class Encoder:
             pair = places if len(places) > 1 else places * 2
             steps = self._steps(len(histories[places[0]]))
             inputs = self._histories([histories[place] for place in pair], more, steps)
-            if self._reads_times:
-                inputs |= self._times(inputs["history"].shape[:2], [times[place] for place in pair])
             vectors[places] = self._session.run(inputs, (len(pair), vectors.shape[1]))[: len(places)]
         self._check_finite(vectors)
         return vectors
 
     @cached_property
     def is_steady(self) -> bool:
-        """Whether up to `_TOGETHER` histories of as many steps were seen to be encoded as two of them are."""
+        """Whether up to `_TOGETHER` histories of as many steps were seen to be encoded as two of them are.
+
+        A tower that reads times never is: of the sines of all numbers the last few, which don't fill a
+        register, are computed another way, and only some numbers show it, so that trying proves nothing.
+        """
+        if self._reads_times:
+            return False
         every = {self._steps(count) for count in range(1, self._history_length + 1)}
         try:
             return all(map(self._is_steady, every))
@@ -112,8 +116,6 @@ class Encoder:
     def _is_steady(self, steps: int) -> bool:
         rows = np.resize(np.arange(len(self._vectors)), (_TOGETHER, steps))
         inputs = self._histories(list(rows), None)
-        if self._reads_times:
-            inputs |= self._times(inputs["history"].shape[:2], _tried_times(steps))
         every = self._session.run(inputs, (_TOGETHER, self._vectors.shape[1]))
         for count in range(2, _TOGETHER) if steps <= _LONG else _SOME:
             some = {name: given[:count].copy() for name, given in inputs.items()}
@@ -221,10 +223,3 @@ class Encoder:
                 f"user_tower.onnx reads histories of shape {shape}, but the item vectors have "
                 f"{dimension} columns; the tower and the vectors are of different models"
             )
-
-
-def _tried_times(steps: int) -> list[Times]:
-    # Known ones: what a tower makes of each number, a sine say, has other bits for the last few of them all,
-    # which don't fill a register, and that of unknown ones is the same everywhere.
-    events = np.random.default_rng(0).uniform(0.0, WEEK, (_TOGETHER, steps))
-    return [Times(one, WEEK) for one in np.sort(events)]
