@@ -16,8 +16,8 @@ from rich.table import Table
 from service.client import ask, wait_until_ready
 from service.errors import AnswerError, ServiceError
 from service.gate import GateReport, GateRequest, checked_versions, run_gate
-from service.settings import read_settings
 from service.target import activation_lock
+from service.thresholds import MEMORY_FACTOR, OVERLAP_MINIMUM, RECALL_MINIMUM, from_environment
 from tower.errors import BundleError
 from tower.pointer import current, point
 
@@ -126,7 +126,6 @@ def activate_version(version: str, bundles: Path, url: str | None, force: bool =
 
 def _pass_gate(version: str, bundles: Path, force: bool) -> None:
     """Check a version as a service does, beside the current one. Raises BundleError with the refusal."""
-    settings = read_settings(bundles=bundles)
     before = None
     with suppress(BundleError):  # a damaged pointer is mended by the next one
         before = current(bundles)
@@ -135,9 +134,9 @@ def _pass_gate(version: str, bundles: Path, force: bool) -> None:
         version=version,
         live=before,
         force=force,
-        overlap_minimum=settings.overlap_minimum,
-        recall_minimum=settings.recall_minimum,
-        memory_factor=settings.memory_factor,
+        overlap_minimum=from_environment("overlap_minimum", OVERLAP_MINIMUM),
+        recall_minimum=from_environment("recall_minimum", RECALL_MINIMUM),
+        memory_factor=from_environment("memory_factor", MEMORY_FACTOR),
     )
     report = run_gate(request)
     if not report.passed:

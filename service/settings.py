@@ -8,6 +8,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from service.errors import ServiceError
 from service.observing.logs import Level
+from service.thresholds import MEMORY_FACTOR, OVERLAP_MINIMUM, RECALL_MINIMUM
 
 # Those that `turret serve` takes; all others are read from the environment alone.
 _OPTIONS = ("bundles", "wait", "host", "port", "admin_port", "workers", "store")
@@ -128,9 +129,9 @@ class Settings(BaseSettings):
     trace_share: float = Field(default=0.05, ge=0, le=1)
     activation_seconds: float = Field(default=30.0, gt=0)
     gate_seconds: float = Field(default=120.0, gt=0)
-    overlap_minimum: float = Field(default=0.05, ge=0, le=1)
-    recall_minimum: float = Field(default=0.95, ge=0, le=1)
-    memory_factor: float = Field(default=1.5, ge=0)
+    overlap_minimum: float = Field(default=OVERLAP_MINIMUM, ge=0, le=1)
+    recall_minimum: float = Field(default=RECALL_MINIMUM, ge=0, le=1)
+    memory_factor: float = Field(default=MEMORY_FACTOR, ge=0)
     min_version_seconds: float = Field(default=1.0, ge=0)
     shadow_queue: int = Field(default=100, ge=1)
     watch_seconds: float = Field(default=5.0, gt=0)
