@@ -21,7 +21,7 @@ from tower.item_encoder import ItemEncoder, open_item_encoder
 from tower.listing import versions
 from tower.manifest import Manifest, read_manifest
 from tower.mapped import map_array
-from tower.pointer import check_version, point
+from tower.pointer import check_version
 from tower.regular import identity, read_regular
 from tower.soundness import check_parts
 from tower.verified import forget_verified, is_verified, note_verified
@@ -110,12 +110,6 @@ def load(root: Path, version: str, trust_note: bool = False) -> Bundle:
     if not is_known:
         note_verified(root, version, bundle.identities, started)
     return bundle
-
-
-def activate(root: Path, version: str) -> None:
-    """Make `version` the one that is served, after it has passed every check of `load`."""
-    load(root, version)
-    point(root, version)
 
 
 def _vocabulary(folder: Path, manifest: Manifest) -> Vocabulary:

@@ -58,6 +58,14 @@ def test_some_vocabularies_have_none(ids: Any) -> None:
     assert IdTable.of(ids) is None
 
 
+def check(ids: Any, asked: list[Any]) -> None:
+    vocabulary = Vocabulary(ids)
+    rows, unknown = vocabulary.known_rows(asked)
+    each = [vocabulary.row(one) for one in asked]
+    assert rows.tolist() == [row for row in each if row is not None]
+    assert unknown == [one for one, row in zip(asked, each, strict=True) if row is None]
+
+
 @given(
     st.lists(st.text(alphabet="ab\0é1", min_size=1, max_size=12), min_size=1, max_size=60, unique=True),
     st.lists(
@@ -68,11 +76,7 @@ def test_some_vocabularies_have_none(ids: Any) -> None:
 )
 def test_a_vocabulary_finds_the_same_with_it(ids: list[str], asked: list[Any]) -> None:
     """Also where a text is cut off, holds a zero, or shares a slot with another."""
-    vocabulary = Vocabulary(ids)
-    rows, unknown = vocabulary.known_rows(asked + ids)
-    each = [vocabulary.row(one) for one in asked + ids]
-    assert rows.tolist() == [row for row in each if row is not None]
-    assert unknown == [one for one, row in zip(asked + ids, each, strict=True) if row is None]
+    check(ids, asked + ids)
 
 
 @given(
@@ -80,8 +84,4 @@ def test_a_vocabulary_finds_the_same_with_it(ids: list[str], asked: list[Any]) -
     st.lists(st.one_of(st.integers(-(2**64), 2**64), st.booleans()), min_size=9, max_size=40),
 )
 def test_so_does_one_of_integers(ids: list[int], asked: list[int]) -> None:
-    vocabulary = Vocabulary(ids)
-    rows, unknown = vocabulary.known_rows(asked + ids)
-    each = [vocabulary.row(one) for one in asked + ids]
-    assert rows.tolist() == [row for row in each if row is not None]
-    assert unknown == [one for one, row in zip(asked + ids, each, strict=True) if row is None]
+    check(ids, asked + ids)

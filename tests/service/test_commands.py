@@ -8,6 +8,7 @@ import pytest
 from service import commands
 from service.errors import AnswerError, ServiceError
 from service.gate import read_report
+from tests.bundle_damage import rewrite
 from tower.contents import BundleContents
 from tower.errors import BundleError
 from tower.pointer import current
@@ -205,6 +206,21 @@ def test_a_damaged_bundle_is_not_activated(
     with pytest.raises(BundleError, match=r"user_tower\.onnx"):
         commands.activate_version("v2", bundles, None)
     assert current(bundles) == "v1"
+
+
+def test_a_bundle_that_fails_its_recorded_queries_is_not_activated(
+    bundles: Path, make_contents: Callable[..., BundleContents]
+) -> None:
+    publish(bundles, make_contents("v2", seed=1))
+    rewrite(bundles / "v2", "golden.json", (bundles / "v1" / "golden.json").read_bytes())
+    with pytest.raises(BundleError, match="different models"):
+        commands.activate_version("v2", bundles, None)
+    assert current(bundles) == "v1"
+
+
+def test_an_unknown_version_is_answered_with_the_known_ones(bundles: Path) -> None:
+    with pytest.raises(BundleError, match="there are: v1"):
+        commands.activate_version("v9", bundles, None)
 
 
 @pytest.mark.parametrize("stored", ["of the environment", None])

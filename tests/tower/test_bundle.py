@@ -6,11 +6,10 @@ import pytest
 
 from data.features import Feature
 from tests.bundle_damage import change_manifest, rewrite
-from tower.bundle import Bundle, activate, load
+from tower.bundle import Bundle, load
 from tower.contents import BundleContents
 from tower.errors import BundleError
 from tower.manifest import REQUIRED_FILES
-from tower.pointer import current
 from tower.publishing import publish
 
 Make = Callable[..., BundleContents]
@@ -89,25 +88,16 @@ def test_vectors_that_can_not_be_ranked_by_are_refused(bundles: Path, value: flo
         Bundle.open(bundles / "v1", verify=False)
 
 
-def test_activation_moves_the_pointer(bundles: Path, make_contents: Make) -> None:
-    publish(bundles, make_contents("v2", seed=1))
-    activate(bundles, "v2")
-    assert current(bundles) == "v2"
-
-
-def test_a_bundle_that_fails_its_recorded_queries_is_not_activated(
-    bundles: Path, make_contents: Make
-) -> None:
+def test_a_bundle_that_fails_its_recorded_queries_is_not_loaded(bundles: Path, make_contents: Make) -> None:
     publish(bundles, make_contents("v2", seed=1))
     rewrite(bundles / "v2", "golden.json", (bundles / "v1" / "golden.json").read_bytes())
     with pytest.raises(BundleError, match="different models"):
-        activate(bundles, "v2")
-    assert current(bundles) == "v1"
+        load(bundles, "v2")
 
 
 def test_an_unknown_version_is_answered_with_the_known_ones(bundles: Path) -> None:
     with pytest.raises(BundleError, match="there are: v1"):
-        activate(bundles, "v9")
+        load(bundles, "v9")
 
 
 def test_a_renamed_bundle_is_refused(bundles: Path) -> None:
