@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.frequency_page import frequency_section
-from benchmarks.in_batch_page import in_batch_section, measured_errors
+from benchmarks.in_batch_page import in_batch_section
 from benchmarks.kernel_page import alphas, steps, summed
 from benchmarks.labelled_page import labelled_section
 from benchmarks.ngram_page import ngram_section
@@ -36,7 +36,7 @@ def estimators_section(
         report_section(report),
         alphas(kernels),
         trained(bias),
-        in_batch_section(in_batch_quality, measured_errors()),
+        in_batch_section(in_batch_quality, report),
         absolute(signs),
         summed(sums),
         frequency_section(frequency),

@@ -21,6 +21,7 @@ NGINX = ROOT / "deploy" / "nginx.conf"
 LIMIT_SECONDS = 1  # where a server has a limit of time, so that a run need not wait for minutes
 HEAD_BYTES, BODY_BYTES, REQUESTS = 16_384, 1_000_000, 128
 OURS, BEHIND = "ours", "ours behind nginx"
+_NGINX_SETTINGS = "daemon off; pid nginx.pid;"
 
 
 @dataclass(frozen=True)
@@ -87,41 +88,23 @@ def candidates(peers: Path) -> list[Candidate]:
         Candidate(
             "granian", _granian(peers, app), "`--backpressure`, `--http1-buffer-size`, header timeout", {}
         ),
-        Candidate(
-            "hypercorn",
-            (
-                str(peers),
-                "-m",
-                "hypercorn",
-                "-k",
-                "uvloop",
-                "-c",
-                "hypercorn.toml",
-                "-b",
-                "127.0.0.1:PORT",
-                app,
-            ),
-            "`h11_max_incomplete_size`, `read_timeout`, `keep_alive_timeout`",
-            {
-                "hypercorn.toml": f"h11_max_incomplete_size = {HEAD_BYTES}\nread_timeout = {LIMIT_SECONDS}\n"
-                'keep_alive_timeout = 20\nloglevel = "CRITICAL"\n'
-            },
-        ),
+        _hypercorn(peers, app),
     ]
     if nginx := shutil.which("nginx"):
-        command = (
-            nginx,
-            "-p",
-            ".",
-            "-c",
-            "nginx.conf",
-            "-e",
-            "error.log",
-            "-g",
-            "daemon off; pid nginx.pid;",
-        )
+        command = (nginx, "-p", ".", "-c", "nginx.conf", "-e", "error.log", "-g", _NGINX_SETTINGS)
         results.append(Candidate(BEHIND, command, "those of `deploy/nginx.conf`", {"nginx.conf": ""}, ours))
     return results
+
+
+def _hypercorn(peers: Path, app: str) -> Candidate:
+    options = ("-k", "uvloop", "-c", "hypercorn.toml", "-b", "127.0.0.1:PORT")
+    command = (str(peers), "-m", "hypercorn", *options, app)
+    settings = (
+        f"h11_max_incomplete_size = {HEAD_BYTES}\nread_timeout = {LIMIT_SECONDS}\n"
+        'keep_alive_timeout = 20\nloglevel = "CRITICAL"\n'
+    )
+    limits = "`h11_max_incomplete_size`, `read_timeout`, `keep_alive_timeout`"
+    return Candidate("hypercorn", command, limits, {"hypercorn.toml": settings})
 
 
 def _granian(peers: Path, app: str) -> tuple[str, ...]:

@@ -1,23 +1,21 @@
-"""What docs/estimators.md says of the losses over in-batch candidates."""
+"""The section of docs/estimators.md on losses over in-batch candidates."""
 
-import json
 from collections.abc import Sequence
 from statistics import mean, pstdev
 from typing import Any
 
 from benchmarks.in_batch_quality import METRICS, Row, spread
-from benchmarks.protocol import RESULTS
 from turret.training.report.table import shown_bias
 
 
-def in_batch_section(quality: dict[str, Any], errors: dict[str, Any] | None) -> str:
-    """The Markdown of `results/in_batch_quality.json` and, where it is measured, `results/in_batch.json`."""
+def in_batch_section(quality: dict[str, Any], report: dict[str, Any]) -> str:
+    """The Markdown of `results/in_batch_quality.json`, and of the losses in `results/sampler_report.json`."""
     seeds = len({row["seed"] for row in quality["rows"]})
     return "\n".join(
         [
             "### Losses over in-batch candidates",
             "",
-            *([] if errors is None else _errors(errors["sets"])),
+            *_errors({name: result["in_batch_losses"] for name, result in report["sets"].items()}),
             "The experiment `dssm`, which reads the items' features, with each loss in place of its own, in "
             f"batches of 2,048 with streaming frequencies: the last items of users, {seeds} seeds (`python "
             "-m benchmarks.in_batch_quality --json`):",
@@ -29,30 +27,21 @@ def in_batch_section(quality: dict[str, Any], errors: dict[str, Any] | None) -> 
     )
 
 
-def measured_errors() -> dict[str, Any] | None:
-    """The kept figures of `benchmarks.in_batch`, if there are any."""
-    path = RESULTS / "in_batch.json"
-    if not path.is_file():
-        return None
-    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return content
-
-
 def _errors(sets: dict[str, Any]) -> list[str]:
-    columns = [(name, row["batch_size"]) for name, result in sets.items() for row in result["losses"]]
+    columns = [(name, row["batch_size"]) for name, losses in sets.items() for row in losses]
     columns = list(dict.fromkeys(columns))
     heads = " | ".join(f"`{name}`, B = {size:,}" for name, size in columns)
     lines = [
-        "Bias and variance of the gradient as above, in batches of training positives with known "
-        "frequencies, on YouTubeDNN after six epochs (`python -m benchmarks.in_batch --json`):",
+        "Bias and variance of the gradient in batches of training positives with known frequencies, of the "
+        "models of the first tables (`python -m benchmarks.sampler_report --json`):",
         "",
         f"| bias, variance | {heads} |",
         "|---|" + "---|" * len(columns),
     ]
-    for loss in dict.fromkeys(row["loss"] for result in sets.values() for row in result["losses"]):
+    for loss in dict.fromkeys(row["loss"] for losses in sets.values() for row in losses):
         cells = []
         for name, size in columns:
-            (row,) = (one for one in sets[name]["losses"] if (one["loss"], one["batch_size"]) == (loss, size))
+            (row,) = (one for one in sets[name] if (one["loss"], one["batch_size"]) == (loss, size))
             cells.append(f"{shown_bias(row)}, {row['variance']:.2g}")
         lines.append(f"| {loss} | {' | '.join(cells)} |")
     return [*lines, ""]

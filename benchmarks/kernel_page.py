@@ -1,4 +1,4 @@
-"""What docs/estimators.md says of kernels: their factor and power, sums, and the cost of steps."""
+"""The sections of docs/estimators.md on kernels: factor and power, sums, and the cost of steps."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What docs/estimators.md says of losses over labelled pairs and given negatives."""
+"""The section of docs/estimators.md on labelled pairs and given negatives."""
 
 import statistics
 from typing import Any

@@ -1,4 +1,4 @@
-"""What docs/estimators.md says of an unbiased 1 / Z."""
+"""The section of docs/estimators.md on an unbiased 1 / Z."""
 
 from typing import Any
 

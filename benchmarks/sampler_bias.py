@@ -78,7 +78,7 @@ def rows_of(case: Case, path: Path) -> list[Row]:
 
 
 def measure(options: Options, cases: Iterable[Case], path: Path, ends: float) -> dict[str, Any]:
-    """Train what is missing, and sum all rows up."""
+    """Run the missing trainings, and sum all rows up."""
     for case in cases:
         with tempfile.TemporaryDirectory() as folder:
             prepare_events(case, options.data, Path(folder))

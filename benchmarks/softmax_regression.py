@@ -52,7 +52,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Estimator:
-    """A loss and what it draws from, by frequency^alpha.
+    """A loss and its proposal, by frequency^alpha.
 
     `keeps_hits`: a drawn class of the point itself counts.
     """

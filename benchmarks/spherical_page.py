@@ -1,4 +1,4 @@
-"""What docs/estimators.md says of the exact update of the spherical softmax."""
+"""The section of docs/estimators.md on the exact update of the spherical softmax."""
 
 from typing import Any
 

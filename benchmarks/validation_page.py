@@ -1,4 +1,4 @@
-"""What docs/results.md says of the part that gowalla's settings were chosen on."""
+"""The section of docs/results.md on the part that gowalla's settings were chosen on."""
 
 from collections.abc import Sequence
 from statistics import mean, pstdev

@@ -1,4 +1,4 @@
-"""What docs/estimators.md says of partial samples, shared draws and an unbiased 1 / Z."""
+"""The sections of docs/estimators.md on partial samples, shared draws and an unbiased 1 / Z."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def partial_section(results: dict[str, Any]) -> str:
 
 
 def partial_verdict(results: dict[str, Any]) -> str:
-    """The range over the sets of what one walk saves and costs, relative to the shipped sampler."""
+    """The range over the sets of the savings and costs of one walk, relative to the shipped sampler."""
     saved, lost = [], []
     for measured in results["sets"].values():
         shipped, *others = measured["partial"]

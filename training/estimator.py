@@ -31,8 +31,7 @@ from turret.training.samplers.fixed.given import GivenSampler
 ItemTower = Callable[[Tensor], Tensor]
 """Item vectors [..., D] of int64 item rows [...], such as an `nn.Embedding`."""
 
-# How many items a refresh encodes at once.
-CHUNK = 65_536
+CHUNK = 65_536  # items that a refresh encodes at once
 
 
 class Estimator(nn.Module):

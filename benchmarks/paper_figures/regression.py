@@ -89,7 +89,7 @@ def by_optimiser(results: Results) -> dict[str, dict[str, list[float]]]:
 
 
 def claims_by_estimator(results: Results) -> list[Claim]:
-    """That complementary sums are competitive and stable, whatever the optimiser."""
+    """Complementary sums are competitive and stable under each optimiser."""
     curves = by_optimiser(results)
     likelihood = {
         settings: {name: math.exp(values[-1]) for name, values in made.items()}

@@ -1,4 +1,4 @@
-"""What docs/estimators.md says of whole trainings: the K that samplers need, and the absolute softmax."""
+"""The sections of docs/estimators.md on whole trainings and on the absolute softmax."""
 
 import statistics
 from collections.abc import Sequence

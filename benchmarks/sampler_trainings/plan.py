@@ -9,7 +9,7 @@ much on a small catalog. Hence these choices:
 - Gowalla's 40,981 items take longest; it has one seed and runs only where it is named.
 - Uniform candidates are measured at each fourth size, quadratic ones at each second; where 1 % is crossed
   between two sizes, `refined` fills the gap. The other samplers have two sizes.
-- What the claim needs comes first: the full softmax, then uniform and quadratic candidates with every seed.
+- The trainings of the claim come first: the full softmax, then uniform and quadratic candidates, each seed.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

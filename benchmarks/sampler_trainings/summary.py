@@ -1,4 +1,4 @@
-"""What the trainings come to: the K that each sampler needs, the convergence of the full softmax, tables."""
+"""A summary of the trainings: the K that each sampler needs, the convergence of the full softmax, tables."""
 
 import statistics
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ def full_of(rows: Sequence[Row], absolute: bool) -> Row:
 
 
 def excess(rows: Sequence[Row], row: Row, measure: str) -> float:
-    """By what share `row` is above the full softmax of its scoring, among `rows` of its set and seed."""
+    """The share by which `row` is above the full softmax of its scoring, among `rows` of its set and seed."""
     return float(row[measure] / full_of(rows, row["absolute"])[measure] - 1.0)
 
 
@@ -83,7 +83,7 @@ def _full(seeds: dict[int, list[Row]]) -> Row:
 
 
 def _convergence(seeds: dict[int, list[Row]]) -> Row:
-    """What twice the examples change of the held-out cross entropy, where that was measured."""
+    """The change of the held-out cross entropy by twice the examples, where it was measured."""
     found = {}
     for name, absolute in (("absolute", True), ("signed", False)):
         for rows in seeds.values():

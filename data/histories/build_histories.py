@@ -84,7 +84,7 @@ def _filter_core(
     core = k_core(histories, len(whole.items), filters.min_user_events, filters.min_item_events)
     name = f"min_user_events = {filters.min_user_events}, min_item_events = {filters.min_item_events}"
     if filters.min_user_events == filters.min_item_events == 1:
-        name = "users without an event"  # who have negatives alone
+        name = "users without an event"  # they have negatives alone
     if not core.users.any():
         raise EmptyDataError(f"the filter {name} leaves none of {len(histories):,} events; loosen it")
     users, items = (np.cumsum(is_kept, dtype=np.int32) - 1 for is_kept in (core.users, core.items))

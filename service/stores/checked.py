@@ -1,4 +1,4 @@
-"""Stores of other packages: what they raise and reply is checked, so that the service can rely on it.
+"""Stores of other packages: their exceptions and replies are checked, so that the service can rely on them.
 
 A faulty kind or builder ends in a ServiceError. An unexpected exception or a reply that breaks the contract
 is logged, and counts as an unavailable store: recommendations continue without it, writes are refused.
@@ -163,7 +163,7 @@ class _Calls:
         self._failing: dict[str, type[Exception]] = {}
 
     async def call(self, method: str, fault_of: Callable[[Any], str | None], *arguments: Any) -> Any:
-        """Call a method. `fault_of` names what is wrong with its reply; None: nothing."""
+        """Call a method. `fault_of` names the fault of its reply, None if it has none."""
         with self._failures(method):
             reply = await getattr(self._store, method)(*arguments)
             if fault := fault_of(reply):

@@ -37,7 +37,7 @@ class HistoryStore(Protocol):
 
     With a `max_age` in milliseconds, older events (by the service's clock) are neither stored nor read, and
     are deleted in time. Every method raises HistoryUnavailableError while the store is unavailable.
-    Methods run in the event loop, so they must not block it: what waits is awaited, or runs in a thread.
+    Methods run in the event loop, so they must not block it: a wait is awaited, or runs in a thread.
     """
 
     async def append(self, events: Sequence[Event]) -> int:

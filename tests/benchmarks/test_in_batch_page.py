@@ -13,10 +13,9 @@ def test_a_loss_is_a_line_with_its_errors_and_its_quality() -> None:
         rows += [
             {"set": "some", "loss": loss, "seed": s, "hr@10": 0.5, "ndcg@10": v} for s, v in enumerate(values)
         ]
-    text = in_batch_section({"rows": rows}, {"sets": {"some": {"losses": losses}}})
+    text = in_batch_section({"rows": rows}, {"sets": {"some": {"in_batch_losses": losses}}})
     assert "| bias, variance | `some`, B = 64 | `some`, B = 512 |" in text
     assert "| one | 10.0%, 0.25 | < 15.0%, 0.5 |" in text
     assert "| loss | `some`, HR@10 | `some`, NDCG@10 |" in text
     assert "| one | 0.2000 ± 0.1000 | 0.0500 ± 0.0000 |" in text
     assert "in 1 of 2 on `some`, by +0.1875 ± 0.3125" in text
-    assert "bias" not in in_batch_section({"rows": rows}, None)

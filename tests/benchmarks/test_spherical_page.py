@@ -2,7 +2,7 @@ from benchmarks.spherical_page import updates
 
 
 def test_every_size_is_a_line() -> None:
-    """With both times and their ratio, and on what they were measured."""
+    """With both times, their ratio, and the machine of the measurement."""
     results = {
         "batch": 256,
         "dimension": 64,

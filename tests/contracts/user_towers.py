@@ -84,7 +84,7 @@ class UserTowerContract:
         return config(**self.settings).user.reads_times
 
     def stir(self, made: TwoTowers) -> None:
-        """Change parameters that begin at zero, which would hide what they multiply."""
+        """Change parameters that begin at zero, which would hide their factors."""
 
     def model(self, features: bool = False) -> TwoTowers:
         """Towers in evaluation mode, the same each time."""

@@ -57,7 +57,7 @@ def test_labels_and_given_negatives_train_what_they_are_for(tmp_path: Path) -> N
 
 
 def test_a_log_without_labels_is_refused_before_training(tmp_path: Path) -> None:
-    """With what would work."""
+    """With a remedy."""
     impressions(tmp_path)
     output("data", "prepare", "triples.csv", "--to", "plain", folder=tmp_path)
     refused = run("train", "--data", "plain", "-e", "labelled_pairs", "--run", "run", folder=tmp_path)

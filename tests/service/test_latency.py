@@ -36,7 +36,7 @@ def test_answers_that_take_long_are_known_from_the_first_until_they_are_short_ag
 def test_answers_of_a_remote_index_never_hold_up_the_loop(
     bundles: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever processor time they take: that of a search that waits for another process is none."""
+    """Also where they take no processor time, as a search that waits for another process."""
     assert not open_live(bundles, "v1").latency.is_long()
     monkeypatch.setattr(FlatSettings, "is_remote", True)
     latency = open_live(bundles, "v1").latency

@@ -1,4 +1,4 @@
-"""Index kinds of other packages: what they raise is named, and what they answer is held to the contract."""
+"""Index kinds of other packages: their exceptions are named, and their answers held to the contract."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,9 +31,9 @@ def described(kind: str) -> str:
 
 @contextmanager
 def naming_kind(kind: str, doing: str) -> Iterator[None]:
-    """Turn what a foreign kind raises into a BundleError with the kind, its class and the line.
+    """Turn an exception of a foreign kind into a BundleError with the kind, its class and the line.
 
-    `doing` is what fails, as in "can't be built". Errors of ours pass, and so does what our kinds raise.
+    `doing` is the failing step, as in "can't be built". Our errors pass, and so do exceptions of our kinds.
     """
     try:
         yield
@@ -77,7 +77,7 @@ def check_answers(index: Index, vectors: NDArray[np.float32], queries: NDArray[n
 def _wrong(
     found: object, vectors: NDArray[np.float32], query: NDArray[np.float32], k: int, allowed: RowMask | None
 ) -> str | None:
-    """What is wrong with an answer that should have `k` rows."""
+    """The fault of an answer that should have `k` rows."""
     if not (
         isinstance(found, tuple) and len(found) == 2 and all(isinstance(one, np.ndarray) for one in found)
     ):

@@ -23,7 +23,7 @@ def auc_of_users(scores_of: ScoresOf, data: PreparedData, part: Part, users: NDA
     """The AUC of each of `users` [U], of `users_with_negatives`: float64 [U].
 
     The share of the pairs of an event in `part` and one of its negatives in which the event has the higher
-    score; a tie counts a half. Without the other pairs, it is the AUC of what was offered.
+    score; a tie counts a half. Without the other pairs, it is the AUC of the offered items.
 
     Source: Zhu et al. 2017 (GAUC), with the same weight for each user.
     """

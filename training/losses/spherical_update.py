@@ -1,4 +1,4 @@
-"""The exact step of the spherical softmax in O(D^2) an example, whatever the size of the catalog."""
+"""The exact step of the spherical softmax in O(D^2) an example, for any size of the catalog."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""What losses and samplers return, checked by type and shape, as packages add some; no value is read."""
+"""Checks of the results of losses and samplers by type and shape, as packages add some; no value is read."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -123,7 +123,7 @@ class SampledObjective(Objective):
             positive = positive - draw.positive_log_count
         hits = (~draw.valid).nonzero(as_tuple=True)
         shares = examples.weights / total_weight(examples.weights)
-        # The log of the mass of all positives of the example, which is in the softmax whatever is drawn.
+        # The log of the mass of all positives of the example, which is in the softmax for every draw.
         known = log_mass(positive, examples.others)
         candidates = Candidates(_shared_vectors(examples, draw.ids, draw.stored), draw.log_count)
         loss = blocked_softmax(

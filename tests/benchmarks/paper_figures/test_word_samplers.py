@@ -44,7 +44,7 @@ def test_every_sampler_proposes_all_words(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", [FULL, FULL_ABSOLUTE, *SIZES])
 def test_a_training_says_its_sizes_and_gets_better(kind: str) -> None:
-    """Each sampler's; the result is what the page shows."""
+    """Each sampler's; the page shows the result."""
     result = trained(TEXT, kind, 8, 6, SCHEDULE)
     assert result["cross_entropy"][-1] < result["cross_entropy"][0]
     assert (result["words"], result["width"], result["epochs"]) == (40, 6, 1)

@@ -45,7 +45,7 @@ class TestTimes(UserTowerContract):
     settings: ClassVar[dict[str, object]] = {**SETTINGS, "times": True}
 
     def stir(self, made: TwoTowers) -> None:
-        """What is added for times begins at zero."""
+        """The addend of times begins at zero."""
         torch.nn.init.normal_(made.user.get_parameter("times.weight"), std=0.5)
 
     def test_a_moment_changes_nothing_before_it(self) -> None:

@@ -5,7 +5,7 @@ import torch
 from tests.oracles import ranking as oracle
 from turret.data.prepared import PreparedData
 from turret.training.config.experiment import ExperimentConfig
-from turret.training.evaluation.ranking import popularity_scores, rank, tower_scores
+from turret.training.evaluation.ranking import mask_seen, popularity_scores, rank, tower_scores
 from turret.training.run import build_model
 
 
@@ -38,3 +38,16 @@ def test_users_without_a_history_get_the_popular_items(handmade: PreparedData) -
     assert (
         towers.rows.tolist() == baseline.rows.tolist() == [oracle.ranking(popularity.tolist(), set())[:4]] * 5
     )
+
+
+def test_the_oldest_of_many_seen_items_is_masked(handmade: PreparedData) -> None:
+    """A history of 300 events, the first of them of an item of its own."""
+    long = np.concatenate([[2], np.zeros(299), [1, 1]]).astype(np.int32)
+    fields = vars(handmade) | {
+        "event_items": long,
+        "offsets": np.array([0, 302]),
+        "splits": np.array([[300, 301]]),
+    }
+    scores = torch.ones(1, len(handmade.item_ids))
+    mask_seen(scores, PreparedData(**fields), np.arange(1), "validation")
+    assert torch.isinf(scores[0]).nonzero().flatten().tolist() == [0, 2]

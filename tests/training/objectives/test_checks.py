@@ -52,7 +52,7 @@ class GivenSampler(Sampler):
 
 
 class GivenSettings(SamplerSettings):
-    """Settings of what a test gives."""
+    """Settings with the values of a test."""
 
     sampler: ClassVar[Any] = None
     kind: Literal["given"] = "given"
