@@ -89,6 +89,7 @@ def _contents(run: Run, data: PreparedData, version: str) -> BundleContents:
         model=save({name: tensor.contiguous() for name, tensor in model.state_dict().items()}),
         reads_times=run.experiment.tower.user.reads_times,
         data_until=data.manifest.time.until,
+        exclude_seen=run.experiment.evaluation.exclude_seen,
         recorded=[_recorded(data, model, user) for user in users.tolist()],
         expected=_expected(data, model, items, users),
         item_features=model.item.rows.layers.features if model.item.rows else (),
