@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 import turret
+from turret.activation.cli import app as activation_app
 from turret.data.cli import app as data_app
 from turret.data.cli_errors import ErrorHandlingGroup
 from turret.history.cli import app as history_app
@@ -29,6 +30,7 @@ app.add_typer(data_app, name="data")
 app.add_typer(training_app)
 app.add_typer(tower_app)
 app.add_typer(service_app)
+app.add_typer(activation_app)
 app.add_typer(history_app, name="history")
 app.add_typer(keys_app, name="keys")
 

@@ -160,6 +160,7 @@ class VersionAnswer(BaseModel):
     scoring: Scoring
     history_length: int
     reads_times: bool
+    exclude_seen: bool
     index: IndexAnswer
     index_choice: IndexChoiceAnswer | None
     norms: Norms | None
