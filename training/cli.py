@@ -41,8 +41,8 @@ def train(
         typer.Option(
             "--experiment",
             "-e",
-            metavar="NAME|FILE",
-            help="A shipped experiment (youtubednn), or a TOML file.",
+            metavar="NAME|FILE|auto",
+            help="A shipped experiment (youtubednn), a TOML file, or auto: chosen by the data.",
         ),
     ] = None,
     run: Annotated[Path, typer.Option("--run", metavar="DIR", help="The folder of the run.")] = RUN,
@@ -60,7 +60,11 @@ def train(
 ) -> None:
     """Train both towers on prepared data.
 
-    Example: `turret train --data var/prepared --run var/run --set training.batch_size=2048`
+    `--experiment auto` looks at the data (features, order, repeats, size), compares the experiments that fit
+    by short trials on the validation part, and prints its reasons. They are stored in RUN/run.json, and the
+    chosen experiment in RUN/experiment.toml.
+
+    Example: `turret train --data var/prepared --run var/run --experiment auto`
     """
     set_up_process()
     from turret.training.commands import train_run

@@ -7,10 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import get_args
 
+from turret.data.configuration import parse_overrides
 from turret.data.prepared import PreparedData
 from turret.tower.errors import BundleError
 from turret.tower.format.listing import bundle_folder
+from turret.training.auto.choice import AUTO, chosen_run
 from turret.training.config.experiment import ExperimentConfig, load_experiment
+from turret.training.config.named_settings import with_settings
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import EvaluatedPart
 from turret.training.evaluation.table import metrics_table
@@ -40,6 +43,7 @@ def train_run(
     Raises:
         TrainingError: `resume` with `overwrite`, without a run, or with settings that differ from the run's.
     """
+    report = partial(print, flush=True)  # `| tee` shows each epoch
     if resume and overwrite:
         raise TrainingError("--resume continues the run that --overwrite removes; give one of the two.")
     if resume:
@@ -49,9 +53,7 @@ def train_run(
             raise TrainingError(
                 f"--resume: {folder} was begun {start}; leave --from out, or start another run with --run."
             )
-        if (experiment is not None or overrides) and _settings(
-            experiment, overrides, run.origin
-        ) != run.experiment:
+        if (experiment is not None or overrides) and not _began_with(run, experiment, overrides):
             raise TrainingError(
                 f"--resume: {folder} was begun with other settings, and keeps them; leave out --experiment "
                 "and --set, or start another run with --run."
@@ -60,9 +62,11 @@ def train_run(
     else:
         prepared = PreparedData.open(data or DATA)
         parent = None if origin is None else bundle_folder(origin).resolve()
-        settings = _settings(experiment, overrides, parent)
-        run = Run(folder, settings, prepared.folder, prepared.fingerprint, parent)
-    report = partial(print, flush=True)  # `| tee` shows each epoch
+        if experiment == AUTO and parent is None:
+            run = chosen_run(folder, prepared, overrides, overwrite, report)
+        else:
+            settings = _settings(experiment, overrides, parent)
+            run = Run(folder, settings, prepared.folder, prepared.fingerprint, parent)
     progress = train(run, prepared, resume, overwrite, report)
     best = "" if progress.best is None else f"best {run.experiment.training.metric} {progress.best:.4f}, "
     epoch = progress.epoch if progress.best is None else progress.best_epoch
@@ -76,8 +80,21 @@ def _began_from(run: Run, origin: Path) -> bool:
     return False
 
 
+def _began_with(run: Run, experiment: str | None, overrides: Sequence[str]) -> bool:
+    if experiment == AUTO:
+        return run.choice is not None and run.experiment == with_settings(
+            run.experiment, parse_overrides(overrides)
+        )
+    return run.experiment == _settings(experiment, overrides, run.origin)
+
+
 def _settings(experiment: str | None, overrides: Sequence[str], parent: Path | None) -> ExperimentConfig:
     """The named experiment, else the parent bundle's, else the default one."""
+    if experiment == AUTO:
+        raise TrainingError(
+            "--from keeps the towers of its bundle, so --experiment auto has nothing to choose; leave one of "
+            "the two out."
+        )
     if experiment is None and parent is not None:
         return ParentBundle.open(parent).experiment(overrides)
     return load_experiment(experiment or EXPERIMENT, overrides)
@@ -97,6 +114,8 @@ def evaluate_run(
     checked = checked_part(part)
     run = Run.read(folder)
     report = run.evaluate(run.open_data(data), checked, baselines)
+    if as_json and run.choice is not None:
+        report["auto"] = run.choice
     print(json.dumps(report, indent=2) if as_json else f"{metrics_table(report)}\n\n{paragraphs(report)}")
 
 

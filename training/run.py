@@ -20,6 +20,7 @@ from turret.tower.towers.scoring import served_scores
 from turret.training.baselines.registry import chosen_baselines, fitted_scores
 from turret.training.checkpoint import Progress, load_model, load_objective, load_progress
 from turret.training.config.experiment import ExperimentConfig
+from turret.training.config.named_settings import write_experiment
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import TOWERS, EvaluatedPart, evaluate_rankers
 from turret.training.evaluation.per_user import save_per_user
@@ -33,7 +34,7 @@ from turret.training.records.history import HISTORY
 from turret.training.verdict.verdict import verdict
 
 RUN, MODEL, CHECKPOINT = "run.json", "model.safetensors", "checkpoint.safetensors"
-METRICS = "metrics.json"
+METRICS, CHOSEN = "metrics.json", "experiment.toml"
 PER_USER = {"validation": "users-validation.parquet", "test": "users-test.parquet"}
 SAMPLERS, SAMPLERS_PICTURE = "samplers.json", "samplers.png"
 
@@ -43,7 +44,8 @@ class Run:
     """The experiment of a run and its data.
 
     `fingerprint` identifies the prepared data: a run is resumed and exported only with the same data.
-    `origin` is the folder of the parent bundle of a warm start.
+    `origin` is the folder of the parent bundle of a warm start. `choice` has the reasons for the experiment
+    if the data chose it (`--experiment auto`).
     """
 
     folder: Path
@@ -51,17 +53,22 @@ class Run:
     data_folder: Path
     fingerprint: str
     origin: Path | None = None
+    choice: dict[str, Any] | None = None
 
     def write(self) -> None:
-        """Write `run.json`; the folder is created if it is missing."""
+        """Write `run.json`, and a chosen experiment as a file; the folder is created if it is missing."""
         self.folder.mkdir(parents=True, exist_ok=True)
         stored = {
             "experiment": self.experiment.model_dump(mode="json"),
             "data": str(self.data_folder.resolve()),
             "fingerprint": self.fingerprint,
             "origin": None if self.origin is None else str(self.origin.resolve()),
+            **({} if self.choice is None else {"auto": self.choice}),
         }
         replace_json(self.folder / RUN, stored)
+        if self.choice is not None:
+            comment = f"Chosen by `turret train --experiment auto`: {self.choice['picked']}"
+            write_experiment(self.folder / CHOSEN, self.experiment, comment)
 
     @classmethod
     def read(cls, folder: Path) -> "Run":
@@ -72,7 +79,8 @@ class Run:
                 raise TypeError("its experiment is no object")
             experiment = override(ExperimentConfig, stored["experiment"], path=folder / RUN)
             origin = None if stored["origin"] is None else Path(stored["origin"])
-            return cls(folder, experiment, Path(stored["data"]), str(stored["fingerprint"]), origin)
+            choice = stored.get("auto")
+            return cls(folder, experiment, Path(stored["data"]), str(stored["fingerprint"]), origin, choice)
         except FileNotFoundError:
             raise TrainingError(f"{folder}: there is no run here; `turret train` makes one.") from None
         except ConfigurationError as error:
@@ -184,10 +192,20 @@ def replace_json(path: Path, content: dict[str, Any]) -> str:
     return text
 
 
+def check_no_run(folder: Path) -> None:
+    """Raise TrainingError where the folder has a run with a checkpoint."""
+    if (folder / CHECKPOINT).is_file():
+        raise TrainingError(
+            f"{folder}: there is a run here already; continue it with --resume, replace it with --overwrite, "
+            "or name another folder with --run."
+        )
+
+
 def remove_run(folder: Path) -> None:
     """Delete the files of a run, and no other files in its folder."""
+    evaluated = (METRICS, *PER_USER.values(), SAMPLERS, SAMPLERS_PICTURE)
     records = (HISTORY, ENVIRONMENT, LOGGERS_FILE)
-    for name in (RUN, MODEL, CHECKPOINT, METRICS, *PER_USER.values(), SAMPLERS, SAMPLERS_PICTURE, *records):
+    for name in (RUN, CHOSEN, MODEL, CHECKPOINT, *evaluated, *records):
         (folder / name).unlink(missing_ok=True)
         remove_abandoned(folder / name)
     for name in (tensorboard.FOLDER, wandb.FOLDER):

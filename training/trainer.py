@@ -33,7 +33,7 @@ from turret.training.model_loss import build_objective, model_loss
 from turret.training.optimisers.optimiser import Optimiser, large_tables, learning_rate_factor
 from turret.training.randomness import seed_torch, stream
 from turret.training.records.recorder import Recorder
-from turret.training.run import CHECKPOINT, MODEL, Run, build_model, remove_run
+from turret.training.run import CHECKPOINT, MODEL, Run, build_model, check_no_run, remove_run
 from turret.training.validation import validation_users
 from turret.training.warm_start.parent_bundle import ParentBundle
 from turret.training.warm_start.warm_start import TransferReport, warm_start_weights
@@ -276,11 +276,8 @@ def train(
     """
     chosen_loggers(loggers)
     has_checkpoint = (run.folder / CHECKPOINT).is_file()
-    if has_checkpoint and not (resume or overwrite):
-        raise TrainingError(
-            f"{run.folder}: there is a run here already; continue it with --resume, replace it with "
-            "--overwrite, or name another folder with --run."
-        )
+    if not (resume or overwrite):
+        check_no_run(run.folder)
     trainer = Trainer(run, data, report, observe)
     if resume and has_checkpoint:
         loggers = loggers or tuple(stored_loggers(run.folder))

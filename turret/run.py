@@ -9,6 +9,7 @@ from typing import Any
 
 from turret.arguments import naming_arguments
 from turret.data.prepared import PreparedData
+from turret.training.auto.choice import AUTO, chosen_run
 from turret.training.config.experiment import load_experiment
 from turret.training.evaluation.evaluation import EvaluatedPart
 from turret.training.export.export import export
@@ -38,6 +39,11 @@ class TrainedRun:
     def folder(self) -> Path:
         """The folder of the run."""
         return self.run.folder
+
+    @property
+    def choice(self) -> dict[str, Any] | None:
+        """The choice of `experiment="auto"`: `{picked, reasons, trials}`; None for a named experiment."""
+        return self.run.choice
 
     @naming_arguments(_ARGUMENTS)
     def evaluate(self, part: EvaluatedPart = "test", baselines: Sequence[str] = ()) -> dict[str, Any]:
@@ -89,12 +95,13 @@ def train(
     Args:
         data: prepared data, or its folder.
         folder: the folder of the run.
-        experiment: the name of a shipped experiment, or the path of a TOML file.
+        experiment: the name of a shipped experiment, the path of a TOML file, or "auto", which looks at the
+            data, tries the experiments that fit, and picks one; the run's `choice` has the reasons.
         settings: settings that override the experiment's, by their dotted names, such as
             `{"training.epochs": 5}`.
         resume: continue the run in `folder` from its last checkpoint, with the settings that it has.
         overwrite: replace the run in `folder`.
-        report: takes a line for each epoch.
+        report: takes a line for each epoch, and for each reason of a choice.
 
     Raises:
         TrainingError: `folder` holds a run, `resume` has none to continue or comes with settings, or the
@@ -106,11 +113,15 @@ def train(
         run = Run.read(Path(folder))
         prepared = run.open_data(prepared.folder)
     else:
-        run = Run(
-            Path(folder),
-            load_experiment(str(experiment), settings or {}),
-            prepared.folder,
-            prepared.fingerprint,
+        run = (
+            chosen_run(Path(folder), prepared, settings or {}, overwrite, report)
+            if str(experiment) == AUTO
+            else Run(
+                Path(folder),
+                load_experiment(str(experiment), settings or {}),
+                prepared.folder,
+                prepared.fingerprint,
+            )
         )
     train_run(run, prepared, resume, overwrite, report)
     return TrainedRun(run, prepared)

@@ -8,9 +8,9 @@ from turret.data.configuration import parse_overrides
 from turret.data.prepared import PreparedData
 from turret.tower.config import Settings
 from turret.training.config.experiment import ExperimentConfig, load_experiment
+from turret.training.config.named_settings import differences, with_settings
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import validated_items
-from turret.training.tuning.experiments import differences, with_settings
 from turret.training.tuning.space import Dimension, check_fixed, default_space, load_space
 
 DATA, EXPERIMENT = Path("var/prepared"), "youtubednn"

@@ -17,8 +17,8 @@ from turret.data.configuration import load_configuration
 from turret.data.errors import ConfigurationError
 from turret.tower.config import Settings
 from turret.training.config.experiment import ExperimentConfig, named_settings
+from turret.training.config.named_settings import overlap, with_settings
 from turret.training.errors import TrainingError
-from turret.training.tuning.experiments import overlap, with_settings
 
 Number = Annotated[int, Field(strict=True)] | Annotated[float, Field(strict=True)]
 

@@ -11,10 +11,10 @@ from turret.data.errors import ConfigurationError, TurretError
 from turret.data.prepared import PreparedData
 from turret.training.checkpoint import Progress
 from turret.training.config.experiment import ExperimentConfig
+from turret.training.config.named_settings import short_names, with_settings, write_experiment
 from turret.training.errors import DivergenceError, TrainingError
 from turret.training.run import Run
 from turret.training.trainer import train
-from turret.training.tuning.experiments import short_names, with_settings, write_experiment
 from turret.training.tuning.study import StoredStudy
 
 BEST, TRIALS = "best.toml", "trials"

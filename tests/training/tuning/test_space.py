@@ -5,8 +5,8 @@ import pytest
 
 from turret.data.errors import ConfigurationError
 from turret.training.config.experiment import ExperimentConfig, load_experiment, shipped_experiments
+from turret.training.config.named_settings import with_settings
 from turret.training.errors import TrainingError
-from turret.training.tuning.experiments import with_settings
 from turret.training.tuning.space import Choices, Dimension, Range, default_space, load_space
 
 

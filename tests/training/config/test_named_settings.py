@@ -10,7 +10,7 @@ from turret.training.config.experiment import (
     named_settings,
     shipped_experiments,
 )
-from turret.training.tuning.experiments import (
+from turret.training.config.named_settings import (
     differences,
     overlap,
     short_names,

@@ -1,0 +1,97 @@
+"""The experiments that fit the figures of prepared data, with settings by the size of the log."""
+
+from collections.abc import Mapping
+
+from turret.data.errors import ConfigurationError
+from turret.training.auto.facts import Facts
+from turret.training.config.experiment import ExperimentConfig, load_experiment
+from turret.training.config.named_settings import overlap
+from turret.training.verdict.repeats import MANY
+
+# Pairs of successive items that recur less often than this, relative to shuffled histories, show no order;
+# from ORDERED on, the order is certain. Between the two, trials decide.
+UNORDERED, ORDERED = 1.1, 1.5
+# A larger catalog is scored by samples; a large one with features by the items of the batch.
+MOST_SCORED, MOST_ENCODED = 100_000, 20_000
+# Smaller logs need the transformer with much dropout.
+SMALL_LOG = 200_000
+STEPS_AN_EPOCH, SMALLEST_BATCH, LARGEST_BATCH = 100, 256, 4096
+EXAMPLES, FEWEST_EPOCHS, MOST_EPOCHS, PATIENCE = 4_000_000, 10, 40, 5
+
+Settings = dict[str, object]
+_SAMPLED = {"loss": "sampled_softmax", "sampler": {"kind": "uniform", "negatives": 1024}}
+_IN_BATCH = {
+    "loss": "sampled_softmax_corrected",
+    "sampler": {"kind": "in_batch", "frequencies": "streaming"},
+    "mask_known": True,
+}
+_FEATURES: Settings = {"tower.item.features": "all", "tower.item.hidden": [128]}
+
+
+def shared_settings(facts: Facts) -> Settings:
+    """The settings of all candidates: batches, epochs, and whether used items are ranked."""
+    batch = SMALLEST_BATCH
+    while batch < LARGEST_BATCH and batch * 1.5 * STEPS_AN_EPOCH < facts.examples:
+        batch *= 2
+    return {
+        "training.batch_size": batch,
+        "training.epochs": min(MOST_EPOCHS, max(FEWEST_EPOCHS, EXAMPLES // max(facts.examples, 1))),
+        "training.patience": PATIENCE,
+        "training.metric": "ndcg@10",
+        "evaluation.exclude_seen": facts.repeat_share < MANY,
+    }
+
+
+def candidates(
+    facts: Facts, overrides: Mapping[str, object]
+) -> tuple[dict[str, ExperimentConfig], dict[str, str]]:
+    """The experiments to try, by name, the most promising first; `overrides` replace their settings.
+
+    Returns:
+        The experiments, and those that `overrides` contradict with the message.
+
+    Raises:
+        ConfigurationError: the overrides contradict every candidate.
+    """
+    chosen: dict[str, ExperimentConfig] = {}
+    refused: dict[str, ConfigurationError] = {}
+    for name, (base, own) in _kinds(facts).items():
+        settings = {**shared_settings(facts), **own}
+        kept = {key: value for key, value in settings.items() if not any(overlap(key, o) for o in overrides)}
+        try:
+            chosen[name] = load_experiment(base, {**kept, **overrides})
+        except ConfigurationError as error:
+            refused[name] = error
+    if not chosen:
+        raise next(iter(refused.values()))
+    return chosen, {name: str(error) for name, error in refused.items()}
+
+
+def _kinds(facts: Facts) -> dict[str, tuple[str, Settings]]:
+    """The names of candidates, each with a shipped experiment and the settings that differ from it."""
+    kinds: dict[str, tuple[str, Settings]] = {}
+    transformer = "transformer_short" if facts.examples < SMALL_LOG else "transformer"
+    if facts.order is None or facts.order >= UNORDERED:
+        kinds["transformer"] = (transformer, _objective(facts))
+    if facts.order is None or facts.order < ORDERED:
+        kinds["set"] = ("ids", _set(facts))
+    if facts.item_features or facts.user_features:
+        kinds["features"] = ("full_softmax", {**_features(facts), "tower.user.features": "all"})
+    else:
+        kinds["pooled"] = ("full_softmax", _objective(facts))
+    return kinds
+
+
+def _objective(facts: Facts) -> Settings:
+    return {"objective": _SAMPLED} if facts.items > MOST_SCORED else {}
+
+
+def _features(facts: Facts) -> Settings:
+    if not facts.item_features:
+        return _objective(facts)
+    return {**_FEATURES, **({"objective": _IN_BATCH} if facts.items > MOST_ENCODED else {})}
+
+
+def _set(facts: Facts) -> Settings:
+    """A history without order. Features need `leave_out`: they would tell the item to predict by itself."""
+    return {**_features(facts), **({"tower.user.leave_out": True} if facts.item_features else {})}

@@ -1,0 +1,126 @@
+"""The reasons of a choice, as sentences with the figures that they are made from."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from turret.training.auto.candidates import MOST_ENCODED, MOST_SCORED, ORDERED, UNORDERED
+from turret.training.auto.facts import Facts
+from turret.training.config.experiment import ExperimentConfig, TrainingConfig
+from turret.training.verdict.finding import listing
+from turret.training.verdict.repeats import MANY
+
+Kind = Literal[
+    "order",
+    "no_order",
+    "unclear_order",
+    "features",
+    "repeats",
+    "large_catalog",
+    "unread_labels",
+    "size",
+    "refused",
+    "failed",
+    "trial",
+    "no_trials",
+    "picked",
+]
+
+
+@dataclass(frozen=True)
+class Reason:
+    """A sentence, and the figures that it was made from, by name."""
+
+    kind: Kind
+    sentence: str
+    figures: dict[str, Any]
+
+    def as_json(self) -> dict[str, Any]:
+        """`{kind, sentence, figures}`."""
+        return asdict(self)
+
+
+def data_reasons(facts: Facts, experiment: ExperimentConfig, refused: Mapping[str, str]) -> Iterator[Reason]:
+    """The reasons that the data alone gives.
+
+    Args:
+        facts: the figures of the data.
+        experiment: any of the candidates, for the settings that all of them share.
+        refused: the candidates that the overrides contradict, with the message.
+    """
+    yield _order(facts)
+    if facts.item_features or facts.user_features:
+        yield _features(facts)
+    if facts.repeat_share >= MANY and not experiment.evaluation.exclude_seen:
+        sentence = (
+            f"{facts.repeat_share:.0%} of the events repeat an item of their user, so used items are ranked "
+            "too (evaluation.exclude_seen = false)."
+        )
+        yield Reason("repeats", sentence, {"share": facts.repeat_share, "exclude_seen": False})
+    if facts.items > (MOST_ENCODED if facts.item_features else MOST_SCORED):
+        yield _large_catalog(facts)
+    if facts.has_negatives:
+        sentence = (
+            "The data has labels or given negatives, which these candidates don't read; the shipped "
+            "experiment labelled_pairs does."
+        )
+        yield Reason("unread_labels", sentence, {"experiments": ["labelled_pairs"]})
+    yield _size(facts, experiment.training)
+    for name, message in refused.items():
+        sentence = f"The candidate {name} does not fit the given settings: {message}."
+        yield Reason("refused", sentence, {"candidate": name, "message": message})
+
+
+def _order(facts: Facts) -> Reason:
+    if facts.order is None:
+        sentence = (
+            "Too few pairs of successive items recur to tell whether the order of the events predicts the "
+            "next item, so towers with and without order are tried."
+        )
+        return Reason("unclear_order", sentence, {"ratio": None})
+    figures = {"ratio": facts.order}
+    recur = f"pairs of successive items recur {facts.order:.1f} times as often as in shuffled histories"
+    if facts.order >= ORDERED:
+        sentence = f"The order of the events predicts the next item ({recur}), so a transformer is tried."
+        return Reason("order", sentence, figures)
+    if facts.order < UNORDERED:
+        sentence = (
+            f"The order of the events tells nothing of the next item ({recur}), so no transformer is tried, "
+            "and one candidate reads histories as sets."
+        )
+        return Reason("no_order", sentence, figures)
+    sentence = (
+        f"The order of the events tells little of the next item ({recur}), so towers with and without order "
+        "are tried."
+    )
+    return Reason("unclear_order", sentence, figures)
+
+
+def _features(facts: Facts) -> Reason:
+    parts = [
+        f"{len(names)} of {kind} ({listing(list(names))})"
+        for kind, names in (("items", facts.item_features), ("users", facts.user_features))
+        if names
+    ]
+    sentence = f"The data has features, {' and '.join(parts)}, so a candidate reads them."
+    figures = {"item_features": list(facts.item_features), "user_features": list(facts.user_features)}
+    return Reason("features", sentence, figures)
+
+
+def _large_catalog(facts: Facts) -> Reason:
+    scored = (
+        "a step of the candidates with features scores the items of its batch only"
+        if facts.items <= MOST_SCORED
+        else "a step scores a sample of the catalog"
+    )
+    sentence = f"The catalog has {facts.items:,} items, so {scored}, and not all of them."
+    return Reason("large_catalog", sentence, {"items": facts.items})
+
+
+def _size(facts: Facts, training: TrainingConfig) -> Reason:
+    sentence = (
+        f"The training part has {facts.examples:,} examples, so a batch has {training.batch_size:,} of them, "
+        f"and training ends after {training.epochs} epochs, or {training.patience} without improvement."
+    )
+    figures = {name: getattr(training, name) for name in ("batch_size", "epochs", "patience")}
+    return Reason("size", sentence, {"examples": facts.examples, **figures})
