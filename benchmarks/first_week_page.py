@@ -20,8 +20,9 @@ def first_week_section(results: dict[str, Any]) -> str:
     """The section in Markdown, from `results/first_week.json`."""
     sets = results["sets"]
     names = [name for name in _TITLES if any(name in found["baselines"] for found in sets.values())]
+    titles = " | ".join(_TITLES[name] for name in names)
     lines = [
-        f"| log | picked | towers | {' | '.join(map(_TITLES.__getitem__, names))} | over the best | minutes |",
+        f"| log | picked | towers | {titles} | over the best | minutes |",
         "|---|---|---|" + "---|" * len(names) + "---|---|",
     ]
     for name, found in sets.items():

@@ -9,6 +9,7 @@ import turret
 from turret.activation.cli import app as activation_app
 from turret.data.cli import app as data_app
 from turret.data.cli_errors import ErrorHandlingGroup
+from turret.data.progress import print_lines
 from turret.history.cli import app as history_app
 from turret.service.auth.cli import app as keys_app
 from turret.service.cli import URL
@@ -49,6 +50,7 @@ def options(
     ] = False,
 ) -> None:
     """Options of the command line as a whole."""
+    print_lines()
 
 
 @service_app.command()
