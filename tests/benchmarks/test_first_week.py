@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks import first_week
 from benchmarks.first_week import kept, result, summary
+from benchmarks.first_week_sets import SETS, WeekSet
 
 
 def interval(mean: float) -> dict[str, dict[str, float]]:
@@ -62,12 +63,12 @@ def test_resumed_sets_are_not_measured_again(
     """One set has a row; the other one is measured, and its row is appended before the result is written."""
     path, measured = tmp_path / "rows.jsonl", []
 
-    def measure(one: first_week.WeekSet, data: Path, scratch: Path) -> dict[str, Any]:
+    def measure(one: WeekSet, data: Path, scratch: Path) -> dict[str, Any]:
         measured.append(one.name)
         return {"set": one.name, "seconds": {}, **summary(report(0.4, ease=0.2))}
 
     monkeypatch.setattr(first_week, "ROWS", path)
-    monkeypatch.setattr(first_week, "SETS", {name: first_week.SETS[name] for name in ("ml-100k", "globo")})
+    monkeypatch.setattr(first_week, "SETS", {name: SETS[name] for name in ("ml-100k", "globo")})
     monkeypatch.setattr(first_week, "measured", measure)
     monkeypatch.setattr("benchmarks.protocol.RESULTS", tmp_path)
     path.write_text(json.dumps({"set": "ml-100k", **summary(report(0.3, ease=0.2))}) + "\n")
