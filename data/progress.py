@@ -20,6 +20,8 @@ from rich.progress import (
 # Each line is a record of this logger: the command line prints them, other programs may.
 LOGGER = "turret.progress"
 SECONDS_A_LINE = 10.0
+# A few steps are stages, of which one takes much longer than another.
+_EVEN_STEPS = 10
 
 
 @contextmanager
@@ -84,5 +86,7 @@ def progress_line(description: str, done: int, total: int | None, seconds: float
     """A line such as "epoch 1/20: 300 of 1,200 (25 %), 20 s, about 60 s left"."""
     if not total:
         return f"{description}: {f'{done:,}, ' if done else ''}{seconds:.0f} s"
-    left = f", about {seconds * (total - done) / done:.0f} s left" if 0 < done < total else ""
+    left = ""
+    if 0 < done < total and total >= _EVEN_STEPS:
+        left = f", about {seconds * (total - done) / done:.0f} s left"
     return f"{description}: {done:,} of {total:,} ({100 * done / total:.0f} %), {seconds:.0f} s{left}"

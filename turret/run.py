@@ -19,6 +19,7 @@ _LOG = logging.getLogger("turret")
 _ARGUMENTS = {
     "--baselines": "baselines=...",
     "--data": "data=...",
+    "--logger": "loggers=...",
     "--overwrite": "overwrite=True",
     "--resume": "resume=True",
     "--run": "folder=...",
@@ -83,6 +84,7 @@ def train(
     resume: bool = False,
     overwrite: bool = False,
     report: Callable[[str], None] = _LOG.info,
+    loggers: Sequence[str] = (),
 ) -> TrainedRun:
     """Train both towers on prepared data.
 
@@ -95,6 +97,7 @@ def train(
         resume: continue the run in `folder` from its last checkpoint, with the settings that it has.
         overwrite: replace the run in `folder`.
         report: takes a line for each epoch.
+        loggers: "tensorboard", "mlflow" or "wandb"; by default TensorBoard, or those of a resumed run.
 
     Raises:
         TrainingError: `folder` holds a run, `resume` has none to continue or comes with settings, or the
@@ -112,7 +115,7 @@ def train(
             prepared.folder,
             prepared.fingerprint,
         )
-    train_run(run, prepared, resume, overwrite, report)
+    train_run(run, prepared, resume, overwrite, report, loggers=loggers)
     return TrainedRun(run, prepared)
 
 

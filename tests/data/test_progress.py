@@ -55,6 +55,7 @@ def test_the_command_line_prints_each_line_once(capsys: pytest.CaptureFixture[st
     ("done", "total", "line"),
     [
         (300, 1200, "epoch: 300 of 1,200 (25 %), 20 s, about 60 s left"),
+        (1, 3, "epoch: 1 of 3 (33 %), 20 s"),
         (0, 1200, "epoch: 0 of 1,200 (0 %), 20 s"),
         (1200, 1200, "epoch: 1,200 of 1,200 (100 %), 20 s"),
         (1234, None, "epoch: 1,234, 20 s"),
