@@ -5,7 +5,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from rich.console import Console
 from rich.progress import (
@@ -31,7 +31,8 @@ def progress(description: str, total: int | None = None) -> Iterator[Callable[[i
     A terminal shows a bar (a spinner without a `total`). Elsewhere the logger `turret.progress` gets a line
     every ten seconds, also while the block does not advance.
     """
-    with _bar(description, total) if sys.stderr.isatty() else _lines(description, total) as advance:
+    is_terminal = sys.stderr is not None and sys.stderr.isatty()
+    with _bar(description, total) if is_terminal else _lines(description, total) as advance:
         yield advance
 
 
@@ -48,7 +49,10 @@ class _StandardError(logging.Handler):
     """Writes to the standard error of the moment, which tests replace."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(record.getMessage(), file=sys.stderr, flush=True)
+        # A process may be without standard error, and its reader may be gone.
+        if sys.stderr is not None:
+            with suppress(OSError, ValueError):
+                print(record.getMessage(), file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -37,16 +37,23 @@ def test_no_line_is_written_after_the_block(caplog: pytest.LogCaptureFixture) ->
     assert not [thread for thread in threading.enumerate() if thread.name == "progress of ranking"]
 
 
-def test_the_command_line_prints_each_line_once(capsys: pytest.CaptureFixture[str]) -> None:
-    """On the standard error of the moment."""
+def test_the_command_line_prints_each_line_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the standard error of the moment, which may be closed or missing."""
     log = logging.getLogger(LOGGER)
     before = (list(log.handlers), log.level, log.propagate)
     try:
         print_lines()
         print_lines()
-        sys.stderr = stream = io.StringIO()
+        stream = io.StringIO()
+        monkeypatch.setattr(sys, "stderr", stream)
         log.info("a line")
         assert stream.getvalue() == "a line\n"
+        stream.close()
+        log.info("nobody reads this")
+        monkeypatch.setattr(sys, "stderr", None)
+        log.info("nor this")
+        with progress("ranking"):
+            pass
     finally:
         log.handlers[:], log.level, log.propagate = before
 
