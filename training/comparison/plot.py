@@ -29,6 +29,7 @@ def plot_comparison(report: dict[str, Any], metric: str, path: Path) -> None:
     _label(differences, [str(index) for index in range(1, len(runs) + 1)])
     means.set_xlabel(f"{metric} [95 % interval]")
     differences.set_xlabel(f"{metric}: paired difference from 1 [95 % interval]")
+    cost.margins(0.15)
     cost.set_xlabel("seconds of training")
     cost.set_ylabel(metric)
     for axes in (means, differences, cost):

@@ -16,6 +16,8 @@ from turret.training.verdict.verdict import main_metric
 def spread(values: Sequence[float]) -> dict[str, Any]:
     """The `mean`, the sample standard `deviation` (None of one value), and the `values` themselves."""
     deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None
+    if deviation is not None and min(values) == max(values):
+        deviation = 0.0  # without the rounding error of the mean
     return {"mean": float(np.mean(values)), "deviation": deviation, "values": list(values)}
 
 

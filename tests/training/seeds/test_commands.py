@@ -56,6 +56,7 @@ def test_each_seed_has_a_run_and_the_summary_their_mean_and_deviation(trained: P
 def test_one_value_has_no_deviation() -> None:
     assert spread([2.0]) == {"mean": 2.0, "deviation": None, "values": [2.0]}
     assert spread([1.0, 3.0])["deviation"] == pytest.approx(2**0.5)
+    assert spread([0.485] * 3)["deviation"] == 0.0
 
 
 def test_finished_seeds_are_not_trained_again_and_new_ones_are(
@@ -162,6 +163,7 @@ def test_an_evaluation_has_mean_deviation_and_a_verdict(trained: Path, capsys: C
     evaluate_command(trained, None, "test", False)
     shown = capsys.readouterr().out
     assert " ± " in shown
+    assert "± 0.0000" not in shown
     assert "deviation" in shown
     assert "hr@10 = recall@10" in shown
     assert "\nverdict\n- " in shown
