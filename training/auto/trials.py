@@ -95,7 +95,7 @@ def trial_reason(trial: Trial, metric: str) -> Reason:
         sentence = f"The trial of {trial.candidate} failed: {trial.failure}"
         return Reason("failed", sentence, trial.as_json())
     sentence = (
-        f"In a trial of at most {trial.epochs} epochs, {trial.candidate} reaches a validation {metric} of "
+        f"In a trial of at most {trial.epochs} epoch{'s' * (trial.epochs != 1)}, {trial.candidate} reaches a validation {metric} of "
         f"{trial.value:.4f} at epoch {trial.epoch} ({trial.seconds:.0f} s)."
     )
     return Reason("trial", sentence, trial.as_json())
