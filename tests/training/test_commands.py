@@ -139,6 +139,12 @@ def test_a_warm_start_takes_the_experiment_of_its_bundle(
     )
 
 
+def test_a_warm_start_has_nothing_to_choose(shop: PreparedData, bundles: Path, tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="--experiment auto has nothing to choose"):
+        commands.train_run(shop.folder, "auto", tmp_path / "run", [], origin=bundles)
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_named_experiment_wins_over_that_of_the_bundle(
     shop: PreparedData, bundles: Path, tmp_path: Path
 ) -> None:
