@@ -1,5 +1,5 @@
 # Two images of one code: `serve` answers over HTTP without the training code's dependencies; `train` runs all other
-# commands. Both work in /app and keep their files in /app/var, each in a volume of its own; they share
+# commands, and has the clients of the stores for `turret history`. Both work in /app and keep their files in /app/var, each in a volume of its own; they share
 # /app/var/bundles, and therefore run as the same user.
 
 FROM python:3.11-slim-bookworm AS base
@@ -7,8 +7,8 @@ ENV PYTHONUNBUFFERED=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_RO
 # ONNX Runtime sends no telemetry.
 ENV ORT_DISABLE_TELEMETRY=1
 RUN useradd --uid 1000 --create-home turret \
-    && mkdir -p /app/var/bundles \
-    && chown -R turret: /app/var
+    && mkdir -p /app/var/bundles /app/work \
+    && chown -R turret: /app/var /app/work
 WORKDIR /app
 
 # The code as a wheel, and the requirements of each image, read from pyproject.toml.
@@ -17,7 +17,7 @@ WORKDIR /src
 RUN pip install "setuptools>=77" wheel
 COPY pyproject.toml constraints.txt ./
 COPY deploy/requirements.py deploy/
-RUN python deploy/requirements.py serve > serve.txt && python deploy/requirements.py train > train.txt
+RUN python deploy/requirements.py serve > serve.txt && python deploy/requirements.py train history > train.txt
 COPY . .
 RUN pip wheel --no-deps --no-build-isolation --wheel-dir /wheel .
 

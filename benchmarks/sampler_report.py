@@ -52,7 +52,7 @@ def one_set(name: str, options: Options, work: Path) -> dict[str, Any]:
     run, data = trained(source, in_file_order, work / name, settings)
     report = SamplerReport(run, data, sizes).measure()
     report["run"] = name
-    print(report_table(report))
+    print(report_table(report, show_all=True))
     if not options.quick:
         plot_report(report, RESULTS / f"sampler_report_{name}.svg")
     return {

@@ -29,7 +29,7 @@ class ErrorHandlingGroup(TyperGroup):
         try:
             return super().invoke(ctx)
         except TurretError as error:
-            _end(str(error), 1)
+            _end(str(error), error.exit_status)
         except KeyboardInterrupt:
             _end("stopped", 130)
         except Exception as error:

@@ -4,6 +4,9 @@
 class TurretError(Exception):
     """The base of every error that a user can cause; its text is the whole message."""
 
+    exit_status = 1
+    """The exit status of a command that ends with it."""
+
 
 class MissingExtraError(TurretError, ImportError):
     """A public name whose extra is not installed; the message has the command that installs it."""

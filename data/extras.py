@@ -20,6 +20,8 @@ EXTRA_OF = {
     "starlette": "serve",
     "opentelemetry": "otel",
     "implicit": "baselines",
+    "mlflow": "mlflow",
+    "wandb": "wandb",
 }
 # The container of docker-compose.yml that has the extra.
 _CONTAINERS = {"train": "trainer", "serve": "service"}

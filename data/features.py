@@ -129,6 +129,23 @@ class Features:
             if len(column) != self.count:
                 raise DataError(f"feature {name!r} has {len(column)} rows instead of {self.count}")
 
+    def raw(self, row: int) -> dict[str, Any]:
+        """Decode the features of one row into the form of a request.
+
+        Missing categories are left out, and so are texts, whose trigrams can't be decoded.
+        """
+        values: dict[str, Any] = {}
+        for feature in self.features:
+            column = self.columns[feature.name]
+            if isinstance(column, Bag):
+                if feature.kind == "multi":
+                    values[feature.name] = [feature.values[code - 1] for code in column.row(row)]
+            elif feature.kind == "number":
+                values[feature.name] = float(column[row]) * feature.deviation + feature.mean
+            elif column[row]:
+                values[feature.name] = feature.values[column[row] - 1]
+        return values
+
     def save(self, folder: Path) -> None:
         """Write `features.json` and the arrays, numbered in the order of the features, into `folder`."""
         folder.mkdir(parents=True, exist_ok=True)

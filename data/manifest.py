@@ -102,7 +102,8 @@ class Manifest(_Record):
     `fingerprint` is a SHA-256 over the names and content hashes of all other files of the folder and the
     kind of the times: the same events prepared with the same settings have the same fingerprint. `settings`
     are all those of the preparation, which `turret data append` applies to new events. `negatives` counts the
-    given negatives of all events; None where the source has none.
+    given negatives of all events; None where the source has none. `repeat_share` is the share of events whose
+    user has an earlier event of the same item; None in data of earlier releases.
     """
 
     format_version: Literal[1] = 1
@@ -117,6 +118,7 @@ class Manifest(_Record):
     split: Split
     has_weights: bool
     negatives: int | None = None
+    repeat_share: float | None = None
     user_features: list[FeatureSummary]
     item_features: list[FeatureSummary]
     files: dict[str, FileHash]

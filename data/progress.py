@@ -1,6 +1,9 @@
-"""Progress bars on standard error, if it is a terminal."""
+"""Progress of long commands: a bar on a terminal, else a line now and then."""
 
+import logging
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -14,20 +17,72 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+# Each line is a record of this logger: the command line prints them, other programs may.
+LOGGER = "turret.progress"
+SECONDS_A_LINE = 10.0
+
 
 @contextmanager
 def progress(description: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """Show a bar (a spinner without a `total`) while the block runs; yields the function that advances it.
+    """Show the progress of the block on standard error; yields the function that advances it.
 
-    Nothing is drawn when standard error is not a terminal.
+    A terminal shows a bar (a spinner without a `total`). Elsewhere the logger `turret.progress` gets a line
+    every ten seconds, also while the block does not advance.
     """
+    with _bar(description, total) if sys.stderr.isatty() else _lines(description, total) as advance:
+        yield advance
+
+
+def print_lines() -> None:
+    """Print the lines of `turret.progress` on standard error; a second call changes nothing."""
+    log = logging.getLogger(LOGGER)
+    if not any(isinstance(handler, _StandardError) for handler in log.handlers):
+        log.addHandler(_StandardError())
+        log.setLevel(logging.INFO)
+        log.propagate = False
+
+
+class _StandardError(logging.Handler):
+    """Writes to the standard error of the moment, which tests replace."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(record.getMessage(), file=sys.stderr, flush=True)
+
+
+@contextmanager
+def _bar(description: str, total: int | None) -> Iterator[Callable[[int], None]]:
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(
-        *columns,
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        transient=True,
-        disable=not sys.stderr.isatty(),
-    ) as bar:
+    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(description, total=total)
         yield lambda steps: bar.advance(task, steps)
+
+
+@contextmanager
+def _lines(description: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """A thread of its own writes the lines: one step may take minutes."""
+    log, ended, begun = logging.getLogger(LOGGER), threading.Event(), time.monotonic()
+    done = 0
+
+    def advance(steps: int) -> None:
+        nonlocal done
+        done += steps
+
+    def write() -> None:
+        while not ended.wait(SECONDS_A_LINE):
+            log.info(progress_line(description, done, total, time.monotonic() - begun))
+
+    thread = threading.Thread(target=write, name=f"progress of {description}", daemon=True)
+    thread.start()
+    try:
+        yield advance
+    finally:
+        ended.set()
+        thread.join()
+
+
+def progress_line(description: str, done: int, total: int | None, seconds: float) -> str:
+    """A line such as "epoch 1/20: 300 of 1,200 (25 %), 20 s, about 60 s left"."""
+    if not total:
+        return f"{description}: {f'{done:,}, ' if done else ''}{seconds:.0f} s"
+    left = f", about {seconds * (total - done) / done:.0f} s left" if 0 < done < total else ""
+    return f"{description}: {done:,} of {total:,} ({100 * done / total:.0f} %), {seconds:.0f} s{left}"

@@ -1,4 +1,4 @@
-"""The commands `serve`, `versions`, `activate` and `rollback`; each imports its dependencies when it runs."""
+"""The commands `serve`, `versions` and `rollback`; each imports its dependencies when it runs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -55,36 +55,6 @@ def versions(bundles: Bundles = BUNDLES, as_json: AsJson = False) -> None:
     from turret.service.client.commands import print_versions
 
     print_versions(bundles, as_json)
-
-
-@app.command()
-def activate(
-    version: Annotated[
-        str, typer.Argument(metavar="VERSION", help="The bundle's name; see `turret versions`.")
-    ],
-    bundles: Bundles = BUNDLES,
-    url: Annotated[
-        str | None,
-        typer.Option(help="A running service to swap, by its admin port, such as http://127.0.0.1:8001."),
-    ] = None,
-    force: Annotated[
-        bool,
-        typer.Option("--force", help="Also if its answers have too little in common with the live ones."),
-    ] = False,
-) -> None:
-    """Make a bundle the current one, after it has passed the gate.
-
-    With `--url` the running service swaps it in between two requests; its key is read from
-    `TURRET_ADMIN_KEY`, or from `admin.key` among the bundles (or where `TURRET_ADMIN_KEY_FILE` says).
-    Without it, only the folder's pointer moves, and the next service that starts reads it. The gate is the
-    same: files, memory, golden queries, recall, and the overlap of the answers with those of the current
-    version.
-
-    Example: `turret activate spring --url http://127.0.0.1:8001`
-    """
-    from turret.service.client.commands import activate_version
-
-    print(activate_version(version, bundles, url, force))
 
 
 @app.command()

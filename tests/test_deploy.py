@@ -18,6 +18,7 @@ from packaging.utils import canonicalize_name
 
 from benchmarks.http_candidates import free_port, nginx_configuration
 from tests.command_line import check_call
+from turret.data.extras import EXTRA_OF
 from turret.service.http.app import create_app
 from turret.service.settings import Settings, read_settings
 from turret.service.wire.refusals import HEAD_BYTES
@@ -54,9 +55,9 @@ def stages() -> dict[str, list[str]]:
 STAGES = stages()
 
 
-def listed(extra: str) -> list[Requirement]:
+def listed(*extras: str) -> list[Requirement]:
     """The requirements that the Dockerfile's script lists for an image."""
-    script = [sys.executable, "deploy/requirements.py", extra]
+    script = [sys.executable, "deploy/requirements.py", *extras]
     run = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
     return [Requirement(line) for line in run.stdout.splitlines()]
 
@@ -83,9 +84,45 @@ def test_the_serving_image_gets_nothing_of_training() -> None:
 
 
 def test_the_training_image_gets_what_training_needs() -> None:
-    found = installed_with(listed("train"))
+    found = installed_with(listed("train", "history"))
     assert found >= TRAINING_ONLY - {"pytest"}
-    assert not found & {"pytest", "fastapi"}
+    assert not found & {"pytest", "fastapi", "uvicorn"}
+    (script,) = (line for line in STAGES["built"] if line.startswith("RUN python deploy"))
+    assert "requirements.py serve > serve.txt" in script
+    assert "requirements.py train history > train.txt" in script
+
+
+def test_the_extra_for_histories_has_the_versions_of_the_others() -> None:
+    extras = PROJECT["project"]["optional-dependencies"]
+    assert set(extras["history"]) <= {*extras["train"], *extras["serve"]}
+
+
+def test_histories_are_loaded_and_dumped_with_the_packages_of_their_extra(tmp_path: Path) -> None:
+    """In the image of the trainer, which answers no requests."""
+    log = "user_id,item_id,timestamp\n" + "".join(
+        f"u{n % 3},i{n % 5},{1_700_000_000 + n}\n" for n in range(30)
+    )
+    (tmp_path / "log.csv").write_text(log)
+    ours = {canonicalize_name(one.name) for one in listed("history")}
+    refused = {*EXTRA_OF} - {module for module in EXTRA_OF if canonicalize_name(module) in ours | {"hiredis"}}
+    assert {"fastapi", "torch"} <= refused
+    script = f"""
+import sys
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {refused!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Refuse())
+sys.argv[0] = "turret"
+from turret.cli import main
+main()
+"""
+    store = ["--store", f"sqlite:///{tmp_path}/h.sqlite"]
+    for words in (["load", str(tmp_path / "log.csv")], ["dump", "--to", str(tmp_path / "dump.parquet")]):
+        command = [sys.executable, "-c", script, "history", *words, *store]
+        run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+        assert run.returncode == 0, run.stderr
+        assert "30 events of 3 users" in run.stdout
 
 
 @pytest.mark.parametrize("target", ["serve", "train"])
@@ -122,7 +159,7 @@ def test_compose_starts_the_service_alone_and_both_share_the_bundles() -> None:
     services = COMPOSE["services"]
     assert [name for name, one in services.items() if "profiles" not in one] == ["service"]
     ours = [services["service"], services["trainer"]]
-    assert {one["build"]["target"] for one in ours} <= set(STAGES)
+    assert {one["build"]["target"] for one in (*ours, services["history"])} <= set(STAGES)
     assert all("bundles:/app/var/bundles" in one["volumes"] for one in ours)
     assert {volume.split(":")[0] for one in services.values() for volume in one["volumes"]} == {
         *COMPOSE["volumes"],
@@ -130,7 +167,7 @@ def test_compose_starts_the_service_alone_and_both_share_the_bundles() -> None:
     }
 
 
-def test_no_other_container_has_the_volume_of_keys_and_histories() -> None:
+def test_no_container_that_opens_models_but_the_service_has_the_volume_of_keys_and_histories() -> None:
     """A process that writes models must not create keys or read histories."""
     services = COMPOSE["services"]
     volumes = {
@@ -151,14 +188,31 @@ def test_no_other_container_has_the_volume_of_keys_and_histories() -> None:
     for path in kept:
         places = sorted(place for place in volumes["service"] if Path("/app", path).is_relative_to(place))
         assert volumes["service"][places[-1]] == "var"
-    assert [name for name, mounted in volumes.items() if "var" in mounted.values()] == ["service"]
+    having = [name for name, mounted in volumes.items() if "var" in mounted.values()]
+    assert having == ["service", "history"]
+    assert "bundles" not in volumes["history"].values()
 
 
-def test_only_the_service_reaches_the_redis() -> None:
+def test_histories_move_between_the_store_of_the_service_and_the_files_of_the_trainer() -> None:
+    """The address of the store is the same in both containers, and the folder belongs to the user."""
+    service, history, trainer = (COMPOSE["services"][name] for name in ("service", "history", "trainer"))
+    assert history["entrypoint"] == ["turret", "history"]
+    assert history["environment"]["TURRET_STORE"] == service["environment"]["TURRET_STORE"]
+    assert "var:/app/var" in service["volumes"]
+    assert "var:/app/var" in history["volumes"]
+    assert "work:/app/work" in history["volumes"]
+    assert "work:/app/var" in trainer["volumes"]
+    assert (history["image"], history["build"]) == (trainer["image"], trainer["build"])
+    assert any(
+        "mkdir -p" in line and "chown -R turret: /app/var /app/work" in line for line in STAGES["base"]
+    )
+
+
+def test_only_the_service_and_its_histories_reach_the_redis() -> None:
     """It has no password, and holds the histories."""
     services = COMPOSE["services"]
     assert services["redis"]["networks"] == ["store"]
-    assert services["service"]["networks"] == ["default", "store"]
+    assert services["service"]["networks"] == services["history"]["networks"] == ["default", "store"]
     assert "networks" not in services["trainer"]
     assert COMPOSE["networks"] == {"store": {"internal": True}}
 
@@ -267,6 +321,8 @@ def test_a_command_of_the_page_names_what_exists(line: str) -> None:
     match words:
         case ["run", "--rm", "trainer", *call]:
             check_call(call)
+        case ["run", "--rm", "history", *call]:
+            check_call(["history", *call])
         case ["exec", "service", "turret", *call] | ["run", "--rm", "service", *call]:
             check_call(call)
         case ["exec", "service", "cat", _]:

@@ -269,10 +269,10 @@ def test_every_option_of_a_report_on_samplers_is_heeded(monkeypatch: pytest.Monk
     monkeypatch.setattr("turret.training.report.commands.report_samplers", lambda *given: asked.append(given))
     assert invoke("report", "samplers").exit_code == 0
     words = "--run r --data d --negatives 5 --negatives 7 --queries 9 --draws 30 --refresh-every 2 --seed 3"
-    assert invoke("report", "samplers", *words.split(), "--output", "o.svg", "--json").exit_code == 0
-    (run, data, plain, output, as_json), full = asked
-    assert (run, data, output, as_json) == (Path("var/run"), None, None, False)
+    assert invoke("report", "samplers", *words.split(), "--output", "o.svg", "--json", "--all").exit_code == 0
+    (run, data, plain, output, as_json, show_all), full = asked
+    assert (run, data, output, as_json, show_all) == (Path("var/run"), None, None, False, False)
     assert (plain.negatives, plain.refresh_every) == ((4, 16, 64, 256), (1, 10, 100))
     assert full[:2] == (Path("r"), Path("d"))
     assert full[2] == type(plain)(negatives=(5, 7), queries=9, draws=30, refresh_every=(2,), seed=3)
-    assert full[3:] == (Path("o.svg"), True)
+    assert full[3:] == (Path("o.svg"), True, True)

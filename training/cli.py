@@ -177,9 +177,10 @@ def samplers(
         Path | None,
         typer.Option(metavar="FILE", help="The file of the plot: .png, .svg or .pdf (RUN/samplers.png)."),
     ] = None,
+    show_all: Annotated[bool, typer.Option("--all", help="Print all samplers, not only the best.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare the bias, variance and cost of all samplers on a trained model.
+    """Compare the bias, variance and cost of all samplers on a trained model, and recommend one.
 
     The sampled softmax with each sampler is compared with the full softmax. The results are also written to
     RUN/samplers.json; docs/estimators.md explains them.
@@ -192,9 +193,8 @@ def samplers(
 
     sizes = {"negatives": negatives, "refresh_every": refresh_every}
     listed = {name: tuple(values) for name, values in sizes.items() if values}
-    report_samplers(
-        run, data, ReportRequest(queries=queries, draws=draws, seed=seed, **listed), output, as_json
-    )
+    request = ReportRequest(queries=queries, draws=draws, seed=seed, **listed)
+    report_samplers(run, data, request, output, as_json, show_all)
 
 
 @app.command()
@@ -207,6 +207,9 @@ def export(
     ] = None,
 ) -> None:
     """Publish the model of a run as a bundle; the first bundle of a folder becomes current.
+
+    A model that was never evaluated, that is worse than popularity, or that a warm start did not improve is
+    published too, with a sentence that says so. The last line is the bundle's folder.
 
     Example: `turret export var/run --bundles var/bundles --version spring`
     """

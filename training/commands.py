@@ -18,6 +18,7 @@ from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import EvaluatedPart
 from turret.training.evaluation.table import metrics_table
 from turret.training.export.export import export
+from turret.training.export.export_warnings import export_warnings
 from turret.training.run import Run
 from turret.training.trainer import train
 from turret.training.verdict.finding import paragraphs
@@ -119,6 +120,9 @@ def evaluate_run(
 
 
 def export_run(folder: Path, data: Path | None, bundles: Path, version: str | None) -> Path:
-    """Publish a run's model as a bundle and return the bundle's folder."""
+    """Publish a run's model as a bundle, print reasons to doubt it, and return the bundle's folder."""
     run = Run.read(folder)
-    return export(run, run.open_data(data), bundles, version)
+    published = export(run, run.open_data(data), bundles, version)
+    for warning in export_warnings(run):
+        print(warning)
+    return published

@@ -25,12 +25,16 @@ from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import TOWERS, EvaluatedPart, evaluate_rankers
 from turret.training.evaluation.per_user import save_per_user
 from turret.training.evaluation.ranking import CatalogScores, ScoresOf, tower_scores
+from turret.training.loggers import tensorboard, wandb
+from turret.training.loggers.opened import LOGGERS_FILE
 from turret.training.model_loss import build_objective
 from turret.training.randomness import seed_torch
+from turret.training.records.environment import ENVIRONMENT
+from turret.training.records.history import HISTORY
 from turret.training.verdict.verdict import verdict
 
 RUN, MODEL, CHECKPOINT = "run.json", "model.safetensors", "checkpoint.safetensors"
-METRICS, TENSORBOARD, CHOSEN = "metrics.json", "tensorboard", "experiment.toml"
+METRICS, CHOSEN = "metrics.json", "experiment.toml"
 PER_USER = {"validation": "users-validation.parquet", "test": "users-test.parquet"}
 SAMPLERS, SAMPLERS_PICTURE = "samplers.json", "samplers.png"
 
@@ -199,10 +203,13 @@ def check_no_run(folder: Path) -> None:
 
 def remove_run(folder: Path) -> None:
     """Delete the files of a run, and no other files in its folder."""
-    for name in (RUN, CHOSEN, MODEL, CHECKPOINT, METRICS, *PER_USER.values(), SAMPLERS, SAMPLERS_PICTURE):
+    evaluated = (METRICS, *PER_USER.values(), SAMPLERS, SAMPLERS_PICTURE)
+    records = (HISTORY, ENVIRONMENT, LOGGERS_FILE)
+    for name in (RUN, CHOSEN, MODEL, CHECKPOINT, *evaluated, *records):
         (folder / name).unlink(missing_ok=True)
         remove_abandoned(folder / name)
-    shutil.rmtree(folder / TENSORBOARD, ignore_errors=True)
+    for name in (tensorboard.FOLDER, wandb.FOLDER):
+        shutil.rmtree(folder / name, ignore_errors=True)
 
 
 def build_model(experiment: ExperimentConfig, data: PreparedData) -> TwoTowers:

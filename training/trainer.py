@@ -1,13 +1,11 @@
 """The training loop: steps, evaluation, early stopping, checkpoints."""
 
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 import torch
 from torch import Tensor
-from torch.utils.tensorboard import SummaryWriter
 
 from turret.data.prepared import PreparedData
 from turret.data.progress import progress
@@ -24,23 +22,19 @@ from turret.training.checkpoint import (
     save_checkpoint,
     save_tensors,
 )
-from turret.training.config.experiment import TrainingConfig
+from turret.training.config.experiment import TrainingConfig, named_settings
 from turret.training.device import matmul_dtype, pick_device
 from turret.training.errors import DivergenceError, TrainingError
-from turret.training.evaluation.evaluation import Relevant, sample_users, validated_items, validation_metric
+from turret.training.evaluation.evaluation import Relevant, validation_metric
 from turret.training.export.tower_check import check_user_tower
+from turret.training.loggers.opened import stored_loggers
+from turret.training.loggers.registry import DEFAULT, chosen_loggers
 from turret.training.model_loss import build_objective, model_loss
 from turret.training.optimisers.optimiser import Optimiser, large_tables, learning_rate_factor
 from turret.training.randomness import seed_torch, stream
-from turret.training.run import (
-    CHECKPOINT,
-    MODEL,
-    TENSORBOARD,
-    Run,
-    build_model,
-    check_no_run,
-    remove_run,
-)
+from turret.training.records.recorder import Recorder
+from turret.training.run import CHECKPOINT, MODEL, Run, build_model, check_no_run, remove_run
+from turret.training.validation import validation_users
 from turret.training.warm_start.parent_bundle import ParentBundle
 from turret.training.warm_start.warm_start import TransferReport, warm_start_weights
 
@@ -73,13 +67,9 @@ class Trainer:
                 "items."
             )
         self.batches = TrainingBatches.of(experiment, data)
+        seed, since = self.settings.seed, self.settings.since
         self.objective = build_objective(
-            experiment.objective,
-            experiment.tower,
-            data,
-            self.settings.seed,
-            self.device,
-            self.settings.since,
+            experiment.objective, experiment.tower, data, seed, self.device, since
         ).to(self.device)
         self.objective.products = matmul_dtype(self.device, self.settings.precision)
         if self.device.type == "cpu":
@@ -93,19 +83,9 @@ class Trainer:
             self.settings.weight_decay,
         )
         self.popularity = data.item_counts("train")
-        self.validation = self._validation_users()
+        self.validation = validation_users(data, self.settings, report)
         self.best: dict[str, Tensor] = {}
         self.progress = Progress()
-
-    def _validation_users(self) -> Relevant | None:
-        """The users of the validation metric; None for data without a validation part."""
-        starts, ends = self.data.bounds("validation")
-        if not (ends > starts).any():
-            self.report("The data has no validation part: all epochs are run and the last model is kept.")
-            return None
-        relevant = validated_items(self.data, self.settings.metric)
-        random = stream(self.settings.seed, "validation users", 0)
-        return sample_users(relevant, self.settings.validation_users, random)
 
     def report_warm_start(self, transfer: TransferReport) -> None:
         """Report and validate the copied model, which is the best one until an epoch is better."""
@@ -115,21 +95,23 @@ class Trainer:
         self.report(line)
         self._report_few_steps(FEW_WARM_STEPS)
 
-    def train(self) -> Progress:
-        """Train to the end; the best model is then in the run's folder."""
-        writer = SummaryWriter(str(self.run.folder / TENSORBOARD), purge_step=self.progress.step)
-        clock = time.monotonic() - self.progress.seconds
-        if self.progress.step == 0 and self.run.origin is None:
+    def train(self, loggers: Sequence[str] = DEFAULT) -> Progress:
+        """Train to the end, with these loggers; the best model is then in the run's folder."""
+        state, settings = self.progress, named_settings(self.run.experiment)
+        recorder = Recorder(self.run.folder, settings, state, chosen_loggers(loggers), self.report)
+        if state.step == 0 and self.run.origin is None:
             self._report_few_steps(FEW_STEPS)
         try:
-            while not self.progress.finished:
-                self._epoch(writer)
-                self.progress.seconds = time.monotonic() - clock
-                self._end_epoch(writer)
+            if state.step == 0 and state.validated:
+                recorder.record({f"validation/{self.settings.metric}": state.validated[0][1]})
+            while not state.finished:
+                speed = self._epoch(recorder)
+                state.seconds = recorder.seconds()
+                self._end_epoch(recorder, speed)
                 self.save()
         finally:
-            writer.close()
-        return self.progress
+            recorder.close()
+        return state
 
     def _report_few_steps(self, few: int) -> None:
         planned = self.settings.epochs * self.batches.steps_per_epoch
@@ -139,7 +121,9 @@ class Trainer:
                 f"large for {self.batches.example_count:,} examples; a smaller one may give a better model."
             )
 
-    def _epoch(self, writer: SummaryWriter) -> None:
+    def _epoch(self, recorder: Recorder) -> float:
+        """Make the steps of an epoch that are left, and return the examples a second."""
+        begun, examples = recorder.seconds(), self.progress.examples
         state, settings = self.progress, self.settings
         if self.objective.sampler and not state.step_in_epoch:
             rows = torch.arange(len(self.data.item_ids), device=self.device)
@@ -155,11 +139,12 @@ class Trainer:
             for batch in batches:
                 loss = self.step(batch)
                 if state.step % 50 == 1:
-                    writer.add_scalar("loss/train", loss, state.step)
-                    writer.add_scalar("learning_rate", self.optimiser.learning_rate, state.step)
+                    recorder.record({"loss/train": loss, "learning_rate": self.optimiser.learning_rate})
                 if settings.checkpoint_every and state.step % settings.checkpoint_every == 0:
+                    state.seconds = recorder.seconds()
                     self.save()
                 advance(1)
+        return (state.examples - examples) / max(recorder.seconds() - begun, 1e-9)
 
     def step(self, batch: Batch) -> float:
         """Make one optimiser step and return the loss."""
@@ -196,23 +181,24 @@ class Trainer:
             return nullcontext()
         return torch.autocast(self.device.type, dtype=torch.bfloat16)
 
-    def _end_epoch(self, writer: SummaryWriter) -> None:
+    def _end_epoch(self, recorder: Recorder, speed: float) -> None:
         state, settings = self.progress, self.settings
         state.epoch += 1
         state.step_in_epoch = 0
         mean, masked = state.loss_sum / state.examples, state.masked / state.examples
         line = f"epoch {state.epoch}/{settings.epochs}: loss {mean:.4f}, {masked:.2f} masked an example"
-        writer.add_scalar("loss/epoch", mean, state.step)
-        writer.add_scalar("candidates/masked_per_example", masked, state.step)
+        figures = {"loss/epoch": mean, "candidates/masked_per_example": masked}
+        figures["examples_per_second"] = round(speed, 1)
         state.loss_sum, state.examples, state.masked = 0.0, 0, 0
         last, stopped = state.epoch == settings.epochs, False
         if self.validation is None:
             self._save_best()
         elif last or state.epoch % settings.evaluate_every == 0:
             value = self._validate(self.validation)
-            writer.add_scalar(f"validation/{settings.metric}", value, state.step)
+            figures[f"validation/{settings.metric}"] = value
             stopped = self.observe is not None and self.observe(state.epoch, value)
             line += f", validation {settings.metric} {value:.4f}" + (" (best)" if not state.stale else "")
+        recorder.record(figures)
         state.finished = last or stopped or state.stale >= settings.patience
         self.report(f"{line}, {state.seconds:.0f} s")
 
@@ -277,20 +263,24 @@ def train(
     overwrite: bool = False,
     report: Report = print,
     observe: Observe | None = None,
+    loggers: Sequence[str] = (),
 ) -> Progress:
     """Train `run` on `data`, from the start or from its checkpoint; `observe` may end it at an evaluation.
 
-    The folder stays unchanged when the run can't begin.
+    The folder stays unchanged when the run can't begin. Without `loggers` it has those that it began with,
+    or TensorBoard.
 
     Raises:
-        TrainingError: the folder has a run and neither `resume` nor `overwrite` is set, or the experiment
-            does not fit the data.
+        TrainingError: the folder has a run and neither `resume` nor `overwrite` is set, the experiment
+            does not fit the data, or a logger does not exist or is not installed.
     """
+    chosen_loggers(loggers)
     has_checkpoint = (run.folder / CHECKPOINT).is_file()
     if not (resume or overwrite):
         check_no_run(run.folder)
     trainer = Trainer(run, data, report, observe)
     if resume and has_checkpoint:
+        loggers = loggers or tuple(stored_loggers(run.folder))
         trainer.resume()
         report(f"Resuming at step {trainer.progress.step}.")
     else:
@@ -301,4 +291,4 @@ def train(
         run.write()
         if transfer:
             trainer.report_warm_start(transfer)
-    return trainer.train()
+    return trainer.train(loggers or DEFAULT)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from turret.data.errors import MissingExtraError, TurretError
     from turret.evaluation import evaluate
-    from turret.events import prepare
+    from turret.events import append, prepare
+    from turret.histories import load_histories
     from turret.model import Model, Recommendation, load
     from turret.run import TrainedRun, open_run, train
     from turret.search import VectorIndex, choose_index
@@ -25,9 +26,11 @@ __all__ = [
     "TurretError",
     "VectorIndex",
     "__version__",
+    "append",
     "choose_index",
     "evaluate",
     "load",
+    "load_histories",
     "open_run",
     "prepare",
     "train",
@@ -40,9 +43,11 @@ _MODULES = {
     "TrainedRun": "turret.run",
     "TurretError": "turret.data.errors",
     "VectorIndex": "turret.search",
+    "append": "turret.events",
     "choose_index": "turret.search",
     "evaluate": "turret.evaluation",
     "load": "turret.model",
+    "load_histories": "turret.histories",
     "open_run": "turret.run",
     "prepare": "turret.events",
     "train": "turret.run",

@@ -6,8 +6,10 @@ from typing import Annotated
 import typer
 
 import turret
+from turret.activation.cli import app as activation_app
 from turret.data.cli import app as data_app
 from turret.data.cli_errors import ErrorHandlingGroup
+from turret.data.progress import print_lines
 from turret.history.cli import app as history_app
 from turret.service.auth.cli import app as keys_app
 from turret.service.cli import URL
@@ -29,6 +31,7 @@ app.add_typer(data_app, name="data")
 app.add_typer(training_app)
 app.add_typer(tower_app)
 app.add_typer(service_app)
+app.add_typer(activation_app)
 app.add_typer(history_app, name="history")
 app.add_typer(keys_app, name="keys")
 
@@ -47,6 +50,7 @@ def options(
     ] = False,
 ) -> None:
     """Options of the command line as a whole."""
+    print_lines()
 
 
 @service_app.command()

@@ -1,21 +1,19 @@
-"""From a log of events to prepared data: `turret.prepare`."""
+"""From a log of events to prepared data: `turret.prepare` and `turret.append`."""
 
 import logging
-import tempfile
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Protocol, runtime_checkable
-
-import polars as pl
 
 from turret.arguments import naming_arguments
 from turret.data.configuration import load_configuration
-from turret.data.errors import SourceError
+from turret.data.events.dropped_rows import PrepareReport
 from turret.data.prepared import PreparedData
+from turret.data.preparing.append import append as append_events
 from turret.data.preparing.options import settings_by_option
 from turret.data.preparing.prepare import prepare as prepare_events
 from turret.data.reading.schema import PrepareConfig
+from turret.tables import Table, table_paths
 
 _LOG = logging.getLogger("turret")
 _ARGUMENTS = {
@@ -23,17 +21,6 @@ _ARGUMENTS = {
     **{f"--{name}": f"{name}=..." for name in ("items", "users", "user", "item", "time")},
     "--overwrite": "overwrite=True",
 }
-
-
-@runtime_checkable
-class Frame(Protocol):
-    """A table in memory with the Arrow PyCapsule interface: of Polars, pandas (2.2 or later), PyArrow, ..."""
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Export the table as an Arrow stream."""
-
-
-Table = Frame | str | PathLike[str]
 
 
 @naming_arguments(_ARGUMENTS)
@@ -68,33 +55,66 @@ def prepare(
         DataError: a column is missing, rows are bad (unless `on_bad` is "drop"), nothing is left, or `folder`
             exists.
     """
-    with tempfile.TemporaryDirectory(prefix="turret-") as work:
-        tables = {"events": events, "items": items, "users": users}
-        paths = {name: _path(name, table, Path(work)) for name, table in tables.items()}
+    with table_paths(events, items, users) as paths:
         arguments: dict[str, object] = {
-            "source": paths["events"],
-            "items": paths["items"],
-            "users": paths["users"],
+            "source": paths.events,
+            "items": paths.items,
+            "users": paths.users,
             "columns.user": user,
             "columns.item": item,
             "columns.time": time,
         }
         config = load_configuration(PrepareConfig, overrides={**arguments, **(settings or {})})
         report = prepare_events(config, Path(folder), overwrite)
+    return _opened(report)
+
+
+@naming_arguments(_ARGUMENTS)
+def append(
+    events: Table,
+    folder: str | PathLike[str],
+    *,
+    items: Table | None = None,
+    users: Table | None = None,
+    user: str | None = None,
+    item: str | None = None,
+    time: str | None = None,
+    settings: Mapping[str, object] | None = None,
+) -> PreparedData:
+    """Add the new events of a log to the prepared data in `folder`, and open that.
+
+    The result is that of preparing both logs in one, with the settings of the first preparation. Events that
+    the data has already are left out; the logger `turret` gets the numbers.
+
+    Args:
+        events: one row an event, as a table in memory or as a path.
+        folder: the folder of prepared data, which is replaced.
+        items: one row an item, of all items; needed if they have features or fields, and the first
+            preparation read them from a table in memory. The same holds for `users`.
+        users: one row a user, of all users.
+        user: the column of user ids, if it is not called as in the first log. The same holds for `item` and
+            `time`.
+        item: the column of item ids.
+        time: the column of times.
+        settings: other settings that differ from the first preparation, by their dotted names.
+
+    Raises:
+        DataError: as for `prepare`, and for settings under which new events could bring back old ones.
+    """
+    with table_paths(events, items, users) as paths:
+        options: dict[str, object] = {
+            "items": paths.items,
+            "users": paths.users,
+            "columns.user": user,
+            "columns.item": item,
+            "columns.time": time,
+        }
+        report = append_events(paths.events, Path(folder), {**options, **(settings or {})})
+    _LOG.info(report.sentence())
+    return _opened(report.prepared)
+
+
+def _opened(report: PrepareReport) -> PreparedData:
     for warning in report.warnings:
         _LOG.info(warning)
-    return PreparedData.open(Path(folder))
-
-
-def _path(name: str, table: Table | None, work: Path) -> Path | None:
-    """The path of a table, which is written to `work` if it is in memory."""
-    if table is None or isinstance(table, str | PathLike):
-        return None if table is None else Path(table)
-    if not isinstance(table, Frame):
-        raise SourceError(
-            f"{name} can't be read from a {type(table).__name__}; give a path, or a table that has "
-            "__arrow_c_stream__ (of Polars, pandas 2.2 or later, PyArrow, ...)"
-        )
-    path = work / f"{name}.parquet"
-    pl.DataFrame(table).write_parquet(path)
-    return path
+    return PreparedData.open(report.folder)

@@ -49,7 +49,7 @@ class Model:
         *,
         features: Mapping[str, object] | None = None,
         exclude: Iterable[Id] = (),
-        exclude_seen: bool = True,
+        exclude_seen: bool | None = None,
         filter: Mapping[str, Any] | None = None,  # noqa: A002 (its name over HTTP)
     ) -> list[Recommendation]:
         """Return the k best next items, best first; fewer only if no more are allowed.
@@ -61,7 +61,7 @@ class Model:
             k: the number of items.
             features: the user's features, for a user tower that reads some.
             exclude: ids that are not to be recommended.
-            exclude_seen: leave out the items of the history.
+            exclude_seen: leave out the items of the history; by default as the bundle says.
             filter: a condition on the items' fields; see docs/filters.md.
 
         Raises:
@@ -73,7 +73,7 @@ class Model:
             raise ValueError(f"k = {k}: it must be at least 1")
         rows, _ = self.bundle.vocabulary.known_rows(list(history))
         excluded, _ = self.bundle.vocabulary.known_rows(list(exclude))
-        if exclude_seen:
+        if self.bundle.manifest.exclude_seen if exclude_seen is None else exclude_seen:
             excluded = np.concatenate([excluded, rows])
         allowed = None if filter is None else compile_filter(filter, self.bundle.catalog).allowed()
         if len(rows):

@@ -10,6 +10,7 @@ from turret.data.manifest import BadRows, Manifest, Removed
 
 UNREADABLE_TIME = "unreadable time"
 _WIDTH = 60
+_FILES = 4
 
 
 @dataclass(frozen=True)
@@ -21,16 +22,21 @@ class PrepareReport:
     warnings: tuple[str, ...]
 
 
-def refuse_bad_rows(bad_rows: Sequence[BadRows]) -> None:
-    """Raise BadRowsError with kinds, counts and examples if there are any."""
+def refuse_bad_rows(bad_rows: Sequence[BadRows], files: Sequence[Path]) -> None:
+    """Raise BadRowsError with the files, and kinds, counts and examples, if there are any."""
     if bad_rows:
         total = sum(bad.count for bad in bad_rows)
         lines = [
-            f"{total:,} rows are not valid events:",
+            f"{total:,} rows of {_names(files)} are not valid:",
             *bad_row_lines(bad_rows),
             f"correct them, or drop them with --on-bad drop{_hint(bad_rows)}",
         ]
         raise BadRowsError("\n".join(lines))
+
+
+def _names(files: Sequence[Path]) -> str:
+    rest = f" and {len(files) - _FILES:,} other files" if len(files) > _FILES else ""
+    return ", ".join(map(str, files[:_FILES])) + rest
 
 
 def bad_row_lines(bad_rows: Sequence[BadRows]) -> list[str]:

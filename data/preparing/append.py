@@ -76,26 +76,42 @@ def _configuration(old: PreparedData, source: Path, options: Mapping[str, object
         )
     before = PrepareConfig.model_validate(settings)
     _refuse_dependent(old.folder, before)
-    items, users = entity_files(before)
+    given = {name: value for name, value in options.items() if value is not None}
+    _refuse_negatives(old, given)
+    items, users = _entities(old, before, given)
     moved: dict[str, Any] = {
         "source": source,
         "items": items,
         "users": users,
         "columns": before.columns.model_dump(),
     }
-    given = {name: value for name, value in options.items() if value is not None}
-    _refuse_negatives(old, given)
-    moved["items"], moved["users"] = given.pop("items", items), given.pop("users", users)
-    if moved["items"] is None and (old.fields or old.manifest.item_features):
+    for role in ("user", "item", "time", "weight", "quantity", "kind"):
+        moved["columns"][role] = None
+    others = {name: value for name, value in given.items() if name not in ("items", "users")}
+    config = override(PrepareConfig, {**settings, **moved}, others)
+    return config.model_copy(update={"columns": _columns(old.manifest, config, given)})
+
+
+def _entities(old: PreparedData, before: PrepareConfig, given: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Return the files of items and of users: those given, else those of the first preparation.
+
+    Raises ConfigurationError where features need one that is not there.
+    """
+    first_items, first_users = entity_files(before)
+    for name, path in (("items", first_items), ("users", first_users)):
+        if name not in given and path is not None and not path.exists():
+            raise ConfigurationError(
+                f"the {name} of {old.folder} were read from {path}, which is gone; "
+                f"name their file with --{name}"
+            )
+    items, users = given.get("items", first_items), given.get("users", first_users)
+    if items is None and (old.fields or old.manifest.item_features):
         raise ConfigurationError(
             f"the items of {old.folder} have features or fields; name their file with --items"
         )
-    if moved["users"] is None and old.manifest.user_features:
+    if users is None and old.manifest.user_features:
         raise ConfigurationError(f"the users of {old.folder} have features; name their file with --users")
-    for role in ("user", "item", "time", "weight", "quantity", "kind"):
-        moved["columns"][role] = None
-    config = override(PrepareConfig, {**settings, **moved}, given)
-    return config.model_copy(update={"columns": _columns(old.manifest, config, given)})
+    return items, users
 
 
 def _refuse_dependent(folder: Path, config: PrepareConfig) -> None:

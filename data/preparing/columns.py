@@ -1,5 +1,6 @@
 """The roles of a log's columns."""
 
+import re
 from collections.abc import Sequence
 from typing import Literal
 
@@ -45,12 +46,22 @@ def choose_id(role: Role, named: str | None, events_column: str, existing: Seque
 
 
 def require(name: str, existing: Sequence[str], where: str, role: str) -> str:
-    """Return `name`. Raises ColumnError when it is not among the existing columns."""
+    """Return `name`. Raises ColumnError when the columns lack it, or the header has it twice."""
     if name not in existing:
+        _refuse_repeated(name, existing, where, role)
         raise ColumnError(
             f"{where} has no column {name!r} for the {role}; its columns are {', '.join(existing)}"
         )
     return name
+
+
+def _refuse_repeated(name: str, existing: Sequence[str], where: str, role: str) -> None:
+    repeated = [column for column in existing if re.fullmatch(rf"{re.escape(name)} \(column \d+\)", column)]
+    if repeated:
+        raise ColumnError(
+            f"the header of {where} has {name!r} more than once; name the one for the {role}: "
+            + " or ".join(map(repr, repeated))
+        )
 
 
 def _choose(
@@ -60,6 +71,8 @@ def _choose(
         return require(named, existing, where, role)
     column = next((name for name in _COMMON_NAMES[role].split() if name in existing), None)
     if column is None:
+        for name in _COMMON_NAMES[role].split():
+            _refuse_repeated(name, existing, where, f"{role} (--{option or role})")
         remedy = f"name it with --{option or role}"
         if role == "time":
             remedy += ", or give --in-file-order if the rows of every user are in order"

@@ -3,6 +3,7 @@
 A guess is told in a sentence, with the option that says otherwise; naming any feature ends all guessing.
 """
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,6 +33,7 @@ _KIND_OF_NAME = {name: kind for kind, names in _USUAL.items() for name in names}
 # A column of more distinct values than this share of its rows says nothing about the others.
 _MOST_VALUES = 0.5
 _FEWEST_ROWS = 20
+_LEFT_OUT = "ids, links, or values that say nothing about other rows"
 
 
 @dataclass
@@ -70,10 +72,13 @@ class _Reader:
             values = without_nulls(frame[name], self.settings.nulls)
             if kind == "number":
                 values = self._number(values)
+                self._doubt_number(values, frame[name])
             elif kind == "multi":
                 values = self._lists(values)
             elif kind == "category":
                 self._doubt_category(values)
+            else:
+                self._doubt_text(values)
             frame = frame.with_columns(values)
         return FeatureReadings(frame, chosen, self.notes)
 
@@ -90,7 +95,7 @@ class _Reader:
                 frame = frame.with_columns(column)
         told = [f"{name} ({kind})" for kind, names in kinds.items() for name in names]
         if told or left_out:
-            rest = f"; left out: {', '.join(left_out)}" if left_out else ""
+            rest = f"; left out: {', '.join(left_out)} ({_LEFT_OUT})" if left_out else ""
             self.notes.insert(
                 0,
                 f"{self.where.name}: read as features are {', '.join(told) or 'no columns'}{rest}; name them "
@@ -122,10 +127,22 @@ class _Reader:
 
     def _guess_number(self, values: pl.Series) -> list[tuple[FeatureKind, pl.Series]]:
         found = as_numbers(values)
-        is_whole = bool((found.drop_nulls() == found.drop_nulls().floor()).all())
-        if is_whole and found.n_unique() > 0.9 * self.count >= 0.9 * _FEWEST_ROWS:
-            return []  # another id
+        if self._is_other_id(found):
+            return []
+        if _is_whole(found) and _is_id_name(values.name):
+            if values.drop_nulls().n_unique() > max(2.0, _MOST_VALUES * self.count):
+                return []
+            self._tell(
+                values,
+                "is called like an id, so it is read as a category; "
+                f"--{self.role}-number reads it as a number",
+            )
+            return [("category", values)]
         return [("number", found)]
+
+    def _is_other_id(self, numbers: pl.Series) -> bool:
+        """Whether numbers are whole, and different in nearly every row."""
+        return _is_whole(numbers) and numbers.n_unique() > 0.9 * self.count >= 0.9 * _FEWEST_ROWS
 
     def _guess_text(self, values: pl.Series, known: pl.Series) -> list[tuple[FeatureKind, pl.Series]]:
         texts = values.cast(pl.String)
@@ -134,17 +151,14 @@ class _Reader:
         found, note = numbers(texts, self.settings.decimal)
         if found.null_count() == texts.null_count():
             self.notes += [note] if note else []
-            return self._guess_number(found)
+            return self._guess_number(texts if _is_id_name(values.name) and not note else found)
         if truth_values(texts) is not None:
             return [("category", texts)]
         if list_separator(texts) is not None:
             return [("multi", self._lists(texts))]
         if known.n_unique() <= max(2.0, _MOST_VALUES * self.count):
             return [("category", texts)]
-        words = known.head(1000).cast(pl.String).str.count_matches(r"\w+").mean()
-        if self.role == "item" and float(words or 0.0) >= 2.0:  # type: ignore[arg-type]
-            return [("text", texts)]
-        return []
+        return [("text", texts)] if self.role == "item" and _words(known) >= 2.0 else []
 
     def _number(self, values: pl.Series) -> pl.Series:
         if values.dtype != pl.String:
@@ -188,7 +202,27 @@ class _Reader:
         elif distinct > max(_FEWEST_ROWS, _MOST_VALUES * self.count):
             self._tell(
                 values,
-                f"has {distinct:,} values for {self.count:,} {self.role}s, so most say nothing about others",
+                f"has {distinct:,} values for {self.count:,} {self.role}s, so most say nothing about others; "
+                f"if it is an id, leave it out of {option.replace('multi', 'category')}",
+            )
+
+    def _doubt_number(self, numbers: pl.Series, column: pl.Series) -> None:
+        if days(column) is not None or not _is_whole(numbers):
+            return
+        if self._is_other_id(numbers) or _is_id_name(numbers.name):
+            self._tell(
+                numbers,
+                f"looks like an id, whose size says nothing; --{self.role}-category reads it as a category; "
+                f"if nearly every {self.role} has another, leave it out",
+            )
+
+    def _doubt_text(self, values: pl.Series) -> None:
+        known = values.drop_nulls()
+        if len(known) >= _FEWEST_ROWS and known.n_unique() > 0.9 * self.count and _words(known) < 1.1:
+            self._tell(
+                values,
+                f"has one word a row ({known[0]!r}), another in nearly each; if it is an id, leave it out of "
+                f"--{self.role}-text",
             )
 
     def _tell(self, values: pl.Series, words: str) -> None:
@@ -197,6 +231,25 @@ class _Reader:
     def _options(self) -> str:
         texts = ("text",) if self.role == "item" else ()
         return ", ".join(f"--{self.role}-{kind}" for kind in (*texts, "category", "multi", "number"))
+
+
+def _is_id_name(name: str) -> bool:
+    """Whether a column is called like an id: brand_id, brandId, EAN, zip code."""
+    return (
+        re.search(r"(?:^|[\W_])(?i:ids?|code|sku|ean|gtin|isbn|asin|upc|zip)$|[a-z](?:Id|ID|Code)$", name)
+        is not None
+    )
+
+
+def _is_whole(numbers: pl.Series) -> bool:
+    known = numbers.drop_nulls()
+    return bool((known == known.floor()).all())
+
+
+def _words(texts: pl.Series) -> float:
+    """The mean number of words, which spaces divide: a code such as AX-17-b is one."""
+    words = texts.head(1000).cast(pl.String).str.count_matches(r"\S+").mean()
+    return float(words or 0.0)  # type: ignore[arg-type]
 
 
 def _date_features(dates: pl.Series, name: str) -> list[tuple[FeatureKind, pl.Series]]:

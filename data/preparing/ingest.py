@@ -46,10 +46,12 @@ def ingest_source(config: PrepareConfig, work: Path) -> IngestedSource:
     log = validate(source.parts, columns, settings, config.filters, catalog, nulls, separator)
     events = read_events(log, work)
     malformed = [bad for _, table in source.parts for bad in malformed_rows("malformed line", table)]
-    in_entries = [bad for entries in (items, users) if entries is not None for bad in entries.bad_rows]
-    bad_rows = [*malformed, *events.bad_rows, *in_entries]
+    in_events = [*malformed, *events.bad_rows]
+    bad_entries = [entries for entries in (items, users) if entries is not None and entries.bad_rows]
+    bad_rows = [*in_events, *(bad for entries in bad_entries for bad in entries.bad_rows)]
     if config.on_bad == "error":
-        refuse_bad_rows(bad_rows)
+        logs = [table.path for _, table in source.parts] if in_events else []
+        refuse_bad_rows(bad_rows, [*logs, *(entries.path for entries in bad_entries)])
     if not len(events.events):
         raise EmptyDataError(
             f"no row of {log.path} is an event: {describe_dropped(bad_rows, events.removed)}"

@@ -13,7 +13,7 @@ from turret.data.manifest import BadRows
 from turret.data.preparing.columns import Role, choose_id, require
 from turret.data.preparing.encoding import element_type, is_printable
 from turret.data.preparing.feature_readings import FeatureReadings
-from turret.data.reading.schema import NULLS
+from turret.data.reading.schema import NULLS, FeatureColumns
 from turret.data.reading.tables import EXAMPLES, ROW, Table, readable
 from turret.data.vocabulary import is_canonical_integer
 
@@ -63,6 +63,15 @@ def read_entity_table(
     return EntityTable(
         frame.filter(~is_repeated & pl.col(_ID).is_not_null()), table.path, id_column, table.is_text, bad
     )
+
+
+def refuse_own_id(chosen: FeatureColumns, entries: EntityTable, role: Role) -> None:
+    """Raise ColumnError if the id column of a table is named as a feature."""
+    if entries.id_column in {name for _, name in chosen.by_kind()}:
+        raise ColumnError(
+            f"column {entries.id_column!r} of {entries.path} holds the ids of the {role}s, which say nothing "
+            f"about other {role}s, so it can't be a feature; leave it out"
+        )
 
 
 def fields(

@@ -27,8 +27,9 @@ from turret.data.preparing.columns import Role
 from turret.data.preparing.encoding import encode
 from turret.data.preparing.feature_readings import read_features
 from turret.data.preparing.ingest import IngestedSource, ingest_source
-from turret.data.preparing.item_catalog import EntityTable, fields
+from turret.data.preparing.item_catalog import EntityTable, fields, refuse_own_id
 from turret.data.preparing.prepare_warnings import prepare_warnings
+from turret.data.preparing.repeats import count_repeats
 from turret.data.progress import progress
 from turret.data.reading.schema import FeatureColumns, FormatSettings, PrepareConfig
 from turret.data.vocabulary import Vocabulary
@@ -63,8 +64,10 @@ def complete(
     save_array(folder / "offsets.npy", built.histories.offsets)
     save_array(folder / "splits.npy", parts.splits)
     user_features, item_features, notes = _write_catalogs(folder, config, ingested, built)
+    repeats = count_repeats(built, parts.splits)
     manifest = _manifest(folder, config, ingested, built, parts, user_features, item_features)
-    warnings = (*notes, *prepare_warnings(ingested, built, parts.splits))
+    manifest = manifest.model_copy(update={"repeat_share": repeats.share})
+    warnings = (*notes, *prepare_warnings(ingested, repeats))
     return PrepareReport(target, manifest, warnings)
 
 
@@ -101,6 +104,8 @@ def _entity_columns(
 ) -> tuple[Features, dict[str, list[object]]]:
     if entries is None:
         return Features(len(vocabulary), (), {}), {}
+    if chosen is not None:
+        refuse_own_id(chosen, entries, role)
     frame = entries.aligned(list(map(str, vocabulary.ids(range(len(vocabulary))))))
     readings = read_features(frame, chosen, entries.path, role, settings)
     notes += readings.notes

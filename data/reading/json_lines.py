@@ -28,9 +28,14 @@ def scan_json_lines(path: Path, settings: FormatSettings, work: Path) -> Table:
             return Table(_scan(path), path, is_text=False)
     repaired = work / f"{path.name}.{len(list(work.iterdir()))}.jsonl"
     dropped, malformed = _repair(path, repaired)
-    with readable(path):
-        frame = _scan(repaired).filter(~pl.col(ROW).is_in(dropped))
-    return Table(frame, path, is_text=False, malformed=malformed)
+    try:
+        frame = _scan(repaired)
+    except pl.exceptions.PolarsError:  # a column has values that no type holds, such as 1 and ["a"]
+        texts = repaired.with_suffix(".texts.jsonl")
+        _write_texts(repaired, texts)
+        with readable(path):
+            frame = _scan(texts)
+    return Table(frame.filter(~pl.col(ROW).is_in(dropped)), path, is_text=False, malformed=malformed)
 
 
 def _holds_values(path: Path) -> bool:
@@ -65,6 +70,33 @@ def _repair(path: Path, repaired: Path) -> tuple[list[int], Malformed]:
     if len(dropped) == number:
         raise SourceError(f"{path} holds no JSON object; give its format with --format")
     return dropped, Malformed(count, tuple(examples))
+
+
+def _write_texts(source: Path, target: Path) -> None:
+    """Copy objects; columns that mix types have their values as texts, other than texts as JSON."""
+    kinds: dict[str, set[str]] = {}
+    with source.open(encoding="utf-8") as lines:
+        for line in lines:
+            for name, value in json.loads(line).items():
+                kinds.setdefault(name, set()).add(_type(value))
+    mixed = {name for name, found in kinds.items() if len(found - {"null"}) > 1}
+    with source.open(encoding="utf-8") as lines, target.open("w", encoding="utf-8") as copy:
+        for line in lines:
+            values = json.loads(line)
+            for name in mixed & values.keys():
+                if values[name] is not None and not isinstance(values[name], str):
+                    values[name] = json.dumps(values[name], ensure_ascii=False)
+            copy.write(json.dumps(values, ensure_ascii=False) + "\n")
+
+
+def _type(value: object) -> str:
+    """The type of a JSON value; integers and other numbers are one, and so are lists of equal types."""
+    if value is None:
+        return "null"
+    if isinstance(value, list):
+        return f"list of {', '.join(sorted({_type(part) for part in value} - {'null'}))}" if value else "null"
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return "number" if is_number else type(value).__name__
 
 
 def _problem(line: bytes) -> str | None:

@@ -126,6 +126,14 @@ def activate_version(version: str, bundles: Path, url: str | None, force: bool =
     return _swapped(url, call(url, "/admin/activate", body, key=_admin_key(bundles)))
 
 
+def live_version(bundles: Path, url: str | None) -> str | None:
+    """The version that the running service serves, or the current one of the folder; None for none."""
+    if url is None:
+        return current(bundles)
+    live: str | None = call(url, "/admin/routes", key=_admin_key(bundles))["live"]
+    return live
+
+
 def _pass_gate(version: str, bundles: Path, force: bool) -> None:
     """Check a version against the current one, as a service does. Raises BundleError."""
     before = None

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import NamedTuple
 
 import numpy as np
 import orjson
@@ -57,12 +58,13 @@ def apply_changes(fresh: FreshItems, bundle: Bundle, changes: Changes) -> FreshI
             withdrawn_ids.discard(change.item)
             arrived.append(change)
     moved = {change.item for change in valid}
-    vectors, ids, fields = _append(fresh, moved, *_encode(bundle, arrived))
+    added = _append(fresh, moved, *_encode(bundle, arrived))
     return FreshItems(
         vocabulary=bundle.vocabulary,
-        vectors=vectors,
-        ids=ids,
-        fields=fields,
+        vectors=added.vectors,
+        ids=added.ids,
+        fields=added.fields,
+        features=added.features,
         replaced=replaced,
         withdrawn=np.array(sorted(withdrawn_rows), dtype=np.int64),
         withdrawn_ids=frozenset(withdrawn_ids),
@@ -93,17 +95,31 @@ def _is_valid(change: Change) -> bool:
     return is_valid
 
 
+class _Added(NamedTuple):
+    vectors: NDArray[np.float32]
+    ids: list[str]
+    fields: list[bytes]
+    features: list[bytes]
+
+
 def _append(
     fresh: FreshItems, moved: set[str], arrived: Sequence[Change], vectors: NDArray[np.float32]
-) -> tuple[NDArray[np.float32], list[str], list[bytes]]:
+) -> _Added:
     """The fresh items that did not change, in their order, then the changed ones."""
-    unchanged, ids, fields = fresh.vectors, list(fresh.ids), list(fresh.fields)
-    if not moved.isdisjoint(fresh.positions):
-        stay = [position for position, item in enumerate(ids) if item not in moved]
-        unchanged, ids, fields = unchanged[stay], [ids[i] for i in stay], [fields[i] for i in stay]
-    ids += [change.item for change in arrived]
-    fields += [change.fields or b"{}" for change in arrived]
-    return np.concatenate([unchanged, vectors]), ids, fields
+    stay = [position for position, item in enumerate(fresh.ids) if item not in moved]
+    unchanged = fresh.vectors if len(stay) == len(fresh) else fresh.vectors[stay]
+    return _Added(
+        np.concatenate([unchanged, vectors]),
+        [fresh.ids[i] for i in stay] + [change.item for change in arrived],
+        [fresh.fields[i] for i in stay] + [change.fields or b"{}" for change in arrived],
+        [fresh.features[i] for i in stay] + [_once(change) for change in arrived],
+    )
+
+
+def _once(change: Change) -> bytes:
+    """The features of a change; the same object as its fields if they are equal, as by default."""
+    features = change.features or b"{}"
+    return change.fields if change.fields == features else features
 
 
 def _encode(bundle: Bundle, changes: Sequence[Change]) -> tuple[list[Change], NDArray[np.float32]]:

@@ -24,6 +24,7 @@ class FreshItems:
         vectors: of the fresh items, float32 [M, D].
         ids: of the fresh items, in the order of their last changes.
         fields: of the fresh items, as JSON objects.
+        features: of the fresh items, as JSON objects, as they were put.
         replaced: the new fields of rows of the bundle.
         withdrawn: the rows of the bundle that are not recommended, sorted.
         withdrawn_ids: the ids of other withdrawn items.
@@ -38,6 +39,7 @@ class FreshItems:
     withdrawn: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     withdrawn_ids: frozenset[str] = frozenset()
     number: int = 0
+    features: Sequence[bytes] = ()
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -83,6 +85,10 @@ class FreshItems:
         if row < self.first_row:
             return self.replaced.get(row) if self.replaced else None
         return self.fields[row - self.first_row]
+
+    def features_of(self, row: int) -> bytes | None:
+        """Return the features of a fresh item as JSON; None for an item of the bundle."""
+        return None if row < self.first_row else self.features[row - self.first_row]
 
     @cached_property
     def served(self) -> RowMask | None:

@@ -101,7 +101,7 @@ def _in_rows(model: LoadedModel, item_view: ItemView, query: Query) -> ResolvedQ
         item_view.check_field(name, f"cap.{name}")
     rows, unknown = item_view.known_rows(query.history)
     excluded = item_view.known_rows(request.exclude)[0] if request.exclude else _NOTHING
-    if request.exclude_seen:
+    if request.excludes_seen(model.bundle.manifest.exclude_seen):
         excluded = np.concatenate([excluded, rows]) if len(excluded) else rows
     filtering = item_view.filtering(request.filter) if request.filter else None
     return ResolvedQuery(query, rows, _times(model, item_view, query), unknown, excluded, filtering)

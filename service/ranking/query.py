@@ -156,7 +156,9 @@ def _is_enough(
     The towers read as many of the newest known items as a history holds; excluding seen items, and further
     pages, need the whole history.
     """
-    if any(request.exclude_seen or request.cursor is not None for request in requests):
+    manifest = model.bundle.manifest
+    default = manifest.exclude_seen
+    if any(request.excludes_seen(default) or request.cursor is not None for request in requests):
         return False
     rows, _ = fresh.known_rows(newest.items)
-    return len(rows) >= model.bundle.manifest.history_length
+    return len(rows) >= manifest.history_length

@@ -17,6 +17,7 @@ from turret.service.overlay.fresh import FreshItems
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.ranking.answer_record import AnswerRecord
 from turret.service.ranking.answers import Answer, Stages, recommend, similar
+from turret.service.ranking.item_status import item_status
 from turret.service.ranking.micro_batcher import MicroBatcher, RecordAnswers, recommend_timed
 from turret.service.ranking.query import Query, QueryReader, at_position
 from turret.service.schemas.cursor import read_cursor
@@ -101,6 +102,12 @@ class Recommender:
             return similar(model, fresh, row, k)
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, similar, model, fresh, row, k)
+
+    async def item(self, item: str) -> Answer:
+        """Describe an item as the live version and its overlay know it. Raises NotFoundError."""
+        model, canary = self._model_holder.live, self._model_holder.traffic.canary
+        fresh, missing = await self._fresh(model)
+        return {**item_status(model, fresh, item, (canary,) if canary else ()), "degraded": missing}
 
     async def close(self) -> None:
         """Finish the answers under way."""

@@ -60,7 +60,8 @@ class RecommendRequest(Body):
     `history` (item ids, oldest first) is the whole history; without it, the stored history of `user_id`
     counts. `history_times` are the times of its items, and `at` is the time of the request, by default now;
     versions that don't read times ignore both. `features` are the user's, by name. The answer has `k` items,
-    without those of `exclude` and, with `exclude_seen`, of the history.
+    without those of `exclude` and, with `exclude_seen`, of the history; without `exclude_seen`, the version
+    decides (`exclude_seen` of `GET /v1/version`).
 
     `filter` selects items by catalog fields (docs/filters.md). `min_score` leaves out items that the towers
     score lower. `diversity` (0 to 1) is the weight of maximal marginal relevance; `cap` limits the items that
@@ -89,7 +90,7 @@ class RecommendRequest(Body):
     at: Time = None
     features: Features = _EMPTY
     k: Count = 10
-    exclude_seen: bool = True
+    exclude_seen: bool | None = None
     exclude: Ids = Field(default_factory=list, json_schema_extra={"default": []})
     filter: FilterObject | None = None
     min_score: float | None = Field(default=None, ge=-_LARGEST_SCORE, le=_LARGEST_SCORE)
@@ -108,6 +109,10 @@ class RecommendRequest(Body):
     def is_plain(self) -> bool:
         """Whether it requests the best items without any further condition on their scores."""
         return self.is_in_order and self.min_score is None
+
+    def excludes_seen(self, default: bool) -> bool:
+        """Whether the answer leaves out the items of the history; `default` is that of the version."""
+        return default if self.exclude_seen is None else self.exclude_seen
 
     @field_validator("cursor")
     @classmethod

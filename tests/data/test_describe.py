@@ -21,6 +21,7 @@ def test_the_description_says_what_is_there(prepared: Callable[..., PreparedData
         "users          4 (3.0 events each)",
         "items          3 (4.0 events each)",
         "density        100.000%",
+        "repeats        0.0% of the events repeat an item of their user",
         "2000-12-31T22:12:40 to 2000-12-31T22:12:45 (UTC)",
         "train 4 events of 4 users; validation 4 events of 4 users; test 4 events of 4 users",
         "unreadable time: 1",

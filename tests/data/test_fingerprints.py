@@ -171,6 +171,8 @@ def test_a_log_is_prepared_as_it_always_was(
     stated = json.loads((tmp_path / "prepared" / "manifest.json").read_text("utf-8"))
     # Paths, and a sentence.
     del stated["sources"], stated["settings"], stated["split"]["rule"]
+    # Measured since then: tests/data/preparing/test_repeats.py.
+    assert 0 <= stated.pop("repeat_share") < 1
     # Named since then, and absent in these logs.
     assert [stated.pop("negatives"), *map(stated["columns"].pop, ("label", "negatives"))] == [None] * 3
     content = json.dumps(stated, sort_keys=True)

@@ -107,7 +107,8 @@ class Manifest(_Frozen):
 
     `reads_times`: the user tower reads the times of items and of the request. `exported`: the time of the
     export, where a later reindexing `created` the bundle. `data_until`: the time of the newest event of the
-    data, ISO 8601 in UTC; None for data without times.
+    data, ISO 8601 in UTC; None for data without times. `exclude_seen`: the default of requests that don't say
+    whether answers leave out the items of the history.
     """
 
     format_version: Literal[2] = FORMAT_VERSION
@@ -120,6 +121,7 @@ class Manifest(_Frozen):
     scoring: Scoring
     history_length: int = Field(ge=1)
     reads_times: bool = False
+    exclude_seen: bool = True
     index: AnyIndexSettings = FlatSettings()
     index_choice: IndexChoice | None = None
     norms: Norms

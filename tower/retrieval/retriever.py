@@ -1,5 +1,6 @@
 """The one path from a query to ranked rows, for export, tests and the service."""
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -94,6 +95,11 @@ class Retriever:
         itself = np.array([row])
         out = itself if excluded is None else np.concatenate([itself, excluded])
         return self.nearest(vector, k, out, allowed)
+
+    def popularity_rank(self, row: int) -> int:
+        """The rank of an item by training events, from 1; items with equally many events share a rank."""
+        events = self._bundle.popularity
+        return 1 + bisect_left(self._by_popularity, -events[row], key=lambda other: -events[other])
 
     def popular(self, k: int, excluded: Rows | None = None, allowed: RowMask | None = None) -> Ranking:
         """Rank by training events, most first, then lower rows first; the score is that count."""

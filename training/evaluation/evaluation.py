@@ -213,8 +213,8 @@ def evaluate_rankers(
         "slices": {name: {"users": int(members.sum())} for name, members in groups.items()},
     }
     all_values: dict[str, dict[str, Values]] = {}
-    for name, scores_of in rankers.items():
-        values, coverage = _measure_ranker(name, scores_of(), data, part, relevant, config)
+    for name, make_scores in rankers.items():
+        values, coverage = _measure_ranker(name, make_scores, data, part, relevant, config)
         all_values[name] = values
         report[name] = {**summarise(values, config.bootstrap, seed), **coverage}
         for group, members in groups.items() if name in SLICED else ():
@@ -231,13 +231,15 @@ def evaluate_rankers(
 
 def _measure_ranker(
     name: str,
-    scores_of: ScoresOf,
+    make_scores: Callable[[], ScoresOf],
     data: PreparedData,
     part: EvaluatedPart,
     relevant: Relevant,
     config: EvaluationConfig,
 ) -> tuple[dict[str, Values], dict[str, float]]:
     """As `measure`, with the AUC [U] where events have negatives; NaN for users without one."""
+    with progress(f"preparing {name}"):
+        scores_of = make_scores()
     ranked = rank(scores_of, data, relevant.users, part, max(config.k), config.exclude_seen)
     values, coverage = measure(ranked, relevant, config.k, len(data.item_ids), f"ranking by {name}")
     offered = users_with_negatives(data, part)

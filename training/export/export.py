@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import save
 
-from turret.data.features import Bag, Feature
+from turret.data.features import Feature
 from turret.data.prepared import PreparedData
 from turret.data.progress import progress
 from turret.tower.bundle.golden import GOLDEN_K
@@ -89,6 +89,7 @@ def _contents(run: Run, data: PreparedData, version: str) -> BundleContents:
         model=save({name: tensor.contiguous() for name, tensor in model.state_dict().items()}),
         reads_times=run.experiment.tower.user.reads_times,
         data_until=data.manifest.time.until,
+        exclude_seen=run.experiment.evaluation.exclude_seen,
         recorded=[_recorded(data, model, user) for user in users.tolist()],
         expected=_expected(data, model, items, users),
         item_features=model.item.rows.layers.features if model.item.rows else (),
@@ -145,16 +146,9 @@ def _times(data: PreparedData, user: int) -> dict[str, Any]:
 
 def _raw_user_features(data: PreparedData, model: TwoTowers, user: int) -> dict[str, Any]:
     """The user's features in the form of a request."""
-    raw: dict[str, Any] = {}
-    for feature in model.user.rows.layers.features if model.user.rows else ():
-        column = data.user_features.columns[feature.name]
-        if isinstance(column, Bag):
-            raw[feature.name] = [feature.values[code - 1] for code in column.row(user)]
-        elif feature.kind == "number":
-            raw[feature.name] = float(column[user]) * feature.deviation + feature.mean
-        elif column[user]:
-            raw[feature.name] = feature.values[column[user] - 1]
-    return raw
+    raw = data.user_features.raw(user)
+    features = model.user.rows.layers.features if model.user.rows else ()
+    return {feature.name: raw[feature.name] for feature in features if feature.name in raw}
 
 
 def _expected(

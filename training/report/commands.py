@@ -18,8 +18,9 @@ def report_samplers(
     request: ReportRequest,
     output: Path | None,
     as_json: bool,
+    show_all: bool = False,
 ) -> None:
-    """Measure the samplers on a run, store JSON and a plot in its folder, and print a table.
+    """Measure the samplers on a run, store JSON and a plot in its folder, and print tables.
 
     Raises:
         TrainingError: the sizes exceed memory, the run can't be measured, or `output` has an unknown format.
@@ -34,8 +35,8 @@ def report_samplers(
     if as_json:
         print(text)
     else:
-        print(report_table(report))
         print(f"Plot: {picture}. Data: {folder / SAMPLERS}.")
+        print(report_table(report, show_all))
 
 
 def _check(negatives: int, batch_size: int) -> None:

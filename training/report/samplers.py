@@ -88,12 +88,16 @@ class SamplerReport:
                 rows += self._row(entry)
                 advance(1)
         full = self.timer.time(CatalogObjective(FullSoftmaxConfig()), dense=True)
+        with progress("measuring in-batch losses"):
+            in_batch = self.in_batch_losses()
+        with progress("measuring stale item vectors"):
+            stale = self._staleness() if self.request.refresh_every else []
         return {
             **self._setting(),
             "full_softmax": asdict(full),
             "samplers": rows,
-            "in_batch_losses": self.in_batch_losses(),
-            "staleness": self._staleness() if self.request.refresh_every else [],
+            "in_batch_losses": in_batch,
+            "staleness": stale,
             "skipped": self.skipped,
         }
 

@@ -7,28 +7,39 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from turret.training.report.choice import best_rows, recommendation
+
 WIDTH = 100
+# With the full softmax ten rows.
+_BEST = 9
 
 
-def report_table(report: dict[str, Any]) -> str:
-    """The table of samplers, that of stale item vectors, the notes and the skipped samplers."""
+def report_table(report: dict[str, Any], show_all: bool = False) -> str:
+    """Tables of samplers and of stale item vectors, notes, skipped samplers, and a recommendation.
+
+    The first table has the best samplers by bias and cost, or all of them.
+    """
     lines = StringIO()
     console = Console(file=lines, width=WIDTH)
-    console.print(_samplers(report))
+    console.print(_samplers(report, show_all))
     console.print(_in_batch_losses(report))
     if report["staleness"]:
         console.print(_staleness(report))
     for line in [*notes(report), *_skipped(report)]:
         console.print(line, highlight=False, markup=False)
+    console.print(recommendation(report), highlight=False, markup=False)
     return lines.getvalue().rstrip()
 
 
-def _samplers(report: dict[str, Any]) -> Table:
+def _samplers(report: dict[str, Any], show_all: bool) -> Table:
     title = f"sampled softmax on {report['queries']} queries, {report['items']:,} items"
-    table = Table(title=title)
+    rows = report["samplers"] if show_all else best_rows(report["samplers"], _BEST)
+    left_out = len(report["samplers"]) - len(rows)
+    caption = f"the best by bias and cost; --all shows {left_out} more" if left_out else None
+    table = Table(title=title, caption=caption)
     for heading in ("sampler", "K", "KL", "ESS", "bias", "variance", "ms a step"):
         table.add_column(heading, justify="left" if heading == "sampler" else "right")
-    for row in report["samplers"]:
+    for row in rows:
         table.add_row(*_shown(row), f"{row['milliseconds']:,.1f}")
     table.add_row("full softmax", "", "", "", "0", "0", f"{report['full_softmax']['milliseconds']:,.1f}")
     return table

@@ -14,7 +14,12 @@ _EVENTS_A_BLOCK = 2**22
 
 
 def repeat_share(data: PreparedData) -> float:
-    """The share of all events whose user has an earlier event of the same item."""
+    """The share of all events whose user has an earlier event of the same item.
+
+    It is that of the manifest; data of earlier releases is read.
+    """
+    if data.manifest.repeat_share is not None:
+        return data.manifest.repeat_share
     distinct, lengths = 0, np.diff(data.offsets)
     bounds = groups(data.offsets, _EVENTS_A_BLOCK)
     for first, last in pairwise(bounds.tolist()):

@@ -51,9 +51,11 @@ def load(
     if source is None:
         report = load_histories(PreparedData.open(data), settings)
     else:
-        from turret.history.raw_log import prepared_log  # needs Polars, which a service lacks
+        # These need Polars, which a service lacks.
+        from turret.data.preparing.options import given_settings
+        from turret.history.raw_log import prepared_log
 
-        with prepared_log(source, context.obj) as prepared:
+        with prepared_log(source, given_settings(context.obj), print) as prepared:
             report = load_histories(prepared, settings)
     print(report.sentence(settings.store))
 

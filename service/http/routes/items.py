@@ -1,4 +1,4 @@
-"""`GET /v1/items/{id}/similar`, and `PUT` and `DELETE /v1/items/{id}`."""
+"""`GET /v1/items/{id}/similar`, and `GET`, `PUT` and `DELETE /v1/items/{id}`."""
 
 import re
 from typing import Annotated
@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Response
 from turret.service.errors import InvalidFieldError
 from turret.service.http.routes.dependencies import ItemWriterPart, ModelHolderPart, RecommenderPart, reads
 from turret.service.http.routes.path_ids import check_utf8
-from turret.service.http.routes.responses import SimilarAnswer, json_response
+from turret.service.http.routes.responses import ItemAnswer, SimilarAnswer, json_response
 from turret.service.schemas.fields import K_LIMIT
 from turret.service.schemas.items import ItemBody, ItemPutAnswer, ItemWithdrawnAnswer
 from turret.service.schemas.openapi_helpers import answers, body_of
@@ -20,6 +20,12 @@ router = APIRouter(prefix="/v1/items", tags=["items"], dependencies=[Depends(che
 async def similar_items(item_id: str, recommender: RecommenderPart, k: str = "10") -> Response:
     """Return the items whose vectors are nearest to this item's."""
     return json_response(await recommender.similar_to(item_id, _count(k)))
+
+
+@router.get("/{item_id:item}", responses=answers(ItemAnswer, 404))
+async def get_item(item_id: str, recommender: RecommenderPart) -> Response:
+    """Return an item as the service knows it: fields, features if it is fresh, state, and popularity."""
+    return json_response(await recommender.item(item_id))
 
 
 @router.put("/{item_id:item}", responses=answers(ItemPutAnswer, 409), openapi_extra=body_of(ItemBody))

@@ -33,6 +33,30 @@ class SimilarAnswer(BaseModel):
     exhausted: Literal[True] | None = None
 
 
+class ItemAnswer(BaseModel):
+    """An item as the live version and the changes since know it.
+
+    `fields` are those of answers and filters; `fields_replaced`: a PUT has replaced those of the version.
+    `features` are those of a fresh item as they were put, else null. `in_index`: the version was trained with
+    the item. A `withdrawn` item is in no answer. `training_events` and `popularity_rank` (1 for the most
+    events; equal counts share a rank) are null for a fresh item. `versions`: the live version and the canary,
+    if they were trained with it. `degraded` has `items` while recent changes can't be read.
+    """
+
+    version: str
+    id: int | str
+    fields: dict[str, Any]
+    features: dict[str, Any] | None
+    in_index: bool
+    fresh: bool
+    fields_replaced: bool
+    withdrawn: bool
+    training_events: int | None
+    popularity_rank: int | None
+    versions: list[str]
+    degraded: list[Literal["items"]]
+
+
 class ExplainedPlan(BaseModel):
     """How the items were found.
 
@@ -160,6 +184,7 @@ class VersionAnswer(BaseModel):
     scoring: Scoring
     history_length: int
     reads_times: bool
+    exclude_seen: bool
     index: IndexAnswer
     index_choice: IndexChoiceAnswer | None
     norms: Norms | None

@@ -222,7 +222,7 @@ def test_an_items_file_that_is_gone_is_named(tmp_path: Path) -> None:
     pl.DataFrame({"item_id": [1], "genre": ["a"]}).write_csv(tmp_path / "items.csv")
     prepared(tmp_path / "0.csv", tmp_path / "data", items=tmp_path / "items.csv")
     (tmp_path / "items.csv").rename(tmp_path / "moved.csv")
-    with pytest.raises(DataError, match=r"there is no file .*items\.csv"):
+    with pytest.raises(DataError, match=r"were read from .*items\.csv, which is gone; .* with --items"):
         append(tmp_path / "0.csv", tmp_path / "data")
     assert append(tmp_path / "0.csv", tmp_path / "data", {"items": tmp_path / "moved.csv"}).new == 0
     assert append(tmp_path / "0.csv", tmp_path / "data").new == 0

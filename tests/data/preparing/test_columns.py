@@ -28,6 +28,23 @@ def test_a_missing_column_names_those_that_exist() -> None:
         _choose(["user", "item", "time"], weight="stars")
 
 
+def test_a_header_with_a_name_more_than_once_is_refused_only_where_it_is_read() -> None:
+    existing = ["user", "item (column 2)", "item (column 3)", "time", "stars (column 5)", "stars (column 6)"]
+    with pytest.raises(
+        ColumnError,
+        match=r"header of log\.csv has 'item' more than once; name the one for the item \(--item\): "
+        r"'item \(column 2\)' or 'item \(column 3\)'$",
+    ):
+        _choose(existing)
+    assert _choose(existing, item="item (column 3)") == ("user", "item (column 3)", "time")
+    with pytest.raises(
+        ColumnError, match=r"more than once; name the one for the weight: 'stars \(column 5\)'"
+    ):
+        _choose(existing, item="item (column 3)", weight="stars")
+    with pytest.raises(ColumnError, match="no column 'sku' for the item"):
+        _choose([*existing, "sku (column x)"], item="sku")
+
+
 def test_a_log_without_an_order_needs_one_named_or_said_to_be_in_order() -> None:
     with pytest.raises(ColumnError, match=r"--time, or give --in-file-order"):
         _choose(["user_id", "item_id"])

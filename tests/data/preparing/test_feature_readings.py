@@ -41,7 +41,8 @@ def _column(values: list[Any]) -> pl.DataFrame:
         ([["red"], ["blue"]], [("multi", "column")]),
         (["2024-01-05", "2024-06-01"], [("category", "column_month"), ("number", "column_days")]),
         ([date(2024, 1, 5)], [("category", "column_month"), ("number", "column_days")]),
-        ([f"code-{number}" for number in range(COUNT)], [("text", "column")]),
+        ([f"code {number}" for number in range(COUNT)], [("text", "column")]),
+        ([f"AX-{number}" for number in range(COUNT)], []),
         ([f"c{number}" for number in range(COUNT)], []),
         ([f"https://shop.example/{number}" for number in range(COUNT)], []),
         (list(range(COUNT)), []),
@@ -67,8 +68,8 @@ def test_users_have_no_texts() -> None:
     readings = _read(frame, role="user")
     assert readings.chosen.by_kind() == [("category", "about")]
     assert readings.notes == [
-        "items.csv: read as features are about (category); left out: name; name them yourself with "
-        "--user-category, --user-multi, --user-number"
+        "items.csv: read as features are about (category); left out: name (ids, links, or values that say "
+        "nothing about other rows); name them yourself with --user-category, --user-multi, --user-number"
     ]
 
 
@@ -76,8 +77,9 @@ def test_guesses_are_told_with_the_options_that_say_otherwise() -> None:
     frame = _column(["red, blue", "blue, green", "green, red"]).rename({"column": "colour"})
     frame = frame.with_columns(sku=pl.Series([f"s{number}" for number in range(COUNT)]))
     assert _read(frame).notes == [
-        "items.csv: read as features are colour (multi); left out: sku; name them yourself with --item-text, "
-        "--item-category, --item-multi, --item-number",
+        "items.csv: read as features are colour (multi); left out: sku (ids, links, or values "
+        "that say nothing about other rows); name them yourself with --item-text, --item-category, "
+        "--item-multi, --item-number",
         "items.csv: column 'colour' is read as lists separated by ','; --list-separator says otherwise",
     ]
     assert _read(pl.DataFrame({})).notes == []
@@ -121,13 +123,59 @@ def test_a_named_number_that_is_none_is_an_error_with_its_file_and_two_remedies(
         (["red|blue", "blue", "red"], "looks like lists ('red|blue'); --item-multi reads them as such"),
         (
             [f"c{number}" for number in range(COUNT)],
-            "has 40 values for 40 items, so most say nothing about others",
+            "has 40 values for 40 items, so most say nothing about others; if it is an id, leave it out of "
+            "--item-category",
         ),
     ],
 )
 def test_a_named_category_that_is_doubtful_is_told(values: list[str], words: str) -> None:
     readings = _read(_column(values), FeatureColumns(category=("column",)))
     assert readings.notes == [f"items.csv: column 'column' {words}"]
+
+
+def test_a_column_that_is_called_like_an_id_is_guessed_as_a_category_and_said() -> None:
+    frame = pl.DataFrame({name: [1, 2] * 20 for name in ("brand_id", "shelfCode", "grid", "stock")})
+    readings = _read(frame)
+    assert readings.chosen.category == ("brand_id", "shelfCode")
+    assert readings.chosen.number == ("grid", "stock")
+    assert readings.notes[1:] == [
+        f"items.csv: column {name!r} is called like an id, so it is read as a category; --item-number reads "
+        "it as a number"
+        for name in ("brand_id", "shelfCode")
+    ]
+    many = pl.DataFrame({"supplier_id": [number // 1.5 for number in range(COUNT)]})
+    assert _read(many).chosen.by_kind() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "is_said"),
+    [
+        ("ean", [4_000_000 + number for number in range(COUNT)], True),
+        ("ean", [str(4_000_000 + number) for number in range(COUNT)], True),
+        ("brand_id", [1, 2] * 20, True),
+        ("sold", list(range(COUNT)), True),
+        ("sold", [1, 2] * 20, False),
+        ("price", [number / 4 for number in range(COUNT)], False),
+        ("brand_id", [0.5, 1.5] * 20, False),
+        ("since", [date(2024, 1, 1 + number % 28) for number in range(COUNT)], False),
+    ],
+)
+def test_an_id_that_is_named_as_a_number_is_told(name: str, values: list[Any], is_said: bool) -> None:
+    notes = _read(pl.DataFrame({name: values}), FeatureColumns(number=(name,))).notes
+    expected = (
+        f"items.csv: column {name!r} looks like an id, whose size says nothing; --item-category reads it "
+        "as a category; if nearly every item has another, leave it out"
+    )
+    assert (expected in notes) == is_said
+
+
+def test_an_id_that_is_named_as_a_text_is_told() -> None:
+    codes, titles = [f"AX-{n}" for n in range(COUNT)], [f"The tale of {n}" for n in range(COUNT)]
+    notes = _read(pl.DataFrame({"code": codes, "t": titles}), FeatureColumns(text=("code", "t"))).notes
+    assert notes == [
+        "items.csv: column 'code' has one word a row ('AX-0'), another in nearly each; if it is an id, leave "
+        "it out of --item-text"
+    ]
 
 
 def test_a_separator_that_is_given_is_taken() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from turret.data.errors import ColumnError
 from turret.data.preparing.feature_readings import read_features
-from turret.data.preparing.item_catalog import EntityTable, fields, read_entity_table
+from turret.data.preparing.item_catalog import EntityTable, fields, read_entity_table, refuse_own_id
 from turret.data.reading.schema import FeatureColumns, FormatSettings
 from turret.data.reading.tables import ROW, Malformed, Table
 
@@ -34,6 +34,15 @@ def test_rows_are_brought_in_the_order_of_the_vocabulary() -> None:
     entries = _entries(pl.DataFrame({"item_id": [3, 1], "title": ["three", "one"]}))
     assert entries.ids.to_list() == ["3", "1"]
     assert entries.aligned(["1", "2", "3"]).to_dict(as_series=False) == {"title": ["one", None, "three"]}
+
+
+def test_the_id_column_of_the_file_is_refused_as_a_feature() -> None:
+    entries = _entries(pl.DataFrame({"item_id": ["a"], "colour": ["red"]}))
+    refuse_own_id(FeatureColumns(category=("colour",)), entries, "item")
+    with pytest.raises(
+        ColumnError, match=r"'item_id' of items.parquet holds the ids of the items, .* leave it out"
+    ):
+        refuse_own_id(FeatureColumns(category=("colour", "item_id")), entries, "item")
 
 
 def test_null_and_repeated_ids_and_malformed_lines_are_bad_and_the_first_row_of_an_id_stays() -> None:

@@ -1,16 +1,10 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from turret.data.configuration import load_configuration
-from turret.data.events.event_arrays import Events
-from turret.data.histories.splits import by_time
 from turret.data.preparing.prepare import prepare
-from turret.data.preparing.prepare_warnings import repeated_targets
 from turret.data.reading.schema import PrepareConfig
 
 Warn = Callable[..., tuple[str, ...]]
@@ -66,23 +60,9 @@ def test_targets_that_can_not_be_hit_are_counted(warn: Warn) -> None:
     text = "user_id,item_id,timestamp\n1,a,1\n1,b,2\n1,a,3\n2,a,1\n2,b,2\n2,c,3\n"
     *_, sentence = warn(text)
     assert sentence == (
-        "1 of 2 test targets were used before by the same user; evaluation and the service exclude used "
-        "items (evaluation.exclude_seen, exclude_seen), so they can't be hit; --duplicates first keeps only "
-        "first uses"
+        "16.7% of the events repeat an item of their user, and 1 of 2 test targets were used before; "
+        "evaluation and the service leave out used items by default, so these can't be hit: if users come "
+        "back for the same items, train with --set evaluation.exclude_seen=false, else prepare with "
+        "--duplicates first, which keeps only first uses"
     )
     assert len(warn(text, filters__duplicates="first")) == 1
-
-
-@given(
-    rows=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4), st.integers(0, 9)), max_size=40),
-    validation_from=st.integers(0, 7),
-)
-def test_repeated_targets_are_those_of_a_naive_reading(
-    rows: list[tuple[int, int, int]], validation_from: int
-) -> None:
-    users, items, times = np.array(rows, dtype=np.int32).reshape(-1, 3).T
-    events = Events(users=users, items=items, times=times).sorted()
-    splits = by_time(events.times, events.offsets(4), validation_from, 7)
-    used = {(user, item) for user, item, time in rows if time < 7}
-    targets = {(user, item) for user, item, time in rows if time >= 7}
-    assert repeated_targets(events, splits) == (len(used & targets), len(targets))

@@ -34,6 +34,24 @@ def test_a_broken_line_is_counted_with_its_number_and_the_others_are_read(
     assert table.path == tmp_path / "log.jsonl"
 
 
+def test_a_column_of_mixed_types_becomes_text_and_stops_no_other(tmp_path: Path) -> None:
+    lines = [
+        b'{"a": 1, "odd": 7, "n": 1}',
+        b'{"a": 2, "odd": ["x", {"y": 1.5}], "n": 1.5}',
+        b"{broken",
+        b'{"a": 3, "odd": null}',
+        '{"a": 4, "odd": "é"}'.encode(),
+    ]
+    table = _scan(tmp_path, b"\n".join(lines) + b"\n")
+    assert table.frame.select(ROW, "a", "odd", "n").collect().rows() == [
+        (1, 1, "7", 1.0),
+        (2, 2, '["x", {"y": 1.5}]', 1.5),
+        (4, 3, None, None),
+        (5, 4, "é", None),
+    ]
+    assert table.malformed.count == 1
+
+
 def test_a_line_that_is_json_but_no_object_says_so(tmp_path: Path) -> None:
     table = _scan(tmp_path, b'{"a": 1}\n[1]\n' + b"{\n" * 5)
     assert table.malformed.count == 6

@@ -9,6 +9,7 @@ from turret.service.auth.access import needed_scope
         ("POST", "/v1/recommend", "read"),
         ("POST", "/v1/recommend/batch", "read"),
         ("GET", "/v1/items/7/similar", "read"),
+        ("GET", "/v1/items/7", "read"),
         ("GET", "/v1/version", "read"),
         ("GET", "/metrics", "read"),
         ("POST", "/v1/events", "write"),

@@ -1,4 +1,6 @@
 import asyncio
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from turret.service.settings import Settings
 from turret.service.stores.breaker import Breaker
 from turret.service.stores.contract import Event, History
 from turret.service.stores.memory import MemoryHistory, MemoryItems
+from turret.tower.bundle.publish import BundleContents, publish
 
 NOW = 1_700_000_000_000
 STORED = History(["a", "b"], [NOW - 10, NOW + 120_000])  # the second by a clock that is ahead
@@ -33,14 +36,19 @@ def test_a_history_that_was_sent_has_no_events_to_wait_for() -> None:
     assert (asked.until, asked.request_time) == (NOW, NOW)
 
 
-@pytest.mark.parametrize("exclude_seen", [True, False])
-def test_seen_items_are_those_of_the_whole_history(bundles: Path, exclude_seen: bool) -> None:
+@pytest.mark.parametrize("default", [True, False])
+@pytest.mark.parametrize("requested", [True, False, None])
+def test_seen_items_are_those_of_the_whole_history(
+    tmp_path: Path, make_contents: Callable[..., BundleContents], default: bool, requested: bool | None
+) -> None:
     """A tower reads the newest five; an item that was used long before them would come again."""
-    live = open_live(bundles, "v1")
+    publish(tmp_path, replace(make_contents(), exclude_seen=default))
+    live = open_live(tmp_path, "v1")
+    exclude_seen = default if requested is None else requested
     store, overlay = MemoryHistory(), ItemOverlayCache(MemoryItems())
-    reader = QueryReader(Breaker(store), overlay, Settings(bundles=bundles, stored_history_limit=5_000))
+    reader = QueryReader(Breaker(store), overlay, Settings(bundles=tmp_path, stored_history_limit=5_000))
     events = [Event(str(number), "u", 100 + number % 50, number) for number in range(1_500)]
-    request = RecommendRequest(user_id="u", exclude_seen=exclude_seen)
+    request = RecommendRequest(user_id="u", exclude_seen=requested)
 
     async def read() -> Query:
         await store.append([Event("first", "u", 159, 0), *events])

@@ -113,6 +113,7 @@ def test_popular_items_are_ranked_by_count_and_then_by_row(tmp_path: Path, make_
     assert ranking.rows.tolist() == [4, 1, 5, 0]
     assert ranking.scores.tolist() == [9, 5, 5, 1]
     assert retriever.popular(10, np.arange(6)).rows.tolist() == []
+    assert [retriever.popularity_rank(row) for row in range(6)] == [5, 2, 2, 6, 1, 2]
 
 
 def test_an_answer_says_how_it_was_found(bundle: Bundle) -> None:

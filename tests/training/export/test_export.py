@@ -128,7 +128,8 @@ def test_the_bundle_says_how_it_was_trained_and_from_what(
     assert json.loads((exported / "experiment.json").read_text()) == run.experiment.model_dump(mode="json")
     stored = json.loads((exported / "item_features.json").read_text())
     reads = run.experiment.tower.item.features == "all"
-    assert [one["name"] for one in stored] == (["title", "genres", "price"] if reads else [])
+    names = ["title", "released_month", "genres", "price", "released_days"]
+    assert [one["name"] for one in stored] == (names if reads else [])
     tower = (exported / "user_tower.onnx").read_bytes()
     monkeypatch.setattr(export_module, "user_tower_onnx", lambda _: tower)  # tracing it again takes seconds
     second = Bundle.open(export(replace(run, origin=exported), shop, tmp_path / "bundles", "second")).manifest

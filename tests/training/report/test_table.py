@@ -89,3 +89,24 @@ def test_fewer_queries_and_scaled_times_are_said() -> None:
     shown = " ".join(report_table(report(queries=8, full_softmax=full)).split())
     assert "8 queries instead of 64" in shown
     assert "timed on 32 examples and scaled up" in shown
+
+
+def test_the_first_table_has_ten_rows_of_ninety() -> None:
+    """The best by bias and cost, and the full softmax; `--all` has every row."""
+    rows = [
+        row(sampler=f"sampler{number}", bias=1 / (1 + number), bias_low=0.001, milliseconds=float(number))
+        for number in range(45)
+    ]
+    rows += [{**other, "sampler": f"worse {other['sampler']}", "bias": 2.0} for other in rows]
+    best, all_rows = (report_table(report(samplers=rows), show_all=show) for show in (False, True))
+    assert sum("sampler" in line for line in best.splitlines() if line.startswith("│")) == 9
+    assert "worse" not in best
+    assert "--all shows 81 more" in best
+    assert sum("sampler" in line for line in all_rows.splitlines() if line.startswith("│")) == 90
+    assert "--all" not in all_rows
+
+
+def test_the_report_ends_with_a_recommendation() -> None:
+    last = " ".join(report_table(report()).partition("Recommendation:")[2].split())
+    assert last.startswith("full_softmax, 99.5 ms a step")
+    assert last.endswith(".")

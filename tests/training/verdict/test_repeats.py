@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,8 +25,10 @@ def test_the_share_of_repeats_counts_later_events_of_an_item(
     handmade: PreparedData, distinct: PreparedData
 ) -> None:
     """Of a's seven events two repeat p and q; of all 18 events that is a ninth."""
-    assert repeat_share(handmade) == pytest.approx(2 / 18)
-    assert repeat_share(distinct) == 0
+    for data, share in ((handmade, 2 / 18), (distinct, 0)):
+        assert repeat_share(data) == pytest.approx(share)
+        older = replace(data, manifest=data.manifest.model_copy(update={"repeat_share": None}))
+        assert repeat_share(older) == pytest.approx(share)
 
 
 def test_many_repeats_that_are_masked_are_told(handmade: PreparedData, distinct: PreparedData) -> None:

@@ -63,10 +63,11 @@ def replace(bundle: Path, name: str, content: bytes | None) -> None:
 
 def test_a_bundle_says_how_it_was_trained_and_what_its_rows_are(published: Path, grown: Grown) -> None:
     origin = ParentBundle.open(published / "one")
-    items, users = grown.before.item_features.features, grown.before.user_features.features
+    items = {feature.name: feature for feature in grown.before.item_features.features}
+    users = grown.before.user_features.features
     assert origin.experiment() == ExperimentConfig.model_validate(SETTINGS)
     assert origin.items.fingerprint == grown.before.item_ids.fingerprint
-    assert origin.item_features == (items[0], items[2])
+    assert origin.item_features == (items["title"], items["price"])
     assert [feature.name for feature in origin.item_features] == ["title", "price"]
     assert origin.user_features == users
     assert origin.parameters()["item.table.weight"].shape == (len(grown.before.item_ids), 8)
@@ -141,7 +142,8 @@ def test_an_experiment_of_another_age_is_refused_by_its_setting(bundle: Path) ->
 
 def test_features_of_another_kind_or_order_are_refused(published: Path, grown: Grown) -> None:
     origin = ParentBundle.open(published / "one")
-    title, genres, price = grown.before.item_features.features
+    items = {feature.name: feature for feature in grown.before.item_features.features}
+    title, genres, price = items["title"], items["genres"], items["price"]
     user, towers = grown.before.user_features.features, origin.experiment().tower
     origin.check(towers, (title, price), user)
     for item in ((price, title), (title, price, genres), (title, price.model_copy(update={"kind": "multi"}))):

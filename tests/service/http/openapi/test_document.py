@@ -29,6 +29,7 @@ SCOPES = {
     "POST /v1/recommend": "read",
     "POST /v1/recommend/batch": "read",
     "GET /v1/items/{item_id}/similar": "read",
+    "GET /v1/items/{item_id}": "read",
     "PUT /v1/items/{item_id}": "write",
     "DELETE /v1/items/{item_id}": "write",
     "POST /v1/events": "write",
@@ -196,7 +197,7 @@ def test_it_follows_an_activation(
     [
         ("GET", "/v1/recommend", "POST"),
         ("TRACE", "/v1/users/7", "DELETE, GET"),
-        ("POST", "/v1/items/101", "DELETE, PUT"),
+        ("POST", "/v1/items/101", "DELETE, GET, PUT"),
         ("POST", "/v1/items/101/similar", "GET"),
         ("PUT", "/v1/items/101/similar", "GET"),
         ("DELETE", "/v1/items/101/similar", "GET"),

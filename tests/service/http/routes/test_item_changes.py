@@ -129,6 +129,60 @@ def test_a_known_item_gets_other_fields_and_keeps_its_vector(client: TestClient,
     assert {item["id"]: item["fields"] for item in found}[100] == {"title": "Renamed"}
 
 
+def state(client: TestClient, item: int) -> dict[str, Any]:
+    answer = client.get(f"/v1/items/{item}")
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def test_a_fresh_item_is_shown_with_the_features_that_were_put(client: TestClient, put: Put) -> None:
+    """`later` was trained with it: there, only fields put since its export count, and its features do not."""
+    put(fields={"title": "New"})
+    put(901)
+    put()
+    shown = state(client, 900)
+    assert shown["fields"] == shown["features"] == placed(HERE)
+    put(fields={"title": "New"})
+    shown = state(client, 900)
+    assert (shown["fields"], shown["features"]) == ({"title": "New"}, placed(HERE))
+    assert (shown["fresh"], shown["in_index"], shown["versions"]) == (True, False, [])
+    assert shown["training_events"] is shown["popularity_rank"] is None
+    activate(client, "later")
+    shown = state(client, 900)
+    assert (shown["fresh"], shown["features"], shown["versions"]) == (False, None, ["later"])
+
+
+def test_replaced_fields_are_shown_and_said(client: TestClient, put: Put) -> None:
+    before = state(client, 100)
+    put(100, fields={"title": "Renamed"})
+    assert state(client, 100) == {**before, "fields": {"title": "Renamed"}, "fields_replaced": True}
+
+
+def test_a_withdrawn_item_of_the_version_is_shown_and_another_is_not_found(
+    client: TestClient, put: Put
+) -> None:
+    before = state(client, 107)
+    put(900)
+    for item in (107, 900):
+        client.delete(f"/v1/items/{item}")
+    assert state(client, 107) == {**before, "withdrawn": True}
+    answer = client.get("/v1/items/900")
+    assert (answer.status_code, answer.json()["error"]["field"]) == (404, "id")
+    assert "withdrawn" in answer.json()["error"]["message"]
+    put(107, fields={})
+    assert not state(client, 107)["withdrawn"]
+
+
+def test_an_item_names_the_canary_that_was_trained_with_it(client: TestClient) -> None:
+    body = {"canary": {"version": "later", "share": 0.5}}
+    assert client.post("/admin/routes", json=body, headers=KEY).status_code == 200
+    shown = state(client, 107)
+    assert client.post("/admin/routes", json={"canary": None}, headers=KEY).status_code == 200
+    assert (shown["version"], shown["versions"]) == ("v1", ["v1", "later"])
+    assert state(client, 107)["versions"] == ["v1"]
+
+
 @pytest.mark.parametrize("fresh", [True, False])
 def test_a_withdrawn_item_is_in_no_answer(client: TestClient, put: Put, fresh: bool) -> None:
     item = 900 if fresh else 107

@@ -1,5 +1,6 @@
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,21 @@ def test_unknown_items_are_skipped_and_named(recommend: Recommend) -> None:
 def test_seen_items_are_left_out_unless_wanted(recommend: Recommend) -> None:
     assert 101 not in ids(recommend(history=[101], k=59))
     assert ids(recommend(history=[101], k=1, exclude_seen=False)) == [101]
+
+
+def test_a_version_for_repeat_consumption_keeps_seen_items_unless_told_otherwise(
+    tmp_path: Path, make_contents: Callable[..., BundleContents]
+) -> None:
+    publish(tmp_path, replace(make_contents(), exclude_seen=False))
+    with TestClient(create_app(Settings(bundles=tmp_path, store="memory://"))) as client:
+        assert client.get("/v1/version").json()["exclude_seen"] is False
+        bodies: list[dict[str, Any]] = [{}, {"exclude_seen": None}, {"exclude_seen": False}]
+        for body in bodies:
+            answer = client.post("/v1/recommend", json={"history": [101], "k": 1, **body}).json()
+            assert ids(answer) == [101]
+        one = {"history": [101], "k": 1}
+        batch = client.post("/v1/recommend/batch", json={"requests": [one, {**one, "exclude_seen": True}]})
+        assert [101 in ids(answer) for answer in batch.json()["results"]] == [True, False]
 
 
 def test_excluded_items_are_left_out_of_both_sources(recommend: Recommend) -> None:

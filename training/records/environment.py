@@ -1,0 +1,103 @@
+"""`environment.json`: the versions, the machine and the state of the code behind a run.
+
+It holds no environment variables and no names of hosts or users.
+"""
+
+import json
+import os
+import platform
+import re
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from turret.data.files.staging import new_file
+
+ENVIRONMENT = "environment.json"
+PACKAGES = (
+    *("turret", "torch", "numpy", "polars", "numba", "pydantic"),
+    *("safetensors", "faiss-cpu", "onnx", "onnxruntime"),
+)
+_GIT_SECONDS = 10
+
+
+def record_environment(folder: Path, step: int) -> None:
+    """Add the environment to the run in `folder`, with the step from which on it holds.
+
+    A resumed training adds an entry only if something has changed. A file that can't be read is replaced.
+    """
+    path = folder / ENVIRONMENT
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))["environments"] if step else []
+        last = {name: value for name, value in stored[-1].items() if name != "from_step"}
+    except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError):
+        stored, last = [], {}
+    current = environment()
+    if current == last:
+        return
+    entries = [*stored, {"from_step": step, **current}]
+    with new_file(path) as draft:
+        draft.write_text(json.dumps({"environments": entries}, indent=2) + "\n", encoding="utf-8")
+
+
+def environment() -> dict[str, Any]:
+    """The versions, the machine, and `git_state` of the working folder."""
+    return {
+        "python": platform.python_version(),
+        "versions": {name: found for name in PACKAGES if (found := _version(name)) is not None},
+        "machine": {
+            "system": platform.system(),
+            "architecture": platform.machine(),
+            "processor": _processor(),
+            "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+            "memory_gb": _memory_gb(),
+            "accelerators": [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())],
+        },
+        "git": git_state(Path.cwd()),
+    }
+
+
+def git_state(folder: Path) -> dict[str, Any] | None:
+    """The commit checked out in `folder`, and whether tracked files differ from it.
+
+    None outside a repository, before its first commit, and without git.
+    """
+    commit = _git(folder, "rev-parse", "HEAD")
+    changes = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    return None if commit is None or changes is None else {"commit": commit, "dirty": bool(changes)}
+
+
+def _git(folder: Path, *words: str) -> str | None:
+    """The output of a git command that changes nothing; None if it fails."""
+    command = ["git", "--no-optional-locks", "-C", str(folder), *words]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_GIT_SECONDS, check=False)
+    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _processor() -> str:
+    """The model of the processor; Linux has it in /proc alone."""
+    try:
+        names = re.findall(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text("utf-8"), re.M)
+    except (OSError, UnicodeDecodeError):
+        names = []
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def _memory_gb() -> float | None:
+    try:
+        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1)
+    except (OSError, ValueError, AttributeError):
+        return None

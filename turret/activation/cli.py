@@ -1,0 +1,65 @@
+"""The command `turret activate`; it imports its dependencies when it runs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from turret.tower.cli import BUNDLES, Bundles
+
+app = typer.Typer(rich_markup_mode="markdown")
+
+
+@app.command()
+def activate(
+    version: Annotated[
+        str, typer.Argument(metavar="VERSION", help="The bundle's name; see `turret versions`.")
+    ],
+    bundles: Bundles = BUNDLES,
+    url: Annotated[
+        str | None,
+        typer.Option(help="A running service to swap, by its admin port, such as http://127.0.0.1:8001."),
+    ] = None,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Also if its answers have too little in common with the live ones."),
+    ] = False,
+    not_worse_than: Annotated[
+        str | None,
+        typer.Option(
+            metavar="live|VERSION", help="Only if its metric is not worse than that of the live version."
+        ),
+    ] = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(metavar="NAME@K", help="With --not-worse-than: ndcg, recall, hr or mrr (ndcg@10)."),
+    ] = None,
+    margin: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0, max=1.0, help="With --not-worse-than: the accepted loss, a share of the metric (0.1)."
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="With --not-worse-than: prepared data (var/prepared)."),
+    ] = None,
+) -> None:
+    """Make a bundle the current one, after it has passed the gate.
+
+    With `--url` the running service swaps it in between two requests; its key is read from
+    `TURRET_ADMIN_KEY`, or from `admin.key` among the bundles (or where `TURRET_ADMIN_KEY_FILE` says).
+    Without it, only the folder's pointer moves, and the next service that starts reads it. The gate is the
+    same: files, memory, golden queries, recall, and the overlap of the answers with those of the current
+    version.
+
+    With `--not-worse-than live` both versions also rank the events of `--data` that neither was trained on.
+    The new one is activated if the 95 % interval of the difference excludes a loss of more than `--margin`.
+    Exit statuses: 0 activated, 1 an error or refused by the gate, 3 worse, 4 too few users to tell.
+
+    Example: `turret activate spring --not-worse-than live --data var/prepared`
+    """
+    from turret.activation.commands import FigureOptions, activate_checked
+
+    options = FigureOptions.of(not_worse_than, metric, margin, data)
+    activate_checked(version, bundles, url, force, options)
