@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from turret.data.errors import ConfigurationError
 from turret.training.auto.facts import Facts
 from turret.training.config.experiment import ExperimentConfig, load_experiment
-from turret.training.config.named_settings import overlap
+from turret.training.config.named_settings import with_settings
 from turret.training.verdict.repeats import MANY
 
 # Pairs of successive items that recur less often than this, relative to shuffled histories, show no order;
@@ -56,10 +56,9 @@ def candidates(
     chosen: dict[str, ExperimentConfig] = {}
     refused: dict[str, ConfigurationError] = {}
     for name, (base, own) in _kinds(facts).items():
-        settings = {**shared_settings(facts), **own}
-        kept = {key: value for key, value in settings.items() if not any(overlap(key, o) for o in overrides)}
+        experiment = load_experiment(base, {**shared_settings(facts), **own})
         try:
-            chosen[name] = load_experiment(base, {**kept, **overrides})
+            chosen[name] = with_settings(experiment, overrides)
         except ConfigurationError as error:
             refused[name] = error
     if not chosen:

@@ -1,3 +1,4 @@
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from turret.training.auto.candidates import candidates
 from turret.training.config.experiment import ExperimentConfig
 
 
-def experiments(overrides: dict[str, object] | None = None, **others: Any) -> dict[str, ExperimentConfig]:
+def experiments(overrides: Mapping[str, object] | None = None, **others: Any) -> dict[str, ExperimentConfig]:
     return candidates(facts(**others), overrides or {})[0]
 
 
@@ -77,15 +78,16 @@ def test_large_catalogs_are_scored_by_samples() -> None:
 
 
 def test_given_settings_win_over_all_rules() -> None:
-    """A setting, or a whole section."""
-    given = {
-        "training.epochs": 2,
-        "objective": {"loss": "sampled_softmax", "sampler": {"kind": "uniform", "negatives": 7}},
-    }
-    for experiment in experiments(given, items=200_000).values():
-        assert experiment.training.epochs == 2
-        assert experiment.objective.sampler is not None
-        assert experiment.objective.sampler.model_dump()["negatives"] == 7
+    """A setting of a section that the rules replace, or a whole section."""
+    sampler = {"kind": "uniform", "negatives": 7}
+    for given in (
+        {"training.epochs": 2, "objective.sampler.negatives": 7},
+        {"training.epochs": 2, "objective": {"loss": "sampled_softmax", "sampler": sampler}},
+    ):
+        for experiment in experiments(given, items=200_000).values():
+            assert experiment.training.epochs == 2
+            assert experiment.objective.sampler is not None
+            assert experiment.objective.sampler.model_dump()["negatives"] == 7
 
 
 def test_candidates_that_the_given_settings_contradict_are_named() -> None:
