@@ -43,7 +43,9 @@ def test_features_are_read_by_one_candidate_in_place_of_ids_alone(features: dict
 
 def test_a_set_with_features_leaves_the_target_out() -> None:
     """A mean that contains the target's features would give it away."""
-    assert experiments(order=1.0, item_features=("genre",))["set"].tower.user.context == "leave_one_out"
+    found = experiments(order=1.0, item_features=("genre",))["set"].tower
+    assert found.user.context == "leave_one_out"
+    assert (found.item.features, found.item.hidden) == ("all", ())
 
 
 @pytest.mark.parametrize(
