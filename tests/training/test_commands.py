@@ -11,7 +11,7 @@ from turret.training import commands
 from turret.training.config.experiment import load_experiment
 from turret.training.errors import TrainingError
 from turret.training.evaluation.per_user import load_per_user
-from turret.training.run import CHECKPOINT, MODEL, PER_USER, Run
+from turret.training.run import CHECKPOINT, CHOSEN, MODEL, PER_USER, Run
 from turret.training.trainer import train
 
 QUICK = ["training.epochs=1", "training.batch_size=512", "training.device=cpu", "tower.dimension=8"]
@@ -139,6 +139,12 @@ def test_a_warm_start_takes_the_experiment_of_its_bundle(
     )
 
 
+def test_a_warm_start_has_nothing_to_choose(shop: PreparedData, bundles: Path, tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="--experiment auto has nothing to choose"):
+        commands.train_run(shop.folder, "auto", tmp_path / "run", [], origin=bundles)
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_named_experiment_wins_over_that_of_the_bundle(
     shop: PreparedData, bundles: Path, tmp_path: Path
 ) -> None:
@@ -258,3 +264,47 @@ def test_an_export_is_told_where_and_under_which_name(trained: Path, tmp_path: P
     published = commands.export_run(trained, None, tmp_path, "spring")
     assert published == tmp_path / "spring"
     assert (tmp_path / "current").read_text().strip() == "spring"
+
+
+@pytest.fixture(scope="module")
+def chosen(shop: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose experiment the data chose."""
+    folder = tmp_path_factory.mktemp("chosen") / "run"
+    commands.train_run(shop.folder, "auto", folder, QUICK)
+    return folder
+
+
+def test_auto_prints_its_reasons_and_trains_what_it_picks(
+    shop: PreparedData, tmp_path: Path, capsys: Capture
+) -> None:
+    """The file of the chosen experiment trains the same model again."""
+    commands.train_run(shop.folder, "auto", tmp_path / "run", QUICK)
+    lines = capsys.readouterr().out.splitlines()
+    told = [line for line in lines if line.startswith("auto: ")]
+    choice = Run.read(tmp_path / "run").choice
+    assert choice is not None
+    assert told == [f"auto: {reason['sentence']}" for reason in choice["reasons"]]
+    assert told[-1].startswith(f"auto: Picked: {choice['picked']}, whose validation ndcg@10 is the best")
+    assert lines[-1].endswith(f"the run is in {tmp_path / 'run'}")
+    again = str(tmp_path / "run" / CHOSEN)
+    commands.train_run(shop.folder, again, tmp_path / "again", [])
+    assert (tmp_path / "again" / MODEL).read_bytes() == (tmp_path / "run" / MODEL).read_bytes()
+
+
+def test_an_evaluation_as_json_has_the_choice(chosen: Path, trained: Path, capsys: Capture) -> None:
+    commands.evaluate_run(chosen, None, "test", as_json=True)
+    assert json.loads(capsys.readouterr().out)["auto"] == Run.read(chosen).choice
+    commands.evaluate_run(trained, None, "test", as_json=True)
+    assert "auto" not in json.loads(capsys.readouterr().out)
+
+
+def test_a_chosen_run_is_resumed_without_another_choice(chosen: Path, capsys: Capture) -> None:
+    commands.train_run(None, "auto", chosen, QUICK, resume=True)
+    assert "auto: " not in capsys.readouterr().out
+    with pytest.raises(TrainingError, match="begun with other settings"):
+        commands.train_run(None, "auto", chosen, ["training.epochs=9"], resume=True)
+
+
+def test_a_named_experiment_is_not_resumed_as_a_chosen_one(trained: Path) -> None:
+    with pytest.raises(TrainingError, match="begun with other settings"):
+        commands.train_run(None, "auto", trained, [], resume=True)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from turret.data.errors import ConfigurationError
 from turret.training.auto.facts import Facts
 from turret.training.config.experiment import ExperimentConfig, load_experiment
-from turret.training.config.named_settings import overlap
+from turret.training.config.named_settings import with_settings
 from turret.training.verdict.repeats import MANY
 
 # Pairs of successive items that recur less often than this, relative to shuffled histories, show no order;
@@ -25,7 +25,6 @@ _IN_BATCH = {
     "sampler": {"kind": "in_batch", "frequencies": "streaming"},
     "mask_known": True,
 }
-_FEATURES: Settings = {"tower.item.features": "all", "tower.item.hidden": [128]}
 
 
 def shared_settings(facts: Facts) -> Settings:
@@ -56,10 +55,9 @@ def candidates(
     chosen: dict[str, ExperimentConfig] = {}
     refused: dict[str, ConfigurationError] = {}
     for name, (base, own) in _kinds(facts).items():
-        settings = {**shared_settings(facts), **own}
-        kept = {key: value for key, value in settings.items() if not any(overlap(key, o) for o in overrides)}
+        experiment = load_experiment(base, {**shared_settings(facts), **own})
         try:
-            chosen[name] = load_experiment(base, {**kept, **overrides})
+            chosen[name] = with_settings(experiment, overrides)
         except ConfigurationError as error:
             refused[name] = error
     if not chosen:
@@ -76,7 +74,8 @@ def _kinds(facts: Facts) -> dict[str, tuple[str, Settings]]:
     if facts.order is None or facts.order < ORDERED:
         kinds["set"] = ("ids", _set(facts))
     if facts.item_features or facts.user_features:
-        kinds["features"] = ("full_softmax", {**_features(facts), "tower.user.features": "all"})
+        hidden: Settings = {"tower.item.hidden": [128]} if facts.item_features else {}
+        kinds["features"] = ("full_softmax", {**_features(facts), **hidden, "tower.user.features": "all"})
     else:
         kinds["pooled"] = ("full_softmax", _objective(facts))
     return kinds
@@ -89,9 +88,12 @@ def _objective(facts: Facts) -> Settings:
 def _features(facts: Facts) -> Settings:
     if not facts.item_features:
         return _objective(facts)
-    return {**_FEATURES, **({"objective": _IN_BATCH} if facts.items > MOST_ENCODED else {})}
+    return {"tower.item.features": "all", **({"objective": _IN_BATCH} if facts.items > MOST_ENCODED else {})}
 
 
 def _set(facts: Facts) -> Settings:
-    """A history without order. Features need `leave_out`: they would tell the item to predict by itself."""
+    """A history without order. Features need `leave_out`: they would tell the item to predict by itself.
+
+    They have no hidden layer: at the learning rate of `ids` it learns nothing in the first epochs.
+    """
     return {**_features(facts), **({"tower.user.leave_out": True} if facts.item_features else {})}

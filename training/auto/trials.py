@@ -94,8 +94,9 @@ def trial_reason(trial: Trial, metric: str) -> Reason:
     if trial.value is None:
         sentence = f"The trial of {trial.candidate} failed: {trial.failure}"
         return Reason("failed", sentence, trial.as_json())
+    epochs = f"{trial.epochs} epoch{'s' * (trial.epochs != 1)}"
     sentence = (
-        f"In a trial of at most {trial.epochs} epochs, {trial.candidate} reaches a validation {metric} of "
+        f"In a trial of at most {epochs}, {trial.candidate} reaches a validation {metric} of "
         f"{trial.value:.4f} at epoch {trial.epoch} ({trial.seconds:.0f} s)."
     )
     return Reason("trial", sentence, trial.as_json())
