@@ -48,7 +48,7 @@ def _movielens(data: Path, _: Path) -> list[str]:
 
 def _globo(data: Path, scratch: Path) -> list[str]:
     clicks = pl.scan_parquet(data / "globo" / "clicks.parquet")
-    # The day with the most clicks is in the middle of the log; its last days have hardly any.
+    # The newest complete day and the clicks after it, of which there are few.
     first = datetime(2017, 10, 16, tzinfo=UTC)
     begin, end = (1000 * int(at.timestamp()) for at in (first, first + timedelta(days=_GLOBO_DAYS)))
     wanted = pl.col("timestamp_ms").is_between(begin, end, closed="left")

@@ -4,8 +4,12 @@ The log is synthetic: users of 50 events, prepared from Parquet. Each store is l
 nothing is new, which is what continuing after a kill costs. Then all is dumped again. Redis keeps an
 append-only file, synced every second. At last the hundredth part of the log is appended to the others as
 prepared data, beside preparing all of it. Each step runs in a process of its own, with its peak of memory.
+
+With `--long`, logs of 2 and of 20 million events are instead loaded into SQLite as a folder of Parquet files,
+as `turret history load LOG` does: the time and the memory include validating and sorting the log.
 """
 
+import argparse
 import json
 import multiprocessing
 import shutil
@@ -23,6 +27,7 @@ import polars as pl
 from rich.console import Console
 from rich.table import Table
 
+import turret
 from benchmarks.protocol import Options, finish, peak_memory_mb, read_options
 from turret.data.prepared import PreparedData
 from turret.data.preparing.append import append
@@ -33,6 +38,8 @@ from turret.history.loading import load_histories
 from turret.service.settings import Settings
 
 EVENTS, QUICK = 2_000_000, 200_000
+LONG = (2_000_000, 20_000_000)
+PART = 1_000_000  # rows of a file of the long log
 EVENTS_PER_USER, EVENTS_PER_ITEM = 50, 200
 START, PERIOD = 1_600_000_000, 100_000_000  # seconds
 
@@ -50,6 +57,20 @@ def write_log(folder: Path, events: int) -> None:
         frame.write_parquet(folder / f"{name}.parquet")
 
 
+def write_parts(folder: Path, events: int) -> None:
+    """Write a log of so many events as a folder of Parquet files, of which memory holds one."""
+    random = np.random.default_rng(0)
+    folder.mkdir()
+    for number, first in enumerate(range(0, events, PART)):
+        rows = min(PART, events - first)
+        columns = {
+            "user_id": random.integers(0, events // EVENTS_PER_USER, rows),
+            "item_id": random.integers(0, events // EVENTS_PER_ITEM, rows),
+            "timestamp": random.integers(START, START + PERIOD, rows),
+        }
+        pl.DataFrame(columns).write_parquet(folder / f"part-{number:05}.parquet")
+
+
 def prepare_log(source: Path, target: str) -> int:
     """Prepare a log, and return the number of its events."""
     return prepare(PrepareConfig(source=source), Path(target)).manifest.counts.events
@@ -63,6 +84,11 @@ def append_log(source: Path, target: str) -> int:
 def load(prepared: Path, address: str) -> int:
     """Load the log, and return how many events were new."""
     return load_histories(PreparedData.open(prepared), Settings(store=address)).stored
+
+
+def load_raw(log: Path, address: str) -> int:
+    """Load a log of raw events, and return how many events were new."""
+    return turret.load_histories(log, address).stored
 
 
 def dump(target: Path, address: str) -> int:
@@ -155,6 +181,40 @@ def measure(options: Options) -> dict[str, Any]:
     return {**figures, "events": events, "stores": stores, "growth": growth}
 
 
+def measure_long(options: Options) -> dict[str, Any]:
+    """Load logs of two lengths: the rate stays, and memory does not grow with the events."""
+    rows = []
+    for events in (QUICK // 10, QUICK) if options.quick else LONG:
+        with TemporaryDirectory(prefix="turret-history-load-") as work:
+            log = Path(work) / "log"
+            write_parts(log, events)
+            row = measured(load_raw, log, f"sqlite:///{work}/h.sqlite")
+            if row["events"] != events:
+                raise SystemExit(
+                    f"{row['events']:,.0f} of {events:,} events were loaded; nothing is compared"
+                )
+            size = sum(path.stat().st_size for path in Path(work).glob("h.sqlite*")) / 1e6
+        rows.append({**row, "events_per_second": events / row["seconds"], "store_mb": size})
+    last = rows[-1]
+    return {
+        "long_events": last["events"],
+        "long_events_per_second": last["events_per_second"],
+        "long_peak_mb": last["peak_mb"],
+        "logs": rows,
+    }
+
+
+def show_long(figures: dict[str, Any]) -> None:
+    """Print a table for people."""
+    table = Table(title="A log of Parquet files into SQLite")
+    for heading in ("events", "seconds", "events/s", "peak MB", "store MB"):
+        table.add_column(heading)
+    for row in figures["logs"]:
+        names = ("events", "seconds", "events_per_second", "peak_mb", "store_mb")
+        table.add_row(*(f"{row[name]:,.0f}" for name in names))
+    Console().print(table)
+
+
 def show(figures: dict[str, Any]) -> None:
     """Print a table for people."""
     table = Table(title=f"{figures['events']:,} events")
@@ -171,7 +231,14 @@ def show(figures: dict[str, Any]) -> None:
 
 def main() -> None:
     """Run the benchmark."""
-    options = read_options(__doc__, needs_data=False)
+    more = argparse.ArgumentParser(add_help=False)
+    more.add_argument("--long", action="store_true", help="load logs of 2 and of 20 million events")
+    options = read_options(__doc__, needs_data=False, more=more)
+    if options.given.long:
+        figures = measure_long(options)
+        show_long(figures)
+        finish("history_load_long", options, figures)
+        return
     figures = measure(options)
     show(figures)
     finish("history_load", options, figures)

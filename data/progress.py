@@ -5,7 +5,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from rich.console import Console
 from rich.progress import (
@@ -20,6 +20,8 @@ from rich.progress import (
 # Each line is a record of this logger: the command line prints them, other programs may.
 LOGGER = "turret.progress"
 SECONDS_A_LINE = 10.0
+# A few steps are stages, of which one takes much longer than another.
+_EVEN_STEPS = 10
 
 
 @contextmanager
@@ -29,7 +31,8 @@ def progress(description: str, total: int | None = None) -> Iterator[Callable[[i
     A terminal shows a bar (a spinner without a `total`). Elsewhere the logger `turret.progress` gets a line
     every ten seconds, also while the block does not advance.
     """
-    with _bar(description, total) if sys.stderr.isatty() else _lines(description, total) as advance:
+    is_terminal = sys.stderr is not None and sys.stderr.isatty()
+    with _bar(description, total) if is_terminal else _lines(description, total) as advance:
         yield advance
 
 
@@ -46,7 +49,10 @@ class _StandardError(logging.Handler):
     """Writes to the standard error of the moment, which tests replace."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(record.getMessage(), file=sys.stderr, flush=True)
+        # A process may be without standard error, and its reader may be gone.
+        if sys.stderr is not None:
+            with suppress(OSError, ValueError):
+                print(record.getMessage(), file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -84,5 +90,7 @@ def progress_line(description: str, done: int, total: int | None, seconds: float
     """A line such as "epoch 1/20: 300 of 1,200 (25 %), 20 s, about 60 s left"."""
     if not total:
         return f"{description}: {f'{done:,}, ' if done else ''}{seconds:.0f} s"
-    left = f", about {seconds * (total - done) / done:.0f} s left" if 0 < done < total else ""
+    left = ""
+    if 0 < done < total and total >= _EVEN_STEPS:
+        left = f", about {seconds * (total - done) / done:.0f} s left"
     return f"{description}: {done:,} of {total:,} ({100 * done / total:.0f} %), {seconds:.0f} s{left}"

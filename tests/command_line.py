@@ -81,7 +81,7 @@ def environment() -> dict[str, str]:
     }
 
 
-def run(*words: str | Path, folder: Path) -> "subprocess.CompletedProcess[str]":
+def run(*words: str | Path, folder: Path, timeout: float = 120) -> "subprocess.CompletedProcess[str]":
     """Run a command in `folder` to its end, with pipes for its output."""
     return subprocess.run(
         [*TURRET, *map(str, words)],
@@ -89,7 +89,7 @@ def run(*words: str | Path, folder: Path) -> "subprocess.CompletedProcess[str]":
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=timeout,
         check=False,
     )
 

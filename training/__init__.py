@@ -13,6 +13,7 @@ __all__ = [
     "device",
     "errors",
     "estimator",
+    "figures",
     "model_loss",
     "randomness",
     "registry",

@@ -57,6 +57,16 @@ def train(
         bool, typer.Option("--resume", help="Resume the run in --run with its data and settings.")
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing run.")] = False,
+    seeds: Annotated[
+        str | None,
+        typer.Option(metavar="SEEDS", help="Train a run for each seed, such as 0-4 or 0,1,5, in RUN/seed-N."),
+    ] = None,
+    loggers: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--logger", metavar="NAME", help="tensorboard (the default), mlflow or wandb; repeatable."
+        ),
+    ] = None,
 ) -> None:
     """Train both towers on prepared data.
 
@@ -67,9 +77,12 @@ def train(
     Example: `turret train --data var/prepared --run var/run --experiment auto`
     """
     set_up_process()
-    from turret.training.commands import train_run
+    from turret.training.commands import TrainRequest
+    from turret.training.seeds.commands import train_command
 
-    train_run(data, experiment, run, settings or [], resume, overwrite, origin)
+    overrides, named = settings or [], loggers or []
+    request = TrainRequest(data, experiment, run, overrides, resume, overwrite, origin, named)
+    train_command(request, seeds)
 
 
 @app.command()
@@ -123,14 +136,15 @@ def evaluate(
 ) -> None:
     """Evaluate a run by rankings of the whole catalog, beside baselines, and give a verdict.
 
-    The figures of each user are written to RUN/users-test.parquet, for `turret compare`.
+    The figures of each user are written to RUN/users-test.parquet, for `turret compare`. A folder of
+    `turret train --seeds` is evaluated seed by seed, with mean and deviation.
 
     Example: `turret evaluate var/run --baselines all`
     """
     set_up_process()
-    from turret.training.commands import evaluate_run
+    from turret.training.seeds.commands import evaluate_command
 
-    evaluate_run(run, data, part, as_json, [name.strip() for name in baselines.split(",")])
+    evaluate_command(run, data, part, as_json, [name.strip() for name in baselines.split(",")])
 
 
 @app.command()
@@ -138,17 +152,22 @@ def compare(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN RUN...", help="Folders of evaluated runs.")],
     part: Part = "test",
     metric: Annotated[str, typer.Option(help="The metric of the table; --json has all.")] = "ndcg@10",
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also a plot: .png, .svg or .pdf.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare runs: paired differences over users from the first run, settings, cost and size.
 
-    Example: `turret compare var/run var/other --json`
+    A folder of `turret train --seeds` counts as one run: the figures of each user are averaged over seeds.
+
+    Example: `turret compare var/run var/other --plot var/comparison.svg`
     """
     set_up_process()
     from turret.training.commands import checked_part
     from turret.training.comparison.commands import compare_runs
 
-    compare_runs(runs, checked_part(part), metric, as_json)
+    compare_runs(runs, checked_part(part), metric, as_json, plot)
 
 
 @report_app.command()

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import get_args
@@ -25,6 +26,24 @@ from turret.training.verdict.finding import paragraphs
 from turret.training.warm_start.parent_bundle import ParentBundle
 
 DATA, EXPERIMENT = Path("var/prepared"), "youtubednn"
+REPORT = partial(print, flush=True)  # `| tee` shows each epoch
+
+
+@dataclass(frozen=True)
+class TrainRequest:
+    """The arguments of `turret train`.
+
+    `origin` is a bundle, or a folder with a current bundle, for a warm start; its experiment is the default.
+    """
+
+    data: Path | None
+    experiment: str | None
+    folder: Path
+    overrides: Sequence[str]
+    resume: bool = False
+    overwrite: bool = False
+    origin: Path | None = None
+    loggers: Sequence[str] = ()
 
 
 def train_run(
@@ -35,43 +54,58 @@ def train_run(
     resume: bool = False,
     overwrite: bool = False,
     origin: Path | None = None,
+    loggers: Sequence[str] = (),
 ) -> None:
-    """Train an experiment into `folder`, or resume the run there.
-
-    `origin` is a bundle, or a folder with a current bundle, for a warm start; its experiment is the default.
+    """Train an experiment into `folder`, or resume the run there; arguments as in `TrainRequest`.
 
     Raises:
         TrainingError: `resume` with `overwrite`, without a run, or with settings that differ from the run's.
     """
-    report = partial(print, flush=True)  # `| tee` shows each epoch
     if resume and overwrite:
         raise TrainingError("--resume continues the run that --overwrite removes; give one of the two.")
-    if resume:
-        run = Run.read(folder)
-        if origin is not None and not _began_from(run, origin):
-            start = f"from {run.origin}" if run.origin else "without --from"
-            raise TrainingError(
-                f"--resume: {folder} was begun {start}; leave --from out, or start another run with --run."
-            )
-        if (experiment is not None or overrides) and not _began_with(run, experiment, overrides):
-            raise TrainingError(
-                f"--resume: {folder} was begun with other settings, and keeps them; leave out --experiment "
-                "and --set, or start another run with --run."
-            )
-        prepared = run.open_data(data)
-    else:
-        prepared = PreparedData.open(data or DATA)
-        parent = None if origin is None else bundle_folder(origin).resolve()
-        if experiment == AUTO and parent is None:
-            run = chosen_run(folder, prepared, overrides, overwrite, report)
-        else:
-            settings = _settings(experiment, overrides, parent)
-            run = Run(folder, settings, prepared.folder, prepared.fingerprint, parent)
-    progress = train(run, prepared, resume, overwrite, report)
+    request = TrainRequest(data, experiment, folder, overrides, resume, overwrite, origin, loggers)
+    run, prepared = resolve_run(request)
+    progress = train(run, prepared, resume, overwrite, REPORT, loggers=loggers)
     best = "" if progress.best is None else f"best {run.experiment.training.metric} {progress.best:.4f}, "
     epoch = progress.epoch if progress.best is None else progress.best_epoch
     note = "" if epoch else " (none was better than the bundle)"
     print(f"{best}epoch {epoch}{note}; the run is in {folder}")
+
+
+def resolve_run(request: TrainRequest, seed: int | None = None) -> tuple[Run, PreparedData]:
+    """The run that a request begins or resumes, and its data; `seed` replaces that of requested settings.
+
+    Raises:
+        TrainingError: `resume` without a run, or with settings that differ from the run's; a choice by the
+            data that fails.
+    """
+    folder, experiment, overrides, origin = (
+        request.folder,
+        request.experiment,
+        request.overrides,
+        request.origin,
+    )
+    if not request.resume:
+        prepared = PreparedData.open(request.data or DATA)
+        parent = None if origin is None else bundle_folder(origin).resolve()
+        if experiment == AUTO and parent is None:
+            return chosen_run(folder, prepared, overrides, request.overwrite, REPORT), prepared
+        settings = _settings(experiment, overrides, parent)
+        return Run(folder, settings, prepared.folder, prepared.fingerprint, parent), prepared
+    run = Run.read(folder)
+    if origin is not None and not _began_from(run, origin):
+        start = f"from {run.origin}" if run.origin else "without --from"
+        raise TrainingError(
+            f"--resume: {folder} was begun {start}; leave --from out, or start another run with --run."
+        )
+    if experiment is not None or overrides:
+        seeded = overrides if seed is None else [*overrides, f"training.seed={seed}"]
+        if not _began_with(run, experiment, seeded):
+            raise TrainingError(
+                f"--resume: {folder} was begun with other settings, and keeps them; leave out --experiment "
+                "and --set, or start another run with --run."
+            )
+    return run, run.open_data(request.data)
 
 
 def _began_from(run: Run, origin: Path) -> bool:

@@ -37,6 +37,8 @@ RUN, MODEL, CHECKPOINT = "run.json", "model.safetensors", "checkpoint.safetensor
 METRICS, CHOSEN = "metrics.json", "experiment.toml"
 PER_USER = {"validation": "users-validation.parquet", "test": "users-test.parquet"}
 SAMPLERS, SAMPLERS_PICTURE = "samplers.json", "samplers.png"
+# A folder with this file holds the runs of several seeds.
+SEEDS = "seeds.json"
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,11 @@ class Run:
             choice = stored.get("auto")
             return cls(folder, experiment, Path(stored["data"]), str(stored["fingerprint"]), origin, choice)
         except FileNotFoundError:
+            if (folder / SEEDS).is_file():
+                first = min(folder.glob("seed-*"), default=folder / "seed-0")
+                raise TrainingError(
+                    f"{folder} holds the runs of several seeds; name one of them, such as {first}."
+                ) from None
             raise TrainingError(f"{folder}: there is no run here; `turret train` makes one.") from None
         except ConfigurationError as error:
             raise TrainingError(f"{error}; install the package that adds it, or train again.") from None

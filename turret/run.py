@@ -20,6 +20,7 @@ _LOG = logging.getLogger("turret")
 _ARGUMENTS = {
     "--baselines": "baselines=...",
     "--data": "data=...",
+    "--logger": "loggers=...",
     "--overwrite": "overwrite=True",
     "--resume": "resume=True",
     "--run": "folder=...",
@@ -89,6 +90,7 @@ def train(
     resume: bool = False,
     overwrite: bool = False,
     report: Callable[[str], None] = _LOG.info,
+    loggers: Sequence[str] = (),
 ) -> TrainedRun:
     """Train both towers on prepared data.
 
@@ -102,6 +104,7 @@ def train(
         resume: continue the run in `folder` from its last checkpoint, with the settings that it has.
         overwrite: replace the run in `folder`.
         report: takes a line for each epoch, and for each reason of a choice.
+        loggers: "tensorboard", "mlflow" or "wandb"; by default TensorBoard, or those of a resumed run.
 
     Raises:
         TrainingError: `folder` holds a run, `resume` has none to continue or comes with settings, or the
@@ -123,7 +126,7 @@ def train(
                 prepared.fingerprint,
             )
         )
-    train_run(run, prepared, resume, overwrite, report)
+    train_run(run, prepared, resume, overwrite, report, loggers=loggers)
     return TrainedRun(run, prepared)
 
 

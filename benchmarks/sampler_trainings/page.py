@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.sampler_trainings.summary import CRITERIA, Row, by_seed, of_sampler, samplers_of
+from benchmarks.sampler_trainings.summary import CONVERGED, CRITERIA, Row, by_seed, of_sampler, samplers_of
 
 _TITLES = {"cross_entropy": "cross entropy", "perplexity": "perplexity"}
 
@@ -37,17 +37,35 @@ def trained(results: dict[str, Any]) -> str:
 
 def _full(results: dict[str, Any]) -> list[str]:
     lines = [
-        "| full softmax | cross entropy | perplexity | examples | cross entropy by twice as many |",
-        "|---|---|---|---|---|",
+        "| full softmax | cross entropy | perplexity | examples | cross entropy by twice as many | by half |",
+        "|---|---|---|---|---|---|",
     ]
     for name, kinds in results["full_softmax"].items():
         for kind, found in kinds.items():
             converged = results["convergence"][name].get(kind)
             cells = [f"`{name}`, {kind}", *(_spread(found[measure]) for measure in CRITERIA)]
             if converged:
-                cells += [f"{converged['examples']:,}", f"{converged['change']:+.2%}"]
-            lines.append(f"| {' | '.join([*cells, *[''] * (5 - len(cells))])} |")
-    return lines
+                changes = (_change(converged[which]) for which in ("change", "change_by_half"))
+                cells += [f"{converged['examples']:,}", *changes]
+            lines.append(f"| {' | '.join([*cells, *[''] * (6 - len(cells))])} |")
+    return [*lines, *_overfitting(results["convergence"])]
+
+
+def _change(change: float | None) -> str:
+    return "" if change is None else f"{change:+.2%}"
+
+
+def _overfitting(convergence: dict[str, Any]) -> list[str]:
+    """A sentence on the sets that twice the examples make worse."""
+    names = [name for name, kinds in convergence.items() if _overfits(kinds)]
+    if not names:
+        return []
+    sets = " and ".join(f"`{name}`" for name in names)
+    return ["", f"On {sets} the full softmax does not converge but overfits: twice the examples are worse."]
+
+
+def _overfits(kinds: dict[str, Any]) -> bool:
+    return any(found["change"] > CONVERGED for found in kinds.values())
 
 
 def _spread(found: dict[str, Any]) -> str:

@@ -9,6 +9,8 @@ from rich.table import Table
 Row = dict[str, Any]
 CRITERIA = ("cross_entropy", "perplexity")
 SHARE = 0.01
+# The full softmax has converged where twice the examples change its cross entropy by less than this share.
+CONVERGED = 0.005
 
 
 def of_sampler(rows: Sequence[Row], sampler: str) -> list[Row]:
@@ -19,7 +21,9 @@ def of_sampler(rows: Sequence[Row], sampler: str) -> list[Row]:
 def full_of(rows: Sequence[Row], absolute: bool) -> Row:
     """The full softmax with this scoring, on as many examples as the samplers; of one set and seed."""
     found = [row for row in rows if row["sampler"] == "full" and row["absolute"] == absolute]
-    return min(found, key=lambda row: int(row["examples"]))
+    lengths = {row["examples"] for row in rows if row["k"]}
+    alike = [row for row in found if row["examples"] in lengths]
+    return min(alike or found, key=lambda row: int(row["examples"]))
 
 
 def excess(rows: Sequence[Row], row: Row, measure: str) -> float:
@@ -83,21 +87,30 @@ def _full(seeds: dict[int, list[Row]]) -> Row:
 
 
 def _convergence(seeds: dict[int, list[Row]]) -> Row:
-    """The change of the held-out cross entropy by twice the examples, where it was measured."""
+    """The change of the held-out cross entropy by twice and by half the examples, where it was measured.
+
+    `change` is that by twice the examples. The full softmax overfits where it is positive; `least` says
+    whether neither length is better than the one of the samplers.
+    """
     found = {}
     for name, absolute in (("absolute", True), ("signed", False)):
         for rows in seeds.values():
             once = full_of(rows, absolute)
-            for twice in (row for row in of_sampler(rows, "full") if row["absolute"] == absolute):
-                if twice["examples"] == 2 * once["examples"]:
-                    change = twice["cross_entropy"] / once["cross_entropy"] - 1.0
-                    found[name] = {
-                        "examples": once["examples"],
-                        "cross_entropy": once["cross_entropy"],
-                        "cross_entropy_of_twice_the_examples": twice["cross_entropy"],
-                        "change": change,
-                        "converged": abs(change) < 0.005,
-                    }
+            lengths = {
+                row["examples"]: row["cross_entropy"] / once["cross_entropy"] - 1.0
+                for row in of_sampler(rows, "full")
+                if row["absolute"] == absolute
+            }
+            change, by_half = lengths.get(2 * once["examples"]), lengths.get(once["examples"] // 2)
+            if change is not None:
+                found[name] = {
+                    "examples": once["examples"],
+                    "cross_entropy": once["cross_entropy"],
+                    "change": change,
+                    "change_by_half": by_half,
+                    "converged": abs(change) < CONVERGED,
+                    "least": min(lengths.values()) >= 0.0,
+                }
     return found
 
 

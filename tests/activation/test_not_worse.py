@@ -52,6 +52,14 @@ def test_noise_is_told_from_a_loss() -> None:
     assert needed == pytest.approx((1.96 / 0.05) ** 2, rel=0.1)
 
 
+def test_a_remedy_is_one() -> None:
+    """A margin above 1, or fewer users than there are, would be none."""
+    with pytest.raises(UnclearError, match=r"; train again, or compare on more users$"):
+        comparison([0.0] * 60, [1.0] + [0.0] * 59).check()
+    with pytest.raises(WorseError, match=r"--margin 0\.14 would accept it$"):
+        comparison([0.45, 0.43, 0.42, 0.43] * 25, [0.5] * 100, margin=0.13).check()
+
+
 def test_few_users_tell_nothing() -> None:
     with pytest.raises(UnclearError, match="at least 30 users are needed"):
         comparison([1.0] * 29, [0.0] * 29).check()

@@ -37,16 +37,23 @@ def test_no_line_is_written_after_the_block(caplog: pytest.LogCaptureFixture) ->
     assert not [thread for thread in threading.enumerate() if thread.name == "progress of ranking"]
 
 
-def test_the_command_line_prints_each_line_once(capsys: pytest.CaptureFixture[str]) -> None:
-    """On the standard error of the moment."""
+def test_the_command_line_prints_each_line_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the standard error of the moment, which may be closed or missing."""
     log = logging.getLogger(LOGGER)
     before = (list(log.handlers), log.level, log.propagate)
     try:
         print_lines()
         print_lines()
-        sys.stderr = stream = io.StringIO()
+        stream = io.StringIO()
+        monkeypatch.setattr(sys, "stderr", stream)
         log.info("a line")
         assert stream.getvalue() == "a line\n"
+        stream.close()
+        log.info("nobody reads this")
+        monkeypatch.setattr(sys, "stderr", None)
+        log.info("nor this")
+        with progress("ranking"):
+            pass
     finally:
         log.handlers[:], log.level, log.propagate = before
 
@@ -55,6 +62,7 @@ def test_the_command_line_prints_each_line_once(capsys: pytest.CaptureFixture[st
     ("done", "total", "line"),
     [
         (300, 1200, "epoch: 300 of 1,200 (25 %), 20 s, about 60 s left"),
+        (1, 3, "epoch: 1 of 3 (33 %), 20 s"),
         (0, 1200, "epoch: 0 of 1,200 (0 %), 20 s"),
         (1200, 1200, "epoch: 1,200 of 1,200 (100 %), 20 s"),
         (1234, None, "epoch: 1,234, 20 s"),

@@ -1,5 +1,6 @@
 """From a trained item tower to a new item in answers."""
 
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,13 @@ def bundles(shop: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 def features(shop: PreparedData, row: int) -> dict[str, Any]:
-    return {name: shop.fields[name][row] for name in ("title", "genres", "price")}
+    """Those that the model reads, as a shop would compute them from its own item."""
+    released = date.fromisoformat(shop.fields["released"][row])
+    return {
+        **{name: shop.fields[name][row] for name in ("title", "genres", "price")},
+        "released_days": (released - date(1970, 1, 1)).days,
+        "released_month": str(released.month),
+    }
 
 
 def test_a_new_item_comes_near_the_one_whose_features_it_has(shop: PreparedData, bundles: Path) -> None:
@@ -57,6 +64,12 @@ def test_a_new_item_comes_near_the_one_whose_features_it_has(shop: PreparedData,
             near = client.get(f"/v1/items/{new}/similar?k=1000").json()["items"]
             known = [item["id"] for item in near if not str(item["id"]).startswith("new-")]
             places.append(known.index(shop.item_ids.id(row)))
+            shown = client.get(f"/v1/items/{new}").json()
+            assert (shown["fresh"], shown["features"]) == (True, body["features"])
+            shown = client.get(f"/v1/items/{shop.item_ids.id(row)}").json()
+            assert (shown["in_index"], shown["fields"]["title"]) == (True, shop.fields["title"][row])
+            assert shown["training_events"] == shop.item_counts("train")[row]
+            assert shown["popularity_rank"] <= number + 1
     assert np.median(places) < 10, places  # of 200; by chance it is 100
     assert max(places) < 60, places
 

@@ -1,6 +1,7 @@
 """Paired differences of runs over the users that all of them were evaluated on."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,69 +12,109 @@ from turret.training.config.experiment import named_settings
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import TOWERS, EvaluatedPart, summarise
 from turret.training.evaluation.metrics import Values
-from turret.training.evaluation.per_user import load_per_user
+from turret.training.evaluation.per_user import mean_per_user
 from turret.training.run import MODEL, PER_USER, Run
+from turret.training.seeds.runs import SeedRuns
 
 # The seed of the resamples: the same for all pairs of runs.
 SEED = 0
 
 
+@dataclass(frozen=True)
+class Candidate:
+    """One side of a comparison: a run, or the runs of several seeds as their average."""
+
+    folder: Path
+    runs: tuple[Run, ...]
+
+    @classmethod
+    def open(cls, folder: Path) -> "Candidate":
+        """Open a run, or the finished runs of a folder of `turret train --seeds`."""
+        several = SeedRuns.read(folder)
+        return cls(folder, tuple(several.finished_runs()) if several else (Run.read(folder),))
+
+    @property
+    def is_several(self) -> bool:
+        """Whether the folder is one of several seeds."""
+        return self.folder != self.runs[0].folder
+
+    @property
+    def seeds(self) -> list[int]:
+        """The seed of each run."""
+        return [run.experiment.training.seed for run in self.runs]
+
+    def settings(self) -> dict[str, Any]:
+        """The settings by dotted names; of several seeds `training.seed` is their list."""
+        named = named_settings(self.runs[0].experiment)
+        return {**named, "training.seed": self.seeds} if self.is_several else named
+
+
 def compare(folders: Sequence[Path], part: EvaluatedPart) -> dict[str, Any]:
-    """Compare runs with the first of them.
+    """Compare runs with the first of them; a folder of several seeds counts as one run, their average.
 
     Returns:
         A JSON-ready report: for each run its metrics over the common users, `difference` to the first run
         (`{mean, low, high}`, 95 % bootstrap intervals, paired by user), cost and size; and `settings`, the
         values of the settings that differ, in the order of the runs, None for a setting that a run lacks.
+        Of several seeds, each user's figures, the cost and the size are means, `seeds` lists them, and
+        `deviation` has the standard deviation of each metric over seeds.
 
     Raises:
         TrainingError: there are fewer than two runs, one is not evaluated on `part`, or they share no user.
     """
     if len(folders) < 2:
         raise TrainingError("a comparison needs at least two runs: turret compare RUN RUN.")
-    runs = [Run.read(folder) for folder in folders]
-    values, users = _common_values(runs, part)
-    replicates = runs[0].experiment.evaluation.bootstrap
+    candidates = [Candidate.open(folder) for folder in folders]
+    values, users = _common_values(candidates, part)
+    replicates = candidates[0].runs[0].experiment.evaluation.bootstrap
     first = values[0]
     described = []
-    for run, own in zip(runs, values, strict=True):
+    for candidate, own in zip(candidates, values, strict=True):
         differences = {name: own[name] - first[name] for name in first}
         described.append(
             {
-                "run": str(run.folder),
+                "run": str(candidate.folder),
+                "seeds": candidate.seeds if candidate.is_several else None,
                 "metrics": summarise(own, replicates, SEED),
-                "difference": None if run is runs[0] else summarise(differences, replicates, SEED),
-                **_cost(run),
-                **_size(run),
+                "deviation": _deviation(candidate, part) if candidate.is_several else None,
+                "difference": None
+                if candidate is candidates[0]
+                else summarise(differences, replicates, SEED),
+                **_cost(candidate),
+                **_size(candidate),
             }
         )
     return {
         "part": part,
         "users": users,
-        "same_data": len({run.fingerprint for run in runs}) == 1,
+        "same_data": len({run.fingerprint for candidate in candidates for run in candidate.runs}) == 1,
         "runs": described,
-        "settings": _differing(runs),
+        "settings": _differing(candidates),
     }
 
 
-def _common_values(runs: Sequence[Run], part: EvaluatedPart) -> tuple[list[dict[str, Values]], int]:
+def _common_values(
+    candidates: Sequence[Candidate], part: EvaluatedPart
+) -> tuple[list[dict[str, Values]], int]:
     """The metrics that all runs have, over their common users in the same order, and the number of these."""
     tables = []
-    for run in runs:
-        if part not in run.metrics():
-            raise TrainingError(
-                f"{run.folder}: its model is not evaluated on the {part} part; run `turret evaluate "
-                f"{run.folder} --part {part}` first."
-            )
-        tables.append(load_per_user(run.folder / PER_USER[part], TOWERS))
+    for candidate in candidates:
+        for run in candidate.runs:
+            if part not in run.metrics():
+                raise TrainingError(
+                    f"{run.folder}: its model is not evaluated on the {part} part; run `turret evaluate "
+                    f"{candidate.folder} --part {part}` first."
+                )
+        tables.append(mean_per_user([run.folder / PER_USER[part] for run in candidate.runs], TOWERS))
     shared = set.intersection(*(set(ids) for ids, _ in tables))
     users = [user for user in tables[0][0] if user in shared]
     names = [name for name in tables[0][1] if all(name in values for _, values in tables)]
     if not users or not names:
         missing = "user" if not users else "metric"
+        folders = ", ".join(str(candidate.folder) for candidate in candidates)
         raise TrainingError(
-            f"{', '.join(str(run.folder) for run in runs)}: the evaluations have no {missing} in common; "
-            "compare runs on the same data, with a common k in evaluation.k."
+            f"{folders}: the evaluations have no {missing} in common; compare runs on the same data, "
+            "with a common k in evaluation.k."
         )
     common = []
     for ids, values in tables:
@@ -90,16 +131,29 @@ def _paired(common: list[dict[str, Values]], names: Sequence[str]) -> list[dict[
     return [{name: np.where(lacking[name], np.nan, values[name]) for name in shared} for values in common]
 
 
-def _cost(run: Run) -> dict[str, Any]:
-    progress = run.progress()
-    if progress is None:
+def _deviation(candidate: Candidate, part: EvaluatedPart) -> dict[str, float | None]:
+    """The sample standard deviation of each metric over seeds; None of a single one."""
+    tables = [mean_per_user([run.folder / PER_USER[part]], TOWERS)[1] for run in candidate.runs]
+    means = {name: [float(np.nanmean(table[name])) for table in tables] for name in tables[0]}
+    return {name: float(np.std(own, ddof=1)) if len(own) > 1 else None for name, own in means.items()}
+
+
+def _cost(candidate: Candidate) -> dict[str, Any]:
+    """Seconds, epochs and steps of training: means over seeds; None where a checkpoint is missing."""
+    progress = [progress for run in candidate.runs if (progress := run.progress()) is not None]
+    if len(progress) < len(candidate.runs):
         return {"seconds": None, "epochs": None, "steps": None}
-    return {"seconds": progress.seconds, "epochs": progress.epoch, "steps": progress.step}
+    figures: dict[str, list[float] | list[int]] = {
+        "seconds": [one.seconds for one in progress],
+        "epochs": [one.epoch for one in progress],
+        "steps": [one.step for one in progress],
+    }
+    return {name: sum(own) / len(own) if len(own) > 1 else own[0] for name, own in figures.items()}
 
 
-def _size(run: Run) -> dict[str, int]:
-    """The number of parameters in the model's file, and its size."""
-    path = run.folder / MODEL
+def _size(candidate: Candidate) -> dict[str, int]:
+    """The number of parameters in the model's file, and its size: the same for every seed."""
+    path = candidate.runs[0].folder / MODEL
     try:
         with safe_open(path, framework="numpy") as stored:
             shapes = [stored.get_slice(name).get_shape() for name in stored.keys()]  # noqa: SIM118 (no mapping)
@@ -108,8 +162,8 @@ def _size(run: Run) -> dict[str, int]:
     return {"parameters": int(sum(np.prod(shape) for shape in shapes)), "bytes": path.stat().st_size}
 
 
-def _differing(runs: Sequence[Run]) -> dict[str, list[Any]]:
-    settings = [named_settings(run.experiment) for run in runs]
+def _differing(candidates: Sequence[Candidate]) -> dict[str, list[Any]]:
+    settings = [candidate.settings() for candidate in candidates]
     names = dict.fromkeys(name for named in settings for name in named)
     columns = {name: [named.get(name) for named in settings] for name in names}
     return {name: column for name, column in columns.items() if any(value != column[0] for value in column)}

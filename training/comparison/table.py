@@ -15,7 +15,7 @@ def comparison_table(report: dict[str, Any], metric: str) -> str:
     console = Console(file=text, width=WIDTH)
     console.print(_runs(report, metric))
     for number, run in enumerate(report["runs"], start=1):
-        console.print(f"{number}: {run['run']}", soft_wrap=True, highlight=False)
+        console.print(f"{number}: {run['run']}{_seeds(run, metric)}", soft_wrap=True, highlight=False)
     if report["settings"]:
         console.print(_settings(report))
     else:
@@ -26,6 +26,15 @@ def comparison_table(report: dict[str, Any], metric: str) -> str:
             "over the users that all evaluations have."
         )
     return text.getvalue().rstrip()
+
+
+def _seeds(run: dict[str, Any], metric: str) -> str:
+    """The number of seeds that a run is the mean of, and their deviation."""
+    if run["seeds"] is None:
+        return ""
+    deviation = run["deviation"][metric]
+    spread = "" if deviation is None else f", standard deviation of {metric} {deviation:.4f}"
+    return f" (mean of {len(run['seeds'])} seeds{spread})"
 
 
 def _runs(report: dict[str, Any], metric: str) -> Table:

@@ -1,5 +1,6 @@
 """The metrics of each user, as Parquet beside a run's report."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -29,13 +30,39 @@ def load_per_user(path: Path, ranker: str) -> tuple[list[int | str], dict[str, V
     Raises:
         TrainingError: the file is missing or holds something else.
     """
+    table = _read(path)
+    names = [name for name in table.columns if name.startswith(f"{ranker} ")]
+    values = {name.partition(" ")[2]: table[name].to_numpy().astype(np.float64) for name in names}
+    return table[USER].to_list(), values
+
+
+def load_rankers(path: Path) -> list[str]:
+    """The rankers in a file. Raises TrainingError as `load_per_user`."""
+    return list(dict.fromkeys(name.partition(" ")[0] for name in _read(path).columns if name != USER))
+
+
+def mean_per_user(paths: Sequence[Path], ranker: str) -> tuple[list[int | str], dict[str, Values]]:
+    """As `load_per_user`, each user's values averaged over files: those of several seeds.
+
+    Raises:
+        TrainingError: a file is missing or holds something else, or they are about different users.
+    """
+    tables = [load_per_user(path, ranker) for path in paths]
+    users, first = tables[0]
+    if any(ids != users for ids, _ in tables):
+        raise TrainingError(
+            f"{paths[0]}: other seeds were evaluated on other users; evaluate them all again."
+        )
+    shared = [name for name in first if all(name in values for _, values in tables)]
+    return users, {name: np.mean([values[name] for _, values in tables], axis=0) for name in shared}
+
+
+def _read(path: Path) -> pl.DataFrame:
     try:
         table = pl.read_parquet(path)
-        ids = table[USER].to_list()
-        names = [name for name in table.columns if name.startswith(f"{ranker} ")]
-        values = {name.partition(" ")[2]: table[name].to_numpy().astype(np.float64) for name in names}
+        table.get_column(USER)
     except FileNotFoundError:
         raise TrainingError(f"{path} is missing; evaluate the run again with `turret evaluate`.") from None
     except (OSError, pl.exceptions.PolarsError) as error:
         raise TrainingError(f"{path}: it can't be read ({error}); evaluate the run again.") from None
-    return ids, values
+    return table

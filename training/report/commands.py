@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from turret.training.errors import TrainingError
-from turret.training.report.plot import check_format, plot_report
+from turret.training.figures import check_format
+from turret.training.report.plot import plot_report
 from turret.training.report.samplers import ReportRequest, SamplerReport
 from turret.training.report.table import report_table
 from turret.training.run import SAMPLERS, SAMPLERS_PICTURE, Run, replace_json
@@ -28,7 +29,7 @@ def report_samplers(
     run = Run.read(folder)
     _check(max(request.negatives), run.experiment.training.batch_size)
     picture = output or folder / SAMPLERS_PICTURE
-    check_format(picture)
+    check_format(picture, "--output")
     report = SamplerReport(run, run.open_data(data), request).measure()
     text = replace_json(folder / SAMPLERS, report)
     plot_report(report, picture)

@@ -8,20 +8,11 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from turret.training.errors import TrainingError
+from turret.training.figures import save_figure
 
-FORMATS = (".png", ".svg", ".pdf")
 _MARKERS = "osD^v<>Pp*hX"
 # Lower limit of the logarithmic axis.
 _LEAST_BIAS = 1e-4
-
-
-def check_format(path: Path) -> None:
-    """Raise TrainingError for a file name without a known format."""
-    if path.suffix.lower() not in FORMATS:
-        raise TrainingError(
-            f"--output {path}: the name must end in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}."
-        )
 
 
 def plot_report(report: dict[str, Any], path: Path) -> None:
@@ -36,10 +27,7 @@ def plot_report(report: dict[str, Any], path: Path) -> None:
         _draw(left, right, name, rows, number)
     _finish(left, right, report)
     figure.legend(*left.get_legend_handles_labels(), loc="outside right center", fontsize="small")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # No date: the same report gives the same file.
-    dateless = {"Date": None} if path.suffix.lower() == ".svg" else None
-    figure.savefig(path, dpi=150, metadata=dateless)
+    save_figure(figure, path)
 
 
 def _draw(left: Axes, right: Axes, name: str, rows: list[dict[str, Any]], number: int) -> None:

@@ -101,12 +101,13 @@ class Comparison:
         The half width of an interval falls with the square root of the number of users. A version is only
         refused where the live one has a metric above 0.
         """
-        accepted = f"--margin {ceil(-100 * self.low / self.live) / 100:g} would accept it"
+        users = len(self.held_out.users)
         distance = self.new - self.live + self.margin * self.live
-        if distance <= 0:
-            return accepted
-        needed = ceil(len(self.held_out.users) * ((self.high - self.low) / 2 / distance) ** 2)
-        return f"{accepted}, and about {needed:,} users could tell whether it is"
+        needed = ceil(users * ((self.high - self.low) / 2 / distance) ** 2) if distance > 0 else 0
+        accepting = ceil(-100 * self.low / self.live) / 100
+        remedies = [f"--margin {accepting:g} would accept it"] if accepting <= 1 else []
+        remedies += [f"about {needed:,} users could tell"] if needed > users else []
+        return ", and ".join(remedies) or "train again, or compare on more users"
 
     def _with_note(self, sentence: str) -> str:
         return f"{sentence} ({self.held_out.warning})" if self.held_out.warning else sentence

@@ -34,8 +34,17 @@ def test_the_size_that_is_needed_stands_there_seed_by_seed() -> None:
 def test_convergence_is_the_change_by_twice_the_examples() -> None:
     """Where that was not measured, its cells are empty."""
     lines = trained(results()).splitlines()
-    assert "| `shop`, absolute | 5.000 ± 0.000 | 148 ± 0 | 1,000 | -0.20% |" in lines
-    assert "| `shop`, signed | 4.000 ± 0.000 | 54.598 ± 0.000 |  |  |" in lines
+    assert "| `shop`, absolute | 5.000 ± 0.000 | 148 ± 0 | 1,000 | -0.20% |  |" in lines
+    assert "| `shop`, signed | 4.000 ± 0.000 | 54.598 ± 0.000 |  |  |  |" in lines
+
+
+def test_a_set_that_overfits_is_named() -> None:
+    """Twice the examples are worse there."""
+    assert "overfits" not in trained(results())
+    worse = [{**one, "cross_entropy": 5.3} if one["examples"] == 2000 else one for one in results()["rows"]]
+    assert "On `shop` the full softmax does not converge but overfits" in trained(
+        {**summary(worse), "rows": worse}
+    )
 
 
 def test_perplexity_stands_beside_cross_entropy() -> None:

@@ -80,6 +80,19 @@ def test_convergence_compares_with_twice_the_examples() -> None:
     assert not found["signed"]["converged"]
 
 
+def test_a_full_softmax_that_overfits_is_held_at_its_least_cross_entropy() -> None:
+    """Half the examples are no reference for the samplers."""
+    half = row("full", 0, 5.02, examples=500)
+    overfitting = [half, row("full", 0, 5.3, examples=2000), *(r for r in ROWS if r["examples"] == 1000)]
+    found = summary(overfitting)
+    assert found["full_softmax"]["shop"]["absolute"]["cross_entropy"]["mean"] == 5.0
+    convergence = found["convergence"]["shop"]["absolute"]
+    assert convergence["change_by_half"] == pytest.approx(0.004)
+    assert convergence["least"]
+    assert not convergence["converged"]
+    assert not summary([*ROWS, half])["convergence"]["shop"]["absolute"]["least"]
+
+
 def test_the_table_has_a_line_a_sampler() -> None:
     """Without the full softmax, which stands in the title."""
     shown = table([*ROWS, *OTHER_SEED], "shop")

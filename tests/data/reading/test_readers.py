@@ -75,3 +75,13 @@ def test_a_row_is_found_in_its_part(tmp_path: Path) -> None:
         ("2", 1),
         ("2", 2),
     ]
+
+
+def test_a_column_that_only_later_parts_have_or_that_changes_its_type_stops_no_other(tmp_path: Path) -> None:
+    folder = tmp_path / "events"
+    folder.mkdir()
+    pl.DataFrame({"a": [1], "odd": [1]}).write_parquet(folder / "part-0.parquet")
+    pl.DataFrame({"a": [2], "odd": ["x"], "more": [None]}).write_parquet(folder / "part-1.parquet")
+    table = scan(folder, FormatSettings(), tmp_path)
+    assert table.columns() == ["a", "odd"]
+    assert table.frame.select("a").collect().rows() == [(1,), (2,)]

@@ -38,6 +38,11 @@ def ranking(calls: list[int] | None = None, count: int = COUNT) -> Ranked:
     return ranked
 
 
+def fixed(order: list[int], scores: list[float]) -> Ranked:
+    rows_of, scores_of = np.array(order), np.array(scores, dtype=np.float32)
+    return lambda k: Ranking(rows_of[:k], scores_of[:k])
+
+
 def chosen(conditions: Conditions, ranked: Ranked | None = None, overlay: Shelf | None = None) -> Selection:
     return select(ranked or ranking(), conditions, overlay or Shelf())  # type: ignore[arg-type]
 
@@ -85,14 +90,26 @@ def test_a_page_is_found_where_more_came_before_it() -> None:
 
 def test_no_item_is_lost_where_products_that_differ_have_one_score() -> None:
     """Division by the temperature may leave a lower row behind a higher one of the same score."""
-    order, scores = np.array([9, 3, 7, 1]), np.array([2.0, 2.0, 2.0, 1.0], dtype=np.float32)
-    ranked: Ranked = lambda k: Ranking(order[:k], scores[:k])  # noqa: E731
+    order = [9, 3, 7, 1]
+    ranked = fixed(order, [2.0, 2.0, 2.0, 1.0])
     seen, after = [], None
     for shown in range(4):
         (row,) = rows(page := chosen(Conditions(1, after), ranked))
         seen.append(row)
         after = Cursor("v1", 0, shown + 1, float(page.ranking.scores[0]), row)
-    assert seen == order.tolist()
+    assert seen == order
+
+
+def test_after_a_withdrawn_item_come_the_higher_rows_of_its_score() -> None:
+    """Row 5 ended the page before and is gone; row 3 stood above it."""
+    page = chosen(Conditions(5, Cursor("v1", 0, 2, 2.0, 5)), fixed([3, 7, 9], [2.0, 2.0, 1.0]))
+    assert rows(page) == [7, 9]
+
+
+def test_after_an_item_whose_score_has_changed_come_the_lower_scores() -> None:
+    """Its new position says nothing about the page before."""
+    page = chosen(Conditions(5, Cursor("v1", 0, 2, 2.0, 3)), fixed([5, 7, 9, 3], [2.5, 1.5, 1.0, 0.5]))
+    assert rows(page) == [7, 9, 3]
 
 
 def test_items_that_score_less_are_left_out() -> None:

@@ -8,14 +8,24 @@ import pytest
 from turret.service.errors import InvalidFieldError, TooLargeError
 from turret.service.latency import SHORT_BODY
 from turret.service.schemas.requests import RecommendRequest
-from turret.service.wire.body import BodyReader
+from turret.service.wire.body import BodyReader, read_bytes
 
 
-def receive_of(body: bytes) -> Any:
+def receive_of(*parts: bytes) -> Any:
+    waiting = list(parts)
+
     async def receive() -> Any:
-        return {"type": "http.request", "body": body, "more_body": False}
+        return {"type": "http.request", "body": waiting.pop(0), "more_body": bool(waiting)}
 
     return receive
+
+
+@pytest.mark.parametrize("parts", [(b"0123456789",), (b"01234", b"56789"), (b"0123456789", b"")])
+def test_a_body_of_exactly_the_limit_is_read(parts: tuple[bytes, ...]) -> None:
+    """Whole or in parts; one byte more is refused."""
+    assert asyncio.run(read_bytes(receive_of(*parts), 10)) == b"0123456789"
+    with pytest.raises(TooLargeError):
+        asyncio.run(read_bytes(receive_of(*parts), 9))
 
 
 @pytest.mark.fault(42)

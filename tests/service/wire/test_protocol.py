@@ -564,6 +564,19 @@ def test_no_100_continue_for_a_body_declared_too_large() -> None:
     run(scenario)
 
 
+def test_a_body_of_exactly_the_limit_is_asked_for() -> None:
+    async def scenario() -> None:
+        async with running(body_limit=10) as server:
+            reader, writer = await server.connect()
+            writer.write(POST.replace(b"\r\n\r\n", b"\r\nExpect: 100-continue\r\n\r\n"))
+            assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+            writer.write(b"0123456789")
+            served(await read(reader))
+            await leave(writer)
+
+    run(scenario)
+
+
 def test_the_timeout_of_a_request_starts_when_it_is_complete() -> None:
     async def scenario() -> None:
         async with running(request=0.3) as server:

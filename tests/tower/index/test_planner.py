@@ -180,3 +180,14 @@ def test_a_filter_of_another_catalog_is_refused(rows: int) -> None:
     mask = RowMask(np.ones(rows, dtype=np.bool_))
     with pytest.raises(ValueError, match=f"the filter has {rows} rows where the index has {COUNT}"):
         Planner(APPROXIMATE, SCORING).nearest(QUERY, 10, None, mask)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_vector_that_is_not_finite_is_refused(bad: float) -> None:
+    """Also as one of several vectors of a user."""
+    vector = QUERY.copy()
+    vector[3] = bad
+    planner = Planner(APPROXIMATE, SCORING)
+    for vectors in (vector, np.vstack([QUERY, vector])):
+        with pytest.raises(ValueError, match="finite"):
+            planner.nearest(vectors, 10)

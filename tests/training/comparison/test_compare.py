@@ -13,7 +13,7 @@ from turret.training.comparison.commands import compare_runs
 from turret.training.comparison.compare import compare
 from turret.training.config.experiment import load_experiment
 from turret.training.errors import TrainingError
-from turret.training.run import CHECKPOINT, MODEL, PER_USER, Run
+from turret.training.run import CHECKPOINT, MODEL, PER_USER, SEEDS, Run
 
 Capture = pytest.CaptureFixture[str]
 
@@ -142,3 +142,62 @@ def test_runs_that_can_not_be_compared_are_refused(
         compare([two, made(tmp_path / "far", ["q"], [1.0], [])], "test")
     with pytest.raises(TrainingError, match=r"--metric ndcg@7: the runs have ndcg@10, hr@10 in common"):
         compare_runs([two, two], "test", "ndcg@7", as_json=False)
+
+
+@pytest.fixture
+def seeds(tmp_path: Path) -> Path:
+    """A folder of two seeds, whose figures of each user differ."""
+    for seed, values in ((0, [0.1, 0.2, 0.6]), (3, [0.3, 0.4, 0.2])):
+        made(tmp_path / "many" / f"seed-{seed}", ["a", "b", "c"], values, [f"training.seed={seed}"])
+    (tmp_path / "many" / SEEDS).write_text('{"seeds": [0, 3]}')
+    return tmp_path / "many"
+
+
+def test_several_seeds_are_compared_as_their_mean(seeds: Path, tmp_path: Path, capsys: Capture) -> None:
+    """Of each user's figures, with the deviation of the seeds; a seed alone can be compared too."""
+    one = made(tmp_path / "one", ["c", "b", "a"], [0.4, 0.4, 0.3], [])
+    report = compare([one, seeds], "test")
+    first, second = report["runs"]
+    assert (first["seeds"], first["deviation"]) == (None, None)
+    assert second["seeds"] == [0, 3]
+    assert second["metrics"]["ndcg@10"]["mean"] == pytest.approx(0.3)
+    assert second["deviation"]["ndcg@10"] == pytest.approx(0.0, abs=1e-12)
+    # User by user -0.1, -0.1 and 0.
+    difference = second["difference"]["ndcg@10"]
+    assert (difference["mean"], difference["low"], difference["high"]) == pytest.approx((-0.2 / 3, -0.1, 0.0))
+    assert report["settings"] == {"training.seed": [0, [0, 3]]}
+    assert (second["seconds"], second["parameters"]) == (12.5, 23)
+    compare_runs([one, seeds], "test", "ndcg@10", as_json=False)
+    assert "(mean of 2 seeds, standard deviation of ndcg@10 0.0000)" in capsys.readouterr().out
+    assert compare([one, seeds / "seed-3"], "test")["runs"][1]["seeds"] is None
+
+
+def test_the_deviation_is_that_of_the_seeds_means(seeds: Path) -> None:
+    values = [0.0, 0.0, 0.6]
+    made(seeds / "seed-3", ["a", "b", "c"], values, ["training.seed=3"])
+    deviation = compare([seeds, seeds], "test")["runs"][0]["deviation"]["ndcg@10"]
+    assert deviation == pytest.approx(np.std([0.3, 0.2], ddof=1))
+
+
+def test_seeds_that_were_evaluated_on_other_users_are_refused(seeds: Path) -> None:
+    made(seeds / "seed-3", ["a", "b"], [0.1, 0.2], ["training.seed=3"])
+    with pytest.raises(
+        TrainingError, match=r"users-test\.parquet: other seeds were evaluated on other users"
+    ):
+        compare([seeds, seeds], "test")
+
+
+def test_a_comparison_is_plotted(
+    pair: tuple[Path, Path, np.ndarray], seeds: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    """In the format of the name; another one is refused before anything is read."""
+    one, two, _ = pair
+    for name, opening in (("plot.png", b"\x89PNG"), ("new/plot.svg", b"<?xml")):
+        compare_runs([one, two], "test", "ndcg@10", False, tmp_path / name)
+        assert (tmp_path / name).read_bytes().startswith(opening)
+    text = (tmp_path / "new" / "plot.svg").read_text()
+    assert "paired difference from 1" in text
+    assert f"2: {two}" in text
+    capsys.readouterr()
+    with pytest.raises(TrainingError, match=r"--plot plot\.bmp: the name must end in \.png, \.svg or \.pdf"):
+        compare_runs([tmp_path / "none"], "test", "ndcg@10", False, Path("plot.bmp"))

@@ -22,7 +22,7 @@ def test_measurements_are_read_as_they_were_written(tmp_path: Path) -> None:
 def test_a_resumed_training_drops_lines_that_its_checkpoint_does_not_include(tmp_path: Path) -> None:
     """Those of later steps, that of an epoch which the checkpoint has not ended, and half a line."""
     history = History(tmp_path, 0, 0)
-    for step, epoch in ((1, 0), (4, 1), (5, 1), (8, 1), (8, 2), (9, 2)):
+    for step, epoch in ((1, 0), (4, 1), (5, 1), (8, 1), (9, 1), (8, 2), (9, 2)):
         history.append(step, epoch, float(step), {})
     with (tmp_path / HISTORY).open("a") as stream:
         stream.write('{"step": 1')

@@ -4,7 +4,8 @@ from typing import Any
 import pytest
 
 from turret.training.errors import TrainingError
-from turret.training.report.plot import check_format, plot_report
+from turret.training.figures import check_format
+from turret.training.report.plot import plot_report
 
 
 def row(sampler: str, milliseconds: float, bias: float, low: float) -> dict[str, Any]:
@@ -50,4 +51,4 @@ def test_a_picture_names_the_samplers_and_comes_out_the_same_again(tmp_path: Pat
 @pytest.mark.parametrize("name", ["a", "a.jpeg.txt", "samplers.gif"])
 def test_other_formats_are_refused_with_those_that_work(name: str) -> None:
     with pytest.raises(TrainingError, match=rf"--output {name}.*\.png, \.svg or \.pdf"):
-        check_format(Path(name))
+        check_format(Path(name), "--output")

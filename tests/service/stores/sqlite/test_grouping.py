@@ -1,4 +1,5 @@
 import asyncio
+import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -43,7 +44,7 @@ def test_a_lone_call_does_not_wait_for_others() -> None:
     async def work() -> None:
         grouping = group(write)
         for _ in range(3):
-            assert await grouping.append([EVENT]) == 1
+            assert await asyncio.wait_for(grouping.append([EVENT]), 10) == 1
 
     asyncio.run(work())
     assert write.sizes == [1, 1, 1]
@@ -69,6 +70,59 @@ def test_groups_have_a_size() -> None:
 
     assert asyncio.run(work()) == [2_000] * 5
     assert write.sizes == [3, 2]
+
+
+class Held(Recorder):
+    """Writes when the test lets it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.go = threading.Event(), threading.Event()
+
+    def __call__(self, calls: Sequence[Sequence[Event]]) -> list[WriteResult]:
+        self.begun.set()
+        assert self.go.wait(10)
+        return super().__call__(calls)
+
+
+async def cancelled(call: "asyncio.Task[int]") -> None:
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+
+
+def test_calls_that_arrive_during_a_write_are_the_next_group() -> None:
+    """Without a further call; those that are cancelled before it are left out."""
+    write = Held()
+
+    async def work() -> list[int]:
+        grouping = group(write)
+        first = asyncio.create_task(grouping.append([EVENT]))
+        await asyncio.to_thread(write.begun.wait, 10)
+        left, *waiting = [asyncio.create_task(grouping.append([EVENT] * (n + 1))) for n in range(3)]
+        await asyncio.sleep(0)
+        await cancelled(left)
+        write.go.set()
+        return await asyncio.wait_for(asyncio.gather(first, *waiting), 10)
+
+    assert asyncio.run(work()) == [1, 2, 3]
+    assert write.sizes == [1, 2]
+
+
+def test_a_call_that_is_cancelled_during_its_write_leaves_the_others() -> None:
+    write = Held()
+
+    async def work() -> int:
+        grouping = group(write)
+        left, kept = [asyncio.create_task(grouping.append([EVENT])) for _ in range(2)]
+        await asyncio.to_thread(write.begun.wait, 10)
+        await cancelled(left)
+        write.go.set()
+        assert await asyncio.wait_for(kept, 10) == 1
+        return await asyncio.wait_for(grouping.append([EVENT] * 2), 10)
+
+    assert asyncio.run(work()) == 2
+    assert write.sizes == [2, 1]
 
 
 def test_nobody_waits_for_ever_when_the_writing_ends() -> None:

@@ -1,0 +1,174 @@
+"""Training and evaluation of several seeds."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from turret.data.prepared import PreparedData
+from turret.training.commands import TrainRequest
+from turret.training.config.experiment import load_experiment
+from turret.training.errors import TrainingError
+from turret.training.records.history import load_history
+from turret.training.run import MODEL, SEEDS, Run
+from turret.training.seeds import commands
+from turret.training.seeds.commands import evaluate_command, train_command
+from turret.training.seeds.runs import SeedRuns
+from turret.training.seeds.summary import spread, training_summary
+from turret.training.trainer import train
+
+QUICK = ["training.epochs=1", "training.batch_size=512", "training.device=cpu", "tower.dimension=8"]
+Capture = pytest.CaptureFixture[str]
+
+
+def request(shop: PreparedData, folder: Path, **changed: Any) -> TrainRequest:
+    given = {"data": shop.folder, "experiment": "demo", "folder": folder, "overrides": QUICK, **changed}
+    return TrainRequest(**given)
+
+
+@pytest.fixture(scope="module")
+def trained(shop: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Seeds 0 and 2, trained for an epoch. Only seeds.json and metrics may be written to."""
+    folder = tmp_path_factory.mktemp("seeds") / "run"
+    train_command(request(shop, folder), "0,2")
+    return folder
+
+
+def test_each_seed_has_a_run_and_the_summary_their_mean_and_deviation(trained: Path) -> None:
+    stored = json.loads((trained / SEEDS).read_text())
+    assert (stored["seeds"], stored["finished"]) == ([0, 2], [0, 2])
+    values = []
+    for seed in (0, 2):
+        run = Run.read(trained / f"seed-{seed}")
+        assert run.experiment == load_experiment("demo", [*QUICK, f"training.seed={seed}"])
+        progress = run.progress()
+        assert progress is not None
+        values.append(progress.best)
+    figures = stored["training"]["validation ndcg@10"]
+    assert figures["values"] == values
+    assert figures["mean"] == pytest.approx(sum(map(float, filter(None, values))) / 2)
+    assert figures["deviation"] == pytest.approx(np.std(np.array(values, dtype=float), ddof=1))
+    assert set(stored["training"]) == {"validation ndcg@10", "epochs", "seconds"}
+
+
+def test_one_value_has_no_deviation() -> None:
+    assert spread([2.0]) == {"mean": 2.0, "deviation": None, "values": [2.0]}
+    assert spread([1.0, 3.0])["deviation"] == pytest.approx(2**0.5)
+    assert spread([0.485] * 3)["deviation"] == 0.0
+
+
+def test_finished_seeds_are_not_trained_again_and_new_ones_are(
+    trained: Path, shop: PreparedData, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the settings of the runs there, given again or left out."""
+    begun: list[Run] = []
+    monkeypatch.setattr(commands, "train", lambda run, *_, **__: begun.append(run))
+    none: dict[str, Any] = {"experiment": None, "overrides": []}
+    for given in (none, {}):
+        train_command(request(shop, trained, resume=True, **given), "0-2")
+    shown = capsys.readouterr().out
+    assert "seed 0 (1 of 3): trained already" in shown
+    assert "seed 2 (3 of 3): trained already" in shown
+    assert [run.folder.name for run in begun] == ["seed-1", "seed-1"]
+    assert all(run.experiment == load_experiment("demo", [*QUICK, "training.seed=1"]) for run in begun)
+    SeedRuns(trained, (0, 2)).write(training_summary(SeedRuns(trained, (0, 2))))
+
+
+def test_an_interrupted_seed_is_continued(
+    shop: PreparedData, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--resume` without `--seeds` continues what was planned."""
+    real, calls = train, list[str]()
+
+    def interrupted(run: Run, *given: Any, **named: Any) -> Any:
+        calls.append(run.folder.name)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return real(run, *given, **named)
+
+    monkeypatch.setattr(commands, "train", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        train_command(request(shop, tmp_path / "run"), "5-6")
+    model = (tmp_path / "run" / "seed-5" / MODEL).read_bytes()
+    assert json.loads((tmp_path / "run" / SEEDS).read_text())["finished"] == [5]
+    train_command(TrainRequest(None, None, tmp_path / "run", [], resume=True), None)
+    assert calls == ["seed-5", "seed-6", "seed-6"]
+    assert json.loads((tmp_path / "run" / SEEDS).read_text())["finished"] == [5, 6]
+    assert (tmp_path / "run" / "seed-5" / MODEL).read_bytes() == model
+    assert "the runs are in" in capsys.readouterr().out
+    assert load_history(tmp_path / "run" / "seed-6")
+
+
+@pytest.mark.parametrize(
+    ("changed", "seeds", "words"),
+    [
+        ({}, "0-3", "holds the runs of several seeds already; continue them with --resume"),
+        ({}, None, "holds the runs of several seeds; continue them with --resume"),
+        ({"resume": True, "overwrite": True}, "0-3", "give one of the two"),
+        ({"resume": True, "overrides": [*QUICK, "training.seed=3"]}, "0-3", "leave out --set training.seed"),
+        ({"resume": True, "overrides": [*QUICK, "training.epochs=3"]}, "0-3", "begun with other settings"),
+        ({"resume": True}, "x", "is no seed and no range"),
+    ],
+)
+def test_a_folder_of_seeds_is_neither_replaced_nor_continued_unasked(
+    changed: dict[str, Any], seeds: str | None, words: str, trained: Path, shop: PreparedData
+) -> None:
+    before = (trained / SEEDS).read_bytes()
+    with pytest.raises(TrainingError, match=words):
+        train_command(request(shop, trained, **changed), seeds)
+    assert (trained / SEEDS).read_bytes() == before
+
+
+def test_folders_of_one_run_and_of_none_are_refused(
+    trained: Path, shop: PreparedData, tmp_path: Path
+) -> None:
+    with pytest.raises(TrainingError, match="holds a run of one seed"):
+        train_command(request(shop, trained / "seed-0"), "0-3")
+    with pytest.raises(TrainingError, match="there are no runs of several seeds here"):
+        train_command(request(shop, tmp_path, resume=True), "0-3")
+
+
+def test_seeds_are_replaced_where_that_is_asked_for(
+    shop: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that are not trained again, too."""
+    train_command(request(shop, tmp_path / "run"), "0")
+    begun: list[Run] = []
+    monkeypatch.setattr(commands, "train", lambda run, *_, **__: begun.append(run))
+    train_command(request(shop, tmp_path / "run", overwrite=True), "4")
+    assert [run.folder.name for run in begun] == ["seed-4"]
+    assert not (tmp_path / "run" / "seed-0" / MODEL).exists()
+    assert json.loads((tmp_path / "run" / SEEDS).read_text())["seeds"] == [4]
+
+
+def test_an_evaluation_has_mean_deviation_and_a_verdict(trained: Path, capsys: Capture) -> None:
+    """Of all metrics, and stored beside the runs."""
+    evaluate_command(trained, None, "test", True, ["co_occurrence"])
+    report = json.loads(capsys.readouterr().out)
+    own = [
+        Run.read(trained / f"seed-{seed}").metrics()["test"]["towers"]["ndcg@10"]["mean"] for seed in (0, 2)
+    ]
+    towers = report["towers"]["ndcg@10"]
+    assert towers["values"] == own
+    assert towers["mean"] == pytest.approx(np.mean(own))
+    assert towers["low"] <= towers["mean"] <= towers["high"]
+    assert report["popularity"]["ndcg@10"]["deviation"] == 0.0
+    assert list(report["differences"]) == ["popularity", "co_occurrence"]
+    paired = report["differences"]["popularity"]["ndcg@10"]["mean"]
+    assert paired == pytest.approx(np.mean(own) - report["popularity"]["ndcg@10"]["mean"])
+    assert [one["kind"] for one in report["verdict"]][:2] == ["baseline", "baseline"]
+    assert json.loads((trained / SEEDS).read_text())["evaluation"] == {"test": report}
+    evaluate_command(trained, None, "test", False)
+    shown = capsys.readouterr().out
+    assert " ± " in shown
+    assert "± 0.0000" not in shown
+    assert "deviation" in shown
+    assert "hr@10 = recall@10" in shown
+    assert "\nverdict\n- " in shown
+
+
+def test_a_single_run_is_evaluated_as_ever(trained: Path, capsys: Capture) -> None:
+    evaluate_command(trained / "seed-0", None, "validation", True)
+    assert "values" not in json.loads(capsys.readouterr().out)["towers"]["ndcg@10"]
