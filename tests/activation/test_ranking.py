@@ -10,8 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.activation.conftest import PublishTaste
+from turret.activation import ranking
 from turret.activation.held_out import HeldOut
-from turret.activation.ranking import metric_of_users
+from turret.activation.ranking import best_rows, metric_of_users
 from turret.data.features import Feature
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
@@ -41,6 +42,37 @@ def test_rankings_are_those_of_the_oracle(
         row = made.vocabulary.row(target)
         assert value == (1 / (best.index(row) + 1) if row in best else 0.0)
     assert 0.2 < values.mean() < 0.9
+
+
+def test_the_best_rows_are_those_of_a_stable_sort() -> None:
+    random = np.random.default_rng(0)
+    for k in (1, 3, 20, 30):
+        scores = random.integers(0, 5, 20).astype(np.float32)
+        scores[random.integers(0, 20, 4)] = -np.inf
+        expected = [row for row in np.argsort(-scores, kind="stable") if np.isfinite(scores[row])][:k]
+        assert best_rows(scores, k).tolist() == expected
+
+
+@pytest.mark.parametrize("absolute", [True, False])
+def test_one_product_ranks_as_the_index_does(
+    tmp_path: Path,
+    make_contents: Callable[..., BundleContents],
+    tastes: PreparedData,
+    monkeypatch: pytest.MonkeyPatch,
+    absolute: bool,
+) -> None:
+    publish(tmp_path, make_contents(absolute=absolute))
+    bundle = Bundle.open(tmp_path / "v1")
+    by_product = metric_of_users(bundle, tastes, last_events(tastes), "mrr@10", 10)
+    monkeypatch.setattr(ranking, "_SCORES_A_BLOCK", 130)  # two users
+    np.testing.assert_array_equal(
+        metric_of_users(bundle, tastes, last_events(tastes), "mrr@10", 10), by_product
+    )
+    index = bundle.manifest.index.model_copy(update={"is_exact": False})
+    bundle.manifest = bundle.manifest.model_copy(update={"index": index})
+    np.testing.assert_array_equal(
+        metric_of_users(bundle, tastes, last_events(tastes), "mrr@10", 10), by_product
+    )
 
 
 def test_an_unknown_item_is_a_miss_and_an_unknown_history_gets_popular_items(

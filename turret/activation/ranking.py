@@ -1,5 +1,6 @@
 """The metrics of a bundle: its own encoder and index rank its own catalog, as the service does."""
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,11 @@ from turret.activation.held_out import HeldOut
 from turret.data.prepared import PreparedData
 from turret.data.progress import progress
 from turret.tower.bundle.bundle import Bundle
-from turret.tower.retrieval.retriever import Ranking, Retriever
+from turret.tower.retrieval.retriever import Retriever
 from turret.tower.times import Times
 from turret.training.evaluation.metrics import Values, metrics_at
 
-_USERS_A_BLOCK = 256
+_USERS_A_BLOCK, _SCORES_A_BLOCK = 256, 2**24
 _NOTHING = np.empty(0, dtype=np.int64)
 
 
@@ -34,7 +35,7 @@ def metric_of_users(bundle: Bundle, data: PreparedData, held_out: HeldOut, metri
             rankings = ranker.rank(held_out.users[indices], starts)
             for index, start, ranking in zip(indices, starts, rankings, strict=True):
                 targets = np.unique(data.event_items[start : held_out.ends[index]])
-                shown = ranker.items[ranking.rows]
+                shown = ranker.items[ranking]
                 hits[index, : len(shown)] = np.isin(shown, targets)
                 relevant[index] = len(targets)
             advance(len(indices))
@@ -56,26 +57,47 @@ class _Ranker:
         self.items = np.full(len(bundle.vocabulary), -1, dtype=np.int64)
         known = np.flatnonzero(self._rows >= 0)
         self.items[self._rows[known]] = known
-        self._popular = self._retriever.popular(k)
+        self._popular = self._retriever.popular(k).rows
 
-    def rank(self, users: NDArray[np.int64], ends: NDArray[np.int64]) -> list[Ranking]:
-        """The best k items of `users` [B] after their events before the positions `ends` [B]."""
+    def rank(self, users: NDArray[np.int64], ends: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        """The rows of the best k items of `users` [B] after their events before the positions `ends` [B]."""
         pairs = list(zip(users.tolist(), ends.tolist(), strict=True))
         events = [self._known_events(user, end) for user, end in pairs]
         histories = [self._rows[self._data.event_items[positions]] for positions in events]
         known = [index for index, rows in enumerate(histories) if len(rows)]
-        rankings = [self._popular] * len(pairs)
-        chosen = [histories[index] for index in known]
-        ranked = self._retriever.recommend(
-            chosen,
+        result = [self._popular] * len(pairs)
+        if not known:
+            return result
+        vectors = self._bundle.encoder.encode(
+            [histories[index] for index in known],
             [self._features(pairs[index][0]) for index in known],
-            self._k,
-            chosen if self._bundle.manifest.exclude_seen else [_NOTHING] * len(chosen),
             [self._times(events[index], pairs[index][1]) for index in known],
         )
-        for index, ranking in zip(known, ranked, strict=True):
-            rankings[index] = ranking
-        return rankings
+        excludes = self._bundle.manifest.exclude_seen
+        excluded = [histories[index] if excludes else _NOTHING for index in known]
+        for index, rows in zip(known, self._nearest(vectors, excluded), strict=True):
+            result[index] = rows
+        return result
+
+    def _nearest(
+        self, vectors: NDArray[np.float32], excluded: Sequence[NDArray[np.int64]]
+    ) -> Iterator[NDArray[np.int64]]:
+        """The rows of the best k items for user vectors [B, D], each without its `excluded` rows.
+
+        One product for many users ranks as an exact index does, in a fraction of the time.
+        """
+        if not self._bundle.manifest.index.is_exact:
+            for vector, out in zip(vectors, excluded, strict=True):
+                yield self._retriever.nearest(vector, self._k, out).rows
+            return
+        size = max(1, _SCORES_A_BLOCK // len(self._bundle.vectors))
+        for first in range(0, len(vectors), size):
+            products = vectors[first : first + size] @ self._bundle.vectors.T
+            if self._bundle.manifest.scoring.absolute:
+                products = np.abs(products)
+            for scores, out in zip(products, excluded[first : first + size], strict=True):
+                scores[out] = -np.inf
+                yield best_rows(scores, self._k)
 
     def _known_events(self, user: int, end: int) -> NDArray[np.int64]:
         positions = np.arange(self._data.offsets[user], end)
@@ -93,3 +115,10 @@ class _Ranker:
             return None
         times = self._data.times
         return Times(np.asarray(times[positions], dtype=np.float64) / 1000.0, float(times[end]) / 1000.0)
+
+
+def best_rows(scores: NDArray[np.float32], k: int) -> NDArray[np.int64]:
+    """The rows of the k highest finite scores [N], best first; of equal scores the lower row is first."""
+    least = np.partition(scores, -min(k, len(scores)))[-min(k, len(scores))]
+    rows = np.flatnonzero((scores >= least) & np.isfinite(scores))
+    return rows[np.argsort(-scores[rows], kind="stable")[:k]]

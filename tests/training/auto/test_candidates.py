@@ -45,7 +45,7 @@ def test_a_set_with_features_leaves_the_target_out() -> None:
     """A mean that contains the target's features would give it away."""
     found = experiments(order=1.0, item_features=("genre",))["set"].tower
     assert found.user.context == "leave_one_out"
-    assert (found.item.features, found.item.hidden) == ("all", ())
+    assert (found.item.features, found.item.id_dropout) == ("all", 0.5)
 
 
 @pytest.mark.parametrize(
