@@ -16,7 +16,9 @@ MOST_SCORED, MOST_ENCODED = 100_000, 20_000
 # Smaller logs need the transformer with much dropout.
 SMALL_LOG = 200_000
 STEPS_AN_EPOCH, SMALLEST_BATCH, LARGEST_BATCH = 100, 256, 4096
-EXAMPLES, FEWEST_EPOCHS, MOST_EPOCHS, PATIENCE = 4_000_000, 10, 40, 5
+EXAMPLES, FEWEST_EPOCHS, MOST_EPOCHS = 4_000_000, 10, 200
+# Few users make a noisy validation, and their epochs are short: training waits for a tenth of all epochs.
+PATIENCE, PATIENCE_SHARE = 5, 10
 
 Settings = dict[str, object]
 _SAMPLED = {"loss": "sampled_softmax", "sampler": {"kind": "uniform", "negatives": 1024}}
@@ -32,10 +34,11 @@ def shared_settings(facts: Facts) -> Settings:
     batch = SMALLEST_BATCH
     while batch < LARGEST_BATCH and batch * 1.5 * STEPS_AN_EPOCH < facts.examples:
         batch *= 2
+    epochs = min(MOST_EPOCHS, max(FEWEST_EPOCHS, EXAMPLES // max(facts.examples, 1)))
     return {
         "training.batch_size": batch,
-        "training.epochs": min(MOST_EPOCHS, max(FEWEST_EPOCHS, EXAMPLES // max(facts.examples, 1))),
-        "training.patience": PATIENCE,
+        "training.epochs": epochs,
+        "training.patience": max(PATIENCE, epochs // PATIENCE_SHARE),
         "training.metric": "ndcg@10",
         "evaluation.exclude_seen": facts.repeat_share < MANY,
     }

@@ -50,12 +50,13 @@ def test_a_set_with_features_leaves_the_target_out() -> None:
 
 @pytest.mark.parametrize(
     ("examples", "batch", "epochs"),
-    [(1_000, 256, 40), (98_000, 1024, 40), (365_000, 4096, 10), (10**8, 4096, 10)],
+    [(1_000, 256, 200), (98_000, 1024, 40), (365_000, 4096, 10), (10**8, 4096, 10)],
 )
 def test_batches_and_epochs_follow_the_size_of_the_log(examples: int, batch: int, epochs: int) -> None:
     """About 100 steps an epoch, and 4 million examples in all, within bounds."""
     for experiment in experiments(examples=examples).values():
         assert (experiment.training.batch_size, experiment.training.epochs) == (batch, epochs)
+        assert experiment.training.patience == max(5, epochs // 10)
 
 
 def test_small_logs_have_a_transformer_with_more_dropout() -> None:
