@@ -19,8 +19,8 @@ def trained(results: dict[str, Any]) -> str:
             "A small model trained to the end of one schedule with every sampler, and the *full softmax* "
             "cross entropy and perplexity of held-out targets (`python -m benchmarks.sampler_bias --json`, "
             "which says what the model is). Each seed is of the model, the order and the draws. ± is the "
-            "standard deviation over seeds; a figure without it is of one seed. Sets of the script that are not "
-            "shown have not been run.",
+            "standard deviation over seeds; a figure without it is of one seed. Sets of the script that are "
+            "not shown have not been run.",
             "",
             *_full(results),
             "",
