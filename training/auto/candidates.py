@@ -76,6 +76,8 @@ def _kinds(facts: Facts) -> dict[str, tuple[str, Settings]]:
         kinds["transformer"] = (transformer, _objective(facts))
     if facts.order is None or facts.order < ORDERED:
         kinds["set"] = ("ids", _set(facts))
+        if facts.item_categories:
+            kinds["categories"] = ("ids", _categories(facts))
     if facts.item_features or facts.user_features:
         hidden: Settings = {"tower.item.hidden": [128]} if facts.item_features else {}
         kinds["features"] = ("full_softmax", {**_features(facts), **hidden, "tower.user.features": "all"})
@@ -101,3 +103,13 @@ def _set(facts: Facts) -> Settings:
     """
     own: Settings = {"tower.user.leave_out": True, "tower.item.id_dropout": 0.5}
     return {**_features(facts), **(own if facts.item_features else {})}
+
+
+def _categories(facts: Facts) -> Settings:
+    """A history without order, of the items' categories and little else.
+
+    Texts and numbers tell items apart as ids do. Where users choose within categories by popularity alone,
+    both learn noise.
+    """
+    own: Settings = {"tower.item.features": list(facts.item_categories), "tower.item.id_dropout": 0.9}
+    return {**_set(facts), **own}

@@ -17,6 +17,7 @@ class Facts:
         items: the size of the catalog.
         examples: the number of training events that have an earlier one of their user.
         item_features: the names of the items' features.
+        item_categories: those of them that are a category or a list of categories.
         user_features: the names of the users' features.
         order: how many times as often pairs of successive items recur as in shuffled histories; None where
             too few recur to tell.
@@ -28,6 +29,7 @@ class Facts:
     items: int
     examples: int
     item_features: tuple[str, ...]
+    item_categories: tuple[str, ...]
     user_features: tuple[str, ...]
     order: float | None
     repeat_share: float
@@ -43,6 +45,9 @@ def facts_of(data: PreparedData) -> Facts:
         items=len(data.item_ids),
         examples=int(np.maximum(ends - starts - 1, 0).sum()),
         item_features=tuple(feature.name for feature in data.manifest.item_features),
+        item_categories=tuple(
+            feature.name for feature in data.manifest.item_features if feature.kind in ("category", "multi")
+        ),
         user_features=tuple(feature.name for feature in data.manifest.user_features),
         order=_order(data),
         repeat_share=repeat_share(data),

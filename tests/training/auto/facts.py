@@ -9,6 +9,7 @@ ORDINARY = Facts(
     items=3_000,
     examples=250_000,
     item_features=(),
+    item_categories=(),
     user_features=(),
     order=2.0,
     repeat_share=0.0,

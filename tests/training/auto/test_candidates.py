@@ -48,6 +48,16 @@ def test_a_set_with_features_leaves_the_target_out() -> None:
     assert (found.item.features, found.item.id_dropout) == ("all", 0.5)
 
 
+def test_categories_are_tried_alone() -> None:
+    """Beside texts and numbers, which tell items apart as ids do; not where the order is certain."""
+    features: dict[str, Any] = {"item_features": ("genre", "price"), "item_categories": ("genre",)}
+    tower = experiments(order=1.0, **features)["categories"].tower
+    assert tower.user.context == "leave_one_out"
+    assert (tower.item.features, tower.item.id_dropout) == (("genre",), 0.9)
+    assert "categories" not in experiments(order=2.0, **features)
+    assert "categories" not in experiments(order=1.0, item_features=("price",))
+
+
 @pytest.mark.parametrize(
     ("examples", "batch", "epochs"),
     [(1_000, 256, 200), (98_000, 1024, 40), (365_000, 4096, 10), (10**8, 4096, 10)],
