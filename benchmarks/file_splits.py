@@ -32,7 +32,7 @@ def last_tenth(source: Path, scratch: Path) -> PrepareConfig:
     """The last tenth of each user's training items, in the order of the file, is the validation part.
 
     Nothing says that the files have an order, yet they do: models rank on the last tenth as they do on the
-    test, and on a random tenth they don't, which flatters those that follow what is used together.
+    test, and on a random tenth they don't, which flatters models of items used together.
     """
     rows = pl.read_parquet(source / "train.parquet")
     rows = rows.with_columns(place=pl.int_range(pl.len()).over("user_id"))

@@ -17,8 +17,8 @@ def trained(results: dict[str, Any]) -> str:
             "### Whole trainings",
             "",
             "A small model trained to the end of one schedule with every sampler, and the *full softmax* "
-            "cross entropy and perplexity of held-out targets (`python -m benchmarks.sampler_bias --json`, "
-            "which says what the model is). Each seed is of the model, the order and the draws. ± is the "
+            "cross entropy and perplexity of held-out targets (`python -m benchmarks.sampler_bias --json`; "
+            "`--help` describes the model). Each seed is of the model, the order and the draws. ± is the "
             "standard deviation over seeds; a figure without it is of one seed. Sets of the script that are "
             "not shown have not been run.",
             "",
@@ -153,8 +153,8 @@ def absolute(results: dict[str, Any]) -> str:
             "By a footnote of Blanc & Rendle 2018 the absolute softmax loses nothing. In the model of the "
             "whole trainings it ends above the signed one. Single changes of that model show the reason "
             f"(`{results['set']}`, full softmax, {results['examples']:,} examples; cross entropy and "
-            "perplexity of held-out targets; `python -m benchmarks.absolute_softmax --json`, which says what "
-            "the changes are). Shares are of held-out targets, and of items by their mean over users, whose "
+            "perplexity of held-out targets; `python -m benchmarks.absolute_softmax --json`; `--help` lists "
+            "the changes). Shares are of held-out targets, and of items by their mean over users, whose "
             "score is negative before its absolute value is taken. There is one seed, so small differences "
             "may be chance.",
             "",

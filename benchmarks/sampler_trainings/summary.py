@@ -6,6 +6,8 @@ from typing import Any
 
 from rich.table import Table
 
+from turret.training.seeds.summary import spread
+
 Row = dict[str, Any]
 CRITERIA = ("cross_entropy", "perplexity")
 SHARE = 0.01
@@ -39,12 +41,6 @@ def within(rows: Sequence[Row], sampler: str, measure: str, share: float = SHARE
             break
         least = row["k"]
     return least
-
-
-def spread(values: Sequence[float]) -> dict[str, float | None]:
-    """Mean and standard deviation over seeds; the latter is null for a single seed."""
-    deviation = statistics.stdev(values) if len(values) > 1 else None
-    return {"mean": statistics.mean(values), "deviation": deviation}
 
 
 def summary(rows: Sequence[Row]) -> Row:

@@ -117,14 +117,8 @@ def validate(
     """
     names = {f"raw_{role}": name for role, name in columns.model_dump().items() if name is not None}
     raw = _raw(parts, names)
-    path = parts[0][1].path
-    with readable(path):
-        schema = raw.collect_schema()
-        time = (
-            read_positions(ROW)
-            if columns.time is None
-            else choose_reader(raw, "raw_time", columns.time, settings)
-        )
+    with readable(parts[0][1].path):
+        time = _time_reader(raw, columns, settings)
     raw = one_row_an_item(raw, columns, nulls, list_separator)
     schema = raw.collect_schema()
     weight = _weight(columns, schema, filters)
@@ -157,6 +151,13 @@ def validate(
         tables=dict(parts),
         names=names,
     )
+
+
+def _time_reader(raw: pl.LazyFrame, columns: Columns, settings: ColumnSettings) -> TimeReader:
+    """The reader of the times; of the order in the file where no column has them."""
+    if columns.time is None:
+        return read_positions(ROW)
+    return choose_reader(raw, "raw_time", columns.time, settings)
 
 
 def _raw(parts: Sequence[tuple[int | None, Table]], names: dict[str, str]) -> pl.LazyFrame:

@@ -1,4 +1,4 @@
-"""An activation measures what the evaluation measured: by ONNX from a bundle, and by torch from a run."""
+"""An activation (ONNX, from a bundle) and an evaluation (torch, from a run) measure the same."""
 
 from pathlib import Path
 

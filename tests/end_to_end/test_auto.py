@@ -1,4 +1,4 @@
-"""A shop's first model, by the commands of a user who knows no experiment."""
+"""A shop's first model, by the commands of a user without a chosen experiment."""
 
 import json
 from pathlib import Path

@@ -1,13 +1,13 @@
 """The reasons of a choice, as sentences with the figures that they are made from."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 from turret.training.auto.candidates import MOST_ENCODED, MOST_SCORED, ORDERED, UNORDERED
 from turret.training.auto.facts import Facts
 from turret.training.config.experiment import ExperimentConfig, TrainingConfig
-from turret.training.verdict.finding import listing
+from turret.training.verdict.finding import Statement, listing
 from turret.training.verdict.repeats import MANY
 
 Kind = Literal[
@@ -28,16 +28,10 @@ Kind = Literal[
 
 
 @dataclass(frozen=True)
-class Reason:
-    """A sentence, and the figures that it was made from, by name."""
+class Reason(Statement):
+    """A statement of a choice."""
 
     kind: Kind
-    sentence: str
-    figures: dict[str, Any]
-
-    def as_json(self) -> dict[str, Any]:
-        """`{kind, sentence, figures}`."""
-        return asdict(self)
 
 
 def data_reasons(facts: Facts, experiment: ExperimentConfig, refused: Mapping[str, str]) -> Iterator[Reason]:

@@ -15,6 +15,7 @@ from turret.training.evaluation.metrics import Values
 from turret.training.evaluation.per_user import mean_per_user
 from turret.training.run import MODEL, PER_USER, Run
 from turret.training.seeds.runs import SeedRuns
+from turret.training.seeds.summary import spread
 
 # The seed of the resamples: the same for all pairs of runs.
 SEED = 0
@@ -135,7 +136,7 @@ def _deviation(candidate: Candidate, part: EvaluatedPart) -> dict[str, float | N
     """The sample standard deviation of each metric over seeds; None of a single one."""
     tables = [mean_per_user([run.folder / PER_USER[part]], TOWERS)[1] for run in candidate.runs]
     means = {name: [float(np.nanmean(table[name])) for table in tables] for name in tables[0]}
-    return {name: float(np.std(own, ddof=1)) if len(own) > 1 else None for name, own in means.items()}
+    return {name: spread(own)["deviation"] for name, own in means.items()}
 
 
 def _cost(candidate: Candidate) -> dict[str, Any]:

@@ -22,7 +22,7 @@ def spread(values: Sequence[float]) -> dict[str, Any]:
 
 
 def training_summary(runs: SeedRuns) -> dict[str, Any]:
-    """The finished seeds, and the spread of what training measured: JSON-ready.
+    """The finished seeds, and the spread of their training figures: JSON-ready.
 
     The metric is that of the best epoch on the validation part; data without one has no such entry.
     """

@@ -11,7 +11,7 @@ from turret.training.evaluation.table import WIDTH, distinct_metrics
 
 
 def training_table(summary: dict[str, Any]) -> str:
-    """A row a seed with what training measured, then mean and deviation."""
+    """A row a seed with the figures of its training, then mean and deviation."""
     return _by_seed(summary["finished"], summary["training"], "training")
 
 

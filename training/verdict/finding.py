@@ -20,16 +20,23 @@ Kind = Literal[
 
 
 @dataclass(frozen=True)
-class Finding:
+class Statement:
     """A sentence, and the figures that it was made from, by name."""
 
-    kind: Kind
+    kind: str
     sentence: str
     figures: dict[str, Any]
 
     def as_json(self) -> dict[str, Any]:
         """`{kind, sentence, figures}`."""
         return asdict(self)
+
+
+@dataclass(frozen=True)
+class Finding(Statement):
+    """A statement of the verdict."""
+
+    kind: Kind
 
 
 def paragraphs(report: dict[str, Any]) -> str:

@@ -39,7 +39,7 @@ class FigureOptions:
 def activate_checked(
     version: str, bundles: Path, url: str | None, force: bool, options: FigureOptions | None
 ) -> None:
-    """Activate a version, if `options` are None or its metric is not worse; print what was found.
+    """Activate a version, if `options` are None or its metric is not worse; print the comparison.
 
     Raises:
         WorseError, UnclearError: its metric is not good enough.

@@ -79,7 +79,7 @@ def test_finished_seeds_are_not_trained_again_and_new_ones_are(
 def test_an_interrupted_seed_is_continued(
     shop: PreparedData, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`--resume` without `--seeds` continues what was planned."""
+    """`--resume` without `--seeds` continues the planned seeds."""
     real, calls = train, list[str]()
 
     def interrupted(run: Run, *given: Any, **named: Any) -> Any:
