@@ -1,6 +1,6 @@
 # Two images of one code: `serve` answers over HTTP without the training code's dependencies; `train` runs all other
-# commands, and has the clients of the stores for `turret history`. Both work in /app and keep their files in /app/var, each in a volume of its own; they share
-# /app/var/bundles, and therefore run as the same user.
+# commands, and has the clients of the stores for `turret history`. Both work in /app and keep their files in /app/var,
+# each in a volume of its own; they share /app/var/bundles, and therefore run as the same user.
 
 FROM python:3.11-slim-bookworm AS base
 ENV PYTHONUNBUFFERED=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
