@@ -11,6 +11,8 @@ from turret.training.verdict.repeats import MANY
 # Pairs of successive items that recur less often than this, relative to shuffled histories, show no order;
 # from ORDERED on, the order is certain. Between the two, trials decide.
 UNORDERED, ORDERED = 1.1, 1.5
+# Two items of a user that share a value more seldom than this, relative to two of the log, show no taste.
+UNTOLD = 1.1
 # A larger catalog is scored by samples; a large one with features by the items of the batch.
 MOST_SCORED, MOST_ENCODED = 100_000, 20_000
 # Smaller logs need the transformer with much dropout.
@@ -42,6 +44,16 @@ def shared_settings(facts: Facts) -> Settings:
         "training.metric": "ndcg@10",
         "evaluation.exclude_seen": facts.repeat_share < MANY,
     }
+
+
+def telling_categories(facts: Facts) -> tuple[str, ...]:
+    """The categories of items by which users choose.
+
+    The logarithm of the ratio is the information of a shared value. Features with less than half that of the
+    best say little beside it.
+    """
+    least = max(UNTOLD, max(facts.item_tastes.values(), default=0.0) ** 0.5)
+    return tuple(name for name, ratio in facts.item_tastes.items() if ratio >= least)
 
 
 def candidates(
@@ -76,7 +88,7 @@ def _kinds(facts: Facts) -> dict[str, tuple[str, Settings]]:
         kinds["transformer"] = (transformer, _objective(facts))
     if facts.order is None or facts.order < ORDERED:
         kinds["set"] = ("ids", _set(facts))
-        if facts.item_categories:
+        if telling_categories(facts):
             kinds["categories"] = ("ids", _categories(facts))
     if facts.item_features or facts.user_features:
         hidden: Settings = {"tower.item.hidden": [128]} if facts.item_features else {}
@@ -106,10 +118,10 @@ def _set(facts: Facts) -> Settings:
 
 
 def _categories(facts: Facts) -> Settings:
-    """A history without order, of the items' categories and little else.
+    """A history without order, of the categories that users choose by and little else.
 
     Texts and numbers tell items apart as ids do. Where users choose within categories by popularity alone,
-    both learn noise.
+    both learn noise, and so do categories that say nothing.
     """
-    own: Settings = {"tower.item.features": list(facts.item_categories), "tower.item.id_dropout": 0.9}
+    own: Settings = {"tower.item.features": list(telling_categories(facts)), "tower.item.id_dropout": 0.9}
     return {**_set(facts), **own}

@@ -1,10 +1,12 @@
 """Figures of prepared data that decide between experiments."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from turret.data.prepared import PreparedData
+from turret.training.auto.tastes import tastes
 from turret.training.verdict.repeats import repeat_share
 from turret.training.verdict.unread import LEAST_RECURRENCES, recurrences
 
@@ -17,7 +19,8 @@ class Facts:
         items: the size of the catalog.
         examples: the number of training events that have an earlier one of their user.
         item_features: the names of the items' features.
-        item_categories: those of them that are a category or a list of categories.
+        item_tastes: for those of them that are a category or a list of categories, how many times as often
+            two items of a user share a value as two items of the log.
         user_features: the names of the users' features.
         order: how many times as often pairs of successive items recur as in shuffled histories; None where
             too few recur to tell.
@@ -29,7 +32,7 @@ class Facts:
     items: int
     examples: int
     item_features: tuple[str, ...]
-    item_categories: tuple[str, ...]
+    item_tastes: Mapping[str, float]
     user_features: tuple[str, ...]
     order: float | None
     repeat_share: float
@@ -45,9 +48,7 @@ def facts_of(data: PreparedData) -> Facts:
         items=len(data.item_ids),
         examples=int(np.maximum(ends - starts - 1, 0).sum()),
         item_features=tuple(feature.name for feature in data.manifest.item_features),
-        item_categories=tuple(
-            feature.name for feature in data.manifest.item_features if feature.kind in ("category", "multi")
-        ),
+        item_tastes=tastes(data),
         user_features=tuple(feature.name for feature in data.manifest.user_features),
         order=_order(data),
         repeat_share=repeat_share(data),

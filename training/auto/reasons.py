@@ -4,7 +4,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from turret.training.auto.candidates import MOST_ENCODED, MOST_SCORED, ORDERED, UNORDERED
+from turret.training.auto.candidates import (
+    MOST_ENCODED,
+    MOST_SCORED,
+    ORDERED,
+    UNORDERED,
+    telling_categories,
+)
 from turret.training.auto.facts import Facts
 from turret.training.config.experiment import ExperimentConfig, TrainingConfig
 from turret.training.verdict.finding import Statement, listing
@@ -15,6 +21,8 @@ Kind = Literal[
     "no_order",
     "unclear_order",
     "features",
+    "tastes",
+    "no_tastes",
     "repeats",
     "large_catalog",
     "unread_labels",
@@ -45,6 +53,8 @@ def data_reasons(facts: Facts, experiment: ExperimentConfig, refused: Mapping[st
     yield _order(facts)
     if facts.item_features or facts.user_features:
         yield _features(facts)
+    if facts.item_tastes and (facts.order is None or facts.order < ORDERED):
+        yield _tastes(facts)
     if facts.repeat_share >= MANY and not experiment.evaluation.exclude_seen:
         sentence = (
             f"{facts.repeat_share:.0%} of the events repeat an item of their user, so used items are ranked "
@@ -99,6 +109,19 @@ def _features(facts: Facts) -> Reason:
     sentence = f"The data has features, {' and '.join(parts)}, so a candidate reads them."
     figures = {"item_features": list(facts.item_features), "user_features": list(facts.user_features)}
     return Reason("features", sentence, figures)
+
+
+def _tastes(facts: Facts) -> Reason:
+    ratios = sorted(facts.item_tastes.items(), key=lambda item: -item[1])
+    measured = ", ".join(f"{name} {ratio:.1f}" for name, ratio in ratios)
+    shared = f"two items of a user share a value so many times as often as two of the log: {measured}"
+    chosen = telling_categories(facts)
+    sentence = (
+        f"Users choose by {listing(list(chosen))} ({shared}), so a candidate reads little else."
+        if chosen
+        else f"Users do not choose by the categories of items ({shared}), so no candidate reads these alone."
+    )
+    return Reason("tastes" if chosen else "no_tastes", sentence, {"ratios": dict(facts.item_tastes)})
 
 
 def _large_catalog(facts: Facts) -> Reason:

@@ -50,7 +50,7 @@ def test_a_set_with_features_leaves_the_target_out() -> None:
 
 def test_categories_are_tried_alone() -> None:
     """Beside texts and numbers, which tell items apart as ids do; not where the order is certain."""
-    features: dict[str, Any] = {"item_features": ("genre", "price"), "item_categories": ("genre",)}
+    features: dict[str, Any] = {"item_features": ("genre", "price"), "item_tastes": {"genre": 3.0}}
     tower = experiments(order=1.0, **features)["categories"].tower
     assert tower.user.context == "leave_one_out"
     assert (tower.item.features, tower.item.id_dropout) == (("genre",), 0.9)
@@ -113,3 +113,19 @@ def test_candidates_that_the_given_settings_contradict_are_named() -> None:
 def test_settings_that_no_candidate_has_are_an_error() -> None:
     with pytest.raises(ConfigurationError, match="epoch"):
         candidates(facts(), {"training.epoch": 2})
+
+
+@pytest.mark.parametrize(
+    ("ratios", "names"),
+    [
+        ({"genre": 16.0, "shelf": 4.1, "tag": 3.9, "colour": 1.0}, ("genre", "shelf")),
+        ({"genre": 1.2, "colour": 1.05}, ("genre",)),
+        ({"colour": 1.05, "size": 0.4}, ()),
+    ],
+)
+def test_categories_that_say_little_are_left_out(ratios: dict[str, float], names: tuple[str, ...]) -> None:
+    """Less than half of the information of the best, or next to none."""
+    tried = experiments(order=1.0, item_features=tuple(ratios), item_tastes=ratios)
+    assert ("categories" in tried) == bool(names)
+    if names:
+        assert tried["categories"].tower.item.features == names

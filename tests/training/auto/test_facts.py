@@ -13,8 +13,8 @@ def test_the_figures_of_a_shop(shop: PreparedData) -> None:
     assert facts.items == len(shop.item_ids)
     assert facts.item_features == tuple(feature.name for feature in shop.manifest.item_features)
     texts = {feature.name for feature in shop.manifest.item_features if feature.kind in ("text", "number")}
-    assert facts.item_categories
-    assert set(facts.item_features) - set(facts.item_categories) == texts
+    assert facts.item_tastes
+    assert set(facts.item_features) - set(facts.item_tastes) == texts
     assert facts.order is not None
     assert facts.order > 1.5
     assert (facts.has_validation, facts.has_negatives) == (True, False)

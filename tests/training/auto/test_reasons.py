@@ -86,3 +86,23 @@ def test_a_candidate_that_the_given_settings_contradict_is_told() -> None:
     found = reasons({"tower.user.blocks": 1})["refused"]
     assert found.sentence.startswith("The candidate pooled does not fit the given settings: ")
     assert "refused" not in reasons()
+
+
+def test_tastes_are_told_where_the_order_does_not_decide() -> None:
+    features: dict[str, Any] = {"item_features": ("genre",), "item_tastes": {"colour": 1.0, "genre": 23.74}}
+    found = reasons(order=1.0, **features)
+    assert found["tastes"].sentence == (
+        "Users choose by genre (two items of a user share a value so many times as often as two of the log: "
+        "genre 23.7, colour 1.0), so a candidate reads little else."
+    )
+    assert found["tastes"].figures == {"ratios": {"colour": 1.0, "genre": 23.74}}
+    assert not {"tastes", "no_tastes"} & set(reasons(order=2.0, **features))
+
+
+def test_categories_that_nobody_chooses_by_are_told() -> None:
+    found = reasons(order=1.0, item_features=("colour",), item_tastes={"colour": 1.0})
+    assert "tastes" not in found
+    assert found["no_tastes"].sentence == (
+        "Users do not choose by the categories of items (two items of a user share a value so many times as "
+        "often as two of the log: colour 1.0), so no candidate reads these alone."
+    )
