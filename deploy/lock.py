@@ -1,7 +1,7 @@
-"""Write the locks of the images, `deploy/locks/*.txt`: every package with its version and the hashes of its files.
+"""Write the locks of the images, `deploy/locks/*.txt`: every package with its version and its files' hashes.
 
-`make lock` runs it; it needs uv and a network. The versions are those of constraints.txt. torch has two locks: the
-build without CUDA, of https://download.pytorch.org/whl/cpu, and PyPI's build with CUDA's packages.
+`make lock` runs it; it needs uv and a network. The versions are those of constraints.txt. torch has two
+locks: the build without CUDA, of https://download.pytorch.org/whl/cpu, and PyPI's build with CUDA's packages.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Runs in a container of the service: writes its volumes as a tar file to standard output, or reads one.
 
-`pack.py state` writes keys, routes and the names of the live versions, `bundles` the versions; `unpack` reads either
-into the volumes, `empty` fails if they hold anything, `clear` empties them.
+`pack.py state` writes keys, routes and the names of the live versions, `bundles` the versions; `unpack` reads
+either into the volumes, `empty` fails if they hold anything, `clear` empties them.
 """
 
 import shutil
@@ -16,7 +16,9 @@ BUNDLES = VAR / "bundles"
 def state_files() -> list[Path]:
     """The files beside the versions: of the service, and in the folder of bundles."""
     found = [path for path in VAR.rglob("*") if BUNDLES not in path.parents and path.is_file()]
-    named = [path for path in BUNDLES.iterdir() if path.is_file() or path.is_symlink() or path.name == ".gate"]
+    named = [
+        path for path in BUNDLES.iterdir() if path.is_file() or path.is_symlink() or path.name == ".gate"
+    ]
     return found + named
 
 

@@ -1,0 +1,1 @@
+"""The production profile on a real container engine: `make test-compose`."""

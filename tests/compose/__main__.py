@@ -1,0 +1,113 @@
+"""Bring up the production profile from nothing and run the checks: `python -m tests.compose [NUMBER ...]`."""
+
+import json
+import shutil
+import sys
+import time
+
+from tests.compose import images
+from tests.compose.checks import CHECKS
+from tests.compose.load import RATE, Load
+from tests.compose.project import CommandError, Project
+from tests.compose.proof import REPLICAS, CheckError, Proof, last_json
+
+_USERS = """
+import json
+from pathlib import Path
+from turret.data.prepared import PreparedData
+data = PreparedData.open(Path("var/prepared"))
+print(json.dumps([data.users.ids(range(200)), data.item_ids.ids(range(300))]))
+"""
+
+
+def main(numbers: list[int]) -> int:
+    """Run the checks with these numbers, by default all; returns the exit status."""
+    if not shutil.which("docker"):
+        print(
+            "make test-compose: docker is not installed; this needs an engine with Compose", file=sys.stderr
+        )
+        return 2
+    begin = time.monotonic()
+    project = Project()
+    load: Load | None = None
+    results: dict[str, str] = {}
+    mb_over_base = -1.0
+    try:
+        made = images.build(project)
+        mb_over_base = round(made.mb_over_base, 1)
+        print(
+            f"images: serve is {mb_over_base} MB above its base; "
+            f"a change of code alone is built in {made.rebuild_seconds:.0f} s",
+            flush=True,
+        )
+        proof = bring_up(project)
+        load = proof.load
+        _say(begin, f"up: {REPLICAS} replicas answer through the proxy; the load is {RATE} requests/s")
+        for number in numbers:
+            results[str(number)] = _run(number, proof, begin)
+    except (CommandError, CheckError, OSError) as error:
+        print(f"the proof ends: {error}", flush=True)
+        results["up"] = "failed"
+    finally:
+        if load:
+            load.stop()
+            for failure in load.failures[:20]:
+                print(f"  failed: {failure}")
+        project.remove()
+    failed = len(load.failures) if load else 0
+    summary = {
+        "failed_requests": failed,
+        "requests": load.sent if load else 0,
+        "marked": load.marked if load else 0,
+        "checks": results,
+        "image_mb_over_base": mb_over_base,
+        "seconds": round(time.monotonic() - begin),
+    }
+    print(json.dumps(summary))
+    return int(failed > 0 or set(results.values()) != {"passed"})
+
+
+def bring_up(project: Project) -> Proof:
+    """Start the profile without volumes, train a first version, load its histories, and begin to send."""
+    project.limit_bundles()
+    project.compose("up", "-d")
+    project.trainer("data", "synth", "var/shop", "--users", "800", "--items", "700")
+    project.trainer("data", "prepare", "var/shop")
+    project.trainer("train", "--experiment", "demo", "--set", "training.epochs=3")
+    project.trainer("export", "--version", "first")
+    project.run("history", "load", "--data", "work/prepared")
+    users, items = last_json(
+        project.compose("run", "--rm", "-T", "--entrypoint", "python", "trainer", "-c", _USERS)
+    )
+    created = project.run("admin", "keys", "new", "shop", "--scope", "read", "--scope", "write")
+    key = next(word for word in created.split() if word.startswith("turret_shop_"))
+    project.compose("--profile", "observe", "up", "-d", "prometheus")
+    project.wait_until_ready(REPLICAS)
+    time.sleep(2)
+    load = Load(project.port, users, items, key)
+    load.start()
+    return Proof(project, load, key)
+
+
+def _run(number: int, proof: Proof, begin: float) -> str:
+    title, check = CHECKS[number]
+    failures = len(proof.load.failures)
+    try:
+        told = check(proof)
+    except (CheckError, CommandError, OSError, ValueError, KeyError) as error:
+        _say(begin, f"check {number} FAILED ({title}): {type(error).__name__}: {error}")
+        return "failed"
+    lost = len(proof.load.failures) - failures
+    if lost:
+        _say(begin, f"check {number} FAILED ({title}): {lost} requests failed; {told}")
+        return "failed"
+    _say(begin, f"check {number} passed, 0 failed requests ({title}): {told}")
+    return "passed"
+
+
+def _say(begin: float, text: str) -> None:
+    print(f"{time.monotonic() - begin:5.0f} s  {text}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main([int(word) for word in sys.argv[1:]] or list(CHECKS)))
