@@ -9,7 +9,12 @@ STAMP := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest -q
 PARALLEL := -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup demo test test-all lint audit clean
+# The images, their labels, and the bills of materials beside them: make images TAG=0.2.0
+TAG ?=
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+REVISION := $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
+
+.PHONY: help setup demo test test-all test-compose lint audit lock images clean
 
 help:
 	@echo "make demo            from raw events to recommendations over HTTP, until Ctrl-C"
@@ -17,8 +22,11 @@ help:
 	@echo "make demo DATA=...   movielens-100k (and other sets of 'turret data fetch'), or the path of your events"
 	@echo "make test            the tests, without those that are slow or assert a time"
 	@echo "make test-all        every test, with all rounds of those that repeat something"
+	@echo "make test-compose    the production profile on a container engine, under load: 20 minutes, as root"
 	@echo "make lint            ruff and mypy"
 	@echo "make audit           known vulnerabilities of the installed packages; needs a network"
+	@echo "make lock            the locks of the images, from constraints.txt; needs a network"
+	@echo "make images          turret:serve and turret:train, with bills of materials in var/; TAG=... for other tags"
 	@echo "make setup           create the virtual environment, in $(VENV)"
 	@echo "make clean           remove the environment and var/demo"
 
@@ -41,6 +49,9 @@ test-all: $(STAMP)
 	$(PYTEST) $(PARALLEL) --thorough -m "not timing"
 	$(PYTEST) --thorough -m timing
 
+test-compose: $(STAMP)
+	$(BIN)/python -m tests.compose
+
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -50,6 +61,20 @@ audit: $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[audit]' || \
 		{ echo "make audit: pip-audit can't be installed; this needs a network with PyPI" >&2; exit 1; }
 	$(BIN)/python deploy/audit.py
+
+lock: $(STAMP)
+	$(BIN)/python -m pip install --quiet 'uv>=0.5'
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python deploy/lock.py
+
+# With a TAG, the images are turret:TAG and turret:TAG-train.
+images:
+	@mkdir -p var
+	for target in serve train; do \
+		case "$(TAG)-$$target" in -*) tag=$$target ;; *-serve) tag="$(TAG)" ;; *) tag="$(TAG)-train" ;; esac; \
+		docker build --target $$target --tag "turret:$$tag" --build-arg VERSION="$(VERSION)" \
+			--build-arg REVISION="$(REVISION)" --build-arg PIP_EXTRA_INDEX_URL="$$PIP_EXTRA_INDEX_URL" . && \
+		deploy/sbom "turret:$$tag" >"var/sbom-$$tag.json" || exit 1; \
+	done
 
 clean:
 	rm -rf $(VENV) var/demo

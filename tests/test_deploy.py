@@ -56,10 +56,10 @@ STAGES = stages()
 
 
 def listed(*extras: str) -> list[Requirement]:
-    """The requirements that the Dockerfile's script lists for an image."""
-    script = [sys.executable, "deploy/requirements.py", *extras]
-    run = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
-    return [Requirement(line) for line in run.stdout.splitlines()]
+    """The requirements of an image, whose packages its lock has."""
+    project = PROJECT["project"]
+    optional = project["optional-dependencies"]
+    return [Requirement(line) for one in (project["dependencies"], *map(optional.get, extras)) for line in one]
 
 
 def installed_with(wanted: list[Requirement]) -> set[str]:
@@ -87,9 +87,6 @@ def test_the_training_image_gets_what_training_needs() -> None:
     found = installed_with(listed("train", "history"))
     assert found >= TRAINING_ONLY - {"pytest"}
     assert not found & {"pytest", "fastapi", "uvicorn"}
-    (script,) = (line for line in STAGES["built"] if line.startswith("RUN python deploy"))
-    assert "requirements.py serve > serve.txt" in script
-    assert "requirements.py train history > train.txt" in script
 
 
 def test_the_extra_for_histories_has_the_versions_of_the_others() -> None:
@@ -126,12 +123,23 @@ main()
 
 
 @pytest.mark.parametrize("target", ["serve", "train"])
-def test_an_image_installs_its_own_list_and_then_the_code_alone(target: str) -> None:
-    installs = [line for line in STAGES[target] if "pip install" in line]
-    assert len(installs) == 2
-    assert f"/{target}.txt" in installs[0]
-    assert "--constraint" in installs[0]
-    assert "--no-deps" in installs[1]
+def test_an_image_installs_its_own_lock_and_then_the_code_alone(target: str) -> None:
+    *locked, code = [line for line in STAGES[target] if "pip install" in line]
+    assert any(f"/{target}.txt" in line for line in locked)
+    assert all("--no-deps --require-hashes" in line for line in locked)
+    assert "--no-deps /tmp/wheel/*.whl" in code
+    copied = [line for line in STAGES[target] if line.startswith("COPY")]
+    assert copied[-1] == "COPY --from=built /wheel /tmp/wheel"
+    assert all("deploy/locks/" in line for line in copied[:-1])
+
+
+@pytest.mark.parametrize("target", ["serve", "train"])
+def test_an_image_is_labelled_with_its_version_and_revision(target: str) -> None:
+    """In its last instruction, as both differ with each commit."""
+    (label,) = (line for line in STAGES[target] if line.startswith("LABEL"))
+    assert label == STAGES[target][-1]
+    assert 'org.opencontainers.image.version="$VERSION"' in label
+    assert 'org.opencontainers.image.revision="$REVISION"' in label
 
 
 @pytest.mark.parametrize("target", ["serve", "train"])
@@ -150,7 +158,7 @@ def test_the_images_are_made_of_every_package_and_of_nothing_else() -> None:
     lines = (ROOT / ".dockerignore").read_text("utf-8").splitlines()
     let_in = {line.removeprefix("!") for line in lines if line.startswith("!")}
     links = {path.name for path in (ROOT / "turret").iterdir() if path.is_symlink()}
-    files = {"pyproject.toml", "constraints.txt", "README.md", "LICENSE", "deploy/requirements.py"}
+    files = {"pyproject.toml", "README.md", "LICENSE", "deploy/locks"}
     assert "*" in lines
     assert let_in == links | files | {"turret"}
 

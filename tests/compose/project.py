@@ -31,7 +31,7 @@ class Project:
         self.port = _free_port()
         self.bundles = self.folder / "bundles"
         self.environment = os.environ | {
-            "COMPOSE_FILE": str(ROOT / "deploy" / "production.yml"),
+            "COMPOSE_FILE": f"{ROOT / 'deploy' / 'production.yml'}:{self.folder / 'volumes.yml'}",
             "COMPOSE_PROJECT_NAME": NAME,
             "TURRET_ENV_FILE": str(self.folder / "env"),
             "TURRET_PUBLISH": f"127.0.0.1:{self.port}",
@@ -40,6 +40,9 @@ class Project:
             "TURRET_TAG": "proof",
             "TURRET_TRAIN_TAG": "proof-train",
         }
+        bind = {"type": "none", "o": "bind", "device": str(self.bundles)}
+        volumes = {"version": "3.8", "volumes": {"bundles": {"driver_opts": bind}}}
+        (self.folder / "volumes.yml").write_text(json.dumps(volumes))
         self._make_secrets()
 
     def _make_secrets(self) -> None:
@@ -123,14 +126,6 @@ class Project:
         self.bundles.mkdir()
         options = f"size={BUNDLES_MB}m,uid=1000,gid=1000,mode=755"
         self.command("mount", "-t", "tmpfs", "-o", options, "turret-proof", str(self.bundles))
-        bind = ["--opt", "type=none", "--opt", "o=bind", "--opt", f"device={self.bundles}"]
-        labels = [
-            "--label",
-            f"com.docker.compose.project={NAME}",
-            "--label",
-            "com.docker.compose.volume=bundles",
-        ]
-        self.command("docker", "volume", "create", *labels, *bind, f"{NAME}_bundles")
 
     def destroy_volumes(self) -> None:
         """Stop all containers and delete all volumes, as a lost disk does."""
