@@ -10,10 +10,12 @@ from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.overlay.item_writer import ItemWriter
 from turret.service.ranking.query import QueryReader
 from turret.service.ranking.recommender import Recommender
+from turret.service.replicas.coordination import Replicas
+from turret.service.replicas.follower import Follower
 from turret.service.settings import Settings
 from turret.service.shared_state import SharedState
-from turret.service.stores.contract import Stores
-from turret.service.stores.registry import guarded, open_stores
+from turret.service.stores.contract import RecordStore, Stores
+from turret.service.stores.registry import guarded, open_records, open_stores
 from turret.service.wire.admission import admission
 from turret.service.wire.body import BodyReader
 from turret.service.worker_context import WorkerContext
@@ -36,10 +38,13 @@ class Components:
         self.context = context or WorkerContext(SharedState())
         shared_state = self.context.shared_state
         self.model_holder = ModelHolder(settings.bundles, settings.wait, shared_state, self.context.number)
+        self._records = open_records(settings) if self.context.replica else None
+        self.replicas = self._replicas(self._records) if self._records else None
         self.activator = Activator(
             self.model_holder,
             settings,
             lambda request: self.context.pass_gate(request, settings.gate_seconds),
+            self.replicas,
         )
         self.keyring = self.context.keyring or Keyring(
             settings.keys, admin_key(settings), settings.require_keys, shared_state
@@ -52,10 +57,15 @@ class Components:
         self.overlay = ItemOverlayCache(self.items, shared_state.items, settings.write_timeout)
         self.model_holder.prepare = self.overlay.of
         self.item_writer = ItemWriter(
-            self.items, self.overlay, settings.fresh_items_limit, settings.write_timeout
+            self.items,
+            self.overlay,
+            settings.fresh_items_limit,
+            settings.write_timeout,
+            self.replicas.items_behind if self.replicas else None,
         )
         self.observation = self._observe()
         self.metrics = self.observation.metrics
+        self.follower = self._follower(self.replicas, self._records)
         self.recommender = Recommender(
             self.model_holder,
             self.overlay,
@@ -64,6 +74,21 @@ class Components:
             settings,
             self.observation.answered,
         )
+
+    def _replicas(self, records: RecordStore) -> Replicas:
+        model_holder = self.model_holder
+        return Replicas(
+            model_holder.root,
+            model_holder.activation_log,
+            model_holder.shared_state,
+            records,
+            self.context.replica,
+        )
+
+    def _follower(self, replicas: Replicas | None, records: RecordStore | None) -> Follower | None:
+        if replicas is None or records is None:
+            return None
+        return Follower(self.model_holder, replicas, records, self.context.replica, self.metrics)
 
     def _observe(self) -> Observation:
         observation = Observation(
@@ -79,6 +104,8 @@ class Components:
 
     async def close(self) -> None:
         """Finish the work under way and close the stores."""
+        if self.follower is not None:
+            await self.follower.leave()
         await self.recommender.close()
         await self.histories.close()
         await self.items.close()

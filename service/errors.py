@@ -42,6 +42,10 @@ class ItemsOvertakenError(ServiceError):
         super().__init__("other items were written at the same time; retry")
 
 
+class ReplicasUnavailableError(ServiceError):
+    """The record that the replicas of a service share can't be read or written."""
+
+
 class NothingLiveError(ServiceError):
     """The request needs a version, but none is live yet."""
 

@@ -10,10 +10,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
+from typing import NamedTuple
 
-_HEAD = 16  # integers before the first worker's slot
+_HEAD = 24  # integers before the first worker's slot
 _PIN = slice(64, 128)  # the bytes of integers 8 to 15
-_KEYS = 7
+_VERSION = slice(128, 192)  # those of integers 16 to 23
+_REPLICATED, _OTHERS_SERVE, _KEYS = 4, 5, 7
 
 
 class Order(IntEnum):
@@ -50,24 +52,43 @@ class Generation:
             self._cells[self._index] = max(self._cells[self._index], value)
 
 
+class Pinned(NamedTuple):
+    """The number of an activation, a 64-byte digest of its version (zeros: unknown), and the name of it."""
+
+    number: int
+    digest: bytes
+    version: str
+
+
 class Target(Generation):
-    """The number of an activation, and a 64-byte digest of its version (zeros: unknown).
+    """The activation that should be live.
 
     The digest is here because a process that may write models could also write any file beside them.
     """
 
-    def raise_to(self, value: int, pin: bytes = bytes(64)) -> None:
-        """Raise it to `value` with its digest `pin`, unless it is higher already."""
+    def raise_to(self, value: int, pin: bytes = bytes(64), version: str = "") -> None:
+        """Raise it to `value` with the digest `pin`, unless it is higher already."""
         with self._shared_state.exclusive():
             if value > self.value:
-                self._shared_state.memory[_PIN] = pin
-                self._cells[self._index] = value
+                self._set(value, pin, version)
+
+    def begin_with(self, value: int, pin: bytes, version: str) -> None:
+        """Set the first target, also to a negative number, which any other one replaces."""
+        with self._shared_state.exclusive():
+            if self.value == 0:
+                self._set(value, pin, version)
 
     @property
-    def pinned(self) -> tuple[int, bytes]:
-        """The current number and its digest."""
+    def pinned(self) -> Pinned:
+        """The current number, its digest and its version."""
         with self._shared_state.exclusive():
-            return self.value, self._shared_state.memory[_PIN]
+            memory = self._shared_state.memory
+            return Pinned(self.value, memory[_PIN], memory[_VERSION].rstrip(b"\0").decode("ascii"))
+
+    def _set(self, value: int, pin: bytes, version: str) -> None:
+        self._shared_state.memory[_PIN] = pin
+        self._shared_state.memory[_VERSION] = version.encode("ascii").ljust(64, b"\0")
+        self._cells[self._index] = value
 
 
 class WorkerSlot(ctypes.Structure):
@@ -115,8 +136,7 @@ class SharedState:
 
     Create it before the fork.
 
-    - `target`: the activation that should be live; workers load the activation log's record of this number if
-      the version has the pinned digest.
+    - `target`: the activation that should be live; workers load its version if that has the pinned digest.
     - `items`: raised by every change of fresh and withdrawn items.
     - `routes`: raised by every change of the routes.
     """
@@ -158,6 +178,24 @@ class SharedState:
     def require_keys(self) -> None:
         """Require keys. This can't be undone: an undo would open the service."""
         self.cells[_KEYS] = 1
+
+    @property
+    def replicated(self) -> bool:
+        """Whether this service is one of several replicas, whose common record says what is live."""
+        return bool(self.cells[_REPLICATED])
+
+    @replicated.setter
+    def replicated(self, replicated: bool) -> None:
+        self.cells[_REPLICATED] = replicated
+
+    @property
+    def others_serve(self) -> bool:
+        """Whether another replica serves the target."""
+        return bool(self.cells[_OTHERS_SERVE])
+
+    @others_serve.setter
+    def others_serve(self, others_serve: bool) -> None:
+        self.cells[_OTHERS_SERVE] = others_serve
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:

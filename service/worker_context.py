@@ -22,7 +22,8 @@ class WorkerContext:
     """The shared state, this worker's number, and its channel to the supervisor (None: no supervisor).
 
     `table` holds the metrics of all workers (None: a table for this worker alone), `keyring` the keys that
-    the supervisor has read (None: read them again).
+    the supervisor has read (None: read them again). `replica` names this service among its replicas; empty if
+    it can have none.
     """
 
     shared_state: SharedState
@@ -30,6 +31,7 @@ class WorkerContext:
     channel: socket.socket | None = None
     table: Table | None = None
     keyring: Keyring | None = None
+    replica: str = ""
 
     @property
     def worker_slot(self) -> WorkerSlot:

@@ -160,7 +160,11 @@ def roll_back(bundles: Path, url: str) -> str:
 
 def _swapped(url: str, answer: dict[str, Any]) -> str:
     behind = f" Processes {answer['behind']} have not switched yet." if answer.get("behind") else ""
-    return f"{url} serves {answer['version']} now (before: {answer['previous'] or 'nothing'}).{behind}"
+    late = answer.get("replicas_behind")
+    replicas = f" The replicas {', '.join(late)} do not serve it yet." if late else ""
+    return (
+        f"{url} serves {answer['version']} now (before: {answer['previous'] or 'nothing'}).{behind}{replicas}"
+    )
 
 
 def _api_key() -> str | None:

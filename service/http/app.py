@@ -66,6 +66,9 @@ def create_app(
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         components.observation.start()
+        follower = components.follower
+        if follower is not None:
+            await follower.join()
         async with asyncio.TaskGroup() as group:
             background = (
                 _fill(components.model_holder),
@@ -73,6 +76,7 @@ def create_app(
                 watch_files(components.model_holder, components.metrics, settings.watch_seconds),
                 _log_health_warnings(components),
                 components.overlay.watch(),
+                *((follower.follow(),) if follower is not None else ()),
             )
             tasks = [group.create_task(task) for task in background]
             yield

@@ -4,6 +4,7 @@ __all__ = [
     "activation",
     "activation_log",
     "activation_state",
+    "coordination",
     "gate",
     "loaded_model",
     "memory",

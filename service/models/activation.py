@@ -4,16 +4,17 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from turret.service.errors import BusyError
 from turret.service.models.activation_log import ActivationRecord
-from turret.service.models.activation_state import activation_turn, commit, new_record
+from turret.service.models.activation_state import activation_turn, new_record
+from turret.service.models.coordination import Alone, Coordination
 from turret.service.models.gate import GateRequest, Passage
 from turret.service.models.loaded_model import LoadedModel, open_live
 from turret.service.models.memory import give_back
 from turret.service.models.model_holder import ModelHolder
-from turret.service.models.traffic_split import Route, Routes, read_routes, salted, write_routes
+from turret.service.models.traffic_split import Route, Routes, read_routes, salted
 from turret.service.schemas.fields import HISTORY_LIMIT
 from turret.service.settings import Settings
 from turret.tower.errors import BundleError
@@ -30,22 +31,41 @@ class RefusedError(BundleError):
 class Swap:
     """The new live version, the name of the previous one, and the processes that are late.
 
-    `behind` lists the processes that did not load it within `activation_seconds`; they go on trying.
+    `behind` lists the processes that did not load it within `activation_seconds`, `replicas_behind` the other
+    replicas; they go on trying.
     """
 
     live: LoadedModel
     replaced: str | None
     behind: tuple[int, ...] = ()
+    replicas_behind: tuple[str, ...] = ()
+
+
+class Late(NamedTuple):
+    """The processes of this replica, and the other replicas, that don't serve a change in time."""
+
+    processes: tuple[int, ...]
+    replicas: tuple[str, ...]
 
 
 class Activator:
     """Activates, rolls back and routes for the whole service, from any worker.
 
-    Calls run one at a time, by a lock in this process and one on the folder. `run_gate` checks a version.
+    Calls run one at a time, by a lock in this process, one on the folder, and the turn of `coordination`, by
+    default that of a service without other replicas. `run_gate` checks a version.
     """
 
-    def __init__(self, model_holder: ModelHolder, settings: Settings, run_gate: RunGate) -> None:
+    def __init__(
+        self,
+        model_holder: ModelHolder,
+        settings: Settings,
+        run_gate: RunGate,
+        coordination: Coordination | None = None,
+    ) -> None:
         self._model_holder = model_holder
+        self._coordination = coordination or Alone(
+            model_holder.root, model_holder.activation_log, model_holder.shared_state
+        )
         self._settings = settings
         self._run_gate = run_gate
         self._one_at_a_time = asyncio.Lock()
@@ -79,8 +99,8 @@ class Activator:
             swap = await self._replace(live, new_record(version, f"{who} (rollback)", self._live_version))
         return await self._with_late(swap)
 
-    async def route(self, routes: Routes) -> tuple[int, ...]:
-        """Apply `routes` in every worker and store them; return the processes that are late.
+    async def route(self, routes: Routes) -> Late:
+        """Apply `routes` in every worker and store them; return the processes and replicas that are late.
 
         Raises RefusedError if one of their versions fails the gate, BusyError like `activate`.
         """
@@ -88,7 +108,7 @@ class Activator:
             before = await asyncio.to_thread(read_routes, self._model_holder.root)
             routes = await self._checked(routes)
             generation = await self._write_routes(salted(routes, before))
-        return await self._late(routes=generation)
+        return await self._late(0, generation)
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[None]:
@@ -98,6 +118,7 @@ class Activator:
                 async with asyncio.timeout(self._settings.activation_seconds) as limit:
                     await stack.enter_async_context(self._one_at_a_time)
                     await stack.enter_async_context(activation_turn(self._model_holder.root))
+                    await stack.enter_async_context(self._coordination.turn())
                     with suppress(BundleError):  # a version that can't be loaded is about to be replaced
                         await self._model_holder.follow()
                     await stack.enter_async_context(self._model_holder.change_lock)
@@ -164,17 +185,7 @@ class Activator:
     async def _replace(self, live: LoadedModel, record: ActivationRecord) -> Swap:
         model_holder, replaced = self._model_holder, self._live_version
         await model_holder.prepare(live.bundle)
-        snapshot = live.bundle.snapshot
-        sequence = await _uncancelled(
-            asyncio.to_thread(
-                commit,
-                model_holder.root,
-                model_holder.activation_log,
-                model_holder.shared_state,
-                record,
-                snapshot,
-            )
-        )
+        sequence = await _uncancelled(self._coordination.commit(record, live.bundle.snapshot))
         live = replace(live, generation=sequence)
         model_holder.put(live)
         routes = model_holder.traffic.routes
@@ -184,29 +195,33 @@ class Activator:
         return Swap(live, replaced)
 
     async def _write_routes(self, routes: Routes) -> int:
-        await _uncancelled(asyncio.to_thread(write_routes, self._model_holder.root, routes))
-        generation = self._model_holder.shared_state.routes.bump()
+        generation = await _uncancelled(self._coordination.commit_routes(routes))
         await self._model_holder.follow_routes()
         return generation
 
     async def _with_late(self, swap: Swap) -> Swap:
-        """Wait for the other workers, without the lock: a late one loads the newest version.
+        """Wait for the others, without the lock: a late one loads the newest version.
 
         The promotion of a canary has changed the routes as well.
         """
-        routes = self._model_holder.shared_state.routes.value
-        return replace(swap, behind=await self._late(live=swap.live.generation, routes=routes))
+        late = await self._late(swap.live.generation, self._model_holder.shared_state.routes.value)
+        return replace(swap, behind=late.processes, replicas_behind=late.replicas)
 
-    async def _late(self, **generations: int) -> tuple[int, ...]:
-        """Wait for the other workers to reach the generations; return the processes that don't in time."""
+    async def _late(self, live: int, routes: int) -> Late:
+        """Wait for the other workers and replicas to reach the numbers; return those that don't in time."""
+        seconds = self._settings.activation_seconds
+        replicas = self._coordination.behind(live, routes, seconds)
+        return Late(*await asyncio.gather(self._late_workers(live, routes, seconds), replicas))
+
+    async def _late_workers(self, live: int, routes: int, seconds: float) -> tuple[int, ...]:
         loop = asyncio.get_running_loop()
-        end = loop.time() + self._settings.activation_seconds
+        end = loop.time() + seconds
         while True:
             workers = self._model_holder.shared_state.slots
             late = tuple(
                 worker.pid
                 for worker in workers
-                if worker.pid and any(getattr(worker, field) < least for field, least in generations.items())
+                if worker.pid and (worker.live < live or worker.routes < routes)
             )
             if not late or loop.time() >= end:
                 return late

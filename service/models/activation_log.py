@@ -99,7 +99,7 @@ class ActivationLog:
                 _log.warning("%s: invalid lines are skipped: %d", self.path, refused)
 
     def add(self, record: ActivationRecord) -> ActivationRecord:
-        """Append a record, an activation with the next number, and return it as written.
+        """Append a record, an activation with its number or else the next, and return it as written.
 
         The caller holds the activation lock. Raises OSError if the file can't be written.
         """
@@ -108,7 +108,7 @@ class ActivationLog:
                 file.write(b"\n")  # after the torn line of a crash
             self.refresh()
             if record.outcome == "activated":
-                record = record.model_copy(update={"sequence": self.sequence + 1})
+                record = record.model_copy(update={"sequence": record.sequence or self.sequence + 1})
             file.write(record.model_dump_json(exclude_defaults=True).encode() + b"\n")
             os.fsync(file.fileno())
         sync(self.path.parent)

@@ -18,6 +18,7 @@ from turret.tower.format.pointer import current, point
 from turret.tower.format.snapshot import Snapshot, take_snapshot
 
 _PATIENCE = 60.0
+PROVISIONAL = -1  # the number of a target that no activation has confirmed
 _LOOK_SECONDS = 0.01
 _log = logging.getLogger("turret.activation")
 
@@ -85,18 +86,32 @@ def initialise(root: Path, activation_log: ActivationLog, shared_state: SharedSt
 
     It is logged as an activation unless it was live last. Raises ServiceError if there is none.
     """
-    version = current_version(root)
-    try:
-        snapshot = Snapshot(take_snapshot(root / version).manifest)
-    except BundleError:  # loading it reports the reason
-        snapshot = None
+    version, snapshot = _pointed(root)
     manifest = snapshot.manifest if snapshot else None
     activation_log.refresh()
     last = activation_log.last
     if last is None or last.version != version or (manifest and last.manifest not in (None, manifest)):
         record = new_record(version, "start" if last is None else "pointer", last.version if last else None)
         last = activation_log.keep(record.model_copy(update={"manifest": manifest}))
-    _set_target(shared_state, last.sequence or 1, snapshot)
+    set_target(shared_state, last.sequence or 1, version, snapshot)
+
+
+def begin_provisionally(root: Path, shared_state: SharedState) -> None:
+    """Make the folder's current version the target until the activation of all replicas is known.
+
+    Nothing is logged. Raises ServiceError if there is no current version.
+    """
+    version, snapshot = _pointed(root)
+    shared_state.target.begin_with(PROVISIONAL, _pin(snapshot), version)
+
+
+def _pointed(root: Path) -> tuple[str, Snapshot | None]:
+    """Return the current version with its content, None if that can't be read."""
+    version = current_version(root)
+    try:
+        return version, Snapshot(take_snapshot(root / version).manifest)
+    except BundleError:  # loading it reports the reason
+        return version, None
 
 
 def new_record(version: str, who: str, previous: str | None, reason: str = "") -> ActivationRecord:
@@ -106,18 +121,23 @@ def new_record(version: str, who: str, previous: str | None, reason: str = "") -
     )
 
 
-def target_of(shared_state: SharedState) -> tuple[int, Snapshot | None]:
-    """Return the number of the target activation, and the required content of its version."""
-    sequence, pin = shared_state.target.pinned
+def target_of(shared_state: SharedState) -> tuple[int, str, Snapshot | None]:
+    """Return the number of the target activation, its version, and the required content of that."""
+    sequence, pin, version = shared_state.target.pinned
     manifest, files = pin[:32], pin[32:]
     if not any(manifest):
-        return sequence, None
-    return sequence, Snapshot(manifest.hex(), files.hex() if any(files) else "")
+        return sequence, version, None
+    return sequence, version, Snapshot(manifest.hex(), files.hex() if any(files) else "")
 
 
-def _set_target(shared_state: SharedState, sequence: int, snapshot: Snapshot | None) -> None:
+def set_target(shared_state: SharedState, sequence: int, version: str, snapshot: Snapshot | None) -> None:
+    """Raise the target to an activation of `version` with this content."""
+    shared_state.target.raise_to(sequence, _pin(snapshot), version)
+
+
+def _pin(snapshot: Snapshot | None) -> bytes:
     pin = bytes.fromhex(snapshot.manifest + snapshot.files) if snapshot else b""
-    shared_state.target.raise_to(sequence, pin.ljust(64, b"\0"))
+    return pin.ljust(64, b"\0")
 
 
 def commit(
@@ -146,7 +166,7 @@ def commit(
             f"{activation_log.path} can't be written ({error.strerror}); make room for it"
         ) from None
     sequence = written.sequence or 1
-    _set_target(shared_state, sequence, snapshot)
+    set_target(shared_state, sequence, record.version, snapshot)
     return sequence
 
 
@@ -164,5 +184,5 @@ def fall_back(
         _log.warning("%s", error)
         record = record.model_copy(update={"manifest": snapshot.manifest})
         sequence = activation_log.remember(record).sequence or 1
-        _set_target(shared_state, sequence, snapshot)
+        set_target(shared_state, sequence, record.version, snapshot)
         return sequence

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from turret.service.latency import LatencyEstimate
+from turret.service.models.traffic_split import Routes
 from turret.tower.bundle.bundle import Bundle, load
 from turret.tower.errors import BundleError, EncodingError
 from turret.tower.format.pointer import check_version
@@ -36,6 +37,15 @@ class LoadedModel:
     def version(self) -> str:
         """The bundle's version."""
         return self.bundle.manifest.version
+
+
+@dataclass(frozen=True)
+class TrafficSplit:
+    """The routes with their loaded versions; None for a version that can't be loaded."""
+
+    routes: Routes
+    canary: LoadedModel | None = None
+    shadow: LoadedModel | None = None
 
 
 def open_live(root: Path, version: str, generation: int = 0, pinned: Snapshot | None = None) -> LoadedModel:

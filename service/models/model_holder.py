@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from turret.service.errors import (
@@ -23,7 +23,7 @@ from turret.service.models.activation_state import (
     new_record,
     target_of,
 )
-from turret.service.models.loaded_model import LoadedModel, open_live
+from turret.service.models.loaded_model import LoadedModel, TrafficSplit, open_live
 from turret.service.models.memory import give_back
 from turret.service.models.traffic_split import Route, Routes, read_routes
 from turret.service.shared_state import SharedState
@@ -34,15 +34,6 @@ from turret.tower.format.snapshot import Snapshot
 
 POLL_SECONDS = 0.5
 _log = logging.getLogger("turret.activation")
-
-
-@dataclass(frozen=True)
-class TrafficSplit:
-    """The routes with their loaded versions; None for a version that can't be loaded."""
-
-    routes: Routes
-    canary: LoadedModel | None = None
-    shadow: LoadedModel | None = None
 
 
 class ModelHolder:
@@ -69,18 +60,19 @@ class ModelHolder:
         self._swapped = asyncio.Event()
         self.change_lock = asyncio.Lock()
         self.prepare: Callable[[Bundle], Awaitable[object]] = _nothing
-        self._why_empty = "the service has just started"
+        self.why_empty = "the service has just started"
+        self._fallback: LoadedModel | None = None
         if not self.shared_state.target.value and not wait:
             initialise(root, self.activation_log, self.shared_state)
         if self.shared_state.target.value:
-            self.put(self.load_target())
+            self._put_first(wait)
         self.traffic, self.worker_slot.routes = self._open_routes()
 
     @property
     def live(self) -> LoadedModel:
         """The live version; a request reads this once. Raises NothingLiveError while there is none."""
         if self._live is None:
-            raise NothingLiveError(f"no version is live yet: {self._why_empty}")
+            raise NothingLiveError(f"no version is live yet: {self.why_empty}")
         return self._live
 
     @property
@@ -92,6 +84,11 @@ class ModelHolder:
     def generation(self) -> int:
         """The number of the live activation, 0 while there is none."""
         return self._live.generation if self._live else 0
+
+    @property
+    def has_fallen_back(self) -> bool:
+        """Whether this worker of a replica serves an earlier version, as it can't load the target."""
+        return self._live is not None and self._live is self._fallback
 
     def choose(self, user_key: str | None) -> LoadedModel:
         """Choose the version for a user, or for a request id: the same until the routes change.
@@ -161,17 +158,16 @@ class ModelHolder:
 
     def open_target(self) -> LoadedModel:
         """Load the target version, which another worker has checked. Raises BundleError."""
-        target, pinned = target_of(self.shared_state)
-        return open_live(self.root, self._version_at(target), target, pinned)
+        target, version, pinned = self._target()
+        return open_live(self.root, version, target, pinned)
 
     def load_target(self) -> LoadedModel:
         """Load and check the target version, or else the last one before it that can be loaded.
 
-        Such a fallback is logged as an activation, so the other workers follow it. Raises the BundleError of
-        the target if none can be loaded.
+        Such a fallback is logged as an activation, so the other workers follow it; one of several replicas
+        falls back alone. Raises the BundleError of the target if none can be loaded.
         """
-        target, pinned = target_of(self.shared_state)
-        version = self._version_at(target)
+        target, version, pinned = self._target()
         try:
             return open_live(self.root, version, target, pinned and Snapshot(pinned.manifest))
         except BundleError as refused:
@@ -217,7 +213,8 @@ class ModelHolder:
 
     async def _sequence_of(self, version: str) -> int:
         if (
-            self.shared_state.target.value > self.activation_log.sequence
+            self.shared_state.replicated  # another replica's activation may not have reached this one
+            or self.shared_state.target.value > self.activation_log.sequence
             or self.activation_log.sequence_of(version) is None
         ):
             await asyncio.to_thread(self.activation_log.refresh)
@@ -228,15 +225,25 @@ class ModelHolder:
             raise refused("min_version", version, message)
         return sequence
 
-    def _version_at(self, sequence: int) -> str:
+    def _target(self) -> tuple[int, str, Snapshot | None]:
+        target, version, pinned = target_of(self.shared_state)
         self.activation_log.refresh()
-        record = self.activation_log.at(sequence)
-        if record is None:  # the folder is read-only, so only the pointer names it
-            record = new_record(current_version(self.root), "pointer", None)
-            self.activation_log.remember(record.model_copy(update={"sequence": sequence}))
-        return record.version
+        if self.activation_log.at(target) is None:  # the folder is read-only, or another replica's
+            record = new_record(version, "pointer", None)
+            self.activation_log.remember(record.model_copy(update={"sequence": target}))
+        return target, version, pinned
+
+    def _put_first(self, wait: bool) -> None:
+        try:
+            self.put(self.load_target())
+        except BundleError as error:  # the files of the other replicas' version may reach this folder later
+            if not (wait and self.shared_state.replicated):
+                raise
+            self.why_empty = str(error)
 
     def _fall_back(self, target: int, version: str, refused: BundleError) -> LoadedModel:
+        if self.shared_state.replicated:
+            return self._open_one_before(version, refused)
         with activation_lock(self.root):
             if self.shared_state.target.value == target:  # else another worker has already fallen back
                 return self._open_one_before(version, refused)
@@ -251,6 +258,9 @@ class ModelHolder:
             _log.error(
                 "version %s can't be opened (%s); falling back to version %s", version, refused, before
             )
+            if self.shared_state.replicated:  # what all replicas serve is no decision of this one
+                self._fallback = replace(live, generation=self.activation_log.sequence_of(before) or 0)
+                return self._fallback
             record = new_record(before, "fallback", version, str(refused))
             sequence = fall_back(
                 self.root, self.activation_log, self.shared_state, record, live.bundle.snapshot
@@ -262,18 +272,21 @@ class ModelHolder:
         """Load the first version, and tell whether this worker has initialised it."""
         try:
             if self.shared_state.target.value:
-                return self.load_target(), False
+                is_first = self.shared_state.replicated and self.worker_slot.number == 0
+                return self.load_target(), is_first
+            if self.shared_state.replicated:  # a replica that finds a version announces it to all
+                return None
             live = open_live(self.root, current_version(self.root))
             with activation_lock(self.root):
                 if self.shared_state.target.value:
                     return None
                 initialise(self.root, self.activation_log, self.shared_state)
-            target, pinned = target_of(self.shared_state)
+            target, version, pinned = self._target()
             is_target = pinned is not None and pinned.manifest == live.bundle.snapshot.manifest
-            is_target = is_target and self._version_at(target) == live.version
+            is_target = is_target and version == live.version
             return (replace(live, generation=target), True) if is_target else None
         except (BundleError, ServiceError) as error:
-            self._why_empty = str(error)
+            self.why_empty = str(error)
         return None
 
 

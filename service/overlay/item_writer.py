@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from turret.data.vocabulary import ID_LENGTH, Id
@@ -19,6 +20,7 @@ from turret.service.schemas.items import ItemBody, ItemPutAnswer, ItemWithdrawnA
 from turret.service.stores.contract import ItemStore
 from turret.tower.bundle.bundle import Bundle
 
+WaitForReplicas = Callable[[int, float], Awaitable[tuple[str, ...]]]
 # Of an item's features and fields together: every process holds those of all fresh items.
 ITEM_BYTES = 16_000
 
@@ -38,14 +40,23 @@ class ItemWriter:
     """Changes items for the live version.
 
     `limit` bounds the number of fresh items, and the number of the version's own items with replaced fields,
-    exactly, also under concurrent writes. The store has `seconds` to answer.
+    exactly, also under concurrent writes. The store has `seconds` to answer. `wait_for_replicas` waits until
+    all other replicas have a change, for so many seconds at most, and names those that don't.
     """
 
-    def __init__(self, store: ItemStore, overlay: ItemOverlayCache, limit: int, seconds: float) -> None:
+    def __init__(
+        self,
+        store: ItemStore,
+        overlay: ItemOverlayCache,
+        limit: int,
+        seconds: float,
+        wait_for_replicas: WaitForReplicas | None = None,
+    ) -> None:
         self._store = store
         self._overlay = overlay
         self._limit = limit
         self._seconds = seconds
+        self._wait_for_replicas = wait_for_replicas
 
     async def put(self, bundle: Bundle, item: str, body: ItemBody) -> ItemPutAnswer:
         """Store an item; it is in every answer that begins after this returns.
@@ -61,9 +72,13 @@ class ItemWriter:
         elif not is_known:
             raise ConflictError("id", item, _NO_TOWER.format(version=bundle.manifest.version))
         number = await in_time(self._put(bundle, item, features, fields), self._seconds)
-        await self._overlay.changed(bundle, number)
-        vector = "training" if is_known else "features"
-        return ItemPutAnswer(version=bundle.manifest.version, id=_shown(bundle, item), vector=vector)
+        behind = await self._announce(bundle, number)
+        return ItemPutAnswer(
+            version=bundle.manifest.version,
+            id=_shown(bundle, item),
+            vector="training" if is_known else "features",
+            replicas_behind=behind,
+        )
 
     async def _put(self, bundle: Bundle, item: str, features: bytes, fields: bytes) -> int:
         """Store an item; count again if a concurrent write used up the room."""
@@ -85,8 +100,16 @@ class ItemWriter:
             message = f"version {bundle.manifest.version} has no such item, and none was added; check the id"
             raise NotFoundError("id", item, message)
         number = await in_time(self._store.withdraw(item, _now(bundle)), self._seconds)
+        behind = await self._announce(bundle, number)
+        version, shown = bundle.manifest.version, _shown(bundle, item)
+        return ItemWithdrawnAnswer(version=version, id=shown, replicas_behind=behind)
+
+    async def _announce(self, bundle: Bundle, number: int) -> tuple[str, ...] | None:
+        """Bring a change into effect everywhere; return the replicas that are behind, None for none."""
         await self._overlay.changed(bundle, number)
-        return ItemWithdrawnAnswer(version=bundle.manifest.version, id=_shown(bundle, item))
+        if self._wait_for_replicas is None:
+            return None
+        return await self._wait_for_replicas(number, self._seconds) or None
 
     def _room(self, bundle: Bundle, item: str, fresh: FreshItems) -> int:
         """How many changes, this one included, stay within the limit. Raises ConflictError for none."""

@@ -23,9 +23,10 @@ from turret.service.process.open_files import raise_open_files
 from turret.service.process.serving import listen, url_of
 from turret.service.process.shutdown import SPARE_SECONDS, Shutdown
 from turret.service.process.worker import FAILED, work
+from turret.service.replicas.local_state import begin
 from turret.service.settings import Settings
 from turret.service.shared_state import Order, SharedState
-from turret.service.stores.registry import store_kind
+from turret.service.stores.registry import open_records, store_kind
 from turret.service.telemetry.logs import DirectLog
 from turret.service.telemetry.metrics import FAMILIES
 from turret.service.telemetry.table import Table
@@ -96,17 +97,26 @@ class Supervisor:
         if self._settings.admin_port is not None:
             admin_host, admin_port = self._settings.admin_host, self._settings.admin_port
             self._sockets.append(listen(admin_host, admin_port, "--admin-port"))
-        bundles = self._settings.bundles
-        if self._settings.wait:
-            make_folder(bundles)
-        else:
-            initialise(bundles, ActivationLog(bundles), self._shared_state)
-        remove_stale_dirs(bundles)
+        self._set_first_target()
+        remove_stale_dirs(self._settings.bundles)
         key = admin_key(self._settings)
         self._admin_key = AdminKeyWatch(self._settings, key)
         self._keyring = Keyring(self._settings.keys, key, self._settings.require_keys, self._shared_state)
         self._prepare_store()
         check_threads()
+
+    def _set_first_target(self) -> None:
+        """Name the version to serve: that of all replicas if there may be several, else the current one."""
+        bundles = self._settings.bundles
+        if self._settings.wait:
+            make_folder(bundles)
+        if records := open_records(self._settings):
+            name = self._settings.replica or f"{socket.gethostname()}:{self._sockets[0].getsockname()[1]}"
+            for worker in self._workers:
+                worker.context = replace(worker.context, replica=name)
+            begin(self._settings, self._shared_state, records)
+        elif not self._settings.wait:
+            initialise(bundles, ActivationLog(bundles), self._shared_state)
 
     def _prepare_store(self) -> None:
         """Create the store's files; warn where each worker would have a store of its own."""

@@ -23,16 +23,21 @@ class ItemBody(Body):
 
 
 class ItemPutAnswer(BaseModel):
-    """The stored item: its vector is computed from the features, or comes from training."""
+    """The stored item: its vector is computed from the features, or comes from training.
+
+    `replicas_behind` names the other replicas of the service whose answers may lack the change for a moment.
+    """
 
     version: str
     id: int | str
     vector: Literal["features", "training"]
+    replicas_behind: tuple[str, ...] | None = None
 
 
 class ItemWithdrawnAnswer(BaseModel):
-    """The item is in no answer of any version from now on, until it is put again."""
+    """The item is in no answer of any version from now on, until it is put again; see ItemPutAnswer."""
 
     version: str
     id: int | str
     withdrawn: Literal[True] = True
+    replicas_behind: tuple[str, ...] | None = None

@@ -68,7 +68,13 @@ def checked(kind: StoreKind, origin: str) -> StoreKind:
             raise ServiceError(f"{origin}: StoreKind.descriptors returned {count!r}; return a number from 0")
         return count
 
-    return replace(kind, open=open_checked, prepare=prepare_checked, descriptors=descriptors_checked)
+    return replace(
+        kind,
+        open=open_checked,
+        prepare=prepare_checked,
+        descriptors=descriptors_checked,
+        open_records=None,
+    )
 
 
 class CheckedHistories:

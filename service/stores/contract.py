@@ -1,4 +1,4 @@
-"""The contracts of stores: user histories, item changes, and the registry entry that opens both.
+"""The contracts of stores: user histories, item changes, the replicas' record, and the registry entry.
 
 `tests/contracts` has a suite for each. Another package adds a store by an entry point in the group
 `turret.stores`: its name is the URL scheme, its value a `StoreKind` (docs/histories.md); `checked` checks the
@@ -132,6 +132,47 @@ class ItemStore(Protocol):
         """Finish running calls and release all resources."""
 
 
+class Beat(NamedTuple):
+    """The last report of a replica, and its age in seconds."""
+
+    replica: str
+    age: float
+    report: bytes
+
+
+class RecordView(NamedTuple):
+    """The record (empty: none), the number of the last change of an item, and a beat of each replica."""
+
+    record: bytes
+    items: int
+    beats: tuple[Beat, ...]
+
+
+class RecordStore(Protocol):
+    """One record that the replicas of a service share, and a report of each of them.
+
+    Every method raises ReplicasUnavailableError while the store is unavailable.
+    """
+
+    async def view(self, replica: str = "", report: bytes = b"", forget_after: float = 0) -> RecordView:
+        """Read all; with a `replica`, store its report before, and drop those older than `forget_after`."""
+
+    async def swap(self, before: bytes, after: bytes) -> bytes:
+        """Replace the record by `after` if it is `before` (empty: none), and return the record.
+
+        After an error it may have been replaced.
+        """
+
+    async def lease(self, holder: str, seconds: float) -> bool:
+        """Take or prolong the lease for `seconds`, or return it with 0; False if another one holds it."""
+
+    async def leave(self, replica: str) -> None:
+        """Forget a replica that ends."""
+
+    async def close(self) -> None:
+        """Finish running calls and release all resources."""
+
+
 class Stores(NamedTuple):
     """The two stores of one address."""
 
@@ -156,6 +197,7 @@ class StoreKind:
     should not wait for a remote server. `prepare` runs once before the workers start, to create files.
     `descriptors` bounds the file descriptors of a worker beyond a few. `is_lasting`: acknowledged changes
     survive the process. `is_shared`: several processes may open one address and read each other's changes.
+    `open_records` opens the record of replicas on several machines; None: a service has one replica.
     """
 
     form: str
@@ -164,6 +206,7 @@ class StoreKind:
     descriptors: Callable[[Settings], int] = lambda settings: 0
     is_lasting: bool = True
     is_shared: bool = True
+    open_records: Callable[[Settings], RecordStore] | None = None
 
 
 def masked(address: str) -> str:

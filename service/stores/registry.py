@@ -9,7 +9,7 @@ from turret.service.settings import Settings
 from turret.service.stores.breaker import Breaker
 from turret.service.stores.checked import checked
 from turret.service.stores.circuit import Circuit
-from turret.service.stores.contract import HistoryStore, StoreKind, Stores, masked
+from turret.service.stores.contract import HistoryStore, RecordStore, StoreKind, Stores, masked
 
 GROUP = "turret.stores"
 # Loaded by name, as others' are: only services on a Redis pay for its client (a tenth of a second).
@@ -27,6 +27,15 @@ def open_stores(settings: Settings) -> Stores:
     Raises ServiceError for an unknown or faulty address, and for a store that can't be opened.
     """
     return store_kind(settings.store).open(settings)
+
+
+def open_records(settings: Settings) -> RecordStore | None:
+    """Open the record of replicas at `settings.store`; None if one service alone can use that store.
+
+    Raises ServiceError for a faulty address.
+    """
+    opener = store_kind(settings.store).open_records
+    return opener(settings) if opener else None
 
 
 def store_kind(address: str) -> StoreKind:

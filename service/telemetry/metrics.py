@@ -160,6 +160,12 @@ class Metrics:
     )
     reload_failures = _counter("turret_reload_failures", "Refused versions, by reason", reason=REASONS)
     changed_files = _counter.single("turret_changed_files", "Changed files of a live version")
+    replicas = _largest.single(
+        "turret_replicas", "Replicas that report, this one included; 0 without a record of replicas"
+    )
+    replicas_behind = _largest.single(
+        "turret_replicas_behind", "Replicas that are silent, or don't serve the live version and its routes"
+    )
 
     # Quality
     recall = _mean(  # written by the sampler's thread

@@ -38,7 +38,7 @@ def test_a_process_sees_what_another_has_written() -> None:
 def test_a_target_and_its_pin_are_of_one_activation() -> None:
     """Also while others read it."""
     shared_state = SharedState()
-    assert shared_state.target.pinned == (0, bytes(64))
+    assert shared_state.target.pinned == (0, bytes(64), "")
 
     def work() -> None:
         for number in range(1, 5000):
@@ -49,7 +49,7 @@ def test_a_target_and_its_pin_are_of_one_activation() -> None:
         work()
         os._exit(0)
     while os.waitpid(pid, os.WNOHANG) == (0, 0):
-        number, pin = shared_state.target.pinned
+        number, pin, _ = shared_state.target.pinned
         assert int.from_bytes(pin, "big") == number
     shared_state.target.raise_to(7, bytes(64))
     assert shared_state.target.pinned[0] == 4999

@@ -12,6 +12,7 @@ from turret.service.errors import (
     ForbiddenError,
     InvalidFieldError,
     NotReadyError,
+    ReplicasUnavailableError,
     ServiceError,
 )
 from turret.service.http.routes.dependencies import ActivatorPart, MetricsPart, ModelHolderPart, reads
@@ -53,7 +54,8 @@ async def activate(
 ) -> Response:
     """Make a version live in every worker, after it has passed the gate.
 
-    The answer comes when all workers serve it; `behind` lists the processes that are late.
+    The answer comes when all workers of all replicas serve it; `behind` lists the processes of this replica
+    that are late, `replicas_behind` the other replicas.
     """
     _check_name("version", body.version)
     return await _swap(activator.activate(body.version, body.force, key_name), model_holder, metrics)
@@ -92,8 +94,8 @@ async def route(
         name: None if change is None else change.model_dump() for name, change in changes.items()
     }
     with _refusals("routes", metrics, lambda: "the routes are unchanged"):
-        behind = await activator.route(Routes.model_validate(new))
-    return json_response(_shown(model_holder) | ({"behind": behind} if behind else {}))
+        late = await activator.route(Routes.model_validate(new))
+    return json_response(_shown(model_holder) | _behind(late.processes, late.replicas))
 
 
 async def _swap(replacing: Awaitable[Swap], model_holder: ModelHolder, metrics: Metrics) -> Response:
@@ -106,7 +108,11 @@ async def _swap(replacing: Awaitable[Swap], model_holder: ModelHolder, metrics: 
         swap = await replacing
     metrics.activations.labels("activated").inc()
     answer: dict[str, Any] = {"version": swap.live.version, "previous": swap.replaced}
-    return json_response(answer | ({"behind": swap.behind} if swap.behind else {}))
+    return json_response(answer | _behind(swap.behind, swap.replicas_behind))
+
+
+def _behind(processes: tuple[int, ...], replicas: tuple[str, ...]) -> dict[str, Any]:
+    return {name: late for name, late in (("behind", processes), ("replicas_behind", replicas)) if late}
 
 
 @contextmanager
@@ -119,6 +125,8 @@ def _refusals(field: str, metrics: Metrics, unchanged: Callable[[], str]) -> Ite
         raise ConflictError("version", None, f"{error}; {unchanged()}") from None
     except BusyError as error:
         raise NotReadyError(field, None, str(error), 1) from None
+    except ReplicasUnavailableError as error:
+        raise NotReadyError(field, None, str(error), 2) from None
     except ServiceError as error:  # the folder can't be opened or written
         raise ConflictError(field, None, str(error)) from None
 

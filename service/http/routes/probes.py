@@ -21,11 +21,20 @@ async def livez() -> Response:
 
 @router.get("/readyz", responses=answers(ReadyAnswer))
 async def readyz(model_holder: ModelHolderPart, worker: WorkerPart) -> Response:
-    """Answer 200 while a version is live and the service is not shutting down."""
+    """Answer 200 while a version is live and the service is not shutting down.
+
+    A replica that can't open the live version, and serves an earlier one, is not ready while others serve it.
+    """
     if worker.shared_state.order != Order.SERVE:
         raise NotReadyError(
             "service", None, "the service is shutting down; send the request to another instance", 2
         )
+    if model_holder.has_fallen_back and worker.shared_state.others_serve:
+        message = (
+            f"this replica can't open the live version and would answer with {model_holder.version}; "
+            "send the request to another instance"
+        )
+        raise NotReadyError("version", None, message, 2)
     return json_response({"status": "ready", "version": model_holder.live.version})
 
 

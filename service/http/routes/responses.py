@@ -201,20 +201,22 @@ class VersionsAnswer(BaseModel):
 
 
 class ActivateAnswer(BaseModel):
-    """The live version, the previous one if there was one, and the processes that are late."""
+    """The live version, the previous one if there was one, and the processes and replicas that are late."""
 
     version: str
     previous: str | None
     behind: list[int] | None = None
+    replicas_behind: list[str] | None = None
 
 
 class RoutesAnswer(BaseModel):
-    """The live version, the canary and the shadow."""
+    """The live version, the canary and the shadow, and the processes and replicas that are late."""
 
     live: str | None
     canary: RouteBody | None
     shadow: RouteBody | None
     behind: list[int] | None = None
+    replicas_behind: list[str] | None = None
 
 
 class AliveAnswer(BaseModel):

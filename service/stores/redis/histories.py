@@ -13,6 +13,7 @@ from turret.service.stores.redis.address import EXAMPLE, read_address
 from turret.service.stores.redis.connections import Command, RedisConnections
 from turret.service.stores.redis.events import APPEND, FORGET, decode_events, decode_history, encode_event
 from turret.service.stores.redis.items import RedisItems
+from turret.service.stores.redis.records import RedisRecords
 from turret.service.stores.window import days, drop_expired, oldest_kept
 
 Result = TypeVar("Result")
@@ -210,8 +211,12 @@ def _open(settings: Settings) -> Stores:
 
 
 def _descriptors(settings: Settings) -> int:
-    # Items have a few connections of their own, and a failed one is replaced before it is closed.
-    return 2 * settings.redis_connections + 8
+    # Items and records have a few connections of their own; a failed one is replaced before it is closed.
+    return 2 * settings.redis_connections + 16
 
 
-REDIS = StoreKind(f"{EXAMPLE}, rediss://", _open, descriptors=_descriptors)
+def _open_records(settings: Settings) -> RedisRecords:
+    return RedisRecords(settings.store, settings.replica_group, settings.history_timeout)
+
+
+REDIS = StoreKind(f"{EXAMPLE}, rediss://", _open, descriptors=_descriptors, open_records=_open_records)

@@ -10,7 +10,7 @@ import pytest
 
 from turret.service.errors import BusyError, ServiceError
 from turret.service.models import activation_state as target
-from turret.service.models.activation import Activator, RefusedError, reason_of
+from turret.service.models.activation import Activator, Late, RefusedError, reason_of
 from turret.service.models.activation_state import activation_lock
 from turret.service.models.gate import GateRequest, Passage, pass_gate
 from turret.service.models.model_holder import ModelHolder
@@ -239,7 +239,7 @@ def test_a_disk_without_room_for_the_line_leaves_everything_as_it_was(
 def test_routes_are_kept_and_end_when_their_version_becomes_live(three: Path) -> None:
     model_holder = ModelHolder(three)
     routes = Routes(canary=Route(version="v2", share=0.5), shadow=Route(version="v3", share=1.0))
-    assert asyncio.run(activator(model_holder).route(routes)) == ()
+    assert asyncio.run(activator(model_holder).route(routes)) == Late((), ())
     assert model_holder.traffic.canary is not None
     assert model_holder.traffic.shadow is not None
     assert (model_holder.traffic.canary.version, model_holder.traffic.shadow.version) == ("v2", "v3")

@@ -1,0 +1,240 @@
+"""Replicas answer with one version, whichever of them took the call."""
+
+import json
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import contents
+from tests.faults.processes import activate, admin, metric, until
+from tests.faults.versions import ask, damage
+from tests.item_towers import with_item_tower
+from tests.redis_server import RedisServer, needs_redis
+from tests.replicas.conftest import Begin, stopped
+from tests.service_process import Process
+from turret.tower.bundle.publish import publish
+
+pytestmark = [needs_redis, pytest.mark.slow]
+Pair = tuple[Process, Process]
+
+
+def versions(*services: Process, count: int = 12) -> set[str]:
+    """The versions that connections of their own get."""
+    return {ask(service)["version"] for service in services for _ in range(count)}
+
+
+def test_an_activation_and_a_rollback_hold_in_all_replicas_when_they_are_acknowledged(
+    pair: Pair, root: Path
+) -> None:
+    a, b = pair
+    for service, version in ((a, "v2"), (b, "v3"), (a, "v1")):
+        answer = activate(service, root, version)
+        assert answer.status_code == 200, answer.text
+        assert "behind" not in answer.text
+        assert versions(a, b) == {version}
+    answer = admin(b, root, "rollback")
+    assert (answer.json()["version"], answer.json()["previous"]) == ("v3", "v1")
+    assert versions(a, b) == {"v3"}
+
+
+def test_routes_of_one_replica_are_those_of_all(pair: Pair, root: Path) -> None:
+    a, b = pair
+    answer = admin(a, root, "routes", {"canary": {"version": "v2", "share": 1}})
+    assert answer.status_code == 200, answer.text
+    assert "behind" not in answer.text
+    users = [ask(service, user_id=user)["version"] for service in pair for user in range(20)]
+    assert set(users) == {"v2"}
+    activate(b, root, "v2")  # the canary becomes live, and the route to it ends
+    assert [admin(service, root, "routes").json()["canary"] for service in pair] == [None, None]
+    assert versions(a, b) == {"v2"}
+
+
+def test_an_item_is_in_the_answers_of_all_replicas_when_it_is_acknowledged(pair: Pair) -> None:
+    a, b = pair
+    body = {"features": {f"n{place}": 1.0 for place in range(8)}}
+    for number in range(20):
+        writer, reader = (a, b) if number % 2 else (b, a)
+        answer = writer.client.put(f"/v1/items/{9000 + number}", json=body)
+        assert answer.status_code == 200, answer.text
+        assert "replicas_behind" not in answer.json()
+        assert reader.client.get(f"/v1/items/{9000 + number}").status_code == 200
+        assert 9000 + number in {item["id"] for item in ask(reader, k=81)["items"]}
+        gone = reader.client.delete(f"/v1/items/{9000 + number}")
+        assert gone.json()["withdrawn"]
+        assert 9000 + number not in {item["id"] for item in ask(writer, k=81)["items"]}
+
+
+def test_a_replica_that_was_down_during_an_activation_serves_its_version_from_the_first_answer_on(
+    pair: Pair, root: Path, replica: Begin
+) -> None:
+    """Also if the folder's pointer names another version."""
+    a, b = pair
+    b.stop()
+    until(lambda: metric(a, "turret_replicas ") == 1)
+    answer = activate(a, root, "v2")
+    assert "replicas_behind" not in answer.json()  # b has said that it ends
+    (root / "current").write_text("v3\n")
+    again = replica("b", workers=2)
+    assert versions(again, count=30) == {"v2"}
+    assert again.client.get("/readyz").json()["version"] == "v2"
+    _, complaints = again.stop()
+    assert "names version v3, but the live version of all replicas is v2" in complaints
+
+
+def test_a_replica_that_hangs_is_named_and_follows_when_it_is_back(pair: Pair, root: Path) -> None:
+    a, b = pair
+    with stopped(b):
+        answer = activate(a, root, "v2")
+        assert answer.json()["replicas_behind"] == ["b"]
+        assert versions(a) == {"v2"}
+        assert activate(a, root, "v3").json()["replicas_behind"] == ["b"]  # at once, as it is known to hang
+        put = a.client.put("/v1/items/9000", json={"features": {}})
+        assert put.json()["replicas_behind"] == ["b"]
+        until(lambda: metric(a, "turret_replicas_behind ") == 1)
+        assert metric(a, "turret_replicas ") == 1
+    until(lambda: versions(b) == {"v3"})
+    until(lambda: metric(a, "turret_replicas_behind ") == 0)
+    assert metric(b, "turret_replicas ") == 2
+
+
+def test_a_killed_replica_is_named(pair: Pair, root: Path) -> None:
+    a, b = pair
+    b.process.kill()
+    assert activate(a, root, "v2").json()["replicas_behind"] == ["b"]
+
+
+def test_activations_at_once_through_both_replicas_take_turns(pair: Pair, root: Path) -> None:
+    asked = [("v2", "v3", "v1")[place % 3] for place in range(9)]
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda n: activate(pair[n % 2], root, asked[n]).json(), range(9)))
+    lines = [json.loads(line) for line in (root / "activations.jsonl").read_text().splitlines()]
+    assert [line["sequence"] for line in lines] == list(range(1, 11))
+    chain = [line["version"] for line in lines]
+    assert [line.get("previous") for line in lines[1:]] == chain[:-1]
+    assert sorted((answer["previous"], answer["version"]) for answer in answers) == sorted(pairwise(chain))
+    assert versions(*pair) == {chain[-1]}
+
+
+def test_without_redis_answers_go_on_and_an_activation_is_refused(
+    pair: Pair, root: Path, redis: RedisServer
+) -> None:
+    a, b = pair
+    activate(a, root, "v2")
+    redis.kill()
+    for call in (lambda: activate(a, root, "v3"), lambda: admin(b, root, "rollback")):
+        refused = call()
+        assert refused.status_code == 503
+        assert "Retry-After" in refused.headers
+        assert "nothing is changed" in refused.json()["error"]["message"]
+    assert admin(b, root, "routes", {"shadow": {"version": "v3", "share": 1}}).status_code == 503
+    assert versions(a, b) == {"v2"}
+    assert (root / "current").read_text().strip() == "v2"
+    redis.start()
+    until(lambda: metric(a, "turret_replicas ") == 2)
+    assert activate(b, root, "v3").json()["version"] == "v3"
+    assert versions(a, b) == {"v3"}
+
+
+def test_a_replica_that_starts_without_redis_serves_the_pointer_and_corrects_itself(
+    pair: Pair, root: Path, redis: RedisServer, replica: Begin
+) -> None:
+    a, b = pair
+    activate(a, root, "v2")
+    b.stop()
+    redis.kill()
+    (root / "current").write_text("v3\n")
+    again = replica("b")
+    assert versions(again) == {"v3"}
+    assert again.client.post("/v1/recommend", json={"min_version": "v2"}).status_code == 503
+    redis.start()
+    until(lambda: versions(again, count=4) == {"v2"})
+    assert again.client.post("/v1/recommend", json={"min_version": "v2"}).status_code == 200
+    assert versions(a) == {"v2"}
+    _, complaints = again.stop()
+    assert "serving the current version of the folder until the replicas' record is read" in complaints
+    assert [line for line in (root / "activations.jsonl").read_text().splitlines() if "pointer" in line] == []
+
+
+def test_min_version_holds_in_the_other_replica(pair: Pair, root: Path) -> None:
+    """Also in one that could not follow: it waits, and then refuses."""
+    a, b = pair
+    activate(a, root, "v2")
+    asked = {"min_version": "v2"}
+    assert {ask(b, **asked)["version"] for _ in range(10)} == {"v2"}
+    activate(b, root, "v1")
+    assert {ask(a, **asked)["version"] for _ in range(10)} == {"v1"}  # the newer activation
+    assert b.client.post("/v1/recommend", json={"min_version": "v3"}).status_code == 409
+
+
+def test_a_replica_that_can_not_open_the_live_version_is_not_ready_and_changes_nothing(
+    pair: Pair, root: Path, replica: Begin
+) -> None:
+    a, b = pair
+    activate(a, root, "v2")
+    b.stop()
+    damage(root, "v2")
+    again = replica("b")
+    assert versions(again, count=4) == {"v1"}
+    until(lambda: again.client.get("/readyz").status_code == 503)
+    assert "can't open the live version" in again.client.get("/readyz").json()["error"]["message"]
+    assert a.client.get("/readyz").json() == {"status": "ready", "version": "v2"}
+    until(lambda: metric(a, "turret_replicas_behind ") == 1)
+    assert activate(again, root, "v3").status_code == 200  # through the replica that is not ready
+    assert versions(a, again) == {"v3"}
+    until(lambda: again.client.get("/readyz").status_code == 200)
+
+
+def test_a_lost_record_is_written_again(pair: Pair, root: Path, redis: RedisServer, replica: Begin) -> None:
+    a, b = pair
+    activate(a, root, "v2")
+    (root / "current").write_text("v3\n")
+    redis.ask("FLUSHALL")
+    until(lambda: metric(b, "turret_replicas ") == 2)
+    assert versions(replica("c"), a, b) == {"v2"}
+
+
+def test_the_first_version_of_waiting_replicas_is_found_once(
+    root: Path, tmp_path: Path, replica: Begin
+) -> None:
+    empty = tmp_path / "empty"
+    services = [replica(name, empty, wait=True) for name in ("a", "b")]
+    assert {service.client.get("/readyz").status_code for service in services} == {503}
+    publish(empty, with_item_tower(contents("v1")))
+    for service in services:
+        until(lambda service=service: service.client.get("/readyz").status_code == 200)  # type: ignore[misc]
+    assert len((empty / "activations.jsonl").read_text().splitlines()) == 1
+
+
+def test_replicas_with_folders_of_their_own_agree_too(
+    pair: Pair, root: Path, tmp_path: Path, replica: Begin
+) -> None:
+    """Each of them has the same bundles; the log and the pointer of the other folder follow."""
+    a, _ = pair
+    apart = tmp_path / "apart"
+    shutil.copytree(root, apart)
+    c = replica("c", apart)
+    until(lambda: metric(a, "turret_replicas ") == 3)
+    activate(a, root, "v2")
+    assert ask(c)["version"] == "v2"
+    admin(a, root, "routes", {"canary": {"version": "v3", "share": 1}})
+    assert ask(c, user_id=1)["version"] == "v3"
+    until(lambda: (apart / "current").read_text().strip() == "v2")
+    c.stop()
+    assert ask(replica("c", apart), min_version="v2")["version"] == "v2"
+
+
+def test_other_data_under_the_key_of_the_record_is_an_error_in_words(
+    root: Path, replica: Begin, redis: RedisServer
+) -> None:
+    key = "turret:replicas:default:live"
+    redis.ask("SET", key, "something else")
+    a = replica("a")
+    assert versions(a) == {"v1"}
+    refused = activate(a, root, "v2")
+    assert refused.status_code == 503
+    assert "holds no record of this service" in refused.json()["error"]["message"]
+    redis.ask("DEL", key)
+    until(lambda: activate(a, root, "v2").status_code == 200)
