@@ -1,8 +1,8 @@
+import ctypes
 from pathlib import Path
 
 import pytest
 
-from turret.data.files import exchange as module
 from turret.data.files.exchange import exchange
 from turret.data.files.staging import new_folder
 
@@ -24,7 +24,7 @@ def test_a_missing_folder_changes_nothing(tmp_path: Path) -> None:
 def test_a_folder_is_replaced_also_where_none_can_be_exchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module.ctypes, "CDLL", lambda name: object())
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
     target = tmp_path / "target"
     target.mkdir()
     with new_folder(target, overwrite=True) as fresh:
