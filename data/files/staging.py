@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from turret.data.errors import DataError
+from turret.data.files.exchange import exchange
 from turret.data.files.locks import tried_lock
 
 # The time between creating and locking, as two processes may replace a file at once; the age at which
@@ -43,7 +44,7 @@ def new_folder(target: Path, overwrite: bool = False) -> Iterator[Path]:
 
     When the block raises, the folder is removed and `target` is unchanged; after a crash, the next call for
     `target` removes the folder. An existing `target` is refused with a `DataError`, or replaced if
-    `overwrite` is given.
+    `overwrite` is given: at once where the file system can exchange two folders, else by two renames.
     """
     if target.exists() and not overwrite:
         raise DataError(f"{target} exists already; choose another folder, or replace it with --overwrite")
@@ -53,11 +54,11 @@ def new_folder(target: Path, overwrite: bool = False) -> Iterator[Path]:
         yield fresh
         if not target.exists():
             fresh.rename(target)
-            return
-        old = fresh.with_suffix(".old")
-        target.rename(old)
-        fresh.rename(target)
-        shutil.rmtree(old)
+        elif not exchange(fresh, target):  # else `fresh` is the old folder now
+            old = fresh.with_suffix(".old")
+            target.rename(old)
+            fresh.rename(target)
+            shutil.rmtree(old)
 
 
 @contextmanager

@@ -130,8 +130,18 @@ def live_version(bundles: Path, url: str | None) -> str | None:
     """The version that the running service serves, or the current one of the folder; None for none."""
     if url is None:
         return current(bundles)
-    live: str | None = call(url, "/admin/routes", key=_admin_key(bundles))["live"]
+    live: str | None = read_routes(bundles, url)["live"]
     return live
+
+
+def read_routes(bundles: Path, url: str) -> dict[str, Any]:
+    """The `live` version of a running service, its `canary` and its `shadow`; None for each without one."""
+    return call(url, "/admin/routes", key=_admin_key(bundles))
+
+
+def set_routes(bundles: Path, url: str, changes: dict[str, Any]) -> dict[str, Any]:
+    """Change the canary or the shadow of a running service: `{"version", "share"}`, or None to end it."""
+    return call(url, "/admin/routes", changes, key=_admin_key(bundles))
 
 
 def _pass_gate(version: str, bundles: Path, force: bool) -> None:

@@ -123,14 +123,15 @@ def compare_versions(
         BundleError: a version is missing or damaged.
         DataError: there are no such events.
     """
-    k = _cut_off(metric)
+    k = check_metric(metric)
     bundles = [load(root, version, trust_note=True) for version in (new, live)]
     users = held_out(data, bundles[0].manifest, bundles[1].manifest)
     values = [metric_of_users(bundle, data, users, metric, k) for bundle in bundles]
     return Comparison.of((new, live), metric, margin, users, values[0], values[1])
 
 
-def _cut_off(metric: str) -> int:
+def check_metric(metric: str) -> int:
+    """Return the number behind the @ of a metric's name. Raises TurretError where there is no such metric."""
     found = re.fullmatch(r"(?:ndcg|recall|hr|mrr)@([1-9]\d{0,3})", metric)
     if found is None or int(found[1]) > _MOST_RANKS:
         raise TurretError(

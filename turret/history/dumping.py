@@ -32,6 +32,10 @@ _SCHEMA = {
 _EARLIEST = -(2**53)  # a score of Redis holds integers of 53 bits
 
 
+class EmptyRangeError(ServiceError):
+    """The store holds no event of the range of times."""
+
+
 @dataclass(frozen=True)
 class TimeRange:
     """The times from `first` to before `last`, in milliseconds since 1970."""
@@ -76,8 +80,10 @@ def dump_histories(settings: Settings, times: TimeRange, target: Path) -> DumpRe
     """Write the stored events of a range of times to the Parquet file `target`, atomically.
 
     Memory holds a portion of the events; parts of the file lie beside it until it is complete. User and item
-    ids are integers if all of them print as integers, as they do in a log read from CSV. Raises ServiceError
-    when the store has no such events or is unavailable, OSError when the file can't be written.
+    ids are integers if all of them print as integers, as they do in a log read from CSV.
+
+    Raises EmptyRangeError when the store has no such events, ServiceError when it is unavailable, OSError
+    when the file can't be written.
     """
     if target.suffix != ".parquet":
         raise ConfigurationError(
@@ -90,7 +96,7 @@ def dump_histories(settings: Settings, times: TimeRange, target: Path) -> DumpRe
         dump = _Dump(parts)
         asyncio.run(_scan(settings, times, dump, advance))
         if not dump.events:
-            raise ServiceError(
+            raise EmptyRangeError(
                 f"{masked(settings.store)} holds no events from {_text(times.first)} to {_text(times.last)}, "
                 "so nothing is written; name the store of the service with --store, or an earlier --since"
             )

@@ -1,0 +1,18 @@
+"""Records that tests write without a training."""
+
+from typing import Any
+
+from turret.retraining.record import DataSize, RetrainRecord
+
+MOMENT = "2026-05-01T03:00:00.000+00:00"
+
+
+def size(events: int, items: int = 10) -> DataSize:
+    return DataSize(fingerprint=f"data-{events}-{items}", events=events, items=items)
+
+
+def record(run: str, **fields: Any) -> RetrainRecord:
+    """An activated version with the name of its run."""
+    plain = {"decision": "activated", "status": 0, "message": "", "version": run, "mode": "warm"}
+    moments = {"started": MOMENT, "ended": MOMENT, "until": MOMENT, "seconds": 1.0}
+    return RetrainRecord.model_validate({"run": run, **moments, **plain, **fields})

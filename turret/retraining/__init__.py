@@ -1,0 +1,1 @@
+"""`turret retrain`: from stored events to the next live version, in one command."""

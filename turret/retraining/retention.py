@@ -1,0 +1,95 @@
+"""Retention: the newest bundles and runs of retrainings stay, and every version that a service may need."""
+
+import shutil
+import uuid
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from turret.data.errors import TurretError
+from turret.data.files.staging import sweep
+from turret.retraining.progress import report
+from turret.retraining.record import RetrainRecord
+from turret.retraining.settings import RetrainSettings
+from turret.service.client.commands import read_routes
+from turret.service.models.activation_log import ActivationLog
+from turret.service.models.activation_state import activation_lock
+from turret.service.models.gate import FOLDER as GATE
+from turret.service.models.traffic_split import read_routes as stored_routes
+from turret.tower.format.checksum_cache import forget_verified
+from turret.tower.format.pointer import current
+
+_RETIRED = ".retired-"
+
+
+def protected_versions(bundles: Path, url: str | None, records: Sequence[RetrainRecord]) -> set[str]:
+    """The live and the previous version, the canary and the shadow.
+
+    A service without `url` may not have followed the pointer, so the version that it logged last counts as
+    live, too. Raises TurretError where one of them can't be determined.
+    """
+    log, pointer = ActivationLog(bundles), current(bundles)
+    lives = [pointer, log.last.version if log.last else None]
+    routes = stored_routes(bundles)
+    named = [route.version for route in (routes.canary, routes.shadow) if route]
+    if url is not None:
+        answered = read_routes(bundles, url)
+        lives.append(answered["live"])
+        named += [answered[kind]["version"] for kind in ("canary", "shadow") if answered.get(kind)]
+    previous = [next(log.before(live), None) for live in lives]
+    previous += [record.live for record in records if record.version in lives]
+    return {version for version in (*lives, *named, *previous) if version is not None}
+
+
+def retired(newest_first: Sequence[str], protected: Iterable[str], keep: int) -> tuple[str, ...]:
+    """The names beyond the newest `keep` that are not protected."""
+    return tuple(name for name in newest_first[keep:] if name not in set(protected))
+
+
+def choose_retired(settings: RetrainSettings, records: Sequence[RetrainRecord]) -> tuple[str, ...]:
+    """The runs that retention deletes with their bundles; none while the protected ones are unknown.
+
+    Only runs of `turret retrain` count; bundles that other commands have published stay.
+    """
+    runs = sorted({record.run for record in records if record.mode is not None}, reverse=True)
+    try:
+        protected = protected_versions(settings.bundles, settings.url, records)
+    except TurretError as error:
+        report(f"nothing is deleted: {error}")
+        return ()
+    kept = {run for run in runs if protected & bundle_names(run, records)}
+    return tuple(run for run in retired(runs, kept, settings.keep) if _exists(settings, run, records))
+
+
+def delete_retired(settings: RetrainSettings, runs: Sequence[str], records: Sequence[RetrainRecord]) -> None:
+    """Delete the bundles and folders of runs; versions that have become protected since stay.
+
+    A bundle leaves the listing by one rename, with activations locked out. Raises TurretError, OSError.
+    """
+    if not runs:
+        return
+    with activation_lock(settings.bundles):
+        protected = protected_versions(settings.bundles, settings.url, records)
+        for run in runs:
+            for version in bundle_names(run, records) - protected:
+                _hide(settings.bundles, version)
+    sweep(settings.bundles, f"{_RETIRED}*", 0.0)
+    for run in runs:
+        shutil.rmtree(settings.runs / run, ignore_errors=True)
+
+
+def bundle_names(run: str, records: Sequence[RetrainRecord]) -> set[str]:
+    """The bundle of a run, and the one with another index."""
+    return {run} | {record.version for record in records if record.run == run and record.version}
+
+
+def _exists(settings: RetrainSettings, run: str, records: Sequence[RetrainRecord]) -> bool:
+    bundles = (settings.bundles / name for name in bundle_names(run, records))
+    return (settings.runs / run).is_dir() or any(folder.is_dir() for folder in bundles)
+
+
+def _hide(bundles: Path, version: str) -> None:
+    with suppress(FileNotFoundError):
+        (bundles / version).rename(bundles / f"{_RETIRED}{version}-{uuid.uuid4().hex}")
+        forget_verified(bundles, version)
+        (bundles / GATE / f"{version}.json").unlink()
