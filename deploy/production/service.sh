@@ -5,4 +5,5 @@ set -eu
 . /deploy/secret.sh
 password=$(read_secret /run/secrets/redis/password)
 export TURRET_STORE="redis://:$password@redis:6379/0"
-exec turret ${TURRET_COMMAND:+"$TURRET_COMMAND"} "$@"
+# shellcheck disable=SC2086 # TURRET_COMMAND holds several words
+exec turret ${TURRET_COMMAND:-} "$@"

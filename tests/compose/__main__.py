@@ -79,14 +79,20 @@ def bring_up(project: Project) -> Proof:
     users, items = last_json(
         project.compose("run", "--rm", "-T", "--entrypoint", "python", "trainer", "-c", _USERS)
     )
-    created = project.run("admin", "keys", "new", "shop", "--scope", "read", "--scope", "write")
-    key = next(word for word in created.split() if word.startswith("turret_shop_"))
+    key = _new_key(project, "shop", "read", "write")
+    project.environment["TURRET_TRAINER_KEY"] = _new_key(project, "trainer", "admin")
     project.compose("--profile", "observe", "up", "-d", "prometheus")
     project.wait_until_ready(REPLICAS)
     time.sleep(2)
     load = Load(project.port, users, items, key)
     load.start()
     return Proof(project, load, key)
+
+
+def _new_key(project: Project, name: str, *scopes: str) -> str:
+    options = [word for scope in scopes for word in ("--scope", scope)]
+    created = project.run("admin", "keys", "new", name, *options)
+    return next(word for word in created.split() if word.startswith(f"turret_{name}_"))
 
 
 def _run(number: int, proof: Proof, begin: float) -> str:

@@ -21,7 +21,7 @@ class Load:
     """Clients with kept connections that send RATE requests a second in all, none of which is repeated."""
 
     def __init__(self, port: int, users: list[str], items: list[Any], key: str) -> None:
-        self._port, self.users, self._items, self._key = port, users, items, key
+        self._port, self.users, self.items, self._key = port, users, items, key
         self._ticks = itertools.count()
         self.lock = threading.Lock()
         self._stop = threading.Event()
@@ -115,7 +115,7 @@ class Load:
 
     def _store(self, connection: HTTPConnection, tick: int, draw: random.Random, may_mark: bool) -> str:
         user, event = f"visitor-{tick % 40}", f"event-{tick}"
-        body = {"events": [{"event_id": event, "user_id": user, "item_id": draw.choice(self._items)}]}
+        body = {"events": [{"event_id": event, "user_id": user, "item_id": draw.choice(self.items)}]}
         answer = ask(connection, "POST", "/v1/events", body, self._key)
         if answer.status == 503 and "retry-after" in answer.headers:
             return self._mark(may_mark) or _shown("events", answer)
