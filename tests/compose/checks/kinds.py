@@ -8,7 +8,7 @@ def check_index_kind_and_rollback(proof: Proof) -> str:
     project = proof.project
     (before,) = set(project.replica_versions())
     project.trainer(
-        "index", f"var/bundles/{before}", "--kind", "hnsw", "--recall", "0.9", "--version", "graph"
+        "index", f"var/bundles/{before}", "--kind", "hnsw", "--recall", "0.98", "--version", "graph"
     )
     project.activate("graph")
     proof.serves("graph", "after the activation")

@@ -1,6 +1,5 @@
 """Check 5: a full disk, a corrupt bundle, an activation during an activation."""
 
-import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,7 +12,7 @@ def check_refusals(proof: Proof) -> str:
     """Each is refused in words, and the old version serves on."""
     (live,) = set(proof.project.replica_versions())
     full = _full_disk(proof, live)
-    make_corrupt(proof, live)
+    make_corrupt(proof)
     corrupt = in_words(proof.project.activate(CORRUPT, accept=True))
     require("checksum" in corrupt or "SHA" in corrupt, f"a corrupt bundle is refused so: {corrupt}")
     proof.serves(live, "after a corrupt bundle")
@@ -21,12 +20,12 @@ def check_refusals(proof: Proof) -> str:
     return f"full: {full!r}; corrupt: {corrupt!r}; at once: {at_once}"
 
 
-def make_corrupt(proof: Proof, version: str) -> None:
-    """Copy a version, and change a byte of its vectors."""
+def make_corrupt(proof: Proof) -> None:
+    """Export a version, and change a byte of its vectors."""
     target = proof.project.bundles / CORRUPT
     if target.exists():
         return
-    shutil.copytree(proof.project.bundles / version, target)
+    proof.project.trainer("export", "var/run", "--version", CORRUPT)
     path = target / "item_vectors.npy"
     path.chmod(0o644)
     content = bytearray(path.read_bytes())

@@ -12,7 +12,7 @@ _TRAINING = ["--mode", "anew", "--experiment", "demo", "--set", "training.epochs
 
 
 def check_retraining(proof: Proof) -> str:
-    """Users who take one rare item after another teach the next version to recommend it; a bad one is refused."""
+    """Users who take two rare items in turn teach them to the next version; a bad one is refused."""
     first, second = _rare_pair(proof)
     before = _rank(proof, first, second)
     _send_fans(proof, first, second)
@@ -32,7 +32,8 @@ def check_retraining(proof: Proof) -> str:
     decisions = [record["decision"] for record in records]
     require(decisions[0] == "activated", f"the record says {decisions}")
     require(decisions[-1] in ("refused", "unclear"), f"the record says {decisions}")
-    return f"{second} after {first} went from rank {before} to {after}; record: {decisions}; refused: {refused!r}"
+    ranks = f"{second} after {first} went from rank {before} to {after}"
+    return f"{ranks}; record: {decisions}; refused: {refused!r}"
 
 
 def _compact(output: str) -> str:

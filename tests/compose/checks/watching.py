@@ -26,7 +26,7 @@ def check_watching(proof: Proof) -> str:
     faulty = [rule["name"] for rule in rules if rule["health"] == "err"]
     require(rules and not faulty, f"alert rules with errors: {faulty}")
     wait(lambda: not _silent(proof), 120, f"data for {_silent(proof)}")
-    make_corrupt(proof, live)
+    make_corrupt(proof)
     end = time.monotonic() + 120
     while ALERT not in _firing(proof):
         require(time.monotonic() < end, f"{ALERT} doesn't fire")
