@@ -58,8 +58,8 @@ STAGES = stages()
 def listed(*extras: str) -> list[Requirement]:
     """The requirements of an image, whose packages its lock has."""
     project = PROJECT["project"]
-    optional = project["optional-dependencies"]
-    return [Requirement(line) for one in (project["dependencies"], *map(optional.get, extras)) for line in one]
+    wanted = [project["dependencies"], *(project["optional-dependencies"][extra] for extra in extras)]
+    return [Requirement(line) for lines in wanted for line in lines]
 
 
 def installed_with(wanted: list[Requirement]) -> set[str]:

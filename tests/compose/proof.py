@@ -52,7 +52,7 @@ def in_words(output: str) -> str:
     lines = [line for line in output.strip().splitlines() if len(line) > 3]
     sentence = next((line for line in reversed(lines) if re.match(r"(turret|deploy/\w+): ", line)), "")
     require(sentence, f"no sentence says why: {output[-600:]}")
-    return sentence[:160]
+    return sentence[:300]
 
 
 def last_json(output: str) -> Any:
