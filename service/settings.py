@@ -54,9 +54,8 @@ class Settings(BaseSettings):
     - `history_timeout`, `write_timeout`: seconds to wait for the store in reads and in writes.
     - `breaker_failures`, `breaker_seconds`: consecutive failures that open the circuit, and for how long.
     - `redis_connections`: connections of each process to a Redis, at most.
-    - `replica`: the name of this service among the replicas that share a Redis; by default `HOST:PORT`.
-    - `replica_group`: replicas of one group serve one version; services with other bundles on the same Redis
-      need another group.
+    - `replica_group`: services on one Redis that are replicas of each other, and serve one version; services
+      with other bundles need another group.
     - `keep_days`: the retention period of events; unlimited by default.
     - `clock_skew`: seconds by which the time of an event may be in the future; beyond, it is set to now.
     - `ranking_threads`: threads for long answers.
@@ -118,7 +117,6 @@ class Settings(BaseSettings):
     breaker_failures: int = Field(default=5, ge=1)
     breaker_seconds: float = Field(default=2.0, gt=0)
     redis_connections: int = Field(default=16, ge=1, le=1000)
-    replica: str = Field(default="", pattern=r"^[A-Za-z0-9._:\[\]-]{0,100}$")
     replica_group: str = Field(default="default", pattern="^[A-Za-z0-9._-]{1,64}$")
     keep_days: int | None = Field(default=None, ge=1, le=36_500)
     clock_skew: float = Field(default=300.0, ge=0)

@@ -111,7 +111,7 @@ class Supervisor:
         if self._settings.wait:
             make_folder(bundles)
         if records := open_records(self._settings):
-            name = self._settings.replica or f"{socket.gethostname()}:{self._sockets[0].getsockname()[1]}"
+            name = f"{socket.gethostname()}:{self._sockets[0].getsockname()[1]}"
             for worker in self._workers:
                 worker.context = replace(worker.context, replica=name)
             begin(self._settings, self._shared_state, records)

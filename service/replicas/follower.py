@@ -5,7 +5,7 @@ import logging
 from contextlib import suppress
 from time import monotonic
 
-from turret.service.errors import ReplicasUnavailableError, ServiceError
+from turret.service.errors import BusyError, ReplicasUnavailableError, ServiceError
 from turret.service.models.activation_state import (
     activation_lock,
     begin_provisionally,
@@ -162,7 +162,7 @@ class Follower:
             if not is_confirmed:
                 begin_provisionally(root, self._shared_state)
                 return
-            with activation_lock(root):
+            with activation_lock(root, patience=0):
                 initialise(root, model_holder.activation_log, self._shared_state)
         except (BundleError, ServiceError) as error:
             model_holder.why_empty = str(error)
@@ -172,8 +172,11 @@ class Follower:
         if number != record.number:
             self._adopted = record.number, monotonic()
         elif since and monotonic() - since > _COMPLETE_SECONDS:
-            self._adopted = number, 0.0
             try:
                 await asyncio.to_thread(complete_log, self._model_holder.root, record)
+            except BusyError:
+                self._adopted = number, monotonic()
+                return
             except (BundleError, ServiceError) as error:
                 _log.warning("%s", error)
+            self._adopted = number, 0.0

@@ -67,9 +67,10 @@ def stored_routes(root: Path) -> Routes:
 def complete_log(root: Path, record: LiveRecord) -> None:
     """Log the record's activation, and point to it, if the replica that took the call could not.
 
-    It has ended, or has another folder. Raises BundleError or ServiceError.
+    It has ended, or has another folder. Raises BusyError while another activation has the lock, and
+    BundleError or ServiceError if the folder can't be written.
     """
-    with activation_lock(root):
+    with activation_lock(root, patience=0):
         activation_log = ActivationLog(root)  # one that has remembered nothing
         if activation_log.sequence >= record.number:
             return

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,12 +38,11 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def replica(root: Path, redis: RedisServer) -> Iterator[Begin]:
-    """Start a replica of a name, with settings; it ends with the test."""
+    """Start a replica with settings; it ends with the test."""
     started: list[Process] = []
 
-    def begin(name: str, bundles: Path = root, **settings: Any) -> Process:
-        settings = {"replica": name, "store": redis.address, "history_timeout": 0.5, **settings}
-        started.append(Process(bundles, **settings))
+    def begin(bundles: Path = root, **settings: Any) -> Process:
+        started.append(Process(bundles, **{"store": redis.address, "history_timeout": 0.5, **settings}))
         return started[-1]
 
     yield begin
@@ -52,11 +52,15 @@ def replica(root: Path, redis: RedisServer) -> Iterator[Begin]:
 
 @pytest.fixture
 def pair(replica: Begin) -> tuple[Process, Process]:
-    """Two replicas, `a` and `b`, of two workers each, that know of each other."""
-    services = replica("a", workers=2), replica("b", workers=2)
+    """Two replicas of two workers each, that know of each other."""
+    services = replica(workers=2), replica(workers=2)
     for service in services:
         until(lambda service=service: metric(service, "turret_replicas ") == 2)  # type: ignore[misc]
     return services
+
+
+def name_of(service: Process) -> str:
+    return f"{socket.gethostname()}:{service.urls[0].rpartition(':')[2]}"
 
 
 @contextmanager

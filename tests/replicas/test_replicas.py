@@ -13,7 +13,7 @@ from tests.faults.processes import activate, admin, metric, until
 from tests.faults.versions import ask, damage
 from tests.item_towers import with_item_tower
 from tests.redis_server import RedisServer, needs_redis
-from tests.replicas.conftest import Begin, stopped
+from tests.replicas.conftest import Begin, name_of, stopped
 from tests.service_process import Process
 from turret.tower.bundle.publish import publish
 
@@ -77,7 +77,7 @@ def test_a_replica_that_was_down_during_an_activation_serves_its_version_from_th
     answer = activate(a, root, "v2")
     assert "replicas_behind" not in answer.json()  # b has said that it ends
     (root / "current").write_text("v3\n")
-    again = replica("b", workers=2)
+    again = replica(workers=2)
     assert versions(again, count=30) == {"v2"}
     assert again.client.get("/readyz").json()["version"] == "v2"
     _, complaints = again.stop()
@@ -88,11 +88,13 @@ def test_a_replica_that_hangs_is_named_and_follows_when_it_is_back(pair: Pair, r
     a, b = pair
     with stopped(b):
         answer = activate(a, root, "v2")
-        assert answer.json()["replicas_behind"] == ["b"]
+        assert answer.json()["replicas_behind"] == [name_of(b)]
         assert versions(a) == {"v2"}
-        assert activate(a, root, "v3").json()["replicas_behind"] == ["b"]  # at once, as it is known to hang
+        assert activate(a, root, "v3").json()["replicas_behind"] == [
+            name_of(b)
+        ]  # at once, as it is known to hang
         put = a.client.put("/v1/items/9000", json={"features": {}})
-        assert put.json()["replicas_behind"] == ["b"]
+        assert put.json()["replicas_behind"] == [name_of(b)]
         until(lambda: metric(a, "turret_replicas_behind ") == 1)
         assert metric(a, "turret_replicas ") == 1
     until(lambda: versions(b) == {"v3"})
@@ -103,7 +105,7 @@ def test_a_replica_that_hangs_is_named_and_follows_when_it_is_back(pair: Pair, r
 def test_a_killed_replica_is_named(pair: Pair, root: Path) -> None:
     a, b = pair
     b.process.kill()
-    assert activate(a, root, "v2").json()["replicas_behind"] == ["b"]
+    assert activate(a, root, "v2").json()["replicas_behind"] == [name_of(b)]
 
 
 def test_activations_at_once_through_both_replicas_take_turns(pair: Pair, root: Path) -> None:
@@ -124,8 +126,7 @@ def test_without_redis_answers_go_on_and_an_activation_is_refused(
     a, b = pair
     activate(a, root, "v2")
     redis.kill()
-    for call in (lambda: activate(a, root, "v3"), lambda: admin(b, root, "rollback")):
-        refused = call()
+    for refused in (activate(a, root, "v3"), admin(b, root, "rollback")):
         assert refused.status_code == 503
         assert "Retry-After" in refused.headers
         assert "nothing is changed" in refused.json()["error"]["message"]
@@ -146,7 +147,7 @@ def test_a_replica_that_starts_without_redis_serves_the_pointer_and_corrects_its
     b.stop()
     redis.kill()
     (root / "current").write_text("v3\n")
-    again = replica("b")
+    again = replica()
     assert versions(again) == {"v3"}
     assert again.client.post("/v1/recommend", json={"min_version": "v2"}).status_code == 503
     redis.start()
@@ -176,7 +177,7 @@ def test_a_replica_that_can_not_open_the_live_version_is_not_ready_and_changes_n
     activate(a, root, "v2")
     b.stop()
     damage(root, "v2")
-    again = replica("b")
+    again = replica()
     assert versions(again, count=4) == {"v1"}
     until(lambda: again.client.get("/readyz").status_code == 503)
     assert "can't open the live version" in again.client.get("/readyz").json()["error"]["message"]
@@ -193,14 +194,14 @@ def test_a_lost_record_is_written_again(pair: Pair, root: Path, redis: RedisServ
     (root / "current").write_text("v3\n")
     redis.ask("FLUSHALL")
     until(lambda: metric(b, "turret_replicas ") == 2)
-    assert versions(replica("c"), a, b) == {"v2"}
+    assert versions(replica(), a, b) == {"v2"}
 
 
 def test_the_first_version_of_waiting_replicas_is_found_once(
     root: Path, tmp_path: Path, replica: Begin
 ) -> None:
     empty = tmp_path / "empty"
-    services = [replica(name, empty, wait=True) for name in ("a", "b")]
+    services = [replica(empty, wait=True) for _ in range(2)]
     assert {service.client.get("/readyz").status_code for service in services} == {503}
     publish(empty, with_item_tower(contents("v1")))
     for service in services:
@@ -215,7 +216,7 @@ def test_replicas_with_folders_of_their_own_agree_too(
     a, _ = pair
     apart = tmp_path / "apart"
     shutil.copytree(root, apart)
-    c = replica("c", apart)
+    c = replica(apart)
     until(lambda: metric(a, "turret_replicas ") == 3)
     activate(a, root, "v2")
     assert ask(c)["version"] == "v2"
@@ -223,7 +224,7 @@ def test_replicas_with_folders_of_their_own_agree_too(
     assert ask(c, user_id=1)["version"] == "v3"
     until(lambda: (apart / "current").read_text().strip() == "v2")
     c.stop()
-    assert ask(replica("c", apart), min_version="v2")["version"] == "v2"
+    assert ask(replica(apart), min_version="v2")["version"] == "v2"
 
 
 def test_other_data_under_the_key_of_the_record_is_an_error_in_words(
@@ -231,7 +232,7 @@ def test_other_data_under_the_key_of_the_record_is_an_error_in_words(
 ) -> None:
     key = "turret:replicas:default:live"
     redis.ask("SET", key, "something else")
-    a = replica("a")
+    a = replica()
     assert versions(a) == {"v1"}
     refused = activate(a, root, "v2")
     assert refused.status_code == 503

@@ -96,7 +96,7 @@ class RedisRecords:
 
     async def lease(self, holder: str, seconds: float) -> bool:
         """Take, prolong or return the lease; see RecordStore."""
-        return bool(await self._run(LEASE, [self._lease], [holder, round(seconds * 1000)]))
+        return bool(await self._run(LEASE, [self._lease], [holder, round(seconds * 1000)]) == 1)
 
     async def leave(self, replica: str) -> None:
         """Forget a replica that ends."""
