@@ -11,7 +11,7 @@ from turret.retraining.record import Figures, RetrainRecord, read_records
 from turret.retraining.retrain import retrain
 from turret.retraining.settings import RetrainSettings
 
-WIDTH = 130
+WIDTH = 140
 
 
 class NotActivatedError(TurretError):

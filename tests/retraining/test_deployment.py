@@ -1,0 +1,171 @@
+"""The canary of an earlier run is promoted or ended; a refusal of the service is a decision."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.retraining.records import record, size
+from turret.activation.held_out import HeldOut
+from turret.activation.not_worse import Comparison
+from turret.data.errors import DataError
+from turret.retraining import deployment as module
+from turret.retraining.deployment import deploy, judge_canary, waiting_canary
+from turret.retraining.record import EndedCanary
+from turret.retraining.settings import RetrainSettings
+from turret.retraining.state import RunState, iso
+from turret.service.errors import AnswerError, ServiceError
+
+USERS = 100
+SETTINGS = RetrainSettings(
+    data=Path("d"), bundles=Path("b"), work=Path("w"), url="http://admin", canary=0.25, margin=0.1
+)
+STATE = RunState(
+    run="new", started=iso(0), until=0, before=size(1), data_changed=False, step="deploy", version="new"
+)
+
+
+class Service:
+    """Answers the admin calls of a service from memory."""
+
+    def __init__(self, live: str | None, canary: str | None = None) -> None:
+        self.live = live
+        self.canary: dict[str, Any] | None = {"version": canary, "share": 0.25} if canary else None
+        self.calls: list[str] = []
+        self.error: Exception | None = None
+
+    def routes(self, bundles: Path, url: str) -> dict[str, Any]:
+        return {"live": self.live, "canary": self.canary, "shadow": None}
+
+    def set_routes(self, bundles: Path, url: str, changes: dict[str, Any]) -> dict[str, Any]:
+        self.calls.append("route")
+        self.canary = changes["canary"]
+        return self.routes(bundles, url)
+
+    def activate(self, version: str, bundles: Path, url: str | None) -> str:
+        self.calls.append("activate")
+        if self.error:
+            raise self.error
+        if self.canary and self.canary["version"] == version:
+            self.canary = None
+        self.live = version
+        return f"{version} is live"
+
+
+Make = Callable[..., Service]
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> Make:
+    def make(live: str | None, canary: str | None = None) -> Service:
+        made = Service(live, canary)
+        monkeypatch.setattr(module, "read_routes", made.routes)
+        monkeypatch.setattr(module, "set_routes", made.set_routes)
+        monkeypatch.setattr(module, "activate_version", made.activate)
+        monkeypatch.setattr(module, "live_version", lambda bundles, url: made.live)
+        return made
+
+    return make
+
+
+def comparing(new: float, live: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the mean metrics of both versions these, the same for every user."""
+    rows = np.arange(USERS)
+    held = HeldOut(rows, rows, rows + 1, "after a day")
+
+    def compared(settings: RetrainSettings, version: str, other: str) -> Comparison:
+        values = (np.full(USERS, new), np.full(USERS, live))
+        return Comparison.of((version, other), "ndcg@10", settings.margin, held, *values)
+
+    monkeypatch.setattr(module, "_compared", compared)
+
+
+def test_a_good_version_becomes_the_canary_once(service: Make) -> None:
+    made = service("old")
+    first = deploy(SETTINGS, STATE)
+    assert (first.decision, first.status) == ("canary", 0)
+    assert first.message.endswith("new is the canary for 25.0% of the users; the next run decides on it.")
+    deploy(SETTINGS, STATE)
+    assert (made.live, made.canary) == ("old", {"version": "new", "share": 0.25})
+    assert made.calls == ["route"]
+
+
+def test_a_first_version_needs_no_canary(service: Make) -> None:
+    made = service(None)
+    assert deploy(SETTINGS, STATE).decision == "activated"
+    assert made.live == "new"
+
+
+def test_a_version_that_is_live_already_is_not_activated_again(service: Make) -> None:
+    made = service("new")
+    assert deploy(SETTINGS, STATE).decision == "activated"
+    assert made.calls == []
+
+
+def test_a_conflict_is_a_refusal_and_an_unreachable_service_is_an_error(service: Make) -> None:
+    made = service(None)
+    made.error = AnswerError("the gate refuses", 409)
+    refused = deploy(SETTINGS, STATE)
+    assert (refused.decision, refused.status, refused.message) == ("refused", 1, "the gate refuses")
+    for made.error in (AnswerError("busy", 503), ServiceError("no service")):
+        with pytest.raises(ServiceError):
+            deploy(SETTINGS, STATE)
+
+
+def test_a_canary_that_is_not_worse_is_promoted(service: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = service("old", "try")
+    comparing(0.2, 0.2, monkeypatch)
+    ended = judge_canary(SETTINGS, "try")
+    assert ended is not None
+    assert (ended.decision, made.live, made.canary) == ("promoted", "try", None)
+    assert ended.figures is not None
+    assert ended.figures.users == USERS
+    again = judge_canary(SETTINGS, "try")
+    assert again == EndedCanary(version="try", decision="promoted", message="It is live already.")
+
+
+def test_a_worse_canary_is_ended(service: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = service("old", "try")
+    comparing(0.1, 0.2, monkeypatch)
+    ended = judge_canary(SETTINGS, "try")
+    assert ended is not None
+    assert (ended.decision, made.live, made.canary) == ("ended", "old", None)
+    assert "try is worse than old" in ended.message
+
+
+def test_a_canary_that_the_gate_refuses_is_ended(service: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = service("old", "try")
+    comparing(0.2, 0.2, monkeypatch)
+    made.error = AnswerError("the gate refuses", 409)
+    ended = judge_canary(SETTINGS, "try")
+    assert ended is not None
+    assert (ended.decision, ended.message, made.canary) == ("ended", "the gate refuses", None)
+
+
+def test_a_canary_stays_without_events_to_judge_it(service: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = service("old", "try")
+
+    def refuse(*words: object) -> Comparison:
+        raise DataError("no event")
+
+    monkeypatch.setattr(module, "_compared", refuse)
+    assert judge_canary(SETTINGS, "try") is None
+    assert made.canary is not None
+
+
+def test_a_canary_that_somebody_has_ended_is_only_recorded(service: Make) -> None:
+    made = service("old", "other")
+    ended = judge_canary(SETTINGS, "try")
+    assert ended is not None
+    assert (ended.decision, made.calls) == ("ended", [])
+    assert judge_canary(SETTINGS, None) is None
+
+
+def test_the_last_canary_waits_until_a_run_has_judged_it() -> None:
+    canary = record("r1", decision="canary")
+    judged = record("r2", canary=EndedCanary(version="r1", decision="ended", message=""))
+    assert waiting_canary([]) is None
+    assert waiting_canary([canary, record("r2", decision="nothing_new")]) == "r1"
+    assert waiting_canary([canary, judged]) is None
