@@ -9,9 +9,10 @@ load() {
   chown -R 0:0 /data
   cat >/data/dump.rdb
   chown -R 999:999 /data
-  as_redis redis-server --port 0 --unixsocket /data/load.sock --dir /data --appendonly no --save '' >/data/load.log &
+  as_redis redis-server --port 0 --unixsocket /data/load.sock --dir /data --appendonly no --save '' \
+    --logfile /data/load.log &
   server=$!
-  local_cli() { redis-cli -s /data/load.sock "$@" 2>/dev/null; }
+  local_cli() { as_redis redis-cli -s /data/load.sock "$@" 2>/dev/null; }
   until [ "$(local_cli ping)" = PONG ]; do
     if ! kill -0 $server 2>/dev/null; then
       tail -n 2 /data/load.log >&2

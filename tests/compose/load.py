@@ -50,16 +50,20 @@ class Load:
     def paused(self) -> Iterator[None]:
         """No requests meanwhile, as a stopped system answers none."""
         self.stop()
-        yield
-        self._stop.clear()
-        self.start()
+        try:
+            yield
+        finally:
+            self._stop.clear()
+            self.start()
 
     @contextmanager
     def marks_accepted(self) -> Iterator[None]:
         """Meanwhile answers may be degraded and events refused, if the answers say so."""
         self._is_marked_accepted = True
-        yield
-        self._is_marked_accepted = False
+        try:
+            yield
+        finally:
+            self._is_marked_accepted = False
 
     def seen_versions(self, seconds: float) -> set[str]:
         """The versions of the answers within the next seconds."""
