@@ -342,3 +342,39 @@ def test_replicas_are_named_that_were_late_when_redis_died(world: World) -> None
         assert await waiting == ("b",)
 
     world.run(work)
+
+
+def test_routes_are_not_written_while_another_replica_may_change_them(world: World) -> None:
+    """It shares the folder: the older routes of this one would stay, under the number of the newer ones."""
+
+    async def work(world: World) -> None:
+        async with world.a.replicas.turn():
+            await world.a.replicas.commit_routes(CANARY)
+            newer = CANARY.model_copy(update={"salt": "00"})
+            (world.root / "routes.json").write_text(
+                newer.model_dump_json()
+            )  # as the next call of a does first
+            await world.b.settle()
+            assert world.b.shared.routes.value == 0
+            assert read_routes(world.root) == newer
+        await world.b.settle()
+        assert world.b.shared.routes.value == 1
+        assert read_routes(world.root) == CANARY
+
+    world.run(work)
+
+
+def test_routes_are_written_as_the_lease_finds_them(world: World) -> None:
+    async def work(world: World) -> None:
+        async with world.a.replicas.turn():
+            await world.a.replicas.commit_routes(CANARY)
+        old = await world.b.records.view()
+        newer = CANARY.model_copy(update={"salt": "00"})
+        async with world.a.replicas.turn():
+            await world.a.replicas.commit_routes(newer)
+        await world.b.replicas.settle(old)
+        assert (read_routes(world.root), world.b.shared.routes.value) == (newer, 0)
+        await world.b.settle()
+        assert (read_routes(world.root), world.b.shared.routes.value) == (newer, 2)
+
+    world.run(work)
