@@ -59,11 +59,14 @@ class Replicas:
         """
         holder = f"{self._name}/{os.getpid()}"
         try:
-            while not await self._records.lease(holder, _LEASE_SECONDS):
+            while not await self._records.take_lease(holder, _LEASE_SECONDS):
                 await asyncio.sleep(_LOOK_SECONDS)
-            renewing = asyncio.create_task(self._renew(holder))
         except ReplicasUnavailableError as error:
             raise _unchanged(error) from None
+        except asyncio.CancelledError:
+            await self._return_lease(holder)
+            raise
+        renewing = asyncio.create_task(self._renew(holder))
         try:
             try:
                 self._stored, self._record = await self.settle(await self._records.view(), has_turn=True)
@@ -72,8 +75,7 @@ class Replicas:
             yield
         finally:
             renewing.cancel()
-            with suppress(ReplicasUnavailableError):
-                await self._records.lease(holder, 0)
+            await self._return_lease(holder)
 
     async def commit(self, record: ActivationRecord, snapshot: Snapshot) -> int:
         """Replace the record of all replicas, then log; see models.coordination.
@@ -151,7 +153,7 @@ class Replicas:
     async def _adopt_routes(self, record: LiveRecord, has_turn: bool) -> None:
         """Write the record's routes into the folder, unless another replica is about to change them."""
         holder = f"{self._name}/{os.getpid()}/routes"
-        if not (has_turn or await self._records.lease(holder, _LEASE_SECONDS)):
+        if not (has_turn or await self._records.take_lease(holder, _LEASE_SECONDS)):
             return
         try:
             if has_turn or read_record((await self._records.view()).record) == record:
@@ -165,7 +167,7 @@ class Replicas:
             self._trouble = str(error)
         finally:
             if not has_turn:
-                await self._records.lease(holder, 0)
+                await self._return_lease(holder)
 
     def _is_behind_us(self, record: LiveRecord | None) -> bool:
         number, _, pinned = target_of(self._shared_state)
@@ -216,11 +218,15 @@ class Replicas:
             )
         self._stored, self._record = after, record
 
+    async def _return_lease(self, holder: str) -> None:
+        with suppress(ReplicasUnavailableError):  # it ends by itself
+            await self._records.prolong_lease(holder, 0)
+
     async def _renew(self, holder: str) -> None:
         while True:
             await asyncio.sleep(_RENEW_SECONDS)
             with suppress(ReplicasUnavailableError):
-                await self._records.lease(holder, _LEASE_SECONDS)
+                await self._records.prolong_lease(holder, _LEASE_SECONDS)
 
     async def _without(self, has: Callable[[Report], bool], seconds: float) -> tuple[str, ...]:
         """Wait until the reports of all replicas have something; return the names of the others.

@@ -132,6 +132,22 @@ def test_a_turn_begins_after_that_of_another_replica(world: World) -> None:
     world.run(work)
 
 
+def test_a_call_that_is_given_up_while_it_waits_leaves_no_lease(world: World) -> None:
+    async def work(world: World) -> None:
+        async with world.a.replicas.turn():
+            waiting = asyncio.create_task(world.b.activate("v3"))
+            await asyncio.sleep(0.05)
+            waiting.cancel()
+            await asyncio.wait([waiting])
+            assert waiting.cancelled()
+            await world.a.commit("v2")
+        assert world.server.ask("EXISTS", "turret:replicas:default:lease") == 0
+        async with asyncio.timeout(2):
+            assert await world.b.activate("v3") == 3
+
+    world.run(work)
+
+
 def test_a_replica_that_lost_its_lease_can_not_overwrite_a_later_activation(world: World) -> None:
     """As one that was stopped in the middle of an activation; the pointer stays that of the other."""
 
