@@ -65,12 +65,14 @@ def running_service(bundles: Path, workers: int = 1, *more: str) -> Iterator[Run
         log.close()
 
 
-def post(url: str, path: str, body: str, headers: dict[str, str] | None = None) -> tuple[int, str]:
+def post(
+    url: str, path: str, body: str, headers: dict[str, str] | None = None, method: str = "POST"
+) -> tuple[int, str]:
     """Send one request on a connection of its own; gives the status and the body of the answer."""
     place = urlsplit(url)
     connection = HTTPConnection(place.hostname or "", place.port, timeout=60)
     try:
-        connection.request("POST", path, body, {"Content-Type": "application/json", **(headers or {})})
+        connection.request(method, path, body, {"Content-Type": "application/json", **(headers or {})})
         response = connection.getresponse()
         return response.status, response.read().decode()
     finally:

@@ -39,8 +39,9 @@ class _Entry(NamedTuple):
 class ItemOverlayCache:
     """Holds the overlay of every loaded bundle.
 
-    With a shared `generation`, the next `current` of every process of this machine has each acknowledged
-    change. Other machines see it by `watch`, within `POLL_SECONDS`. The store has `seconds` to answer.
+    With a shared `generation`, the next `current` of every process of this service has each acknowledged
+    change. Changes by others raise it, too, where there is a record of replicas; else `watch` sees them within
+    `POLL_SECONDS`. The store has `seconds` to answer.
     """
 
     POLL_SECONDS = 1.0

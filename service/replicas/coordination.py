@@ -12,7 +12,7 @@ from turret.service.models.activation_log import ActivationLog, ActivationRecord
 from turret.service.models.activation_state import set_target, target_of
 from turret.service.models.traffic_split import Routes, write_routes
 from turret.service.replicas.live_record import LiveRecord, Report, read_record, read_report
-from turret.service.replicas.local_state import adopt, own_record, stored_routes
+from turret.service.replicas.local_state import adopt, adopt_routes, own_record, stored_routes
 from turret.service.shared_state import SharedState
 from turret.service.stores.contract import RecordStore, RecordView
 from turret.tower.errors import BundleError
@@ -59,21 +59,23 @@ class Replicas:
         """
         holder = f"{self._name}/{os.getpid()}"
         try:
-            while not await self._records.lease(holder, _LEASE_SECONDS):
+            while not await self._records.take_lease(holder, _LEASE_SECONDS):
                 await asyncio.sleep(_LOOK_SECONDS)
-            renewing = asyncio.create_task(self._renew(holder))
         except ReplicasUnavailableError as error:
             raise _unchanged(error) from None
+        except asyncio.CancelledError:
+            await self._return_lease(holder)
+            raise
+        renewing = asyncio.create_task(self._renew(holder))
         try:
             try:
-                self._stored, self._record = await self.settle(await self._records.view())
+                self._stored, self._record = await self.settle(await self._records.view(), has_turn=True)
             except ReplicasUnavailableError as error:
                 raise _unchanged(error) from None
             yield
         finally:
             renewing.cancel()
-            with suppress(ReplicasUnavailableError):
-                await self._records.lease(holder, 0)
+            await self._return_lease(holder)
 
     async def commit(self, record: ActivationRecord, snapshot: Snapshot) -> int:
         """Replace the record of all replicas, then log; see models.coordination.
@@ -134,7 +136,7 @@ class Replicas:
         """Wait until all other replicas see change `number` of an item; return those that don't in time."""
         return await self._without(lambda report: report.items >= number, seconds)
 
-    async def settle(self, view: RecordView) -> tuple[bytes, LiveRecord | None]:
+    async def settle(self, view: RecordView, has_turn: bool = False) -> tuple[bytes, LiveRecord | None]:
         """Bring this replica to the record, or a lost or older record to what this replica serves.
 
         Return the record afterwards. Raises ReplicasUnavailableError.
@@ -143,14 +145,29 @@ class Replicas:
         if self._is_behind_us(record):
             stored, record = await self._restore(stored, record)
         if record is not None and self._is_ahead(record):
-            try:
-                await asyncio.to_thread(adopt, self._root, self._shared_state, record)
-                self._trouble = ""
-            except ServiceError as error:
-                if str(error) != self._trouble:
-                    _log.error("%s", error)
-                self._trouble = str(error)
+            is_done = await asyncio.to_thread(adopt, self._root, self._shared_state, record)
+            if not is_done:
+                await self._adopt_routes(record, has_turn)
         return stored, record
+
+    async def _adopt_routes(self, record: LiveRecord, has_turn: bool) -> None:
+        """Write the record's routes into the folder, unless another replica is about to change them."""
+        holder = f"{self._name}/{os.getpid()}/routes"
+        if not (has_turn or await self._records.take_lease(holder, _LEASE_SECONDS)):
+            return
+        try:
+            if has_turn or read_record((await self._records.view()).record) == record:
+                await asyncio.to_thread(adopt_routes, self._root, self._shared_state, record)
+            self._trouble = ""
+        except ReplicasUnavailableError:
+            raise
+        except ServiceError as error:
+            if str(error) != self._trouble:
+                _log.error("%s", error)
+            self._trouble = str(error)
+        finally:
+            if not has_turn:
+                await self._return_lease(holder)
 
     def _is_behind_us(self, record: LiveRecord | None) -> bool:
         number, _, pinned = target_of(self._shared_state)
@@ -201,11 +218,15 @@ class Replicas:
             )
         self._stored, self._record = after, record
 
+    async def _return_lease(self, holder: str) -> None:
+        with suppress(ReplicasUnavailableError):  # it ends by itself
+            await self._records.prolong_lease(holder, 0)
+
     async def _renew(self, holder: str) -> None:
         while True:
             await asyncio.sleep(_RENEW_SECONDS)
             with suppress(ReplicasUnavailableError):
-                await self._records.lease(holder, _LEASE_SECONDS)
+                await self._records.prolong_lease(holder, _LEASE_SECONDS)
 
     async def _without(self, has: Callable[[Report], bool], seconds: float) -> tuple[str, ...]:
         """Wait until the reports of all replicas have something; return the names of the others.

@@ -26,6 +26,7 @@ FORGET_SECONDS = 600.0  # after which a replica that ended without a word is no 
 _BEAT_SECONDS = 1.0
 _COMPLETE_SECONDS = 2.0  # in which the replica that took a call logs its activation
 _FIRST_SECONDS = 0.5
+_HANGS_SECONDS = 1.0  # a worker without a heartbeat for this long leaves the record to the next one
 _log = logging.getLogger("turret.replicas")
 
 
@@ -74,10 +75,10 @@ class Follower:
         await self._records.close()
 
     def _leads(self) -> bool:
-        """Whether no worker before this one runs."""
+        """Whether no worker before this one runs; two that do so for a moment do the same."""
         number = self._model_holder.worker_slot.number
         return not any(
-            slot.pid and slot.silence < SILENT_SECONDS for slot in self._shared_state.slots[:number]
+            slot.pid and slot.silence < _HANGS_SECONDS for slot in self._shared_state.slots[:number]
         )
 
     async def _step_safely(self) -> bool:

@@ -30,16 +30,28 @@ _PAUSE = 0.2
 _log = logging.getLogger("turret.replicas")
 
 
-def adopt(root: Path, shared_state: SharedState, record: LiveRecord) -> None:
+def adopt(root: Path, shared_state: SharedState, record: LiveRecord) -> bool:
     """Make the record's activation and routes those of this replica, unless it has newer ones.
 
-    Raises ServiceError if the routes can't be written; the activation is adopted even so.
+    The workers read the routes from the folder; return whether it has those of the record, as it does where
+    replicas share it. Else `adopt_routes` has to write them.
     """
     set_target(shared_state, record.number, record.version, Snapshot(record.manifest))
     if record.routes_number > shared_state.routes.value:
-        if stored_routes(root) != record.routes:  # else another replica has written them to a common folder
-            write_routes(root, record.routes)
+        if stored_routes(root) != record.routes:
+            return False
         shared_state.routes.raise_to(record.routes_number)
+    return True
+
+
+def adopt_routes(root: Path, shared_state: SharedState, record: LiveRecord) -> None:
+    """Write the record's routes into the folder, and make them those of this replica.
+
+    The caller holds the lease, and has read the record since: else it could overwrite newer routes of another
+    replica that shares the folder. Raises ServiceError.
+    """
+    write_routes(root, record.routes)
+    shared_state.routes.raise_to(record.routes_number)
 
 
 def own_record(root: Path, shared_state: SharedState) -> LiveRecord | None:
@@ -101,10 +113,7 @@ def begin(settings: Settings, shared_state: SharedState, records: RecordStore) -
         if not settings.wait:  # else a worker looks for a version that can be loaded
             initialise(root, ActivationLog(root), shared_state)
         return
-    try:
-        adopt(root, shared_state, record)
-    except ServiceError as error:
-        _log.warning("%s", error)
+    adopt(root, shared_state, record)
     _tell_pointer(root, record)
 
 

@@ -163,8 +163,11 @@ class RecordStore(Protocol):
         After an error it may have been replaced.
         """
 
-    async def lease(self, holder: str, seconds: float) -> bool:
-        """Take or prolong the lease for `seconds`, or return it with 0; False if another one holds it."""
+    async def take_lease(self, holder: str, seconds: float) -> bool:
+        """Take or prolong the lease for `seconds`; False if another one holds it."""
+
+    async def prolong_lease(self, holder: str, seconds: float) -> bool:
+        """Prolong the lease, or return it with 0 seconds; False if the holder doesn't have it."""
 
     async def leave(self, replica: str) -> None:
         """Forget a replica that ends."""

@@ -1,20 +1,25 @@
 """Replicas answer with one version, whichever of them took the call."""
 
 import json
+import os
 import shutil
+import signal
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from tests.conftest import contents
-from tests.faults.processes import activate, admin, metric, until
+from tests.faults.processes import activate, admin, children, metric, until
 from tests.faults.versions import ask, damage
 from tests.item_towers import with_item_tower
 from tests.redis_server import RedisServer, needs_redis
 from tests.replicas.conftest import Begin, name_of, stopped
-from tests.service_process import Process
+from tests.service_process import Process, plain_client
 from turret.tower.bundle.publish import publish
 
 pytestmark = [needs_redis, pytest.mark.slow]
@@ -239,3 +244,60 @@ def test_other_data_under_the_key_of_the_record_is_an_error_in_words(
     assert "holds no record of this service" in refused.json()["error"]["message"]
     redis.ask("DEL", key)
     until(lambda: activate(a, root, "v2").status_code == 200)
+
+
+def test_no_answer_of_any_replica_is_older_than_an_acknowledged_activation(pair: Pair, root: Path) -> None:
+    """An answer that begins after the acknowledgement is of that activation or a later one."""
+    order = ["v1"]
+    acknowledged = [0]
+    wrong: list[object] = []
+    count = [0]
+    over = threading.Event()
+
+    def look(service: Process) -> None:
+        while not over.wait(0.01):  # without a pause an activation takes seconds
+            least = acknowledged[0]
+            version = ask(service, k=3).get("version")
+            count[0] += 1
+            if version not in order[least:]:
+                wrong.append((version, order[least:]))
+
+    threads = [threading.Thread(target=look, args=(service,)) for service in pair * 2]
+    for thread in threads:
+        thread.start()
+    for number in range(12):
+        order.append(("v2", "v3", "v1")[number % 3])
+        answer = activate(pair[number % 2], root, order[-1])
+        assert answer.status_code == 200, answer.text
+        assert "replicas_behind" not in answer.json()
+        acknowledged[0] = len(order) - 1
+    over.set()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert count[0] > 50
+
+
+def test_another_worker_follows_while_the_first_one_hangs(replica: Begin, root: Path) -> None:
+    """The replica is named, as one of its workers is behind, and its other worker has the new version."""
+    a, b = replica(activation_seconds=6), replica(workers=2)
+    until(lambda: metric(a, "turret_replicas ") == 2)
+    pid = children(b.process.pid)[0]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        assert activate(a, root, "v2").json()["replicas_behind"] == [name_of(b)]
+        seen = set()
+        with ThreadPoolExecutor(8) as pool:
+            for version in pool.map(lambda _: _patiently(b), range(16)):
+                seen.add(version)
+        assert "v2" in seen
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    until(lambda: versions(b) == {"v2"})
+
+
+def _patiently(service: Process) -> object:
+    """The version of an answer; None if the connection has come to the worker that hangs."""
+    with plain_client(service.urls[0], timeout=2) as client, suppress(httpx2.HTTPError):
+        return client.post("/v1/recommend", json={}).json()["version"]
+    return None

@@ -41,9 +41,10 @@ end
 return redis.call('GET', KEYS[1]) or ''
 """
 
-# KEYS: the lease. ARGV: its holder, the milliseconds that it lasts (0 returns it). Returns 1 if it is held.
+# KEYS: the lease. ARGV: its holder, the milliseconds that it lasts (0 returns it), 1 to take a free one.
+# Returns 1 if it is, or was, held.
 LEASE = """
-local holder = redis.call('GET', KEYS[1]) or ARGV[1]
+local holder = redis.call('GET', KEYS[1]) or (ARGV[3] == '1' and ARGV[1])
 if holder ~= ARGV[1] then
   return 0
 end
@@ -94,9 +95,17 @@ class RedisRecords:
             raise self._foreign()
         return record
 
-    async def lease(self, holder: str, seconds: float) -> bool:
-        """Take, prolong or return the lease; see RecordStore."""
-        return bool(await self._run(LEASE, [self._lease], [holder, round(seconds * 1000)]) == 1)
+    async def take_lease(self, holder: str, seconds: float) -> bool:
+        """Take or prolong the lease; see RecordStore."""
+        return await self._set_lease(holder, seconds, takes=True)
+
+    async def prolong_lease(self, holder: str, seconds: float) -> bool:
+        """Prolong the lease, or return it with 0; see RecordStore."""
+        return await self._set_lease(holder, seconds, takes=False)
+
+    async def _set_lease(self, holder: str, seconds: float, takes: bool) -> bool:
+        values: Command = [holder, round(seconds * 1000), int(takes)]
+        return bool(await self._run(LEASE, [self._lease], values) == 1)
 
     async def leave(self, replica: str) -> None:
         """Forget a replica that ends."""

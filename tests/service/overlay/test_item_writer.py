@@ -83,3 +83,21 @@ def test_a_limit_that_was_lowered_keeps_what_is_there(bundle: Bundle) -> None:
             await after.put(bundle, "903", BODY)
 
     asyncio.run(work())
+
+
+def test_a_change_names_the_replicas_that_are_behind(bundle: Bundle) -> None:
+    """Those of a withdrawn item too; without replicas there is no such field."""
+    waited: list[tuple[int, float]] = []
+
+    async def wait(number: int, seconds: float) -> tuple[str, ...]:
+        waited.append((number, seconds))
+        return ("b",) if number == 1 else ()
+
+    async def work() -> None:
+        store = MemoryItems()
+        worker = ItemWriter(store, ItemOverlayCache(store), LIMIT, 20.0, wait)
+        assert (await worker.put(bundle, "900", BODY)).replicas_behind == ("b",)
+        assert (await worker.withdraw(bundle, "900")).replicas_behind is None
+
+    asyncio.run(work())
+    assert waited == [(1, 20.0), (2, 20.0)]

@@ -132,6 +132,22 @@ def test_a_turn_begins_after_that_of_another_replica(world: World) -> None:
     world.run(work)
 
 
+def test_a_call_that_is_given_up_while_it_waits_leaves_no_lease(world: World) -> None:
+    async def work(world: World) -> None:
+        async with world.a.replicas.turn():
+            waiting = asyncio.create_task(world.b.activate("v3"))
+            await asyncio.sleep(0.05)
+            waiting.cancel()
+            await asyncio.wait([waiting])
+            assert waiting.cancelled()
+            await world.a.commit("v2")
+        assert world.server.ask("EXISTS", "turret:replicas:default:lease") == 0
+        async with asyncio.timeout(2):
+            assert await world.b.activate("v3") == 3
+
+    world.run(work)
+
+
 def test_a_replica_that_lost_its_lease_can_not_overwrite_a_later_activation(world: World) -> None:
     """As one that was stopped in the middle of an activation; the pointer stays that of the other."""
 
@@ -340,5 +356,41 @@ def test_replicas_are_named_that_were_late_when_redis_died(world: World) -> None
         await asyncio.sleep(0.1)
         world.server.kill()
         assert await waiting == ("b",)
+
+    world.run(work)
+
+
+def test_routes_are_not_written_while_another_replica_may_change_them(world: World) -> None:
+    """It shares the folder: the older routes of this one would stay, under the number of the newer ones."""
+
+    async def work(world: World) -> None:
+        async with world.a.replicas.turn():
+            await world.a.replicas.commit_routes(CANARY)
+            newer = CANARY.model_copy(update={"salt": "00"})
+            (world.root / "routes.json").write_text(
+                newer.model_dump_json()
+            )  # as the next call of a does first
+            await world.b.settle()
+            assert world.b.shared.routes.value == 0
+            assert read_routes(world.root) == newer
+        await world.b.settle()
+        assert world.b.shared.routes.value == 1
+        assert read_routes(world.root) == CANARY
+
+    world.run(work)
+
+
+def test_routes_are_written_as_the_lease_finds_them(world: World) -> None:
+    async def work(world: World) -> None:
+        async with world.a.replicas.turn():
+            await world.a.replicas.commit_routes(CANARY)
+        old = await world.b.records.view()
+        newer = CANARY.model_copy(update={"salt": "00"})
+        async with world.a.replicas.turn():
+            await world.a.replicas.commit_routes(newer)
+        await world.b.replicas.settle(old)
+        assert (read_routes(world.root), world.b.shared.routes.value) == (newer, 0)
+        await world.b.settle()
+        assert (read_routes(world.root), world.b.shared.routes.value) == (newer, 2)
 
     world.run(work)

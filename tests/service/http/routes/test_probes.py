@@ -1,10 +1,19 @@
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 
+from tests.faults.versions import damage
 from turret.service.http.app import create_app
+from turret.service.models.activation_log import ActivationLog
+from turret.service.models.activation_state import commit, new_record
 from turret.service.settings import Settings
+from turret.service.shared_state import SharedState
+from turret.service.worker_context import WorkerContext
+from turret.tower.bundle.publish import BundleContents, publish
+from turret.tower.format.pointer import current
+from turret.tower.format.snapshot import take_snapshot
 
 
 def test_probes_answer(client: TestClient) -> None:
@@ -41,3 +50,25 @@ def test_what_needs_no_version_goes_on_without_one(waiting: TestClient) -> None:
     assert waiting.get("/v1/versions").json() == {"live": None, "versions": []}
     assert "turret_live_version{" not in waiting.get("/metrics").text
     assert waiting.post("/v1/recommend/batch", json={"requests": [{}]}).status_code == 503
+
+
+def test_a_replica_that_fell_back_is_ready_only_if_no_other_serves_the_live_version(
+    settings: Settings, make_contents: Callable[..., BundleContents]
+) -> None:
+    """Running workers and other replicas keep the live version, and nothing is logged as an activation."""
+    publish(settings.bundles, make_contents("v2", ids=range(200, 230), seed=1))
+    shared_state = SharedState()
+    shared_state.replicated = True
+    log = ActivationLog(settings.bundles)
+    log.add(new_record("v1", "ann", None))
+    record = new_record("v2", "ann", "v1")
+    commit(settings.bundles, log, shared_state, record, take_snapshot(settings.bundles / "v2"))
+    damage(settings.bundles, "v2")
+    client = TestClient(create_app(settings, WorkerContext(shared_state)))
+    assert client.get("/readyz").json() == {"status": "ready", "version": "v1"}
+    shared_state.others_serve = True
+    refused = client.get("/readyz")
+    assert refused.status_code == 503
+    assert "can't open the live version and would answer with v1" in refused.json()["error"]["message"]
+    assert shared_state.target.pinned.version == "v2"
+    assert current(settings.bundles) == "v2"

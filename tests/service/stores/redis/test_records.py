@@ -41,14 +41,15 @@ def test_a_record_is_replaced_only_by_a_caller_that_knows_it(server: RedisServer
 
 def test_a_lease_has_one_holder_until_it_returns_it_or_ends(server: RedisServer) -> None:
     async def work(records: RedisRecords) -> None:
-        assert await records.lease("a", 10)
-        assert not await records.lease("b", 10)
-        assert not await records.lease("b", 0)
-        assert await records.lease("a", 0.05)  # prolonged, or here shortened
+        assert await records.take_lease("a", 10)
+        assert not await records.take_lease("b", 10)
+        assert not await records.prolong_lease("b", 0)
+        assert await records.take_lease("a", 0.05)  # prolonged, or here shortened
         await asyncio.sleep(0.1)
-        assert await records.lease("b", 10)
-        assert await records.lease("b", 0)
-        assert await records.lease("a", 10)
+        assert await records.take_lease("b", 10)
+        assert await records.prolong_lease("b", 0)
+        assert not await records.prolong_lease("b", 10)  # a late call takes nothing
+        assert await records.take_lease("a", 10)
 
     work_with(server.address, work)
 
@@ -113,7 +114,7 @@ def test_a_redis_that_is_down_hangs_or_is_none_is_an_error_in_time(server: Redis
             assert time.monotonic() - begun < 2
         server.kill()
         with pytest.raises(ReplicasUnavailableError, match="unavailable"):
-            await records.lease("a", 10)
+            await records.take_lease("a", 10)
 
     work_with(server.address, work)
     with impostor(b"+hello\r\n" * 8) as port:
@@ -123,7 +124,7 @@ def test_a_redis_that_is_down_hangs_or_is_none_is_an_error_in_time(server: Redis
 async def _meet(records: RedisRecords) -> None:
     with pytest.raises(ReplicasUnavailableError, match="not a Redis"):
         await records.view()
-    assert not await records.lease("a", 10)
+    assert not await records.take_lease("a", 10)
 
 
 def test_only_a_redis_has_records() -> None:

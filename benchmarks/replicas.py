@@ -1,0 +1,154 @@
+"""The cost of agreement between replicas on one Redis: of a call, of following, and of an answer.
+
+For one, two and three replicas of one worker, and for a service on SQLite: seconds of a change of an item and
+of an activation, each acknowledged by all replicas; then, while nobody asks, the processor seconds that a
+replica takes in a second, and the commands that Redis gets. Needs `redis-server`.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from redis import Redis
+from redis.exceptions import ConnectionError as NotThereError
+from rich.console import Console
+
+from benchmarks.http_candidates import free_port
+from benchmarks.process_memory import family
+from benchmarks.protocol import Options, finish, read_options
+from benchmarks.running_service import Running, post, running_service
+from benchmarks.serving_shop import VERSIONS, served_shop
+
+REPLICAS = (1, 2, 3)
+CHANGES, ACTIVATIONS, IDLE_SECONDS = 100, 20, 10.0
+QUICK_CHANGES, QUICK_ACTIVATIONS, QUICK_IDLE_SECONDS = 10, 4, 2.0
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def main() -> None:
+    """Run the benchmark."""
+    options = read_options(__doc__, needs_data=False)
+    figures = measure(options)
+    Console().print_json(json.dumps(figures))
+    finish("replicas", options, figures)
+
+
+def measure(options: Options) -> dict[str, Any]:
+    """Measure a service on SQLite, then replicas."""
+    shop = served_shop(2_000)
+    item = json.loads(shop.bodies[0])["history"][0]
+    with tempfile.TemporaryDirectory() as folder:
+        alone = costs(options, shop.bundles, f"sqlite:///{folder}/history.sqlite", 1, item, lambda: 0)
+    rows = []
+    for count in REPLICAS:
+        with redis_server() as redis:
+            store = f"redis://127.0.0.1:{redis.get_connection_kwargs()['port']}/0"
+            rows.append(costs(options, shop.bundles, store, count, item, partial(commands, redis)))
+    return {"sqlite": alone, "replicas": rows}
+
+
+def costs(
+    options: Options, bundles: Path, store: str, count: int, item: Any, calls: Callable[[], int]
+) -> dict[str, Any]:
+    """Measure `count` services on a store."""
+    quick = options.quick
+    with ExitStack() as stack:
+        services = [stack.enter_context(running_service(bundles, 1, "--store", store)) for _ in range(count)]
+        time.sleep(1)  # all know of each other
+        changes = [
+            seconds(partial(change, services[0], item)) for _ in range(QUICK_CHANGES if quick else CHANGES)
+        ]
+        activations = [
+            seconds(partial(activate, services[number % count], VERSIONS[number % 2]))
+            for number in range(QUICK_ACTIVATIONS if quick else ACTIVATIONS)
+        ]
+        idle = QUICK_IDLE_SECONDS if quick else IDLE_SECONDS
+        before, called = [processor_seconds(service) for service in services], calls()
+        time.sleep(idle)
+        used = [processor_seconds(service) - start for service, start in zip(services, before, strict=True)]
+        return {
+            "replicas": count,
+            "item_change_ms": _quantiles(changes),
+            "activation_ms": _quantiles(activations),
+            "idle_processor_share": statistics.mean(used) / idle,
+            "idle_commands_per_second": (calls() - called) / idle,
+        }
+
+
+def commands(redis: "Redis") -> int:
+    """The number of commands that a Redis has run, without those within scripts' calls."""
+    return int(redis.info("stats")["total_commands_processed"])
+
+
+def change(service: Running, item: Any) -> None:
+    """Replace the fields of an item."""
+    body = json.dumps({"features": {}, "fields": {"at": time.time()}})
+    _check(post(service.url, f"/v1/items/{item}", body, method="PUT"))
+
+
+def activate(service: Running, version: str) -> None:
+    """Activate a version through one of the replicas."""
+    _check(service.activate(version))
+
+
+def _check(answer: tuple[int, str]) -> None:
+    status, text = answer
+    if status != 200 or "behind" in text:
+        raise RuntimeError(f"answered with {status}: {text}")
+
+
+def seconds(call: Callable[[], object]) -> float:
+    """Seconds of a call."""
+    begun = time.perf_counter()
+    call()
+    return time.perf_counter() - begun
+
+
+def processor_seconds(service: Running) -> float:
+    """Processor seconds of a service since its start, of all its processes."""
+    total = 0
+    for pid in family(service.process.pid):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        total += int(fields[11]) + int(fields[12])
+    return total / _TICKS
+
+
+def _quantiles(samples: list[float]) -> dict[str, float]:
+    cuts = statistics.quantiles(samples, n=20, method="inclusive")
+    return {"median": 1000 * statistics.median(samples), "p95": 1000 * cuts[-1]}
+
+
+@contextmanager
+def redis_server() -> Iterator["Redis"]:
+    """Start a Redis with an append-only file on a free port, and end it."""
+    with tempfile.TemporaryDirectory() as folder:
+        port = free_port()
+        command = ["redis-server", "--port", str(port), "--dir", folder, "--appendonly", "yes", "--save", ""]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        try:
+            client = Redis(port=port)
+            while not _answers(client):
+                time.sleep(0.05)
+            yield client
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _answers(client: "Redis") -> bool:
+    try:
+        return bool(client.ping())
+    except NotThereError:
+        return False
+
+
+if __name__ == "__main__":
+    main()
