@@ -14,10 +14,12 @@ from turret.retraining.settings import RetrainSettings
 from turret.retraining.state import RunState, iso
 from turret.retraining.training import publish_run, train_run
 from turret.tower.bundle.reindex import reindex
+from turret.tower.errors import BundleError
 from turret.tower.format.manifest import read_manifest
 from turret.tower.format.pointer import point
 from turret.tower.tuning.choice import IndexRequest
 from turret.training.run import CHECKPOINT, Run
+from turret.training.warm_start.parent_bundle import ParentBundle
 
 pytestmark = pytest.mark.slow
 
@@ -76,7 +78,7 @@ def test_an_experiment_chosen_by_the_data_replaces_an_interrupted_choice(
         report: Callable[[str], None],
     ) -> Run:
         asked.append((overrides, overwrite))
-        live = module.ParentBundle.open(shop.bundles / "first")
+        live = ParentBundle.open(shop.bundles / "first")
         return Run(folder, live.experiment(overrides), data.folder, data.fingerprint)
 
     monkeypatch.setattr(module, "chosen_run", choose)
@@ -85,14 +87,14 @@ def test_an_experiment_chosen_by_the_data_replaces_an_interrupted_choice(
 
 
 def test_the_successor_of_an_approximate_index_has_one_too(shop: RetrainSettings) -> None:
-    reindex(shop.bundles / "first", IndexRequest("hnsw", 0.9), "fast")
+    reindex(shop.bundles / "first", IndexRequest("hnsw", 0.97), "fast")
     point(shop.bundles, "fast")
     record = retrain(shop)
     assert (record.decision, record.live, record.version) == ("activated", "fast", f"{record.run}-hnsw")
     manifest = read_manifest(shop.bundles / str(record.version))
     assert manifest.index.kind == "hnsw"
     assert manifest.index_choice is not None
-    assert manifest.index_choice.recall == 0.9
+    assert manifest.index_choice.recall == 0.97
 
 
 def test_an_index_that_misses_its_recall_leaves_exact_search(
@@ -100,5 +102,10 @@ def test_an_index_that_misses_its_recall_leaves_exact_search(
 ) -> None:
     trained(shop, mode="anew")
     monkeypatch.setattr(module, "_index_request", lambda settings, live: IndexRequest("rabitq", 1.0))
+
+    def miss(*words: object) -> Path:
+        raise BundleError("the recall of rabitq is 0.9")
+
+    monkeypatch.setattr(module, "reindex", miss)
     assert publish_run(shop, state(shop)) == "r1"
     assert publish_run(shop, state(shop)) == "r1"
