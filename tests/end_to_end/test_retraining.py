@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -26,13 +27,14 @@ SMALL = ("--users", "200", "--items", "150", "--events-per-user", "15", "--seed"
 SHORT = ("--set", "shortest_history=5", "--set", "longest_history=30")
 QUICK = ("--set", "training.batch_size=128", "--set", "training.epochs=4")
 STORE = ("--store", "sqlite:///history.sqlite")
-RETRAIN = ("retrain", "--data", "prepared", "--bundles", "bundles", "--work", "work", *STORE, *QUICK)
+FOLDERS = ("--data", "prepared", "--bundles", "bundles", "--work", "work")
+RETRAIN = ("retrain", *FOLDERS, "--anew-share", "1", *STORE, *QUICK)
 Rows = Sequence[dict[str, str]]
 
 
 @dataclass(frozen=True)
 class Shop:
-    """A service on the bundles of `folder`, and the events after its training in three parts."""
+    """A service on the bundles of `folder`, and the events after its training in two parts."""
 
     folder: Path
     client: httpx2.Client
@@ -67,25 +69,39 @@ class Shop:
         return listed
 
 
-@pytest.fixture
-def shop(tmp_path: Path) -> Iterator[Shop]:
-    output("data", "synth", "raw", *SMALL, *SHORT, folder=tmp_path)
-    with (tmp_path / "raw" / "events.csv").open(encoding="utf-8", newline="") as file:
+def read_rows(folder: Path) -> tuple[Rows, Rows]:
+    """The events of the synthetic log until the first training, and those after it."""
+    with (folder / "raw" / "events.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     cut = len(rows) * 2 // 3
+    return rows[:cut], rows[cut:]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A shop with the live version `first`, as commands make it."""
+    tmp_path = tmp_path_factory.mktemp("trained")
+    output("data", "synth", "raw", *SMALL, *SHORT, folder=tmp_path)
+    rows, _ = read_rows(tmp_path)
     with (tmp_path / "early.csv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, rows[0])
         writer.writeheader()
-        writer.writerows(rows[:cut])
+        writer.writerows(rows)
     output("data", "prepare", "early.csv", "--to", "prepared", folder=tmp_path)
     first = ("--set", "training.epochs=5", "--set", "tower.dimension=16")
     output("train", "--data", "prepared", "--run", "run", "-e", "demo", *first, folder=tmp_path)
-    output("evaluate", "run", folder=tmp_path)
     output("export", "run", "--bundles", "bundles", "--version", "first", folder=tmp_path)
-    size = -(-(len(rows) - cut) // 3)
-    parts = [rows[start : start + size] for start in range(cut, len(rows), size)]
-    with serving(tmp_path) as (url, admin), plain_client(url) as client:
-        yield Shop(tmp_path, client, admin, parts)
+    return tmp_path
+
+
+@pytest.fixture
+def shop(trained: Path, tmp_path: Path) -> Iterator[Shop]:
+    folder = tmp_path / "shop"
+    shutil.copytree(trained, folder)
+    _, later = read_rows(folder)
+    half = len(later) // 2
+    with serving(folder) as (url, admin), plain_client(url) as client:
+        yield Shop(folder, client, admin, [later[:half], later[half:]])
 
 
 @contextmanager

@@ -152,6 +152,9 @@ def test_data_that_another_command_wrote_is_noticed(
     assert is_changed(changed, [own], live)
     assert not is_changed(changed, [own, record("r2", after=size_of(changed))], live)
     assert not is_changed(changed, [], None)
+    by_hand = live.model_copy(update={"fingerprints": {"data": changed.fingerprint}})
+    assert not is_changed(changed, [own], by_hand)
+    assert count_new(changed, size_of(changed), [own], by_hand) == 0
 
 
 def test_events_without_an_earlier_one_in_the_training_part_can_not_be_predicted(

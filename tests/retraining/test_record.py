@@ -59,7 +59,11 @@ def test_a_lineage_counts_the_warm_starts_since_the_last_full_training() -> None
 
 
 def test_a_version_of_another_command_had_the_data_before_the_first_warm_start_from_it() -> None:
-    records = [record("warm-1", origin="first", before=size(100), after=size(120))]
+    records = [
+        record("refused", live="first", decision="refused", before=size(100), after=size(110)),
+        record("warm-1", live="first", origin="first", before=size(110), after=size(120)),
+    ]
+    assert lineage(records[:1], "first").full == size(100)
     found = lineage(records, "warm-1")
     assert (found.warm_starts, found.full) == (1, size(100))
     assert (lineage(records, "other").warm_starts, lineage(records, "other").full) == (0, None)

@@ -271,3 +271,15 @@ def test_an_error_before_the_first_step_is_recorded(shop: RetrainSettings) -> No
         retrain(dataclasses.replace(shop, data=shop.work))
     (failed,) = read_records(shop.work)
     assert (failed.decision, failed.step) == ("failed", "begin")
+
+
+def test_a_folder_that_can_not_be_deleted_costs_no_decision(
+    shop: RetrainSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*words: object) -> None:
+        raise PermissionError(13, "Permission denied", "bundles")
+
+    monkeypatch.setattr("turret.retraining.steps.delete_retired", refuse)
+    monkeypatch.setattr("turret.retraining.steps.choose_retired", lambda *words: ("first",))
+    record = retrain(shop)
+    assert (record.decision, record.status, record.deleted) == ("activated", 0, ())

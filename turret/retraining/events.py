@@ -44,11 +44,10 @@ def live_manifest(settings: RetrainSettings, live: str | None) -> Manifest | Non
 
 
 def is_changed(data: PreparedData, records: Sequence[RetrainRecord], live: Manifest | None) -> bool:
-    """Whether another command has written the data since the last run, or else since the live version."""
-    sizes = [record.after for record in records if record.after is not None]
-    if sizes:
-        return data.fingerprint != sizes[-1].fingerprint
-    return live is not None and live.fingerprints.get("data") != data.fingerprint
+    """Whether another command has written the data since the last run and since the live version."""
+    known = [record.after.fingerprint for record in records if record.after is not None][-1:]
+    known += [live.fingerprints.get("data", "")] if live else []
+    return bool(known) and data.fingerprint not in known
 
 
 def gather(settings: RetrainSettings, state: RunState, records: Sequence[RetrainRecord]) -> None:
@@ -81,13 +80,14 @@ def count_new(
     data: PreparedData, before: DataSize, records: Sequence[RetrainRecord], live: Manifest | None
 ) -> int:
     """The number of events that no training has used."""
+    events = data.manifest.counts.events
+    if live is not None and live.fingerprints.get("data") == before.fingerprint:
+        return events - before.events
     trained = [record.after for record in records if record.is_trained and record.after is not None]
     if trained:
-        return data.manifest.counts.events - trained[-1].events
-    if live is None:
-        return data.manifest.counts.events
-    if live.fingerprints.get("data") == before.fingerprint or live.data_until is None:
-        return data.manifest.counts.events - before.events
+        return events - trained[-1].events
+    if live is None or live.data_until is None:
+        return events
     return int(np.count_nonzero(data.times > _milliseconds(live.data_until)))
 
 

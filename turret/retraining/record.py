@@ -136,12 +136,16 @@ class Lineage(_Stored):
 
 
 def lineage(records: Sequence[RetrainRecord], live: str | None) -> Lineage:
-    """Follow the live version back through its warm starts to the full training."""
+    """Follow the live version back through its warm starts to the full training.
+
+    A version of another command was trained on the data before the first run that found it live.
+    """
     by_version = {record.version: record for record in records if record.version and record.mode}
-    warm_starts, full, version = 0, None, live
+    warm_starts, version = 0, live
     while version is not None and (record := by_version.pop(version, None)) is not None:
         if record.mode == "anew":
             return Lineage(warm_starts=warm_starts, full=record.after)
         warm_starts += 1
-        full, version = record.before, record.origin  # a version that no record made had the data before
-    return Lineage(warm_starts=warm_starts, full=full)
+        version = record.origin
+    found = (record.before for record in records if version is not None and version == record.live)
+    return Lineage(warm_starts=warm_starts, full=next(found, None))

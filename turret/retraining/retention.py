@@ -58,7 +58,7 @@ def choose_retired(settings: RetrainSettings, records: Sequence[RetrainRecord]) 
         report(f"nothing is deleted: {error}")
         return ()
     kept = {run for run in runs if protected & bundle_names(run, records)}
-    return tuple(run for run in retired(runs, kept, settings.keep) if _exists(settings, run, records))
+    return tuple(run for run in retired(runs, kept, settings.keep) if is_left(settings, run, records))
 
 
 def delete_retired(settings: RetrainSettings, runs: Sequence[str], records: Sequence[RetrainRecord]) -> None:
@@ -83,7 +83,8 @@ def bundle_names(run: str, records: Sequence[RetrainRecord]) -> set[str]:
     return {run} | {record.version for record in records if record.run == run and record.version}
 
 
-def _exists(settings: RetrainSettings, run: str, records: Sequence[RetrainRecord]) -> bool:
+def is_left(settings: RetrainSettings, run: str, records: Sequence[RetrainRecord]) -> bool:
+    """Whether anything of a run is left."""
     bundles = (settings.bundles / name for name in bundle_names(run, records))
     return (settings.runs / run).is_dir() or any(folder.is_dir() for folder in bundles)
 

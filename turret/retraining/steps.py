@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from turret.data.errors import TurretError
 from turret.data.prepared import PreparedData
 from turret.retraining.deployment import compare, deploy, judge_canary, waiting_canary
 from turret.retraining.events import (
@@ -20,7 +21,7 @@ from turret.retraining.events import (
 )
 from turret.retraining.progress import report
 from turret.retraining.record import DataSize, RetrainRecord, lineage
-from turret.retraining.retention import choose_retired, delete_retired
+from turret.retraining.retention import choose_retired, delete_retired, is_left
 from turret.retraining.rule import Situation, choose_mode
 from turret.retraining.settings import RetrainSettings
 from turret.retraining.state import RunState, iso, record_of
@@ -152,9 +153,14 @@ def _retire(context: Context, state: RunState) -> RunState:
 
 
 def _delete(context: Context, state: RunState) -> RunState:
-    records = (*context.records, record_of(state, state.started))
-    delete_retired(context.settings, state.retired, records)
-    return state
+    """Delete the chosen runs. An error costs no decision: the next run tries again."""
+    settings, records = context.settings, (*context.records, record_of(state, state.started))
+    try:
+        delete_retired(settings, state.retired, records)
+    except (TurretError, OSError) as error:
+        report(f"old runs can't be deleted: {error}")
+    gone = tuple(run for run in state.retired if not is_left(settings, run, records))
+    return state.model_copy(update={"retired": gone})
 
 
 STEPS: dict[str, Step] = {
