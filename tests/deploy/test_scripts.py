@@ -12,6 +12,9 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 DEPLOY = ROOT / "deploy"
+# Linters of the environment, or of the machine.
+SEARCHED = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+SHELLCHECK, HADOLINT = (shutil.which(name, path=SEARCHED) for name in ("shellcheck", "hadolint"))
 SCRIPTS = ["backup", "demo.sh", "restore", "roll", "sbom", "setup"]
 # Replicas are files, each with the identity of its image; a replica of the image `broken` is never healthy.
 DOCKER = r"""#!/usr/bin/env bash
@@ -229,25 +232,25 @@ def test_a_damaged_archive_does_not_leave_the_folder(tmp_path: Path) -> None:
     assert (tmp_path / "escaped").read_text() == "after"
 
 
-@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")
+@pytest.mark.skipif(SHELLCHECK is None, reason="shellcheck is not installed")
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_shellcheck_finds_nothing(name: str) -> None:
-    run = subprocess.run(["shellcheck", str(DEPLOY / name)], capture_output=True, text=True, check=False)
+    run = subprocess.run([str(SHELLCHECK), str(DEPLOY / name)], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout
 
 
-@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")
+@pytest.mark.skipif(SHELLCHECK is None, reason="shellcheck is not installed")
 @pytest.mark.parametrize("path", sorted((DEPLOY / "production").rglob("*.sh")), ids=lambda path: path.name)
 def test_shellcheck_finds_nothing_in_what_containers_run(path: Path) -> None:
     """They read a file of the container, /deploy/secret.sh (SC1091)."""
-    command = ["shellcheck", "--exclude", "SC1091", str(path)]
+    command = [str(SHELLCHECK), "--exclude", "SC1091", str(path)]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout
 
 
-@pytest.mark.skipif(shutil.which("hadolint") is None, reason="hadolint is not installed")
+@pytest.mark.skipif(HADOLINT is None, reason="hadolint is not installed")
 def test_hadolint_finds_nothing_in_the_dockerfile() -> None:
     """The wheel of the code is made here, so its version is that of the code (DL3013)."""
-    command = ["hadolint", "--ignore", "DL3013", str(ROOT / "Dockerfile")]
+    command = [str(HADOLINT), "--ignore", "DL3013", str(ROOT / "Dockerfile")]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout
