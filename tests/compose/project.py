@@ -55,16 +55,19 @@ class Project:
 
     def command(self, *words: str, accept: bool = False, seconds: float = 300) -> str:
         """Run a command in the repository; its output. CommandError if it fails, unless accepted."""
-        run = subprocess.run(
-            words,
-            cwd=ROOT,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=seconds,
-            check=False,
-        )
+        try:
+            run = subprocess.run(
+                words,
+                cwd=ROOT,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=seconds,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise CommandError(f"{' '.join(words)}: not done within {seconds:.0f} seconds") from None
         output = run.stdout + "\n".join(
             line for line in run.stderr.splitlines() if not line.startswith(("Creating ", "Starting "))
         )
