@@ -40,8 +40,8 @@ class ItemOverlayCache:
     """Holds the overlay of every loaded bundle.
 
     With a shared `generation`, the next `current` of every process of this service has each acknowledged
-    change. Changes by others raise it, too, where there is a record of replicas; else `watch` sees them within
-    `POLL_SECONDS`. The store has `seconds` to answer.
+    change, also of other replicas. `watch` sees all others within `POLL_SECONDS`. The store has `seconds` to
+    answer.
     """
 
     POLL_SECONDS = 1.0

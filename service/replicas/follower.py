@@ -85,26 +85,33 @@ class Follower:
         """Take a step; return whether something has changed that has to be reported at once."""
         try:
             changed = await self._step()
-            trouble = ""
         except ReplicasUnavailableError as error:
-            trouble = f"{error}; the live version stays, and activations are refused"
+            self._tell(f"{error}; the live version stays, and activations are refused")
+            return False
+        except Exception as error:  # answers continue with the live version
+            self._tell(f"the replicas' record can't be followed: {error!r}", error)
+            return False
+        if self._trouble:
+            _log.warning("the replicas' record is followed again")
+            self._trouble = ""
+        return changed
+
+    def _tell(self, trouble: str, error: Exception | None = None) -> None:
+        """Log what keeps this replica from following, once."""
+        if trouble != self._trouble:
+            _log.warning("%s", trouble, exc_info=error)
+        self._trouble = trouble
+
+    async def _step(self) -> bool:
+        try:
+            view = await self._look()
+            _, record = await self._replicas.settle(view)
+        except ReplicasUnavailableError:
             self._metrics.replicas.set(0)
             self._metrics.replicas_behind.set(0)
             self._shared_state.others_serve = False
             await self._look_for_first(is_confirmed=False)
-        except Exception:
-            trouble = "the replicas' record can't be followed"
-            _log.exception("%s", trouble)
-        if trouble and trouble != self._trouble:
-            _log.warning("%s", trouble)
-        elif self._trouble and not trouble:
-            _log.warning("the replicas' record is followed again")
-        self._trouble = trouble
-        return changed if not trouble else False
-
-    async def _step(self) -> bool:
-        view = await self._look()
-        _, record = await self._replicas.settle(view)
+            raise
         changed = view.items != self._items
         if changed:
             self._shared_state.items.bump()
