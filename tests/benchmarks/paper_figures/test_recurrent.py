@@ -1,9 +1,8 @@
 from pathlib import Path
 from typing import Any
 
-from benchmarks.paper_figures.estimator_curves import IMPORTANCE, STANDARD
-
 from benchmarks.paper_figures.contract import Scale
+from benchmarks.paper_figures.estimator_curves import IMPORTANCE, STANDARD
 from benchmarks.paper_figures.language_model import Schedule
 from benchmarks.paper_figures.recurrent import (
     ALPHAS,
