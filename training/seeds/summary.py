@@ -12,7 +12,6 @@ from turret.training.seeds.runs import SeedRuns
 from turret.training.verdict.comparison import baseline_findings, too_small
 from turret.training.verdict.verdict import main_metric
 
-
 # Findings about the data and the settings: the same for all seeds.
 _OF_DATA = ("baseline_limits", "baseline_left_out", "unread_features", "unread_order", "repeats")
 
