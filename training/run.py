@@ -155,7 +155,7 @@ class Run:
             self.experiment.training.seed,
         )
         report = {**evaluated.report, "baseline_limits": limits, "baselines_left_out": left_out}
-        report["verdict"] = verdict(report, self.experiment, data, self.progress())
+        report["verdict"] = verdict(report, self.experiment, data, self.progress(), self.choice)
         save_per_user(self.folder / PER_USER[part], evaluated, data.users)
         self.save_metrics(part, report)
         return report

@@ -36,6 +36,24 @@ def test_files_are_named_as_they_lie_in_the_folder(words: str, shown: str) -> No
     assert without_folder(words, Path("/srv/models")).startswith(shown)
 
 
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        ("no version 'x' in b; there are: v1, bad, v/b", "no version 'x' in b; there are: v1, bad, v/b"),
+        ("b/v1/golden.json is missing", "v1/golden.json is missing"),
+        ("no golden.json in tub/v1", "no golden.json in tub/v1"),
+    ],
+)
+def test_a_short_name_of_a_folder_is_no_part_of_words(words: str, shown: str) -> None:
+    assert without_folder(words, Path("b")) == shown
+
+
+def test_a_folder_beside_the_one_of_the_bundles_keeps_its_name() -> None:
+    assert without_folder("/srv/models2 and /srv/models.", Path("/srv/models")) == (
+        "/srv/models2 and the folder of bundles."
+    )
+
+
 def test_a_folder_is_known_by_its_other_paths_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "models").mkdir()
     (tmp_path / "link").symlink_to("models")

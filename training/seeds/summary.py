@@ -12,6 +12,9 @@ from turret.training.seeds.runs import SeedRuns
 from turret.training.verdict.comparison import baseline_findings, too_small
 from turret.training.verdict.verdict import main_metric
 
+# Findings about the data and the settings: the same for all seeds.
+_OF_DATA = ("baseline_limits", "baseline_left_out", "unread_features", "unread_order", "repeats")
+
 
 def spread(values: Sequence[float]) -> dict[str, Any]:
     """The `mean`, the sample standard `deviation` (None of one value), and the `values` themselves."""
@@ -46,7 +49,7 @@ def evaluation_summary(runs: Sequence[Run], part: EvaluatedPart) -> dict[str, An
     Returns:
         For each ranker and metric its `spread` over seeds, with the 95 % interval over users of the figures
         averaged over seeds (`low`, `high`); `differences` of the towers from each other ranker, paired by
-        user after that average, and the verdict of these.
+        user after that average, and the verdict: of these, and of the data.
     """
     experiment = runs[0].experiment
     replicates, seed = experiment.evaluation.bootstrap, experiment.training.seed
@@ -80,5 +83,8 @@ def evaluation_summary(runs: Sequence[Run], part: EvaluatedPart) -> dict[str, An
     }
     metric = main_metric(report, experiment)
     findings = [*baseline_findings(report, metric), too_small(report, metric)]
-    report["verdict"] = [finding.as_json() for finding in findings if finding is not None]
+    report["verdict"] = [
+        *(finding.as_json() for finding in findings if finding is not None),
+        *(finding for finding in reports[0]["verdict"] if finding["kind"] in _OF_DATA),
+    ]
     return {**report, "metric": metric}

@@ -1,6 +1,6 @@
 """Features and order in the data that an experiment does not read, and the shipped ones that do."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -15,8 +15,13 @@ from turret.training.verdict.finding import Finding, listing
 _USERS, ORDERED_RATIO, LEAST_RECURRENCES = 20_000, 1.5, 100
 
 
-def unread_features(experiment: ExperimentConfig, data: PreparedData) -> Finding | None:
-    """Features of items and users that the towers leave unread."""
+def unread_features(
+    experiment: ExperimentConfig, data: PreparedData, rejected: Mapping[str, float] | None = None
+) -> Finding | None:
+    """Features of items and users that the towers leave unread.
+
+    `rejected` has the validation values of the candidates to which `--experiment auto` preferred this one.
+    """
     items = _unread(experiment.tower.item.features, data.manifest.item_features)
     users = _unread(experiment.tower.user.features, data.manifest.user_features)
     readers = _shipped(
@@ -33,20 +38,29 @@ def unread_features(experiment: ExperimentConfig, data: PreparedData) -> Finding
         if names
     ]
     it = "it" if len(items) + len(users) == 1 else "them"
-    sentence = (
-        f"This experiment leaves features unread: {' and '.join(parts)}; the shipped experiment "
-        f"{listing(readers)} reads {it}."
+    sentence = f"This experiment leaves features unread: {' and '.join(parts)}; " + (
+        _preferred(rejected) if rejected else f"the shipped experiment {listing(readers)} reads {it}."
     )
     figures = {"item_features": items, "user_features": users, "experiments": readers}
     return Finding("unread_features", sentence, figures)
+
+
+def _preferred(rejected: Mapping[str, float]) -> str:
+    values = [f"{name} ({value:.4f})" for name, value in rejected.items()]
+    return f"`--experiment auto` preferred it to {listing(values)} by their validation metric in trials."
 
 
 def _unread(chosen: FeatureNames, features: list[FeatureSummary]) -> list[str]:
     return [] if chosen == "all" else [one.name for one in features if one.name not in chosen]
 
 
-def unread_order(experiment: ExperimentConfig, data: PreparedData) -> Finding | None:
-    """An order of events that predicts the next item, which the user tower reads as a set."""
+def unread_order(
+    experiment: ExperimentConfig, data: PreparedData, rejected: Mapping[str, float] | None = None
+) -> Finding | None:
+    """An order of events that predicts the next item, which the user tower reads as a set.
+
+    `rejected` has the validation values of the candidates to which `--experiment auto` preferred this one.
+    """
     readers = _shipped(_reads_order)
     if _reads_order(experiment) or data.manifest.time.kind == "position" or not readers:
         return None
@@ -58,8 +72,8 @@ def unread_order(experiment: ExperimentConfig, data: PreparedData) -> Finding | 
     read = "reads little of that order" if is_window else "does not read that order"
     sentence = (
         f"The order of the events predicts the next item (pairs of successive items recur {ratio:.1f} times "
-        f"as often as in shuffled histories), and this experiment {read}; the shipped experiments "
-        f"{listing(readers)} read it."
+        f"as often as in shuffled histories), and this experiment {read}; "
+        + (_preferred(rejected) if rejected else f"the shipped experiments {listing(readers)} read it.")
     )
     figures = {"recurrences": actual, "shuffled": shuffled, "ratio": ratio, "experiments": readers}
     return Finding("unread_order", sentence, figures)

@@ -12,7 +12,11 @@ from turret.training.verdict.unread import unread_features, unread_order
 
 
 def verdict(
-    report: dict[str, Any], experiment: ExperimentConfig, data: PreparedData, progress: Progress | None
+    report: dict[str, Any],
+    experiment: ExperimentConfig,
+    data: PreparedData,
+    progress: Progress | None,
+    choice: dict[str, Any] | None = None,
 ) -> list[dict[str, Any]]:
     """The findings `{kind, sentence, figures}` about an evaluation report, JSON-ready.
 
@@ -21,18 +25,28 @@ def verdict(
         experiment: the settings of the run.
         data: the data of the run.
         progress: the progress of its training; None if it is unknown.
+        choice: the choice of `--experiment auto`, if it made the settings.
     """
     metric = main_metric(report, experiment)
+    rejected = _rejected(choice)
     findings = [
         *baseline_findings(report, metric),
         *left_out_findings(report),
         too_small(report, metric),
         training_end(progress, experiment.training),
-        unread_features(experiment, data),
-        unread_order(experiment, data),
+        unread_features(experiment, data, rejected),
+        unread_order(experiment, data, rejected),
         repeats(report, data),
     ]
     return [finding.as_json() for finding in findings if finding is not None]
+
+
+def _rejected(choice: dict[str, Any] | None) -> dict[str, float]:
+    """The candidates that `--experiment auto` tried and did not pick, with their values in the trials."""
+    if choice is None:
+        return {}
+    tried = {trial["candidate"]: trial["value"] for trial in choice["trials"] if trial["value"] is not None}
+    return {name: value for name, value in tried.items() if name != choice["picked"]}
 
 
 def main_metric(report: dict[str, Any], experiment: ExperimentConfig) -> str:

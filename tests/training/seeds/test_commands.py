@@ -158,7 +158,9 @@ def test_an_evaluation_has_mean_deviation_and_a_verdict(trained: Path, capsys: C
     assert list(report["differences"]) == ["popularity", "co_occurrence"]
     paired = report["differences"]["popularity"]["ndcg@10"]["mean"]
     assert paired == pytest.approx(np.mean(own) - report["popularity"]["ndcg@10"]["mean"])
-    assert [one["kind"] for one in report["verdict"]][:2] == ["baseline", "baseline"]
+    kinds = [one["kind"] for one in report["verdict"]]
+    assert kinds[:2] == ["baseline", "baseline"]
+    assert kinds.count("unread_features") == 1
     assert json.loads((trained / SEEDS).read_text())["evaluation"] == {"test": report}
     evaluate_command(trained, None, "test", False)
     shown = capsys.readouterr().out

@@ -34,3 +34,23 @@ def test_findings_that_do_not_hold_are_left_out(handmade: PreparedData) -> None:
     found = verdict(REPORT, experiment, handmade, finished)
     assert [finding["kind"] for finding in found] == ["baseline", "repeats"]
     assert set(found[0]) == {"kind", "sentence", "figures"}
+
+
+def test_candidates_that_auto_rejected_are_not_recommended(shop: PreparedData) -> None:
+    """Neither by a trial that failed nor by the picked candidate."""
+    trials = [
+        {"candidate": name, "value": value}
+        for name, value in (("set", 0.25), ("pooled", 0.3), ("features", 0.2), ("transformer", None))
+    ]
+    experiment = load_experiment("youtubednn", {"evaluation.k": [20, 50], "training.metric": "ndcg@20"})
+    choice = {"picked": "pooled", "reasons": [], "trials": trials}
+    finished = Progress(epoch=3, finished=True)
+    sentences = {one["kind"]: one["sentence"] for one in verdict(REPORT, experiment, shop, finished, choice)}
+    preferred = "`--experiment auto` preferred it to set (0.2500) and features (0.2000) by their validation"
+    assert preferred in sentences["unread_features"]
+    assert preferred in sentences["unread_order"]
+    without_trials = {**choice, "trials": []}
+    sentences = {
+        one["kind"]: one["sentence"] for one in verdict(REPORT, experiment, shop, finished, without_trials)
+    }
+    assert "the shipped experiment dssm reads them" in sentences["unread_features"]
