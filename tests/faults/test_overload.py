@@ -126,7 +126,9 @@ def test_clients_that_do_not_wait_are_left_waiting(start: Start) -> None:
 
 @pytest.mark.fault(17)
 @pytest.mark.parametrize("waits", [True, False])
-def test_with_a_fifth_of_a_processor_it_serves_half_as_much_for_what_it_has(start: Start, waits: bool) -> None:
+def test_with_a_fifth_of_a_processor_it_serves_half_as_much_for_what_it_has(
+    start: Start, waits: bool
+) -> None:
     """Its turns don't end while it isn't run, and it refuses less often, as refusing costs more of the little
     time that it has. How soon it refuses is up to whoever lets it run; here it is stopped for 40 ms. Half, as
     cold caches change what a starved peak serves by a third from one round to the next: .59 to 1.0 was seen."""
