@@ -131,7 +131,7 @@ def test_with_a_fifth_of_a_processor_it_serves_half_as_much_for_what_it_has(
 ) -> None:
     """Its turns don't end while it isn't run, and it refuses less often, as refusing costs more of the little
     time that it has. How soon it refuses is up to whoever lets it run; here it is stopped for 40 ms. Half, as
-    cold caches change what a starved peak serves by a third from one round to the next: .59 to 1.0 was seen."""
+    cold caches change the throughput of a starved worker by a third (.59 to 1 seen)."""
     service = start(queue_limit=QUEUE)
     with starved(worker_of(service)):
         peaks, floods = rounds(service, waits)
