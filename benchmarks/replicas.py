@@ -6,7 +6,6 @@ replica takes in a second, and the commands that Redis gets. Needs `redis-server
 """
 
 import json
-import os
 import statistics
 import subprocess
 import tempfile
@@ -22,7 +21,7 @@ from redis.exceptions import ConnectionError as NotThereError
 from rich.console import Console
 
 from benchmarks.http_candidates import free_port
-from benchmarks.process_memory import family
+from benchmarks.processor_time import processor_seconds
 from benchmarks.protocol import Options, finish, read_options
 from benchmarks.running_service import Running, post, running_service
 from benchmarks.serving_shop import VERSIONS, served_shop
@@ -30,7 +29,6 @@ from benchmarks.serving_shop import VERSIONS, served_shop
 REPLICAS = (1, 2, 3)
 CHANGES, ACTIVATIONS, IDLE_SECONDS = 100, 20, 10.0
 QUICK_CHANGES, QUICK_ACTIVATIONS, QUICK_IDLE_SECONDS = 10, 4, 2.0
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:
@@ -71,9 +69,12 @@ def costs(
             for number in range(QUICK_ACTIVATIONS if quick else ACTIVATIONS)
         ]
         idle = QUICK_IDLE_SECONDS if quick else IDLE_SECONDS
-        before, called = [processor_seconds(service) for service in services], calls()
+        before, called = [processor_seconds(service.process.pid) for service in services], calls()
         time.sleep(idle)
-        used = [processor_seconds(service) - start for service, start in zip(services, before, strict=True)]
+        used = [
+            processor_seconds(service.process.pid) - start
+            for service, start in zip(services, before, strict=True)
+        ]
         return {
             "replicas": count,
             "item_change_ms": _quantiles(changes),
@@ -110,15 +111,6 @@ def seconds(call: Callable[[], object]) -> float:
     begun = time.perf_counter()
     call()
     return time.perf_counter() - begun
-
-
-def processor_seconds(service: Running) -> float:
-    """Processor seconds of a service since its start, of all its processes."""
-    total = 0
-    for pid in family(service.process.pid):
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        total += int(fields[11]) + int(fields[12])
-    return total / _TICKS
 
 
 def _quantiles(samples: list[float]) -> dict[str, float]:

@@ -3,12 +3,9 @@
 import json
 import re
 import shutil
-import socket
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,11 +14,10 @@ from typing import Any
 import pytest
 
 from benchmarks.http_candidates import free_port
+from benchmarks.local_proxy import FOLDER, local_proxy
 from turret.service.settings import Settings
 from turret.service.wire.refusals import HEAD_BYTES
 
-ROOT = Path(__file__).parent.parent.parent
-FOLDER = ROOT / "deploy" / "production" / "proxy"
 needs_nginx = pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
 
 
@@ -59,42 +55,6 @@ class Replica:
         self.server.server_close()
 
 
-def configure(folder: Path, listen: int, ports: list[int]) -> Path:
-    """The shipped configuration on a local port, with addresses in place of Compose's names."""
-    scratch = folder / "nginx"
-    scratch.mkdir()
-    for path in FOLDER.glob("*.conf"):
-        text = (
-            path.read_text("utf-8").replace("/deploy/proxy", str(folder)).replace("/tmp/nginx", str(scratch))
-        )
-        text = text.replace("listen 8080;", f"listen 127.0.0.1:{listen};")
-        text = re.sub(r"^resolver.*$|^set \$replicas.*$", "", text, flags=re.MULTILINE)
-        text = text.replace("http://$replicas:8000", "http://replicas")
-        (folder / path.name).write_text(text)
-    servers = "".join(f"server 127.0.0.1:{port} max_fails=0; " for port in ports)
-    plain = (folder / "plain.conf").read_text("utf-8")
-    (scratch / "listen.conf").write_text(f"upstream replicas {{ {servers} }}\n{plain}")
-    return folder / "nginx.conf"
-
-
-@contextmanager
-def proxy(folder: Path, ports: list[int]) -> Iterator[int]:
-    listen = free_port()
-    command = ["nginx", "-e", str(folder / "error.log"), "-c", str(configure(folder, listen, ports))]
-    process = subprocess.Popen([*command, "-g", "daemon off; master_process off;"])
-    try:
-        for _ in range(100):
-            try:
-                socket.create_connection(("127.0.0.1", listen), timeout=1).close()
-                break
-            except OSError:
-                time.sleep(0.05)
-        yield listen
-    finally:
-        process.terminate()
-        process.wait(timeout=10)
-
-
 def ask(port: int, path: str, body: bytes = b"{}", headers: dict[str, str] | None = None) -> tuple[int, Any]:
     connection = HTTPConnection("127.0.0.1", port, timeout=10)
     connection.request("POST", path, body, headers or {})
@@ -118,8 +78,8 @@ def test_a_replica_that_is_not_ready_is_passed_over(
     tmp_path: Path, replicas: tuple[Replica, Replica], path: str
 ) -> None:
     replicas[0].status = 503
-    with proxy(tmp_path, [one.port for one in replicas]) as port:
-        assert [ask(port, path)[0] for _ in range(4)] == [200] * 4
+    with local_proxy(tmp_path, [one.port for one in replicas]) as proxy:
+        assert [ask(proxy.port, path)[0] for _ in range(4)] == [200] * 4
     assert replicas[0].paths
     assert replicas[1].paths == [path] * 4
 
@@ -127,15 +87,15 @@ def test_a_replica_that_is_not_ready_is_passed_over(
 @needs_nginx
 def test_a_replica_that_is_gone_is_passed_over(tmp_path: Path, replicas: tuple[Replica, Replica]) -> None:
     gone = free_port()
-    with proxy(tmp_path, [gone, replicas[0].port]) as port:
-        assert [ask(port, "/v1/recommend")[0] for _ in range(4)] == [200] * 4
+    with local_proxy(tmp_path, [gone, replicas[0].port]) as proxy:
+        assert [ask(proxy.port, "/v1/recommend")[0] for _ in range(4)] == [200] * 4
 
 
 @needs_nginx
 def test_both_replicas_are_asked_in_turn(tmp_path: Path, replicas: tuple[Replica, Replica]) -> None:
-    with proxy(tmp_path, [one.port for one in replicas]) as port:
+    with local_proxy(tmp_path, [one.port for one in replicas]) as proxy:
         for _ in range(6):
-            ask(port, "/v1/recommend?k=3")
+            ask(proxy.port, "/v1/recommend?k=3")
     assert [one.paths for one in replicas] == [["/v1/recommend?k=3"] * 3] * 2
 
 
@@ -145,20 +105,20 @@ def test_a_refusal_that_another_replica_repeats_reaches_the_client(
 ) -> None:
     for one in replicas:
         one.status = 503
-    with proxy(tmp_path, [one.port for one in replicas]) as port:
-        assert ask(port, "/v1/recommend") == (503, {})
+    with local_proxy(tmp_path, [one.port for one in replicas]) as proxy:
+        assert ask(proxy.port, "/v1/recommend") == (503, {})
         replicas[0].status = replicas[1].status = 422
-        assert ask(port, "/v1/recommend") == (422, {})
+        assert ask(proxy.port, "/v1/recommend") == (422, {})
 
 
 @needs_nginx
 def test_the_proxy_refuses_in_the_words_of_the_service(
     tmp_path: Path, replicas: tuple[Replica, Replica]
 ) -> None:
-    with proxy(tmp_path, [free_port()]) as port:
-        status, value = ask(port, "/v1/recommend")
+    with local_proxy(tmp_path, [free_port()]) as proxy:
+        status, value = ask(proxy.port, "/v1/recommend")
         assert (status, value["error"]["field"]) == (503, "service")
-        status, value = ask(port, "/v1/recommend", b" " * 1_000_001)
+        status, value = ask(proxy.port, "/v1/recommend", b" " * 1_000_001)
         assert (status, value["error"]["field"]) == (413, "body")
 
 
@@ -167,8 +127,8 @@ def test_the_proxy_refuses_in_the_words_of_the_service(
     "path", ["/admin/activate", "/admin", "/metrics", "//admin/activate", "/%61dmin/routes"]
 )
 def test_no_call_of_operators_passes(tmp_path: Path, replicas: tuple[Replica, Replica], path: str) -> None:
-    with proxy(tmp_path, [one.port for one in replicas]) as port:
-        assert ask(port, path)[0] == 404
+    with local_proxy(tmp_path, [one.port for one in replicas]) as proxy:
+        assert ask(proxy.port, path)[0] == 404
     assert not any(one.paths for one in replicas)
 
 
