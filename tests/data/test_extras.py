@@ -44,8 +44,8 @@ NEEDS = {
         "train",
     ),
     "report samplers": "train",
-    # It needs both: Polars, and a store.
-    "history dump": "train",
+    # They need both: Polars, and a store.
+    **dict.fromkeys(("history dump", "retrain"), "train"),
     **dict.fromkeys(("serve", "history load", "keys new", "keys list", "keys revoke"), "serve"),
 }
 
