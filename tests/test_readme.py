@@ -11,7 +11,7 @@ from tests.command_line import calls, check_call, commands
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-MADE = "deploy/secrets/"  # by deploy/setup
+MADE = "deploy/secrets"  # by deploy/setup
 SHELL = ("sh", "console", "bash", "shell")
 
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
