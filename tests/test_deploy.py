@@ -362,8 +362,9 @@ def test_the_addresses_of_the_page_are_calls_of_the_service(bundles: Path) -> No
     assert asked | {"/livez", "/admin/rollback"} <= paths
 
 
-def test_the_proxy_lets_nothing_through_that_the_service_would_refuse_for_its_size() -> None:
-    text = (ROOT / "deploy" / "nginx.conf").read_text("utf-8")
+@pytest.mark.parametrize("files", ["nginx.conf", "production/proxy/*.conf"])
+def test_the_proxy_lets_nothing_through_that_the_service_would_refuse_for_its_size(files: str) -> None:
+    text = "\n".join(path.read_text("utf-8") for path in sorted((ROOT / "deploy").glob(files)))
     defaults = {name: field.default for name, field in Settings.model_fields.items()}
 
     def value(directive: str) -> int:
@@ -373,8 +374,13 @@ def test_the_proxy_lets_nothing_through_that_the_service_would_refuse_for_its_si
     assert (int(buffers) * int(kilobytes) + value("client_header_buffer_size")) * 1024 < HEAD_BYTES - 1024
     assert value("client_max_body_size") == defaults["body_limit"]
     assert value("proxy_read_timeout") > defaults["request_seconds"]
+
+
+def test_the_proxy_closes_its_connections_before_the_service_does() -> None:
+    text = (ROOT / "deploy" / "nginx.conf").read_text("utf-8")
     (upstream,) = re.findall(r"upstream turret \{(.*?)\}", text, re.DOTALL)
-    assert int(upstream.split("keepalive_timeout ")[1].split("s")[0]) < defaults["keep_alive_seconds"]
+    keep_alive = Settings.model_fields["keep_alive_seconds"].default
+    assert int(upstream.split("keepalive_timeout ")[1].split("s")[0]) < keep_alive
 
 
 @pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")

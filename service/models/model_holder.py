@@ -258,7 +258,7 @@ class ModelHolder:
             _log.error(
                 "version %s can't be opened (%s); falling back to version %s", version, refused, before
             )
-            if self.shared_state.replicated:  # what all replicas serve is no decision of this one
+            if self.shared_state.replicated:  # all replicas decide together
                 self._fallback = replace(live, generation=self.activation_log.sequence_of(before) or 0)
                 return self._fallback
             record = new_record(before, "fallback", version, str(refused))

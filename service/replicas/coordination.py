@@ -137,7 +137,7 @@ class Replicas:
         return await self._without(lambda report: report.items >= number, seconds)
 
     async def settle(self, view: RecordView, has_turn: bool = False) -> tuple[bytes, LiveRecord | None]:
-        """Bring this replica to the record, or a lost or older record to what this replica serves.
+        """Bring this replica to the record, or a lost or older record to this replica's version.
 
         Return the record afterwards. Raises ReplicasUnavailableError.
         """
@@ -180,7 +180,7 @@ class Replicas:
         return record.number > state.target.value or record.routes_number > state.routes.value
 
     async def _restore(self, stored: bytes, record: LiveRecord | None) -> tuple[bytes, LiveRecord | None]:
-        """Write what this replica serves in place of a record that is lost or older."""
+        """Write this replica's version in place of a record that is lost or older."""
         own = await asyncio.to_thread(own_record, self._root, self._shared_state)
         if own is None:
             return stored, record

@@ -1,4 +1,4 @@
-"""Follows the record of all replicas, and reports what this replica serves."""
+"""Follows the record of all replicas, and reports the version served here."""
 
 import asyncio
 import logging
@@ -49,7 +49,7 @@ class Follower:
         self._trouble = ""
 
     async def join(self) -> None:
-        """Report this replica, and load what is live now, before the first request is answered.
+        """Report this replica and load the live version before the first request is answered.
 
         An activation that begins later waits for this replica.
         """
@@ -97,7 +97,7 @@ class Follower:
         return changed
 
     def _tell(self, trouble: str, error: Exception | None = None) -> None:
-        """Log what keeps this replica from following, once."""
+        """Log once why this replica cannot follow."""
         if trouble != self._trouble:
             _log.warning("%s", trouble, exc_info=error)
         self._trouble = trouble

@@ -55,7 +55,7 @@ def adopt_routes(root: Path, shared_state: SharedState, record: LiveRecord) -> N
 
 
 def own_record(root: Path, shared_state: SharedState) -> LiveRecord | None:
-    """Make the record of what this replica serves; None if it serves nothing that an activation confirmed."""
+    """Make the record of the version served here; None if no activation confirmed it."""
     number, version, pinned = target_of(shared_state)
     if number < 1 or pinned is None:
         return None

@@ -1,7 +1,6 @@
 """The proxy of the production profile: a real nginx before two replicas that are stand-ins."""
 
 import json
-import re
 import shutil
 import subprocess
 import threading
@@ -15,8 +14,6 @@ import pytest
 
 from benchmarks.http_candidates import free_port
 from benchmarks.local_proxy import FOLDER, local_proxy
-from turret.service.settings import Settings
-from turret.service.wire.refusals import HEAD_BYTES
 
 needs_nginx = pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
 
@@ -130,19 +127,6 @@ def test_no_call_of_operators_passes(tmp_path: Path, replicas: tuple[Replica, Re
     with local_proxy(tmp_path, [one.port for one in replicas]) as proxy:
         assert ask(proxy.port, path)[0] == 404
     assert not any(one.paths for one in replicas)
-
-
-def test_the_limits_of_the_proxy_fit_those_of_the_service() -> None:
-    text = "\n".join(path.read_text("utf-8") for path in sorted(FOLDER.glob("*.conf")))
-    defaults = {name: field.default for name, field in Settings.model_fields.items()}
-
-    def value(directive: str) -> int:
-        return int(re.search(rf"^ +{directive} (\d+)", text, re.MULTILINE)[1])  # type: ignore[index]
-
-    buffers, kilobytes = re.search(r"large_client_header_buffers (\d+) (\d+)k", text).groups()  # type: ignore[union-attr]
-    assert (int(buffers) * int(kilobytes) + value("client_header_buffer_size")) * 1024 < HEAD_BYTES - 1024
-    assert value("client_max_body_size") == defaults["body_limit"]
-    assert value("proxy_read_timeout") > defaults["request_seconds"]
 
 
 def start(folder: Path) -> subprocess.CompletedProcess[str]:

@@ -32,7 +32,7 @@ def count(settings: RetrainSettings) -> int:
 
 
 def left_behind(settings: RetrainSettings) -> set[str]:
-    """What a run leaves in its folder, beside the records and the runs."""
+    """Files of a retraining run, beside the records and the runs."""
     return {path.name for path in settings.work.iterdir()} - {RECORDS, "runs"}
 
 

@@ -1,4 +1,4 @@
-"""The common record of a service's replicas in a Redis, and who of them is alive."""
+"""The common record of a service's replicas in a Redis, and the list of live replicas."""
 
 from typing import Any
 

@@ -12,7 +12,7 @@ _TRAINING = ["--mode", "anew", "--experiment", "demo", "--set", "training.epochs
 
 
 def check_retraining(proof: Proof) -> str:
-    """Users who take two rare items in turn teach them to the next version; a bad one is refused."""
+    """The next version learns two rare items that users take in turn; a worse version is refused."""
     first, second = _rare_pair(proof)
     before = _rank(proof, first, second)
     _send_fans(proof, "fan", first, second)

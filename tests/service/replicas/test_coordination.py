@@ -115,7 +115,7 @@ def test_the_others_take_the_number_the_version_and_its_content(world: World) ->
 
 
 def test_a_turn_begins_after_that_of_another_replica(world: World) -> None:
-    """And knows what that has activated."""
+    """It reads the record that the other replica has written."""
 
     async def work(world: World) -> None:
         order = []
