@@ -148,6 +148,7 @@ def test_served_events_become_the_live_version_and_a_worse_one_is_refused(shop: 
     assert records[2]["figures"]["high"] < 0
 
 
+@pytest.mark.fault(72)
 def test_a_killed_training_goes_on_without_losing_or_doubling_events(shop: Shop) -> None:
     before = shop.events()
     shop.send(shop.parts[0])

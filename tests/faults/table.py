@@ -297,6 +297,27 @@ FAULTS: dict[int, tuple[str, str]] = {
         "it refuses requests until the folder is readable, logs it once, and opens again; only an "
         "existing file closes it permanently",
     ),
+    68: (
+        "a replica is down, hangs or dies during an activation",
+        "the call names it; when it is back, it serves the new version from its first answer on",
+    ),
+    69: (
+        "the Redis with the record of the live version is down, lost, or restored from an older state",
+        "each replica serves its version, changes are refused with a message, and a lost record is written "
+        "again",
+    ),
+    70: (
+        "a replica can't open the live version, or finds other data in place of the record",
+        "it is not ready, says why, and changes nothing for the others",
+    ),
+    71: (
+        "activations through several replicas at once, and requests with `min_version`",
+        "they take turns; no answer of any replica is older than an acknowledged activation",
+    ),
+    72: (
+        "a retraining is killed at any point, or started twice",
+        "the next run continues or begins again without lost or doubled events; the second one is refused",
+    ),
 }
 
 

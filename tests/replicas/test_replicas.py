@@ -72,6 +72,7 @@ def test_an_item_is_in_the_answers_of_all_replicas_when_it_is_acknowledged(pair:
         assert 9000 + number not in {item["id"] for item in ask(writer, k=81)["items"]}
 
 
+@pytest.mark.fault(68)
 def test_a_replica_that_was_down_during_an_activation_serves_its_version_from_the_first_answer_on(
     pair: Pair, root: Path, replica: Begin
 ) -> None:
@@ -89,6 +90,7 @@ def test_a_replica_that_was_down_during_an_activation_serves_its_version_from_th
     assert "names version v3, but the live version of all replicas is v2" in complaints
 
 
+@pytest.mark.fault(68)
 def test_a_replica_that_hangs_is_named_and_follows_when_it_is_back(pair: Pair, root: Path) -> None:
     a, b = pair
     with stopped(b):
@@ -107,12 +109,14 @@ def test_a_replica_that_hangs_is_named_and_follows_when_it_is_back(pair: Pair, r
     assert metric(b, "turret_replicas ") == 2
 
 
+@pytest.mark.fault(68)
 def test_a_killed_replica_is_named(pair: Pair, root: Path) -> None:
     a, b = pair
     b.process.kill()
     assert activate(a, root, "v2").json()["replicas_behind"] == [name_of(b)]
 
 
+@pytest.mark.fault(71)
 def test_activations_at_once_through_both_replicas_take_turns(pair: Pair, root: Path) -> None:
     asked = [("v2", "v3", "v1")[place % 3] for place in range(9)]
     with ThreadPoolExecutor(4) as pool:
@@ -125,6 +129,7 @@ def test_activations_at_once_through_both_replicas_take_turns(pair: Pair, root: 
     assert versions(*pair) == {chain[-1]}
 
 
+@pytest.mark.fault(69)
 def test_without_redis_answers_go_on_and_an_activation_is_refused(
     pair: Pair, root: Path, redis: RedisServer
 ) -> None:
@@ -144,6 +149,7 @@ def test_without_redis_answers_go_on_and_an_activation_is_refused(
     assert versions(a, b) == {"v3"}
 
 
+@pytest.mark.fault(69)
 def test_a_replica_that_starts_without_redis_serves_the_pointer_and_corrects_itself(
     pair: Pair, root: Path, redis: RedisServer, replica: Begin
 ) -> None:
@@ -164,6 +170,7 @@ def test_a_replica_that_starts_without_redis_serves_the_pointer_and_corrects_its
     assert [line for line in (root / "activations.jsonl").read_text().splitlines() if "pointer" in line] == []
 
 
+@pytest.mark.fault(71)
 def test_min_version_holds_in_the_other_replica(pair: Pair, root: Path) -> None:
     """Also in one that could not follow: it waits, and then refuses."""
     a, b = pair
@@ -175,6 +182,7 @@ def test_min_version_holds_in_the_other_replica(pair: Pair, root: Path) -> None:
     assert b.client.post("/v1/recommend", json={"min_version": "v3"}).status_code == 409
 
 
+@pytest.mark.fault(70)
 def test_a_replica_that_can_not_open_the_live_version_is_not_ready_and_changes_nothing(
     pair: Pair, root: Path, replica: Begin
 ) -> None:
@@ -193,6 +201,7 @@ def test_a_replica_that_can_not_open_the_live_version_is_not_ready_and_changes_n
     until(lambda: again.client.get("/readyz").status_code == 200)
 
 
+@pytest.mark.fault(69)
 def test_a_lost_record_is_written_again(pair: Pair, root: Path, redis: RedisServer, replica: Begin) -> None:
     a, b = pair
     activate(a, root, "v2")
@@ -232,6 +241,7 @@ def test_replicas_with_folders_of_their_own_agree_too(
     assert ask(replica(apart), min_version="v2")["version"] == "v2"
 
 
+@pytest.mark.fault(70)
 def test_other_data_under_the_key_of_the_record_is_an_error_in_words(
     root: Path, replica: Begin, redis: RedisServer
 ) -> None:
@@ -246,6 +256,7 @@ def test_other_data_under_the_key_of_the_record_is_an_error_in_words(
     until(lambda: activate(a, root, "v2").status_code == 200)
 
 
+@pytest.mark.fault(71)
 def test_no_answer_of_any_replica_is_older_than_an_acknowledged_activation(pair: Pair, root: Path) -> None:
     """An answer that begins after the acknowledgement is of that activation or a later one."""
     order = ["v1"]
@@ -278,6 +289,7 @@ def test_no_answer_of_any_replica_is_older_than_an_acknowledged_activation(pair:
     assert count[0] > 50
 
 
+@pytest.mark.fault(68)
 def test_another_worker_follows_while_the_first_one_hangs(replica: Begin, root: Path) -> None:
     """The replica is named, as one of its workers is behind, and its other worker has the new version."""
     a, b = replica(activation_seconds=6), replica(workers=2)

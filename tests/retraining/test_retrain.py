@@ -106,6 +106,7 @@ def test_an_empty_store_is_no_error(without_store: RetrainSettings) -> None:
     assert retrain(without_store).decision == "nothing_new"
 
 
+@pytest.mark.fault(72)
 def test_a_second_call_at_once_is_refused_without_a_record(shop: RetrainSettings) -> None:
     with retrain_lock(shop.work), pytest.raises(LockedError, match="is running in"):
         retrain(shop)
