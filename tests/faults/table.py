@@ -318,6 +318,10 @@ FAULTS: dict[int, tuple[str, str]] = {
         "a retraining is killed at any point, or started twice",
         "the next run continues or begins again without lost or doubled events; the second one is refused",
     ),
+    73: (
+        "the service has no rights to the folder of bundles",
+        "it does not start, or keeps the live version and refuses activations, with a message",
+    ),
 }
 
 
