@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.capacity_page import PAGE as DEPLOY
+from benchmarks.capacity_page import capacity_section
 from benchmarks.estimators_page import PAGE as ESTIMATORS
 from benchmarks.estimators_page import estimators_section
 from benchmarks.first_week_page import PAGE as EVALUATION
@@ -67,6 +69,7 @@ def section(movielens: dict[str, Any]) -> str:
 PAGES: dict[Path, tuple[tuple[str, ...], Callable[..., str]]] = {
     README: (("movielens",), section),
     DATA: (("preparation",), preparation_section),
+    DEPLOY: (("proxy", "replicas"), capacity_section),
     ESTIMATORS: (
         (
             "sampler_report",
