@@ -1,16 +1,41 @@
 """Runs in a container of the service: writes its volumes as a tar file to standard output, or reads one.
 
-`pack.py state` writes keys, routes and the names of the live versions, `bundles` the versions; `unpack` reads
-either into the volumes, `empty` fails if they hold anything, `clear` empties them.
+`pack.py state` writes keys, histories in SQLite, routes and the names of the live versions, `bundles` the
+versions; both end with the checksum of the file on standard error. `unpack` reads either into the volumes,
+`empty` ends with status 3 if they hold anything, `clear` empties them.
 """
 
+import hashlib
+import io
+import os
 import shutil
+import sqlite3
 import sys
 import tarfile
+import tempfile
+import time
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 VAR = Path("/app/var")
 BUNDLES = VAR / "bundles"
+NOT_EMPTY = 3
+_COPY = ".backup-"
+_LEFT_SECONDS = 86_400  # the age of copies that a killed backup has left
+_MAGIC = b"SQLite format 3\0"
+
+
+class Hashed(io.RawIOBase):
+    """Standard output, with the checksum of its content."""
+
+    def __init__(self) -> None:
+        self.digest = hashlib.sha256()
+
+    def write(self, content: Any) -> int:
+        """Write `content` and add it to the checksum."""
+        self.digest.update(content)
+        return sys.stdout.buffer.write(content)
 
 
 def state_files() -> list[Path]:
@@ -19,7 +44,7 @@ def state_files() -> list[Path]:
     named = [
         path for path in BUNDLES.iterdir() if path.is_file() or path.is_symlink() or path.name == ".gate"
     ]
-    return found + named
+    return [path for path in found if not path.relative_to(VAR).parts[0].startswith(_COPY)] + named
 
 
 def versions() -> list[Path]:
@@ -27,14 +52,56 @@ def versions() -> list[Path]:
     return [path for path in BUNDLES.iterdir() if (path / "manifest.json").is_file() and path.name[0] != "."]
 
 
-def write(paths: list[Path]) -> None:
-    """Write a tar file of `paths`; one that vanishes meanwhile is left out."""
-    with tarfile.open(fileobj=sys.stdout.buffer, mode="w|") as archive:
+def is_database(path: Path) -> bool:
+    """Whether a file is a database of SQLite."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(_MAGIC)) == _MAGIC
+
+
+def copy_database(path: Path, folder: Path) -> Path:
+    """Copy a database as it is at one moment, while the service writes to it."""
+    copy = folder / path.name
+    with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(copy)) as target:
+        source.backup(target)
+    copy.chmod(path.stat().st_mode & 0o777)
+    return copy
+
+
+def write_state() -> None:
+    """Write the state; a database of SQLite as a copy, without the files beside it."""
+    if os.environ.get("TURRET_STORE", "").startswith("redis"):
+        raise OSError("the histories are in a Redis, which only the production profile backs up")
+    for left in VAR.glob(f"{_COPY}*"):
+        if time.time() - left.stat().st_mtime > _LEFT_SECONDS:
+            shutil.rmtree(left, ignore_errors=True)
+    paths = state_files()
+    databases = {path for path in paths if is_database(path)}
+    companions = {Path(f"{path}{suffix}") for path in databases for suffix in ("-wal", "-shm", "-journal")}
+    with tempfile.TemporaryDirectory(prefix=_COPY, dir=VAR) as folder:
+        copies = {path: copy_database(path, Path(folder)) for path in databases}
+        write([path for path in paths if path not in companions], copies)
+
+
+def write(paths: list[Path], copies: dict[Path, Path] | None = None) -> None:
+    """Write a tar file of `paths`, or of their copies; one that vanishes meanwhile is left out."""
+    output = Hashed()
+    with tarfile.open(fileobj=output, mode="w|") as archive:
         for path in sorted(paths):
             try:
-                archive.add(path, path.relative_to(VAR))
+                archive.add((copies or {}).get(path, path), path.relative_to(VAR))
             except FileNotFoundError:
                 print(f"{path.relative_to(VAR)} was removed during the backup", file=sys.stderr)
+    sys.stdout.flush()
+    print(f"sha256 {output.digest.hexdigest()}", file=sys.stderr)
+
+
+def unpack() -> None:
+    """Write the files of a tar file on standard input into the volumes."""
+    with tarfile.open(fileobj=sys.stdin.buffer, mode="r|") as archive:
+        # Without the permission to write for others; early versions of Python 3.11 have no filters.
+        archive.extractall(VAR, **({"filter": "tar"} if hasattr(tarfile, "tar_filter") else {}))
 
 
 def clear() -> None:
@@ -46,24 +113,30 @@ def clear() -> None:
             path.unlink()
 
 
+def check_empty() -> int:
+    """The exit status of `empty`."""
+    return NOT_EMPTY if versions() or [path for path in VAR.iterdir() if path != BUNDLES] else 0
+
+
+ACTIONS = {
+    "state": write_state,
+    "bundles": lambda: write(versions()),
+    "unpack": unpack,
+    "clear": clear,
+    "empty": check_empty,
+}
+
+
 def main(action: str) -> int:
     """Run one action; returns the exit status."""
-    if action == "state":
-        write(state_files())
-    elif action == "bundles":
-        write(versions())
-    elif action == "unpack":
-        with tarfile.open(fileobj=sys.stdin.buffer, mode="r|") as archive:
-            # Without the permission to write for others; early versions of Python 3.11 have no filters.
-            archive.extractall(VAR, **({"filter": "tar"} if hasattr(tarfile, "tar_filter") else {}))
-    elif action == "clear":
-        clear()
-    elif action == "empty":
-        return int(bool(versions() or [path for path in VAR.iterdir() if path != BUNDLES]))
-    else:
-        print(f"pack.py: {action!r} is none of state, bundles, unpack, clear, empty", file=sys.stderr)
+    if action not in ACTIONS:
+        print(f"pack.py: {action!r} is none of {', '.join(ACTIONS)}", file=sys.stderr)
         return 2
-    return 0
+    try:
+        return ACTIONS[action]() or 0
+    except (OSError, tarfile.TarError, sqlite3.Error) as error:
+        print(f"pack.py {action}: {error}", file=sys.stderr)
+        return 1
 
 
 if __name__ == "__main__":

@@ -31,7 +31,12 @@ load() {
 }
 
 case "${1:-}" in
-  empty) [ -z "$(ls -A /data)" ] && exit 0 || exit 1 ;;
+  empty)
+    # 3: it holds something; other statuses are errors.
+    content=$(ls -A /data)
+    [ -z "$content" ] || exit 3
+    exit
+    ;;
   clear)
     # Without further capabilities root may only remove its own.
     chown -R 0:0 /data

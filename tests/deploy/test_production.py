@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.rights import BOUND, needs_root
 from turret.service.settings import Settings, read_settings
 
 ROOT = Path(__file__).parent.parent.parent
@@ -26,7 +27,7 @@ def environment_of(name: str) -> dict[str, str]:
 
 def test_the_profile_starts_a_proxy_two_replicas_and_a_redis() -> None:
     assert {name for name, one in SERVICES.items() if "profiles" not in one} == {"proxy", "service", "redis"}
-    assert SERVICES["service"]["scale"] == 2
+    assert SERVICES["service"]["scale"] == "${TURRET_REPLICAS:-2}"
 
 
 def test_the_proxy_has_the_only_ports_but_for_operators() -> None:
@@ -57,6 +58,12 @@ def test_a_container_sees_the_volumes_of_its_task_alone() -> None:
     assert volumes["trainer"] == {"work", "bundles"}
     assert volumes["history"] == {"work"}
     assert volumes["proxy"] == set()
+
+
+def test_every_container_that_reads_the_items_again_has_your_own_files() -> None:
+    """Prepared data names the file of its items by its path in the trainer, and an append reads it."""
+    mounted = {name for name, one in SERVICES.items() if any(v.endswith(":/data:ro") for v in one["volumes"])}
+    assert mounted == {"trainer", "history", "retrain", "nightly"}
 
 
 def test_only_those_who_need_the_redis_reach_it_and_have_its_password() -> None:
@@ -95,9 +102,9 @@ def test_every_file_that_is_mounted_exists() -> None:
     }
 
 
-def read_secret(path: Path) -> "subprocess.CompletedProcess[str]":
+def read_secret(path: Path, *before: str) -> "subprocess.CompletedProcess[str]":
     command = f'. {SCRIPTS / "secret.sh"}; read_secret "{path}"'
-    return subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    return subprocess.run([*before, "sh", "-c", command], capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("text", [PASSWORD, f"{PASSWORD}\n", "a-b_C" * 5])
@@ -123,10 +130,21 @@ def test_a_faulty_secret_is_a_sentence(tmp_path: Path, text: str | None, fault: 
     run = read_secret(tmp_path / "password")
     assert run.returncode == 1
     assert run.stdout == ""
+    remedy = "deploy/setup makes it" if text is None else "delete it, and deploy/setup makes another"
     assert run.stderr == (
         f"turret: the secret {tmp_path}/password {fault}. On the host it is in deploy/secrets (or "
-        "TURRET_SECRETS); deploy/setup makes it\n"
+        f"TURRET_SECRETS); {remedy}\n"
     )
+
+
+@needs_root
+def test_a_secret_that_can_not_be_read_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "password").write_text(PASSWORD)
+    (tmp_path / "password").chmod(0)
+    run = read_secret(tmp_path / "password", *BOUND)
+    assert run.returncode == 1
+    assert "can't be read by user 0. " in run.stderr
+    assert run.stderr.endswith("chmod 444 it, in a folder that only you can enter\n")
 
 
 def run_script(name: str, folder: Path, *words: str, **variables: str) -> "subprocess.CompletedProcess[str]":
@@ -169,24 +187,60 @@ def test_a_schedule_that_is_no_number_is_a_sentence(tmp_path: Path, seconds: str
     )
 
 
-def test_setup_makes_secrets_once_and_selects_the_profile(tmp_path: Path) -> None:
-    (tmp_path / "deploy").mkdir()
-    shutil.copy(DEPLOY / "setup", tmp_path / "deploy" / "setup")
-    (tmp_path / ".env").write_text("TURRET_WORKERS=2\n")
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A folder of the repository, as far as deploy/setup reads it."""
+    folder = tmp_path / "My_Shop.2"
+    (folder / "deploy").mkdir(parents=True)
+    shutil.copy(DEPLOY / "setup", folder / "deploy" / "setup")
+    return folder
 
-    def run() -> str:
-        command = [str(tmp_path / "deploy" / "setup")]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
-    assert "made deploy/secrets/redis/password" in run()
-    password = tmp_path / "deploy" / "secrets" / "redis" / "password"
+def set_up(folder: Path) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [str(folder / "deploy" / "setup")], capture_output=True, text=True, check=False, timeout=20
+    )
+
+
+def test_setup_makes_secrets_once_and_selects_the_profile(checkout: Path) -> None:
+    """The project keeps the name that Compose gives it without .env, so that its volumes are found again."""
+    (checkout / ".env").write_text("TURRET_WORKERS=2")
+    assert "made deploy/secrets/redis/password" in set_up(checkout).stdout
+    password = checkout / "deploy" / "secrets" / "redis" / "password"
     before = password.read_text()
     assert read_secret(password).returncode == 0
-    assert (tmp_path / "deploy" / "secrets").stat().st_mode & 0o777 == 0o700
-    assert "made" not in run()
+    assert (checkout / "deploy" / "secrets").stat().st_mode & 0o777 == 0o700
+    again = set_up(checkout)
+    assert again.returncode == 0
+    assert "made" not in again.stdout
     assert password.read_text() == before
-    assert (tmp_path / ".env").read_text().splitlines() == [
+    assert (checkout / ".env").read_text().splitlines() == [
         "TURRET_WORKERS=2",
         "COMPOSE_FILE=deploy/production.yml",
-        "COMPOSE_PROJECT_NAME=turret",
+        "COMPOSE_PROJECT_NAME=my_shop2",
     ]
+
+
+def test_setup_makes_a_settings_file_for_its_owner_alone(checkout: Path) -> None:
+    """It will hold a key."""
+    set_up(checkout)
+    assert (checkout / ".env").stat().st_mode & 0o777 == 0o600
+
+
+def test_setup_replaces_a_secret_that_was_left_empty(checkout: Path) -> None:
+    password = checkout / "deploy" / "secrets" / "redis" / "password"
+    password.parent.mkdir(parents=True)
+    password.touch()
+    set_up(checkout)
+    assert read_secret(password).returncode == 0
+
+
+def test_setup_refuses_another_compose_file(checkout: Path) -> None:
+    (checkout / ".env").write_text("COMPOSE_FILE=docker-compose.yml:mine.yml\n")
+    done = set_up(checkout)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "deploy/setup: .env selects COMPOSE_FILE=docker-compose.yml:mine.yml; make it deploy/production.yml, "
+        "and run deploy/setup again\n"
+    )
+    assert not (checkout / "deploy" / "secrets").exists()

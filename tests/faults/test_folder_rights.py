@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.rights import BOUND, needs_root
 from tests.service_process import HERE, START, plain_client
 
 KEY = "a-key-of-sixteen"
-# Root without capabilities is bound by the rights of files, as every other user is.
-BOUND = ("setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs", sys.executable, "-B")
 ENVIRONMENT = {"PATH": os.environ["PATH"], "PYTHONPATH": str(HERE), "HOME": "/nonexistent"}
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="dropping the rights of root needs root")
+pytestmark = needs_root
 
 
 @pytest.fixture
@@ -29,7 +28,19 @@ def locked(three: Path) -> Iterator[Path]:
 @pytest.mark.fault(73)
 def test_a_service_does_not_start_without_rights_to_its_folder(locked: Path) -> None:
     locked.chmod(0)
-    command = [*BOUND, "-m", "turret", "serve", "--bundles", str(locked), "--wait", "--store", "memory://"]
+    command = [
+        *BOUND,
+        sys.executable,
+        "-B",
+        "-m",
+        "turret",
+        "serve",
+        "--bundles",
+        str(locked),
+        "--wait",
+        "--store",
+        "memory://",
+    ]
     done = subprocess.run(
         command, cwd=HERE, env=ENVIRONMENT, capture_output=True, text=True, timeout=60, check=False
     )
@@ -49,7 +60,7 @@ def test_a_folder_that_loses_its_rights_keeps_the_live_version(locked: Path) -> 
         "overlap_minimum": 0,
     }
     process = subprocess.Popen(
-        [*BOUND, "-c", START, json.dumps(settings)],
+        [*BOUND, sys.executable, "-B", "-c", START, json.dumps(settings)],
         cwd=HERE,
         env=ENVIRONMENT,
         stdout=subprocess.PIPE,
