@@ -8,8 +8,8 @@ import time
 from tests.compose import images
 from tests.compose.checks import CHECKS
 from tests.compose.load import RATE, Load
-from tests.compose.project import CommandError, Project
-from tests.compose.proof import REPLICAS, CheckError, Proof, last_json
+from tests.compose.project import Project
+from tests.compose.proof import REPLICAS, Proof, last_json
 
 _USERS = """
 import json
@@ -40,12 +40,13 @@ def main(numbers: list[int]) -> int:
             f"a change of code alone is built in {made.rebuild_seconds:.0f} s",
             flush=True,
         )
+        results["images"] = _judge(made)
         proof = bring_up(project)
         load = proof.load
         _say(begin, f"up: {REPLICAS} replicas answer through the proxy; the load is {RATE} requests/s")
         for number in numbers:
             results[str(number)] = _run(number, proof, begin)
-    except (CommandError, CheckError, OSError) as error:
+    except Exception as error:  # the last line is printed in any case
         print(f"the proof ends: {error}", flush=True)
         results["up"] = "failed"
     finally:
@@ -100,7 +101,7 @@ def _run(number: int, proof: Proof, begin: float) -> str:
     failures = len(proof.load.failures)
     try:
         told = check(proof)
-    except (CheckError, CommandError, OSError, ValueError, KeyError) as error:
+    except Exception as error:  # any error is a failure of this check, and the next ones still run
         _say(begin, f"check {number} FAILED ({title}): {type(error).__name__}: {error}")
         return "failed"
     lost = len(proof.load.failures) - failures
@@ -109,6 +110,14 @@ def _run(number: int, proof: Proof, begin: float) -> str:
         return "failed"
     _say(begin, f"check {number} passed, 0 failed requests ({title}): {told}")
     return "passed"
+
+
+def _judge(made: images.Images) -> str:
+    """The outcome for the size and the build time of the images, which is also printed where it is bad."""
+    if made.mb_over_base <= images.MOST_MB and made.rebuild_seconds <= images.MOST_REBUILD_SECONDS:
+        return "passed"
+    print(f"the images FAILED: at most {images.MOST_MB} MB and {images.MOST_REBUILD_SECONDS} s", flush=True)
+    return "failed"
 
 
 def _say(begin: float, text: str) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from tests.compose.project import ROOT, Project
 
+MOST_MB = 350
+MOST_REBUILD_SECONDS = 60
 BASE = "python:3.11-slim-bookworm"
 PARTS = ("Dockerfile", ".dockerignore", "pyproject.toml", "LICENSE", "README.md", "turret", "deploy/locks")
 CODE = ("data", "service", "tower", "training")
