@@ -76,6 +76,22 @@ class ModelHolder:
         return self._live
 
     @property
+    def answering(self) -> LoadedModel:
+        """The live version for the answer to a client, who may ask another replica instead.
+
+        Raises NothingLiveError while there is none, and NotReadyError for an earlier version while another
+        replica serves the live one: a proxy sends the request there.
+        """
+        live = self.live
+        if self.has_fallen_back and self.shared_state.others_serve:
+            message = (
+                f"this replica can't open the live version and would answer with {live.version}; "
+                "send the request to another instance"
+            )
+            raise NotReadyError("version", None, message, 2)
+        return live
+
+    @property
     def version(self) -> str | None:
         """The name of the live version, if there is one."""
         return self._live.version if self._live else None
@@ -93,11 +109,11 @@ class ModelHolder:
     def choose(self, user_key: str | None) -> LoadedModel:
         """Choose the version for a user, or for a request id: the same until the routes change.
 
-        Raises NothingLiveError while no version is live.
+        Raises NothingLiveError and NotReadyError as `answering` does.
         """
         canary = self.traffic.canary
         if canary is None or user_key is None or not self.traffic.routes.takes(user_key):
-            return self.live
+            return self.answering
         return canary
 
     def serving(self, version: str) -> LoadedModel | None:

@@ -83,7 +83,7 @@ class Recommender:
             if request.min_version is not None:
                 with at_position(position):
                     await self._model_holder.live_at_least(request.min_version, self._min_version_seconds)
-        model = self._model_holder.live
+        model = self._model_holder.answering
         queries = await self._queries.read_all(requests, model, _now())
         fresh, missing = await self._fresh(model)
         answers = await self._in_thread(model, fresh, queries, {})
@@ -93,7 +93,7 @@ class Recommender:
 
     async def similar_to(self, item: str, k: int) -> Answer:
         """Answer with the nearest items of an item. Raises NotFoundError for an unknown one."""
-        model = self._model_holder.live
+        model = self._model_holder.answering
         fresh, _ = await self._fresh(model)
         row = fresh.row(item)
         if row is None:
@@ -105,7 +105,7 @@ class Recommender:
 
     async def item(self, item: str) -> Answer:
         """Describe an item as the live version and its overlay know it. Raises NotFoundError."""
-        model, canary = self._model_holder.live, self._model_holder.traffic.canary
+        model, canary = self._model_holder.answering, self._model_holder.traffic.canary
         fresh, missing = await self._fresh(model)
         return {**item_status(model, fresh, item, (canary,) if canary else ()), "degraded": missing}
 
@@ -124,9 +124,10 @@ class Recommender:
         if request.min_version is not None:
             return await self._model_holder.live_at_least(request.min_version, self._min_version_seconds)
         if self._model_holder.traffic.canary is None:
-            return self._model_holder.live
+            return self._model_holder.answering
         if request.cursor is not None:
-            return self._model_holder.serving(read_cursor(request.cursor).version) or self._model_holder.live
+            of_last_page = self._model_holder.serving(read_cursor(request.cursor).version)
+            return of_last_page or self._model_holder.answering
         return self._model_holder.choose(request_id if request.user_id is None else str(request.user_id))
 
     async def _in_thread(

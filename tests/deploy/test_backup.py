@@ -38,6 +38,7 @@ def test_a_backup_is_a_folder_with_checksums_for_its_owner_alone(
     assert "is not an empty folder" in engine.run("backup", str(folder)).stderr
 
 
+@pytest.mark.fault(74)
 def test_a_backup_without_room_is_no_backup(engine: Engine, profile: str, tmp_path: Path) -> None:
     """The engine may swallow the error of a full disk: the files are shorter than what was sent."""
     (engine.state / "torn").touch()
@@ -76,6 +77,7 @@ def damage(folder: Path, how: str) -> None:
         (folder / "SHA256SUMS").unlink()
 
 
+@pytest.mark.fault(74)
 @pytest.mark.parametrize(
     ("how", "fault"),
     [

@@ -308,7 +308,7 @@ FAULTS: dict[int, tuple[str, str]] = {
     ),
     70: (
         "a replica can't open the live version, or finds other data in place of the record",
-        "it is not ready, says why, and changes nothing for the others",
+        "it answers 503 and says why, so that a proxy asks another one, and changes nothing for the others",
     ),
     71: (
         "activations through several replicas at once, and requests with `min_version`",
@@ -321,6 +321,10 @@ FAULTS: dict[int, tuple[str, str]] = {
     73: (
         "the service has no rights to the folder of bundles",
         "it does not start, or keeps the live version and refuses activations, with a message",
+    ),
+    74: (
+        "a backup is damaged, or its disk is full",
+        "a damaged one is refused before anything is touched; one without room is no backup",
     ),
 }
 

@@ -36,14 +36,14 @@ async def put_item(
     item_writer: ItemWriterPart,
 ) -> Response:
     """Add an item by its features, or replace the fields of a known one; the next answers have it."""
-    answer = await item_writer.put(model_holder.live.bundle, item_id, body)
+    answer = await item_writer.put(model_holder.answering.bundle, item_id, body)
     return json_response(answer.model_dump(exclude_none=True))
 
 
 @router.delete("/{item_id:item}", responses=answers(ItemWithdrawnAnswer, 404))
 async def withdraw_item(item_id: str, model_holder: ModelHolderPart, item_writer: ItemWriterPart) -> Response:
     """Withdraw an item: no answer of any version has it until it is put again."""
-    answer = await item_writer.withdraw(model_holder.live.bundle, item_id)
+    answer = await item_writer.withdraw(model_holder.answering.bundle, item_id)
     return json_response(answer.model_dump(exclude_none=True))
 
 

@@ -29,13 +29,7 @@ async def readyz(model_holder: ModelHolderPart, worker: WorkerPart) -> Response:
         raise NotReadyError(
             "service", None, "the service is shutting down; send the request to another instance", 2
         )
-    if model_holder.has_fallen_back and worker.shared_state.others_serve:
-        message = (
-            f"this replica can't open the live version and would answer with {model_holder.version}; "
-            "send the request to another instance"
-        )
-        raise NotReadyError("version", None, message, 2)
-    return json_response({"status": "ready", "version": model_holder.live.version})
+    return json_response({"status": "ready", "version": model_holder.answering.version})
 
 
 @router.get("/metrics", response_class=PlainTextResponse)

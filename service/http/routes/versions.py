@@ -15,7 +15,7 @@ router = APIRouter(prefix="/v1", tags=["versions"])
 @router.get("/version", responses=answers(VersionAnswer))
 async def live_version(model_holder: ModelHolderPart) -> Response:
     """Describe the live version: scoring, metrics, measured recall."""
-    live = model_holder.live
+    live = model_holder.answering
     described = live.bundle.manifest.model_dump(mode="json", exclude={"files"})
     return json_response({**described, "since": live.since.isoformat()})
 

@@ -66,7 +66,9 @@ def test_a_replica_that_fell_back_is_ready_only_if_no_other_serves_the_live_vers
     damage(settings.bundles, "v2")
     client = TestClient(create_app(settings, WorkerContext(shared_state)))
     assert client.get("/readyz").json() == {"status": "ready", "version": "v1"}
+    assert client.post("/v1/recommend", json={}).json()["version"] == "v1"
     shared_state.others_serve = True
+    assert client.post("/v1/recommend", json={}).status_code == 503
     refused = client.get("/readyz")
     assert refused.status_code == 503
     assert "can't open the live version and would answer with v1" in refused.json()["error"]["message"]
