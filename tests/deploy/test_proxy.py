@@ -14,6 +14,7 @@ import pytest
 
 from benchmarks.http_candidates import free_port
 from benchmarks.local_proxy import FOLDER, local_proxy
+from tests.rights import BOUND, needs_root
 
 needs_nginx = pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
 
@@ -24,12 +25,14 @@ class Replica:
     def __init__(self, status: int = 200) -> None:
         self.status = status
         self.paths: list[str] = []
+        self.forwarded: list[str | None] = []
         replica = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 replica.paths.append(self.path)
+                replica.forwarded.append(self.headers["X-Forwarded-For"])
                 self.send_response(replica.status)
                 self.send_header("Content-Length", "2")
                 self.end_headers()
@@ -129,19 +132,46 @@ def test_no_call_of_operators_passes(tmp_path: Path, replicas: tuple[Replica, Re
     assert not any(one.paths for one in replicas)
 
 
-def start(folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run the start script with its folders replaced, and an nginx that only says so."""
-    nginx = folder / "bin" / "nginx"
-    nginx.parent.mkdir(exist_ok=True)
-    nginx.write_text("#!/bin/sh\necho started\n")
-    nginx.chmod(0o755)
+@needs_nginx
+def test_an_address_that_a_client_claims_is_replaced(
+    tmp_path: Path, replicas: tuple[Replica, Replica]
+) -> None:
+    """Else each client would choose the address that its limits count for."""
+    with local_proxy(tmp_path, [one.port for one in replicas]) as proxy:
+        ask(proxy.port, "/v1/recommend", headers={"X-Forwarded-For": "203.0.113.9"})
+    assert replicas[0].forwarded + replicas[1].forwarded == ["127.0.0.1"]
+
+
+@needs_nginx
+def test_too_many_requests_of_one_address_are_refused_in_words(tmp_path: Path) -> None:
+    with local_proxy(tmp_path, [free_port()]) as proxy:
+        connection = HTTPConnection("127.0.0.1", proxy.port, timeout=10)
+        for _ in range(4000):
+            connection.request("GET", "/v1/version")
+            response = connection.getresponse()
+            text = response.read()
+            if response.status != 503:
+                break
+        connection.close()
+    assert response.status == 429
+    assert response.headers["Retry-After"] == "1"
+    assert json.loads(text)["error"]["field"] == "client"
+
+
+def start(folder: Path, *before: str, nginx: str = "echo started") -> subprocess.CompletedProcess[str]:
+    """Run the start script with its folders replaced, and a stand-in for nginx."""
+    program = folder / "bin" / "nginx"
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(f"#!/bin/sh\n{nginx}\n")
+    program.chmod(0o755)
     script = (FOLDER / "start.sh").read_text("utf-8")
     script = script.replace("/run/secrets/tls", str(folder / "tls")).replace(
         "/tmp/nginx", str(folder / "nginx")
     )
     script = script.replace("/deploy/proxy", str(FOLDER))
-    environment = {"PATH": f"{nginx.parent}:/usr/bin:/bin"}
-    return subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True, check=False)
+    environment = {"PATH": f"{program.parent}:/usr/bin:/bin"}
+    command = [*before, "sh", "-c", script]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
 def test_the_proxy_uses_tls_where_there_are_certificates(tmp_path: Path) -> None:
@@ -161,4 +191,27 @@ def test_a_certificate_without_its_key_is_a_sentence(tmp_path: Path) -> None:
     assert run.returncode == 1
     assert run.stderr == (
         "turret: TLS needs deploy/secrets/tls/fullchain.pem and privkey.pem, and privkey.pem is missing\n"
+    )
+
+
+@needs_root
+def test_a_certificate_that_can_not_be_read_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "tls").mkdir()
+    for name in ("fullchain.pem", "privkey.pem"):
+        (tmp_path / "tls" / name).write_text("")
+    (tmp_path / "tls" / "privkey.pem").chmod(0)
+    run = start(tmp_path, *BOUND)
+    assert run.returncode == 1
+    assert run.stderr == (
+        "turret: the proxy can't read deploy/secrets/tls/privkey.pem as user 0: chmod 444 it, in a folder "
+        "that only you can enter\n"
+    )
+
+
+def test_a_configuration_that_nginx_refuses_is_a_sentence(tmp_path: Path) -> None:
+    run = start(tmp_path, nginx="echo 'no start line' >&2; exit 1")
+    assert run.returncode == 1
+    assert run.stderr == (
+        "no start line\nturret: nginx refuses its configuration or the certificate, see above; "
+        "deploy/secrets/tls needs a PEM chain and its key\n"
     )
