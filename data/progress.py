@@ -1,4 +1,4 @@
-"""Progress of long commands: a bar on a terminal, else a line now and then."""
+"""Progress of long commands: a bar on a terminal, else a line now and then; numbers with their nouns."""
 
 import logging
 import sys
@@ -94,3 +94,8 @@ def progress_line(description: str, done: int, total: int | None, seconds: float
     if 0 < done < total and total >= _EVEN_STEPS:
         left = f", about {seconds * (total - done) / done:.0f} s left"
     return f"{description}: {done:,} of {total:,} ({100 * done / total:.0f} %), {seconds:.0f} s{left}"
+
+
+def counted(number: int, noun: str) -> str:
+    """`number` with thousands separators, and `noun` in the singular or with an s: 1 epoch, 2,000 rows."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"

@@ -7,6 +7,7 @@ from typing import Any
 
 from turret.data.errors import BadRowsError
 from turret.data.manifest import BadRows, Manifest, Removed
+from turret.data.progress import counted
 
 UNREADABLE_TIME = "unreadable time"
 _WIDTH = 60
@@ -27,7 +28,7 @@ def refuse_bad_rows(bad_rows: Sequence[BadRows], files: Sequence[Path]) -> None:
     if bad_rows:
         total = sum(bad.count for bad in bad_rows)
         lines = [
-            f"{total:,} rows of {_names(files)} are not valid:",
+            f"{counted(total, 'row')} of {_names(files)} {'is' if total == 1 else 'are'} not valid:",
             *bad_row_lines(bad_rows),
             f"correct them, or drop them with --on-bad drop{_hint(bad_rows)}",
         ]

@@ -7,6 +7,7 @@ import polars as pl
 
 from turret.data.errors import ColumnError
 from turret.data.manifest import Columns
+from turret.data.progress import counted
 
 LABEL = "label"
 _EVENT_ITEM = "__event_item"  # of a row of `negatives`, the item of its event
@@ -87,8 +88,8 @@ def check_labels(counts: Counter[int], columns: Columns) -> None:
     name = columns.negatives if columns.label is None else columns.label
     if counts[0] and counts[-1]:
         raise ColumnError(
-            f"column {name!r} has labels of 0 ({counts[0]:,} rows) and of -1 ({counts[-1]:,} rows); mark the "
-            "items that were not chosen by one of the two"
+            f"column {name!r} has labels of 0 ({counted(counts[0], 'row')}) and of -1 "
+            f"({counted(counts[-1], 'row')}); mark the items that were not chosen by one of the two"
         )
     if columns.label is None and not counts[0]:
         raise ColumnError(f"column {name!r} has no item in any row; give the negatives, or leave it out")

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from turret.data import progress as module
-from turret.data.progress import LOGGER, print_lines, progress, progress_line
+from turret.data.progress import LOGGER, counted, print_lines, progress, progress_line
 
 
 @pytest.fixture(autouse=True)
@@ -71,3 +71,10 @@ def test_the_command_line_prints_each_line_once(monkeypatch: pytest.MonkeyPatch)
 )
 def test_a_line_says_how_far_it_is_and_how_long_it_takes(done: int, total: int | None, line: str) -> None:
     assert progress_line("epoch", done, total, 20.0) == line
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(0, "0 rows"), (1, "1 row"), (2, "2 rows"), (2000, "2,000 rows"), (-1, "-1 rows")]
+)
+def test_a_noun_agrees_with_its_number(number: int, text: str) -> None:
+    assert counted(number, "row") == text

@@ -19,7 +19,7 @@ def test_a_few_new_events_are_a_warm_start() -> None:
     [
         ({"has_live": False}, "no version is live"),
         ({"data_changed": True}, "another command has changed the prepared data"),
-        ({"warm_starts": 5}, "5 warm starts have followed the last full training"),
+        ({"warm_starts": 5}, "5 warm starts since the last full training"),
         ({"new_events": 0.21}, "21.0% of the events are newer than the last full training"),
         ({"new_items": 0.3}, "30.0% of the items are newer than the last full training"),
     ],

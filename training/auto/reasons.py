@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from turret.data.progress import counted
 from turret.training.auto.candidates import (
     MOST_ENCODED,
     MOST_SCORED,
@@ -137,7 +138,8 @@ def _large_catalog(facts: Facts) -> Reason:
 def _size(facts: Facts, training: TrainingConfig) -> Reason:
     sentence = (
         f"The training part has {facts.examples:,} examples, so a batch has {training.batch_size:,} of them, "
-        f"and training ends after {training.epochs} epochs, or {training.patience} without improvement."
+        f"and training ends after {counted(training.epochs, 'epoch')}, or {training.patience} without "
+        "improvement."
     )
     figures = {name: getattr(training, name) for name in ("batch_size", "epochs", "patience")}
     return Reason("size", sentence, {"examples": facts.examples, **figures})

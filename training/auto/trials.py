@@ -11,6 +11,7 @@ import torch
 
 from turret.data.errors import ConfigurationError
 from turret.data.prepared import PreparedData
+from turret.data.progress import counted
 from turret.tower.errors import TowerError
 from turret.training.auto.facts import Facts
 from turret.training.auto.reasons import Reason
@@ -94,9 +95,8 @@ def trial_reason(trial: Trial, metric: str) -> Reason:
     if trial.value is None:
         sentence = f"The trial of {trial.candidate} failed: {trial.failure}"
         return Reason("failed", sentence, trial.as_json())
-    epochs = f"{trial.epochs} epoch{'s' * (trial.epochs != 1)}"
     sentence = (
-        f"In a trial of at most {epochs}, {trial.candidate} reaches a validation {metric} of "
-        f"{trial.value:.4f} at epoch {trial.epoch} ({trial.seconds:.0f} s)."
+        f"In a trial of at most {counted(trial.epochs, 'epoch')}, {trial.candidate} reaches a validation "
+        f"{metric} of {trial.value:.4f} at epoch {trial.epoch} ({trial.seconds:.0f} s)."
     )
     return Reason("trial", sentence, trial.as_json())

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from turret.data.prepared import PreparedData
+from turret.data.progress import counted
 from turret.training.device import pick_device
 from turret.training.tuning.plan import StudyRequest
 from turret.training.tuning.study import JOURNAL, StoredStudy, open_storage
@@ -61,5 +62,5 @@ def _counts(study: StoredStudy) -> str:
     finished = study.finished()
     failed = sum(REASON in trial.user_attrs for trial in finished)
     stopped = sum(trial.state == TrialState.PRUNED for trial in finished) - failed
-    text = f"{len(finished)} trial{'s' * (len(finished) != 1)}, {stopped} stopped early"
+    text = f"{counted(len(finished), 'trial')}, {stopped} stopped early"
     return f"{text}, {failed} failed." if failed else f"{text}."

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from turret.data.progress import counted
+
 Mode = Literal["warm", "anew"]
 AskedMode = Literal["rule", "warm", "anew"]
 
@@ -53,7 +55,7 @@ def choose_mode(situation: Situation, settings: RuleSettings) -> Choice:
     if situation.data_changed:
         return Choice("anew", "another command has changed the prepared data since the last training")
     if situation.warm_starts >= settings.most_warm_starts:
-        return Choice("anew", f"{situation.warm_starts} warm starts have followed the last full training")
+        return Choice("anew", f"{counted(situation.warm_starts, 'warm start')} since the last full training")
     for name, share in (("events", situation.new_events), ("items", situation.new_items)):
         if share > settings.share:
             return Choice(
@@ -63,6 +65,6 @@ def choose_mode(situation: Situation, settings: RuleSettings) -> Choice:
             )
     return Choice(
         "warm",
-        f"{situation.warm_starts} warm starts and {situation.new_events:.1%} new events since the last full "
-        "training are within the limits",
+        f"{counted(situation.warm_starts, 'warm start')} and {situation.new_events:.1%} new events since the "
+        "last full training are within the limits",
     )

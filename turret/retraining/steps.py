@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from turret.data.errors import TurretError
 from turret.data.prepared import PreparedData
+from turret.data.progress import counted
 from turret.retraining.deployment import compare, deploy, judge_canary, waiting_canary
 from turret.retraining.events import (
     count_new,
@@ -80,7 +81,8 @@ def _gather(context: Context, state: RunState) -> RunState:
     if state.live is None or state.data_changed or new >= settings.at_least:
         return state
     needed = f"; --at-least {settings.at_least:,} are needed" if new else ""
-    message = f"{new or 'No'} new events since the last training{needed}: nothing is trained."
+    found = counted(new, "new event") if new else "No new events"
+    message = f"{found} since the last training{needed}: nothing is trained."
     return state.model_copy(update={"decision": "nothing_new", "message": message})
 
 
@@ -112,7 +114,7 @@ def _choose(context: Context, state: RunState) -> RunState:
     until = manifest.data_until if manifest else None
     if until is not None and not count_predictable(PreparedData.open(settings.data), until):
         message = (
-            f"{state.new_events:,} new events, but none of them has an earlier one of its user in the "
+            f"{counted(state.new_events or 0, 'new event')}, but none has an earlier one of its user in the "
             "training part of the data: nothing is trained."
         )
         return state.model_copy(update={"decision": "nothing_new", "message": message})

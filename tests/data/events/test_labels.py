@@ -182,7 +182,7 @@ def test_negatives_stay_within_their_part(tmp_path: Path) -> None:
             "a,x,1,0\na,y,2,1\na,z,2,-1\n",
             BY_LABEL,
             ColumnError,
-            r"labels of 0 \(1 rows\) and of -1 \(1 rows\)",
+            r"labels of 0 \(1 row\) and of -1 \(1 row\)",
         ),
         ("a,x,1,1\na,y,2,1\n", BY_LABEL, ColumnError, r"one label only \(1\); give rows of both"),
         ("a,x,1,0\na,y,2,0\n", BY_LABEL, ColumnError, r"one label only \(0\)"),
