@@ -1,4 +1,4 @@
-"""What a request through the proxy and a change on all replicas cost, as a section of docs/deploy.md."""
+"""The cost of a request through the proxy and of a change on all replicas, as a section of docs/deploy.md."""
 
 from pathlib import Path
 from typing import Any

@@ -181,7 +181,7 @@ class SharedState:
 
     @property
     def replicated(self) -> bool:
-        """Whether this service is one of several replicas, whose common record says what is live."""
+        """Whether this service is one of several replicas, which share the record of the live version."""
         return bool(self.cells[_REPLICATED])
 
     @replicated.setter

@@ -77,7 +77,7 @@ class ModelHolder:
 
     @property
     def answering(self) -> LoadedModel:
-        """The live version for the answer to a client, who may ask another replica instead.
+        """The live version for an answer, unless another replica should give it.
 
         Raises NothingLiveError while there is none, and NotReadyError for an earlier version while another
         replica serves the live one: a proxy sends the request there.

@@ -11,7 +11,7 @@ class LiveRecord(BaseModel):
     """The last activation of all replicas.
 
     `number` grows with every activation, `routes_number` with every change of the routes. `manifest` is the
-    SHA-256 of the version's manifest: a replica serves no other content, whatever the folder of bundles has.
+    SHA-256 of the version's manifest: a replica serves no other content of that name.
     `previous`, `who` and `time` are those of the activation log.
     """
 

@@ -40,7 +40,7 @@ def test_a_backup_is_a_folder_with_checksums_for_its_owner_alone(
 
 @pytest.mark.fault(74)
 def test_a_backup_without_room_is_no_backup(engine: Engine, profile: str, tmp_path: Path) -> None:
-    """The engine may swallow the error of a full disk: the files are shorter than what was sent."""
+    """The engine may swallow the error of a full disk: the files lack a part of the output."""
     (engine.state / "torn").touch()
     done = engine.run("backup", str(tmp_path / "copy"))
     assert done.returncode == 1

@@ -1,4 +1,4 @@
-"""Training of a run and its publication as a bundle; each function continues what a killed run has begun."""
+"""Training of a run and its publication as a bundle; each function continues the work of a killed run."""
 
 from pathlib import Path
 
