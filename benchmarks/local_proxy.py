@@ -64,6 +64,7 @@ def _configure(folder: Path, listen: int, ports: list[int], is_limited: bool) ->
         if not is_limited:
             text = re.sub(r"^limit_(conn|req) .*$", "", text, flags=re.MULTILINE)
         (folder / path.name).write_text(text)
+    (folder / "limits.conf").rename(scratch / "limits.conf")
     servers = "".join(f"server 127.0.0.1:{port} max_fails=0; " for port in ports)
     plain = (folder / "plain.conf").read_text("utf-8")
     (scratch / "listen.conf").write_text(f"upstream replicas {{ {servers} }}\n{plain}")

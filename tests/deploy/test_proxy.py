@@ -44,7 +44,7 @@ class Replica:
                 pass
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
 
     @property
     def port(self) -> int:
@@ -158,7 +158,9 @@ def test_too_many_requests_of_one_address_are_refused_in_words(tmp_path: Path) -
     assert json.loads(text)["error"]["field"] == "client"
 
 
-def start(folder: Path, *before: str, nginx: str = "echo started") -> subprocess.CompletedProcess[str]:
+def start(
+    folder: Path, *before: str, nginx: str = "echo started", **variables: str
+) -> subprocess.CompletedProcess[str]:
     """Run the start script with its folders replaced, and a stand-in for nginx."""
     program = folder / "bin" / "nginx"
     program.parent.mkdir(exist_ok=True)
@@ -168,10 +170,57 @@ def start(folder: Path, *before: str, nginx: str = "echo started") -> subprocess
     script = script.replace("/run/secrets/tls", str(folder / "tls")).replace(
         "/tmp/nginx", str(folder / "nginx")
     )
-    script = script.replace("/deploy/proxy", str(FOLDER))
-    environment = {"PATH": f"{program.parent}:/usr/bin:/bin"}
+    script = script.replace("/deploy/proxy", str(folder / "conf" if (folder / "conf").is_dir() else FOLDER))
+    environment = {"PATH": f"{program.parent}:/usr/bin:/bin", **variables}
     command = [*before, "sh", "-c", script]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+def limits(folder: Path) -> str:
+    """The limits of an address that nginx starts with, without comments."""
+    lines = (folder / "nginx" / "limits.conf").read_text("utf-8").splitlines()
+    return "\n".join(line for line in lines if not line.startswith("#"))
+
+
+def test_the_limits_of_an_address_are_settings(tmp_path: Path) -> None:
+    assert start(tmp_path).returncode == 0
+    shipped = limits(tmp_path)
+    assert "rate=200r/s;" in shipped
+    assert "real_ip" not in shipped
+    settings = {"TURRET_ADDRESS_RATE": "5000", "TURRET_ADDRESS_REQUESTS": "900"}
+    assert start(tmp_path, **settings, TURRET_LOAD_BALANCER="10.0.0.7 10.1.0.0/16").returncode == 0
+    assert limits(tmp_path) == (
+        shipped.replace("rate=200r", "rate=5000r")
+        .replace("burst=400", "burst=10000")
+        .replace("address 64", "address 900")
+        + "\nset_real_ip_from 10.0.0.7;\nset_real_ip_from 10.1.0.0/16;\nreal_ip_header X-Forwarded-For;"
+    )
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "many", "1000000", "5;"])
+@pytest.mark.parametrize("name", ["TURRET_ADDRESS_RATE", "TURRET_ADDRESS_REQUESTS"])
+def test_a_limit_that_is_no_number_is_a_sentence(tmp_path: Path, name: str, value: str) -> None:
+    run = start(tmp_path, **{name: value})
+    assert run.returncode == 1
+    assert run.stderr == (
+        f"turret: TURRET_ADDRESS_RATE and TURRET_ADDRESS_REQUESTS can't be '{value}'; give a number from 1 "
+        "to 999999\n"
+    )
+
+
+@needs_nginx
+@pytest.mark.parametrize(("address", "status"), [("10.0.0.7 10.1.0.0/16", 0), ("balancer.example", 1)])
+def test_nginx_checks_the_limits_and_the_addresses(tmp_path: Path, address: str, status: int) -> None:
+    """The shipped configuration with the real nginx, which does not start."""
+    conf = tmp_path / "conf"
+    conf.mkdir()
+    for path in FOLDER.glob("*.conf"):
+        text = path.read_text("utf-8").replace("/deploy/proxy", str(conf))
+        (conf / path.name).write_text(text.replace("/tmp/nginx", str(tmp_path / "nginx")))
+    real = f"{shutil.which('nginx')} -q -t -e stderr -c {conf}/nginx.conf"
+    run = start(tmp_path, nginx=f'[ "$1" != -q ] || exec {real}', TURRET_LOAD_BALANCER=address)
+    assert run.returncode == status, run.stderr
+    assert ("turret: nginx refuses its configuration" in run.stderr) == bool(status)
 
 
 def test_the_proxy_uses_tls_where_there_are_certificates(tmp_path: Path) -> None:
@@ -213,5 +262,6 @@ def test_a_configuration_that_nginx_refuses_is_a_sentence(tmp_path: Path) -> Non
     assert run.returncode == 1
     assert run.stderr == (
         "no start line\nturret: nginx refuses its configuration or the certificate, see above; "
-        "deploy/secrets/tls needs a PEM chain and its key\n"
+        "deploy/secrets/tls needs a PEM chain and its key, and TURRET_LOAD_BALANCER addresses such as "
+        "10.0.0.0/8\n"
     )
