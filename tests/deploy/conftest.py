@@ -19,6 +19,7 @@ case "$*" in
   "image inspect"*) [ -e "images/${last#turret:}" ] ;;
   "images turret"*) ls images ;;
   "compose ps -q service") ls replicas ;;
+  "compose ps -q nightly") [ ! -e nightly ] || echo nightly ;;
   "compose up"*scale*)
     if [ -e crowded ]; then echo "no memory for another container" >&2; exit 1; fi
     echo "up ${TURRET_TAG}" >>log

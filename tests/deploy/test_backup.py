@@ -152,3 +152,14 @@ def test_volumes_that_can_not_be_looked_at_are_not_called_full(engine: Engine, t
     assert done.returncode == 1
     assert "it can't be seen whether the volumes var and bundles are empty, see above." in done.stderr
     assert engine.log == []
+
+
+def test_a_restore_stops_the_retraining_and_says_so(engine: Engine, tmp_path: Path) -> None:
+    """It would publish into volumes that are being written."""
+    folder = tmp_path / "copy"
+    engine.run("backup", str(folder))
+    assert "retraining" not in engine.run("restore", str(folder)).stdout
+    (engine.state / "nightly").touch()
+    done = engine.run("restore", str(folder))
+    assert "docker compose --profile nightly up -d starts it" in done.stdout
+    assert "compose stop nightly" in engine.log
