@@ -91,6 +91,20 @@ def test_the_settings_of_the_service_can_be_read(monkeypatch: pytest.MonkeyPatch
     assert Settings.model_fields["drain_delay"].default == settings.drain_delay
 
 
+def test_every_variable_is_on_the_page_with_its_default() -> None:
+    text = (DEPLOY / "production.yml").read_text("utf-8")
+    page = (ROOT / "docs" / "deploy.md").read_text("utf-8").split("\n## Production\n")[1]
+    rows = dict(re.findall(r"^\| (`[A-Z_`, ]+`) \|\s*(.*?)\s*\|", page, re.MULTILINE))
+    defaults = {
+        name: given
+        for names, values in rows.items()
+        for name, given in zip(re.findall(r"\w+", names), [*values.split(", "), *[""] * 9], strict=False)
+    }
+    for name, default in set(re.findall(r"\$\{(\w+):-([^}]*)\}", text)):
+        assert name in defaults, name
+        assert defaults[name] in (f"`{default}`", "none", "", f"`{default}` (below `deploy`)"), name
+
+
 def test_every_file_that_is_mounted_exists() -> None:
     for one in SERVICES.values():
         for volume in one["volumes"]:
