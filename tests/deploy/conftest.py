@@ -34,7 +34,9 @@ case "$*" in
   "logs "*) echo "setting port can't be 'nowhere'" ;;
   *" config --services") echo service; [ -e plain ] || echo admin ;;
   *"redis true") [ ! -e plain ] ;;
-  *"cli --rdb -") if [ -e torn ]; then printf 'REDIS0011da'; else printf 'REDIS0011data\xff12345678'; fi ;;
+  *"cli --rdb -")
+    if [ -e torn ]; then printf 'REDIS0011da'; else printf 'REDIS0011data\xff12345678'; fi
+    [ ! -e diskless ] || printf '0123456789abcdef0123456789abcdef01234567' ;;
   *" state" | *" bundles")
     printf tar
     [ ! -e torn ] || printf '\0'

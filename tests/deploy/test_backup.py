@@ -38,6 +38,13 @@ def test_a_backup_is_a_folder_with_checksums_for_its_owner_alone(
     assert "is not an empty folder" in engine.run("backup", str(folder)).stderr
 
 
+def test_the_mark_of_a_snapshot_sent_without_a_file_is_no_part_of_it(engine: Engine, tmp_path: Path) -> None:
+    (engine.state / "diskless").touch()
+    done = engine.run("backup", str(tmp_path / "copy"))
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "copy" / "redis.rdb").read_bytes() == b"REDIS0011data\xff12345678"
+
+
 @pytest.mark.fault(74)
 def test_a_backup_without_room_is_no_backup(engine: Engine, profile: str, tmp_path: Path) -> None:
     """The engine may swallow the error of a full disk: the files lack a part of the output."""
