@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from heapq import merge
 from itertools import islice
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -16,7 +18,7 @@ from turret.service.overlay.fresh import FreshItems
 from turret.service.ranking.item_view import ItemView
 from turret.service.search.field_roles import title_of
 from turret.service.search.folding import fold
-from turret.service.search.text_index import TextIndex, ranks, searchable
+from turret.service.search.text_index import ItemTexts, TextIndex
 from turret.tower.bundle.bundle import Bundle
 
 # Pages end here: nobody reads on, and each page searches from the beginning.
@@ -95,10 +97,10 @@ class _SearchedVersion:
         exact = fresh.row(query.strip())
         if exact is not None:
             yield exact
-        for rank in ranks(folded):
-            yield from (changed[position] for position in rank.matches(texts))
-            rows = (self._order[position] for position in rank.matches(self._index))
-            yield from (row for row in rows if row not in fresh.replaced)
+        new = ((rank, changed[position]) for rank, position in texts.matches(folded))
+        old = ((rank, self._order[position]) for rank, position in self._index.matches(folded))
+        old = (match for match in old if match[1] not in fresh.replaced)
+        yield from (row for _, row in merge(new, old, key=itemgetter(0)))
 
     def _changes(self, fresh: FreshItems) -> tuple[list[int], TextIndex]:
         """The rows of the overlay, latest first, and their texts."""
@@ -109,11 +111,11 @@ class _SearchedVersion:
             self._changed = (fresh, rows, index)
         return rows, index
 
-    def _text(self, item_id: Id, fields: bytes) -> bytes:
+    def _text(self, item_id: Id, fields: bytes) -> ItemTexts:
         parsed: dict[str, Any] = orjson.loads(fields)
         title = parsed.pop(self._title, None) if self._title else None
         names = [fold(str(item_id)), *map(fold, _texts(title))]
-        return searchable(names, [fold(text) for value in parsed.values() for text in _texts(value)])
+        return ItemTexts(names, [fold(text) for value in parsed.values() for text in _texts(value)])
 
 
 def _texts(value: object) -> Sequence[str]:
