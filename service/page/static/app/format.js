@@ -9,6 +9,13 @@ export function number(value) {
   return Math.abs(value) >= 1000 ? whole.format(value) : compact.format(value);
 }
 
+const four = new Intl.NumberFormat("en", { minimumSignificantDigits: 4, maximumSignificantDigits: 4 });
+
+/** A score: four significant digits, or a whole number as it is. */
+export function score(value) {
+  return Number.isInteger(value) || Math.abs(value) >= 1000 ? whole.format(value) : four.format(value);
+}
+
 export const count = (value) => (value === null || value === undefined ? "–" : whole.format(value));
 
 /** "1 item", "2 items". */
