@@ -1,6 +1,7 @@
 /** Numbers, times and values as text. */
 
 const compact = new Intl.NumberFormat("en", { maximumSignificantDigits: 4, useGrouping: true });
+const three = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 
 /** A number with four significant digits. */
@@ -22,7 +23,7 @@ export const count = (value) => (value === null || value === undefined ? "–" :
 export const plural = (n, one, many = `${one}s`) => `${whole.format(n)} ${n === 1 ? one : many}`;
 
 export const percent = (share) =>
-  (share === null || share === undefined ? "–" : `${compact.format(share * 100)} %`);
+  (share === null || share === undefined ? "–" : `${three.format(share * 100)} %`);
 
 /** A difference with its sign. */
 export function signed(value) {

@@ -8,7 +8,7 @@ import { flatMetrics, recallRows } from "../versions/metrics.js";
 function compared(caption, live, other, [before, after]) {
   const names = [...new Set([...before.keys(), ...after.keys()])];
   if (!names.length) return sentence(`Neither version has figures: ${caption.toLowerCase()}.`);
-  return table(caption, ["", live.version, other.version, "difference"], names.map((name) => {
+  return table(caption, ["figure", live.version, other.version, "difference"], names.map((name) => {
     const [a, b] = [before.get(name), after.get(name)];
     const difference = a === undefined || b === undefined ? null : b - a;
     return [name, number(a), number(b), h("span", { class: difference > 0 ? "up" : difference < 0 ? "down" : null }, signed(difference))];
@@ -23,7 +23,7 @@ export const recallTable = (live, other) =>
 
 export function factsTable(live, other) {
   const rows = [["Created", moment, "created"], ["Data until", moment, "data_until"], ["Items", count, "item_count"], ["Dimension", count, "dimension"]];
-  return table("Versions", ["", live.version, other.version], rows.map(([name, show, key]) => [name, show(live[key]), show(other[key])]));
+  return table("Versions", ["fact", live.version, other.version], rows.map(([name, show, key]) => [name, show(live[key]), show(other[key])]));
 }
 
 const examples = (title, items, total) => (items.length ? h("div", {}, h("h3", {}, title), h("ul", { class: "examples" },

@@ -18,13 +18,19 @@ function loadLibrary() {
 }
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+/** From 0, or close around the values. */
+function rangeOf(low, high, fromZero) {
+  if (fromZero) return [Math.min(0, low), high > 0 ? high * 1.1 : 1];
+  const margin = Math.max((high - low) * 0.2, 0.002);
+  return [low - margin, high + margin];
+}
 const newest = (values) => values.findLast((value) => value !== null && value !== undefined) ?? null;
 
 /**
- * @param {{title: string, hint?: string, format: (value: number) => string}} options
+ * @param {{title: string, hint?: string, format: (value: number) => string, fromZero?: boolean}} options
  * @returns {{element: HTMLElement, show: (times: number[], series: [string, number[]][]) => void, redraw: () => void}}
  */
-export function createPlot({ title, hint = "", format }) {
+export function createPlot({ title, hint = "", format, fromZero = true }) {
   const canvas = h("div", { class: "canvas", role: "img" });
   const legend = h("ul", { class: "legend" });
   const element = h("figure", { class: "plot" }, h("figcaption", {}, title), hint && h("p", { class: "hint" }, hint), legend, canvas);
@@ -64,7 +70,7 @@ export function createPlot({ title, hint = "", format }) {
     plot = new Plot({
       width: canvas.clientWidth || 320, height: 150, padding: [8, 4, 0, 0], legend: { show: false },
       cursor: { y: false, drag: { x: false, y: false }, points: { size: 5 } },
-      scales: { y: { range: (_, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.1 : 1] } },
+      scales: { y: { range: (_, low, high) => rangeOf(low ?? 0, high ?? 1, fromZero) } },
       axes: [{ ...axis, space: 60, size: 22, values: (_, splits) => splits.map((t) => new Date(t * 1000).toTimeString().slice(0, 5)) },
         { ...axis, size: 62, space: 32, values: (_, splits) => splits.map(format) }],
       series: [{}, ...series.map(([name], index) => ({ label: name, stroke: colour(`--plot-${index % 6}`), width: 1.5, points: { show: false } }))],

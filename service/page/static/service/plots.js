@@ -18,7 +18,7 @@ const PLOTS = [
   { title: "Fallback, empty, degraded", hint: "share of answers: popular items, no item, a part unavailable", format: percent, series: (recent) =>
     ["fallback", "empty", "degraded"].map((name) => [name, recent[name]]).filter(hasValues) },
   { title: "Errors per second", hint: "answers with status 5xx", format: number, series: (recent) => [["errors", recent.errors]].filter(hasValues) },
-  { title: "Live recall", hint: "share of the true best items that the index finds, sampled", format: percent, series: (recent) =>
+  { title: "Live recall", hint: "share of the true best items that the index finds, sampled", format: percent, fromZero: false, series: (recent) =>
     pairs(recent.recall).map(([k, values]) => [`best ${k}`, values]) },
   { title: "Drift", hint: "distance of the answers from those at the activation", format: number, series: (recent) => pairs(recent.drift) },
 ];

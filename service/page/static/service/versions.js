@@ -26,7 +26,7 @@ export function versionsTable({ live, versions }) {
       ? [name(version), h("span", { class: "down", title: version.error }, "can’t be read"), ...Array(metrics.length + 5).fill("")]
       : [name(version), moment(version.created), moment(version.data_until), count(version.item_count),
         ...metrics.map((metric) => number(flatMetrics(version.metrics).get(metric))),
-        number(worst(version.recall)), gateWord(version.gate), actions(version, live)])));
+        number(worst(version.recall)), gateWord(version.gate), actions(version, live)])), { isNamed: true });
 }
 
 /** The gate reports and errors behind the table. */
@@ -40,5 +40,5 @@ export function versionDetails({ versions }) {
 export function activationsTable(activations) {
   return table("Activations", ["time", "version", "outcome", "by", "before", "reason"], activations.map((each) => [
     moment(each.time), each.version, `${each.outcome}${each.forced ? " with force" : ""}`, each.who, each.previous ?? "–",
-    h("span", { class: "reason" }, each.words || (each.failed ?? []).join(", ") || "–")]), { class: "texts" });
+    h("span", { class: "reason" }, each.words || (each.failed ?? []).join(", ") || "–")]), { class: "texts", isNamed: true });
 }

@@ -69,6 +69,6 @@ export function create() {
     h("div", { class: "view-head row baseline" }, h("div", {}, heading, h("p", { class: "lead" }, "The last hour of this service, and its versions.")), status),
     messages, warnings,
     h("div", { class: "stack" }, tiles, h("section", { "aria-label": "Plots" }, h("h2", {}, "Last hour"), plots.element),
-      h("section", {}, h("h2", {}, "Versions"), versions, details, actions), h("section", {}, h("h2", {}, "Log"), log)));
+      h("section", {}, h("h2", {}, "Versions"), versions, details, h("div", { class: "buttons" }, actions)), h("section", {}, h("h2", {}, "Log"), log)));
   return { element, heading, update: () => {}, refresh, leave: () => { isShown = false; clearTimeout(timer); } };
 }
