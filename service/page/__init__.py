@@ -1,3 +1,3 @@
-"""The page that the service shows in a browser, and its third-party files."""
+"""The page that the service shows in a browser: its files, and what it may load."""
 
-__all__: list[str] = ["vendored"]
+__all__ = ["assets", "page_settings"]

@@ -16,7 +16,7 @@ export class OfflineError extends Error {}
 
 /** Fires `offline` when a call gets no answer. */
 export const failures = new EventTarget();
-export const settings = { pictures: [], admin_here: false, admin_url: null, keys_required: false, version_of_turret: "" };
+export const settings = { pictures: [], admin_here: false, admin_url: null, keys_required: false, release: "" };
 
 /** Load settings.json. */
 export async function loadSettings() {

@@ -70,7 +70,7 @@ async function start() {
   pulse.addEventListener("trouble", tellTrouble);
   pulse.addEventListener("back", async () => {
     tellTrouble();
-    if (!settings.version_of_turret) await loadSettings().catch(() => {});
+    if (!settings.release) await loadSettings().catch(() => {});
     await begin();
     refresh();
   });
@@ -82,7 +82,7 @@ async function start() {
 
 let hasBegun = false;
 async function begin() {
-  if (settings.version_of_turret) document.getElementById("release").textContent = `Turret ${settings.version_of_turret}`;
+  if (settings.release) document.getElementById("release").textContent = `Turret ${settings.release}`;
   if (hasBegun) return;
   if (pulse.live === null) {
     fill(main, h("h1", {}, "Turret"), sentence(pulse.trouble ?? "No version is live yet."),
