@@ -67,15 +67,22 @@ export function detailLine(item, most = 4) {
     h("span", { class: "detail" }, h("span", { class: "detail-name" }, name), " ", value)));
 }
 
-/** The picture of an item, or null where it has none or its host isn't allowed. */
+const failed = new Set();
+
+/** The picture of an item; null where no picture can be shown in this catalog, an empty frame where this item has none. */
 export function picture(item) {
-  const address = catalog.picture === null ? null : item.fields?.[catalog.picture];
-  if (typeof address !== "string" || !isAllowed(address)) return null;
+  if (catalog.picture === null || !settings.pictures.length) return null;
+  const address = item.fields?.[catalog.picture];
+  const frame = () => h("span", { class: "picture" });
+  if (typeof address !== "string" || failed.has(address) || !isAllowed(address)) return frame();
   const image = h("img", {
     class: "picture", src: address, alt: `Picture of ${nameOf(item)}`, loading: "lazy", decoding: "async",
     referrerpolicy: "no-referrer", width: 48, height: 64,
   });
-  image.addEventListener("error", () => image.remove());
+  image.addEventListener("error", () => {
+    failed.add(address);
+    image.replaceWith(frame());
+  });
   return image;
 }
 

@@ -61,11 +61,11 @@ export function newId(prefix) {
   return `${prefix}-${count}`;
 }
 
-/** A table of `rows` of cells below `headings`; the first cell of a row is its heading. */
-export function table(caption, headings, rows, attributes = {}) {
+/** A table of `rows` of cells below `headings`; the first cell of a row is its heading. `isNamed`: a heading above says the caption. */
+export function table(caption, headings, rows, { isNamed = false, ...attributes } = {}) {
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
     h("table", attributes,
-      h("caption", {}, caption),
+      h("caption", { class: isNamed && "spoken" }, caption),
       h("thead", {}, h("tr", {}, headings.map((heading) => h("th", { scope: "col" }, heading)))),
       h("tbody", {}, rows.map(([first, ...cells]) =>
         h("tr", {}, h("th", { scope: "row" }, first), cells.map((cell) => h("td", {}, cell)))))));

@@ -1,6 +1,7 @@
 /** Numbers, times and values as text. */
 
 const compact = new Intl.NumberFormat("en", { maximumSignificantDigits: 4, useGrouping: true });
+const three = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 
 /** A number with four significant digits. */
@@ -9,13 +10,20 @@ export function number(value) {
   return Math.abs(value) >= 1000 ? whole.format(value) : compact.format(value);
 }
 
+const four = new Intl.NumberFormat("en", { minimumSignificantDigits: 4, maximumSignificantDigits: 4 });
+
+/** A score: four significant digits, or a whole number as it is. */
+export function score(value) {
+  return Number.isInteger(value) || Math.abs(value) >= 1000 ? whole.format(value) : four.format(value);
+}
+
 export const count = (value) => (value === null || value === undefined ? "–" : whole.format(value));
 
 /** "1 item", "2 items". */
 export const plural = (n, one, many = `${one}s`) => `${whole.format(n)} ${n === 1 ? one : many}`;
 
 export const percent = (share) =>
-  (share === null || share === undefined ? "–" : `${compact.format(share * 100)} %`);
+  (share === null || share === undefined ? "–" : `${three.format(share * 100)} %`);
 
 /** A difference with its sign. */
 export function signed(value) {

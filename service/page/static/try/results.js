@@ -2,7 +2,7 @@
 
 import { detailLine, nameOf, picture } from "../app/catalog.js";
 import { bar, button, fill, h, spoken } from "../app/dom.js";
-import { number, shares } from "../app/format.js";
+import { score, shares } from "../app/format.js";
 import { addToHistory } from "../app/state.js";
 import { whyOf } from "./why.js";
 
@@ -27,7 +27,7 @@ export function createResults(onWhy) {
       h("span", { class: "rank", "aria-hidden": "true" }, rank),
       picture(item),
       h("div", { class: "item-text" }, h("h3", { class: "title" }, name), h("span", { class: "id" }, id), detailLine(item)),
-      h("div", { class: "score" }, bar(share), h("span", { class: "figure" }, spoken("score "), number(item.score)),
+      h("div", { class: "score" }, bar(share), h("span", { class: "figure" }, spoken("score "), score(item.score)),
         h("span", { class: `source ${item.source}` }, spoken("source "), SOURCES[item.source] ?? item.source)),
       h("div", { class: "item-actions" },
         button("Why", () => toggle(id), { "aria-expanded": String(isOpen), "aria-controls": panelId, "aria-label": `Why ${name}`, "data-focus": `why ${id}`, class: "quiet" }),

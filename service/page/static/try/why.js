@@ -3,7 +3,7 @@
 import { get, inPath } from "../app/api.js";
 import { lookUp, nameOf, nameOfId, remember } from "../app/catalog.js";
 import { bar, fill, h, sentence } from "../app/dom.js";
-import { number, shares, signed } from "../app/format.js";
+import { number, score, shares, signed } from "../app/format.js";
 import { addToHistory } from "../app/state.js";
 
 const PARTS = {
@@ -39,7 +39,7 @@ function pulls(explained, answer) {
 function parts(explained, item) {
   const rows = Object.entries(explained?.score_parts ?? {}).filter(([name]) => PARTS[name]);
   return h("dl", { class: "pairs" },
-    h("div", {}, h("dt", {}, "Score"), h("dd", {}, number(item.score))),
+    h("div", {}, h("dt", {}, "Score"), h("dd", {}, score(item.score))),
     rows.map(([name, value]) => h("div", {}, h("dt", {}, PARTS[name][0], h("small", {}, PARTS[name][1])), h("dd", {}, number(value)))),
     explained?.score_parts.without_sign && h("div", {}, h("dt", {}, "Sign"), h("dd", {}, "left out")));
 }
@@ -53,7 +53,7 @@ function nearestOf(item, version) {
     const share = shares(items);
     fill(place, items.length ? h("ul", { class: "bars" }, items.map((each, position) => h("li", {},
       h("button", { type: "button", class: "link bar-name", title: "Add to the history", on: { click: () => addToHistory(each.id) } }, nameOf(each)),
-      bar(share[position]), h("span", { class: "figure" }, number(each.score))))) : sentence("It has no neighbours."));
+      bar(share[position]), h("span", { class: "figure" }, score(each.score))))) : sentence("It has no neighbours."));
   }, (error) => {
     nearest.delete(key);
     fill(place, sentence(error.message, "warning"));
