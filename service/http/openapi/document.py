@@ -12,16 +12,18 @@ from typing import Any
 import orjson
 from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_openapi
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import models_json_schema
 
 from turret.data.vocabulary import ID_LENGTH
 from turret.service.auth.access import needed_scope
 from turret.service.http.openapi.live_schemas import live_schemas
 from turret.service.http.openapi.openapi_errors import add_refusals
-from turret.service.http.routes import admin, events, items, probes, recommend, users, versions
+from turret.service.http.routes import admin, comparison, events, items, probes, recommend, users, versions
+from turret.service.http.routes.comparison import USERS_LIMIT
 from turret.service.http.routes.responses import ErrorAnswer
-from turret.service.schemas.fields import K_LIMIT
+from turret.service.schemas.comparison import ComparedRequest, ComparisonRequest
+from turret.service.schemas.fields import K_LIMIT, VersionName
 from turret.service.schemas.items import ItemBody
 from turret.service.schemas.openapi_helpers import LATER, Described, reference
 from turret.service.schemas.requests import (
@@ -41,11 +43,13 @@ PUBLIC: tuple[APIRouter, ...] = (
     versions.router,
     probes.router,
 )
-ADMIN: tuple[APIRouter, ...] = (admin.router,)
+ADMIN: tuple[APIRouter, ...] = (admin.router, comparison.router)
 # Read by `dependencies.reads`, so FastAPI doesn't know them.
 _READ: tuple[type[BaseModel], ...] = (
     ActivateRequest,
     BatchRequest,
+    ComparedRequest,
+    ComparisonRequest,
     EventsRequest,
     ItemBody,
     RecommendRequest,
@@ -55,6 +59,8 @@ _PARAMETERS: dict[str, Described] = {
     "item_id": reference("ItemId"),
     "user_id": {"type": "string", "minLength": 1, "maxLength": ID_LENGTH},
     "k": {"type": "integer", "minimum": 1, "maximum": K_LIMIT, "default": 10},
+    "users": {"type": "integer", "minimum": 1, "maximum": USERS_LIMIT, "default": 200},
+    "version": TypeAdapter(VersionName).json_schema(),
 }
 _KEY = {
     "type": "http",

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
+from turret.service.comparison.comparison import Comparison
 from turret.service.models.activation import Activator
 from turret.service.models.model_holder import ModelHolder
 from turret.service.overlay.item_writer import ItemWriter
@@ -26,6 +27,7 @@ def _part(name: str) -> Any:
 
 
 ActivatorPart = Annotated[Activator, _part("activator")]
+ComparisonPart = Annotated[Comparison, _part("comparison")]
 HistoriesPart = Annotated[Breaker, _part("histories")]
 ItemWriterPart = Annotated[ItemWriter, _part("item_writer")]
 MetricsPart = Annotated[Metrics, _part("metrics")]
