@@ -1,3 +1,3 @@
 """The calls of the API."""
 
-__all__ = ["admin", "events", "items", "probes", "recommend", "responses", "users", "versions"]
+__all__ = ["admin", "comparison", "events", "items", "probes", "recommend", "responses", "users", "versions"]
