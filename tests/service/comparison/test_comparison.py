@@ -29,7 +29,7 @@ REQUEST = RecommendRequest(history=[120], k=5)
 def settings(bundles: Path, make_contents: Callable[..., BundleContents]) -> Settings:
     publish(bundles, make_contents("v2", seed=1))
     publish(bundles, make_contents("v3", seed=2))
-    return Settings(bundles=bundles, store="memory://", admin_key="a-key-of-sixteen")  # type: ignore[arg-type]
+    return Settings(bundles=bundles, store="memory://", admin_key="a-key-of-sixteen")
 
 
 @pytest.fixture(autouse=True)
@@ -180,7 +180,7 @@ def test_both_versions_answer_the_same_stored_history(settings: Settings) -> Non
             await worker.histories.append([Event(str(i), "me", 100 + i, 1000 + i) for i in range(40)])
             await worker.comparison.open("v2")
             stored = await worker.comparison.recommend(RecommendRequest(user_id="me", k=5), None)
-            history = [100 + i for i in range(40)]
+            history: list[int | str] = [100 + i for i in range(40)]
             given = await worker.comparison.recommend(RecommendRequest(history=history, k=5), None)
             assert stored["moves"] == given["moves"]
 
