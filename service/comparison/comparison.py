@@ -81,10 +81,9 @@ class Comparison:
             "expires_seconds": chosen.seconds,
         }
 
-    async def close_version(self, version: str | None) -> dict[str, Any]:
-        """End the comparison; with a `version`, only if it is of that one. Other workers follow."""
+    def end(self, version: str | None) -> dict[str, Any]:
+        """End the comparison; with a `version`, only if it is of that one. All workers release it soon."""
         self._chosen.clear(version)
-        await self._release_unused()
         return self.state()
 
     async def recommend(self, request: RecommendRequest, version: str | None) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from turret.tower.format.snapshot import Snapshot
 
 # A version with few answers in common, or of low recall, is worth a look.
 _ACCEPTED = frozenset({"overlap", "recall"})
-_REMEDY = "GET /v1/versions lists the versions"
+_NO_MEMORY = "the memory is full; give the service more, or compare a smaller version"
 
 
 class VersionOpener:
@@ -76,7 +76,7 @@ class VersionOpener:
                 )
             return open_live(root, version, 0, checked)
         except (BundleError, MemoryError) as error:
-            raise ConflictError("version", version, f"{error or 'the memory is full'}; {_REMEDY}") from None
+            raise ConflictError("version", version, str(error) or _NO_MEMORY) from None
 
 
 def _folder(root: Path, version: str) -> Path:
@@ -84,7 +84,7 @@ def _folder(root: Path, version: str) -> Path:
         return version_folder(root, version)
     except BundleError as error:
         refused = NotFoundError if error.reason == "missing" else ConflictError
-        raise refused("version", version, f"{error}; {_REMEDY}") from None
+        raise refused("version", version, str(error)) from None
 
 
 def _check_passage(version: str, passage: Passage) -> None:
@@ -93,4 +93,4 @@ def _check_passage(version: str, passage: Passage) -> None:
     if not failed:
         return
     refused = NotFoundError if failed[0].name == "unknown" else ConflictError
-    raise refused("version", version, f"{failed[0].words}; {_REMEDY}")
+    raise refused("version", version, failed[0].words)

@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from turret.service.comparison.background import BackgroundThread
 from turret.service.errors import HistoryUnavailableError
@@ -70,19 +70,14 @@ async def sample_users(
     sample = UserSample(size)
     try:
         async with asyncio.timeout(seconds):
-            await _read(store, sample.add, lambda: sample.events < _EVENTS, thread)
+            await _read(store, sample, thread)
     except (TimeoutError, HistoryUnavailableError):
         pass  # the users so far are a sample too
     return await thread.run(sample.histories)
 
 
-async def _read(
-    store: HistoryStore,
-    add: Callable[[Iterable[Event]], None],
-    is_more_wanted: Callable[[], bool],
-    thread: BackgroundThread,
-) -> None:
+async def _read(store: HistoryStore, sample: UserSample, thread: BackgroundThread) -> None:
     async for events in store.scan(0, _LATEST):
-        await thread.run(add, events)
-        if not is_more_wanted():
+        await thread.run(sample.add, events)
+        if sample.events >= _EVENTS:
             return

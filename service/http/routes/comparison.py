@@ -116,7 +116,7 @@ async def show_comparison(comparison: ComparisonPart, version: Version) -> Respo
 @router.delete("", responses=answers(ComparisonAnswer))
 async def close_comparison(comparison: ComparisonPart, version: Version) -> Response:
     """End the comparison; with `version`, only if it is of that one."""
-    return json_response(await comparison.close_version(version))
+    return json_response(comparison.end(version))
 
 
 @router.post(

@@ -73,7 +73,7 @@ def test_a_worker_opens_what_another_was_asked_to_compare(
             answer = await second.comparison.recommend(REQUEST, None)
             assert (held(first.comparison), held(second.comparison)) == ("v2", "v2")
             assert answer["other"]["version"] == "v2"
-            await second.comparison.close_version(None)
+            assert second.comparison.end(None)["version"] is None
             await released(first.comparison)
             with pytest.raises(ConflictError, match="open one with"):
                 await first.comparison.catalog(None)
