@@ -7,6 +7,7 @@ export function createCamera() {
     x: 0.5, y: 0.5, scale: 1, width: 1, height: 1, fit: 1,
     /** Take the size of the canvas in pixels; the first one shows everything. */
     resize(width, height) {
+      if (!width || !height) return; // not in the document yet
       const zoom = camera.scale / camera.fit;
       const isFirst = camera.width === 1;
       Object.assign(camera, { width, height, fit: Math.min(width, height) * 0.94 });
