@@ -11,6 +11,7 @@ __all__ = [
     "settings",
     "shared_state",
     "shown",
+    "thread_priority",
     "thresholds",
     "worker_context",
 ]

@@ -2,6 +2,10 @@
 
 from turret.service.auth.admin_key import admin_key
 from turret.service.auth.keyring import Keyring
+from turret.service.comparison.background import BackgroundThread
+from turret.service.comparison.chosen import ChosenVersion
+from turret.service.comparison.comparison import Comparison
+from turret.service.comparison.opening import VersionOpener
 from turret.service.models.activation import Activator
 from turret.service.models.model_holder import ModelHolder
 from turret.service.models.shadow import Shadow
@@ -72,10 +76,12 @@ class Components:
         self.observation = self._observe()
         self.metrics = self.observation.metrics
         self.follower = self._follower(self.replicas, self._records)
+        queries = QueryReader(self.histories, self.overlay, settings)
+        self.comparison = self._compare(queries)
         self.recommender = Recommender(
             self.model_holder,
             self.overlay,
-            QueryReader(self.histories, self.overlay, settings),
+            queries,
             Shadow(self.model_holder, self.metrics, settings.shadow_queue),
             settings,
             self.observation.answered,
@@ -96,6 +102,21 @@ class Components:
             return None
         return Follower(self.model_holder, replicas, records, self.context.replica, self.metrics)
 
+    def _compare(self, queries: QueryReader) -> Comparison:
+        settings, shared_state = self.settings, self.context.shared_state
+        thread = BackgroundThread("comparison")
+        return Comparison(
+            self.model_holder,
+            ChosenVersion(shared_state, settings.comparison_seconds),
+            VersionOpener(self.model_holder, self.activator, thread, settings.memory_factor),
+            self.overlay,
+            ItemOverlayCache(self.items, shared_state.items, settings.write_timeout),
+            queries,
+            self.histories,
+            thread,
+            settings.history_timeout,
+        )
+
     def _observe(self) -> Observation:
         observation = Observation(
             self.settings,
@@ -112,6 +133,7 @@ class Components:
         """Finish the work under way and close the stores."""
         if self.follower is not None:
             await self.follower.leave()
+        await self.comparison.close()
         await self.recommender.close()
         await self.catalog_search.close()
         await self.histories.close()

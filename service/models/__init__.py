@@ -9,6 +9,7 @@ __all__ = [
     "loaded_model",
     "memory",
     "model_holder",
+    "overlap",
     "shadow",
     "traffic_split",
 ]

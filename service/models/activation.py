@@ -156,9 +156,30 @@ class Activator:
             pinned[kind] = route.model_copy(update={"manifest": manifests[route.version]})
         return routes.model_copy(update=pinned)
 
+    async def check(self, version: str) -> Passage:
+        """Check a version by the gate without activating it.
+
+        Raises BusyError while this worker activates or checks another: a worker has one check at a time.
+        """
+        if self._one_at_a_time.locked():
+            raise BusyError("an activation or another check is in progress; retry")
+        async with self._one_at_a_time:
+            return await self._run_gate(self._gate_request(version, force=False))
+
     async def _check(self, version: str, force: bool, who: str) -> Passage:
+        passage = await self._run_gate(self._gate_request(version, force))
+        report = passage.report
+        if report.passed:
+            return passage
+        record = new_record(version, who, self._live_version, report.refusal)
+        failed = tuple(check.name for check in report.failed)
+        refused = record.model_copy(update={"outcome": "refused", "failed": failed})
+        await asyncio.to_thread(self._log_refusal, refused)
+        raise RefusedError(report.refusal, report.reason)
+
+    def _gate_request(self, version: str, force: bool) -> GateRequest:
         settings = self._settings
-        request = GateRequest(
+        return GateRequest(
             root=self._model_holder.root,
             version=version,
             live=self._live_version,
@@ -168,15 +189,6 @@ class Activator:
             memory_factor=settings.memory_factor,
             longest=max(HISTORY_LIMIT, settings.stored_history_limit),
         )
-        passage = await self._run_gate(request)
-        report = passage.report
-        if report.passed:
-            return passage
-        record = new_record(version, who, self._live_version, report.refusal)
-        failed = tuple(check.name for check in report.failed)
-        refused = record.model_copy(update={"outcome": "refused", "failed": failed})
-        await asyncio.to_thread(self._log_refusal, refused)
-        raise RefusedError(report.refusal, report.reason)
 
     def _log_refusal(self, record: ActivationRecord) -> None:
         with suppress(OSError):  # the caller gets the refusal all the same

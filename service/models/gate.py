@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from turret.data.files.staging import new_file
 from turret.service.models.activation_log import now
-from turret.service.models.memory import available_bytes, in_words
+from turret.service.models.memory import available_bytes, in_words, needed_bytes
 from turret.service.models.overlap import mean_overlap
 from turret.service.shown import without_folder
 from turret.tower.bundle.bundle import Bundle
@@ -173,7 +173,7 @@ class _Gate:
             self._manifest = read_manifest(self._folder)
         except BundleError:
             return "its manifest can't be read", None
-        needed = self._request.memory_factor * sum(file.bytes for file in self._manifest.files.values())
+        needed = needed_bytes(self._manifest, self._request.memory_factor)
         available = available_bytes()
         if available is None:
             return f"about {in_words(needed)} needed; this system doesn't report available memory", needed

@@ -3,6 +3,8 @@
 import ctypes
 from pathlib import Path
 
+from turret.tower.format.manifest import Manifest
+
 _PROC, _CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 _M_ARENA_MAX = -8  # of glibc's malloc.h; other C libraries have no such function
 _UNLIMITED = 1 << 60  # version 1 writes "no limit" as a number near 2^63
@@ -16,6 +18,11 @@ def available_bytes(proc: Path = _PROC, cgroups: Path = _CGROUPS) -> int | None:
     """
     limits = [_of_machine(proc), *(_left(folder) for folder in _groups(proc, cgroups))]
     return min((limit for limit in limits if limit is not None), default=None)
+
+
+def needed_bytes(manifest: Manifest, factor: float) -> float:
+    """Return the memory for checking and loading a version: `factor` times the size of its files."""
+    return factor * sum(file.bytes for file in manifest.files.values())
 
 
 def data_bytes(proc: Path = _PROC) -> int | None:

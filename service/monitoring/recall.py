@@ -1,10 +1,8 @@
 """Live recall: a sample of answers is searched again exactly in the background."""
 
-import os
 import queue
 import threading
 import time
-from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -14,12 +12,12 @@ from turret.service.models.loaded_model import LoadedModel
 from turret.service.monitoring.sampling import Sampling
 from turret.service.ranking.answer_record import AnswerRecord
 from turret.service.telemetry.metrics import Metrics
+from turret.service.thread_priority import lower_priority
 from turret.tower.bundle.bundle import Bundle
 
 _WAITING = 16
 _BLOCK = 8192  # rows scored at a time; other threads run in between
 _SHARE_OF_A_CORE = 0.05
-_NICENESS = 10
 # Bounds the difference of two float32 sums of the same products.
 _ROUNDING = 1e-5
 
@@ -85,7 +83,7 @@ class RecallSampler:
             self._metrics.recall_samples.labels("dropped").inc()
 
     def _run(self) -> None:
-        _lower_priority()
+        lower_priority()
         while (sample := self._waiting.get()) is not None:
             start = time.perf_counter()
             try:
@@ -132,8 +130,3 @@ def _scores(bundle: Bundle, vector: NDArray[np.float32]) -> NDArray[np.float32]:
     for start in range(0, len(vectors), _BLOCK):
         np.dot(vectors[start : start + _BLOCK], vector, out=scores[start : start + _BLOCK])
     return np.abs(scores, out=scores) if bundle.manifest.scoring.absolute else scores
-
-
-def _lower_priority() -> None:
-    with suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)  # Linux: of this thread alone

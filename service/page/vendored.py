@@ -99,8 +99,8 @@ def _readme(rows: list[str]) -> str:
         [
             "# Third-party files of the page",
             "",
-            "Unchanged files of npm packages, written by `python -m turret.service.page.vendored`, which checks each",
-            "package against its SHA-512.",
+            "Unchanged files of npm packages, written by `python -m turret.service.page.vendored`, which",
+            "checks each package against its SHA-512.",
             "",
             "| file | package | licence | use | SHA-256 |",
             "|---|---|---|---|---|",

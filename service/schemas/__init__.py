@@ -1,3 +1,13 @@
 """The bodies of requests, their fields, cursors and times."""
 
-__all__ = ["catalog", "cursor", "fields", "item_map", "items", "openapi_helpers", "requests", "times"]
+__all__ = [
+    "catalog",
+    "comparison",
+    "cursor",
+    "fields",
+    "item_map",
+    "items",
+    "openapi_helpers",
+    "requests",
+    "times",
+]

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_openapi
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import models_json_schema
 
 from turret.data.vocabulary import ID_LENGTH
@@ -22,6 +22,7 @@ from turret.service.http.openapi.openapi_errors import add_refusals
 from turret.service.http.routes import (
     admin,
     catalog,
+    comparison,
     events,
     item_map,
     items,
@@ -30,8 +31,10 @@ from turret.service.http.routes import (
     users,
     versions,
 )
+from turret.service.http.routes.comparison import USERS_LIMIT
 from turret.service.http.routes.responses import ErrorAnswer
-from turret.service.schemas.fields import K_LIMIT
+from turret.service.schemas.comparison import ComparedRequest, ComparisonRequest
+from turret.service.schemas.fields import K_LIMIT, VersionName
 from turret.service.schemas.items import ItemBody
 from turret.service.schemas.openapi_helpers import LATER, Described, reference
 from turret.service.schemas.requests import (
@@ -53,11 +56,13 @@ PUBLIC: tuple[APIRouter, ...] = (
     versions.router,
     probes.router,
 )
-ADMIN: tuple[APIRouter, ...] = (admin.router,)
+ADMIN: tuple[APIRouter, ...] = (admin.router, comparison.router)
 # Read by `dependencies.reads`, so FastAPI doesn't know them.
 _READ: tuple[type[BaseModel], ...] = (
     ActivateRequest,
     BatchRequest,
+    ComparedRequest,
+    ComparisonRequest,
     EventsRequest,
     ItemBody,
     RecommendRequest,
@@ -78,6 +83,8 @@ _PARAMETERS: dict[str, Described] = {
     },
     "limit": {"type": "integer", "minimum": 1, "maximum": catalog.PAGE_LIMIT, "default": 20},
     "cursor": {"type": "string", "pattern": "^[0-9]{1,4}$"},
+    "users": {"type": "integer", "minimum": 1, "maximum": USERS_LIMIT, "default": 200},
+    "version": TypeAdapter(VersionName).json_schema(),
 }
 _KEY = {
     "type": "http",

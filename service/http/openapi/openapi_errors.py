@@ -19,7 +19,7 @@ _MEANINGS: dict[str, str] = {
     "400": "The body is not JSON, is nested too deep, or has a key twice.",
     "401": "The key is missing or wrong.",
     "403": "The key lacks the scope of this call.",
-    "404": "There is no such item.",
+    "404": "There is no such item or version.",
     "409": "The current state doesn't allow the request; the message has the reason and the remedy.",
     "413": "The body is too large.",
     "415": "The content type is not JSON, or the body is compressed.",

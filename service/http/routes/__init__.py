@@ -3,6 +3,7 @@
 __all__ = [
     "admin",
     "catalog",
+    "comparison",
     "events",
     "item_map",
     "items",

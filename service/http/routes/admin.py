@@ -57,7 +57,7 @@ async def activate(
     The answer comes when all workers of all replicas serve it; `behind` lists the processes of this replica
     that are late, `replicas_behind` the other replicas.
     """
-    _check_name("version", body.version)
+    check_name("version", body.version)
     return await _swap(activator.activate(body.version, body.force, key_name), model_holder, metrics)
 
 
@@ -89,7 +89,7 @@ async def route(
     changes = {name: getattr(body, name) for name in body.model_fields_set}
     for name, change in changes.items():
         if change is not None:
-            _check_name(f"{name}.version", change.version)
+            check_name(f"{name}.version", change.version)
     new = model_holder.traffic.routes.model_dump() | {
         name: None if change is None else change.model_dump() for name, change in changes.items()
     }
@@ -131,7 +131,8 @@ def _refusals(field: str, metrics: Metrics, unchanged: Callable[[], str]) -> Ite
         raise ConflictError(field, None, str(error)) from None
 
 
-def _check_name(field: str, version: str) -> None:
+def check_name(field: str, version: str) -> None:
+    """Raise InvalidFieldError for a text that can't name a version."""
     if not is_version(version):
         raise InvalidFieldError(field, version, "this is not a version name; /v1/versions lists them")
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 
 from turret.service.auth.keyring import Keyring
+from turret.service.comparison.comparison import Comparison
 from turret.service.models.activation import Activator
 from turret.service.models.model_holder import ModelHolder
 from turret.service.monitoring.observation import Observation
@@ -34,6 +35,7 @@ def _part(name: str) -> Any:
 CatalogSearchPart = Annotated[CatalogSearch, _part("catalog_search")]
 CatalogSummariesPart = Annotated[CatalogSummaries, _part("catalog_summaries")]
 ActivatorPart = Annotated[Activator, _part("activator")]
+ComparisonPart = Annotated[Comparison, _part("comparison")]
 HistoriesPart = Annotated[Breaker, _part("histories")]
 ItemWriterPart = Annotated[ItemWriter, _part("item_writer")]
 KeyringPart = Annotated[Keyring, _part("keyring")]

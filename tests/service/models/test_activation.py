@@ -302,3 +302,22 @@ def test_memory_of_replaced_versions_is_given_back(three: Path) -> None:
     asyncio.run(activator(model_holder).activate("v2"))
     gc.collect()
     assert gone() is None
+
+
+def test_a_check_changes_nothing_and_comes_between_activations(three: Path) -> None:
+    """A worker has one check at a time: a second one would end the first."""
+
+    async def run() -> None:
+        model_holder = ModelHolder(three)
+        activators = activator(model_holder, [0.2])
+        activating = asyncio.create_task(activators.activate("v2"))
+        await asyncio.sleep(0.05)
+        with pytest.raises(BusyError, match="an activation or another check is in progress; retry"):
+            await activators.check("v3")
+        await activating
+        passage = await activators.check("v3")
+        assert passage.report.passed
+        assert model_holder.live.version == "v2"
+
+    asyncio.run(run())
+    assert [line["version"] for line in lines(three)] == ["v1", "v2"]

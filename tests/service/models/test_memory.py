@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from turret.service.models.memory import available_bytes, in_words
+from turret.service.models.memory import available_bytes, in_words, needed_bytes
+from turret.tower.format.manifest import read_manifest
 
 
 def write(path: Path, text: str) -> None:
@@ -62,3 +63,9 @@ def test_this_machine_tells() -> None:
 
 def test_bytes_in_words() -> None:
     assert (in_words(1_500_000), in_words(2.5e9)) == ("1.5 MB", "2.5 GB")
+
+
+def test_a_version_needs_a_multiple_of_its_files(bundles: Path) -> None:
+    manifest = read_manifest(bundles / "v1")
+    listed = sum((bundles / "v1" / name).stat().st_size for name in manifest.files)
+    assert needed_bytes(manifest, 1.5) == 1.5 * listed

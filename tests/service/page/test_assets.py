@@ -7,7 +7,7 @@ import pytest
 from turret.service.page.assets import STATIC, page_assets
 
 IMPORTS = re.compile(r"(?:from|import\()\s*[\"'](\.[^\"']+)[\"']")
-LINKS = re.compile(r"(?:src|href)=[\"']/page/([^\"']+)[\"']")
+LINKS = re.compile(r"(?:src|href)=[\"']\.?/page/([^\"']+)[\"']")
 HOSTS = re.compile(r"https?://([^/\s\"'`$]+)")
 
 

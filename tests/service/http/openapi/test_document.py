@@ -49,6 +49,12 @@ SCOPES = {
     "POST /admin/rollback": "admin",
     "GET /admin/routes": "admin",
     "POST /admin/routes": "admin",
+    "POST /admin/comparison": "admin",
+    "GET /admin/comparison": "admin",
+    "DELETE /admin/comparison": "admin",
+    "POST /admin/comparison/recommend": "admin",
+    "GET /admin/comparison/overlap": "admin",
+    "GET /admin/comparison/catalog": "admin",
     "GET /livez": None,
     "GET /readyz": None,
     "GET /metrics": None,
@@ -99,7 +105,7 @@ def test_every_call_says_how_it_is_refused() -> None:
 def test_nothing_but_what_is_described_may_be_in_a_body() -> None:
     schemas = whole()["components"]["schemas"]
     bodies = [name for name in schemas if name.endswith(("Request", "Body"))]
-    assert len(bodies) == 8
+    assert len(bodies) == 10
     assert all(schemas[name]["additionalProperties"] is False for name in bodies)
 
 

@@ -1,0 +1,152 @@
+"""`/admin/comparison`: a version that isn't live, compared with the live one; calls of the scope admin."""
+
+import re
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Response
+from pydantic import BaseModel
+
+from turret.service.errors import InvalidFieldError
+from turret.service.http.routes.admin import check_name, check_scope
+from turret.service.http.routes.dependencies import ComparisonPart, reads
+from turret.service.http.routes.responses import RecommendAnswer, json_response
+from turret.service.schemas.comparison import ComparedRequest, ComparisonRequest
+from turret.service.schemas.fields import K_LIMIT
+from turret.service.schemas.openapi_helpers import answers, body_of
+
+USERS_LIMIT = 1_000
+
+
+class ComparisonAnswer(BaseModel):
+    """The compared version and the live one, since when, and when the comparison ends without a call.
+
+    `version` is null if no version is compared.
+    """
+
+    version: str | None
+    live: str | None
+    opened: str | None = None
+    expires_seconds: float | None = None
+
+
+class Move(BaseModel):
+    """An item of either answer with its ranks, from 1; null: it isn't in that answer."""
+
+    id: int | str
+    live_rank: int | None
+    other_rank: int | None
+
+
+class ComparedAnswer(BaseModel):
+    """Both versions' answers, the share of items in both, and the moves of all items."""
+
+    live: RecommendAnswer
+    other: RecommendAnswer
+    overlap: float
+    moves: list[Move]
+
+
+class OverlapAnswer(BaseModel):
+    """The overlap of both versions' best k over `histories` histories.
+
+    `source`: a sample of the stored users, or the recorded queries of the live version if none is stored.
+    `overlap_histogram` counts the histories by tenth of their overlap; `changed_first` is the share of
+    histories with another best item.
+    """
+
+    version: str
+    live: str
+    source: Literal["users", "golden"]
+    histories: int
+    overlap_mean: float
+    overlap_histogram: list[int]
+    changed_first: float
+
+
+class CatalogExample(BaseModel):
+    """An item and its fields."""
+
+    id: int | str
+    fields: dict[str, Any]
+
+
+class CatalogAnswer(BaseModel):
+    """The catalog of the compared version against that of the live one, as they were published.
+
+    `kept` items are in both, `changed_fields` of them with other fields. The examples are at most ten, those
+    with the most training events.
+    """
+
+    version: str
+    live: str
+    added: int
+    removed: int
+    kept: int
+    changed_fields: int
+    added_examples: list[CatalogExample]
+    removed_examples: list[CatalogExample]
+
+
+async def _version(version: str | None = None) -> str | None:
+    """The version of the query string, if there is one."""
+    if version is not None:
+        check_name("version", version)
+    return version
+
+
+Version = Annotated[str | None, Depends(_version)]
+router = APIRouter(prefix="/admin/comparison", tags=["admin"], dependencies=[Depends(check_scope)])
+
+
+@router.post("", responses=answers(ComparisonAnswer, 404, 409), openapi_extra=body_of(ComparisonRequest))
+async def open_comparison(
+    body: Annotated[ComparisonRequest, Depends(reads(ComparisonRequest))], comparison: ComparisonPart
+) -> Response:
+    """Open a version beside the live one, in place of any other, after it has passed the gate."""
+    check_name("version", body.version)
+    return json_response(await comparison.open(body.version))
+
+
+@router.get("", responses=answers(ComparisonAnswer))
+async def show_comparison(comparison: ComparisonPart, version: Version) -> Response:
+    """Show which version is compared, if any; `version` asks for that one alone."""
+    return json_response(comparison.state(version))
+
+
+@router.delete("", responses=answers(ComparisonAnswer))
+async def close_comparison(comparison: ComparisonPart, version: Version) -> Response:
+    """End the comparison; with `version`, only if it is of that one."""
+    return json_response(comparison.end(version))
+
+
+@router.post(
+    "/recommend", responses=answers(ComparedAnswer, 404, 409), openapi_extra=body_of(ComparedRequest)
+)
+async def recommend(
+    body: Annotated[ComparedRequest, Depends(reads(ComparedRequest))],
+    comparison: ComparisonPart,
+    version: Version,
+) -> Response:
+    """Answer one request from both versions. `version` opens another one first, here and below."""
+    return json_response(await comparison.recommend(body, version))
+
+
+@router.get("/overlap", responses=answers(OverlapAnswer, 404, 409))
+async def overlap(
+    comparison: ComparisonPart, version: Version, users: str = "200", k: str = "10"
+) -> Response:
+    """Measure the overlap of both versions' answers over a sample of stored users."""
+    wanted = _count("users", users, USERS_LIMIT), _count("k", k, K_LIMIT)
+    return json_response(await comparison.overlap(*wanted, version))
+
+
+@router.get("/catalog", responses=answers(CatalogAnswer, 404, 409))
+async def catalog(comparison: ComparisonPart, version: Version) -> Response:
+    """Count the items that the version adds, lacks, and has with other fields."""
+    return json_response(await comparison.catalog(version))
+
+
+def _count(field: str, text: str, limit: int) -> int:
+    if re.fullmatch("[0-9]{1,4}", text) and 1 <= int(text) <= limit:
+        return int(text)
+    raise InvalidFieldError(field, text, f"send a whole number from 1 to {limit}")
