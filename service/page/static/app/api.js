@@ -1,6 +1,6 @@
 /** Calls of the service. Errors are sentences: `error.message` is shown as it is. */
 
-import { askForKey, keyFor } from "./keys.js";
+import { askForKey, forgetKey, keyFor } from "./keys.js";
 
 /** An answer with an error status. */
 export class RefusedError extends Error {
@@ -40,10 +40,10 @@ export function post(path, body, options = {}) {
 /**
  * Call the service.
  * @param {string} path relative to the page
- * @param {{method?: string, body?: any, signal?: AbortSignal, bytes?: boolean, open?: boolean}} options
- *   `bytes`: the answer is an ArrayBuffer; `open`: the call needs no key
+ * @param {{method?: string, body?: any, signal?: AbortSignal, bytes?: boolean, open?: boolean, keepalive?: boolean}} options
+ *   `bytes`: the answer is an ArrayBuffer; `open`: the call needs no key; `keepalive`: it outlives the page
  */
-export async function call(path, { method = "GET", body, signal, bytes = false, open = false } = {}) {
+export async function call(path, { method = "GET", body, signal, bytes = false, open = false, keepalive = false } = {}) {
   const slot = path.startsWith("admin/") ? "admin" : "read";
   const key = open ? null : keyFor(slot);
   const needsKey = !open && (settings.keys_required || slot === "admin");
@@ -57,7 +57,7 @@ export async function call(path, { method = "GET", body, signal, bytes = false, 
   let response;
   try {
     response = await fetch(path, {
-      method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body),
+      method, headers, signal, keepalive, body: body === undefined ? undefined : JSON.stringify(body),
       cache: "no-store", credentials: "omit", referrerPolicy: "no-referrer",
     });
     if (response.ok) return await (bytes ? response.arrayBuffer() : response.json());
@@ -68,6 +68,7 @@ export async function call(path, { method = "GET", body, signal, bytes = false, 
   }
   const detail = (await response.json().catch(() => ({}))).error;
   if (response.status === 401 || response.status === 403) {
+    if (response.status === 401 && key) forgetKey(key);
     askForKey(slot, detail?.message || "The service refused the key.");
     throw new KeyError(response.status, detail);
   }

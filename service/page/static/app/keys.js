@@ -15,6 +15,11 @@ export function keyFor(slot) {
   return sessionStorage.getItem(SLOTS[first].stored) || sessionStorage.getItem(SLOTS[second].stored);
 }
 
+/** Forget a key that the service doesn't know (any more). */
+export function forgetKey(key) {
+  for (const { stored } of Object.values(SLOTS)) if (sessionStorage.getItem(stored) === key) sessionStorage.removeItem(stored);
+}
+
 /** Show the panel of a slot, with the message of the service if it refused a key. */
 export function askForKey(slot, message = "") {
   const panel = document.getElementById("keys");

@@ -5,7 +5,7 @@ import { forgetCatalog } from "./catalog.js";
 import { button, fill, h, sentence } from "./dom.js";
 import { entered } from "./keys.js";
 import { beat, pulse } from "./pulse.js";
-import { changes, followAddress, hashOf, state } from "./state.js";
+import { changes, followAddress, hashOf, problems, state } from "./state.js";
 
 const MODULES = {
   try: () => import("../try/view.js"),
@@ -26,6 +26,9 @@ async function route({ isFirst = false } = {}) {
     else link.removeAttribute("aria-current");
   }
   document.title = `${TITLES[state.view]} · Turret`;
+  const address = document.getElementById("address");
+  address.hidden = !problems.length;
+  fill(address, problems.map((problem) => sentence(problem, "warning")));
   if (shown === state.view) {
     made[shown]?.update();
     return;

@@ -36,5 +36,5 @@ async function ask() {
   }
 }
 
-document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && pulse.live && beat());
+document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && beat());
 failures.addEventListener("offline", () => running ?? (pulse.trouble || beat()));

@@ -95,6 +95,8 @@ export function create() {
     load(catalog, "admin/comparison/catalog", catalogOf);
   }
 
+  addEventListener("pagehide", () => opened !== null && call("admin/comparison", { method: "DELETE", keepalive: true }).catch(() => {}));
+
   async function close() {
     open.cancel();
     recommend.cancel();

@@ -7,11 +7,9 @@ export function createCamera() {
     x: 0.5, y: 0.5, scale: 1, width: 1, height: 1, fit: 1,
     /** Take the size of the canvas in pixels; the first one shows everything. */
     resize(width, height) {
-      if (!width || !height) return; // not in the document yet
-      const zoom = camera.scale / camera.fit;
-      const isFirst = camera.width === 1;
+      const { zoom } = camera;
       Object.assign(camera, { width, height, fit: Math.min(width, height) * 0.94 });
-      camera.scale = isFirst ? camera.fit : camera.fit * zoom;
+      camera.scale = camera.fit * zoom;
     },
     get zoom() { return camera.scale / camera.fit; },
     /** Move by pixels. */

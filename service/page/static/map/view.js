@@ -77,6 +77,7 @@ export function create() {
   const holder = h("div", { class: "map-frame" }, canvas, overlay, tip.element,
     h("div", { class: "map-buttons" }, button("+", () => zoom(1.6), { "aria-label": "Zoom in" }), button("−", () => zoom(1 / 1.6), { "aria-label": "Zoom out" }), button("⤢", () => zoom(0), { "aria-label": "Show everything" })));
   new ResizeObserver(() => {
+    if (!holder.clientWidth) return;
     for (const each of [canvas, overlay]) Object.assign(each, { width: Math.round(holder.clientWidth * ratio()), height: Math.round(holder.clientHeight * ratio()) });
     camera.resize(canvas.width, canvas.height);
     draw();

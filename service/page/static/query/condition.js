@@ -4,7 +4,7 @@ import { bar, button, fill, h, newId } from "../app/dom.js";
 import { count, number } from "../app/format.js";
 
 const OPERATORS = {
-  text: ["equals", "any_of", "none_of", "not_null"], texts: ["equals", "any_of", "none_of", "not_null"],
+  text: ["equals", "any_of", "none_of", "gte", "lte", "not_null"], texts: ["equals", "any_of", "none_of", "gte", "lte", "not_null"],
   number: ["gte", "lte", "not_null"], numbers: ["gte", "lte", "not_null"], boolean: ["equals", "not_null"],
 };
 
@@ -42,9 +42,10 @@ function notNull(condition, set) {
 function range(field, condition, set) {
   return h("div", { class: "row tight" }, [["gte", "From", field.minimum], ["lte", "To", field.maximum]].map(([operator, label, bound]) => {
     const id = newId("filter");
-    const input = h("input", { id, type: "number", step: "any", inputmode: "decimal", value: condition[operator] ?? "",
+    const isText = field.kind.startsWith("text");
+    const input = h("input", { id, value: condition[operator] ?? "", autocomplete: "off", ...(isText ? { type: "text" } : { type: "number", step: "any", inputmode: "decimal" }),
       placeholder: bound === undefined || bound === null ? "" : number(bound).replaceAll(",", "") });
-    input.addEventListener("input", () => set({ [operator]: input.value === "" || !input.validity.valid ? undefined : Number(input.value) }));
+    input.addEventListener("input", () => set({ [operator]: input.value === "" || !input.validity.valid ? undefined : isText ? input.value : Number(input.value) }));
     return h("div", {}, h("label", { for: id }, label), input);
   }));
 }
@@ -71,12 +72,14 @@ function texts(field, condition, set) {
   const values = field.values ?? [];
   return h("div", {}, h("label", { for: modeId, class: "spoken" }, `How ${field.name} is compared`), mode,
     values.length > 0 && choices(field, values, chosen, toggle),
-    (values.length === 0 || values.length >= 100) && typed(field, values, chosen, toggle));
+    (values.length === 0 || values.length >= 100) && typed(field, values, chosen, toggle),
+    (values.length === 0 || condition.gte !== undefined || condition.lte !== undefined) && range(field, condition, set));
 }
 
 function choices(field, values, chosen, toggle) {
   const most = Math.max(...values.map((each) => each.items), 1);
-  return h("div", { class: "choices", tabindex: "0", role: "group", "aria-label": `Values of ${field.name}` }, values.map(({ value, items }) => {
+  const chosenFirst = [...values].sort((a, b) => chosen.includes(b.value) - chosen.includes(a.value));
+  return h("div", { class: "choices", tabindex: "0", role: "group", "aria-label": `Values of ${field.name}` }, chosenFirst.map(({ value, items }) => {
     const id = newId("filter");
     const box = h("input", { id, type: "checkbox", checked: chosen.includes(value) });
     box.addEventListener("change", () => toggle(value, box.checked));
@@ -102,5 +105,5 @@ function typed(field, values, chosen, toggle) {
   };
   input.addEventListener("keydown", (event) => { if (event.key === "Enter") { event.preventDefault(); add(); } });
   draw();
-  return h("div", {}, h("label", { for: id }, "Another value"), h("div", { class: "row tight" }, input, button("Add", add)), chips);
+  return h("div", {}, h("label", { for: id }, values.length ? "Another value" : "Value"), h("div", { class: "row tight" }, input, button("Add", add)), chips);
 }

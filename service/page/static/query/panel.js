@@ -40,6 +40,6 @@ export function createPanel() {
 
   const element = h("div", { class: "panel" },
     h("section", { class: "card", "aria-label": "History" }, h("h2", {}, "History"), segments, list.element, user.element),
-    h("section", { class: "card", "aria-label": "Controls" }, h("h2", {}, "Controls"), controls.element));
+    h("details", { class: "card", id: "controls", open: !matchMedia("(max-width: 60rem)").matches }, h("summary", {}, h("h2", {}, "Controls")), controls.element));
   return { element, update };
 }

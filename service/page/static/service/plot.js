@@ -21,7 +21,7 @@ const colour = (name) => getComputedStyle(document.documentElement).getPropertyV
 /** From 0, or close around the values. */
 function rangeOf(low, high, fromZero) {
   if (fromZero) return [Math.min(0, low), high > 0 ? high * 1.1 : 1];
-  const margin = Math.max((high - low) * 0.2, 0.002);
+  const margin = Math.max((high - low) * 0.2, 0.02);
   return [low - margin, high + margin];
 }
 const newest = (values) => values.findLast((value) => value !== null && value !== undefined) ?? null;

@@ -1,7 +1,7 @@
 /** The tables of versions and of activations. */
 
 import { settings } from "../app/api.js";
-import { button, h, table } from "../app/dom.js";
+import { button, h, spoken, table } from "../app/dom.js";
 import { count, moment, number } from "../app/format.js";
 import { hashOf, state } from "../app/state.js";
 import { gateReport, gateWord } from "../versions/gate.js";
@@ -21,7 +21,7 @@ function actions(version, live) {
 export function versionsTable({ live, versions }) {
   const metrics = mainMetrics(versions);
   const name = (version) => [version.version, version.version === live && h("span", { class: "live-mark" }, "live")];
-  return table("Versions", ["version", "created", "data until", "items", ...metrics, "worst recall", "gate", ""],
+  return table("Versions", ["version", "created", "data until", "items", ...metrics, "worst recall", "gate", spoken("actions")],
     [...versions].reverse().map((version) => (version.error
       ? [name(version), h("span", { class: "down", title: version.error }, "can’t be read"), ...Array(metrics.length + 5).fill("")]
       : [name(version), moment(version.created), moment(version.data_until), count(version.item_count),

@@ -5,7 +5,7 @@ import { loadFields, remember } from "../app/catalog.js";
 import { fill, h, sentence } from "../app/dom.js";
 import { plural } from "../app/format.js";
 import { latest } from "../app/latest.js";
-import { problems, state } from "../app/state.js";
+import { state } from "../app/state.js";
 import { bodyOf } from "../query/body.js";
 import { createPanel } from "../query/panel.js";
 import { messagesOf } from "./answer.js";
@@ -31,7 +31,7 @@ export function create() {
     try {
       const answer = await ask(body);
       remember(answer.items);
-      fill(messages, problems.map((problem) => sentence(problem, "warning")), messagesOf(answer, state));
+      fill(messages, messagesOf(answer, state));
       results.show(answer);
       plan.show(answer);
       status.textContent = `${plural(answer.items.length, "item")} from version ${answer.version} in ${Math.max(1, Math.round(performance.now() - begun))} ms`;
