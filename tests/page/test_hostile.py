@@ -77,7 +77,9 @@ def test_pictures_are_loaded_from_allowed_origins_alone(
     service = start(root, page_pictures="https://img.example")
     view = open_view(service, "about:blank")
     asked: list[str] = []
-    view.page.context.route(re.compile("^https://"), lambda route: (asked.append(route.request.url), route.abort()))
+    view.page.context.route(
+        re.compile("^https://"), lambda route: (asked.append(route.request.url), route.abort())
+    )
     view.allows_lost_connections = True
     view.open("#try?history=m001,m002&k=20")
     view.wait_for_items(20)

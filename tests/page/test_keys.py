@@ -73,11 +73,12 @@ def test_a_key_that_is_revoked_while_the_page_is_open_is_asked_for_again(
 ) -> None:
     view = open_view(closed)
     view.allowed_statuses = {401, 403}
+    second = make_key("second", ("read",))
     enter(view, make_key("temporary", ("read",)))
     view.wait_for_items()
     remove_key(tmp_path / "keys.json", "temporary")
     view.page.wait_for_timeout(2500)  # the service reads its keys again every second or two
     view.page.locator("#k").fill("4")
     view.wait_for("() => document.getElementById('key-message')?.textContent.includes('revoked')")
-    enter(view, make_key("second", ("read",)))
+    enter(view, second)
     view.wait_for_items(4)
