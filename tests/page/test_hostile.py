@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from tests.page.conftest import KEY, OpenView, give_key, movies
 from tests.service_process import Process
@@ -24,7 +25,7 @@ MARKUP = (
 def hostile(version: str = "v1") -> BundleContents:
     made = movies(version, count=40)
     texts = [MARKUP[n % len(MARKUP)] for n in range(40)]
-    fields = {
+    fields: dict[str, list[Any]] = {
         "title": [f"{text} {n}" for n, text in enumerate(texts)],
         "<script>window.hit=7</script>": texts,
         "poster": ["https://evil.example/pixel.png"] * 40,
@@ -77,9 +78,12 @@ def test_pictures_are_loaded_from_allowed_origins_alone(
     service = start(root, page_pictures="https://img.example")
     view = open_view(service, "about:blank")
     asked: list[str] = []
-    view.page.context.route(
-        re.compile("^https://"), lambda route: (asked.append(route.request.url), route.abort())
-    )
+
+    def refuse(route: Any) -> None:
+        asked.append(route.request.url)
+        route.abort()
+
+    view.page.context.route(re.compile("^https://"), refuse)
     view.allows_lost_connections = True
     view.open("#try?history=m001,m002&k=20")
     view.wait_for_items(20)
