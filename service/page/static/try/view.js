@@ -52,7 +52,8 @@ export function create() {
 
   async function refresh() {
     const fields = loadFields();
-    fields.then(() => panel.update({ force: true }), () => {}); // the answer reports a failure
+    fields.then(() => panel.update(), () => {}); // the answer reports a failure
+    panel.update();
     request.update();
     await recommend(fields);
   }
