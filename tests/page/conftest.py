@@ -105,7 +105,8 @@ class View:
     def open(self, address: str = "") -> "View":
         """Open an address of the page, such as `#try?k=5`, in a fresh document."""
         self.page.goto("about:blank")
-        self.page.goto(f"{self.url}/{address}")
+        if address != "about:blank":
+            self.page.goto(f"{self.url}/{address}")
         return self
 
     def titles(self) -> list[str]:
@@ -160,6 +161,12 @@ class View:
 
 
 OpenView = Callable[..., View]
+
+
+def give_key(view: View, slot: str, key: str) -> None:
+    """Store a key as the page does after its panel, in this tab."""
+    names = {"read": "turret.key", "admin": "turret.admin-key"}
+    view.page.evaluate("([name, key]) => sessionStorage.setItem(name, key)", [names[slot], key])
 
 
 @pytest.fixture

@@ -1,0 +1,73 @@
+"""Map: the items in the plane, their colours, and the marks of a history."""
+
+import pytest
+
+from tests.page.conftest import OpenView, View
+from tests.service_process import Process
+
+PAINTED = """() => {
+  const map = document.getElementById('map');
+  const data = map.getContext('2d').getImageData(0, 0, map.width, map.height).data;
+  let painted = 0;
+  for (let at = 3; at < data.length; at += 4) painted += data[at] > 0;
+  return painted;
+}"""
+
+
+def opened(open_view: OpenView, service: Process, address: str) -> View:
+    view = open_view(service, address)
+    view.wait_for("() => Number(document.getElementById('map')?.dataset.frames) > 0")
+    view.settle()
+    return view
+
+
+def test_every_item_is_painted_and_coloured_by_a_field(service: Process, open_view: OpenView) -> None:
+    view = opened(open_view, service, "#map?history=m001,m009&colour=genres")
+    all_items = view.page.evaluate(PAINTED)
+    assert all_items > 200
+    groups = view.page.get_by_role("group", name="Groups").get_by_role("button")
+    assert groups.count() == 4
+    for number in range(4):
+        groups.nth(number).click()
+    view.settle()
+    assert view.page.evaluate(PAINTED) == 0
+    view.page.locator("#colour").select_option("country")
+    view.wait_for("() => location.hash.includes('colour=country')")
+
+
+def test_the_history_and_the_recommendations_are_marked(service: Process, open_view: OpenView) -> None:
+    view = opened(open_view, service, "#map?history=m001,m009&k=4")
+    view.wait_for("() => document.querySelectorAll('.map-side ol li').length === 6")
+
+
+def test_it_zooms_and_moves_by_keyboard_and_button(service: Process, open_view: OpenView) -> None:
+    view = opened(open_view, service, "#map")
+    frames = int(view.page.locator("#map").get_attribute("data-frames"))
+    view.page.locator("#map").focus()
+    for key in ("+", "ArrowLeft", "ArrowUp", "-", "0"):
+        view.page.keyboard.press(key)
+        view.settle()
+    assert int(view.page.locator("#map").get_attribute("data-frames")) >= frames + 5
+    view.page.get_by_role("button", name="Zoom in").click()
+
+
+def test_a_point_names_its_item_and_adds_it_to_the_history(service: Process, open_view: OpenView) -> None:
+    view = opened(open_view, service, "#map")
+    box = view.page.locator("#map").bounding_box()
+    found = service.client.get("/v1/map/points").content
+    x, y = (int.from_bytes(found[at : at + 2], "little") / 65535 for at in (0, 2))
+    side = min(box["width"], box["height"]) * 0.94
+    left, top = (
+        box["x"] + box["width"] / 2 + (x - 0.5) * side,
+        box["y"] + box["height"] / 2 + (0.5 - y) * side,
+    )
+    view.page.mouse.move(left, top)
+    view.page.get_by_text("Amélie Garden").first.wait_for()
+    view.page.mouse.click(left, top)
+    view.wait_for("() => location.hash.includes('history=m000')")
+
+
+@pytest.mark.parametrize("colour", ["nowhere", "title"])
+def test_a_field_that_can_not_colour_is_said(service: Process, open_view: OpenView, colour: str) -> None:
+    view = opened(open_view, service, f"#map?colour={colour}")
+    view.page.get_by_text("Choose another one").wait_for()
