@@ -5,7 +5,7 @@ import { forgetCatalog } from "./catalog.js";
 import { button, fill, h, sentence } from "./dom.js";
 import { entered } from "./keys.js";
 import { beat, pulse } from "./pulse.js";
-import { changes, followAddress, hashOf, problems, state } from "./state.js";
+import { changes, followAddress, hashOf, parse, problems, state } from "./state.js";
 
 const MODULES = {
   try: () => import("../try/view.js"),
@@ -79,6 +79,7 @@ async function start() {
   });
   pulse.addEventListener("live", tellLive);
   entered.addEventListener("key", () => { forgetCatalog(); refresh(); });
+  MODULES[parse(location.hash).read.view]().catch(() => {}); // loads beside the first calls
   await Promise.all([loadSettings().catch(() => {}), beat()]);
   await begin();
 }

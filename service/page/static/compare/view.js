@@ -118,7 +118,7 @@ export function create() {
     }
     fill(chooser, h("option", { value: "" }, "Choose a version…"), versions.filter((each) => each.version !== pulse.live).map((each) =>
       h("option", { value: each.version, disabled: Boolean(each.error) }, each.error ? `${each.version} (can’t be read)` : each.version)));
-    panel.update({ force: true });
+    panel.update();
     await close();
     await show();
   }

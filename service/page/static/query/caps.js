@@ -4,6 +4,8 @@ import { catalog } from "../app/catalog.js";
 import { button, fill, h, newId } from "../app/dom.js";
 import { change, state } from "../app/state.js";
 
+const written = (cap) => JSON.stringify([catalog.version, cap]);
+
 export function createCaps() {
   const rows = h("div", { class: "rows" });
   const adder = h("select", { id: "cap-add" });
@@ -15,7 +17,7 @@ export function createCaps() {
     input.addEventListener("input", () => {
       if (!input.value || !input.validity.valid) return;
       const cap = { ...state.cap, [name]: Number(input.value) };
-      drawn = JSON.stringify(cap);
+      drawn = written(cap);
       change({ cap });
     });
     return h("div", { class: "cap-row" }, h("label", { for: id }, "At most"), input, h("span", {}, `with the same ${name}`),
@@ -25,9 +27,9 @@ export function createCaps() {
 
   adder.addEventListener("change", () => adder.value && change({ cap: { ...state.cap, [adder.value]: 2 } }));
 
-  function update({ force = false } = {}) {
-    const now = JSON.stringify(state.cap);
-    if (now === drawn && !force) return;
+  function update() {
+    const now = written(state.cap);
+    if (now === drawn) return;
     drawn = now;
     fill(rows, Object.entries(state.cap).map(row));
     const free = catalog.fields.filter((field) => !Object.hasOwn(state.cap, field.name) && !["mixed", "none"].includes(field.kind));

@@ -28,13 +28,13 @@ export function createControls() {
     if (document.activeElement !== input || input.type === "range") input.value = value;
   };
 
-  function update(options) {
+  function update() {
     put(k, state.k);
     put(diversity, state.diversity);
     shownDiversity.textContent = String(state.diversity ?? DEFAULTS.diversity);
     put(minimum, state.min_score ?? "");
     seen.value = state.exclude_seen === null ? "" : String(state.exclude_seen);
-    for (const part of parts) part.update(options);
+    for (const part of parts) part.update();
   }
 
   const element = h("div", { class: "controls" },

@@ -5,6 +5,14 @@ import { button, fill, h } from "../app/dom.js";
 import { change, state } from "../app/state.js";
 import { editorOf, isEditable } from "./condition.js";
 
+/** Of which version and filter the controls are. */
+const mark = (filter) => JSON.stringify([catalog.version, filter]);
+
+function hintOf(field) {
+  if (field) return "From the address; it can be removed here.";
+  return catalog.version === null ? "Loading…" : "The live version has no such field. Remove this filter.";
+}
+
 export function createFilters() {
   const rows = h("div", { class: "rows" });
   const adder = h("select", { id: "filter-add" });
@@ -17,7 +25,7 @@ export function createFilters() {
     const filter = { ...state.filter };
     if (condition === null || !Object.keys(condition).length) delete filter[name];
     else filter[name] = condition;
-    written = JSON.stringify(filter);
+    written = mark(filter);
     change({ filter });
   }
 
@@ -33,7 +41,7 @@ export function createFilters() {
     const drop = button("×", () => remove(name), { class: "icon", "aria-label": `Remove the filter of ${name}`, title: "Remove" });
     if (!field || !isEditable(conditionOf(name), field)) {
       return h("fieldset", { class: "condition" }, h("legend", {}, name), drop,
-        h("p", { class: "hint" }, field ? "From the address; it can be removed here." : "The live version has no such field. Remove this filter."),
+        h("p", { class: "hint" }, hintOf(field)),
         h("code", {}, JSON.stringify(conditionOf(name))));
     }
     return h("fieldset", { class: "condition" }, h("legend", {}, name), drop,
@@ -55,11 +63,11 @@ export function createFilters() {
     rows.lastElementChild?.querySelector("input, select")?.focus();
   });
 
-  function update({ force = false } = {}) {
-    const now = JSON.stringify(state.filter);
-    if (now === written && !force) return;
+  function update() {
+    const now = mark(state.filter);
+    if (now === written) return;
     written = now;
-    names = [...new Set([...names.filter((name) => force || Object.hasOwn(state.filter, name)), ...Object.keys(state.filter)])];
+    names = Object.keys(state.filter);
     draw();
   }
 

@@ -1,9 +1,10 @@
 /** The list of the history: its order, and buttons for the keyboard beside dragging. */
 
-import { lookUp, nameOf } from "../app/catalog.js";
+import { loadFields, lookUp, nameOf } from "../app/catalog.js";
 import { button, fill, h } from "../app/dom.js";
 import { plural } from "../app/format.js";
 import { latest } from "../app/latest.js";
+import { pulse } from "../app/pulse.js";
 import { addToHistory, change, state } from "../app/state.js";
 import { createSearch } from "./search.js";
 
@@ -12,7 +13,10 @@ export function createHistory() {
   const note = h("p", { class: "hint" });
   const gone = h("p", { class: "sentence warning", id: "history-gone", hidden: true });
   const clear = button("Clear", () => change({ history: [] }), { class: "quiet", id: "history-clear" });
-  const find = latest((signal, ids) => lookUp(ids, signal));
+  const find = latest(async (signal, ids) => {
+    await loadFields(); // names the field of titles
+    return lookUp(ids, signal);
+  });
   let drawn = null;
   let dragged = null;
 
@@ -59,9 +63,9 @@ export function createHistory() {
     clear.hidden = !state.history.length;
   }
 
-  async function update({ force = false } = {}) {
-    const shown = JSON.stringify(state.history);
-    if (shown === drawn && !force) return;
+  async function update() {
+    const shown = JSON.stringify([pulse.live, state.history]);
+    if (shown === drawn) return;
     drawn = shown;
     draw(null);
     if (!state.history.length) return find.cancel();

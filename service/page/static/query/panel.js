@@ -29,13 +29,13 @@ export function createPanel() {
   }
 
   let shownUser = null;
-  function update(options) {
+  function update() {
     if (state.user === null && shownUser !== null) isUserAsked = false;
     shownUser = state.user;
     place();
-    if (state.user === null) list.update(options);
-    user.update(options);
-    controls.update(options);
+    if (state.user === null) list.update();
+    user.update();
+    controls.update();
   }
 
   const element = h("div", { class: "panel" },

@@ -1,10 +1,11 @@
 /** A stored user as the history: by id, or a random one. */
 
 import { get, inPath } from "../app/api.js";
-import { lookUp, nameOf } from "../app/catalog.js";
+import { loadFields, lookUp, nameOf } from "../app/catalog.js";
 import { button, fill, h, sentence } from "../app/dom.js";
 import { moment, plural } from "../app/format.js";
 import { latest } from "../app/latest.js";
+import { pulse } from "../app/pulse.js";
 import { change, state } from "../app/state.js";
 
 const NEWEST = 50;
@@ -13,7 +14,7 @@ export function createUser() {
   const input = h("input", { id: "user-id", type: "text", autocomplete: "off", spellcheck: "false" });
   const stored = h("div", { id: "stored-history", "aria-live": "polite" });
   const load = latest(async (signal, id) => {
-    const answer = await get(`v1/users/${inPath(id)}`, {}, { signal });
+    const [answer] = await Promise.all([get(`v1/users/${inPath(id)}`, {}, { signal }), loadFields()]);
     const events = answer.events.slice(-NEWEST);
     return { ...answer, events, items: await lookUp(events.map((event) => String(event.item_id)), signal) };
   });
@@ -43,9 +44,10 @@ export function createUser() {
       })));
   }
 
-  async function update({ force = false } = {}) {
-    if (state.user === drawn && !force) return;
-    drawn = state.user;
+  async function update() {
+    const shown = JSON.stringify([pulse.live, state.user]);
+    if (shown === drawn) return;
+    drawn = shown;
     if (document.activeElement !== input) input.value = state.user ?? "";
     if (state.user === null) {
       load.cancel();

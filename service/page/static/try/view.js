@@ -24,12 +24,12 @@ export function create() {
   const ask = latest((signal, body) => post("v1/recommend", body, { signal }));
   let asked = null;
 
-  async function recommend() {
+  async function recommend(fields = loadFields()) {
     const body = bodyOf(state, { explain: results.needsExplanation || plan.needsExplanation });
     asked = JSON.stringify(body);
     const begun = performance.now();
     try {
-      const answer = await ask(body);
+      const [answer] = await Promise.all([ask(body), fields]);
       remember(answer.items);
       fill(messages, messagesOf(answer, state));
       results.show(answer);
@@ -43,21 +43,19 @@ export function create() {
     }
   }
 
-  async function update(options) {
-    panel.update(options);
+  async function update() {
+    panel.update();
     request.update();
     const body = bodyOf(state, { explain: results.needsExplanation || plan.needsExplanation });
-    if (options?.force || JSON.stringify(body) !== asked) await recommend();
+    if (JSON.stringify(body) !== asked) await recommend();
   }
 
   async function refresh() {
-    try {
-      await loadFields();
-    } catch (error) {
-      fill(messages, sentence(error.message, "warning"));
-      return;
-    }
-    await update({ force: true });
+    const fields = loadFields();
+    fields.then(() => panel.update(), () => {}); // the answer reports a failure
+    panel.update();
+    request.update();
+    await recommend(fields);
   }
 
   const element = h("div", { class: "view try" },
@@ -66,5 +64,5 @@ export function create() {
       h("section", { class: "answer", "aria-label": "Recommendations" },
         h("div", { class: "row baseline" }, h("h2", {}, "Recommendations"), status),
         messages, results.element, plan.element, request.element)));
-  return { element, heading, update: () => update(), refresh, leave: () => {} };
+  return { element, heading, update, refresh, leave: () => {} };
 }
