@@ -30,6 +30,7 @@ class Curves:
     epoch_loss: Curve
     validation: Curve
     learning_rate: Curve
+    throughput: Curve
     metric: str
     best_step: int | None
     best: float | None
@@ -52,6 +53,7 @@ def curves_of(run: Run) -> Curves:
         epoch_loss=_curve(entries, "loss/epoch"),
         validation=_curve(entries, validated),
         learning_rate=_curve(entries, "learning_rate"),
+        throughput=_curve(entries, "examples_per_second"),
         metric=metric,
         best_step=int(best[-1]["step"]) if best else None,
         best=float(best[-1][validated]) if best else None,

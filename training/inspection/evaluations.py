@@ -1,6 +1,6 @@
 """The evaluation report behind a page: the stored one, or a new one."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from turret.data.prepared import PreparedData
@@ -13,7 +13,7 @@ from turret.training.run import MODEL, PER_USER, Run
 def evaluated_report(
     run: Run, data: PreparedData, part: EvaluatedPart, baselines: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """The report of `Run.evaluate`; evaluates only if the stored one is about another model or lacks a baseline.
+    """The report of `Run.evaluate`: the stored one, unless it is of an earlier model or lacks a baseline.
 
     Args:
         run: a run with a model.
@@ -42,22 +42,28 @@ def check_model(run: Run) -> None:
 
 def best_baseline(report: dict[str, Any], metric: str) -> str:
     """The baseline of a report with the highest mean of a metric."""
-    return max(report["differences"], key=lambda name: float(report[name][metric]["mean"]))
+    names: list[str] = list(report["differences"])
+    return max(names, key=lambda name: float(report[name][metric]["mean"]))
 
 
-def cut_off(report: dict[str, Any], main: str, k: int | None) -> int:
+def cut_off(metrics: Iterable[str], main: str, k: int | None) -> int:
     """The k of a page: that of `-k`, else that of the main metric, else the smallest.
 
+    Args:
+        metrics: the names of all metrics that were measured.
+        main: the metric of training, such as ndcg@10, or auc.
+        k: the value of `-k`.
+
     Raises:
-        TrainingError: the report has no metrics at this k.
+        TrainingError: there are no metrics at this k.
     """
-    known = [int(name.partition("@")[2]) for name in report["towers"] if name.startswith("ndcg@")]
+    known = [int(name.partition("@")[2]) for name in metrics if name.startswith("ndcg@")]
     if k is None:
         _, _, own = main.partition("@")
         return int(own) if own and int(own) in known else min(known)
     if k not in known:
         raise TrainingError(
-            f"-k {k}: the run is evaluated at k = {', '.join(map(str, known))} (evaluation.k); name one of these."
+            f"-k {k}: the evaluation has k = {', '.join(map(str, known))} (evaluation.k); name one of these."
         )
     return k
 

@@ -31,11 +31,9 @@ class Example:
 
 def examples(rankings: Rankings, seed: int, most: int = EXAMPLES) -> list[Example]:
     """Draw users at random: half of them with a hit among the first k, as far as there are such users."""
-    indices = _drawn(rankings.hits.any(axis=1), seed, most)
+    indices = _drawn(np.any(rankings.hits, axis=1), seed, most)
     order = rankings.order(rankings.relevant.users[indices])
-    return [
-        _example(rankings, int(index), ranked) for index, ranked in zip(indices, order, strict=True)
-    ]
+    return [_example(rankings, int(index), ranked) for index, ranked in zip(indices, order, strict=True)]
 
 
 def _drawn(has_hit: NDArray[np.bool_], seed: int, most: int) -> NDArray[np.int64]:

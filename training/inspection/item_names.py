@@ -14,10 +14,11 @@ _LONGEST, _MOST_DETAILS = 100, 3
 
 @dataclass(frozen=True)
 class NamedItem:
-    """An item with its title, None without one, and some of its other fields as text."""
+    """An item with its title, None without one, the first of its other fields as text, and some of them."""
 
     id: int | str
     title: str | None
+    detail: str
     details: str
 
 
@@ -33,9 +34,9 @@ class ItemNames:
         """Name one item row."""
         fields = self._data.fields
         title = None if self.title_field is None else _text(fields[self.title_field][row])
-        others = [_text(values[row]) for name, values in fields.items() if name != self.title_field]
-        details = " · ".join([text for text in others if text][:_MOST_DETAILS])
-        return NamedItem(self._data.item_ids.id(row), title or None, details)
+        texts = [_text(values[row]) for name, values in fields.items() if name != self.title_field]
+        others = [text for text in texts if text][:_MOST_DETAILS]
+        return NamedItem(self._data.item_ids.id(row), title or None, "".join(others[:1]), " · ".join(others))
 
     def items(self, rows: Iterable[int]) -> list[NamedItem]:
         """Name several item rows, in their order."""

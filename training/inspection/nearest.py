@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from turret.training.inspection.rankings import Rankings
 from turret.training.randomness import stream
 
-ITEMS, NEAREST = 5, 5
+ITEMS, NEAREST = 6, 5
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ class Axis:
 
     @classmethod
     def of(cls, values: Iterable[float], start: float, end: float, margin: float = 0.0) -> "Axis":
-        """An axis for these values, of which there is at least one, with a margin as a share of their span."""
+        """An axis for these values, at least one, with a margin as a share of their span."""
         known = list(values)
         low, high = min(known), max(known)
         room = margin * (high - low) or (0.0 if high > low else abs(high) * 0.1 or 1.0)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from turret.data.files.staging import new_file
 from turret.training.errors import TrainingError
-from turret.training.markup.elements import Child, Html, element, joined
+from turret.training.markup.elements import Child, Html, element
 
 
 @dataclass(frozen=True)
@@ -38,36 +38,35 @@ def page(title: str, lead: Child, sections: Sequence[Section]) -> str:
         [element("a", one.heading, href=f"#{one.anchor}") for one in sections],
         aria_label="Contents",
     )
-    body = [
-        element("section", element("h2", one.heading), one.content, id=one.anchor) for one in sections
-    ]
+    body = [element("section", element("h2", one.heading), one.content, id=one.anchor) for one in sections]
     html = element(
         "html", head, element("body", element("header", lead), contents, element("main", body)), lang="en"
     )
     return f"<!doctype html>\n{html}\n"
 
 
+def check_output(path: Path) -> None:
+    """Raise TrainingError for a path that is a folder or has another suffix than .html."""
+    if path.is_dir():
+        raise TrainingError(
+            f"--output {path}: this is a folder; name a file, such as {path / 'report.html'}."
+        )
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise TrainingError(f"--output {path}: the report is a page; the name must end in .html.")
+
+
 def write_page(path: Path, text: str) -> None:
     """Write a page to `path` in one step; its folder is created if it is missing.
 
     Raises:
-        TrainingError: `path` is a folder, has another suffix than .html, or can't be written.
+        TrainingError: the file can't be written.
     """
-    if path.suffix.lower() not in (".html", ".htm"):
-        raise TrainingError(f"--output {path}: the report is a page; the name must end in .html.")
-    if path.is_dir():
-        raise TrainingError(f"--output {path}: this is a folder; name a file, such as {path / 'report.html'}.")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with new_file(path) as draft:
             draft.write_text(text, encoding="utf-8")
     except OSError as error:
         raise TrainingError(f"--output {path}: it can't be written ({error}).") from None
-
-
-def paragraphs(*texts: Child) -> Html:
-    """Texts below each other."""
-    return joined(*(element("p", text) for text in texts))
 
 
 def _policy(style: str) -> str:

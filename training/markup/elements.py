@@ -16,7 +16,7 @@ Child = str | int | None | Iterable[str]
 """The content of an element: text, markup, a number, several of them, or None for nothing."""
 
 
-def element(name: str, *children: Child, **attributes: str | float | None) -> Html:
+def element(name: str, /, *children: Child, **attributes: str | float | None) -> Html:
     """Build an element; children and attributes that are not `Html` are escaped.
 
     Args:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from turret.training.markup.axis import Axis, tick_text
 from turret.training.markup.elements import Html, element
 
-WIDTH, HEIGHT = 460, 220
-LEFT, RIGHT, TOP, BOTTOM = 50, 12, 14, 30
+WIDTH, HEIGHT = 460, 210
+LEFT, RIGHT, TOP, BOTTOM = 50, 12, 14, 22
+UNIT_ROOM = 40
 # Points of longer lines are not drawn.
 MOST_DOTS = 40
 
@@ -38,7 +39,7 @@ def line_chart(title: str, lines: Sequence[Line], marks: Sequence[Mark] = (), le
     caption = element("figcaption", title, _legend(drawn) if legend else None)
     if not drawn:
         return element("figure", caption, element("p", "Nothing was recorded.", class_="note"))
-    x = Axis.of((step for line in drawn for step in line.steps), LEFT, WIDTH - RIGHT)
+    x = Axis.of([0.0, *(step for line in drawn for step in line.steps)], LEFT, WIDTH - RIGHT)
     y = Axis.of((value for line in drawn for value in line.values), HEIGHT - BOTTOM, TOP, margin=0.06)
     body = [*_grid(x, y), *(part for line in drawn for part in _line(line, x, y))]
     body += [part for mark in marks for part in _mark(mark, x, y)]
@@ -58,10 +59,12 @@ def _grid(x: Axis, y: Axis) -> list[Html]:
             element("text", tick_text(value), x=LEFT - 6, y=height + 3.5, text_anchor="end"),
         ]
     for value in x.ticks():
+        if x.end - x.at(value) < UNIT_ROOM:
+            continue  # the unit stands there
         parts.append(
             element("text", tick_text(value), x=x.at(value), y=HEIGHT - BOTTOM + 15, text_anchor="middle")
         )
-    parts.append(element("text", "step", x=x.end, y=HEIGHT - 3, text_anchor="end", class_="unit"))
+    parts.append(element("text", "step", x=x.end, y=HEIGHT - BOTTOM + 15, text_anchor="end"))
     return parts
 
 

@@ -15,17 +15,22 @@ def interval(value: Mapping[str, float]) -> str:
 
 def difference(value: Mapping[str, float]) -> str:
     """The mean of a paired difference, with its sign."""
-    return f"{value['mean']:+.4f}"
+    return _minus(f"{value['mean']:+.4f}")
 
 
 def difference_interval(value: Mapping[str, float]) -> str:
     """The 95 % interval of a paired difference, with signs."""
-    return f"[{value['low']:+.4f}, {value['high']:+.4f}]"
+    return _minus(f"[{value['low']:+.4f}, {value['high']:+.4f}]")
 
 
 def share(value: float) -> str:
     """A share in per cent; small ones keep a digit."""
-    return f"{value:.1%}" if abs(value) < 0.1 else f"{value:.0%}"
+    return f"{100 * value:.1f} %" if abs(value) < 0.1 else f"{100 * value:.0f} %"
+
+
+def gain(value: float) -> str:
+    """A relative difference in per cent, with its sign."""
+    return _minus(f"{100 * value:+.0f} %")
 
 
 def count(value: float | None) -> str:
@@ -38,3 +43,8 @@ def duration(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def _minus(text: str) -> str:
+    """A minus as wide as a plus, so that numbers align, and without a line break behind it."""
+    return text.replace("-", "\N{MINUS SIGN}")

@@ -42,7 +42,13 @@ def _grid(y: Axis) -> list[Html]:
         height = y.at(value)
         parts += [
             element("line", x1=LEFT, x2=WIDTH - RIGHT, y1=height, y2=height, class_="grid"),
-            element("text", f"{value:.3g}" if not value else f"{value * 100:.3g} %", x=LEFT - 6, y=height + 3.5, text_anchor="end"),
+            element(
+                "text",
+                f"{value:.3g}" if not value else f"{value * 100:.3g} %",
+                x=LEFT - 6,
+                y=height + 3.5,
+                text_anchor="end",
+            ),
         ]
     return parts
 
@@ -52,7 +58,7 @@ def _labels(groups: Sequence[str], unit: str, width: float) -> list[Html]:
         element("text", group, x=LEFT + (index + 0.5) * width, y=HEIGHT - BOTTOM + 15, text_anchor="middle")
         for index, group in enumerate(groups)
     ]
-    return [*labels, element("text", unit, x=WIDTH - RIGHT, y=HEIGHT - 4, text_anchor="end", class_="unit")]
+    return [*labels, element("text", unit, x=WIDTH - RIGHT, y=HEIGHT - 4, text_anchor="end")]
 
 
 def _bars(bars: Bars, groups: Sequence[str], number: int, of: int, y: Axis, width: float) -> list[Html]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from turret.training.markup.elements import Child, Html, element
+from turret.training.markup.elements import Child, Html, element, joined
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,14 @@ def table(
     ]
     parts = [element("thead", head), element("tbody", body)]
     title = [] if caption is None else [element("caption", caption)]
-    return element("div", element("table", title, parts), class_="scroll", tabindex="0", role="region", aria_label=caption or columns[0].heading)
+    return element(
+        "div",
+        element("table", title, parts),
+        class_="scroll",
+        tabindex="0",
+        role="region",
+        aria_label=caption or columns[0].heading,
+    )
 
 
 def _cells(columns: Sequence[Column], row: Sequence[Child]) -> list[Html]:
@@ -56,4 +63,4 @@ def _cells(columns: Sequence[Column], row: Sequence[Child]) -> list[Html]:
 
 def facts(pairs: Sequence[tuple[str, Child]]) -> Html:
     """Names and values below each other."""
-    return element("dl", [[element("dt", name), element("dd", value)] for name, value in pairs])
+    return element("dl", [joined(element("dt", name), element("dd", value)) for name, value in pairs])
