@@ -232,7 +232,7 @@ def report_run(
         str | None,
         typer.Option(
             metavar="NAME,...",
-            help="Baselines that the page must have, as for `turret evaluate` (those of the last evaluation).",
+            help="Baselines that the page must have, as for evaluate (those evaluated before).",
         ),
     ] = None,
     output: Annotated[Path | None, typer.Option(metavar="FILE", help="The page (RUN/report.html).")] = None,

@@ -9,6 +9,9 @@ from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import EvaluatedPart
 from turret.training.run import MODEL, PER_USER, Run
 
+# Reports of earlier releases have less.
+NEEDED = ("towers", "popularity", "differences", "slices", "verdict", "relevant_items")
+
 
 def evaluated_report(
     run: Run, data: PreparedData, part: EvaluatedPart, baselines: Sequence[str] = ()
@@ -25,10 +28,11 @@ def evaluated_report(
         TrainingError: the run has no model yet, or as `Run.evaluate`.
     """
     check_model(run)
-    stored: dict[str, Any] | None = run.metrics().get(part)
-    if stored is None or not (run.folder / PER_USER[part]).is_file() or _lacks(stored, baselines, data):
-        return run.evaluate(data, part, baselines)
-    return stored
+    stored: dict[str, Any] = run.metrics().get(part) or {}
+    is_whole = all(key in stored for key in NEEDED) and (run.folder / PER_USER[part]).is_file()
+    if is_whole and not _lacks(stored, baselines, data):
+        return stored
+    return run.evaluate(data, part, baselines)
 
 
 def check_model(run: Run) -> None:

@@ -25,9 +25,10 @@ def exposure_section(found: Exposure, k: int) -> Html:
     groups = _groups(len(found.events.shares))
     chart = share_chart(f"Share by popularity of the item, first {k}", "items", groups, bars)
     note = (
-        "The catalog is cut into tenths of equally many items, from the most popular in training on. A Gini coefficient of 0 means that all items occur equally often, one near 1 that few items have "
-        "nearly all occurrences. The mean popularity is the mean number of training events of an item that "
-        "occurs. Recommendations far above the items that came, in the first tenth, are a popularity bias."
+        "The catalog is cut into tenths of equally many items, from the most popular in training on. A Gini "
+        "coefficient of 0 means that all items occur equally often, one near 1 that few have nearly all "
+        "occurrences. The mean popularity is the mean number of training events of an item that occurs. "
+        "Recommendations far above the items that came, in the first tenth, are a popularity bias."
     )
     return joined(table(columns, rows, marked=(0,)), chart, element("p", note, class_="note"))
 

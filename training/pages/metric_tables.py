@@ -85,6 +85,6 @@ def _note(report: dict[str, Any]) -> str:
             "and are masked, so they are no hits."
         )
     return (
-        "Means over users with 95 % bootstrap intervals over users; differences are paired by user. The whole "
-        f"catalog of {report['items']:,} items is ranked.{masked}"
+        "Means over users with 95 % bootstrap intervals; differences are paired by user. The whole catalog "
+        f"of {report['items']:,} items is ranked.{masked}"
     )
