@@ -17,8 +17,8 @@ def example_cards(examples: Sequence[Example], names: ItemNames, k: int, hit_rat
     hits = sum(any(one.hits) for one in examples)
     note = (
         f"{len(examples)} users drawn at random, {hits} of them with a hit among the first {k}; "
-        f"{numbers.share(hit_rate)} of all users have one. A hit is coloured; the rank of an item that came is its rank in "
-        "the whole catalog."
+        f"{numbers.share(hit_rate)} of all users have one. A hit is coloured; the rank of an item that came "
+        "is its rank in the whole catalog."
     )
     cards = [_card(one, names, k) for one in examples]
     return joined(element("p", note), element("div", cards, class_="examples"))

@@ -58,9 +58,9 @@ def _gain(report: dict[str, Any], metric: str) -> Html:
     gain, mean = report["differences"][best][metric], report[best][metric]["mean"]
     share = f"{numbers.gain(gain['mean'] / mean)}, " if mean else ""
     return tile(
-        f"difference from {ranker_title(best)}, the best baseline",
+        f"difference from {ranker_title(best)}",
         numbers.difference(gain),
-        f"{share}paired 95 % interval {numbers.difference_interval(gain)}",
+        f"{share}paired 95 % interval {numbers.difference_interval(gain)}; the best baseline",
     )
 
 
