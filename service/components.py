@@ -12,6 +12,9 @@ from turret.service.ranking.query import QueryReader
 from turret.service.ranking.recommender import Recommender
 from turret.service.replicas.coordination import Replicas
 from turret.service.replicas.follower import Follower
+from turret.service.search.catalog_search import CatalogSearch
+from turret.service.search.catalog_summary import CatalogSummaries
+from turret.service.search.opened_maps import OpenedMaps
 from turret.service.settings import Settings
 from turret.service.shared_state import SharedState
 from turret.service.stores.contract import RecordStore, Stores
@@ -56,6 +59,9 @@ class Components:
         self.items = stores.items
         self.overlay = ItemOverlayCache(self.items, shared_state.items, settings.write_timeout)
         self.model_holder.prepare = self.overlay.of
+        self.catalog_search = CatalogSearch()
+        self.catalog_summaries = CatalogSummaries()
+        self.opened_maps = OpenedMaps()
         self.item_writer = ItemWriter(
             self.items,
             self.overlay,
@@ -107,6 +113,7 @@ class Components:
         if self.follower is not None:
             await self.follower.leave()
         await self.recommender.close()
+        await self.catalog_search.close()
         await self.histories.close()
         await self.items.close()
         await self.bodies.close()

@@ -1,11 +1,12 @@
 """The settings of a service, from the command line and from `TURRET_*` variables."""
 
+import re
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_core import PydanticCustomError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from turret.service.errors import ServiceError
 from turret.service.keys.keys import fault_of
@@ -14,6 +15,9 @@ from turret.service.thresholds import MEMORY_FACTOR, OVERLAP_MINIMUM, RECALL_MIN
 
 # The options of `turret serve`; the others are read from the environment alone.
 _OPTIONS = ("bundles", "wait", "host", "port", "admin_port", "workers", "store")
+
+# A host by name or address, perhaps with a port: what a content security policy names.
+_ORIGIN = re.compile(r"https?://(\*\.)?[A-Za-z0-9.-]+(:[0-9]{1,5})?")
 
 
 def _port_after(values: dict[str, Any]) -> int:
@@ -82,6 +86,9 @@ class Settings(BaseSettings):
     - `min_version_seconds`: how long a request with `min_version` may wait for this worker to load it.
     - `shadow_queue`: requests that may wait for the shadow; further ones are dropped.
     - `watch_seconds`: seconds between checks of the live version's files.
+    - `page`: serve the page for people at `/`.
+    - `page_pictures`: origins of pictures that the page may load, separated by commas
+      (`https://img.example.com`); without it, it loads none.
     """
 
     model_config = SettingsConfigDict(env_prefix="TURRET_", frozen=True, extra="forbid")
@@ -142,11 +149,28 @@ class Settings(BaseSettings):
     min_version_seconds: float = Field(default=1.0, ge=0)
     shadow_queue: int = Field(default=100, ge=1)
     watch_seconds: float = Field(default=5.0, gt=0)
+    page: bool = True
+    page_pictures: Annotated[tuple[str, ...], NoDecode] = ()
 
     @field_validator("admin_port", mode="before")
     @classmethod
     def _same_port(cls, port: object) -> object:
         return None if port == "same" else port
+
+    @field_validator("page_pictures", mode="before")
+    @classmethod
+    def _origins(cls, text: object) -> object:
+        origins = (
+            [part.strip() for part in text.split(",") if part.strip()] if isinstance(text, str) else text
+        )
+        for origin in origins if isinstance(origins, list | tuple) else ():
+            if not _ORIGIN.fullmatch(str(origin)):
+                raise PydanticCustomError(
+                    "origin",
+                    "{origin} is not an origin; send scheme and host, as in https://img.example.com",
+                    {"origin": str(origin)},
+                )
+        return origins
 
     @field_validator("admin_key")
     @classmethod

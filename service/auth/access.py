@@ -3,10 +3,12 @@
 from turret.service.keys.keys import Scope
 
 READING = ("GET", "HEAD", "OPTIONS")
-# Without data of users or items: probes, and the description of the API.
-_OPEN = frozenset({"/livez", "/readyz", "/docs", "/openapi.json"})
+# Without data of users or items: probes, the description of the API, and the files of the page.
+_OPEN = frozenset({"/livez", "/readyz", "/docs", "/openapi.json", "/"})
+_PAGE = "/page/"
 # Public, with more detail for callers with the scope read.
 DETAILED_WITH_KEY = frozenset({"/openapi.json"})
+_PERSONAL = ("/v1/users", "/v1/random-user")
 _READ = frozenset({"/v1/recommend", "/v1/recommend/batch", "/v1/version", "/v1/versions"})
 
 
@@ -18,10 +20,10 @@ def needed_scope(method: str, path: str) -> Scope | None:
     """
     if path in _READ:
         return "read"
-    if path in _OPEN:
+    if path in _OPEN or path.startswith(_PAGE):
         return None
     if path == "/admin" or path.startswith("/admin/"):
         return "admin"
-    if path.startswith("/v1/users"):  # personal data: reading needs the scope write too
+    if path.startswith(_PERSONAL):  # reading needs the scope write too
         return "write"
     return "read" if method in READING else "write"

@@ -16,6 +16,7 @@ from turret.service.components import Components
 from turret.service.http.body_types import BodyTypes
 from turret.service.http.fast_path import RecommendPath
 from turret.service.http.openapi import description, document
+from turret.service.http.routes import page
 from turret.service.models.model_holder import ModelHolder
 from turret.service.monitoring.file_monitor import watch_files
 from turret.service.monitoring.middleware import Telemetry
@@ -96,15 +97,31 @@ def create_app(
     )
     app.surround(RecommendPath, components=components)
     routers = document.PUBLIC if settings.admin_port is not None else document.PUBLIC + document.ADMIN
-    return _add_layers(app, components, routers)
+    return _add_layers(app, components, routers + _page(settings))
 
 
 def create_admin_app(app: FastAPI) -> Application:
-    """Make the application of the admin port, beside an `app` that was made with `settings.admin_port`."""
+    """Make the application of the admin port, beside an `app` that was made with `settings.admin_port`.
+
+    With the page it has the calls of both ports: a browser lets a page call its own port only.
+    """
     admin = Application(
-        title="Turret admin", version=document.RELEASE, openapi_url=None, docs_url=None, redoc_url=None
+        title="Turret admin",
+        version=document.RELEASE,
+        redirect_slashes=False,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
     )
-    return _add_layers(admin, app.state.components, document.ADMIN)
+    components: Components = app.state.components
+    page_routers = _page(components.settings)
+    return _add_layers(
+        admin, components, document.ADMIN + (document.PUBLIC + page_routers if page_routers else ())
+    )
+
+
+def _page(settings: Settings) -> tuple[APIRouter, ...]:
+    return (page.router,) if settings.page else ()
 
 
 async def _fill(model_holder: ModelHolder) -> None:
@@ -129,17 +146,18 @@ async def _log_health_warnings(components: Components) -> None:
 
 def _add_layers(app: Application, components: Components, routers: tuple[APIRouter, ...]) -> Application:
     app.state.components = components
+    app.state.admin_here = document.ADMIN[0] in routers
     # The last is the outermost.
     authentication = app.surround(
         Authentication,
         keyring=components.keyring,
         metrics_open=components.settings.metrics_open,
-        admin_here=document.ADMIN[0] in routers,
+        admin_here=app.state.admin_here,
         share=components.settings.workers,
     )
     types = app.surround(BodyTypes)
     app.is_admissible = lambda scope: authentication.is_admissible(scope) and types.is_admissible(scope)
-    app.surround(SecurityHeaders)
+    app.surround(SecurityHeaders, pictures=components.settings.page_pictures)
     observation = components.observation
     app.surround(Telemetry, metrics=observation.metrics, logs=observation.logs, traces=observation.traces)
     for router in routers:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, Literal
 
@@ -88,6 +89,19 @@ class ActivationLog:
         """The versions that were live before `version`, latest first, each once."""
         versions = dict.fromkeys(record.version for record in reversed(self._activated))
         return (name for name in versions if name != version)
+
+    def latest(self, most: int) -> list[ActivationRecord]:
+        """Return the latest activations and refusals, newest first, from the last megabyte of the file.
+
+        Activations that are kept in memory only, as the folder is read-only, stand for an unreadable file.
+        """
+        with suppress(OSError), open(self.path, "rb", opener=no_link) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
+            lines = file.read().splitlines()
+            records = (_record(line) for line in reversed(lines) if len(line) < _LONGEST_LINE)
+            return list(islice((record for record in records if record is not None), most))
+        with self._lock:
+            return self._activated[: -most - 1 : -1]
 
     def refresh(self) -> None:
         """Read the lines since the last refresh. An unreadable file adds nothing."""
@@ -175,6 +189,13 @@ class ActivationLog:
         if record.sequence is not None and record.sequence > self.sequence:
             self._sequences[record.version] = record.sequence  # first: readers check `sequence` first
             self._activated.append(record)
+
+
+def _record(line: bytes) -> ActivationRecord | None:
+    try:
+        return ActivationRecord.model_validate_json(line)
+    except ValidationError:
+        return None
 
 
 def _read(file: BinaryIO) -> bytes:

@@ -1,3 +1,3 @@
 """From requests to ranked items."""
 
-__all__ = ["answer_record", "query", "recommender"]
+__all__ = ["answer_record", "item_view", "query", "recommender"]

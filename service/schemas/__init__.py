@@ -1,3 +1,3 @@
 """The bodies of requests, their fields, cursors and times."""
 
-__all__ = ["cursor", "fields", "items", "openapi_helpers", "requests", "times"]
+__all__ = ["catalog", "cursor", "fields", "item_map", "items", "openapi_helpers", "requests", "times"]

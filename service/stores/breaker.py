@@ -50,6 +50,10 @@ class Breaker:
         """Iterate over events, without a timeout; see HistoryStore. No request needs it."""
         return self._store.scan(first, last)
 
+    async def random_user(self) -> str | None:
+        """Return a user with events; see HistoryStore."""
+        return await self._call("read", self._store.random_user)
+
     async def forget(self, user: str) -> int:
         """Delete a user's events; see HistoryStore."""
         return await self._call("write", lambda: self._store.forget(user), is_bounded=False)

@@ -33,7 +33,10 @@ from turret.service.stores.contract import (
 
 _log = logging.getLogger("turret.store")
 _METHODS = {  # of each part of Stores
-    "histories": ("append", "recent", "events", "scan", "forget", "health_warnings", "close"),
+    "histories": (
+        *("append", "recent", "events", "scan", "random_user", "forget"),
+        *("health_warnings", "close"),
+    ),
     "items": ("put", "withdraw", "changes", "close"),
 }
 
@@ -104,6 +107,11 @@ class CheckedHistories:
     def scan(self, first: int, last: int) -> AsyncIterator[list[Event]]:
         """Iterate over the events of a range of times; see HistoryStore."""
         return self._calls.iterate("scan", _portion_fault, first, last)
+
+    async def random_user(self) -> str | None:
+        """Return a user with events; see HistoryStore."""
+        reply: str | None = await self._calls.call("random_user", _user_fault)
+        return reply
 
     async def forget(self, user: str) -> int:
         """Delete a user's events; see HistoryStore."""
@@ -235,6 +243,10 @@ def _check_methods(stores: object, origin: str) -> None:
                 f"{origin}: {type(store).__name__}, its store of {part}, has no method {', '.join(missing)}; "
                 "see turret.service.stores.contract"
             )
+
+
+def _user_fault(reply: object) -> str | None:
+    return None if reply is None or isinstance(reply, str) else "the id of a user as text, or None"
 
 
 def _count_fault(reply: Any) -> str | None:

@@ -61,6 +61,12 @@ class HistoryStore(Protocol):
         another, oldest first. Users come in any order. Other calls need not wait for a scan.
         """
 
+    async def random_user(self) -> str | None:
+        """Return the id of a user with events, or None if there is none; for people who look at examples.
+
+        Each user may be returned, not all with the same probability. Its cost does not grow with the store.
+        """
+
     async def forget(self, user: str) -> int:
         """Delete a user's events with their ids and return their number.
 

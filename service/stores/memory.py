@@ -1,5 +1,6 @@
 """Histories and items in memory, lost with the process: for tests and trials."""
 
+import random
 from bisect import bisect_left, insort
 from collections.abc import AsyncIterator, Sequence
 from operator import attrgetter
@@ -52,6 +53,12 @@ class MemoryHistory:
             begin, end = (bisect_left(events, time, key=_TIME) for time in (first, last))
             if begin < end:
                 yield events[begin:end]
+
+    async def random_user(self) -> str | None:
+        """Return a user with events; see HistoryStore."""
+        users = list(self._by_user)
+        shuffled = random.sample(users, len(users))
+        return next((user for user in shuffled if self._of(user)), None)
 
     async def forget(self, user: str) -> int:
         """Delete a user's events; see HistoryStore."""

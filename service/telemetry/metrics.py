@@ -33,20 +33,33 @@ ROUTES = (
     "/v1/recommend/batch",
     "/v1/items/{item_id:path}/similar",
     "/v1/items/{item_id:path}",
+    "/v1/items",
+    "/v1/fields",
+    "/v1/map",
+    "/v1/map/points",
+    "/v1/map/colours",
+    "/v1/map/items",
     "/v1/events",
+    "/v1/random-user",
     "/v1/users/{user_id:path}",
     "/v1/version",
     "/v1/versions",
+    "/v1/activations",
     "/admin/activate",
     "/admin/rollback",
     "/admin/routes",
     "/livez",
     "/readyz",
     "/metrics",
+    "/metrics/recent",
+    "/",
+    "/page/settings.json",
+    "/page/{path:path}",
     "/docs",
     "/openapi.json",
     "unknown",
 )
+RECALL_KS = ("10", "100", "1000")
 REASONS = ("unknown", "memory", "checksum", "soundness", "golden", "recall", "overlap", "crashed", "other")
 _STATUSES = (*(str(status.value) for status in HTTPStatus if status >= 200), "499", "other")
 _CLASSES = ("2xx", "3xx", "4xx", "5xx", "other")
@@ -169,7 +182,7 @@ class Metrics:
 
     # Quality
     recall = _mean(  # written by the sampler's thread
-        "turret_recall_at_k", "Recall of live answers against exact search, recently", k=("10", "100", "1000")
+        "turret_recall_at_k", "Recall of live answers against exact search, recently", k=RECALL_KS
     )
     recall_samples = _counter(  # `dropped` is written by the loop's thread, the others by the sampler's
         "turret_recall_samples", "Live answers sampled for an exact search, by outcome", outcome=_SAMPLES
@@ -220,6 +233,10 @@ class Metrics:
         """Export the metrics of all workers in the Prometheus text format."""
         self.refresh()
         return self._exposition.text()
+
+    def mean(self, name: str, *labels: str) -> float | None:
+        """The mean of a series of that kind over the last windows of all workers; None without a value."""
+        return self._exposition.mean(name, labels)
 
     def window(self) -> int:
         """The number of the current window."""

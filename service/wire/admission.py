@@ -58,19 +58,23 @@ _PATHS = {
     "/readyz": "probe",
     "/docs": "open",
     "/openapi.json": "open",
+    "/": "open",
+    "/v1/items": "other",
 }
-_OTHER = ("/metrics", "/admin", "/v1/version")
-_STORING = ("/v1/events", "/v1/users")
+_OPEN = "/page/"
+_OTHER = ("/metrics", "/admin", "/v1/version", "/v1/activations", "/v1/fields", "/v1/map")
+_STORING = ("/v1/events", "/v1/users", "/v1/random-user")
+_PREFIXES = (("store", _STORING), ("other", _OTHER), ("open", _OPEN))
 
 
 class Admission:
     """The limiters of a process and the time slices of its requests.
 
     `limits` are those of `recommend`, `batch` and `store` (events and users). Public calls have limiters of
-    their own: `probe`, `open` (the API's description) and `unknown` (requests refused for their heads, such
-    as those without a valid key); all else is `other` (admin, metrics, versions). A request times out after
-    `request_seconds`, except in `other`; one that waits `queue_seconds` for a slice is refused. `held` counts
-    buffered bytes.
+    their own: `probe`, `open` (the API's description and the page) and `unknown` (requests refused for their
+    heads, such as those without a valid key); all else is `other` (admin, metrics, versions, search, map). A
+    request times out after `request_seconds`, except in `other`; one that waits `queue_seconds` for a slice
+    is refused. `held` counts buffered bytes.
     """
 
     def __init__(
@@ -110,8 +114,7 @@ class Admission:
         """Return the limiter of a path."""
         name = _PATHS.get(path)
         if name is None:
-            prefixed = "other" if path.startswith(_OTHER) else "recommend"
-            name = "store" if path.startswith(_STORING) else prefixed
+            name = next((name for name, prefixes in _PREFIXES if path.startswith(prefixes)), "recommend")
         return self._limiters[name]
 
     def begin_slice(self) -> None:

@@ -277,6 +277,36 @@ def test_a_user_of_very_many_events_is_forgotten_while_others_write(run: Run) ->
     run(work)
 
 
+def test_a_random_user_has_events(run: Run) -> None:
+    async def work(store: HistoryStore) -> None:
+        assert await store.random_user() is None
+        users = [f"u{number:03d}" for number in range(40)]
+        await store.append([event(1, user) for user in users])
+        drawn = {await store.random_user() for _ in range(200)}
+        assert len(drawn) > 10
+        assert drawn <= set(users)
+        for user in users[1:]:
+            await store.forget(user)
+        assert {await store.random_user() for _ in range(20)} == {users[0]}
+
+    run(work)
+
+
+def test_a_user_whose_events_have_expired_is_not_drawn(open_one: Open) -> None:
+    now = time.time_ns() // 1_000_000
+
+    async def work() -> None:
+        before = open_one()
+        await before.append([event(1, "old", time=now - 4 * DAY), event(2, "young", time=now)])
+        await before.close()
+        store = open_one(keep_days=2)
+        await store.append([event(2, "young", time=now)])  # memory has forgotten it
+        assert {await store.random_user() for _ in range(20)} == {"young"}
+        await store.close()
+
+    asyncio.run(work())
+
+
 def test_nothing_is_asked_of_it_for_nobody(run: Run) -> None:
     async def work(store: HistoryStore) -> None:
         assert await store.append([]) == 0

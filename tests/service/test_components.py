@@ -32,6 +32,9 @@ class Broken(MemoryHistory):
     async def events(self, user: str, limit: int) -> tuple[int, list[Event]]:
         raise HistoryUnavailableError("the disk is full")
 
+    async def random_user(self) -> str | None:
+        raise HistoryUnavailableError("the disk is full")
+
     async def forget(self, user: str) -> int:
         raise HistoryUnavailableError("the disk is full")
 

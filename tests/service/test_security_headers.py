@@ -3,6 +3,9 @@ import re
 import pytest
 from fastapi.testclient import TestClient
 
+from turret.service.http.app import create_app
+from turret.service.settings import Settings
+
 
 @pytest.mark.parametrize("path", ["/livez", "/v1/users/7", "/nowhere", "/openapi.json", "/metrics"])
 def test_an_answer_is_not_guessed_kept_framed_or_run(client: TestClient, path: str) -> None:
@@ -13,7 +16,25 @@ def test_an_answer_is_not_guessed_kept_framed_or_run(client: TestClient, path: s
     assert "Server" not in headers
 
 
-def test_the_page_loads_and_runs_nothing(client: TestClient) -> None:
+def test_the_page_loads_from_its_service_and_from_allowed_origins_of_pictures(settings: Settings) -> None:
+    pictures = {"page_pictures": ("https://img.example.com",)}
+    with TestClient(create_app(settings.model_copy(update=pictures))) as client:
+        policy = client.get("/").headers["Content-Security-Policy"]
+    directives = dict(part.strip().split(" ", 1) for part in policy.split(";"))
+    assert directives == {
+        "default-src": "'none'",
+        "script-src": "'self'",
+        "style-src": "'self'",
+        "font-src": "'self'",
+        "img-src": "'self' data: https://img.example.com",
+        "connect-src": "'self'",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+        "frame-ancestors": "'none'",
+    }
+
+
+def test_the_docs_load_and_run_nothing(client: TestClient) -> None:
     answer = client.get("/docs")
     policy = answer.headers["Content-Security-Policy"]
     assert policy.startswith("default-src 'none'; style-src 'unsafe-inline';")

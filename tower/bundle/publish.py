@@ -31,6 +31,7 @@ from turret.tower.catalog.catalog import Catalog
 from turret.tower.errors import BundleError
 from turret.tower.format.atomic_publish import atomic_folder
 from turret.tower.format.integrity import lengths_of, measure_norms
+from turret.tower.format.item_map import ItemMap, map_file
 from turret.tower.format.manifest import (
     EXPERIMENT,
     ITEM_FEATURES,
@@ -61,6 +62,7 @@ class BundleContents:
     each: training's own best 20, the items of the history left out, scored as `scoring` says. `query_vectors`
     are float32 [Q, D] of real users, which recall is measured with; without them, those of the recorded
     queries. An `item_tower` comes with `recorded_items`, at least one, and training's own vectors of them.
+    `item_map` is for people who look at the catalog.
     """
 
     version: str
@@ -85,6 +87,7 @@ class BundleContents:
     metrics: dict[str, Any] = field(default_factory=dict)
     fingerprints: dict[str, str] = field(default_factory=dict)
     query_vectors: NDArray[np.float32] | None = None
+    item_map: ItemMap | None = None
 
 
 _FEATURES = TypeAdapter(tuple[Feature, ...])
@@ -127,6 +130,8 @@ def _write(folder: Path, contents: BundleContents) -> None:
         record_items(folder, contents.recorded_items, contents.vocabulary, vectors)
     if contents.query_vectors is not None:
         save_queries(folder, contents.query_vectors, vectors.shape[1])
+    if contents.item_map is not None:
+        save_array(folder / map_file(contents.item_map.method), contents.item_map.points)
     recall = _record_answers(folder, contents)
     files = {path.name: hash_file(path) for path in sorted(folder.iterdir())}
     manifest = _manifest(contents).model_copy(update={"files": files, "recall": recall})

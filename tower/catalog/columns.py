@@ -26,6 +26,20 @@ class Interval(NamedTuple):
     high_open: bool = False
 
 
+class ColumnSummary(NamedTuple):
+    """What a field holds: rows with a value, and distinct values.
+
+    `frequent` has the most frequent values with the number of their rows, ties in the order of the values.
+    `low` and `high` bound numbers; None for texts and for a field without values.
+    """
+
+    present: int
+    distinct: int
+    frequent: tuple[tuple[Value, int], ...] = ()
+    low: float | None = None
+    high: float | None = None
+
+
 class Column(Protocol):
     """One field. A row without a value is in none of the masks."""
 
@@ -37,6 +51,9 @@ class Column(Protocol):
 
     def present(self) -> Mask:
         """The rows [N] that have any value."""
+
+    def summary(self, most: int) -> ColumnSummary:
+        """Summarise the values, with at most `most` of them."""
 
 
 class NumberColumn:
@@ -64,6 +81,15 @@ class NumberColumn:
     def present(self) -> Mask:
         """See `Column`."""
         return ~np.isnan(self._values)
+
+    def summary(self, most: int) -> ColumnSummary:
+        """See `Column`."""
+        values, counts = np.unique(self._values[self.present()], return_counts=True)
+        if not len(values):
+            return ColumnSummary(0, 0)
+        order = np.argsort(-counts, kind="stable")[:most]
+        frequent = tuple(zip(values[order].tolist(), counts[order].tolist(), strict=True))
+        return ColumnSummary(int(counts.sum()), len(values), frequent, float(values[0]), float(values[-1]))
 
 
 class Texts:
@@ -125,12 +151,28 @@ class TermColumn:
         mask[self._rows] = True
         return mask
 
+    def summary(self, most: int) -> ColumnSummary:
+        """See `Column`."""
+        counts = np.diff(np.asarray(self._starts))
+        order = np.argsort(-counts, kind="stable")[:most].tolist()
+        frequent = tuple((_value(self._terms[position]), int(counts[position])) for position in order)
+        present = int(np.count_nonzero(self.present()))
+        if isinstance(self._terms, Texts) or not len(self._terms):
+            return ColumnSummary(present, len(self._terms), frequent)
+        return ColumnSummary(
+            present, len(self._terms), frequent, float(self._terms[0]), float(self._terms[-1])
+        )
+
     def _position(self, value: Value, after: bool) -> int:
         """The index of the first term not below `value`, or, with `after`, above it."""
         term = _term(value)
         position: int = bisect_left(self._terms, term)
         is_there = position < len(self._terms) and self._terms[position] == term
         return position + (after and is_there)
+
+
+def _value(term: bytes | float) -> Value:
+    return term.decode("utf-8", "replace") if isinstance(term, bytes) else float(term)
 
 
 def _term(value: Value) -> bytes | float:

@@ -7,6 +7,7 @@ __all__ = [
     "index_kinds",
     "index_settings",
     "integrity",
+    "item_map",
     "listing",
     "manifest",
     "pointer",

@@ -25,6 +25,7 @@ from turret.training.batches.event_times import request_times, seconds
 from turret.training.errors import TrainingError
 from turret.training.evaluation.ranking import mask_seen, user_scores, user_vectors
 from turret.training.evaluation.top_rows import top_rows
+from turret.training.export.item_projection import project_items
 from turret.training.export.onnx_form import ServedItemTower, item_tower_onnx, user_tower_onnx
 from turret.training.randomness import stream
 from turret.training.run import Run
@@ -76,6 +77,7 @@ def _contents(run: Run, data: PreparedData, version: str) -> BundleContents:
     users = _some_users(data, RECORDED_QUERIES, "recorded queries", _RECORDED_HISTORY)
     with torch.no_grad():
         items = model.catalog_vectors()
+    scoring = Scoring(**run.experiment.tower.scoring.model_dump())
     return BundleContents(
         version=version,
         user_tower=user_tower_onnx(model),
@@ -84,7 +86,7 @@ def _contents(run: Run, data: PreparedData, version: str) -> BundleContents:
         user_features=model.user.rows.layers.features if model.user.rows else (),
         fields=data.fields,
         popularity=data.item_counts("train"),
-        scoring=Scoring(**run.experiment.tower.scoring.model_dump()),
+        scoring=scoring,
         history_length=run.experiment.tower.user.history_length,
         model=save({name: tensor.contiguous() for name, tensor in model.state_dict().items()}),
         reads_times=run.experiment.tower.user.reads_times,
@@ -103,6 +105,7 @@ def _contents(run: Run, data: PreparedData, version: str) -> BundleContents:
             **({"origin": run.origin.name} if run.origin else {}),
         },
         query_vectors=_query_vectors(data, model, items),
+        item_map=project_items(items.numpy(), scoring),
     )
 
 

@@ -19,7 +19,17 @@ from turret.data.vocabulary import ID_LENGTH
 from turret.service.auth.access import needed_scope
 from turret.service.http.openapi.live_schemas import live_schemas
 from turret.service.http.openapi.openapi_errors import add_refusals
-from turret.service.http.routes import admin, events, items, probes, recommend, users, versions
+from turret.service.http.routes import (
+    admin,
+    catalog,
+    events,
+    item_map,
+    items,
+    probes,
+    recommend,
+    users,
+    versions,
+)
 from turret.service.http.routes.responses import ErrorAnswer
 from turret.service.schemas.fields import K_LIMIT
 from turret.service.schemas.items import ItemBody
@@ -35,6 +45,8 @@ from turret.tower.bundle.bundle import Bundle
 
 PUBLIC: tuple[APIRouter, ...] = (
     recommend.router,
+    catalog.router,
+    item_map.router,
     items.router,
     events.router,
     users.router,
@@ -55,6 +67,17 @@ _PARAMETERS: dict[str, Described] = {
     "item_id": reference("ItemId"),
     "user_id": {"type": "string", "minLength": 1, "maxLength": ID_LENGTH},
     "k": {"type": "integer", "minimum": 1, "maximum": K_LIMIT, "default": 10},
+    "query": {"type": "string", "maxLength": catalog.QUERY_LENGTH},
+    "id": {"type": "array", "items": reference("ItemId"), "minItems": 1, "maxItems": catalog.PAGE_LIMIT},
+    "field": {"type": "string", "minLength": 1},
+    "point": {
+        "type": "array",
+        "items": {"type": "integer", "minimum": 0},
+        "minItems": 1,
+        "maxItems": item_map.MOST_ITEMS,
+    },
+    "limit": {"type": "integer", "minimum": 1, "maximum": catalog.PAGE_LIMIT, "default": 20},
+    "cursor": {"type": "string", "pattern": "^[0-9]{1,4}$"},
 }
 _KEY = {
     "type": "http",

@@ -1,3 +1,15 @@
-"""The calls of the API."""
+"""The calls of the API, and the page."""
 
-__all__ = ["admin", "events", "items", "probes", "recommend", "responses", "users", "versions"]
+__all__ = [
+    "admin",
+    "catalog",
+    "events",
+    "item_map",
+    "items",
+    "page",
+    "probes",
+    "recommend",
+    "responses",
+    "users",
+    "versions",
+]

@@ -5,10 +5,16 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
+from turret.service.auth.keyring import Keyring
 from turret.service.models.activation import Activator
 from turret.service.models.model_holder import ModelHolder
+from turret.service.monitoring.observation import Observation
+from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.overlay.item_writer import ItemWriter
 from turret.service.ranking.recommender import Recommender
+from turret.service.search.catalog_search import CatalogSearch
+from turret.service.search.catalog_summary import CatalogSummaries
+from turret.service.search.opened_maps import OpenedMaps
 from turret.service.settings import Settings
 from turret.service.stores.breaker import Breaker
 from turret.service.telemetry.metrics import Metrics
@@ -25,11 +31,17 @@ def _part(name: str) -> Any:
     return Depends(part)
 
 
+CatalogSearchPart = Annotated[CatalogSearch, _part("catalog_search")]
+CatalogSummariesPart = Annotated[CatalogSummaries, _part("catalog_summaries")]
 ActivatorPart = Annotated[Activator, _part("activator")]
 HistoriesPart = Annotated[Breaker, _part("histories")]
 ItemWriterPart = Annotated[ItemWriter, _part("item_writer")]
+KeyringPart = Annotated[Keyring, _part("keyring")]
 MetricsPart = Annotated[Metrics, _part("metrics")]
 ModelHolderPart = Annotated[ModelHolder, _part("model_holder")]
+ObservationPart = Annotated[Observation, _part("observation")]
+OpenedMapsPart = Annotated[OpenedMaps, _part("opened_maps")]
+OverlayPart = Annotated[ItemOverlayCache, _part("overlay")]
 RecommenderPart = Annotated[Recommender, _part("recommender")]
 SettingsPart = Annotated[Settings, _part("settings")]
 WorkerPart = Annotated[WorkerContext, _part("context")]

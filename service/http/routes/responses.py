@@ -6,6 +6,7 @@ import orjson
 from fastapi import Response
 from pydantic import BaseModel, ConfigDict
 
+from turret.service.models.activation_log import ActivationRecord
 from turret.service.models.gate import CheckedVersion
 from turret.service.schemas.requests import RouteBody
 from turret.tower.format.manifest import MeasuredRecall, Norms, Scoring
@@ -144,6 +145,12 @@ class UserAnswer(BaseModel):
     events: list[StoredEvent]
 
 
+class RandomUserAnswer(BaseModel):
+    """The id of a user with stored events."""
+
+    user_id: str
+
+
 class ForgottenAnswer(BaseModel):
     """How many events of a user were deleted."""
 
@@ -200,6 +207,12 @@ class VersionsAnswer(BaseModel):
     versions: list[CheckedVersion]
 
 
+class ActivationsAnswer(BaseModel):
+    """The latest activations and refusals, newest first."""
+
+    activations: list[ActivationRecord]
+
+
 class ActivateAnswer(BaseModel):
     """The live version, the previous one if there was one, and the processes and replicas that are late."""
 
@@ -230,6 +243,44 @@ class ReadyAnswer(BaseModel):
 
     status: Literal["ready"]
     version: str
+
+
+Series = list[float | None]
+
+
+class RecentQuantiles(BaseModel):
+    """Quantiles in seconds."""
+
+    p50: Series
+    p99: Series
+
+
+class RecentAnswer(BaseModel):
+    """The metrics of the last hour, summed over the workers: a value for each of `times` (unix seconds).
+
+    Each step lasts `step` seconds and ends at its time; null: nothing was measured in it. `requests` a second
+    by route, `errors` (5xx) a second, `latency` of successful requests by route, `stages` of recommendations;
+    the shares of `answers` by source, and of those from popularity (`fallback`), without items (`empty`) and
+    without an unavailable part (`degraded`); `recall` by k and `drift` of the last minutes. `histories`: the
+    circuits to the history store, `open` if one of the workers doesn't call it.
+    """
+
+    now: float
+    live: str | None
+    workers: int
+    histories: dict[str, Literal["open", "closed"]]
+    step: float
+    times: list[float]
+    requests: dict[str, Series]
+    errors: Series
+    latency: dict[str, RecentQuantiles]
+    stages: dict[str, RecentQuantiles]
+    answers: dict[str, Series]
+    fallback: Series
+    empty: Series
+    degraded: Series
+    recall: dict[str, Series]
+    drift: dict[str, Series]
 
 
 class ErrorDetail(BaseModel):

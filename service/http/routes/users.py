@@ -1,23 +1,38 @@
-"""`GET` and `DELETE /v1/users/{id}`."""
+"""`GET` and `DELETE /v1/users/{id}`, and `GET /v1/random-user`."""
 
 from typing import Any
 
 from fastapi import APIRouter, Depends, Response
 
 from turret.data.vocabulary import ID_LENGTH
-from turret.service.errors import InvalidFieldError
+from turret.service.errors import InvalidFieldError, NotFoundError
 from turret.service.http.routes.dependencies import HistoriesPart
 from turret.service.http.routes.path_ids import check_utf8
-from turret.service.http.routes.responses import ForgottenAnswer, UserAnswer, json_response
+from turret.service.http.routes.responses import (
+    ForgottenAnswer,
+    RandomUserAnswer,
+    UserAnswer,
+    json_response,
+)
 from turret.service.schemas.fields import HISTORY_LIMIT
 from turret.service.schemas.openapi_helpers import answers
 from turret.service.schemas.times import show_time
 from turret.service.stores.contract import Event
 
-router = APIRouter(prefix="/v1/users", tags=["users"], dependencies=[Depends(check_utf8("user_id"))])
+router = APIRouter(prefix="/v1", tags=["users"], dependencies=[Depends(check_utf8("user_id"))])
 
 
-@router.get("/{user_id:id}", responses=answers(UserAnswer))
+@router.get("/random-user", responses=answers(RandomUserAnswer, 404))
+async def random_user(histories: HistoriesPart) -> Response:
+    """Return the id of some user with stored events, to look at an example."""
+    user = await histories.random_user()
+    if user is None:
+        message = "no user has stored events; send some with POST /v1/events or `turret history load`"
+        raise NotFoundError("user_id", None, message)
+    return json_response({"user_id": user})
+
+
+@router.get("/users/{user_id:id}", responses=answers(UserAnswer))
 async def stored_of(user_id: str, histories: HistoriesPart) -> Response:
     """Show the stored events of a user: their number, up to a million, and the newest 1000, oldest first."""
     _check_id(user_id)
@@ -26,7 +41,7 @@ async def stored_of(user_id: str, histories: HistoriesPart) -> Response:
     return json_response(answer)
 
 
-@router.delete("/{user_id:id}", responses=answers(ForgottenAnswer))
+@router.delete("/users/{user_id:id}", responses=answers(ForgottenAnswer))
 async def forget(user_id: str, histories: HistoriesPart) -> Response:
     """Delete all stored events of a user.
 

@@ -1,14 +1,20 @@
-"""`GET /v1/version` and `/v1/versions`."""
+"""`GET /v1/version`, `/v1/versions` and `/v1/activations`."""
 
 import asyncio
 
 from fastapi import APIRouter, Response
 
 from turret.service.http.routes.dependencies import ModelHolderPart
-from turret.service.http.routes.responses import VersionAnswer, VersionsAnswer, json_response
+from turret.service.http.routes.responses import (
+    ActivationsAnswer,
+    VersionAnswer,
+    VersionsAnswer,
+    json_response,
+)
 from turret.service.models.gate import checked_versions
 from turret.service.schemas.openapi_helpers import answers
 
+_ACTIVATIONS = 100
 router = APIRouter(prefix="/v1", tags=["versions"])
 
 
@@ -29,3 +35,10 @@ async def all_versions(model_holder: ModelHolderPart) -> Response:
     versions = await asyncio.to_thread(checked_versions, model_holder.root)
     listed = [version.model_dump(mode="json") for version in versions]
     return json_response({"live": model_holder.version, "versions": listed})
+
+
+@router.get("/activations", responses=answers(ActivationsAnswer))
+async def activations(model_holder: ModelHolderPart) -> Response:
+    """List the latest 100 activations and refused versions, newest first, with reasons."""
+    records = await asyncio.to_thread(model_holder.activation_log.latest, _ACTIVATIONS)
+    return json_response({"activations": [record.model_dump(mode="json") for record in records]})

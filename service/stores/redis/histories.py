@@ -24,6 +24,8 @@ _LONG = 4_000  # reply texts, two an event; a longer reply is decoded in a threa
 
 # Of one read of `scan`: keys to look at, half of which are of events, and events of a user.
 _SCAN_KEYS, _SCAN_EVENTS = 200, 1_000
+_ALL_TIMES = (-(2**53), 2**53)
+_RANDOM_KEYS = 20  # about half of them are of events
 
 
 class RedisHistory:
@@ -110,6 +112,19 @@ class RedisHistory:
                 is_more = len(events) == _SCAN_EVENTS
                 command = self._in_range(user, start, skipped, last)
                 events = self._ascending(user, (await self._redis.execute([command]))[0]) if is_more else []
+
+    async def random_user(self) -> str | None:
+        """Return a user with events: one of some random keys, else the first that a scan finds."""
+        begin = self._user("")
+        keys = await self._redis.execute([["RANDOMKEY"] for _ in range(_RANDOM_KEYS)])
+        texts = [key.decode("utf-8", "replace") for key in keys if isinstance(key, bytes)]
+        users = dict.fromkeys(text.removeprefix(begin) for text in texts if text.startswith(begin))
+        for user in users:
+            (count,) = await self._redis.execute([["ZCOUNT", self._user(user), self._oldest(), "+inf"]])
+            if self._redis.count(count):
+                return user
+        events: list[Event] = await anext(self.scan(*_ALL_TIMES), [])
+        return events[0].user if events else None
 
     async def forget(self, user: str) -> int:
         """Delete a user's events; see HistoryStore."""

@@ -15,6 +15,7 @@ from turret.service.stores.contract import COUNT_LIMIT, Event, History, StoreKin
 from turret.service.stores.sqlite.file import Tables, Worker, connect, open_file, remedy, transaction
 from turret.service.stores.sqlite.grouping import GroupCommit, WriteResult
 from turret.service.stores.sqlite.items import SqliteItems
+from turret.service.stores.sqlite.random_text import text_between
 from turret.service.stores.window import days, drop_expired, oldest_kept
 
 Result = TypeVar("Result")
@@ -61,11 +62,14 @@ _IN_RANGE = f"SELECT event_id, user, item, time, kind {_AFTER} AND time >= ? AND
 _ORDER = "ORDER BY user, time, arrival"
 _SCAN = f"{_IN_RANGE} AND (user, time, arrival) <= (?, ?, ?) {_ORDER}"
 _SCAN_REST = f"{_IN_RANGE} {_ORDER}"
+_USERS_BOUNDS = "SELECT min(user), max(user) FROM events"
+_USER_FROM = "SELECT user FROM events WHERE user >= ? AND time >= ? LIMIT 1"
 _WRITE_LOCK_SECONDS, _READ_LOCK_SECONDS = 2.0, 0.25  # to wait for another process's lock
 _SHORT = 1_000  # events of a user; longer reads have a thread of their own
 _DELETE_PORTION = 10_000  # events of one transaction of `forget`
 _SCAN_PORTION = 10_000  # rows that one read of `scan` visits
 _SWEEP_PORTION = 1_000  # events that each append checks for expiry
+_RANDOM_TEXTS = 8  # some lie behind the last user
 _ADDRESS_FORM = "sqlite:///PATH"
 _FIRST, _LAST = -(2**63), 2**63 - 1
 _BEGINNING = ("", _FIRST, _FIRST)
@@ -124,6 +128,10 @@ class SqliteHistory:
             events, position = await self._checked(self._long.run(read))
             if events:
                 yield events
+
+    async def random_user(self) -> str | None:
+        """Return a user with events: the one after a random text between the first and the last user."""
+        return await self._checked(self._short.run(self._random_user))
 
     async def forget(self, user: str) -> int:
         """Delete a user's events, also from the file's free pages; see HistoryStore."""
@@ -206,6 +214,18 @@ class SqliteHistory:
         if not (set(map(type, items)) <= {int, str} and set(map(type, times)) <= {int}):
             raise self._damaged()
         return History(items, times)
+
+    def _random_user(self, connection: sqlite3.Connection) -> str | None:
+        first, last = connection.execute(_USERS_BOUNDS).fetchone()
+        if first is None:
+            return None
+        if not isinstance(first, str) or not isinstance(last, str):
+            raise self._damaged()
+        for start in (*(text_between(first, last) for _ in range(_RANDOM_TEXTS)), ""):
+            row = connection.execute(_USER_FROM, (start, self._oldest())).fetchone()
+            if row is not None:
+                return str(row[0])
+        return None
 
     def _newest(self, connection: sqlite3.Connection, user: str, limit: int) -> list[Event]:
         rows = connection.execute(_NEWEST, (user, self._oldest(), limit)).fetchall()

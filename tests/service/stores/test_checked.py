@@ -85,7 +85,7 @@ class Part:
         ),
         (
             lambda _: pair(Part(), MemoryItems()),
-            "Part, .* of histories, has no method recent, events, scan, forget",
+            "Part, .* of histories, has no method recent, events, scan, random_user, forget",
         ),
         (lambda _: pair(MemoryHistory(), MemoryHistory()), "store of items, has no method put, withdraw"),
         (

@@ -154,4 +154,14 @@ def test_with_an_admin_port_the_calls_are_only_there(settings: Settings, admin: 
         assert activate(client, admin, "v1").status_code == 404
         beside = TestClient(create_admin_app(app))
         assert activate(beside, admin, "v1").status_code == 200
+        assert beside.post("/v1/recommend", json={}).status_code == 200
+
+
+def test_without_the_page_the_admin_port_has_the_admin_calls_alone(
+    settings: Settings, admin: dict[str, str]
+) -> None:
+    app = create_app(settings.model_copy(update={"admin_port": 1, "page": False}))
+    with TestClient(app):
+        beside = TestClient(create_admin_app(app))
+        assert activate(beside, admin, "v1").status_code == 200
         assert beside.post("/v1/recommend", json={}).status_code == 404

@@ -1,3 +1,4 @@
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -74,3 +75,18 @@ def test_a_replica_that_fell_back_is_ready_only_if_no_other_serves_the_live_vers
     assert "can't open the live version and would answer with v1" in refused.json()["error"]["message"]
     assert shared_state.target.pinned.version == "v2"
     assert current(settings.bundles) == "v2"
+
+
+def test_the_metrics_of_the_last_hour_are_series(client: TestClient) -> None:
+    recent = client.app.state.components.observation.recent  # type: ignore[attr-defined]
+    now = time.time() + 1000
+    recent.sample(now)
+    assert client.post("/v1/recommend", json={"history": [100]}).status_code == 200
+    recent.sample(now + 10)
+    answer = client.get("/metrics/recent").json()
+    assert answer["live"] == "v1"
+    assert answer["workers"] == 1
+    assert answer["histories"] == {"read": "closed", "write": "closed"}
+    assert answer["requests"]["/v1/recommend"][-1] > 0
+    assert answer["latency"]["/v1/recommend"]["p50"][-1] > 0
+    assert answer["answers"]["towers"][-1] == 1.0

@@ -108,3 +108,13 @@ def test_a_path_is_decoded_once_and_names_one_user(server: TestClient, path: str
     post(server, user.strip() + "?", 1)
     assert server.get(f"/v1/users/{path}").json()["user_id"] == user
     assert server.delete(f"/v1/users/{path}").json() == {"user_id": user, "deleted": 1}
+
+
+def test_a_random_user_has_stored_events(client: TestClient) -> None:
+    missing = client.get("/v1/random-user")
+    assert missing.status_code == 404
+    assert "turret history load" in missing.json()["error"]["message"]
+    events = [{"event_id": "1", "user_id": user, "item_id": 100} for user in ("a/b", "ü")]
+    assert client.post("/v1/events", json={"events": events}).status_code == 200
+    drawn = {client.get("/v1/random-user").json()["user_id"] for _ in range(40)}
+    assert drawn == {"a/b", "ü"}

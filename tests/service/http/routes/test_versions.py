@@ -3,6 +3,7 @@ from pathlib import Path
 
 from fastapi.testclient import TestClient
 
+from turret.service.settings import Settings
 from turret.tower.bundle.publish import BundleContents, publish
 
 
@@ -36,3 +37,21 @@ def test_a_folder_that_vanished_is_no_fault_of_the_client(client: TestClient, bu
     assert answer.status_code == 503
     assert "retry-after" in answer.headers
     assert client.post("/v1/recommend", json={"history": [101]}).status_code == 200
+
+
+def test_activations_and_refusals_are_listed_newest_first(
+    client: TestClient,
+    admin: dict[str, str],
+    settings: Settings,
+    make_contents: Callable[..., BundleContents],
+) -> None:
+    publish(settings.bundles, make_contents("v2"))
+    assert client.post("/admin/activate", json={"version": "v2"}, headers=admin).status_code == 200
+    assert client.post("/admin/activate", json={"version": "v3"}, headers=admin).status_code == 409
+    listed = client.get("/v1/activations").json()["activations"]
+    shown = [(record["version"], record["outcome"], record["who"]) for record in listed]
+    assert shown == [
+        ("v3", "refused", "admin"),
+        ("v2", "activated", "admin"),
+        ("v1", "activated", "start"),
+    ]

@@ -1,0 +1,105 @@
+"""`GET /v1/map` and the calls below it: the item vectors of the live version in the plane."""
+
+import re
+from base64 import b64encode
+from functools import partial
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Query, Response
+
+from turret.service.errors import InvalidFieldError
+from turret.service.http.routes.dependencies import (
+    CatalogSearchPart,
+    ModelHolderPart,
+    OpenedMapsPart,
+    OverlayPart,
+    SettingsPart,
+)
+from turret.service.http.routes.responses import json_response
+from turret.service.ranking.item_view import ItemView
+from turret.service.schemas.item_map import ColoursAnswer, MapAnswer, MapItemsAnswer
+from turret.service.schemas.openapi_helpers import answers
+from turret.service.search.colouring import colouring
+
+MOST_ITEMS = 100
+_POINTS: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Two uint16 (little endian) for each item, x and y; 0 to 65535 span a square.",
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+    },
+    404: {},
+}
+router = APIRouter(prefix="/v1/map", tags=["map"])
+
+
+@router.get("", responses=answers(MapAnswer, 404))
+async def item_map(model_holder: ModelHolderPart, maps: OpenedMapsPart) -> Response:
+    """Describe the map of the live version's item vectors."""
+    bundle = model_holder.answering.bundle
+    known = maps.of(bundle)
+    return json_response(
+        {"version": bundle.manifest.version, "method": known.method, "items": len(known.points)}
+    )
+
+
+@router.get("/points", responses=_POINTS, response_class=Response)
+async def points(model_holder: ModelHolderPart, maps: OpenedMapsPart) -> Response:
+    """Return the points of the map as bytes."""
+    known = maps.of(model_holder.answering.bundle)
+    return Response(known.points.astype("<u2", copy=False).tobytes(), media_type="application/octet-stream")
+
+
+@router.get("/colours", responses=answers(ColoursAnswer, 404))
+async def colours(
+    field: str, model_holder: ModelHolderPart, maps: OpenedMapsPart, search: CatalogSearchPart
+) -> Response:
+    """Group the points by a field of the catalog."""
+    bundle = model_holder.answering.bundle
+    maps.of(bundle)
+    coloured = await search.run(partial(colouring, bundle.catalog, field))
+    return json_response(
+        {
+            "version": bundle.manifest.version,
+            "field": field,
+            "kind": bundle.catalog.kinds[field],
+            "groups": [group._asdict() for group in coloured.groups],
+            "codes": b64encode(coloured.codes.tobytes()).decode("ascii"),
+        }
+    )
+
+
+@router.get("/items", responses=answers(MapItemsAnswer, 404))
+async def map_items(
+    model_holder: ModelHolderPart,
+    maps: OpenedMapsPart,
+    overlay: OverlayPart,
+    settings: SettingsPart,
+    point: Annotated[list[str] | None, Query()] = None,
+    id: Annotated[list[str] | None, Query()] = None,  # noqa: A002 - the name of the parameter
+) -> Response:
+    """Return the items of some points, or the points of some items; unknown items are left out."""
+    bundle = model_holder.answering.bundle
+    count = len(maps.of(bundle).points)
+    fresh, _ = await overlay.within(bundle, settings.history_timeout)
+    if (point is None) == (id is None):
+        raise InvalidFieldError("point", point, "send `point` or `id`, one of them, up to 100 times")
+    if len(point or id or ()) > MOST_ITEMS:
+        raise InvalidFieldError("point" if id is None else "id", None, f"send at most {MOST_ITEMS} of them")
+    rows = [_row(text, count) for text in point or ()]
+    rows += [row for each in id or () if (row := fresh.row(each)) is not None]
+    view = ItemView(bundle, fresh)
+    return json_response(
+        {"version": bundle.manifest.version, "items": [_shown(view, row, count) for row in rows]}
+    )
+
+
+def _shown(view: ItemView, row: int, count: int) -> dict[str, Any]:
+    fields = orjson.Fragment(view.json_of(row))
+    return {"point": row if row < count else None, "id": view.id(row), "fields": fields}
+
+
+def _row(text: str, count: int) -> int:
+    if re.fullmatch("[0-9]{1,10}", text) and int(text) < count:
+        return int(text)
+    raise InvalidFieldError("point", text, f"send the number of a point, from 0 to {count - 1}")

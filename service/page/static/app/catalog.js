@@ -1,0 +1,96 @@
+/** The catalog as the live version has it: its fields, the names and pictures of items. */
+
+import { get, settings } from "./api.js";
+import { h } from "./dom.js";
+import { text } from "./format.js";
+
+let loading = null;
+/** The answer of /v1/fields, or one without fields before it arrived. */
+export let catalog = { version: null, title: null, picture: null, fields: [] };
+const known = new Map();
+
+/** Load the fields, once a live version. */
+export function loadFields() {
+  loading ??= get("v1/fields").then((answer) => (catalog = answer), (error) => {
+    loading = null;
+    throw error;
+  });
+  return loading;
+}
+
+/** Forget everything: another version is live. */
+export function forgetCatalog() {
+  loading = null;
+  known.clear();
+}
+
+/** Remember items of an answer, so that their names need no further call. */
+export function remember(items) {
+  if (known.size > 20000) known.clear();
+  for (const item of items) known.set(String(item.id), item);
+}
+
+/** Look items up by id; resolves to a Map of the known ones. */
+export async function lookUp(ids, signal) {
+  const missing = [...new Set(ids)].filter((id) => !known.has(id));
+  for (let start = 0; start < missing.length; start += 50) {
+    const part = missing.slice(start, start + 50);
+    remember((await get("v1/items", { id: part, limit: 50 }, { signal })).items);
+  }
+  return new Map(ids.filter((id) => known.has(id)).map((id) => [id, known.get(id)]));
+}
+
+/** The name of an item: its title field, else its id. */
+export function nameOf(item) {
+  const value = catalog.title === null ? null : item.fields?.[catalog.title];
+  return value === null || value === undefined || value === "" ? String(item.id) : text(value, 200);
+}
+
+/** The name of an id that may be known. */
+export function nameOfId(id) {
+  return nameOf(known.get(String(id)) ?? { id });
+}
+
+/** A few fields of an item as text, without its title and picture. */
+export function details(item, most = 4) {
+  return Object.entries(item.fields ?? {})
+    .filter(([name, value]) => name !== catalog.title && name !== catalog.picture && !isEmpty(value))
+    .slice(0, most).map(([name, value]) => [name, text(value, 80)]);
+}
+
+const isEmpty = (value) => value === null || value === "" || (Array.isArray(value) && !value.length);
+
+/** A line of details. */
+export function detailLine(item, most = 4) {
+  const parts = details(item, most);
+  return h("span", { class: "details" }, parts.map(([name, value]) =>
+    h("span", { class: "detail" }, h("span", { class: "detail-name" }, name), " ", value)));
+}
+
+const failed = new Set();
+
+/** The picture of an item; null where no picture can be shown in this catalog, an empty frame where this item has none. */
+export function picture(item) {
+  if (catalog.picture === null || !settings.pictures.length) return null;
+  const address = item.fields?.[catalog.picture];
+  const frame = () => h("span", { class: "picture" });
+  if (typeof address !== "string" || failed.has(address) || !isAllowed(address)) return frame();
+  const image = h("img", {
+    class: "picture", src: address, alt: `Picture of ${nameOf(item)}`, loading: "lazy", decoding: "async",
+    referrerpolicy: "no-referrer", width: 48, height: 64,
+  });
+  image.addEventListener("error", () => {
+    failed.add(address);
+    image.replaceWith(frame());
+  });
+  return image;
+}
+
+function isAllowed(address) {
+  try {
+    const url = new URL(address);
+    return /^https?:$/.test(url.protocol) && settings.pictures.includes(url.origin);
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,98 @@
+/** Start: settings and live version first, then the view that the address names. */
+
+import { loadSettings, settings } from "./api.js";
+import { forgetCatalog } from "./catalog.js";
+import { button, fill, h, sentence } from "./dom.js";
+import { entered } from "./keys.js";
+import { beat, pulse } from "./pulse.js";
+import { changes, followAddress, hashOf, state } from "./state.js";
+
+const MODULES = {
+  try: () => import("../try/view.js"),
+  compare: () => import("../compare/view.js"),
+  map: () => import("../map/view.js"),
+  service: () => import("../service/view.js"),
+};
+const TITLES = { try: "Try", compare: "Compare", map: "Map", service: "Service" };
+const main = document.getElementById("main");
+const made = {};
+let shown = null;
+
+/** Show the view of the state; a view has `element`, `heading`, `update()`, `refresh()` and `leave()`. */
+async function route({ isFirst = false } = {}) {
+  for (const link of document.querySelectorAll("[data-view]")) {
+    link.setAttribute("href", hashOf({ ...state, view: link.dataset.view }));
+    if (link.closest("nav") && link.dataset.view === state.view) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  document.title = `${TITLES[state.view]} · Turret`;
+  if (shown === state.view) {
+    made[shown]?.update();
+    return;
+  }
+  made[shown]?.leave();
+  const name = (shown = state.view);
+  made[name] ??= (await MODULES[name]()).create();
+  if (shown !== name) return;
+  fill(main, made[name].element);
+  if (!isFirst) made[name].heading.focus();
+  made[name].refresh();
+}
+
+function refresh() {
+  if (pulse.live !== null) made[shown]?.refresh();
+}
+
+function tellTrouble() {
+  const outage = document.getElementById("outage");
+  outage.hidden = !pulse.trouble;
+  if (!pulse.trouble) return fill(outage);
+  return fill(outage, h("span", {}, pulse.trouble), " ", button("Try again now", () => beat()));
+}
+
+function tellLive({ before }) {
+  fill(document.getElementById("live"), "Live version ", h("strong", {}, pulse.live));
+  forgetCatalog();
+  if (before === null) return;
+  const news = document.getElementById("news");
+  news.hidden = false;
+  fill(news, h("span", {}, `Version ${pulse.live} is live now; before, it was ${before}.`), " ",
+    button("Close", () => { news.hidden = true; }));
+  refresh();
+}
+
+async function start() {
+  for (const link of document.querySelectorAll("a[data-view]")) link.draggable = false;
+  document.getElementById("skip").addEventListener("click", (event) => {
+    event.preventDefault();
+    (made[shown]?.heading ?? main).focus();
+  });
+  pulse.addEventListener("trouble", tellTrouble);
+  pulse.addEventListener("back", async () => {
+    tellTrouble();
+    if (!settings.release) await loadSettings().catch(() => {});
+    await begin();
+    refresh();
+  });
+  pulse.addEventListener("live", tellLive);
+  entered.addEventListener("key", () => { forgetCatalog(); refresh(); });
+  await Promise.all([loadSettings().catch(() => {}), beat()]);
+  await begin();
+}
+
+let hasBegun = false;
+async function begin() {
+  if (settings.release) document.getElementById("release").textContent = `Turret ${settings.release}`;
+  if (hasBegun) return;
+  if (pulse.live === null) {
+    fill(main, h("h1", {}, "Turret"), sentence(pulse.trouble ?? "No version is live yet."),
+      h("p", { class: "hint" }, "The page appears by itself as soon as the service has a live version."));
+    return;
+  }
+  hasBegun = true;
+  followAddress();
+  await route({ isFirst: true });
+  changes.addEventListener("state", () => route());
+}
+
+start();

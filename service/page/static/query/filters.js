@@ -1,0 +1,70 @@
+/** Filters from the fields of the catalog; docs/filters.md describes the object that they write. */
+
+import { catalog } from "../app/catalog.js";
+import { button, fill, h } from "../app/dom.js";
+import { change, state } from "../app/state.js";
+import { editorOf, isEditable } from "./condition.js";
+
+export function createFilters() {
+  const rows = h("div", { class: "rows" });
+  const adder = h("select", { id: "filter-add" });
+  let names = [];
+  let written = null;
+
+  const conditionOf = (name) => (Object.hasOwn(state.filter, name) ? state.filter[name] : {});
+
+  function write(name, condition) {
+    const filter = { ...state.filter };
+    if (condition === null || !Object.keys(condition).length) delete filter[name];
+    else filter[name] = condition;
+    written = JSON.stringify(filter);
+    change({ filter });
+  }
+
+  function remove(name) {
+    names = names.filter((other) => other !== name);
+    write(name, null);
+    draw();
+    adder.focus();
+  }
+
+  function row(name) {
+    const field = catalog.fields.find((each) => each.name === name);
+    const drop = button("×", () => remove(name), { class: "icon", "aria-label": `Remove the filter of ${name}`, title: "Remove" });
+    if (!field || !isEditable(conditionOf(name), field)) {
+      return h("fieldset", { class: "condition" }, h("legend", {}, name), drop,
+        h("p", { class: "hint" }, field ? "From the address; it can be removed here." : "The live version has no such field. Remove this filter."),
+        h("code", {}, JSON.stringify(conditionOf(name))));
+    }
+    return h("fieldset", { class: "condition" }, h("legend", {}, name), drop,
+      editorOf(field, conditionOf(name), (condition) => write(name, condition)));
+  }
+
+  function draw() {
+    fill(rows, names.map(row));
+    const free = catalog.fields.filter((field) => !names.includes(field.name) && !["all", "any", "not"].includes(field.name));
+    fill(adder, h("option", { value: "" }, free.length ? "Add a filter…" : "No more fields"),
+      free.map((field) => h("option", { value: field.name }, field.name)));
+    adder.disabled = !free.length;
+  }
+
+  adder.addEventListener("change", () => {
+    if (!adder.value) return;
+    names = [...names, adder.value];
+    draw();
+    rows.lastElementChild?.querySelector("input, select")?.focus();
+  });
+
+  function update({ force = false } = {}) {
+    const now = JSON.stringify(state.filter);
+    if (now === written && !force) return;
+    written = now;
+    names = [...new Set([...names.filter((name) => force || Object.hasOwn(state.filter, name)), ...Object.keys(state.filter)])];
+    draw();
+  }
+
+  const element = h("div", { class: "control", role: "group", "aria-label": "Filters" },
+    h("label", { for: "filter-add", class: "control-name" }, "Filters"),
+    h("p", { class: "hint" }, "Only items whose fields fulfil every condition."), rows, adder);
+  return { element, update };
+}

@@ -1,0 +1,74 @@
+/** Service: what is live, how it does, and what was live before. */
+
+import { get, KeyError } from "../app/api.js";
+import { button, fill, h, sentence } from "../app/dom.js";
+import { count, moment, number } from "../app/format.js";
+import { pulse } from "../app/pulse.js";
+import { adminElsewhere } from "../versions/admin.js";
+import { goBack } from "../versions/swap.js";
+import { createPlots } from "./plots.js";
+import { activationsTable, versionDetails, versionsTable } from "./versions.js";
+
+const EVERY = 10_000;
+const BREAKER = { closed: "working", open: "unavailable", "half-open": "being tried again" };
+
+export function create() {
+  const heading = h("h1", { tabindex: "-1" }, "Service");
+  const messages = h("div", { class: "messages", id: "messages" });
+  const warnings = h("ul", { class: "messages", id: "warnings", "aria-label": "Warnings" });
+  const tiles = h("dl", { class: "tiles", id: "tiles" });
+  const plots = createPlots();
+  const status = h("p", { class: "status", id: "status" });
+  const [versions, details, log, actions] = [1, 2, 3, 4].map(() => h("div", {}));
+  let timer = 0;
+  let isShown = false;
+
+  function showTiles(recent) {
+    const last = (values) => values?.findLast((value) => value !== null && value !== undefined);
+    const total = Object.values(recent.requests ?? {}).reduce((sum, values) => sum + (last(values) ?? 0), 0);
+    const store = (name) => BREAKER[recent.histories?.[name]] ?? recent.histories?.[name] ?? "–";
+    const rows = [["Live version", recent.live ?? pulse.live ?? "none"], ["Requests per second", number(total)], ["Errors per second", number(last(recent.errors))],
+      ["Worker processes", count(recent.workers)], ["Reading histories", store("read")], ["Writing histories", store("write")]];
+    fill(tiles, rows.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+    fill(warnings, (recent.warnings ?? []).map((warning) => h("li", { class: "sentence warning" }, warning)));
+  }
+
+  function showVersions(answer, { activations }) {
+    const open = new Set([...details.querySelectorAll("details[open]")].map((each) => each.dataset.version));
+    const focused = element.contains(document.activeElement) ? document.activeElement.getAttribute("aria-label") : null;
+    fill(versions, versionsTable(answer));
+    fill(details, versionDetails(answer));
+    for (const each of details.children) each.open = open.has(each.dataset.version);
+    fill(log, activations.length ? activationsTable(activations) : sentence("Nothing was activated yet."));
+    if (focused) [...versions.querySelectorAll("[aria-label]")].find((each) => each.getAttribute("aria-label") === focused)?.focus();
+    fill(actions, adminElsewhere("Activating a version") ?? button("Go back…", goBack, { id: "rollback" }));
+  }
+
+  async function load() {
+    try {
+      const [recent, listed, logged] = await Promise.all([get("metrics/recent"), get("v1/versions"), get("v1/activations")]);
+      showTiles(recent);
+      showVersions(listed, logged);
+      plots.show(recent);
+      fill(messages);
+      status.textContent = `Read ${moment(recent.now)}; again every ${EVERY / 1000} seconds.`;
+    } catch (error) {
+      if (!(error instanceof KeyError)) fill(messages, sentence(error.message, "warning"));
+    }
+  }
+
+  async function refresh() {
+    isShown = true;
+    clearTimeout(timer);
+    if (document.visibilityState === "visible" && !pulse.trouble) await load();
+    clearTimeout(timer);
+    if (isShown) timer = setTimeout(refresh, EVERY);
+  }
+
+  const element = h("div", { class: "view service" },
+    h("div", { class: "view-head row baseline" }, h("div", {}, heading, h("p", { class: "lead" }, "The last hour of this service, and its versions.")), status),
+    messages, warnings,
+    h("div", { class: "stack" }, tiles, h("section", { "aria-label": "Plots" }, h("h2", {}, "Last hour"), plots.element),
+      h("section", {}, h("h2", {}, "Versions"), versions, details, h("div", { class: "buttons" }, actions)), h("section", {}, h("h2", {}, "Log"), log)));
+  return { element, heading, update: () => {}, refresh, leave: () => { isShown = false; clearTimeout(timer); } };
+}

@@ -1,0 +1,24 @@
+/** The messages of an answer as sentences. */
+
+import { sentence } from "../app/dom.js";
+import { plural, text } from "../app/format.js";
+
+const DEGRADED = {
+  history: "The stored history could not be read, so the answer does not use it.",
+  items: "Recent changes of items could not be read; the answer uses the last known ones.",
+};
+
+/** The sentences about an answer to `state`. */
+export function messagesOf(answer, state) {
+  const messages = (answer.degraded ?? []).map((part) => sentence(DEGRADED[part] ?? `Unavailable: ${part}.`, "warning"));
+  const unknown = answer.unknown_items ?? [];
+  if (unknown.length) {
+    messages.push(sentence(`${plural(unknown.length, "item")} of the history ${unknown.length === 1 ? "is" : "are"} not in version ${answer.version} and ${unknown.length === 1 ? "was" : "were"} skipped: ${text(unknown.slice(0, 10))}${unknown.length > 10 ? ", …" : ""}.`, "warning"));
+  }
+  if (answer.items.length && answer.items.every((item) => item.source === "popular")) {
+    messages.push(sentence("No known history: these are popular items. Their scores are counts of training events."));
+  }
+  if (!answer.items.length) messages.push(sentence("No item is left: the filter, the minimum score or the excluded items leave none. Relax one of them."));
+  else if (answer.exhausted) messages.push(sentence(`Only ${plural(answer.items.length, "item")} fulfilled the conditions; ${state.k} were asked for.`));
+  return messages;
+}

@@ -1,0 +1,70 @@
+/** Try: a history, the controls, and the recommendations that follow. */
+
+import { KeyError, post } from "../app/api.js";
+import { loadFields, remember } from "../app/catalog.js";
+import { fill, h, sentence } from "../app/dom.js";
+import { plural } from "../app/format.js";
+import { latest } from "../app/latest.js";
+import { problems, state } from "../app/state.js";
+import { bodyOf } from "../query/body.js";
+import { createPanel } from "../query/panel.js";
+import { messagesOf } from "./answer.js";
+import { createPlan } from "./plan.js";
+import { createRequest } from "./request.js";
+import { createResults } from "./results.js";
+
+export function create() {
+  const heading = h("h1", { tabindex: "-1" }, "Try");
+  const panel = createPanel();
+  const messages = h("div", { class: "messages", id: "messages" });
+  const status = h("p", { class: "status", id: "status", role: "status" });
+  const results = createResults(() => recommend());
+  const plan = createPlan(() => recommend());
+  const request = createRequest();
+  const ask = latest((signal, body) => post("v1/recommend", body, { signal }));
+  let asked = null;
+
+  async function recommend() {
+    const body = bodyOf(state, { explain: results.needsExplanation || plan.needsExplanation });
+    asked = JSON.stringify(body);
+    const begun = performance.now();
+    try {
+      const answer = await ask(body);
+      remember(answer.items);
+      fill(messages, problems.map((problem) => sentence(problem, "warning")), messagesOf(answer, state));
+      results.show(answer);
+      plan.show(answer);
+      status.textContent = `${plural(answer.items.length, "item")} from version ${answer.version} in ${Math.max(1, Math.round(performance.now() - begun))} ms`;
+    } catch (error) {
+      asked = null;
+      status.textContent = "";
+      if (error instanceof KeyError) results.clear();
+      fill(messages, sentence(error.field ? `${error.field}: ${error.message}` : error.message, "warning"));
+    }
+  }
+
+  async function update(options) {
+    panel.update(options);
+    request.update();
+    const body = bodyOf(state, { explain: results.needsExplanation || plan.needsExplanation });
+    if (options?.force || JSON.stringify(body) !== asked) await recommend();
+  }
+
+  async function refresh() {
+    try {
+      await loadFields();
+    } catch (error) {
+      fill(messages, sentence(error.message, "warning"));
+      return;
+    }
+    await update({ force: true });
+  }
+
+  const element = h("div", { class: "view try" },
+    h("div", { class: "view-head" }, heading, h("p", { class: "lead" }, "What would this history be recommended, and why?")),
+    h("div", { class: "split" }, panel.element,
+      h("section", { class: "answer", "aria-label": "Recommendations" },
+        h("div", { class: "row baseline" }, h("h2", {}, "Recommendations"), status),
+        messages, results.element, plan.element, request.element)));
+  return { element, heading, update: () => update(), refresh, leave: () => {} };
+}

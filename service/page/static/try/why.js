@@ -1,0 +1,62 @@
+/** Why an item is recommended: the history items that raise its score, the score's parts, its nearest items. */
+
+import { get, inPath } from "../app/api.js";
+import { lookUp, nameOf, nameOfId, remember } from "../app/catalog.js";
+import { bar, fill, h, sentence } from "../app/dom.js";
+import { number, score, shares, signed } from "../app/format.js";
+import { addToHistory } from "../app/state.js";
+
+const PARTS = {
+  inner_product: ["Inner product", "of the vectors of the history and the item"],
+  temperature: ["Temperature", "the score is the inner product divided by it"],
+  item_bias: ["Item bias", "its part of the inner product"],
+};
+const nearest = new Map();
+
+/** The panel of an item; without an explanation yet, it says so. */
+export function whyOf(item, answer) {
+  const explained = answer.explanation?.items?.find((each) => String(each.id) === String(item.id));
+  return [
+    h("section", {}, h("h4", {}, "From the history"), pulls(explained, answer)),
+    h("section", {}, h("h4", {}, "Score"), parts(explained, item)),
+    h("section", {}, h("h4", {}, "Nearest items"), nearestOf(item, answer.version)),
+  ];
+}
+
+function pulls(explained, answer) {
+  if (!answer.explanation) return sentence("Loading…");
+  if (!explained) return sentence("Popular items don't depend on the history.");
+  if (!explained.pulled_by.length) return sentence("No single item raises the score: the history has one known item, or none of its items helps.");
+  const most = explained.pulled_by[0].change;
+  const list = h("ul", { class: "bars" }, explained.pulled_by.map(({ id, change }) => h("li", { "data-id": String(id) },
+    h("span", { class: "bar-name" }, nameOfId(id)), bar(change / most), h("span", { class: "figure" }, signed(change)))));
+  lookUp(explained.pulled_by.map(({ id }) => String(id))).then(() => {
+    for (const row of list.children) row.firstChild.textContent = nameOfId(row.dataset.id);
+  }, () => {});
+  return [h("p", { class: "hint" }, "How much lower the score is without each of these items."), list];
+}
+
+function parts(explained, item) {
+  const rows = Object.entries(explained?.score_parts ?? {}).filter(([name]) => PARTS[name]);
+  return h("dl", { class: "pairs" },
+    h("div", {}, h("dt", {}, "Score"), h("dd", {}, score(item.score))),
+    rows.map(([name, value]) => h("div", {}, h("dt", {}, PARTS[name][0], h("small", {}, PARTS[name][1])), h("dd", {}, number(value)))),
+    explained?.score_parts.without_sign && h("div", {}, h("dt", {}, "Sign"), h("dd", {}, "left out")));
+}
+
+function nearestOf(item, version) {
+  const place = h("div", { class: "nearest" }, sentence("Loading…"));
+  const key = `${version} ${item.id}`;
+  if (!nearest.has(key)) nearest.set(key, get(`v1/items/${inPath(item.id)}/similar`, { k: 5 }));
+  nearest.get(key).then(({ items }) => {
+    remember(items);
+    const share = shares(items);
+    fill(place, items.length ? h("ul", { class: "bars" }, items.map((each, position) => h("li", {},
+      h("button", { type: "button", class: "link bar-name", title: "Add to the history", on: { click: () => addToHistory(each.id) } }, nameOf(each)),
+      bar(share[position]), h("span", { class: "figure" }, score(each.score))))) : sentence("It has no neighbours."));
+  }, (error) => {
+    nearest.delete(key);
+    fill(place, sentence(error.message, "warning"));
+  });
+  return place;
+}

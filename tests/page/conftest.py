@@ -1,0 +1,188 @@
+"""The page in a real browser: Playwright drives the Chromium of the system."""
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+import pytest
+
+from tests.conftest import contents
+from tests.service_process import Process
+from turret.service.page.assets import STATIC
+from turret.tower.bundle.publish import BundleContents, publish
+from turret.tower.format.item_map import quantised
+
+playwright_api = pytest.importorskip(
+    "playwright.sync_api", reason="the page is tested with Playwright: pip install playwright"
+)
+
+_NAMES = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM = os.environ.get("TURRET_TEST_CHROMIUM") or next(filter(None, map(shutil.which, _NAMES)), None)
+KEY = "a-key-of-sixteen"
+GENRES = ("Comedy", "Drama", "Science Fiction", "Romance")
+_FIRST = ("Amélie", "Star", "Dark", "Silent", "Golden", "Lost", "Étranger", "Winter")
+_SECOND = ("Garden", "Wars", "River", "Night", "Letters", "Machine")
+_THIRD = ("", " II", " Returns", " at Sea", " in Łódź")
+_TWO_FRAMES = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+# A load that the server refuses leaves such a line on the console; tests that cause one allow it.
+_REFUSED_LOAD = re.compile(r"Failed to load resource: the server responded with a status of (\d+)")
+
+
+def movies(version: str = "v1", count: int = 200, **changes: Any) -> BundleContents:
+    """A bundle of invented movies with fields of every kind and a map."""
+    made = contents(version, ids=[f"m{number:03d}" for number in range(count)], **changes)
+    titles = [f"{first} {second}{third}" for third in _THIRD for second in _SECOND for first in _FIRST] * (
+        count // 200 + 1
+    )
+    fields: dict[str, list[Any]] = {
+        "title": titles[:count],
+        "genres": [[GENRES[n % 4]] if n % 7 else [GENRES[n % 4], GENRES[(n + 1) % 4]] for n in range(count)],
+        "year": [1950 + n % 70 for n in range(count)],
+        "country": [("Nederland", "France", "日本")[n % 3] for n in range(count)],
+        "subtitled": [n % 2 == 0 for n in range(count)],
+    }
+    points = quantised("pca", np.asarray(made.item_vectors[:, :2], dtype=np.float64))
+    return replace(made, fields=fields, item_map=points)
+
+
+@pytest.fixture(scope="session")
+def published_movies(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("movies")
+    publish(root, movies())
+    publish(root, movies("v2", seed=1))
+    return root
+
+
+@pytest.fixture
+def movie_bundles(published_movies: Path, tmp_path: Path) -> Path:
+    """A folder with the versions v1, which is live, and v2."""
+    return shutil.copytree(published_movies, tmp_path / "movies")
+
+
+@pytest.fixture(scope="session")
+def service(published_movies: Path) -> Iterator[Process]:
+    """A service of movies for all tests that change neither its versions nor its items."""
+    process = Process(published_movies, store="memory://", admin_key=KEY)
+    yield process
+    process.close()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    if CHROMIUM is None:
+        pytest.skip("the page is tested in Chromium, and there is none: apt-get install chromium")
+    if not (STATIC / "index.html").exists():
+        pytest.fail("service/page/static has no index.html")
+    with playwright_api.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+class View:
+    """A page of the browser, with all that must not happen in it: errors, and requests to other hosts."""
+
+    def __init__(self, page: Any, url: str) -> None:
+        self.page = page
+        self.url = url
+        self.allowed_statuses: set[int] = set()
+        self.allows_lost_connections = False
+        self.errors: list[str] = []
+        self.hosts: set[str] = set()
+        page.set_default_timeout(15_000)
+        page.on("console", self._on_console)
+        page.on("pageerror", lambda error: self.errors.append(f"exception: {error}"))
+        page.on("request", lambda request: self.hosts.add(urlsplit(request.url).netloc))
+
+    def open(self, address: str = "") -> "View":
+        """Open an address of the page, such as `#try?k=5`, in a fresh document."""
+        self.page.goto("about:blank")
+        self.page.goto(f"{self.url}/{address}")
+        return self
+
+    def titles(self) -> list[str]:
+        """The titles of the recommended items."""
+        texts: list[str] = self.page.locator("#results .title").all_inner_texts()
+        return texts
+
+    def ids(self) -> list[str]:
+        """The ids of the recommended items."""
+        rows = self.page.locator("#results > li")
+        ids: list[str] = rows.evaluate_all("rows => rows.map(row => row.dataset.id)")
+        return ids
+
+    def history(self) -> list[str]:
+        """The ids of the edited history."""
+        ids: list[str] = self.page.locator("#history > li").evaluate_all(
+            "rows => rows.map(row => row.dataset.id)"
+        )
+        return ids
+
+    def wait_for(self, condition: str, argument: object = None) -> None:
+        """Wait until a JavaScript condition holds."""
+        self.page.wait_for_function(condition, arg=argument)
+
+    def wait_for_items(self, count: int = 10) -> None:
+        """Wait for an answer of so many items."""
+        self.wait_for("count => document.querySelectorAll('#results > li').length === count", count)
+
+    def wait_for_ids(self, ids: Sequence[str]) -> None:
+        """Wait for an answer of these items."""
+        shown = "[...document.querySelectorAll('#results > li')].map(row => row.dataset.id)"
+        self.wait_for(f"ids => JSON.stringify({shown}) === ids", json.dumps(ids, separators=(",", ":")))
+
+    def settle(self) -> None:
+        """Let the page use the responses that it has, and draw."""
+        self.page.evaluate(_TWO_FRAMES)
+
+    def check(self) -> None:
+        """Assert that nothing happened that must not."""
+        assert self.errors == []
+        assert self.hosts <= {urlsplit(self.url).netloc}
+
+    def _on_console(self, message: Any) -> None:
+        if message.type not in ("error", "warning"):
+            return
+        refused = _REFUSED_LOAD.match(message.text)
+        if refused and int(refused[1]) in self.allowed_statuses:
+            return
+        if self.allows_lost_connections and "net::ERR_" in message.text:
+            return
+        self.errors.append(message.text)
+
+
+OpenView = Callable[..., View]
+
+
+@pytest.fixture
+def open_view(browser: Any) -> Iterator[OpenView]:
+    """Open the page of a service; at the end of the test it is checked."""
+    views: list[View] = []
+
+    @contextmanager
+    def closing() -> Iterator[None]:
+        try:
+            yield
+        finally:
+            for view in views:
+                view.page.context.close()
+
+    def make(service: Process | str, address: str = "", **options: Any) -> View:
+        url = service if isinstance(service, str) else service.urls[0]
+        context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        context.grant_permissions(["clipboard-read", "clipboard-write"])
+        views.append(View(context.new_page(), url))
+        return views[-1].open(address)
+
+    with closing():
+        yield make
+        for view in views:
+            view.check()

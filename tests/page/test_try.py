@@ -1,0 +1,168 @@
+"""Try: search, a history, the controls, and the recommendations that follow."""
+
+import json
+import subprocess
+import sys
+from urllib.parse import quote_plus
+
+from tests.page.conftest import OpenView, View
+from tests.service_process import Process
+
+
+def search(view: View, text: str) -> list[str]:
+    """Type into the search, and return the titles that it lists."""
+    field = view.page.get_by_role("combobox", name="Add an item")
+    with view.page.expect_response(lambda answer: f"v1/items?query={quote_plus(text)}&" in answer.url):
+        field.fill(text)
+    view.settle()
+    titles: list[str] = view.page.locator(".found .title").all_inner_texts()
+    return titles
+
+
+def events(service: Process, user: str, *items: str) -> None:
+    body = [{"event_id": str(n), "user_id": user, "item_id": item} for n, item in enumerate(items)]
+    assert service.client.post("/v1/events", json={"events": body}).status_code == 200
+
+
+def recommended(service: Process, **body: object) -> list[str]:
+    answer = service.client.post("/v1/recommend", json=body)
+    return [item["id"] for item in answer.json()["items"]]
+
+
+def test_without_a_history_popular_items_are_shown_and_said_to_be(
+    service: Process, open_view: OpenView
+) -> None:
+    view = open_view(service)
+    view.wait_for_items()
+    assert view.ids() == [f"m{number:03d}" for number in range(10)]
+    assert "these are popular items" in view.page.locator("#messages").inner_text()
+    assert view.page.title() == "Try · Turret"
+
+
+def test_an_item_is_found_while_typing_and_added_by_keyboard(service: Process, open_view: OpenView) -> None:
+    view = open_view(service)
+    view.wait_for_items()
+    assert all(title.startswith("Amélie") for title in search(view, "amelie"))
+    assert all("Łódź" in title for title in search(view, "LODZ"))
+    search(view, "star wars")
+    view.page.keyboard.press("ArrowDown")
+    view.page.keyboard.press("Enter")
+    view.wait_for("() => document.querySelectorAll('#history > li').length === 1")
+    (added,) = view.history()
+    assert view.page.locator("#history .name").inner_text().startswith("Star Wars")
+    view.wait_for("() => document.querySelector('#results .source.towers')")
+    assert view.ids() == recommended(service, history=[added], k=10)
+
+
+def test_a_history_is_reordered_and_shortened_by_its_buttons(service: Process, open_view: OpenView) -> None:
+    view = open_view(service, "#try?history=m001,m002,m003")
+    view.wait_for("() => document.querySelectorAll('#history > li').length === 3")
+    view.page.locator("#history > li").nth(2).get_by_role("button", name="Move up").click()
+    assert view.history() == ["m001", "m003", "m002"]
+    view.page.locator("#history > li").nth(0).get_by_role("button", name="Remove").click()
+    assert view.history() == ["m003", "m002"]
+    view.wait_for("() => location.hash.includes('history=m003,m002')")
+    view.page.locator("#history-clear").click()
+    assert view.history() == []
+
+
+def test_every_control_changes_the_answer(service: Process, open_view: OpenView) -> None:
+    view = open_view(service, "#try?history=m001,m002")
+    view.wait_for_items()
+    view.page.locator("#k").fill("4")
+    view.wait_for_items(4)
+    assert view.ids() == recommended(service, history=["m001", "m002"], k=4)
+    view.page.locator("#exclude-seen").select_option("false")
+    view.wait_for(
+        "() => [...document.querySelectorAll('#results > li')].some(row => row.dataset.id === 'm001')"
+    )
+    view.page.locator("#diversity").fill("0.8")
+    expected = recommended(service, history=["m001", "m002"], k=4, exclude_seen=False, diversity=0.8)
+    view.wait_for_ids(expected)
+    view.page.locator("#min-score").fill("1.9")
+    view.wait_for("() => document.querySelectorAll('#results > li').length < 4")
+
+
+def test_a_filter_is_made_from_the_fields_of_the_catalog(service: Process, open_view: OpenView) -> None:
+    view = open_view(service, "#try?history=m001")
+    view.wait_for_items()
+    view.page.locator("#filter-add").select_option("year")
+    view.page.get_by_role("group", name="year").get_by_label("From").fill("2010")
+    expected = recommended(service, history=["m001"], k=10, filter={"year": {"gte": 2010}})
+    view.wait_for_ids(expected)
+
+
+def test_the_address_of_a_colleague_shows_the_same(service: Process, open_view: OpenView) -> None:
+    filtering = {"genres": {"any_of": ["Drama"]}, "year": {"gte": 1960}}
+    code = (
+        json.dumps(filtering).replace("{", "%7B").replace("}", "%7D").replace('"', "%22").replace(" ", "%20")
+    )
+    view = open_view(service, f"#try?history=m001,m009&k=7&filter={code}&cap=country:3&exclude_seen=false")
+    body = {
+        "history": ["m001", "m009"],
+        "k": 7,
+        "filter": filtering,
+        "cap": {"country": 3},
+        "exclude_seen": False,
+    }
+    expected = recommended(service, **body)
+    view.wait_for_items(len(expected))
+    assert view.ids() == expected
+    again = open_view(service, view.page.evaluate("location.hash"))
+    again.wait_for_items(len(expected))
+    assert again.ids() == expected
+
+
+def test_the_copied_requests_have_the_same_answer(service: Process, open_view: OpenView) -> None:
+    view = open_view(service, "#try?history=m001,m009&k=3")
+    view.wait_for_items(3)
+    view.page.locator("#request > summary").click()
+    view.page.get_by_role("button", name="Copy the request for curl").click()
+    view.wait_for("async () => (await navigator.clipboard.readText()).startsWith('curl')")
+    curl = view.page.evaluate("navigator.clipboard.readText()")
+    done = subprocess.run(["bash", "-c", f"{curl} -s"], capture_output=True, text=True, check=True)
+    assert [item["id"] for item in json.loads(done.stdout)["items"]] == view.ids()
+    python = view.page.locator("#request-python").inner_text()
+    done = subprocess.run([sys.executable, "-c", python], capture_output=True, text=True, check=True)
+    assert [line.split()[0] for line in done.stdout.splitlines()] == view.ids()
+
+
+def test_why_has_the_pulls_the_parts_the_neighbours_and_the_plan(
+    service: Process, open_view: OpenView
+) -> None:
+    view = open_view(service, "#try?history=m001,m009")
+    view.wait_for_items()
+    first = view.page.locator("#results > li").first
+    first.get_by_role("button", name="Why").click()
+    first.locator(".nearest li").first.wait_for()
+    item = view.ids()[0]
+    body = {"history": ["m001", "m009"], "k": 10, "explain": True}
+    explanation = service.client.post("/v1/recommend", json=body).json()["explanation"]
+    explained = next(each for each in explanation["items"] if each["id"] == item)
+    pulls = first.locator(".why section").nth(0).locator("li")
+    assert pulls.count() == len(explained["pulled_by"])
+    similar = service.client.get(f"/v1/items/{item}/similar?k=5").json()["items"]
+    assert first.locator(".nearest li .bar-name").all_inner_texts() == [
+        each["fields"]["title"] for each in similar
+    ]
+    view.page.locator("#plan > summary").click()
+    view.page.locator("#plan .bars li").first.wait_for()
+    assert "examined" in view.page.locator("#plan").inner_text()
+
+
+def test_a_stored_user_and_a_random_one_are_shown_with_their_history(
+    service: Process, open_view: OpenView
+) -> None:
+    events(service, "ü/1", "m001", "m002", "gone")
+    view = open_view(service)
+    view.wait_for_items()
+    view.page.get_by_label("A stored user").check()
+    view.page.locator("#random-user").click()
+    view.page.locator("#stored-history li").first.wait_for()
+    assert view.page.locator("#stored-history li").count() == 3
+    assert "not in this version" in view.page.locator("#stored-history li").first.inner_text()
+    view.wait_for("() => document.querySelector('#results .source.towers')")
+    assert view.ids() == recommended(service, user_id="ü/1", k=10)
+    again = open_view(service, view.page.evaluate("location.hash"))
+    again.wait_for_items()
+    assert again.ids() == view.ids()

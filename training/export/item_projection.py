@@ -1,0 +1,43 @@
+"""The item vectors in the plane, for people who look at a catalog: PCA, or UMAP if it is installed."""
+
+from importlib import import_module
+from importlib.util import find_spec
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turret.tower.format.item_map import ItemMap, quantised
+from turret.tower.format.manifest import Scoring
+
+# UMAP takes about a minute for so many items; beyond, PCA.
+UMAP_ITEMS = 100_000
+_UMAP_FEWEST = 50  # its neighbourhoods are of 15 items
+
+
+def project_items(vectors: NDArray[np.float32], scoring: Scoring) -> ItemMap:
+    """Project item vectors [N, D] to the plane.
+
+    With the package umap-learn and up to `UMAP_ITEMS` items by UMAP (McInnes et al., 2018), else by PCA. A
+    bias in the last column is left out. Both are deterministic.
+    """
+    directions = vectors[:, :-1] if scoring.item_bias else vectors
+    if find_spec("umap") is not None and _UMAP_FEWEST <= len(vectors) <= UMAP_ITEMS:
+        metric = "cosine" if scoring.kind == "cosine" else "euclidean"
+        reducer = import_module("umap").UMAP(metric=metric, random_state=0, n_jobs=1)
+        return quantised("umap", np.asarray(reducer.fit_transform(directions), dtype=np.float64))
+    return quantised("pca", principal_components(directions))
+
+
+def principal_components(vectors: NDArray[np.floating]) -> NDArray[np.float64]:
+    """The coordinates [N, 2] along the two directions of the largest variance.
+
+    By the eigenvectors of the covariance matrix [D, D]; each axis points so that its largest weight is
+    positive. One dimension or one item leaves the missing coordinates 0.
+    """
+    centred = np.asarray(vectors, dtype=np.float64)
+    centred = centred - centred.mean(axis=0)
+    _, axes = np.linalg.eigh(centred.T @ centred)
+    best = axes[:, ::-1][:, :2]
+    signs = np.sign(best[np.abs(best).argmax(axis=0), np.arange(best.shape[1])])
+    points = centred @ (best * np.where(signs == 0, 1.0, signs))
+    return np.pad(points, ((0, 0), (0, 2 - points.shape[1])))
