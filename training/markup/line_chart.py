@@ -59,8 +59,8 @@ def _grid(x: Axis, y: Axis) -> list[Html]:
             element("text", tick_text(value), x=LEFT - 6, y=height + 3.5, text_anchor="end"),
         ]
     for value in x.ticks():
-        if x.end - x.at(value) < UNIT_ROOM:
-            continue  # the unit stands there
+        if x.end - x.at(value) < UNIT_ROOM or not value.is_integer():
+            continue  # the unit stands there, or there is no such step
         parts.append(
             element("text", tick_text(value), x=x.at(value), y=HEIGHT - BOTTOM + 15, text_anchor="middle")
         )

@@ -40,7 +40,10 @@ def summary_of_runs(report: dict[str, Any], labels: Sequence[str], metric: str) 
     verdicts = [
         element("li", _verdict(label, run, metric)) for label, run in zip(labels[1:], runs[1:], strict=True)
     ]
-    note = "Differences are paired by user; one whose interval excludes zero is coloured."
+    note = (
+        "Differences are paired by user; one whose interval excludes zero is coloured. Intervals are over "
+        "users, and do not contain the noise of training between seeds."
+    )
     return joined(
         table(columns, rows, caption),
         element("ul", verdicts, class_="findings"),
