@@ -11,6 +11,7 @@ from turret.training.markup.tables import Column, numeric, quiet, table
 from turret.training.pages.metric_tables import two_lines
 from turret.training.pages.shown import metrics_at_k
 from turret.training.pages.slice_tables import signed
+from turret.training.pages.summary import whole
 
 
 def summary_of_runs(report: dict[str, Any], labels: Sequence[str], metric: str) -> Html:
@@ -51,7 +52,7 @@ def summary_of_runs(report: dict[str, Any], labels: Sequence[str], metric: str) 
     )
 
 
-def _verdict(label: str, run: dict[str, Any], metric: str) -> str:
+def _verdict(label: str, run: dict[str, Any], metric: str) -> Html:
     gain = run["difference"][metric]
     result = (
         "better than"
@@ -60,10 +61,11 @@ def _verdict(label: str, run: dict[str, Any], metric: str) -> str:
         if gain["high"] < 0
         else "not clearly different from"
     )
-    interval = numbers.difference_interval(gain)
-    return (
+    return joined(
         f"Run {label} is {result} run 1: {metric} differs by {numbers.difference(gain)}, 95 % interval over "
-        f"paired users {interval}.{_seeds(run, metric)}"
+        "paired users ",
+        whole(numbers.difference_interval(gain)),
+        f".{_seeds(run, metric)}",
     )
 
 

@@ -83,14 +83,18 @@ def _machine(folder: Path) -> list[tuple[str, Child]]:
     found: dict[str, Any] | None = load_environment(folder)
     if found is None:
         return [("machine", "not recorded")]
-    machine, versions = found.get("machine") or {}, found.get("versions") or {}
+    machine, versions = found["machine"], found["versions"]
     accelerators = ", ".join(map(str, machine.get("accelerators") or [])) or "no accelerator"
     named = [machine.get("processor"), f"{machine.get('cores')} cores", f"{machine.get('memory_gb')} GB"]
     listed = ", ".join(
         f"{name} {version}" for name, version in {"Python": found.get("python"), **versions}.items()
     )
     git = found.get("git")
-    state = None if not git else f"{git.get('commit')}{' with changes' if git.get('dirty') else ''}"
+    state = (
+        None
+        if not isinstance(git, dict)
+        else f"{git.get('commit')}{' with changes' if git.get('dirty') else ''}"
+    )
     return [
         ("machine", ", ".join([*(str(one) for one in named if one), accelerators])),
         ("versions", listed),

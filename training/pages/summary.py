@@ -6,7 +6,7 @@ from turret.data.prepared import PreparedData
 from turret.training.checkpoint import Progress
 from turret.training.inspection.evaluations import best_baseline
 from turret.training.markup import numbers
-from turret.training.markup.elements import Html, element, joined
+from turret.training.markup.elements import Child, Html, element, joined
 from turret.training.pages.shown import ranker_title, sentences
 
 
@@ -17,7 +17,7 @@ def summary(report: dict[str, Any], metric: str, k: int, progress: Progress | No
         tile(
             f"{metric}, {report['part']} part",
             numbers.metric(own[metric]),
-            f"95 % interval {numbers.interval(own[metric])}",
+            joined("95 % interval ", whole(numbers.interval(own[metric]))),
             is_main=True,
         ),
         _gain(report, metric),
@@ -40,10 +40,15 @@ def _findings(report: dict[str, Any], metric: str) -> list[dict[str, Any]]:
     ]
 
 
-def tile(label: str, value: str, note: str, is_main: bool = False) -> Html:
+def tile(label: str, value: str, note: Child, is_main: bool = False) -> Html:
     """One figure with its label above and a note below."""
     content = (element("p", label, element("strong", value)), element("p", note))
     return element("div", *content, class_="tile main" if is_main else "tile")
+
+
+def whole(text: str) -> Html:
+    """Text without a line break."""
+    return element("span", text, class_="whole")
 
 
 def lead(data: PreparedData, fingerprint: str) -> str:
@@ -58,9 +63,11 @@ def _gain(report: dict[str, Any], metric: str) -> Html:
     gain, mean = report["differences"][best][metric], report[best][metric]["mean"]
     share = f"{numbers.gain(gain['mean'] / mean)}, " if mean else ""
     return tile(
-        f"difference from {ranker_title(best)}",
+        "over the best baseline",
         numbers.difference(gain),
-        f"{share}paired 95 % interval {numbers.difference_interval(gain)}; the best baseline",
+        joined(
+            f"{ranker_title(best)}, {share}paired 95 % interval ", whole(numbers.difference_interval(gain))
+        ),
     )
 
 

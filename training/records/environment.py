@@ -49,7 +49,10 @@ def load_environment(folder: Path) -> dict[str, Any] | None:
         stored = json.loads((folder / ENVIRONMENT).read_text(encoding="utf-8"))["environments"][-1]
     except (OSError, ValueError, KeyError, IndexError, TypeError):
         return None
-    return stored if isinstance(stored, dict) else None
+    is_whole = isinstance(stored, dict) and all(
+        isinstance(stored.get(key), dict) for key in ("versions", "machine")
+    )
+    return stored if is_whole else None
 
 
 def environment() -> dict[str, Any]:
