@@ -92,10 +92,11 @@ def test_the_wheel_holds_every_module_every_experiment_the_page_and_the_mark_of_
     sources |= {path.relative_to(ROOT) for path in (ROOT / "turret").rglob("*.py")}
     static = ROOT / "service" / "page" / "static"
     page = {Path("turret", path.relative_to(ROOT)) for path in static.rglob("*") if path.is_file()}
+    styles = {Path("turret", path.relative_to(ROOT)) for path in (ROOT / "training").rglob("*.css")}
     experiments = {Path("turret/training/experiments", f"{name}.toml") for name in shipped_experiments()}
     with ZipFile(wheel) as archive:
         names = {Path(name) for name in archive.namelist() if ".dist-info/" not in name}
-    assert names == sources | experiments | page | {Path("turret/py.typed")}
+    assert names == sources | experiments | styles | page | {Path("turret/py.typed")}
 
 
 def test_one_top_level_name_is_installed(installed: Installed) -> None:

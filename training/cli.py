@@ -12,7 +12,7 @@ RUN, STUDY = Path("var/run"), Path("var/study")
 
 app = typer.Typer(rich_markup_mode="markdown")
 report_app = typer.Typer(
-    help="Compare training methods on a trained run.",
+    help="Pages about trained runs, and a comparison of training methods.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
@@ -27,6 +27,12 @@ Prepared = Annotated[
     Path | None, typer.Option("--data", metavar="DIR", help="The prepared data (var/prepared).")
 ]
 Part = Annotated[str, typer.Option(help="The part of the data with the targets: test or validation.")]
+CutOff = Annotated[
+    int | None,
+    typer.Option(
+        "-k", metavar="K", min=1, help="The cut-off of the metrics, of evaluation.k (training.metric's)."
+    ),
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Override one setting of the experiment; repeatable."),
@@ -214,6 +220,60 @@ def samplers(
     listed = {name: tuple(values) for name, values in sizes.items() if values}
     request = ReportRequest(queries=queries, draws=draws, seed=seed, **listed)
     report_samplers(run, data, request, output, as_json, show_all)
+
+
+@report_app.command("run")
+def report_run(
+    run: RunFolder = RUN,
+    data: RunData = None,
+    part: Part = "test",
+    k: CutOff = None,
+    baselines: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,...",
+            help="Baselines that the page must have, as for evaluate (those evaluated before).",
+        ),
+    ] = None,
+    output: Annotated[Path | None, typer.Option(metavar="FILE", help="The page (RUN/report.html).")] = None,
+) -> None:
+    """Write a page about a run: metrics beside baselines, curves, slices, examples, coverage, settings.
+
+    The page is one HTML file that loads nothing, so it can be sent and kept. A run that is not evaluated on
+    the part is evaluated first. The last line is the path of the page.
+
+    Example: `turret report run var/run --baselines all`
+    """
+    set_up_process()
+    from turret.training.commands import checked_part
+    from turret.training.pages.commands import report_run as write_report
+
+    named = [name.strip() for name in baselines.split(",")] if baselines else []
+    write_report(run, data, checked_part(part), k, named, output)
+
+
+@report_app.command("compare")
+def report_compare(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN RUN...", help="Folders of runs on the same data.")
+    ],
+    data: RunData = None,
+    part: Part = "test",
+    k: CutOff = None,
+    output: Annotated[Path | None, typer.Option(metavar="FILE", help="The page (var/report.html).")] = None,
+) -> None:
+    """Write a page that compares runs: paired differences from the first run, curves, slices, settings.
+
+    Runs that are not evaluated on the part are evaluated first. A folder of `turret train --seeds` counts as
+    one run. The last line is the path of the page.
+
+    Example: `turret report compare var/run var/other`
+    """
+    set_up_process()
+    from turret.training.commands import checked_part
+    from turret.training.pages.commands import report_compare as write_report
+
+    write_report(runs, data, checked_part(part), k, output)
 
 
 @app.command()

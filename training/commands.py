@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import get_args
 
 from turret.data.configuration import parse_overrides
@@ -70,6 +71,7 @@ def train_run(
     epoch = progress.epoch if progress.best is None else progress.best_epoch
     note = "" if epoch else " (none was better than the bundle)"
     print(f"{best}epoch {epoch}{note}; the run is in {folder}")
+    print(f"next: `turret report run {quote(str(folder))}` writes a page about it")
 
 
 def resolve_run(request: TrainRequest, seed: int | None = None) -> tuple[Run, PreparedData]:

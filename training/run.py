@@ -37,6 +37,7 @@ RUN, MODEL, CHECKPOINT = "run.json", "model.safetensors", "checkpoint.safetensor
 METRICS, CHOSEN = "metrics.json", "experiment.toml"
 PER_USER = {"validation": "users-validation.parquet", "test": "users-test.parquet"}
 SAMPLERS, SAMPLERS_PICTURE = "samplers.json", "samplers.png"
+REPORT_PAGE = "report.html"
 # A folder with this file holds the runs of several seeds.
 SEEDS = "seeds.json"
 
@@ -210,7 +211,7 @@ def check_no_run(folder: Path) -> None:
 
 def remove_run(folder: Path) -> None:
     """Delete the files of a run, and no other files in its folder."""
-    evaluated = (METRICS, *PER_USER.values(), SAMPLERS, SAMPLERS_PICTURE)
+    evaluated = (METRICS, *PER_USER.values(), SAMPLERS, SAMPLERS_PICTURE, REPORT_PAGE)
     records = (HISTORY, ENVIRONMENT, LOGGERS_FILE)
     for name in (RUN, CHOSEN, MODEL, CHECKPOINT, *evaluated, *records):
         (folder / name).unlink(missing_ok=True)

@@ -10,6 +10,11 @@ from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 from turret.data.synthetic.synthesis import SyntheticConfig, synthesise
+from turret.training.config.experiment import load_experiment
+from turret.training.run import Run
+from turret.training.trainer import train
+
+QUICK = ["training.batch_size=256", "training.device=cpu", "tower.dimension=8", "evaluation.bootstrap=100"]
 
 
 @pytest.fixture(scope="session")
@@ -28,6 +33,17 @@ def handmade(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
     config = {"source": folder / "events.csv", "columns": {"in_file_order": True}}
     prepare(PrepareConfig.model_validate(config), folder / "prepared")
     return PreparedData.open(folder / "prepared")
+
+
+@pytest.fixture(scope="session")
+def evaluated(shop: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run of two epochs on the shop, evaluated beside two baselines. Nobody may write to it."""
+    folder = tmp_path_factory.mktemp("evaluated") / "run"
+    settings = load_experiment("youtubednn", [*QUICK, "training.epochs=2"])
+    run = Run(folder, settings, shop.folder, shop.fingerprint)
+    train(run, shop, report=lambda line: None)
+    run.evaluate(shop, "test", ["co_occurrence"])
+    return run
 
 
 @dataclass(frozen=True)

@@ -30,11 +30,12 @@ def test_training_ends_with_the_best_value_and_the_folder(
     shop: PreparedData, tmp_path: Path, capsys: Capture
 ) -> None:
     commands.train_run(shop.folder, "demo", tmp_path / "run", QUICK)
-    few, *epochs, last = capsys.readouterr().out.splitlines()
+    few, *epochs, last, following = capsys.readouterr().out.splitlines()
     assert re.match(r"The run has only \d+ steps: training\.batch_size = \d+ is large for \d", few)
     assert [line[:9] for line in epochs] == ["epoch 1/1"]
     value = epochs[0].partition("validation ndcg@10 ")[2].split()[0]
     assert last == f"best ndcg@10 {value}, epoch 1; the run is in {tmp_path / 'run'}"
+    assert following == f"next: `turret report run {tmp_path / 'run'}` writes a page about it"
     assert Run.read(tmp_path / "run").experiment == load_experiment("demo", QUICK)
 
 
@@ -177,7 +178,7 @@ def test_that_no_epoch_was_better_than_the_bundle_is_said(
     values = iter((0.5, 0.4))
     monkeypatch.setattr("turret.training.trainer.validation_metric", lambda *_: next(values))
     commands.train_run(shop.folder, None, tmp_path / "run", [], origin=bundles)
-    last = capsys.readouterr().out.splitlines()[-1]
+    last = capsys.readouterr().out.splitlines()[-2]
     assert last.startswith("best ndcg@10 0.5000, epoch 0 (none was better than the bundle); the run is in ")
 
 
@@ -285,7 +286,7 @@ def test_auto_prints_its_reasons_and_trains_what_it_picks(
     assert choice is not None
     assert told == [f"auto: {reason['sentence']}" for reason in choice["reasons"]]
     assert told[-1].startswith(f"auto: Picked: {choice['picked']}, whose validation ndcg@10 is the best")
-    assert lines[-1].endswith(f"the run is in {tmp_path / 'run'}")
+    assert lines[-2].endswith(f"the run is in {tmp_path / 'run'}")
     again = str(tmp_path / "run" / CHOSEN)
     commands.train_run(shop.folder, again, tmp_path / "again", [])
     assert (tmp_path / "again" / MODEL).read_bytes() == (tmp_path / "run" / MODEL).read_bytes()

@@ -1,3 +1,3 @@
 """Several runs beside each other: paired differences, settings, cost and size."""
 
-__all__ = ["commands"]
+__all__ = ["commands", "compare"]

@@ -52,10 +52,15 @@ def _shown(settings: Mapping[str, object], name: str) -> str:
 
 def write_experiment(path: Path, experiment: ExperimentConfig, comment: str) -> None:
     """Replace `path` by a TOML file for `turret train --experiment`: a comment line, then every setting."""
+    with new_file(path) as draft:
+        draft.write_text(experiment_toml(experiment, comment), encoding="utf-8")
+
+
+def experiment_toml(experiment: ExperimentConfig, comment: str) -> str:
+    """The content of a TOML file for `turret train --experiment`: a comment line, then every setting."""
     sections = experiment.model_dump(mode="json", exclude_none=True)
     lines = [f"# {comment}", *(line for name, table in sections.items() for line in _section(name, table))]
-    with new_file(path) as draft:
-        draft.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return "\n".join(lines) + "\n"
 
 
 def _section(name: str, table: dict[str, Any]) -> Iterator[str]:

@@ -207,7 +207,7 @@ def evaluate_rankers(
         the part have negatives, `auc` is a metric too, over the users of these events.
     """
     relevant = relevant_items(data, part)
-    groups = _groups(data, part, relevant)
+    groups = user_groups(data, part, relevant)
     report: dict[str, Any] = {
         **_description(data, part, relevant, config),
         "slices": {name: {"users": int(members.sum())} for name, members in groups.items()},
@@ -269,7 +269,8 @@ def _description(
     }
 
 
-def _groups(data: PreparedData, part: EvaluatedPart, relevant: Relevant) -> dict[str, NDArray[np.bool_]]:
+def user_groups(data: PreparedData, part: EvaluatedPart, relevant: Relevant) -> dict[str, NDArray[np.bool_]]:
+    """The `slices` of the users of `relevant`: bool [U] by name."""
     starts, ends = history_bounds(data, relevant.users, part)
     first_targets = data.event_items[np.asarray(data.bounds(part)[0])[relevant.users]]
     return slices(ends - starts, data.item_counts("train"), first_targets.astype(np.int64))

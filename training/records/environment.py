@@ -43,6 +43,18 @@ def record_environment(folder: Path, step: int) -> None:
         draft.write_text(json.dumps({"environments": entries}, indent=2) + "\n", encoding="utf-8")
 
 
+def load_environment(folder: Path) -> dict[str, Any] | None:
+    """The environment that the run in `folder` was last trained in; None if the record can't be read."""
+    try:
+        stored = json.loads((folder / ENVIRONMENT).read_text(encoding="utf-8"))["environments"][-1]
+    except (OSError, ValueError, KeyError, IndexError, TypeError):
+        return None
+    is_whole = isinstance(stored, dict) and all(
+        isinstance(stored.get(key), dict) for key in ("versions", "machine")
+    )
+    return stored if is_whole else None
+
+
 def environment() -> dict[str, Any]:
     """The versions, the machine, and `git_state` of the working folder."""
     return {

@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 
 from turret.data.prepared import PreparedData
 from turret.training.commands import REPORT, TrainRequest, checked_part, evaluate_run, resolve_run, train_run
@@ -54,6 +55,8 @@ def train_seeds(request: TrainRequest, seeds: Sequence[int], known: SeedRuns | N
         _train_seed(runs, seed, f"seed {seed} ({number} of {len(runs.seeds)})", template, prepared, request)
     print(training_table(training_summary(runs)))
     print(f"the runs are in {runs.folder}")
+    first = quote(str(runs.run_folder(runs.seeds[0])))
+    print(f"next: `turret report run {first}` writes a page about the first one")
 
 
 def _check(request: TrainRequest, known: SeedRuns | None) -> None:

@@ -10,7 +10,13 @@ import pytest
 import torch
 
 from turret.training.records import environment as module
-from turret.training.records.environment import ENVIRONMENT, environment, git_state, record_environment
+from turret.training.records.environment import (
+    ENVIRONMENT,
+    environment,
+    git_state,
+    load_environment,
+    record_environment,
+)
 
 
 def git(folder: Path, *words: str) -> str:
@@ -84,3 +90,12 @@ def test_a_damaged_file_is_replaced(tmp_path: Path, content: str) -> None:
     (tmp_path / ENVIRONMENT).write_text(content)
     record_environment(tmp_path, 3)
     assert stored(tmp_path)[-1]["from_step"] == 3
+
+
+def test_the_last_environment_is_read_and_a_damaged_record_is_none(tmp_path: Path) -> None:
+    assert load_environment(tmp_path) is None
+    record_environment(tmp_path, 0)
+    assert load_environment(tmp_path) == stored(tmp_path)[-1]
+    for text in ("{", "[]", '{"environments": []}', '{"environments": [{"machine": 5, "versions": {}}]}'):
+        (tmp_path / ENVIRONMENT).write_text(text)
+        assert load_environment(tmp_path) is None

@@ -97,7 +97,9 @@ def test_an_interrupted_seed_is_continued(
     assert calls == ["seed-5", "seed-6", "seed-6"]
     assert json.loads((tmp_path / "run" / SEEDS).read_text())["finished"] == [5, 6]
     assert (tmp_path / "run" / "seed-5" / MODEL).read_bytes() == model
-    assert "the runs are in" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "the runs are in" in shown
+    assert "next: `turret report run" in shown
     assert load_history(tmp_path / "run" / "seed-6")
 
 
