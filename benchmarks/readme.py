@@ -19,6 +19,7 @@ from benchmarks.http_page import http_section
 from benchmarks.index_page import PAGE as INDEX
 from benchmarks.index_page import index_section
 from benchmarks.index_plot import plot as plot_index
+from benchmarks.page_section import PAGE, page_section
 from benchmarks.papers_page import PAGE as PAPERS
 from benchmarks.papers_page import papers_section
 from benchmarks.preparation_page import PAGE as DATA
@@ -90,6 +91,7 @@ PAGES: dict[Path, tuple[tuple[str, ...], Callable[..., str]]] = {
     EVALUATION: (("first_week",), first_week_section),
     HTTP: (("http_servers",), http_section),
     INDEX: (("index",), index_section),
+    PAGE: (("page",), page_section),
     PAPERS: (("papers",), papers_section),
     RESULTS_PAGE: ((), results_section),
     SERVING: (("serving", "soak"), serving_section),

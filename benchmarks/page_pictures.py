@@ -1,0 +1,193 @@
+"""Pictures of the page for README and docs/page.md, taken from running services.
+
+`python -m benchmarks.page_pictures --data ../shared/data` trains two models on MovieLens 1M and one on the
+synthetic shop, whose catalog it also publishes without fields, starts services, and takes the pictures in
+Chromium. About ten minutes; `--work DIR` keeps the models for another run.
+"""
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Literal
+from urllib.parse import quote, urlsplit
+
+from playwright.sync_api import Browser, Page, ViewportSize
+
+from benchmarks.browser import chromium
+from benchmarks.running_service import Running, running_service
+from turret.data.prepared import PreparedData
+
+DOCS = Path(__file__).parent.parent / "docs"
+WORK = Path("var/benchmarks/page_pictures")
+WIDTH = 1280
+# Titles of MovieLens: a history that most people can judge.
+HISTORY = (
+    "Toy Story (1995)",
+    "Babe (1995)",
+    "Princess Bride, The (1987)",
+    "Star Wars: Episode IV - A New Hope (1977)",
+)
+USERS, REQUESTS = 200, 4_000
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A view: the file, its address, the colour scheme, the height, and what it waits for."""
+
+    name: str
+    address: str
+    scheme: Literal["light", "dark"]
+    height: int
+    ready: str
+
+
+def main() -> None:
+    """Train, serve, and take the pictures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--data", type=Path, default=Path("../shared/data"), help="the folder of the data sets"
+    )
+    parser.add_argument("--work", type=Path, default=WORK, help=f"where models are kept ({WORK})")
+    options = parser.parse_args()
+    movies, shop, bare = _movies(options.work, options.data), _shop(options.work), _bare(options.work)
+    with chromium() as browser:
+        with running_service(movies) as service:
+            history = ",".join(quote(item, safe="") for item in _ids(options.work / "movies" / "prepared"))
+            for picture in _movie_pictures(history):
+                _take(browser, service, picture)
+        with running_service(bare) as service:
+            results = "() => document.querySelectorAll('#results > li').length > 5"
+            _take(
+                browser,
+                service,
+                Picture("page_bare_light", "#try?history=i0007,i0042", "light", 900, results),
+            )
+        with running_service(shop) as service:
+            _use(service)
+            plots = "() => document.querySelectorAll('.uplot canvas').length > 4"
+            _take(browser, service, Picture("page_service_dark", "#service", "dark", 1250, plots))
+
+
+def _movie_pictures(history: str) -> tuple[Picture, ...]:
+    results = "() => document.querySelectorAll('#results > li').length > 5"
+    compared = "() => document.querySelectorAll('#overall table').length > 1"
+    mapped = "() => Number(document.getElementById('map')?.dataset.frames) > 2"
+    return (
+        Picture("page_try_light", f"#try?history={history}&k=8", "light", 1000, results),
+        Picture("page_try_dark", f"#try?history={history}&k=8", "dark", 1000, results),
+        Picture("page_compare_light", f"#compare?history={history}&version=second", "light", 1250, compared),
+        Picture("page_map_dark", f"#map?history={history}&colour=genres", "dark", 1000, mapped),
+    )
+
+
+def _take(browser: Browser, service: Running, picture: Picture) -> None:
+    viewport = ViewportSize(width=WIDTH, height=picture.height)
+    context = browser.new_context(viewport=viewport, color_scheme=picture.scheme)
+    page = context.new_page()
+    page.goto(service.admin)
+    page.evaluate("key => sessionStorage.setItem('turret.admin-key', key)", service.key)
+    page.goto("about:blank")
+    page.goto(f"{service.admin}/{picture.address}")
+    page.wait_for_function(picture.ready, timeout=60_000)
+    if picture.name.startswith("page_try"):
+        _open_why(page)
+    page.wait_for_timeout(1_500)
+    page.screenshot(path=DOCS / f"{picture.name}.png")
+    context.close()
+
+
+def _open_why(page: Page) -> None:
+    page.locator("#results").get_by_role("button", name="Why").first.click()
+    page.locator(".nearest li").first.wait_for()
+    page.mouse.move(0, 0)
+
+
+def _use(service: Running) -> None:
+    """Store events and request recommendations for a minute, so that the plots have something to show."""
+    drawn = random.Random(0)
+    items = [item["id"] for item in _get(service, "/v1/items?limit=100")["items"]]
+    for user in range(USERS):
+        events = [
+            {"event_id": str(number), "user_id": f"u{user}", "item_id": item}
+            for number, item in enumerate(drawn.sample(items, 12))
+        ]
+        _post(service, "/v1/events", {"events": events})
+    begun = time.monotonic()
+    while time.monotonic() - begun < 70:
+        _post(service, "/v1/recommend", {"user_id": f"u{drawn.randrange(int(1.1 * USERS))}", "k": 10})
+        time.sleep(drawn.expovariate(60))
+
+
+def _get(service: Running, path: str) -> dict[str, list[dict[str, str]]]:
+    connection = HTTPConnection(urlsplit(service.url).netloc)
+    connection.request("GET", path)
+    answer: dict[str, list[dict[str, str]]] = json.loads(connection.getresponse().read())
+    connection.close()
+    return answer
+
+
+def _post(service: Running, path: str, body: Mapping[str, object]) -> None:
+    connection = HTTPConnection(urlsplit(service.url).netloc)
+    connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+    connection.getresponse().read()
+    connection.close()
+
+
+def _movies(work: Path, data: Path) -> Path:
+    """Two versions of MovieLens 1M: of ids alone, and of ids and features."""
+    folder = work / "movies"
+    bundles = folder / "bundles"
+    if not (bundles / "second").exists():
+        _turret("data", "prepare", data / "ml-1m", "--to", folder / "prepared", "--overwrite")
+        for version, experiment in (("first", "youtubednn"), ("second", "dssm")):
+            run = folder / f"run-{version}"
+            epochs = ("--set", "training.epochs=4")
+            _turret(
+                "train", "--data", folder / "prepared", "--run", run, "-e", experiment, *epochs, "--overwrite"
+            )
+            _turret("evaluate", run)
+            _turret("export", run, "--bundles", bundles, "--version", version)
+    return bundles
+
+
+def _shop(work: Path) -> Path:
+    return _trained_shop(work / "shop", has_items=True)
+
+
+def _bare(work: Path) -> Path:
+    """The same shop without the file of its items."""
+    return _trained_shop(work / "bare", has_items=False)
+
+
+def _trained_shop(folder: Path, has_items: bool) -> Path:
+    bundles = folder / "bundles"
+    if not (bundles / "current").exists():
+        _turret("data", "synth", folder / "raw", "--users", 1500, "--items", 1200, "--overwrite")
+        source = folder / "raw" if has_items else folder / "raw" / "events.csv"
+        _turret("data", "prepare", source, "--to", folder / "prepared", "--overwrite")
+        _turret("train", "--data", folder / "prepared", "--run", folder / "run", "-e", "demo", "--overwrite")
+        _turret("evaluate", folder / "run")
+        _turret("export", folder / "run", "--bundles", bundles, "--version", "first")
+    return bundles
+
+
+def _ids(prepared: Path) -> list[str]:
+    """The ids of the movies of HISTORY."""
+    data = PreparedData.open(prepared)
+    rows = {str(title): row for row, title in enumerate(data.fields["title"])}
+    return [str(data.item_ids.id(rows[title])) for title in HISTORY if title in rows]
+
+
+def _turret(*words: object) -> None:
+    subprocess.run([sys.executable, "-m", "turret", *map(str, words)], check=True, stdout=subprocess.DEVNULL)
+
+
+if __name__ == "__main__":
+    main()
