@@ -1,5 +1,6 @@
 """A service with keys: the page asks for one, says when it is refused, and never shows it."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +17,7 @@ def make_key(tmp_path: Path) -> Callable[[str, tuple[Scope, ...]], str]:
     def make(name: str, scopes: tuple[Scope, ...]) -> str:
         key = new_key(name)
         add_key(tmp_path / "keys.json", record(name, key, scopes))
+        time.sleep(1.1)  # a service reads its keys again once a second
         return key
 
     return make

@@ -13,7 +13,7 @@ const variable = (name) => getComputedStyle(document.documentElement).getPropert
 /** Fields by which points can be coloured, those with shared values first. */
 function colourable() {
   const rank = (field) => (field.values?.length ? 0 : field.kind === "boolean" ? 1 : 2);
-  return catalog.fields.filter((field) => field.name === state.colour || field.values?.length || ["number", "numbers", "boolean"].includes(field.kind))
+  return catalog.fields.filter((field) => field.values?.length || ["number", "numbers", "boolean"].includes(field.kind))
     .sort((a, b) => rank(a) - rank(b));
 }
 
