@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -33,8 +32,7 @@ _SECOND = ("Garden", "Wars", "River", "Night", "Letters", "Machine")
 _THIRD = ("", " II", " Returns", " at Sea", " in Łódź")
 _TWO_FRAMES = """() => document.fonts.ready.then(
   () => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done))))"""
-# A load that the server refuses leaves such a line on the console; tests that cause one allow it.
-_REFUSED_LOAD = re.compile(r"Failed to load resource: the server responded with a status of (\d+)")
+_REFUSED_LOAD = "Failed to load resource: the server responded with a status of"
 
 
 def movies(version: str = "v1", count: int = 200, **changes: Any) -> BundleContents:
@@ -101,6 +99,7 @@ class View:
         page.set_default_timeout(15_000)
         page.on("console", self._on_console)
         page.on("pageerror", lambda error: self.errors.append(f"exception: {error}"))
+        page.on("response", self._on_response)
         page.on("request", lambda request: self.hosts.add(urlsplit(request.url).netloc))
 
     def open(self, address: str = "") -> "View":
@@ -150,13 +149,16 @@ class View:
         assert self.errors == []
         assert self.hosts <= {urlsplit(self.url).netloc}
 
+    def _on_response(self, response: Any) -> None:
+        if response.status >= 400 and response.status not in self.allowed_statuses:
+            self.errors.append(f"{response.status} of {response.url}")
+
     def _on_console(self, message: Any) -> None:
         if message.type not in ("error", "warning"):
             return
         if message.text.startswith("Canvas2D: Multiple readback"):  # of a test
             return
-        refused = _REFUSED_LOAD.match(message.text)
-        if refused and int(refused[1]) in self.allowed_statuses:
+        if message.text.startswith(_REFUSED_LOAD):  # `_on_response` knows the address
             return
         if self.allows_lost_connections and "net::ERR_" in message.text:
             return

@@ -20,8 +20,8 @@ def test_a_trained_shop_is_tried_mapped_and_shown(
     data = small_shop(tmp_path, 200, 300)
     for version in ("first", "second"):
         train_run(data.folder, "demo", tmp_path / version, ["training.epochs=1"])
-        export(Run.read(tmp_path / version), data, tmp_path / "bundles", version)
-    service = start(tmp_path / "bundles", admin_key=KEY)
+        export(Run.read(tmp_path / version), data, tmp_path / "models", version)
+    service = start(tmp_path / "models", admin_key=KEY)
     history = [str(item) for item in data.item_ids.ids(data.history(0, "end"))][-5:]
     events = [{"event_id": str(n), "user_id": "me", "item_id": item} for n, item in enumerate(history)]
     assert service.client.post("/v1/events", json={"events": events}).status_code == 200
