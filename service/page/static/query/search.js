@@ -46,7 +46,7 @@ export function createSearch(onPick) {
     fill(list, found.map((item, position) => h("li", {
       id: `${listId}-${position}`, role: "option", "aria-selected": "false",
       on: { mousedown: (event) => event.preventDefault(), click: () => pick(position) },
-    }, h("span", { class: "title" }, nameOf(item)), h("span", { class: "id" }, item.id), detailLine(item, 3))));
+    }, h("span", { class: "title" }, nameOf(item)), nameOf(item) !== String(item.id) && h("span", { class: "id" }, item.id), detailLine(item, 3))));
     if (!found.length) fill(list, h("li", { class: "none", role: "option", "aria-disabled": "true", "aria-selected": "false" }, "No item matches."));
     list.hidden = false;
     input.setAttribute("aria-expanded", "true");

@@ -26,7 +26,7 @@ export function createResults(onWhy) {
     return h("li", { class: "item", "data-id": id },
       h("span", { class: "rank", "aria-hidden": "true" }, rank),
       picture(item),
-      h("div", { class: "item-text" }, h("h3", { class: "title" }, name), h("span", { class: "id" }, id), detailLine(item)),
+      h("div", { class: "item-text" }, h("h3", { class: "title" }, name), name !== id && h("span", { class: "id" }, id), detailLine(item)),
       h("div", { class: "score" }, bar(share), h("span", { class: "figure" }, spoken("score "), score(item.score)),
         h("span", { class: `source ${item.source}` }, spoken("source "), SOURCES[item.source] ?? item.source)),
       h("div", { class: "item-actions" },

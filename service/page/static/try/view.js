@@ -59,7 +59,7 @@ export function create() {
   }
 
   const element = h("div", { class: "view try" },
-    h("div", { class: "view-head" }, heading, h("p", { class: "lead" }, "What would this history be recommended, and why?")),
+    h("div", { class: "view-head" }, heading, h("p", { class: "lead" }, "What is recommended for this history, and why?")),
     h("div", { class: "split" }, panel.element,
       h("section", { class: "answer", "aria-label": "Recommendations" },
         h("div", { class: "row baseline" }, h("h2", {}, "Recommendations"), status),
