@@ -38,6 +38,13 @@ def test_the_history_and_the_recommendations_are_marked(service: Process, open_v
     view.wait_for("() => document.querySelectorAll('.map-side ol li').length === 6")
 
 
+def test_the_stored_history_of_a_user_is_marked(service: Process, open_view: OpenView) -> None:
+    events = [{"event_id": str(n), "user_id": "mapped", "item_id": f"m00{n}"} for n in range(3)]
+    assert service.client.post("/v1/events", json={"events": events}).status_code == 200
+    view = opened(open_view, service, "#map?user=mapped&k=4")
+    view.wait_for("() => document.querySelectorAll('.map-side ol li').length === 7")
+
+
 def test_it_zooms_and_moves_by_keyboard_and_button(service: Process, open_view: OpenView) -> None:
     view = opened(open_view, service, "#map")
     frames = int(view.page.locator("#map").get_attribute("data-frames"))

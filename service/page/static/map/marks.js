@@ -1,6 +1,6 @@
 /** The history and the recommendations, marked on a canvas above the points and listed beside it. */
 
-import { get, post } from "../app/api.js";
+import { get, inPath, post } from "../app/api.js";
 import { nameOf, remember } from "../app/catalog.js";
 import { fill, h, sentence } from "../app/dom.js";
 import { plural } from "../app/format.js";
@@ -10,6 +10,13 @@ import { bodyOf } from "../query/body.js";
 
 const MOST = 50;
 
+/** The ids of the history, oldest first: of the list, or of the stored events. */
+async function historyIds(signal) {
+  if (state.user === null) return state.history;
+  const { events } = await get(`v1/users/${inPath(state.user)}`, {}, { signal });
+  return events.map((event) => String(event.item_id));
+}
+
 /** @param {HTMLCanvasElement} canvas @param {() => void} onChange */
 export function createMarks(canvas, onChange) {
   const list = h("div", { class: "stack", id: "marked" });
@@ -18,11 +25,12 @@ export function createMarks(canvas, onChange) {
     const answer = await post("v1/recommend", bodyOf(state), { signal });
     remember(answer.items);
     const answered = answer.items.slice(0, MOST).map((item) => String(item.id));
-    const history = state.history.slice(-MOST);
+    const whole = await historyIds(signal);
+    const history = whole.slice(-MOST);
     const ids = [...new Set([...history, ...answered])].slice(0, 100);
     const { items } = ids.length ? await get("v1/map/items", { id: ids }, { signal }) : { items: [] };
     const known = new Map(items.map((item) => [String(item.id), item]));
-    const first = state.history.length - history.length + 1;
+    const first = whole.length - history.length + 1;
     return [...history.map((id, position) => ({ kind: "history", label: first + position, item: known.get(id) ?? { id, point: null } })),
       ...answered.map((id, position) => ({ kind: "answer", label: position + 1, item: known.get(id) ?? answer.items[position] }))];
   });
@@ -43,7 +51,7 @@ export function createMarks(canvas, onChange) {
       marks = [];
       return void fill(list, sentence(error.message, "warning"));
     }
-    fill(list, listOf("history", "History", state.user === null ? "Empty. A click on a point adds its item." : "The history of a stored user is shown in Try."),
+    fill(list, listOf("history", "History", state.user === null ? "Empty. A click on a point adds its item." : "Nothing is stored of this user."),
       listOf("answer", "Recommendations", "None."));
     onChange();
   }
