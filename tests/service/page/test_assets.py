@@ -8,6 +8,7 @@ from turret.service.page.assets import STATIC, page_assets
 
 IMPORTS = re.compile(r"(?:from|import\()\s*[\"'](\.[^\"']+)[\"']")
 LINKS = re.compile(r"(?:src|href)=[\"']\.?/page/([^\"']+)[\"']")
+PRELOADED = re.compile(r'"([a-z]+/[a-z]+\.js)"')
 HOSTS = re.compile(r"https?://([^/\s\"'`$]+)")
 
 
@@ -52,6 +53,8 @@ def test_every_import_and_link_of_the_page_leads_to_a_file() -> None:
         if "vendored" not in path.parts:
             for target in IMPORTS.findall(path.read_text("utf-8")):
                 assert (path.parent / target).is_file(), f"{path.name}: {target}"
+    for target in PRELOADED.findall((STATIC / "app" / "boot.js").read_text("utf-8")):
+        assert (STATIC / target).is_file(), target
     for target in LINKS.findall((STATIC / "index.html").read_text("utf-8")):
         assert (STATIC / target).is_file(), target
 
