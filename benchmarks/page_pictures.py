@@ -1,6 +1,6 @@
 """Pictures of the page for README and docs/page.md, taken from running services.
 
-`python -m benchmarks.page_pictures --data ../shared/data` trains two models on MovieLens 1M and one on the
+`python -m benchmarks.page_pictures --data ../shared/data` trains two models on MovieLens (ml-latest-small) and one on the
 synthetic shop, whose catalog it also publishes without fields, starts services, and takes the pictures in
 Chromium. About ten minutes; `--work DIR` keeps the models for another run.
 """
@@ -141,11 +141,11 @@ def _post(service: Running, path: str, body: Mapping[str, object]) -> None:
 
 
 def _movies(work: Path, data: Path) -> Path:
-    """Two versions of MovieLens 1M: of ids alone, and of ids and features."""
+    """Two versions of MovieLens (ml-latest-small): of ids alone, and of ids and features."""
     folder = work / "movies"
     bundles = folder / "bundles"
     if not (bundles / "second").exists():
-        _turret("data", "prepare", data / "ml-1m", "--to", folder / "prepared", "--overwrite")
+        _turret("data", "prepare", data / "ml-latest-small", "--to", folder / "prepared", "--overwrite")
         for version, experiment in (("first", "youtubednn"), ("second", "dssm")):
             run = folder / f"run-{version}"
             epochs = ("--set", "training.epochs=4")

@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Scope
@@ -46,6 +47,7 @@ def install(app: FastAPI, routers: Iterable[APIRouter]) -> None:
     routes = [*app.routes, *(route for router in routers for route in router.routes)]
     for refused in (errors.RequestError, EncodingError, *_UNAVAILABLE):
         app.add_exception_handler(refused, _refuse)
+    app.add_exception_handler(RequestValidationError, _missing_parameter)
     app.add_exception_handler(HTTPException, _http_exceptions(routes))
     app.add_exception_handler(Exception, _unexpected)
 
@@ -105,6 +107,13 @@ def _http_exceptions(routes: Sequence[BaseRoute]) -> Callable[[Request, Exceptio
         return refuse(error.status_code, "path", request.url.path, message, error.headers)
 
     return answer
+
+
+async def _missing_parameter(_: Request, error: Exception) -> Response:
+    """The framework checks only whether a required parameter is there; the routes check the values."""
+    assert isinstance(error, RequestValidationError)
+    name = str(error.errors()[0]["loc"][-1])
+    return refuse(422, name, None, f"this call needs the parameter {name}; /docs describes it")
 
 
 def _other_method(request: Request, routes: Sequence[BaseRoute]) -> Response:

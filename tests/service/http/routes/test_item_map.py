@@ -40,6 +40,12 @@ def test_points_are_coloured_by_a_field(mapped: TestClient) -> None:
     assert "coloured by title, genres" in refused.json()["error"]["message"]
 
 
+def test_a_missing_parameter_is_named(mapped: TestClient) -> None:
+    answer = mapped.get("/v1/map/colours")
+    assert answer.status_code == 422
+    assert answer.json()["error"]["message"] == "this call needs the parameter field; /docs describes it"
+
+
 def test_points_name_items_and_items_points(mapped: TestClient) -> None:
     of_points = mapped.get("/v1/map/items", params={"point": ["59", "0"]}).json()["items"]
     assert [(item["point"], item["id"]) for item in of_points] == [(59, 159), (0, 100)]
