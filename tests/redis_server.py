@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 from redis import Redis
@@ -141,13 +140,24 @@ def place_in_redis(folder: Path) -> str:
 
 def sweep(address: str) -> None:
     """Delete all keys of an address."""
-    if "?prefix=" not in address:
-        return
     plain, _, prefix = address.partition("?prefix=")
-    assert urlsplit(plain).scheme == "redis"
-    with closing(Redis.from_url(plain)) as client:
-        for key in client.scan_iter(match=f"{prefix}*", count=5_000):
-            client.unlink(key)
+    if not prefix:
+        return
+    for server in _masters(plain):
+        with closing(Redis.from_url(server)) as client:
+            for key in client.scan_iter(match=f"{prefix}*", count=5_000):
+                client.unlink(key)
+
+
+def _masters(address: str) -> list[str]:
+    """The server of an address, or the masters of a cluster."""
+    scheme, _, hosts = address.partition("://")
+    if scheme == "redis":
+        return [address]
+    assert scheme == "redis+cluster"
+    with closing(Redis.from_url(f"redis://{hosts.partition(',')[0]}")) as client:
+        shards = client.execute_command("CLUSTER", "SLOTS")
+    return [f"redis://127.0.0.1:{master[1]}" for _, _, master, *_ in shards]
 
 
 def _started() -> str:

@@ -17,6 +17,8 @@ SHIPPED = {
     "sqlite": "turret.service.stores.sqlite.histories:SQLITE",
     "redis": "turret.service.stores.redis.histories:REDIS",
     "rediss": "turret.service.stores.redis.histories:REDIS",
+    "redis+cluster": "turret.service.stores.redis.histories:CLUSTER",
+    "rediss+cluster": "turret.service.stores.redis.histories:CLUSTER",
     "memory": "turret.service.stores.memory:MEMORY",
 }
 
@@ -72,7 +74,9 @@ def _load(entry: EntryPoint) -> StoreKind:
 
 def _forms() -> Iterator[str]:
     """The forms of addresses; of a package that can't be loaded, the scheme."""
-    shipped = (EntryPoint(name, value, GROUP) for name, value in SHIPPED.items() if name != "rediss")
+    shipped = (
+        EntryPoint(name, value, GROUP) for name, value in SHIPPED.items() if not name.startswith("rediss")
+    )
     for entry in (*shipped, *entry_points(group=GROUP)):
         try:
             yield _load(entry).form

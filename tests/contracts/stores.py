@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.redis_cluster import place_in_cluster
 from tests.redis_server import place_in_redis
 from turret.service.settings import Settings
 from turret.service.stores.contract import HistoryStore, ItemStore
@@ -20,6 +21,7 @@ ADDRESSES: dict[str, Callable[[Path], str]] = {
     "memory": lambda folder: "memory://",
     "sqlite": lambda folder: f"sqlite:///{folder}/histories.sqlite",
     "redis": place_in_redis,
+    "redis+cluster": place_in_cluster,
     "journal": lambda folder: f"journal:///{folder}/histories.journal",
 }
 _KINDS = {name: store_kind(f"{name}://") for name in ADDRESSES}

@@ -5,9 +5,7 @@ no second round trip for SCRIPT EXISTS.
 """
 
 import asyncio
-import hashlib
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from redis import exceptions
@@ -15,92 +13,67 @@ from redis.asyncio import Connection, SSLConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from turret.service.errors import HistoryDamagedError, HistoryUnavailableError
 from turret.service.stores.redis.address import RedisAddress
-
-Command = Sequence[bytes | str | int]
+from turret.service.stores.redis.calls import Call, Command, RedisCalls, by_digest, in_full
 
 # The server has refused: another connection would not help.
-_REFUSALS = (exceptions.AuthenticationError, exceptions.BusyLoadingError, exceptions.AuthorizationError)
+REFUSALS = (exceptions.AuthenticationError, exceptions.BusyLoadingError, exceptions.AuthorizationError)
+# What `send` raises of a server that is not there, hangs, or is no Redis.
+FAILURES = (exceptions.RedisError, OSError, EOFError, ValueError)
 
 
-class RedisConnections:
+class RedisConnections(RedisCalls):
     """Up to `size` connections to one Redis, opened when needed; further calls wait for one.
 
-    `seconds` bounds each call with all its waits. A connection with an error or a cancelled caller is closed,
-    so that no call reads another's reply.
+    A connection with an error or a cancelled caller is closed, so that no call reads another's reply.
     """
 
     def __init__(self, address: RedisAddress, size: int, seconds: float) -> None:
-        self._address = address
-        self._seconds = seconds
+        super().__init__(address, seconds)
         self._idle: list[Any] = []
         self._free = asyncio.Semaphore(size)
 
-    async def execute(self, commands: Sequence[Command]) -> list[Any]:
-        """Send commands together and return their replies; an error reply is returned as a value.
+    async def send(self, commands: Sequence[Command]) -> list[Any]:
+        """Like `execute`, on one connection; raises one of FAILURES."""
+        async with asyncio.timeout(self._seconds), self._free:
+            try:
+                return await self._exchange(commands, self._idle.pop() if self._idle else None)
+            except exceptions.ConnectionError as error:
+                if isinstance(error, REFUSALS):
+                    raise
+                return await self._exchange(commands, None)
 
-        After a lost connection they are sent once more, so each may run twice. Raises
-        HistoryUnavailableError.
-        """
+    async def execute(self, commands: Sequence[Command]) -> list[Any]:
+        """Send commands together; see RedisCalls."""
         try:
-            async with asyncio.timeout(self._seconds), self._free:
-                try:
-                    return await self._exchange(commands, self._idle.pop() if self._idle else None)
-                except exceptions.ConnectionError as error:
-                    if isinstance(error, _REFUSALS):
-                        raise
-                    return await self._exchange(commands, None)
-        except (exceptions.RedisError, OSError, EOFError, ValueError) as error:
+            return await self.send(commands)
+        except FAILURES as error:
             raise self.unavailable(error) from None
 
-    async def run(self, script: str, keys: Sequence[str], values: Command, is_write: bool = True) -> Any:
-        """Run a Lua script and return its reply; a write is confirmed by the address's number of replicas.
+    async def run_all(self, script: str, calls: Sequence[Call], is_write: bool = True) -> list[Any]:
+        """Run a script for each call in one round trip; see RedisCalls."""
+        wait = self.wait(is_write)
+        replies = await self.execute([*(by_digest(script, call) for call in calls), *wait])
+        unknown = [
+            index for index, reply in enumerate(replies) if isinstance(reply, exceptions.NoScriptError)
+        ]
+        if unknown:  # the server has restarted since
+            again = await self.execute([*(in_full(script, calls[index]) for index in unknown), *wait])
+            for index, reply in zip([*unknown, *range(len(calls), len(replies))], again, strict=True):
+                replies[index] = reply
+        self.raise_for_errors(replies)
+        for waited in replies[len(calls) :]:
+            self.check_confirmed(waited)
+        return replies[: len(calls)]
 
-        Raises HistoryUnavailableError, also where too few replicas confirm, and HistoryDamagedError.
-        """
-        replicas = self._address.replicas if is_write else 0
-        wait: list[Command] = [["WAIT", replicas, round(self._seconds * 500)]] if replicas else []
-        rest = [len(keys), *keys, *values]
-        replies = await self.execute([["EVALSHA", _sha1(script), *rest], *wait])
-        if isinstance(replies[0], exceptions.NoScriptError):  # the server has restarted since
-            replies = await self.execute([["EVAL", script, *rest], *wait])
-        for reply in replies:
-            if isinstance(reply, exceptions.ResponseError):
-                raise self.unavailable(reply)
-        if replicas and self.count(replies[1]) < replicas:
-            raise HistoryUnavailableError(
-                f"{self._address} has stored it, but fewer than {replicas} replicas have confirmed"
-            )
-        return replies[0]
-
-    def count(self, reply: Any) -> int:
-        """Check that a reply is a count. Raises HistoryUnavailableError."""
-        if isinstance(reply, exceptions.ResponseError):
-            raise self.unavailable(reply)
-        if type(reply) is not int or reply < 0:
-            raise HistoryUnavailableError(f"{self._address} sends replies that are not a Redis's")
-        return reply
+    async def masters(self) -> Mapping[RedisCalls, Hashable]:
+        """This one server; see RedisCalls."""
+        return {self: None}
 
     async def close(self) -> None:
         """Close all connections."""
         while self._idle:
             await self._idle.pop().disconnect()
-
-    def unavailable(self, error: Exception) -> HistoryUnavailableError:
-        """Make the error of a failed call; WRONGTYPE concerns one key, not the server."""
-        reason = " ".join(str(error).split())
-        if reason.startswith("WRONGTYPE"):
-            return self.damaged()
-        reason = reason or f"no reply within {self._seconds:g} seconds"
-        return HistoryUnavailableError(f"{self._address} unavailable: {reason.rstrip('.')}")
-
-    def damaged(self) -> HistoryDamagedError:
-        """Make the error of a key with foreign data."""
-        return HistoryDamagedError(
-            f"{self._address} has a key {self._address.prefix}* that is no history; delete it, or choose "
-            "another database or prefix"
-        )
 
     async def _exchange(self, commands: Sequence[Command], connection: Any | None) -> list[Any]:
         connection = connection or self._new()
@@ -122,17 +95,12 @@ class RedisConnections:
             db=self._address.database,
             username=self._address.username,
             password=self._address.password,
-            socket_timeout=None,  # `execute` bounds connecting and reading together
+            socket_timeout=None,  # `send` bounds connecting and reading together
             socket_connect_timeout=None,
             socket_keepalive=True,
             protocol=2,
             retry=Retry(NoBackoff(), 0),
         )
-
-
-@cache
-def _sha1(script: str) -> str:
-    return hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest()
 
 
 async def _reply(connection: Any) -> Any:

@@ -3,7 +3,8 @@
 Each script runs in one atomic step of the server, or refuses without a change. Keys, after the prefix:
 `user:ID` is a sorted set of a user's events; the score is the time, the member is the arrival number in 15
 digits followed by the event as JSON, so that equal times sort by arrival. `ids:ID` is the set of the user's
-event ids; `arrival` is a counter.
+event ids; `arrival` is a counter. In a cluster each user has a counter, in the slot of the other keys; it is
+deleted with them (`keys` has the names).
 """
 
 from typing import Any
@@ -17,9 +18,10 @@ _KINDS = frozenset({(str, item, kind) for item in (int, str) for kind in (str, t
 
 
 # KEYS: the arrival counter, then for each user the events and the ids. ARGV: the oldest time kept ('' for
-# all), then for each event the index of its user, its time, its id and its JSON. All checks come before the
-# first write: Redis does not roll back a script that fails. Where the sizes of a user's keys differ, Redis
-# has evicted one, and the ids are rebuilt from the events.
+# all), 1 if the counter is that of one user and expires with the events, then for each event the index of its
+# user, its time, its id and its JSON. All checks come before the first write: Redis does not roll back a
+# script that fails. Where the sizes of a user's keys differ, Redis has evicted one, and the ids are rebuilt
+# from the events.
 APPEND = """
 local function ids_of(members)
   local ids = {}
@@ -33,7 +35,7 @@ local function ids_of(members)
   return ids
 end
 local oldest = ARGV[1]
-local users, count = (#KEYS - 1) / 2, (#ARGV - 1) / 4
+local users, count = (#KEYS - 1) / 2, (#ARGV - 2) / 4
 local function refuse()
   return redis.error_reply('WRONGTYPE a key of this prefix is not of a history')
 end
@@ -43,63 +45,26 @@ local function has_type(key, kind)
 end
 local rebuild = {}
 for index = 1, users do
-  local user, ids = KEYS[2 * index], KEYS[2 * index + 1]
-  if not (has_type(user, 'zset') and has_type(ids, 'set')) then
-    return refuse()
+  local keys = {KEYS[2 * index], KEYS[2 * index + 1]}
+  if ARGV[2] == '1' then
+    keys[3] = KEYS[1]
   end
-  if redis.call('ZCARD', user) ~= redis.call('SCARD', ids) then
-    local event_ids = ids_of(redis.call('ZRANGE', user, 0, -1))
-    if not event_ids then
-      return refuse()
-    end
-    rebuild[index] = event_ids
-  end
-end
-local arrival = redis.call('INCRBY', KEYS[1], count) - count
-for index, event_ids in pairs(rebuild) do
-  redis.call('UNLINK', KEYS[2 * index + 1])
-  for _, id in ipairs(event_ids) do
-    redis.call('SADD', KEYS[2 * index + 1], id)
-  end
-end
-if oldest ~= '' then
-  for index = 1, users do
-    local expired = redis.call('ZRANGEBYSCORE', KEYS[2 * index], '-inf', '(' .. oldest)
-    for _, id in ipairs(ids_of(expired) or {}) do
-      redis.call('SREM', KEYS[2 * index + 1], id)
-    end
-    redis.call('ZREMRANGEBYSCORE', KEYS[2 * index], '-inf', '(' .. oldest)
-  end
-end
-local stored = 0
-for number = 1, count do
-  local user = 2 * ARGV[4 * number - 2]
-  if redis.call('SADD', KEYS[user + 1], ARGV[4 * number]) == 1 then
-    local member = string.format('%015d', arrival + number) .. ARGV[4 * number + 1]
-    redis.call('ZADD', KEYS[user], ARGV[4 * number - 1], member)
-    stored = stored + 1
-  end
-end
-for index = 1, users do
-  local user, ids = KEYS[2 * index], KEYS[2 * index + 1]
-  if oldest == '' then
-    redis.call('PERSIST', user)
-    redis.call('PERSIST', ids)
-  else
-    local newest = redis.call('ZREVRANGE', user, 0, 0, 'WITHSCORES')[2]
-    if newest then
-      redis.call('PEXPIRE', user, math.max(newest - oldest, 1))
-      redis.call('PEXPIRE', ids, math.max(newest - oldest, 1))
+  local newest = redis.call('ZREVRANGE', keys[1], 0, 0, 'WITHSCORES')[2]
+  for _, key in ipairs(keys) do
+    if oldest == '' then
+      redis.call('PERSIST', key)
+    elseif newest then
+      redis.call('PEXPIRE', key, math.max(newest - oldest, 1))
     end
   end
 end
 return stored
 """
 
-# KEYS: the user's events and ids. ARGV: the oldest time that counts ('-inf' for all).
+# KEYS: the user's events and ids, and further ones to delete. ARGV: the oldest time that counts ('-inf': all).
 FORGET = """
 local deleted = redis.call('ZCOUNT', KEYS[1], ARGV[1], '+inf')
-redis.call('UNLINK', KEYS[1], KEYS[2])
+redis.call('UNLINK', unpack(KEYS))
 return deleted
 """
 

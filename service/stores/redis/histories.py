@@ -1,7 +1,8 @@
-"""Histories in a Redis, for a service on several machines."""
+"""Histories in a Redis or a Redis Cluster, for a service on several machines."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+import random
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -9,16 +10,18 @@ from redis.exceptions import ResponseError
 
 from turret.service.settings import Settings
 from turret.service.stores.contract import COUNT_LIMIT, Event, History, StoreKind, Stores
-from turret.service.stores.redis.address import EXAMPLE, read_address
-from turret.service.stores.redis.connections import Command, RedisConnections
+from turret.service.stores.redis.address import CLUSTER_EXAMPLE, EXAMPLE, read_address
+from turret.service.stores.redis.calls import Call, Command, RedisCalls
+from turret.service.stores.redis.cluster import connect
+from turret.service.stores.redis.durability import COMMANDS, durability_warnings, replica_warnings
 from turret.service.stores.redis.events import APPEND, FORGET, decode_events, decode_history, encode_event
 from turret.service.stores.redis.items import RedisItems
+from turret.service.stores.redis.keys import KeyNames
 from turret.service.stores.redis.records import RedisRecords
 from turret.service.stores.window import days, drop_expired, oldest_kept
 
 Result = TypeVar("Result")
 
-_NO_EVICTION = "noeviction"
 _LONG = 4_000  # reply texts, two an event; a longer reply is decoded in a thread, as it takes milliseconds
 
 
@@ -26,10 +29,14 @@ _LONG = 4_000  # reply texts, two an event; a longer reply is decoded in a threa
 _SCAN_KEYS, _SCAN_EVENTS = 200, 1_000
 _ALL_TIMES = (-(2**53), 2**53)
 _RANDOM_KEYS = 20  # about half of them are of events
+_NODES = 8  # of a cluster, for which a worker reserves connections
 
 
 class RedisHistory:
     """A HistoryStore in one Redis (6.2 or later) and its replicas: every call is one round trip.
+
+    In a cluster it is one to each master concerned, all at the same time, and `append` is atomic for each
+    user: after an error, a part of them may have their events, and the same call completes it.
 
     Its durability depends on the server's settings (docs/histories.md). `connections` and `seconds` bound one
     process's connections and waits. It connects at the first call. Raises ServiceError for a faulty address.
@@ -44,7 +51,8 @@ class RedisHistory:
     ) -> None:
         self._address = read_address(address)
         self._max_age = max_age
-        self._redis = RedisConnections(self._address, connections, seconds)
+        self._keys = KeyNames(self._address.prefix, bool(self._address.nodes))
+        self._redis = connect(self._address, connections, seconds)
 
     async def append(self, events: Sequence[Event]) -> int:
         """Store events in one step of the server; see HistoryStore."""
@@ -52,14 +60,12 @@ class RedisHistory:
         unexpired = drop_expired(events, oldest)
         if not unexpired:
             return 0
-        users = {
-            user: index for index, user in enumerate(dict.fromkeys(event.user for event in unexpired), 1)
-        }
-        keys = [f"{self._address.prefix}arrival", *(key for user in users for key in self._keys(user))]
-        values: list[bytes | str | int] = ["" if oldest is None else oldest]
+        users: dict[str, list[Event]] = {}
         for event in unexpired:
-            values += [users[event.user], event.time, event.event_id, encode_event(event)]
-        return self._redis.count(await self._redis.run(APPEND, keys, values))
+            users.setdefault(event.user, []).append(event)
+        groups = self._keys.append_groups(list(users))
+        calls = [self._appending({user: users[user] for user in group}, oldest) for group in groups]
+        return sum(map(self._redis.count, await self._redis.run_all(APPEND, calls)))
 
     async def recent(self, users: Sequence[str], limit: int) -> dict[str, History]:
         """Return users' newest events; see HistoryStore."""
@@ -75,7 +81,7 @@ class RedisHistory:
 
     async def events(self, user: str, limit: int) -> tuple[int, list[Event]]:
         """Return a user's count and newest events; see HistoryStore."""
-        count: Command = ["ZCOUNT", self._user(user), self._oldest(), "+inf"]
+        count: Command = ["ZCOUNT", self._keys.events(user), self._oldest(), "+inf"]
         total, newest = await self._redis.execute([count, self._newest(user, limit)])
         events = self._decode(lambda reply: decode_events(user, reply), newest)
         return min(self._redis.count(total), COUNT_LIMIT), events
@@ -86,14 +92,25 @@ class RedisHistory:
         This process holds the ids of the users, as SCAN may return a key twice.
         """
         seen: set[str] = set()
+        masters: Mapping[RedisCalls, Hashable] = {}
+        # Where slots have moved meanwhile, a master may have been read before it got the keys of others.
+        while masters != (current := await self._redis.masters()):
+            masters = current
+            for master in masters:
+                async for users in self._users_of(master):
+                    new = [user for user in dict.fromkeys(users) if user not in seen]
+                    seen.update(new)
+                    async for events in self._scan_users(new, first, last):
+                        yield events
+
+    async def _users_of(self, master: RedisCalls) -> AsyncIterator[list[str]]:
+        """Iterate over the users whose events a server has; one may come twice."""
         cursor: bytes | str = "0"
+        pattern = self._keys.events_pattern()
         while cursor != b"0":
-            command: Command = ["SCAN", cursor, "MATCH", self._user("*"), "COUNT", _SCAN_KEYS, "TYPE", "zset"]
-            cursor, keys = self._decode(_scanned, (await self._redis.execute([command]))[0])
-            users = [user for key in keys if (user := key.removeprefix(self._user(""))) not in seen]
-            seen.update(users)
-            async for events in self._scan_users(list(dict.fromkeys(users)), first, last):
-                yield events
+            command: Command = ["SCAN", cursor, "MATCH", pattern, "COUNT", _SCAN_KEYS, "TYPE", "zset"]
+            cursor, keys = self._decode(_scanned, (await master.execute([command]))[0])
+            yield [user for key in keys if (user := self._keys.user_of(key)) is not None]
 
     async def _scan_users(self, users: Sequence[str], first: int, last: int) -> AsyncIterator[list[Event]]:
         """Iterate over the events of some users; the first ones of all are read together."""
@@ -115,12 +132,14 @@ class RedisHistory:
 
     async def random_user(self) -> str | None:
         """Return a user with events: one of some random keys, else the first that a scan finds."""
-        begin = self._user("")
-        keys = await self._redis.execute([["RANDOMKEY"] for _ in range(_RANDOM_KEYS)])
+        master = random.choice(list(await self._redis.masters()))
+        keys = await master.execute([["RANDOMKEY"] for _ in range(_RANDOM_KEYS)])
         texts = [key.decode("utf-8", "replace") for key in keys if isinstance(key, bytes)]
-        users = dict.fromkeys(text.removeprefix(begin) for text in texts if text.startswith(begin))
+        users = [user for user in map(self._keys.user_of, dict.fromkeys(texts)) if user is not None]
         for user in users:
-            (count,) = await self._redis.execute([["ZCOUNT", self._user(user), self._oldest(), "+inf"]])
+            (count,) = await self._redis.execute(
+                [["ZCOUNT", self._keys.events(user), self._oldest(), "+inf"]]
+            )
             if self._redis.count(count):
                 return user
         events: list[Event] = await anext(self.scan(*_ALL_TIMES), [])
@@ -128,34 +147,41 @@ class RedisHistory:
 
     async def forget(self, user: str) -> int:
         """Delete a user's events; see HistoryStore."""
-        return self._redis.count(await self._redis.run(FORGET, self._keys(user), [self._oldest()]))
+        keys = self._keys.forget_keys(user)
+        return self._redis.count(await self._redis.run(FORGET, keys, [self._oldest()]))
 
     async def health_warnings(self) -> list[str]:
         """Warn of server settings that lose acknowledged events."""
-        replies = await self._redis.execute([["INFO"], ["CONFIG", "GET", "appendfsync"]])
-        return _durability_warnings(str(self._address), replies)
+        warnings = []
+        for master in await self._redis.masters():
+            replies = await master.execute(COMMANDS)
+            warnings += durability_warnings(str(master), replies)
+            if self._address.nodes:
+                warnings += replica_warnings(str(master), self._address.replicas, replies[0])
+        return warnings
 
     async def close(self) -> None:
         """Close the connections."""
         await self._redis.close()
 
+    def _appending(self, users: Mapping[str, Sequence[Event]], oldest: int | None) -> Call:
+        """The keys and values of APPEND for the events of some users."""
+        values: list[bytes | str | int] = ["" if oldest is None else oldest, int(self._keys.is_cluster)]
+        for index, events in enumerate(users.values(), 1):
+            for event in events:
+                values += [index, event.time, event.event_id, encode_event(event)]
+        return self._keys.append_keys(list(users)), values
+
     def _ascending(self, user: str, reply: Any) -> list[Event]:
         return self._decode(partial(decode_events, user, is_ascending=True), reply)
 
     def _in_range(self, user: str, first: int, skipped: int, last: int) -> Command:
-        key, end = self._user(user), f"({last}"
+        key, end = self._keys.events(user), f"({last}"
         return ["ZRANGEBYSCORE", key, first, end, "WITHSCORES", "LIMIT", skipped, _SCAN_EVENTS]
 
     def _newest(self, user: str, limit: int) -> Command:
-        key, oldest = self._user(user), self._oldest()
+        key, oldest = self._keys.events(user), self._oldest()
         return ["ZREVRANGEBYSCORE", key, "+inf", oldest, "WITHSCORES", "LIMIT", 0, limit]
-
-    def _keys(self, user: str) -> list[str]:
-        """A user's keys: the events and the ids."""
-        return [self._user(user), f"{self._address.prefix}ids:{user}"]
-
-    def _user(self, user: str) -> str:
-        return f"{self._address.prefix}user:{user}"
 
     def _oldest(self) -> str | int:
         oldest = oldest_kept(self._max_age)
@@ -177,48 +203,6 @@ def _scanned(reply: object) -> tuple[bytes, list[str]]:
     return reply[0], [key.decode() for key in reply[1]]
 
 
-def _durability_warnings(address: str, replies: Sequence[object]) -> list[str]:
-    """Judge the replies to INFO and CONFIG GET appendfsync, either of which may be an error reply."""
-    info = _info(replies[0])
-    if "redis_version" not in info:
-        return [
-            f"{address} doesn't tell whether it keeps histories over a restart (INFO is not allowed); make "
-            "sure that it has appendonly yes and maxmemory-policy noeviction"
-        ]
-    warnings = []
-    if info.get("role") == "slave":
-        warnings.append(f"{address} is a replica, which can't store events; name its primary")
-    elif info.get("aof_enabled") != "1":
-        warnings.append(
-            f"{address} has no append-only file, so acknowledged events are lost when it stops; set "
-            "appendonly yes (and appendfsync always, unless a power failure may lose the last second)"
-        )
-    elif _fsync(replies[1]) == "no":
-        warnings.append(
-            f"{address} leaves syncing to the system (appendfsync no), so a power failure loses about half a "
-            "minute of acknowledged events; set appendfsync everysec or always"
-        )
-    policy = info.get("maxmemory_policy", _NO_EVICTION)
-    if policy != _NO_EVICTION and info.get("maxmemory", "0") != "0":
-        warnings.append(
-            f"{address} evicts keys when its memory is full (maxmemory-policy {policy}), histories too; set "
-            "maxmemory-policy noeviction, which refuses new events instead"
-        )
-    return warnings
-
-
-def _info(reply: object) -> dict[str, str]:
-    return dict(line.split(":", 1) for line in _text(reply).splitlines() if ":" in line)
-
-
-def _fsync(reply: object) -> str:
-    return _text(reply[1]) if isinstance(reply, list) and len(reply) == 2 else ""
-
-
-def _text(reply: object) -> str:
-    return reply.decode("utf-8", "replace") if isinstance(reply, bytes) else ""
-
-
 def _open(settings: Settings) -> Stores:
     seconds = max(settings.history_timeout, settings.write_timeout)
     histories = RedisHistory(settings.store, settings.redis_connections, seconds, days(settings.keep_days))
@@ -230,8 +214,18 @@ def _descriptors(settings: Settings) -> int:
     return 2 * settings.redis_connections + 16
 
 
+def _cluster_descriptors(settings: Settings) -> int:
+    return _NODES * _descriptors(settings)
+
+
 def _open_records(settings: Settings) -> RedisRecords:
     return RedisRecords(settings.store, settings.replica_group, settings.history_timeout)
 
 
 REDIS = StoreKind(f"{EXAMPLE}, rediss://", _open, descriptors=_descriptors, open_records=_open_records)
+CLUSTER = StoreKind(
+    f"{CLUSTER_EXAMPLE}, rediss+cluster://",
+    _open,
+    descriptors=_cluster_descriptors,
+    open_records=_open_records,
+)

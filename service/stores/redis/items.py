@@ -1,11 +1,13 @@
-"""Changed items in a Redis, beside the histories, for a service on several machines."""
+"""Changed items in a Redis, or in one slot of a Redis Cluster, for a service on several machines."""
 
 from typing import Any
 
 from turret.service.errors import HistoryUnavailableError, ItemsOvertakenError, ItemsUnavailableError
 from turret.service.stores.contract import Change, Changes
 from turret.service.stores.redis.address import read_address
-from turret.service.stores.redis.connections import Command, RedisConnections
+from turret.service.stores.redis.calls import Command
+from turret.service.stores.redis.cluster import connect
+from turret.service.stores.redis.keys import KeyNames
 
 PAGE = 1_000  # changes that one script reads; the server runs nothing else meanwhile
 _CONNECTIONS = 4
@@ -38,15 +40,16 @@ return result
 
 
 class RedisItems:
-    """An ItemStore in one Redis, under the prefix of its address; it connects at the first call.
+    """An ItemStore in a Redis, under the prefix of its address; it connects at the first call.
 
     Its durability is that of histories there (docs/histories.md).
     """
 
     def __init__(self, address: str, seconds: float = 5.0) -> None:
         self._address = read_address(address)
-        self._redis = RedisConnections(self._address, _CONNECTIONS, seconds)
-        self._keys = [f"{self._address.prefix}items{part}" for part in (":number", "", ":order")]
+        self._redis = connect(self._address, _CONNECTIONS, seconds)
+        names = KeyNames(self._address.prefix, bool(self._address.nodes))
+        self._keys = [names.shared(f"items{part}") for part in (":number", "", ":order")]
 
     async def put(
         self, item: str, features: bytes, fields: bytes, time: int, highest: int | None = None

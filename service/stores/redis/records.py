@@ -5,7 +5,9 @@ from typing import Any
 from turret.service.errors import HistoryUnavailableError, ReplicasUnavailableError
 from turret.service.stores.contract import Beat, RecordView
 from turret.service.stores.redis.address import read_address
-from turret.service.stores.redis.connections import Command, RedisConnections
+from turret.service.stores.redis.calls import Command
+from turret.service.stores.redis.cluster import connect
+from turret.service.stores.redis.keys import KeyNames
 
 CONNECTIONS = 4
 
@@ -64,16 +66,16 @@ return redis.call('ZREM', KEYS[2], ARGV[1])
 
 
 class RedisRecords:
-    """A RecordStore in one Redis, under the prefix of its address and the name of the group."""
+    """A RecordStore in a Redis, under the prefix of its address and the name of the group."""
 
     def __init__(self, address: str, group: str, seconds: float) -> None:
         self._address = read_address(address)
-        self._redis = RedisConnections(self._address, CONNECTIONS, seconds)
-        prefix = f"{self._address.prefix}replicas:{group}:"
+        self._redis = connect(self._address, CONNECTIONS, seconds)
+        names = KeyNames(self._address.prefix, bool(self._address.nodes))
         self._record, self._reports, self._times, self._lease = (
-            prefix + part for part in ("live", "reports", "times", "lease")
+            names.shared(f"replicas:{group}:{part}") for part in ("live", "reports", "times", "lease")
         )
-        self._items = f"{self._address.prefix}items:number"
+        self._items = names.shared("items:number")
 
     async def view(self, replica: str = "", report: bytes = b"", forget_after: float = 0) -> RecordView:
         """Read all, and report for a replica; see RecordStore."""
