@@ -45,6 +45,44 @@ local function has_type(key, kind)
 end
 local rebuild = {}
 for index = 1, users do
+  local user, ids = KEYS[2 * index], KEYS[2 * index + 1]
+  if not (has_type(user, 'zset') and has_type(ids, 'set')) then
+    return refuse()
+  end
+  if redis.call('ZCARD', user) ~= redis.call('SCARD', ids) then
+    local event_ids = ids_of(redis.call('ZRANGE', user, 0, -1))
+    if not event_ids then
+      return refuse()
+    end
+    rebuild[index] = event_ids
+  end
+end
+local arrival = redis.call('INCRBY', KEYS[1], count) - count
+for index, event_ids in pairs(rebuild) do
+  redis.call('UNLINK', KEYS[2 * index + 1])
+  for _, id in ipairs(event_ids) do
+    redis.call('SADD', KEYS[2 * index + 1], id)
+  end
+end
+if oldest ~= '' then
+  for index = 1, users do
+    local expired = redis.call('ZRANGEBYSCORE', KEYS[2 * index], '-inf', '(' .. oldest)
+    for _, id in ipairs(ids_of(expired) or {}) do
+      redis.call('SREM', KEYS[2 * index + 1], id)
+    end
+    redis.call('ZREMRANGEBYSCORE', KEYS[2 * index], '-inf', '(' .. oldest)
+  end
+end
+local stored = 0
+for number = 1, count do
+  local user = 2 * ARGV[4 * number - 1]
+  if redis.call('SADD', KEYS[user + 1], ARGV[4 * number + 1]) == 1 then
+    local member = string.format('%015d', arrival + number) .. ARGV[4 * number + 2]
+    redis.call('ZADD', KEYS[user], ARGV[4 * number], member)
+    stored = stored + 1
+  end
+end
+for index = 1, users do
   local keys = {KEYS[2 * index], KEYS[2 * index + 1]}
   if ARGV[2] == '1' then
     keys[3] = KEYS[1]
