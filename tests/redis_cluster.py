@@ -29,7 +29,7 @@ class RedisCluster:
                 **{
                     "cluster-enabled": "yes",
                     "cluster-port": str(free_port()),
-                    "cluster-node-timeout": str(node_timeout),
+                    "cluster-node-timeout": "600",  # with a longer one they take longer to join
                     "cluster-replica-validity-factor": "0",
                     "repl-diskless-sync-delay": "0",
                     "repl-ping-replica-period": "1",
@@ -39,6 +39,9 @@ class RedisCluster:
             for number in range(2 * MASTERS)
         ]
         self._join()
+        for node in self.nodes:
+            node.ask("CONFIG", "SET", "cluster-node-timeout", node_timeout)
+            node.config["cluster-node-timeout"] = str(node_timeout)
 
     @property
     def masters(self) -> list[RedisServer]:
@@ -85,7 +88,9 @@ class RedisCluster:
             node.ask("CLUSTER", "ADDSLOTSRANGE", first, last)
         for node in self.nodes[1:]:
             self.nodes[0].ask("CLUSTER", "MEET", "127.0.0.1", node.port, node.config["cluster-port"])
-        _until(lambda: all(len(node.ask("CLUSTER", "NODES").splitlines()) == 2 * MASTERS for node in self.nodes))
+        _until(
+            lambda: all(len(node.ask("CLUSTER", "NODES").splitlines()) == 2 * MASTERS for node in self.nodes)
+        )
         for number, node in enumerate(self.nodes[MASTERS:]):
             node.ask("CLUSTER", "REPLICATE", self.id_of(self.nodes[number]))
         self.until_whole()

@@ -4,7 +4,7 @@ Each script runs in one atomic step of the server, or refuses without a change. 
 `user:ID` is a sorted set of a user's events; the score is the time, the member is the arrival number in 15
 digits followed by the event as JSON, so that equal times sort by arrival. `ids:ID` is the set of the user's
 event ids; `arrival` is a counter. In a cluster each user has a counter, in the slot of the other keys; it is
-deleted with them (`keys` has the names).
+deleted with them (`key_names`).
 """
 
 from typing import Any
@@ -99,7 +99,7 @@ end
 return stored
 """
 
-# KEYS: the user's events and ids, and further ones to delete. ARGV: the oldest time that counts ('-inf': all).
+# KEYS: the user's events and ids, and further ones to delete. ARGV: the oldest time that counts or '-inf'.
 FORGET = """
 local deleted = redis.call('ZCOUNT', KEYS[1], ARGV[1], '+inf')
 redis.call('UNLINK', unpack(KEYS))

@@ -16,7 +16,7 @@ from turret.service.stores.redis.cluster import connect
 from turret.service.stores.redis.durability import COMMANDS, durability_warnings, replica_warnings
 from turret.service.stores.redis.events import APPEND, FORGET, decode_events, decode_history, encode_event
 from turret.service.stores.redis.items import RedisItems
-from turret.service.stores.redis.keys import KeyNames
+from turret.service.stores.redis.key_names import KeyNames
 from turret.service.stores.redis.records import RedisRecords
 from turret.service.stores.window import days, drop_expired, oldest_kept
 

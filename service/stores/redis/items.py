@@ -7,7 +7,7 @@ from turret.service.stores.contract import Change, Changes
 from turret.service.stores.redis.address import read_address
 from turret.service.stores.redis.calls import Command
 from turret.service.stores.redis.cluster import connect
-from turret.service.stores.redis.keys import KeyNames
+from turret.service.stores.redis.key_names import KeyNames
 
 PAGE = 1_000  # changes that one script reads; the server runs nothing else meanwhile
 _CONNECTIONS = 4

@@ -7,7 +7,7 @@ from turret.service.stores.contract import Beat, RecordView
 from turret.service.stores.redis.address import read_address
 from turret.service.stores.redis.calls import Command
 from turret.service.stores.redis.cluster import connect
-from turret.service.stores.redis.keys import KeyNames
+from turret.service.stores.redis.key_names import KeyNames
 
 CONNECTIONS = 4
 
