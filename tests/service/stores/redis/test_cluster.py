@@ -1,0 +1,306 @@
+"""A real cluster whose slots move and whose nodes fail; the contract's suite has the rest."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.redis_cluster import RedisCluster, own_cluster
+from tests.redis_server import RedisServer, impostor
+from tests.service.stores.redis.redis_work import EVENT, refused, work_with
+from turret.service.errors import HistoryDamagedError
+from turret.service.stores.contract import Event, History
+from turret.service.stores.redis.histories import RedisHistory
+from turret.service.stores.redis.items import RedisItems
+from turret.service.stores.redis.key_names import KeyNames
+from turret.service.stores.redis.records import RedisRecords
+from turret.service.stores.redis.slots import slot_of
+
+NAMES = KeyNames("turret:", is_cluster=True)
+SLOT = slot_of(NAMES.events("u"))
+KEYS = NAMES.append_keys(["u"])
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisCluster]:
+    with own_cluster(tmp_path_factory.mktemp("cluster"), node_timeout=15_000) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(shared: RedisCluster) -> Iterator[RedisCluster]:
+    yield shared
+    for node in shared.masters:
+        node.ask("FLUSHALL")
+
+
+def ends(cluster: RedisCluster) -> tuple[RedisServer, RedisServer]:
+    """The master of SLOT, and another one."""
+    source = cluster.owner(SLOT)
+    return source, next(node for node in cluster.masters if node is not source)
+
+
+def begin_move(cluster: RedisCluster, source: RedisServer, target: RedisServer) -> None:
+    target.ask("CLUSTER", "SETSLOT", SLOT, "IMPORTING", cluster.id_of(source))
+    source.ask("CLUSTER", "SETSLOT", SLOT, "MIGRATING", cluster.id_of(target))
+
+
+def move_keys(source: RedisServer, target: RedisServer, *keys: str) -> None:
+    source.ask("MIGRATE", "127.0.0.1", target.port, "", 0, 5_000, "KEYS", *keys)
+
+
+def end_move(cluster: RedisCluster, source: RedisServer, target: RedisServer) -> None:
+    for node in (target, source):
+        node.ask("CLUSTER", "SETSLOT", SLOT, "NODE", cluster.id_of(target))
+
+
+def test_a_slot_that_moves_is_followed(cluster: RedisCluster) -> None:
+    """Before the move, while the keys have moved and the slot has not (ASK), and after it (MOVED)."""
+    source, target = ends(cluster)
+
+    async def work(store: RedisHistory) -> None:
+        assert await store.append([EVENT]) == 1
+        begin_move(cluster, source, target)
+        assert await store.append([EVENT._replace(event_id="f", item=2)]) == 1
+        move_keys(source, target, *KEYS)
+        assert await store.append([EVENT._replace(event_id="g", item=3)]) == 1
+        assert await store.append([EVENT]) == 0
+        assert await store.recent(["u", "other"], 5) == {
+            "u": History([1, 2, 3], [0] * 3),
+            "other": History([], []),
+        }
+        end_move(cluster, source, target)
+        assert await store.append([EVENT._replace(event_id="h", item=4)]) == 1
+        assert (await store.events("u", 5))[0] == 4
+        assert await store.forget("u") == 4
+
+    try:
+        work_with(cluster.address, work, seconds=3.0)
+    finally:
+        end_move(cluster, target, source)
+
+
+def test_a_user_whose_keys_are_half_moved_is_waited_for(cluster: RedisCluster) -> None:
+    """TRYAGAIN, until the move ends or the time is over; then the call may be repeated."""
+    source, target = ends(cluster)
+
+    async def work(store: RedisHistory) -> None:
+        await store.append([EVENT])
+        begin_move(cluster, source, target)
+        move_keys(source, target, KEYS[0])
+        more = EVENT._replace(event_id="f")
+        assert "unavailable" in await refused(store.append([more]))
+        call = asyncio.ensure_future(store.append([more]))
+        await asyncio.sleep(0.2)
+        assert not call.done()
+        move_keys(source, target, *KEYS)
+        assert await call == 1
+        assert (await store.events("u", 5))[0] == 2
+
+    try:
+        work_with(cluster.address, work, seconds=1.0)
+    finally:
+        end_move(cluster, source, target)
+        end_move(cluster, target, source)
+
+
+def test_a_scan_reads_the_keys_that_move_meanwhile(cluster: RedisCluster) -> None:
+    """To a master that it has read already; nothing comes twice."""
+    source, target = cluster.masters[2], cluster.masters[0]
+    users = [f"u{number}" for number in range(600)]
+    user = next(user for user in users if cluster.master_of(NAMES.events(user)) is source)
+    slot = slot_of(NAMES.events(user))
+
+    def move(source: RedisServer, target: RedisServer) -> None:
+        target.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", cluster.id_of(source))
+        source.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", cluster.id_of(target))
+        keys = source.ask("CLUSTER", "GETKEYSINSLOT", slot, 1_000)
+        source.ask("MIGRATE", "127.0.0.1", target.port, "", 0, 5_000, "KEYS", *keys)
+        for node in (target, source):
+            node.ask("CLUSTER", "SETSLOT", slot, "NODE", cluster.id_of(target))
+
+    async def work(store: RedisHistory) -> None:
+        await store.append([Event("e", user, 1, 0) for user in users])
+        seen = []
+        is_moved = False
+        async for events in store.scan(-1, 1):
+            seen += [event.user for event in events]
+            if cluster.master_of(NAMES.events(seen[-1])) is not target and not is_moved:
+                is_moved = True  # the first master has been read
+                move(source, target)
+        assert sorted(seen) == sorted(users)
+
+    try:
+        work_with(cluster.address, work, seconds=3.0)
+    finally:
+        move(target, source)
+
+
+def test_a_call_of_many_users_is_sent_to_all_masters_at_once(cluster: RedisCluster) -> None:
+    events = [Event(f"e{number}", f"u{number % 100}", number, number) for number in range(1_000)]
+
+    async def work(store: RedisHistory) -> None:
+        assert await store.append(events) == 1_000
+        assert await store.append(events) == 0
+        assert all(node.ask("DBSIZE") > 30 for node in cluster.masters)
+        found = await store.recent([f"u{user}" for user in range(100)], 20)
+        assert found == {
+            f"u{user}": History(list(range(user, 1_000, 100)), list(range(user, 1_000, 100)))
+            for user in range(100)
+        }
+
+    work_with(cluster.address, work, seconds=3.0)
+
+
+def test_an_error_of_one_user_leaves_the_others_and_a_repeated_call_completes_it(
+    cluster: RedisCluster,
+) -> None:
+    """Atomic for each user: a cluster has no transaction over slots."""
+    users = [f"u{number}" for number in range(20)]
+    events = [Event(kind, user, 1, 0) for user in users for kind in ("a", "b")]
+
+    async def work(store: RedisHistory) -> None:
+        key = NAMES.events("u7")
+        cluster.master_of(key).ask("SET", key, "x")
+        with pytest.raises(HistoryDamagedError, match="or choose another prefix"):
+            await store.append(events)
+        for user in users[:7]:
+            assert (await store.events(user, 5))[0] in (0, 2)
+        cluster.master_of(key).ask("DEL", key)
+        await store.append(events)
+        assert [(await store.events(user, 5))[0] for user in users] == [2] * 20
+
+    work_with(cluster.address, work, seconds=3.0)
+
+
+def test_a_user_leaves_no_key(cluster: RedisCluster) -> None:
+    """When forgotten, and when all events are older than is kept."""
+    now = time.time_ns() // 1_000_000
+
+    def keys() -> int:
+        return sum(node.ask("DBSIZE") for node in cluster.masters)
+
+    async def forgotten(store: RedisHistory) -> None:
+        await store.append([EVENT])
+        assert await store.forget("u") == 1
+        assert keys() == 0
+
+    async def expired(store: RedisHistory) -> None:
+        await store.append([EVENT._replace(time=now)])
+        assert keys() == 3
+        await asyncio.sleep(0.8)
+        assert keys() == 0
+
+    work_with(cluster.address, forgotten, seconds=3.0)
+    work_with(cluster.address, expired, seconds=3.0, max_age=time.time_ns() // 1_000_000 - now + 500)
+
+
+def test_items_and_the_record_share_a_master(cluster: RedisCluster) -> None:
+    async def work() -> None:
+        items, records = RedisItems(cluster.address), RedisRecords(cluster.address, "default", 3.0)
+        number = await items.put("7", b"{}", b"{}", 0)
+        assert await records.swap(b"", b"one") == b"one"
+        assert await records.take_lease("a", 10)
+        assert not await records.take_lease("b", 10)
+        view = await records.view("a", b"report", 60)
+        assert (view.record, view.items, [beat.replica for beat in view.beats]) == (b"one", number, ["a"])
+        await records.leave("a")
+        await items.close()
+        await records.close()
+
+    asyncio.run(work())
+    assert sorted(node.ask("DBSIZE") > 0 for node in cluster.masters) == [False, False, True]
+
+
+@pytest.mark.parametrize("asked", [0, 1])
+def test_a_node_of_a_cluster_and_a_single_redis_are_told_apart(cluster: RedisCluster, asked: int) -> None:
+    """Each error names the scheme that works."""
+
+    async def work(store: RedisHistory) -> None:
+        for user in ("a", "b", "c"):
+            words = await refused(store.append([Event("e", user, 1, 0), Event("e", "x", 1, 0)]))
+            assert "is a node of a Redis Cluster; name it redis+cluster://HOST:PORT" in words
+
+    work_with(cluster.nodes[asked].address, work)
+
+
+def test_a_single_redis_is_no_cluster(server: RedisServer) -> None:
+    async def work(store: RedisHistory) -> None:
+        for call in (store.append([EVENT]), store.recent(["u"], 1), store.random_user()):
+            assert "is no Redis Cluster but a single Redis; name it redis://HOST:PORT" in await refused(call)
+
+    work_with(f"redis+cluster://127.0.0.1:{server.port}", work)
+
+
+def test_nobody_is_there_or_something_else() -> None:
+    async def work(store: RedisHistory) -> None:
+        for call in (
+            store.append([EVENT]),
+            store.recent(["u"], 1),
+            store.random_user(),
+            store.health_warnings(),
+        ):
+            assert "unavailable" in await refused(call)
+
+    work_with("redis+cluster://127.0.0.1:1,127.0.0.1:2", work)
+    for said in (b"HTTP/1.1 400 Bad Request\r\n\r\n", b"+OK\r\n" * 2, b"?", b""):
+        with impostor(said) as port:
+            work_with(f"redis+cluster://127.0.0.1:{port}", work)
+
+
+def test_a_dead_node_among_those_of_the_address_is_passed_over(cluster: RedisCluster) -> None:
+    async def work(store: RedisHistory) -> None:
+        assert await store.append([EVENT]) == 1
+
+    work_with(f"redis+cluster://127.0.0.1:1,127.0.0.1:{cluster.nodes[5].port}", work, seconds=3.0)
+
+
+def test_a_password_is_that_of_all_nodes(cluster: RedisCluster) -> None:
+    async def admitted(store: RedisHistory) -> None:
+        assert await store.append([Event("e", f"u{user}", 1, 0) for user in range(20)]) == 20
+
+    async def denied(store: RedisHistory) -> None:
+        words = await refused(store.append([EVENT]))
+        assert "a-guess" not in words
+
+    hosts = cluster.address.partition("://")[2]
+    for node in cluster.nodes:
+        node.ask("ACL", "SETUSER", "turret", "on", ">s%e@cret", "~turret:*", "+@all")
+    work_with(f"redis+cluster://turret:s%25e%40cret@{hosts}", admitted, seconds=3.0)
+    work_with(f"redis+cluster://turret:a-guess@{hosts}", denied)
+
+
+@pytest.mark.parametrize(
+    ("query", "words"), [("", "add ?replicas=1"), ("?replicas=2", "fewer than 2 replicas online")]
+)
+def test_masters_that_lose_or_refuse_events_are_warned_of(
+    cluster: RedisCluster, query: str, words: str
+) -> None:
+    async def work(store: RedisHistory) -> None:
+        warnings = await store.health_warnings()
+        assert len(warnings) == 3
+        assert all(words in warning for warning in warnings)
+
+    work_with(cluster.address + query, work, seconds=3.0)
+
+
+def test_replicas_that_confirm_are_those_of_the_events_own_master(cluster: RedisCluster) -> None:
+    async def work(store: RedisHistory) -> None:
+        assert await store.append([EVENT]) == 1
+        assert "fewer than 2 replicas have confirmed" in await refused(doubtful.append([EVENT]))
+        assert await store.health_warnings() == []
+        await doubtful.close()
+
+    doubtful = RedisHistory(f"{cluster.address}?replicas=2", seconds=0.5)
+    work_with(f"{cluster.address}?replicas=1", work, seconds=3.0)
+
+
+def test_a_server_without_the_script_gets_it_in_full(cluster: RedisCluster) -> None:
+    async def work(store: RedisHistory) -> None:
+        for number in range(2):
+            for node in cluster.masters:
+                node.ask("SCRIPT", "FLUSH")
+            assert await store.append([Event(f"e{number}", f"u{user}", 1, 0) for user in range(9)]) == 9
+
+    work_with(cluster.address, work, seconds=3.0)
