@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from redis.crc import key_slot
 from redis.exceptions import RedisError
 
 from tests.ports import free_port
@@ -52,14 +53,13 @@ class RedisCluster:
         """The address, which names two of the nodes."""
         return f"redis+cluster://{','.join(f'127.0.0.1:{node.port}' for node in self.nodes[:2])}"
 
-    def master_of(self, key: str) -> RedisServer:
+    def master_of(self, key: str, hanging: RedisServer | None = None) -> RedisServer:
         """The server that has the slot of a key now."""
-        slot = self.nodes[0].ask("CLUSTER", "KEYSLOT", key)
-        return self.owner(slot)
+        return self.owner(key_slot(key.encode()), hanging)
 
-    def owner(self, slot: int) -> RedisServer:
-        """The server that has a slot now, as a running node sees it."""
-        running = next(node for node in self.nodes if node.process.poll() is None)
+    def owner(self, slot: int, hanging: RedisServer | None = None) -> RedisServer:
+        """The server that has a slot now, as a running node sees it that does not hang."""
+        running = next(node for node in self.nodes if node.process.poll() is None and node is not hanging)
         for first, last, (_, port, *_), *_ in running.ask("CLUSTER", "SLOTS"):
             if first <= slot <= last:
                 return next(node for node in self.nodes if node.port == port)

@@ -17,7 +17,8 @@ from turret.service.stores.redis.connections import FAILURES, REFUSALS, RedisCon
 from turret.service.stores.redis.slots import SLOTS, node_named, slot_of
 from turret.service.stores.redis.topology import Topology
 
-_MOST_PAUSE = 0.2
+_LEAST_PAUSE, _MOST_PAUSE = 0.02, 0.2
+_MOST_AT_ONCE = 5  # rounds without a pause: two nodes may send a request to each other
 _REFUSED = tuple(kind for kind in REFUSALS if kind is not exceptions.BusyLoadingError)  # that one will pass
 
 
@@ -31,6 +32,7 @@ class _Request:
     asking: Node | None = None  # where this slot is being moved to, for this request alone
     reply: Any = None
     problem: Exception | None = None  # why it has to be sent again
+    has_to_pause: bool = False
     is_open: bool = True
 
 
@@ -77,11 +79,13 @@ class ClusterConnections(RedisCalls):
 
     async def _complete(self, requests: Sequence[_Request], wait: Sequence[Command]) -> list[Any]:
         """Send requests until each has a reply, and return the replies."""
-        pauses = _pauses()
+        pauses, at_once = _pauses(), 0
         try:
             async with asyncio.timeout(self._seconds):
                 while pending := [request for request in requests if request.is_open]:
-                    await asyncio.sleep(next(pauses))
+                    at_once = 0 if any(request.has_to_pause for request in pending) else at_once + 1
+                    if not 0 < at_once <= _MOST_AT_ONCE:
+                        await asyncio.sleep(next(pauses))
                     await self._send(pending, wait)
         except TimeoutError:
             problems = (request.problem for request in requests if request.is_open and request.problem)
@@ -99,8 +103,7 @@ class ClusterConnections(RedisCalls):
             if node:
                 groups.setdefault(node, []).append(request)
             else:
-                request.problem = exceptions.ClusterDownError(f"no node serves the slot {request.slot}")
-                self._topology.doubt()
+                self._send_later(request, exceptions.ClusterDownError(f"no node serves slot {request.slot}"))
         sending = (self._send_to(node, group, wait) for node, group in groups.items())
         for result in await asyncio.gather(*sending, return_exceptions=True):
             if isinstance(result, BaseException):
@@ -116,9 +119,8 @@ class ClusterConnections(RedisCalls):
         except _REFUSED as error:
             raise connections.unavailable(error) from None
         except FAILURES as error:
-            self._topology.doubt()
             for request in requests:
-                request.asking, request.problem = None, error
+                self._send_later(request, error)
             return
         for request, reply in zip(requests, replies, strict=True):
             self._take(request, reply, node)
@@ -130,26 +132,32 @@ class ClusterConnections(RedisCalls):
         if not isinstance(confirmed, exceptions.ResponseError):
             return self.check_confirmed(confirmed)
         # The master was demoted while it waited: its successor may not have the write.
-        self._topology.doubt()
         for request in answered:
-            request.is_open, request.problem = True, confirmed
+            self._send_later(request, confirmed)
         return None
+
+    def _send_later(self, request: _Request, problem: Exception) -> None:
+        """Send a request again after a pause, to whoever has its slot then."""
+        self._topology.doubt()
+        request.asking, request.problem = None, problem
+        request.is_open = request.has_to_pause = True
 
     def _take(self, request: _Request, reply: Any, node: Node) -> None:
         """Take the reply to a request, or note where and how to send it again."""
-        request.asking = None
+        request.has_to_pause = False
         if isinstance(reply, exceptions.NoScriptError) and request.in_full:
-            request.command = request.in_full
-        elif isinstance(reply, exceptions.MovedError):
-            self._topology.move(request.slot, node_named(*reply.node_addr, node))
-        elif isinstance(reply, exceptions.AskError):
-            request.asking = node_named(*reply.node_addr, node)
+            request.command, request.problem = request.in_full, reply
+        elif isinstance(reply, exceptions.AskError):  # or MovedError, which is one of them
+            request.problem = exceptions.ClusterError(f"slot {request.slot} is being moved")
+            target = node_named(*reply.node_addr, node)
+            is_final = isinstance(reply, exceptions.MovedError)
+            request.asking = None if is_final else target
+            if is_final:
+                self._topology.move(request.slot, target)
         elif isinstance(reply, (exceptions.TryAgainError, exceptions.ClusterDownError)):
-            self._topology.doubt()
+            self._send_later(request, reply)
         else:
             request.reply, request.is_open = reply, False
-            return
-        request.problem = reply
 
 
 async def _exchange(
@@ -168,9 +176,8 @@ async def _exchange(
 
 
 def _pauses() -> Iterator[float]:
-    """Seconds before each round: none before the first and the second, which follows most redirections."""
-    yield from (0.0, 0.0)
-    pause = 0.02
+    """Seconds before requests are sent again that only time can help."""
+    pause = _LEAST_PAUSE
     while True:
         yield pause
         pause = min(2 * pause, _MOST_PAUSE)

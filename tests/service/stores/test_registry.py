@@ -31,7 +31,7 @@ def test_memory() -> None:
     assert isinstance(opened("memory://").histories, MemoryHistory)
 
 
-@pytest.mark.parametrize("scheme", ["redis", "rediss"])
+@pytest.mark.parametrize("scheme", ["redis", "rediss", "redis+cluster", "rediss+cluster"])
 def test_redis_is_opened_before_it_is_there(scheme: str) -> None:
     assert isinstance(opened(f"{scheme}://127.0.0.1:1/0").histories, RedisHistory)
 

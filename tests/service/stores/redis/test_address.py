@@ -2,7 +2,7 @@ import pytest
 
 from turret.service.errors import ServiceError
 from turret.service.stores.contract import masked
-from turret.service.stores.redis.address import read_address
+from turret.service.stores.redis.address import Node, read_address
 
 
 def test_what_is_not_said_has_a_default() -> None:
@@ -69,3 +69,25 @@ def test_others_are_refused_without_the_password(rest: str) -> None:
 )
 def test_what_may_be_a_password_is_masked(address: str, shown: str) -> None:
     assert masked(address) == shown
+
+
+def test_several_nodes_of_a_cluster() -> None:
+    address = read_address("rediss+cluster://me:p%40ss@a,b:7000,[::1]:7001?prefix=shop:&replicas=1")
+    assert address.nodes == (Node("a", 6379), Node("b", 7000), Node("::1", 7001))
+    assert (address.username, address.password, address.tls) == ("me", "p@ss", True)
+    assert (address.prefix, address.replicas) == ("shop:", 1)
+    assert str(address) == "rediss+cluster://a:6379,b:7000,[::1]:7001"
+    node = address.of_node(Node("c", 1))
+    assert (str(node), node.password, node.nodes) == ("rediss://c:1/0", "p@ss", ())
+
+
+@pytest.mark.parametrize("rest", ["", "a,", ",a", "a:x", "a/1", "a,b/2", "a?db=1", "a#x"])
+def test_other_addresses_of_clusters_are_refused(rest: str) -> None:
+    with pytest.raises(ServiceError, match=r"write redis\+cluster://.*rediss\+cluster:// for TLS") as caught:
+        read_address(f"redis+cluster://me:secret@{rest}")
+    assert "secret" not in str(caught.value)
+
+
+def test_one_redis_is_one_host() -> None:
+    with pytest.raises(ServiceError, match=r"write redis://"):
+        read_address("redis://a,b/0")

@@ -55,6 +55,14 @@ def end_move(cluster: RedisCluster, source: RedisServer, target: RedisServer) ->
         node.ask("CLUSTER", "SETSLOT", SLOT, "NODE", cluster.id_of(target))
 
 
+def move_back(cluster: RedisCluster, source: RedisServer, target: RedisServer) -> None:
+    """End a move wherever it stands, and take the slot back, without its keys."""
+    for node in (source, target):
+        node.ask("FLUSHALL")
+    end_move(cluster, source, target)
+    end_move(cluster, target, source)
+
+
 def test_a_slot_that_moves_is_followed(cluster: RedisCluster) -> None:
     """Before the move, while the keys have moved and the slot has not (ASK), and after it (MOVED)."""
     source, target = ends(cluster)
@@ -78,7 +86,7 @@ def test_a_slot_that_moves_is_followed(cluster: RedisCluster) -> None:
     try:
         work_with(cluster.address, work, seconds=3.0)
     finally:
-        end_move(cluster, target, source)
+        move_back(cluster, source, target)
 
 
 def test_a_user_whose_keys_are_half_moved_is_waited_for(cluster: RedisCluster) -> None:
@@ -101,8 +109,7 @@ def test_a_user_whose_keys_are_half_moved_is_waited_for(cluster: RedisCluster) -
     try:
         work_with(cluster.address, work, seconds=1.0)
     finally:
-        end_move(cluster, source, target)
-        end_move(cluster, target, source)
+        move_back(cluster, source, target)
 
 
 def test_a_scan_reads_the_keys_that_move_meanwhile(cluster: RedisCluster) -> None:
