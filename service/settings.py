@@ -35,7 +35,7 @@ class Settings(BaseSettings):
     - `admin_host`, `admin_port`: the address of the admin calls, by default the port after `port`; `same`
       serves them on `port`.
     - `store`: the store of histories: `sqlite:///PATH`, `redis://HOST:PORT/DATABASE` (`rediss://` with TLS;
-      a password in it is never shown) or `memory://`.
+      a password in it is never shown), `redis+cluster://HOST:PORT,HOST:PORT` or `memory://`.
     - `admin_key`: the key of the admin calls, at least 16 characters.
     - `admin_key_file`: the file with the key if `admin_key` is not set, created if missing; by default
       `<bundles>/admin.key`. Choose another folder if others write models into that one.

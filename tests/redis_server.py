@@ -156,7 +156,7 @@ def _masters(address: str) -> list[str]:
         return [address]
     assert scheme == "redis+cluster"
     with closing(Redis.from_url(f"redis://{hosts.partition(',')[0]}")) as client:
-        shards = client.execute_command("CLUSTER", "SLOTS")
+        shards = client.execute_command("CLUSTER", "SLOTS")  # type: ignore[no-untyped-call]
     return [f"redis://127.0.0.1:{master[1]}" for _, _, master, *_ in shards]
 
 

@@ -14,7 +14,7 @@ from tests.redis_server import place_in_redis, sweep
 from turret.service.errors import ItemsOvertakenError
 from turret.service.overlay.apply_changes import _is_valid
 from turret.service.stores.contract import Change, ItemStore
-from turret.service.stores.redis.connections import Command
+from turret.service.stores.redis.calls import Command
 from turret.service.stores.redis.items import RedisItems
 
 Work = Callable[[ItemStore], Coroutine[Any, Any, None]]
