@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from turret.service.settings import Settings
-from turret.service.stores.redis.address import EXAMPLE
+from turret.service.stores.redis.address import CLUSTER_EXAMPLE, EXAMPLE
 from turret.service.stores.registry import SHIPPED
 
 PAGE = (Path(__file__).parents[1] / "docs" / "histories.md").read_text(encoding="utf-8")
@@ -35,4 +35,5 @@ def test_the_defaults_are_those_of_the_settings(name: str) -> None:
 
 def test_every_kind_of_address_is_there() -> None:
     assert EXAMPLE in PAGE
+    assert CLUSTER_EXAMPLE in PAGE
     assert all(f"{scheme}://" in PAGE for scheme in SHIPPED)
