@@ -133,7 +133,7 @@ def test_a_scan_reads_the_keys_that_move_meanwhile(cluster: RedisCluster) -> Non
         is_moved = False
         async for events in store.scan(-1, 1):
             seen += [event.user for event in events]
-            if cluster.master_of(NAMES.events(seen[-1])) is not target and not is_moved:
+            if not is_moved and cluster.master_of(NAMES.events(seen[-1])) is not target:
                 is_moved = True  # the first master has been read
                 move(source, target)
         assert sorted(seen) == sorted(users)
