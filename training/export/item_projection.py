@@ -1,7 +1,9 @@
 """The item vectors in the plane, for people who look at a catalog: PCA, or UMAP if it is installed."""
 
+import logging
 from importlib import import_module
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,8 +11,9 @@ from numpy.typing import NDArray
 from turret.tower.format.item_map import ItemMap, quantised
 from turret.tower.format.manifest import Scoring
 
-# UMAP takes about a minute for so many items; beyond, PCA.
+# UMAP takes some minutes for so many items; beyond, PCA.
 UMAP_ITEMS = 100_000
+_log = logging.getLogger("turret.export")
 _UMAP_FEWEST = 50  # its neighbourhoods are of 15 items
 
 
@@ -21,11 +24,23 @@ def project_items(vectors: NDArray[np.float32], scoring: Scoring) -> ItemMap:
     bias in the last column is left out. Both are deterministic.
     """
     directions = vectors[:, :-1] if scoring.item_bias else vectors
-    if find_spec("umap") is not None and _UMAP_FEWEST <= len(vectors) <= UMAP_ITEMS:
-        metric = "cosine" if scoring.kind == "cosine" else "euclidean"
-        reducer = import_module("umap").UMAP(metric=metric, random_state=0, n_jobs=1)
-        return quantised("umap", np.asarray(reducer.fit_transform(directions), dtype=np.float64))
-    return quantised("pca", principal_components(directions))
+    umap = _umap() if _UMAP_FEWEST <= len(vectors) <= UMAP_ITEMS else None
+    if umap is None:
+        return quantised("pca", principal_components(directions))
+    metric = "cosine" if scoring.kind == "cosine" else "euclidean"
+    reducer = umap.UMAP(metric=metric, random_state=0, n_jobs=1)
+    return quantised("umap", np.asarray(reducer.fit_transform(directions), dtype=np.float64))
+
+
+def _umap() -> Any:
+    """The module of umap-learn; None if it is not installed, or not with all that it needs."""
+    if find_spec("umap") is None:
+        return None
+    try:
+        return import_module("umap")
+    except ImportError as error:
+        _log.warning("umap-learn can't be imported (%s); the map of the items is made by PCA", error)
+        return None
 
 
 def principal_components(vectors: NDArray[np.floating]) -> NDArray[np.float64]:

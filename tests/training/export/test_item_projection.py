@@ -1,5 +1,6 @@
 import sys
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -60,3 +61,14 @@ def test_umap_is_used_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> 
     assert project_items(vectors[:40], COSINE).method == "pca"
     monkeypatch.setattr(item_projection, "UMAP_ITEMS", 50)
     assert project_items(vectors, COSINE).method == "pca"
+
+
+def test_a_umap_that_can_not_be_imported_is_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    (tmp_path / "umap.py").write_text("import nowhere_at_all\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "umap", raising=False)
+    vectors = np.random.default_rng(1).standard_normal((60, 5)).astype(np.float32)
+    assert project_items(vectors, COSINE).method == "pca"
+    assert "the map of the items is made by PCA" in caplog.text
