@@ -34,7 +34,7 @@ class RedisServer:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.port = free_port()
-        # Written at once: a server that is killed while a sync is under way may lose what it has acknowledged.
+        # Each write is synced: a server that is killed during a sync may lose what it has acknowledged.
         self.config = {"appendonly": "yes", "appendfsync": "always", "save": ""}
         self.config |= {"loglevel": "warning", "enable-debug-command": "yes"}
         self.config |= config
