@@ -90,13 +90,13 @@ class _SearchedVersion:
     def _ranked(self, fresh: FreshItems, query: str) -> Iterator[int]:
         folded = fold(query)
         changed, texts = self._changes(fresh)
+        exact = fresh.row(query.strip())
+        if exact is not None:
+            yield exact
         if not folded:
             yield from changed
             yield from self._order
             return
-        exact = fresh.row(query.strip())
-        if exact is not None:
-            yield exact
         new = ((rank, changed[position]) for rank, position in texts.matches(folded))
         old = ((rank, self._order[position]) for rank, position in self._index.matches(folded))
         old = (match for match in old if match[1] not in fresh.replaced)

@@ -22,9 +22,8 @@ export function createFilters() {
   const conditionOf = (name) => (Object.hasOwn(state.filter, name) ? state.filter[name] : {});
 
   function write(name, condition) {
-    const filter = { ...state.filter };
+    const filter = { ...state.filter, [name]: condition }; // no assignment: a field may be called __proto__
     if (condition === null || !Object.keys(condition).length) delete filter[name];
-    else filter[name] = condition;
     written = mark(filter);
     change({ filter });
   }

@@ -47,6 +47,8 @@ def test_a_withdrawn_item_is_left_out(client: TestClient) -> None:
         (f"query={'a' * 201}", "query"),
         ("query=a&id=1", "id"),
         ("id=", "id"),
+        ("id=1&id=%FF", "id"),
+        ("query=%C3%28", "query"),
         ("&".join(["id=1"] * 101), "id"),
     ],
 )
