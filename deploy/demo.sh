@@ -74,7 +74,8 @@ user=$(python -c "from turret.data.prepared import look_up; print(look_up('$work
 run recommend --user "$user" --url "$url" --wait 30
 
 if [ -z "${ONCE:-}" ]; then
-  printf '\nThe service runs at %s (calls: %s/docs). Send a request from another terminal:\n' "$url" "$url"
+  printf '\nOpen %s/#try?user=%s in a browser. The calls are described at %s/docs;\n' "$url" "$user" "$url"
+  printf 'send one from another terminal:\n'
   printf '  curl -s %s/v1/recommend -H "Content-Type: application/json" -d %s\n' "$url" "'{\"user_id\": \"$user\", \"k\": 3}'"
   printf 'Ctrl-C stops it.\n'
   wait "$service"

@@ -66,13 +66,7 @@ class Components:
         self.catalog_search = CatalogSearch()
         self.catalog_summaries = CatalogSummaries()
         self.opened_maps = OpenedMaps()
-        self.item_writer = ItemWriter(
-            self.items,
-            self.overlay,
-            settings.fresh_items_limit,
-            settings.write_timeout,
-            self.replicas.items_behind if self.replicas else None,
-        )
+        self.item_writer = self._item_writer(settings)
         self.observation = self._observe()
         self.metrics = self.observation.metrics
         self.follower = self._follower(self.replicas, self._records)
@@ -95,6 +89,15 @@ class Components:
             model_holder.shared_state,
             records,
             self.context.replica,
+        )
+
+    def _item_writer(self, settings: Settings) -> ItemWriter:
+        return ItemWriter(
+            self.items,
+            self.overlay,
+            settings.fresh_items_limit,
+            settings.write_timeout,
+            self.replicas.items_behind if self.replicas else None,
         )
 
     def _follower(self, replicas: Replicas | None, records: RecordStore | None) -> Follower | None:

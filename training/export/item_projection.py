@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from turret.tower.format.item_map import ItemMap, quantised
 from turret.tower.format.manifest import Scoring
 
-# UMAP takes about a minute for so many items; beyond, PCA.
+# UMAP takes some minutes for so many items; beyond, PCA.
 UMAP_ITEMS = 100_000
 _log = logging.getLogger("turret.export")
 _UMAP_FEWEST = 50  # its neighbourhoods are of 15 items

@@ -34,7 +34,7 @@ export function createCaps() {
     fill(rows, Object.entries(state.cap).map(row));
     const free = catalog.fields.filter((field) => !Object.hasOwn(state.cap, field.name) && !["mixed", "none"].includes(field.kind));
     const isFull = !free.length || Object.keys(state.cap).length >= 10;
-    fill(adder, h("option", { value: "" }, isFull ? "No more fields" : "Add a cap…"), free.map((field) => h("option", { value: field.name }, field.name)));
+    fill(adder, h("option", { value: "" }, catalog.fields.length ? (isFull ? "No more fields" : "Add a cap…") : "The catalog has no fields"), free.map((field) => h("option", { value: field.name }, field.name)));
     adder.disabled = isFull;
   }
 

@@ -50,7 +50,7 @@ export function createFilters() {
   function draw() {
     fill(rows, names.map(row));
     const free = catalog.fields.filter((field) => !names.includes(field.name) && !["all", "any", "not"].includes(field.name));
-    fill(adder, h("option", { value: "" }, free.length ? "Add a filter…" : "No more fields"),
+    fill(adder, h("option", { value: "" }, catalog.fields.length ? (free.length ? "Add a filter…" : "No more fields") : "The catalog has no fields"),
       free.map((field) => h("option", { value: field.name }, field.name)));
     adder.disabled = !free.length;
   }
