@@ -22,6 +22,17 @@ def test_a_history_with_items_that_are_gone_is_said(service: Process, open_view:
     assert "gone" in view.page.locator("#messages").inner_text()
 
 
+def test_a_number_of_items_that_can_not_be_used_is_said(service: Process, open_view: OpenView) -> None:
+    view = open_view(service)
+    view.wait_for_items()
+    view.page.locator("#k").fill("0")
+    view.page.get_by_text("The answer keeps the last number.").wait_for()
+    assert len(view.ids()) == 10
+    view.page.locator("#k").fill("3")
+    view.wait_for_items(3)
+    assert view.page.get_by_text("The answer keeps the last number.").count() == 0
+
+
 def test_a_history_that_is_too_long_keeps_its_newest_items_and_says_so(
     service: Process, open_view: OpenView
 ) -> None:

@@ -12,7 +12,11 @@ export function createHistory() {
   const list = h("ol", { class: "history", id: "history", "aria-label": "History, oldest first" });
   const note = h("p", { class: "hint" });
   const gone = h("p", { class: "sentence warning", id: "history-gone", hidden: true });
-  const clear = button("Clear", () => change({ history: [] }), { class: "quiet", id: "history-clear" });
+  const empty = () => {
+    change({ history: [] });
+    element.querySelector("input").focus(); // the button disappears
+  };
+  const clear = button("Clear", empty, { class: "quiet", id: "history-clear" });
   const find = latest(async (signal, ids) => {
     await loadFields(); // names the field of titles
     return lookUp(ids, signal);
