@@ -125,10 +125,13 @@ def _texts(value: object) -> Sequence[str]:
 
 
 def items_json(bundle: Bundle, fresh: FreshItems, rows: Sequence[int]) -> bytes:
-    """The JSON array of items: id, fields and training events (null for a fresh item)."""
+    """The JSON array of items: id, fields, training events (null for a fresh item), and if it is withdrawn."""
     view = ItemView(bundle, fresh)
+    withdrawn = set(fresh.withdrawn.tolist())
+    marks = (b',"withdrawn":true' if row in withdrawn else b"" for row in rows)
     return b"[%b]" % b",".join(
-        b'{%b,"training_events":%b}' % (view.item_json(row), _events(bundle, row)) for row in rows
+        b'{%b,"training_events":%b%b}' % (view.item_json(row), _events(bundle, row), mark)
+        for row, mark in zip(rows, marks, strict=True)
     )
 
 

@@ -70,6 +70,16 @@ def test_a_field_may_have_the_name_of_a_property_of_every_object(
     assert "constructor%22%3A%7B%22any_of" in view.page.url
 
 
+def test_a_withdrawn_item_of_a_history_still_counts(
+    movie_bundles: Path, start: Callable[..., Process], open_view: OpenView
+) -> None:
+    service = start(movie_bundles, store="memory://")
+    assert service.client.delete("/v1/items/m001").status_code == 200
+    view = open_view(service, "#try?history=m001")
+    view.page.locator("#history").get_by_text("withdrawn").wait_for()
+    assert view.page.locator("#history-gone").is_hidden()
+
+
 def test_a_bundle_without_a_map_is_said_with_the_remedy(
     bundles: Path, start: Callable[..., Process], open_view: OpenView
 ) -> None:

@@ -40,7 +40,7 @@ async def find_items(
 
     Accents, case and punctuation don't matter. Items whose title or id begins with the query come first, then
     those with its words; the most popular of them first. An empty query returns the most popular items.
-    Withdrawn items are left out, and with `id` unknown ones too.
+    A search leaves out withdrawn items; with `id` they are marked, and unknown ones are left out.
     """
     bundle = model_holder.answering.bundle
     fresh, _ = await overlay.within(bundle, settings.history_timeout)
@@ -48,8 +48,7 @@ async def find_items(
         if query is not None:
             raise InvalidFieldError("id", id, "send `query` or `id`, not both")
         _check_ids(id)
-        withdrawn = set(fresh.withdrawn.tolist())
-        rows = [row for each in id if (row := fresh.row(each)) is not None and row not in withdrawn]
+        rows = [row for each in id if (row := fresh.row(each)) is not None]
         return _items(bundle.manifest.version, items_json(bundle, fresh, rows))
     query, start, count = _checked_query(query or ""), _start(cursor), _limit(limit)
     page = await search.page(bundle, fresh, query, start, count)

@@ -47,7 +47,7 @@ export function createHistory() {
         dragover: (event) => event.preventDefault(),
         drop: (event) => { event.preventDefault(); if (dragged !== null) move(dragged, position); dragged = null; },
       },
-    }, h("span", { class: "name" }, name, isGone && h("small", {}, "not in this version")),
+    }, h("span", { class: "name" }, name, isGone && h("small", {}, "not in this version"), item?.withdrawn && h("small", {}, "withdrawn")),
     action("Move up", "↑", () => move(position, position - 1), position === 0),
     action("Move down", "↓", () => move(position, position + 1), position === last),
     action("Remove", "×", () => change({ history: state.history.filter((_, other) => other !== position) }), false));
