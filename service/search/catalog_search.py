@@ -125,7 +125,7 @@ def _texts(value: object) -> Sequence[str]:
 
 
 def items_json(bundle: Bundle, fresh: FreshItems, rows: Sequence[int]) -> bytes:
-    """The JSON array of items: id, fields, training events (null for a fresh item), and if it is withdrawn."""
+    """The JSON array of items: id, fields, training events (null for a fresh item), and maybe `withdrawn`."""
     view = ItemView(bundle, fresh)
     withdrawn = set(fresh.withdrawn.tolist())
     marks = (b',"withdrawn":true' if row in withdrawn else b"" for row in rows)

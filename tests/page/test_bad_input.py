@@ -70,6 +70,16 @@ def test_a_field_may_have_the_name_of_a_property_of_every_object(
     assert "constructor%22%3A%7B%22any_of" in view.page.url
 
 
+def test_a_filter_that_has_no_editor_is_applied_and_can_be_removed(
+    service: Process, open_view: OpenView
+) -> None:
+    view = open_view(service, "#try?filter=%7B%22any%22%3A%5B%7B%22year%22%3A%7B%22lte%22%3A1951%7D%7D%5D%7D")
+    view.wait_for_items(6)
+    view.page.get_by_text("From the address; it can be removed here.").wait_for()
+    view.page.get_by_role("button", name="Remove the filter of any").click()
+    view.wait_for_items()
+
+
 def test_a_withdrawn_item_of_a_history_still_counts(
     movie_bundles: Path, start: Callable[..., Process], open_view: OpenView
 ) -> None:
