@@ -8,11 +8,15 @@ from turret.tower.catalog.columns import Kind
 
 
 class FoundItem(BaseModel):
-    """An item with its fields; `training_events` is null for an item added since the version was made."""
+    """An item with its fields; `training_events` is null for an item added since the version was made.
+
+    `withdrawn` is there for a withdrawn item alone: no answer has it, but histories with it still count it.
+    """
 
     id: int | str
     fields: dict[str, Any]
     training_events: int | None
+    withdrawn: bool = False
 
 
 class FoundItemsAnswer(BaseModel):

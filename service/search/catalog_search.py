@@ -90,13 +90,13 @@ class _SearchedVersion:
     def _ranked(self, fresh: FreshItems, query: str) -> Iterator[int]:
         folded = fold(query)
         changed, texts = self._changes(fresh)
+        exact = fresh.row(query.strip())
+        if exact is not None:
+            yield exact
         if not folded:
             yield from changed
             yield from self._order
             return
-        exact = fresh.row(query.strip())
-        if exact is not None:
-            yield exact
         new = ((rank, changed[position]) for rank, position in texts.matches(folded))
         old = ((rank, self._order[position]) for rank, position in self._index.matches(folded))
         old = (match for match in old if match[1] not in fresh.replaced)
@@ -125,10 +125,13 @@ def _texts(value: object) -> Sequence[str]:
 
 
 def items_json(bundle: Bundle, fresh: FreshItems, rows: Sequence[int]) -> bytes:
-    """The JSON array of items: id, fields and training events (null for a fresh item)."""
+    """The JSON array of items: id, fields, training events (null for a fresh item), and maybe `withdrawn`."""
     view = ItemView(bundle, fresh)
+    withdrawn = set(fresh.withdrawn.tolist())
+    marks = (b',"withdrawn":true' if row in withdrawn else b"" for row in rows)
     return b"[%b]" % b",".join(
-        b'{%b,"training_events":%b}' % (view.item_json(row), _events(bundle, row)) for row in rows
+        b'{%b,"training_events":%b%b}' % (view.item_json(row), _events(bundle, row), mark)
+        for row, mark in zip(rows, marks, strict=True)
     )
 
 

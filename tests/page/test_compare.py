@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.page.conftest import KEY, OpenView, View, give_key
+from tests.page.conftest import KEY, OpenView, View, give_key, movies
 from tests.ports import free_port
 from tests.service_process import Process
+from turret.tower.bundle.publish import publish
 
 HEADERS = {"Authorization": f"Bearer {KEY}"}
 
@@ -35,6 +36,23 @@ def test_two_versions_answer_the_same_history(service: Process, open_view: OpenV
     view.page.get_by_role("link", name="Try", exact=True).click()
     view.wait_for_items()
     assert service.client.get("/admin/comparison", headers=HEADERS).json()["version"] is None
+
+
+def test_two_tabs_compare_two_versions_at_the_same_time(
+    movie_bundles: Path, start: Callable[..., Process], open_view: OpenView
+) -> None:
+    publish(movie_bundles, movies("v3", seed=2))
+    service = start(movie_bundles, admin_key=KEY)
+    first = compared(open_view(service), "v2")
+    second = compared(open_view(service), "v3")
+    first.page.locator("#k").fill("4")
+    first.wait_for("() => document.querySelectorAll('#columns li').length === 8")
+    assert "Compared: version v2" in first.page.locator("#columns").inner_text()
+    first.page.get_by_role("link", name="Try", exact=True).click()
+    first.wait_for_items(4)
+    second.page.locator("#k").fill("3")
+    second.wait_for("() => document.querySelectorAll('#columns li').length === 6")
+    assert "Compared: version v3" in second.page.locator("#columns").inner_text()
 
 
 def test_a_version_is_activated_and_taken_back(

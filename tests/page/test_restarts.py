@@ -55,3 +55,14 @@ def test_a_service_without_a_bundle_is_said_until_there_is_one(
     view.page.get_by_text("no version is live yet").first.wait_for()
     publish(root, movies())
     view.wait_for_items()
+
+
+def test_a_view_that_can_not_be_loaded_is_said(service: Process, open_view: OpenView) -> None:
+    view = open_view(service)
+    view.wait_for_items()
+    view.allows_lost_connections = True
+    view.page.route("**/map/view.js", lambda route: route.abort())
+    view.page.get_by_role("link", name="Map", exact=True).click()
+    view.page.get_by_text("This view could not be loaded. Reload the page").wait_for()
+    view.page.get_by_role("link", name="Try", exact=True).click()
+    view.wait_for_items()

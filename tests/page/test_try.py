@@ -63,6 +63,7 @@ def test_a_history_is_reordered_and_shortened_by_its_buttons(service: Process, o
     assert view.history() == ["m003", "m002"]
     view.wait_for("() => location.hash.includes('history=m003,m002')")
     view.page.locator("#history-clear").click()
+    assert view.page.evaluate("() => document.activeElement.getAttribute('role')") == "combobox"
     assert view.history() == []
 
 

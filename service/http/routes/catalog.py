@@ -4,7 +4,7 @@ import re
 from typing import Annotated
 
 import orjson
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Depends, Query, Response
 
 from turret.data.vocabulary import ID_LENGTH
 from turret.service.errors import InvalidFieldError
@@ -15,13 +15,14 @@ from turret.service.http.routes.dependencies import (
     OverlayPart,
     SettingsPart,
 )
+from turret.service.http.routes.path_ids import check_query_utf8
 from turret.service.http.routes.responses import json_response
 from turret.service.schemas.catalog import FieldsAnswer, FoundItemsAnswer
 from turret.service.schemas.openapi_helpers import answers
 from turret.service.search.catalog_search import MOST_RESULTS, items_json
 
 QUERY_LENGTH, PAGE_LIMIT = 200, 100
-router = APIRouter(prefix="/v1", tags=["catalog"])
+router = APIRouter(prefix="/v1", tags=["catalog"], dependencies=[Depends(check_query_utf8)])
 
 
 @router.get("/items", responses=answers(FoundItemsAnswer))
@@ -39,7 +40,7 @@ async def find_items(
 
     Accents, case and punctuation don't matter. Items whose title or id begins with the query come first, then
     those with its words; the most popular of them first. An empty query returns the most popular items.
-    Withdrawn items are left out, and with `id` unknown ones too.
+    A search leaves out withdrawn items; with `id` they are marked, and unknown ones are left out.
     """
     bundle = model_holder.answering.bundle
     fresh, _ = await overlay.within(bundle, settings.history_timeout)
@@ -47,8 +48,7 @@ async def find_items(
         if query is not None:
             raise InvalidFieldError("id", id, "send `query` or `id`, not both")
         _check_ids(id)
-        withdrawn = set(fresh.withdrawn.tolist())
-        rows = [row for each in id if (row := fresh.row(each)) is not None and row not in withdrawn]
+        rows = [row for each in id if (row := fresh.row(each)) is not None]
         return _items(bundle.manifest.version, items_json(bundle, fresh, rows))
     query, start, count = _checked_query(query or ""), _start(cursor), _limit(limit)
     page = await search.page(bundle, fresh, query, start, count)

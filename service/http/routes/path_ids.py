@@ -1,4 +1,4 @@
-"""Ids in paths: a one-to-one mapping of ids and paths."""
+"""Ids in paths: a one-to-one mapping of ids and paths; queries that are text."""
 
 from collections.abc import Awaitable, Callable
 from urllib.parse import unquote_to_bytes
@@ -48,3 +48,14 @@ def check_utf8(field: str) -> Callable[[Request], Awaitable[None]]:
             raise InvalidFieldError(field, shown, message) from None
 
     return check
+
+
+async def check_query_utf8(request: Request) -> None:
+    """Raise InvalidFieldError for a query string that isn't UTF-8, naming its parameter."""
+    for part in request.scope["query_string"].split(b"&"):
+        try:
+            unquote_to_bytes(part).decode()
+        except UnicodeDecodeError:
+            name = unquote_to_bytes(part.partition(b"=")[0]).decode(errors="replace")
+            message = "this isn't UTF-8; send it in UTF-8 and percent-encode its bytes (é is %C3%A9)"
+            raise InvalidFieldError(name, None, message) from None

@@ -71,6 +71,11 @@ def test_items_are_found_by_id_and_text_the_better_match_first(
     assert find(bundle, query) == rows
 
 
+def test_an_id_of_punctuation_alone_is_found_first(tmp_path: Path) -> None:
+    publish(tmp_path, contents(ids=[*"abcdefgh", "%%"]))
+    assert find(Bundle.open(tmp_path / "v1"), "%%", limit=2) == [8, 0]
+
+
 def test_pages_follow_each_other_without_gap_or_repetition(bundle: Bundle) -> None:
     whole = find(bundle, "star")
     assert [row for start in range(0, 6, 2) for row in find(bundle, "star", start=start, limit=2)] == whole

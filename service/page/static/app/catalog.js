@@ -8,6 +8,7 @@ let loading = null;
 /** The answer of /v1/fields, or one without fields before it arrived. */
 export let catalog = { version: null, title: null, picture: null, fields: [] };
 const known = new Map();
+const LONGEST_ADDRESS = 8000; // the service refuses a head of more than 16 kB
 
 /** Load the fields, once a live version. */
 export function loadFields() {
@@ -30,13 +31,25 @@ export function remember(items) {
   for (const item of items) known.set(String(item.id), item);
 }
 
+/** Split ids into parts of at most 50 whose addresses the service takes. */
+export function* inAddresses(ids) {
+  let [part, length] = [[], 0];
+  for (const id of ids) {
+    const more = new URLSearchParams({ id }).toString().length + 1;
+    if (part.length === 50 || length + more > LONGEST_ADDRESS) {
+      yield part;
+      [part, length] = [[], 0];
+    }
+    part.push(id);
+    length += more;
+  }
+  if (part.length) yield part;
+}
+
 /** Look items up by id; resolves to a Map of the known ones. */
 export async function lookUp(ids, signal) {
   const missing = [...new Set(ids)].filter((id) => !known.has(id));
-  for (let start = 0; start < missing.length; start += 50) {
-    const part = missing.slice(start, start + 50);
-    remember((await get("v1/items", { id: part, limit: 50 }, { signal })).items);
-  }
+  for (const part of inAddresses(missing)) remember((await get("v1/items", { id: part, limit: 50 }, { signal })).items);
   return new Map(ids.filter((id) => known.has(id)).map((id) => [id, known.get(id)]));
 }
 

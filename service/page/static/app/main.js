@@ -35,7 +35,15 @@ async function route({ isFirst = false } = {}) {
   }
   made[shown]?.leave();
   const name = (shown = state.view);
-  made[name] ??= (await MODULES[name]()).create();
+  try {
+    made[name] ??= (await MODULES[name]()).create();
+  } catch { // the service is gone, or of another release
+    if (shown === name) {
+      shown = null;
+      fill(main, h("h1", {}, TITLES[name]), sentence("This view could not be loaded. Reload the page once the service answers.", "warning"));
+    }
+    return;
+  }
   if (shown !== name) return;
   fill(main, made[name].element);
   if (!isFirst) made[name].heading.focus();

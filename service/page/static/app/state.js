@@ -5,6 +5,7 @@ export const DEFAULTS = Object.freeze({
   view: "try", user: null, history: [], k: 10, filter: {}, cap: {}, diversity: 0, min_score: null,
   exclude_seen: null, version: null, colour: null,
 });
+const LONGEST = 1000;
 /** Fires `state` after each change. */
 export const changes = new EventTarget();
 
@@ -16,7 +17,7 @@ const isObject = (value) => value !== null && typeof value === "object" && !Arra
 
 const READERS = {
   user: (raw) => decode(raw) || undefined,
-  history: (raw) => raw.split(",").filter(Boolean).map(decode).slice(0, 1000),
+  history: (raw) => raw.split(",").filter(Boolean).map(decode),
   k: (raw) => wholeNumber(decode(raw), 1, 1000),
   filter: (raw) => object(decode(raw)),
   cap: (raw) => {
@@ -67,6 +68,10 @@ export function parse(hash) {
     }
     if (value === undefined) sentences.push(`The address has a “${key}” that this page can't read; it is left out.`);
     else read[key] = value;
+  }
+  if (read.history.length > LONGEST) {
+    sentences.push(`The history of the address has ${read.history.length} items; the newest ${LONGEST} are used.`);
+    read.history = read.history.slice(-LONGEST);
   }
   return { read, sentences };
 }

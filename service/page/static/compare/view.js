@@ -30,7 +30,9 @@ export function create() {
   let isShown = false;
 
   const open = latest((signal, version) => post("admin/comparison", { version }, { signal }));
-  const recommend = latest((signal, request) => post("admin/comparison/recommend", request, { signal }));
+  // Every call names its version: another tab may compare another one meanwhile.
+  const ofVersion = (path, version) => `admin/comparison${path}?${new URLSearchParams({ version })}`;
+  const recommend = latest((signal, version, request) => post(ofVersion("/recommend", version), request, { signal }));
   const tell = (error) => error instanceof KeyError ? fill(messages) : fill(messages, sentence(error.message, "warning"));
 
   chooser.addEventListener("change", () => change({ version: chooser.value || null }));
@@ -71,7 +73,7 @@ export function create() {
 
   async function ask(isAgain = false) {
     try {
-      const answer = await recommend(bodyOf(state));
+      const answer = await recommend(opened, bodyOf(state));
       remember([...answer.live.items, ...answer.other.items]);
       fill(messages);
       fill(answers, columnsOf(answer));
@@ -91,18 +93,19 @@ export function create() {
       h("section", { class: "two" }, metricsTable(live, other), h("div", { class: "stack" }, recallTable(live, other), factsTable(live, other))),
       h("section", {}, h("h2", {}, "Catalog"), catalog),
       h("section", { id: "gate" }, h("h2", {}, "Gate"), gateReport(other.gate)));
-    load(overlap, "admin/comparison/overlap", overlapOf);
-    load(catalog, "admin/comparison/catalog", catalogOf);
+    load(overlap, ofVersion("/overlap", other.version), overlapOf);
+    load(catalog, ofVersion("/catalog", other.version), catalogOf);
   }
 
-  addEventListener("pagehide", () => opened !== null && call("admin/comparison", { method: "DELETE", keepalive: true }).catch(() => {}));
+  addEventListener("pagehide", () => opened !== null && call(ofVersion("", opened), { method: "DELETE", keepalive: true }).catch(() => {}));
 
   async function close() {
     open.cancel();
     recommend.cancel();
     if (opened === null) return;
+    const version = opened;
     opened = null;
-    await call("admin/comparison", { method: "DELETE" }).catch(() => {});
+    await call(ofVersion("", version), { method: "DELETE" }).catch(() => {});
   }
 
   async function refresh() {

@@ -5,11 +5,21 @@ import { change, DEFAULTS, state } from "../app/state.js";
 import { createCaps } from "./caps.js";
 import { createFilters } from "./filters.js";
 
-const control = (input, name, hint, extra) => {
+const control = (input, name, hint, { extra, wrong } = {}) => {
   input.setAttribute("aria-describedby", `${input.id}-hint`);
   return h("div", { class: "control" }, h("label", { for: input.id, class: "control-name" }, name), extra,
-    h("p", { class: "hint", id: `${input.id}-hint` }, hint), input);
+    h("p", { class: "hint", id: `${input.id}-hint` }, hint), input, wrong);
 };
+
+/** A sentence below a number that can't be used, in the words of the browser. */
+function checked(input) {
+  const wrong = h("p", { class: "sentence warning", role: "status" });
+  const check = () => {
+    wrong.textContent = input.validity.valid ? "" : `${input.validationMessage} The answer keeps the last number.`;
+  };
+  input.addEventListener("input", check);
+  return { wrong, check };
+}
 
 export function createControls() {
   const k = h("input", { id: "k", type: "number", min: "1", max: "1000", step: "1", required: true });
@@ -22,6 +32,7 @@ export function createControls() {
   const seen = h("select", { id: "exclude-seen" }, [["", "The version’s default"], ["true", "Yes, leave them out"], ["false", "No, they may appear"]]
     .map(([value, label]) => h("option", { value }, label)));
   seen.addEventListener("change", () => change({ exclude_seen: seen.value === "" ? null : seen.value === "true" }));
+  const [checkedK, checkedMinimum] = [k, minimum].map(checked);
   const parts = [createFilters(), createCaps()];
 
   const put = (input, value) => {
@@ -34,14 +45,15 @@ export function createControls() {
     shownDiversity.textContent = String(state.diversity ?? DEFAULTS.diversity);
     put(minimum, state.min_score ?? "");
     seen.value = state.exclude_seen === null ? "" : String(state.exclude_seen);
+    for (const { check } of [checkedK, checkedMinimum]) check();
     for (const part of parts) part.update();
   }
 
   const element = h("div", { class: "controls" },
-    control(k, "Number of items", "How many items the answer has, from 1 to 1,000."),
+    control(k, "Number of items", "How many items the answer has, from 1 to 1,000.", checkedK),
     parts[0].element, parts[1].element,
-    control(diversity, "Diversity", "Above 0, an item loses score for its similarity to the items before it.", shownDiversity),
-    control(minimum, "Minimum score", "Leaves out items below this score. Popular items have counts as scores, so it does not apply to them."),
+    control(diversity, "Diversity", "Above 0, an item loses score for its similarity to the items before it.", { extra: shownDiversity }),
+    control(minimum, "Minimum score", "Leaves out items below this score. Popular items have counts as scores, so it does not apply to them.", checkedMinimum),
     control(seen, "Leave out items of the history", "The version’s default is how it was trained and measured."));
   return { element, update };
 }

@@ -5,11 +5,14 @@ import { button, fill, h } from "../app/dom.js";
 import { change, state } from "../app/state.js";
 import { editorOf, isEditable } from "./condition.js";
 
+/** Conditions of conditions, not of fields. */
+const COMBINING = ["all", "any", "not"];
+
 /** Of which version and filter the controls are. */
 const mark = (filter) => JSON.stringify([catalog.version, filter]);
 
-function hintOf(field) {
-  if (field) return "From the address; it can be removed here.";
+function hintOf(name, field) {
+  if (field || COMBINING.includes(name)) return "From the address; it can be removed here.";
   return catalog.version === null ? "Loading…" : "The live version has no such field. Remove this filter.";
 }
 
@@ -22,9 +25,8 @@ export function createFilters() {
   const conditionOf = (name) => (Object.hasOwn(state.filter, name) ? state.filter[name] : {});
 
   function write(name, condition) {
-    const filter = { ...state.filter };
+    const filter = { ...state.filter, [name]: condition }; // no assignment: a field may be called __proto__
     if (condition === null || !Object.keys(condition).length) delete filter[name];
-    else filter[name] = condition;
     written = mark(filter);
     change({ filter });
   }
@@ -41,7 +43,7 @@ export function createFilters() {
     const drop = button("×", () => remove(name), { class: "icon", "aria-label": `Remove the filter of ${name}`, title: "Remove" });
     if (!field || !isEditable(conditionOf(name), field)) {
       return h("fieldset", { class: "condition" }, h("legend", {}, name), drop,
-        h("p", { class: "hint" }, hintOf(field)),
+        h("p", { class: "hint" }, hintOf(name, field)),
         h("code", {}, JSON.stringify(conditionOf(name))));
     }
     return h("fieldset", { class: "condition" }, h("legend", {}, name), drop,
@@ -50,7 +52,7 @@ export function createFilters() {
 
   function draw() {
     fill(rows, names.map(row));
-    const free = catalog.fields.filter((field) => !names.includes(field.name) && !["all", "any", "not"].includes(field.name));
+    const free = catalog.fields.filter((field) => !names.includes(field.name) && !COMBINING.includes(field.name));
     fill(adder, h("option", { value: "" }, catalog.fields.length ? (free.length ? "Add a filter…" : "No more fields") : "The catalog has no fields"),
       free.map((field) => h("option", { value: field.name }, field.name)));
     adder.disabled = !free.length;

@@ -12,7 +12,11 @@ export function createHistory() {
   const list = h("ol", { class: "history", id: "history", "aria-label": "History, oldest first" });
   const note = h("p", { class: "hint" });
   const gone = h("p", { class: "sentence warning", id: "history-gone", hidden: true });
-  const clear = button("Clear", () => change({ history: [] }), { class: "quiet", id: "history-clear" });
+  const empty = () => {
+    change({ history: [] });
+    element.querySelector("input").focus(); // the button disappears
+  };
+  const clear = button("Clear", empty, { class: "quiet", id: "history-clear" });
   const find = latest(async (signal, ids) => {
     await loadFields(); // names the field of titles
     return lookUp(ids, signal);
@@ -43,7 +47,7 @@ export function createHistory() {
         dragover: (event) => event.preventDefault(),
         drop: (event) => { event.preventDefault(); if (dragged !== null) move(dragged, position); dragged = null; },
       },
-    }, h("span", { class: "name" }, name, isGone && h("small", {}, "not in this version")),
+    }, h("span", { class: "name" }, name, isGone && h("small", {}, "not in this version"), item?.withdrawn && h("small", {}, "withdrawn")),
     action("Move up", "↑", () => move(position, position - 1), position === 0),
     action("Move down", "↓", () => move(position, position + 1), position === last),
     action("Remove", "×", () => change({ history: state.history.filter((_, other) => other !== position) }), false));

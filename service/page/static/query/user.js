@@ -39,7 +39,7 @@ export function createUser() {
       h("ol", { class: "history stored", "aria-label": "Stored history, newest first" }, [...events].reverse().map((event) => {
         const item = items.get(String(event.item_id));
         return h("li", { class: item ? null : "gone" },
-          h("span", { class: "name" }, item ? nameOf(item) : event.item_id, !item && h("small", {}, "not in this version")),
+          h("span", { class: "name" }, item ? nameOf(item) : event.item_id, !item && h("small", {}, "not in this version"), item?.withdrawn && h("small", {}, "withdrawn")),
           h("span", { class: "when" }, event.kind ? `${event.kind} · ` : "", moment(event.time)));
       })));
   }

@@ -32,7 +32,7 @@ export function createPlots() {
   function show(recent) {
     present = recent;
     const routes = busiest(recent.requests, 50).map(([name]) => name);
-    const chosen = routes.includes(route.value) ? route.value : routes[0] ?? "";
+    const chosen = [route.value, "/v1/recommend", routes[0]].find((name) => routes.includes(name)) ?? "";
     route.replaceChildren(...routes.map((name) => h("option", { value: name }, name)));
     route.value = chosen;
     route.hidden = !routes.length;

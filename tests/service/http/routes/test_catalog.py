@@ -29,10 +29,11 @@ def test_items_are_returned_by_their_ids_in_the_order_of_the_request(client: Tes
     assert [item["id"] for item in answer["items"]] == [159, 100]
 
 
-def test_a_withdrawn_item_is_left_out(client: TestClient) -> None:
+def test_a_withdrawn_item_is_not_found_but_known_by_its_id(client: TestClient) -> None:
     assert client.delete("/v1/items/110").status_code == 200
     assert client.get("/v1/items", params={"query": "110"}).json()["items"] == []
-    assert client.get("/v1/items", params={"id": "110"}).json()["items"] == []
+    items = client.get("/v1/items", params={"id": ["110", "111"]}).json()["items"]
+    assert [(item["id"], item.get("withdrawn", False)) for item in items] == [(110, True), (111, False)]
 
 
 @pytest.mark.parametrize(
@@ -47,6 +48,8 @@ def test_a_withdrawn_item_is_left_out(client: TestClient) -> None:
         (f"query={'a' * 201}", "query"),
         ("query=a&id=1", "id"),
         ("id=", "id"),
+        ("id=1&id=%FF", "id"),
+        ("query=%C3%28", "query"),
         ("&".join(["id=1"] * 101), "id"),
     ],
 )
