@@ -74,7 +74,8 @@ def service(published_movies: Path) -> Iterator[Process]:
     process.close()
 
 
-@pytest.fixture(scope="module")  # while Playwright runs, its thread has an event loop, and `asyncio.run` refuses
+# While Playwright runs, its thread has an event loop, and `asyncio.run` of other files' tests refuses.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     if CHROMIUM is None:
         pytest.skip("the page is tested in Chromium, and there is none: apt-get install chromium")
