@@ -1,0 +1,51 @@
+"""The engine behind a URL, by its scheme; its client is imported with the first."""
+
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from turret.tower.engines.engine import Engine
+from turret.tower.errors import EngineError
+
+ENGINES = ("milvus", "redis")
+_SCHEMES = {
+    "milvus": "milvus",
+    "milvus+https": "milvus",
+    "redis": "redis",
+    "rediss": "redis",
+    "redis+cluster": "redis",
+}
+
+
+class Limits(NamedTuple):
+    """Time limits in seconds: of a search, and of each step of a load."""
+
+    search: float = 1.0
+    load: float = 600.0
+
+
+def engine_name(url: str) -> str:
+    """The engine of a URL, one of ENGINES. Raises EngineError for another scheme."""
+    scheme = urlsplit(url).scheme
+    if scheme not in _SCHEMES:
+        raise EngineError(
+            f"{without_credentials(url)!r} names no engine; write milvus://HOST:19530 (milvus+https:// with TLS, "
+            "milvus:///FILE.db for the embedded one) or redis://HOST:6379 (rediss:// with TLS)"
+        )
+    return _SCHEMES[scheme]
+
+
+def open_engine(url: str, limits: Limits = Limits()) -> Engine:
+    """Connect to the engine at `url`. Raises EngineError where it can't, or its client isn't installed."""
+    if engine_name(url) == "milvus":
+        from turret.tower.engines.milvus import MilvusEngine
+
+        return MilvusEngine(url, limits)
+    from turret.tower.engines.redis_search import RedisEngine
+
+    return RedisEngine(url, limits)
+
+
+def without_credentials(url: str) -> str:
+    """The URL without user and password, for messages and manifests."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
