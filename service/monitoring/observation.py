@@ -14,7 +14,7 @@ from turret.service.monitoring.recent import STEP_SECONDS, RecentMetrics
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.ranking.answer_record import AnswerRecord
 from turret.service.settings import Settings
-from turret.service.stores.circuit import Circuit, CircuitState
+from turret.data.circuit import Circuit, CircuitState
 from turret.service.telemetry.logs import Logs
 from turret.service.telemetry.metrics import RECALL_KS, Metrics
 from turret.service.telemetry.table import Table

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from turret.service.errors import HistoryDamagedError, HistoryUnavailableError
-from turret.service.stores.circuit import Circuit
+from turret.data.circuit import Circuit
 from turret.service.stores.contract import Event, History, HistoryStore
 
 Result = TypeVar("Result")

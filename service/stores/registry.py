@@ -8,7 +8,7 @@ from turret.service.errors import ServiceError
 from turret.service.settings import Settings
 from turret.service.stores.breaker import Breaker
 from turret.service.stores.checked import checked
-from turret.service.stores.circuit import Circuit
+from turret.data.circuit import Circuit
 from turret.service.stores.contract import HistoryStore, RecordStore, StoreKind, Stores, masked
 
 GROUP = "turret.stores"

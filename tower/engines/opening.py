@@ -23,6 +23,9 @@ class Limits(NamedTuple):
     load: float = 600.0
 
 
+_DEFAULT = Limits()
+
+
 def engine_name(url: str) -> str:
     """The engine of a URL, one of ENGINES. Raises EngineError for another scheme."""
     scheme = urlsplit(url).scheme
@@ -34,7 +37,7 @@ def engine_name(url: str) -> str:
     return _SCHEMES[scheme]
 
 
-def open_engine(url: str, limits: Limits = Limits()) -> Engine:
+def open_engine(url: str, limits: Limits = _DEFAULT) -> Engine:
     """Connect to the engine at `url`. Raises EngineError where it can't, or its client isn't installed."""
     if engine_name(url) == "milvus":
         from turret.tower.engines.milvus import MilvusEngine

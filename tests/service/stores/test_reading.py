@@ -5,7 +5,7 @@ import pytest
 
 from turret.service.errors import HistoryUnavailableError
 from turret.service.stores.breaker import Breaker
-from turret.service.stores.circuit import Circuit
+from turret.data.circuit import Circuit
 from turret.service.stores.contract import Event, History
 from turret.service.stores.memory import MemoryHistory
 from turret.service.stores.reading import Stored, read_histories
