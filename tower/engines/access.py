@@ -1,5 +1,6 @@
 """The access of this process to its engine: address, time limits, circuit breaker, and the fallback."""
 
+import logging
 import os
 from dataclasses import dataclass, field
 from functools import cache
@@ -9,7 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from turret.data.circuit import Circuit
+from turret.data.circuit import Circuit, CircuitState
 from turret.tower.engines.engine import Engine
 from turret.tower.engines.opening import Limits, open_engine, without_credentials
 from turret.tower.engines.where import Where
@@ -17,6 +18,7 @@ from turret.tower.errors import EngineError
 
 URL_VARIABLE = "TURRET_ENGINE"
 Fallback = Literal["exact", "popular"]
+_log = logging.getLogger("turret.engine")
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ class Connection:
         self._access = access
         self._lock = Lock()
         self._circuit = Circuit(access.failures, access.pause)
+        self._circuit.on_change = self._told
         self._engine: Engine | None = None
 
     @classmethod
@@ -108,6 +111,12 @@ class Connection:
         with self._lock:
             self._circuit.succeed(token)
         return rows
+
+    def _told(self, state: CircuitState) -> None:
+        if state == "open":
+            _log.warning("vector engine at %s unavailable: circuit open", self.address)
+        elif state == "closed":
+            _log.warning("vector engine at %s available again: circuit closed", self.address)
 
 
 @cache

@@ -64,7 +64,7 @@ class Engine(ABC):
 
     @abstractmethod
     def load(self, collection: str, items: EngineItems) -> None:
-        """Make a collection, replacing one of this name, and return when searches answer from its built index."""
+        """Make a collection, replacing one of this name; return when searches answer from its built index."""
 
     @abstractmethod
     def search(

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from turret.tower.catalog.filters import Filter
 from turret.tower.catalog.masks import RowMask
 from turret.tower.engines.access import Connection, connection, current_access
+from turret.tower.engines.engine import EngineItems
 from turret.tower.engines.fields import where_of
 from turret.tower.engines.where import Where
 from turret.tower.errors import BundleError
@@ -55,8 +56,11 @@ class EngineIndex(Index):
     def build(
         cls, vectors: NDArray[np.float32], settings: Any, users: NDArray[np.float32] | None = None
     ) -> "EngineIndex":
-        """An engine needs the fields of the items, too. Raises BundleError."""
-        raise BundleError("an engine is loaded by `turret publish --engine URL`, not by `turret index`")
+        """Load `vectors` into the collection of the settings, without fields. Raises EngineError."""
+        assert isinstance(settings, EngineSettings)
+        made = connection(settings.url)
+        made.engine.load(settings.collection, EngineItems(vectors, ()))
+        return cls(vectors, settings, made)
 
     @classmethod
     def load(cls, path: Path, vectors: NDArray[np.float32], settings: Any) -> "EngineIndex":
@@ -71,8 +75,8 @@ class EngineIndex(Index):
             stored = None
         if stored != _content(settings, len(vectors)):
             raise BundleError(
-                f"{path} doesn't name the collection {settings.collection} of {len(vectors)} items; the files "
-                "are of different models",
+                f"{path} doesn't name the collection {settings.collection} of {len(vectors)} items; the "
+                "files are of different models",
                 "parts",
             )
         return cls(vectors, settings, connection(settings.url))

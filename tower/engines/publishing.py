@@ -8,7 +8,7 @@ from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.golden import check_golden
 from turret.tower.bundle.query_vectors import query_vectors
 from turret.tower.bundle.reindex import derived_version, new_target, publish_chosen
-from turret.tower.engines.access import Connection, engine_url
+from turret.tower.engines.access import Connection
 from turret.tower.engines.collections import (
     NAMESPACE_FILE,
     alias_name,
@@ -126,31 +126,3 @@ def _drop(engine: Engine, collection: str) -> None:
         engine.drop(collection)
     except EngineError:
         return
-
-
-def move_alias(settings: EngineSettings) -> None:
-    """Make the alias of a version's folder name its collection. Raises EngineError."""
-    engine = open_engine(engine_url(settings.url), _LIMITS)
-    try:
-        engine.point(settings.alias, settings.collection)
-    finally:
-        engine.close()
-
-
-def check_loaded(settings: EngineSettings, count: int) -> None:
-    """Raise BundleError unless the engine holds the collection of a version with `count` items."""
-    url = engine_url(settings.url)
-    try:
-        engine = open_engine(url, _LIMITS)
-        try:
-            found = engine.count(settings.collection)
-        finally:
-            engine.close()
-    except EngineError as error:
-        raise BundleError(str(error)) from None
-    if found != count:
-        raise BundleError(
-            f"{without_credentials(url)} holds {'no collection' if found is None else f'{found} items of'} "
-            f"{settings.collection}, where {count} items are needed; publish it there again with "
-            "`turret publish --engine URL`"
-        )
