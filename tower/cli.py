@@ -22,7 +22,7 @@ def publish(
         str | None,
         typer.Option(
             metavar="URL",
-            help="redis://HOST:PORT or milvus://HOST:PORT; TURRET_ENGINE by default, which may hold a password.",
+            help="redis://HOST:PORT or milvus://HOST:PORT; or TURRET_ENGINE, which may hold a password.",
         ),
     ] = None,
     recall: Annotated[float, typer.Option(help="The minimum recall at every k and selectivity.")] = 0.99,

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from turret.data.circuit import Circuit, CircuitState
 from turret.service.models.loaded_model import LoadedModel
 from turret.service.monitoring.drift import Drift, Reference
 from turret.service.monitoring.recall import RecallSampler
@@ -14,7 +15,6 @@ from turret.service.monitoring.recent import STEP_SECONDS, RecentMetrics
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.ranking.answer_record import AnswerRecord
 from turret.service.settings import Settings
-from turret.data.circuit import Circuit, CircuitState
 from turret.service.telemetry.logs import Logs
 from turret.service.telemetry.metrics import RECALL_KS, Metrics
 from turret.service.telemetry.table import Table

@@ -24,7 +24,6 @@ from turret.service.schemas.cursor import read_cursor
 from turret.service.schemas.requests import RecommendRequest
 from turret.service.settings import Settings
 
-
 _WAITING_THREADS = 16
 
 

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from turret.service.errors import HistoryDamagedError, HistoryUnavailableError
 from turret.data.circuit import Circuit
+from turret.service.errors import HistoryDamagedError, HistoryUnavailableError
 from turret.service.stores.contract import Event, History, HistoryStore
 
 Result = TypeVar("Result")

@@ -26,7 +26,7 @@ def engine_fields(catalog: Catalog) -> list[EngineField]:
 
 
 def drawn(count: int) -> NDArray[np.int64]:
-    """A permutation of `count` rows with a fixed seed: rows with a place below n are a uniform sample of n."""
+    """A permutation of `count` rows with a fixed seed: those with a place below n are a uniform sample."""
     return np.random.default_rng(0).permutation(count)
 
 
@@ -89,7 +89,7 @@ class _Translator:
         if isinstance(column, NumberColumn):
             numbers = [float(value) for value in values if isinstance(value, int | float)]
             met = tuple(InRange(place, number, number) for number in numbers)
-            return AnyMet(met) if met else AnyCode(place, ())
+            return AnyMet(met) if met else NotMet(self._always)
         if isinstance(column, TermColumn):
             codes = [code for value in values if (code := column.code(value)) is not None]
             return AnyCode(place, tuple(sorted(set(codes))))

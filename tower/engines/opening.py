@@ -1,12 +1,16 @@
 """The engine behind a URL, by its scheme; its client is imported with the first."""
 
+from pkgutil import resolve_name
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from turret.tower.engines.engine import Engine
 from turret.tower.errors import EngineError
 
-ENGINES = ("milvus", "redis")
+CLIENTS = {
+    "milvus": "turret.tower.engines.milvus:MilvusEngine",
+    "redis": "turret.tower.engines.redis_search:RedisEngine",
+}
 _SCHEMES = {
     "milvus": "milvus",
     "milvus+https": "milvus",
@@ -27,25 +31,20 @@ _DEFAULT = Limits()
 
 
 def engine_name(url: str) -> str:
-    """The engine of a URL, one of ENGINES. Raises EngineError for another scheme."""
+    """The engine of a URL, one of CLIENTS. Raises EngineError for another scheme."""
     scheme = urlsplit(url).scheme
     if scheme not in _SCHEMES:
         raise EngineError(
-            f"{without_credentials(url)!r} names no engine; write milvus://HOST:19530 (milvus+https:// with TLS, "
-            "milvus:///FILE.db for the embedded one) or redis://HOST:6379 (rediss:// with TLS)"
+            f"{without_credentials(url)!r} names no engine; write milvus://HOST:19530 (milvus+https:// with "
+            "TLS, milvus:///FILE.db for the embedded one) or redis://HOST:6379 (rediss:// with TLS)"
         )
     return _SCHEMES[scheme]
 
 
 def open_engine(url: str, limits: Limits = _DEFAULT) -> Engine:
     """Connect to the engine at `url`. Raises EngineError where it can't, or its client isn't installed."""
-    if engine_name(url) == "milvus":
-        from turret.tower.engines.milvus import MilvusEngine
-
-        return MilvusEngine(url, limits)
-    from turret.tower.engines.redis_search import RedisEngine
-
-    return RedisEngine(url, limits)
+    made: Engine = resolve_name(CLIENTS[engine_name(url)])(url, limits)
+    return made
 
 
 def without_credentials(url: str) -> str:

@@ -82,7 +82,8 @@ def _publish(
     found = engine.count(collection)
     if found != len(old.vectors):
         raise EngineError(
-            f"{without_credentials(url)} holds {found} of {len(old.vectors)} items after the load; publish again"
+            f"{without_credentials(url)} holds {found} of {len(old.vectors)} items after the load; publish "
+            "again"
         )
     report("tuning the search effort ...")
     queries = split_queries(query_vectors(old), len(old.vectors))[0]
@@ -104,7 +105,7 @@ def _publish(
     measured = measure_recall(planner, old.vectors, queries, absolute=scoring.absolute, masks=task.mask)
     check_recall(measured, recall, settings.engine)
     words = (
-        f"{len(old.vectors):,} items of {old.manifest.dimension} numbers in {settings.engine} at {settings.url}",
+        f"{len(old.vectors):,} items of {old.manifest.dimension} numbers in {settings.engine}",
         f"up to {settings.subset_rows:,} allowed items are searched exactly in the service",
         *task.told,
     )

@@ -1,4 +1,4 @@
-"""The search efforts of an engine that reach a recall, for each selectivity and k, measured by its answers."""
+"""The search efforts of an engine that reach a recall, measured for each selectivity and k."""
 
 import time
 from collections.abc import Callable, Sequence

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from turret.data.circuit import Circuit
 from turret.service.errors import HistoryDamagedError, HistoryUnavailableError
 from turret.service.stores.breaker import Breaker
-from turret.data.circuit import Circuit
 from turret.service.stores.contract import Event, History
 from turret.service.stores.memory import MemoryHistory
 
