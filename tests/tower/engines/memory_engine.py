@@ -1,6 +1,7 @@
 """An engine in this process, for tests of everything above the contract: exact, and broken on demand."""
 
 from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -110,9 +111,9 @@ def met(where: Where, items: EngineItems) -> Mask:
         case NotMet(inner):
             return ~met(inner, items)
         case AllMet(inner):
-            return np.logical_and.reduce([met(one, items) for one in inner])
+            return np.array([met(one, items) for one in inner]).all(axis=0)
         case AnyMet(inner):
-            return np.logical_or.reduce([met(one, items) for one in inner])
+            return np.array([met(one, items) for one in inner]).any(axis=0)
 
 
 def _having(items: EngineItems, field: int, hits: Mask) -> Mask:
