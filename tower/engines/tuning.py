@@ -14,14 +14,14 @@ from turret.tower.engines.engine import Engine
 from turret.tower.engines.fields import Drawn, where_of
 from turret.tower.errors import BundleError
 from turret.tower.format.engine_settings import EngineEffort
-from turret.tower.format.manifest import Scoring
+from turret.tower.format.manifest import MeasuredRecall, Scoring
 from turret.tower.index.index import ExactIndex
 from turret.tower.index.planner import Planner
 from turret.tower.tuning.recall import KS, SELECTIVITIES, Truth, truths
 
 # A request for 10 that excludes seen items fetches 18 to 30.
 _USUAL = 32
-_TUNED_ON, _TIMED = 100, 20
+_TUNED_ON, _TIMED = 300, 20
 # Other user vectors than these have a slightly lower recall.
 _MARGIN = 0.2
 # An effort whose answers are shorter than that in more searches is too low: each is replaced by an exact one.
@@ -44,7 +44,6 @@ class EngineTask:
     least_recall: float
     report: Callable[[str], None]
     efforts: list[EngineEffort] = field(default_factory=list)
-    told: list[str] = field(default_factory=list)
     subset_rows: int = 0
 
     def __post_init__(self) -> None:
@@ -73,10 +72,28 @@ def tune(task: EngineTask) -> None:
                 "largest effort; nothing was published. Lower --recall"
             )
         task.efforts += _rising(efforts)
-        task.told.append(_described(truth.selectivity, efforts))
-        task.report(task.told[-1])
+        task.report(_described(truth.selectivity, efforts))
         if truth.allowed is not None and not task.subset_rows and _exact_is_better(task, truth, efforts):
             task.subset_rows = truth.allowed.count
+
+
+def raise_efforts(task: EngineTask, missed: Sequence[MeasuredRecall]) -> bool:
+    """Raise the efforts of cells that missed the recall on more queries; False where one can't be raised.
+
+    The cell of a k is answered with the effort of the next k that was tuned, and so are the smaller ones.
+    """
+    raised = list(task.efforts)
+    for cell in missed:
+        for place, one in enumerate(raised):
+            if one.selectivity != cell.selectivity or one.k < cell.k:
+                continue
+            broader = [breadth for breadth in task.engine.breadths(one.k) if breadth > one.breadth]
+            if broader:
+                raised[place] = one.model_copy(update={"breadth": broader[0]})
+            break
+    is_raised = raised != task.efforts
+    task.efforts = raised
+    return is_raised
 
 
 def _rising(efforts: Sequence[EngineEffort]) -> list[EngineEffort]:
@@ -157,6 +174,12 @@ def _seconds(task: EngineTask, search: Callable[[NDArray[np.float32]], object]) 
         search(query)
         taken.append(time.perf_counter() - start)
     return float(np.median(taken))
+
+
+def described(efforts: Sequence[EngineEffort]) -> list[str]:
+    """A line for each selectivity."""
+    shares = sorted({one.selectivity for one in efforts}, reverse=True)
+    return [_described(share, [one for one in efforts if one.selectivity == share]) for share in shares]
 
 
 def _described(selectivity: float, efforts: Sequence[EngineEffort]) -> str:

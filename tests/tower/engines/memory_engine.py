@@ -1,6 +1,7 @@
 """An engine in this process, for tests of everything above the contract: exact, and broken on demand."""
 
 from collections.abc import Sequence
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,9 +112,9 @@ def met(where: Where, items: EngineItems) -> Mask:
         case NotMet(inner):
             return ~met(inner, items)
         case AllMet(inner):
-            return np.array([met(one, items) for one in inner]).all(axis=0)
+            return reduce(np.logical_and, [met(one, items) for one in inner])
         case AnyMet(inner):
-            return np.array([met(one, items) for one in inner]).any(axis=0)
+            return reduce(np.logical_or, [met(one, items) for one in inner])
 
 
 def _having(items: EngineItems, field: int, hits: Mask) -> Mask:
