@@ -157,9 +157,9 @@ class MilvusServer(EngineServer):
         )
 
     def _answers(self) -> bool:
-        with suppress(OSError):
-            with urllib.request.urlopen(f"http://127.0.0.1:{self._health}/healthz", timeout=5) as answer:
-                return b"OK" in answer.read()
+        address = f"http://127.0.0.1:{self._health}/healthz"
+        with suppress(OSError), urllib.request.urlopen(address, timeout=5) as answer:
+            return b"OK" in answer.read()
         return False
 
 

@@ -73,17 +73,17 @@ class EngineIndex(Index):
             stored = json.loads(read_regular(path, _FILE_BYTES))
         except ValueError:
             stored = None
-        if stored != _content(settings, len(vectors)):
+        if stored != _content(settings, vectors):
             raise BundleError(
-                f"{path} doesn't name the collection {settings.collection} of {len(vectors)} items; the "
-                "files are of different models",
+                f"{path} doesn't name the collection {settings.collection} of {len(vectors)} items of "
+                f"{vectors.shape[1]} numbers; the files are of different models",
                 "parts",
             )
         return cls(vectors, settings, connection(settings.url))
 
     def save(self, path: Path) -> None:
         """Write the name of the collection and the number of its items."""
-        path.write_text(json.dumps(_content(self.settings, len(self))) + "\n", encoding="utf-8")
+        path.write_text(json.dumps(_content(self.settings, self.vectors())) + "\n", encoding="utf-8")
 
     @property
     def exact(self) -> ExactIndex:
@@ -146,5 +146,6 @@ def _sound(rows: NDArray[np.int64], count: int, allowed: RowMask | None) -> NDAr
     return rows if allowed is None else rows[allowed.mask[rows]]
 
 
-def _content(settings: EngineSettings, count: int) -> dict[str, object]:
-    return {"engine": settings.engine, "collection": settings.collection, "items": count}
+def _content(settings: EngineSettings, vectors: NDArray[np.float32]) -> dict[str, object]:
+    count, dimension = vectors.shape
+    return {"collection": settings.collection, "items": count, "dimension": dimension}

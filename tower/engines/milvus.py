@@ -147,8 +147,8 @@ class MilvusEngine(Engine):
                 return
             if time.monotonic() > end:
                 raise EngineError(
-                    f"the Milvus at {self._address} has indexed {indexed:,} of {count:,} items of {collection}; "
-                    "look at its log and its memory, and publish again"
+                    f"the Milvus at {self._address} has indexed {indexed:,} of {count:,} items of "
+                    f"{collection}; look at its log and its memory, and publish again"
                 )
             time.sleep(_LOOK_SECONDS)
 
@@ -174,7 +174,7 @@ def _client_class() -> Any:
         from pymilvus import MilvusClient
     except ImportError as error:
         raise EngineError(
-            f"pymilvus can't be imported ({error}); install turret[milvus], or name an engine redis://HOST:6379"
+            f"pymilvus can't be imported ({error}); install turret[milvus], or name a redis://HOST:6379"
         ) from None
     return MilvusClient
 

@@ -75,6 +75,8 @@ class MemoryEngine(Engine):
     def drop(self, collection: str) -> None:
         self.check()
         self.server.items.pop(collection, None)
+        aliases = self.server.aliases
+        self.server.aliases = {alias: name for alias, name in aliases.items() if name != collection}
 
     def point(self, alias: str, collection: str) -> None:
         self.check()
