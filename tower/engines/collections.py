@@ -4,7 +4,10 @@ import re
 import uuid
 from pathlib import Path
 
+from turret.data.files.locks import locked
+from turret.tower.engines.access import engine_url
 from turret.tower.engines.engine import Engine
+from turret.tower.engines.opening import open_engine
 from turret.tower.errors import BundleError
 from turret.tower.format.engine_settings import EngineSettings
 from turret.tower.format.listing import versions
@@ -53,6 +56,21 @@ def needed(bundles: Path, engine: Engine) -> set[str]:
         if isinstance(settings, EngineSettings):
             names.add(settings.collection)
     return names
+
+
+def drop_unneeded(bundles: Path, url: str) -> list[str]:
+    """Drop the collections of deleted versions from the engine that a manifest knows as `url`.
+
+    Waits for a publication that runs. Raises BundleError and EngineError.
+    """
+    engine = open_engine(engine_url(url))
+    try:
+        with locked(bundles / NAMESPACE_FILE):
+            return clear(bundles, engine)
+    except OSError as error:
+        raise BundleError(f"{bundles / NAMESPACE_FILE} can't be locked: {error.strerror}") from None
+    finally:
+        engine.close()
 
 
 def clear(bundles: Path, engine: Engine) -> list[str]:
