@@ -1,7 +1,6 @@
 """Event logs in, arrays out: the only package that reads raw data."""
 
 __all__ = [
-    "circuit",
     "cli",
     "cli_errors",
     "configuration",

@@ -30,7 +30,7 @@ MOST_FILES = 15
 TRAINING_ONLY = ("torch", "polars", "numba", "matplotlib", "optuna")
 # What the service takes from below: the frozen form of towers, and what names and describes ids.
 SERVICE_TAKES = {
-    "turret.data.circuit",
+    "turret.tower.engines.circuit",
     "turret.data.entry_points",
     "turret.data.errors",
     "turret.data.features",
