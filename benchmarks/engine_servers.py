@@ -129,9 +129,12 @@ class RedisSearchServer(EngineServer):
         self._module = found(WHEELS[1], "redisearch.so")
 
     def _begin(self) -> subprocess.Popen[bytes]:
+        return self._run(self._command())
+
+    def _command(self) -> list[str]:
         address = ["--port", str(self.port), "--bind", "127.0.0.1"]
         options = ["--save", "", "--appendonly", "yes", "--loadmodule", str(self._module)]
-        return self._run([str(self._program), *address, *options])
+        return [str(self._program), *address, *options]
 
     def _answers(self) -> bool:
         with suppress(RedisError), Redis(port=self.port) as client:
