@@ -102,7 +102,7 @@ class RedisEngine(Engine):
     def drop(self, collection: str) -> None:
         """See `Engine`.
 
-        The index goes first and the hashes after it in blocks: dropped with it, 50,000 hashes hold up all other
+        The index goes first and the hashes after it in blocks: in one step, 50,000 of them hold up all other
         clients for most of a second.
         """
         if collection in self._names():
