@@ -92,13 +92,12 @@ def _measure(
             engines[name]["cells"] = [
                 cell(service, one, best, seconds) for one, best in zip(questions, truth, strict=True)
             ]
-        for name in servers:
-            engines[name] |= switched(service, shop, [name, f"{name}-again"])
+        switches = switched(service, shop, list(servers))
     cells = [one for engine in engines.values() for one in engine["cells"]]
     return {
         "items": shop.items,
         "asked_recall": RECALL,
-        "failed_on_switch": sum(engines[name]["failed_on_switch"] for name in servers),
+        **switches,
         "short_answers": sum(one["short_answers"] for one in cells),
         "least_recall": min(one["recall"] for one in cells),
         "requests_per_s": {name: engine["cells"][0]["requests_per_s"] for name, engine in engines.items()},
@@ -107,7 +106,7 @@ def _measure(
 
 
 def published(bundles: Path, name: str, server: EngineServer) -> dict[str, Any]:
-    """Publish two versions on an engine: seconds of the first, its efforts, and the bytes of an item."""
+    """Publish a version on an engine: seconds, efforts, recall, and the bytes of an item."""
     assert server.process is not None
     before = resident_bytes(server.process.pid)
     begun = time.perf_counter()
@@ -120,7 +119,6 @@ def published(bundles: Path, name: str, server: EngineServer) -> dict[str, Any]:
     engine = open_engine(server.url, Limits())
     said = engine.bytes_of(settings.collection)
     engine.close()
-    publish_to_engine(bundles / "exact", server.url, RECALL, f"{name}-again")
     return {
         "publish_s": seconds,
         "resident_bytes_an_item": grown / len(bundle.vectors),
@@ -191,7 +189,7 @@ def cell(service: Running, one: Asked, truth: Sequence[Sequence[Any]], seconds: 
 
 
 def switched(service: Running, shop: Served, versions: Sequence[str]) -> dict[str, Any]:
-    """Activate versions of one engine in turns under load."""
+    """Activate the versions of the engines in turns under load."""
     load = Load(service.url, RECOMMEND, shop.bodies, connections=4, seconds=_SWITCHES * 1.5 + 1)
     with start_load(load) as running:
         for number in range(_SWITCHES):

@@ -31,11 +31,10 @@ def engines_section(engines: dict[str, Any]) -> str:
         if "publish_s" in engine:
             load = [f"{engine['publish_s']:.0f} s", f"{engine['resident_bytes_an_item']:,.0f}"]
         lines.append(f"| {' | '.join([_NAMES[name], *cells, *load])} |")
-    asked = sum(engine.get("asked_on_switch", 0) for engine in measured.values())
     lines += [
         "",
         f"Short answers: {engines['short_answers']}. Requests that failed while versions were switched under "
-        f"load: {engines['failed_on_switch']} of {asked:,}.",
+        f"load: {engines['failed_on_switch']} of {engines['asked_on_switch']:,}.",
         "",
     ]
     return "\n".join(lines)

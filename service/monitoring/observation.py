@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from turret.data.circuit import Circuit, CircuitState
 from turret.service.models.loaded_model import LoadedModel
 from turret.service.monitoring.drift import Drift, Reference
 from turret.service.monitoring.recall import RecallSampler
@@ -20,6 +19,7 @@ from turret.service.telemetry.metrics import RECALL_KS, Metrics
 from turret.service.telemetry.table import Table
 from turret.service.telemetry.traces import open_traces
 from turret.service.wire.admission import Admission
+from turret.tower.engines.circuit import Circuit, CircuitState
 from turret.tower.errors import BundleError
 
 REFRESH_SECONDS = 1.0

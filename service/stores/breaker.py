@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from turret.data.circuit import Circuit
 from turret.service.errors import HistoryDamagedError, HistoryUnavailableError
 from turret.service.stores.contract import Event, History, HistoryStore
+from turret.tower.engines.circuit import Circuit
 
 Result = TypeVar("Result")
 Call = Callable[[], Coroutine[Any, Any, Result]]

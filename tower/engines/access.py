@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from turret.data.circuit import Circuit, CircuitState
+from turret.tower.engines.circuit import Circuit, CircuitState
 from turret.tower.engines.engine import Engine
 from turret.tower.engines.opening import Limits, open_engine, without_credentials
 from turret.tower.engines.where import Where

@@ -8,8 +8,8 @@ from turret.tower.engines.engine import Engine
 from turret.tower.errors import EngineError
 
 CLIENTS = {
-    "milvus": "turret.tower.engines.milvus:MilvusEngine",
-    "redis": "turret.tower.engines.redis_search:RedisEngine",
+    "milvus": "turret.tower.engines.clients.milvus:MilvusEngine",
+    "redis": "turret.tower.engines.clients.redis_search:RedisEngine",
 }
 _SCHEMES = {
     "milvus": "milvus",

@@ -3,12 +3,12 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from turret.data.circuit import Circuit
 from turret.service.errors import HistoryUnavailableError
 from turret.service.stores.breaker import Breaker
 from turret.service.stores.contract import Event, History
 from turret.service.stores.memory import MemoryHistory
 from turret.service.stores.reading import Stored, read_histories
+from turret.tower.engines.circuit import Circuit
 
 
 class Counted(MemoryHistory):

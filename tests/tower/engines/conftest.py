@@ -29,7 +29,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
     return made
 
 
-def user_vectors(count: int = 120) -> NDArray[np.float32]:
+def user_vectors(count: int = 40) -> NDArray[np.float32]:
     vectors = np.random.default_rng(5).standard_normal((count, 8))
     unit: NDArray[np.float64] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     return unit.astype(np.float32)
@@ -37,7 +37,7 @@ def user_vectors(count: int = 120) -> NDArray[np.float32]:
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Path:
-    """A folder with the bundle v1 of 1,200 items, with 120 user vectors."""
+    """A folder with the bundle v1 of 1,200 items, with 40 user vectors."""
     root = tmp_path / "shop"
     made = contents(ids=tuple(range(ITEMS)))
     fields = {"year": [1900 + row % 120 for row in range(ITEMS)], **made.fields}

@@ -1,6 +1,6 @@
 import pytest
 
-from turret.data.circuit import Circuit
+from turret.tower.engines.circuit import Circuit
 
 
 class Clock:
