@@ -4,6 +4,7 @@
 """
 
 import importlib.util
+import json
 import lzma
 import os
 import shutil
@@ -128,9 +129,12 @@ class RedisSearchServer(EngineServer):
         self._module = found(WHEELS[1], "redisearch.so")
 
     def _begin(self) -> subprocess.Popen[bytes]:
+        return self._run(self._command())
+
+    def _command(self) -> list[str]:
         address = ["--port", str(self.port), "--bind", "127.0.0.1"]
         options = ["--save", "", "--appendonly", "yes", "--loadmodule", str(self._module)]
-        return self._run([str(self._program), *address, *options])
+        return [str(self._program), *address, *options]
 
     def _answers(self) -> bool:
         with suppress(RedisError), Redis(port=self.port) as client:
@@ -139,7 +143,10 @@ class RedisSearchServer(EngineServer):
 
 
 class MilvusServer(EngineServer):
-    """Milvus 2.3 standalone with its embedded etcd and message queue, and its files in `folder`."""
+    """Milvus 2.3 standalone with its embedded etcd and message queue, and its files in `folder`.
+
+    Its ports listen on all addresses: it has no setting for that.
+    """
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -151,12 +158,14 @@ class MilvusServer(EngineServer):
         for part in ("rootCoord", "proxy", "queryCoord", "queryNode", "indexNode", "dataCoord", "dataNode"):
             config.set(f"{part}.ip", "127.0.0.1")
         config.resolve()
+        self._etcd = _etcd_config(folder)
         self.url = f"milvus://127.0.0.1:{config.configurable_items['proxy_port'][1]}"
 
     def _begin(self) -> subprocess.Popen[bytes]:
         return self._run(
             [str(self._program), "run", "standalone"],
             DEPLOY_MODE="STANDALONE",
+            ETCD_CONFIG_PATH=str(self._etcd),
             METRICS_PORT=str(self._health),
             MILVUS_RUN_DIR=str(self.folder / "run"),
             LD_LIBRARY_PATH=str(self._program.parent),
@@ -167,6 +176,22 @@ class MilvusServer(EngineServer):
         with suppress(OSError), urllib.request.urlopen(address, timeout=5) as answer:
             return b"OK" in answer.read()
         return False
+
+
+def _etcd_config(folder: Path) -> Path:
+    """Ports of its own for the embedded etcd: on 2379 and 2380 a second Milvus would crash."""
+    clients, peers = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
+    settings = {
+        "name": "default",
+        "listen-client-urls": clients,
+        "advertise-client-urls": clients,
+        "listen-peer-urls": peers,
+        "initial-advertise-peer-urls": peers,
+        "initial-cluster": f"default={peers}",
+    }
+    path = folder / "etcd.yaml"
+    path.write_text(json.dumps(settings), encoding="utf-8")
+    return path
 
 
 def _wheel_module() -> Any:
@@ -186,8 +211,8 @@ SERVERS: dict[str, type[EngineServer]] = {"redis": RedisSearchServer, "milvus": 
 def running(name: str, folder: Path) -> Iterator[EngineServer]:
     """A running engine by its name in SERVERS. Raises FileNotFoundError where it isn't installed."""
     server = SERVERS[name](folder)
-    server.start()
     try:
+        server.start()
         yield server
     finally:
         server.kill()

@@ -18,8 +18,8 @@ def running(name: str, folder: Path) -> Iterator[EngineServer]:
         server = SERVERS[name](folder)
     except FileNotFoundError as error:
         pytest.skip(str(error))
-    server.start()
     try:
+        server.start()
         yield server
     finally:
         server.kill()

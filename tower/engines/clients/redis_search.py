@@ -18,6 +18,9 @@ from turret.tower.errors import EngineError
 _LINKS, _EF_CONSTRUCTION = 16, 200
 # An insertion takes half a millisecond of the server's one thread; other clients wait for a block at most.
 _BLOCK = 64
+_DELETED_AT_ONCE = 500
+# The collections whose index is dropped and whose hashes may not all be.
+_DROPPED = "turret:dropped_collections"
 _LOOK_SECONDS = 0.05
 
 
@@ -36,9 +39,15 @@ class RedisEngine(Engine):
             self._client = _client(url, limits.load)
 
     def check(self) -> None:
-        """See `Engine`; also refuses a cluster."""
+        """See `Engine`; also refuses a cluster, and a server that may evict items."""
         if self._call("INFO", "cluster")["cluster_enabled"]:
             raise EngineError(f"{self._address}: {_NO_CLUSTER}")
+        memory = self._call("INFO", "memory")
+        if memory["maxmemory"] and memory["maxmemory_policy"].startswith("allkeys"):
+            raise EngineError(
+                f"the Redis at {self._address} evicts keys when its memory is full (maxmemory-policy "
+                f"{memory['maxmemory_policy']}), and with them items; set it to noeviction"
+            )
         self._names()
 
     def load(self, collection: str, items: EngineItems) -> None:
@@ -66,7 +75,8 @@ class RedisEngine(Engine):
     ) -> NDArray[np.int64]:
         """See `Engine`."""
         query = f"{printed(where)}=>[KNN {k} @v $vector EF_RUNTIME {breadth}]"
-        milliseconds = max(1, round(1000 * self._limits.search))
+        # The server answers with too few items in silence when its limit ends; that of the client ends first.
+        milliseconds = max(1, round(2000 * self._limits.search))
         options = ("NOCONTENT", "LIMIT", 0, k, "TIMEOUT", milliseconds, "DIALECT", 2)
         blob = np.ascontiguousarray(vector, dtype=np.float32).tobytes()
         arguments = ("FT.SEARCH", collection, query, "PARAMS", 2, "vector", blob, *options)
@@ -85,13 +95,31 @@ class RedisEngine(Engine):
         return None if info is None else int(info[b"num_docs"])
 
     def collections(self, prefix: str) -> Sequence[str]:
-        """See `Engine`."""
-        return [name for name in self._names() if name.startswith(prefix)]
+        """See `Engine`; also those whose index is dropped and whose hashes aren't."""
+        dropped = [name.decode() for name in self._call("SMEMBERS", _DROPPED)]
+        return sorted(name for name in {*self._names(), *dropped} if name.startswith(prefix))
 
     def drop(self, collection: str) -> None:
-        """See `Engine`."""
+        """See `Engine`.
+
+        The index goes first and the hashes after it in blocks: in one step, 50,000 of them hold up all other
+        clients for most of a second.
+        """
         if collection in self._names():
-            self._call("FT.DROPINDEX", collection, "DD")
+            with suppress(EngineError):  # a full memory takes no name, and is to be emptied nevertheless
+                self._call("SADD", _DROPPED, collection)
+            self._call("FT.DROPINDEX", collection)
+        elif not self._call("SISMEMBER", _DROPPED, collection):
+            return
+        cursor = 0
+        while True:
+            pattern = ("MATCH", f"{collection}:*", "COUNT", _DELETED_AT_ONCE)
+            cursor, keys = self._call("SCAN", cursor, *pattern)
+            if keys:
+                self._call("UNLINK", *keys)
+            if not cursor:
+                break
+        self._call("SREM", _DROPPED, collection)
 
     def point(self, alias: str, collection: str) -> None:
         """See `Engine`."""
@@ -192,12 +220,12 @@ def _refused(address: str, reason: str) -> EngineError:
 
 
 def _client(url: str, seconds: float) -> Any:
-    from redis import Redis
+    from redis import Redis, exceptions
     from redis.backoff import NoBackoff
     from redis.retry import Retry
 
-    # One retry, for an idle connection that the server has closed.
-    retry = Retry(NoBackoff(), 1)
+    # One retry, for an idle connection that the server has closed; none doubles the time limit.
+    retry = Retry(NoBackoff(), 1, supported_errors=(exceptions.ConnectionError,))
     return Redis.from_url(
         url, socket_timeout=seconds, socket_connect_timeout=seconds, protocol=2, retry=retry
     )
