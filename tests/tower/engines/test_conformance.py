@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,12 +22,31 @@ NO_CODES: NDArray[np.int64] = np.empty(0, dtype=np.int64)
 COUNT, WIDTH = 3000, 16
 
 
-@pytest.fixture(scope="module", params=["memory", "redis", "milvus"])
+class EmbeddedMilvus(EngineServer):
+    """No server but a file, which this process holds open."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.url = f"milvus:///{folder / 'items.db'}"
+
+    def kill(self) -> None:
+        from milvus_lite.server_manager import server_manager_instance
+
+        server_manager_instance.release_server(str(self.folder / "items.db"))
+
+
+@pytest.fixture(scope="module", params=["memory", "redis", "milvus", "embedded_milvus"])
 def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[EngineServer | None]:
     if request.param == "memory":
         yield None
+        return
+    if request.param == "embedded_milvus":
+        pytest.importorskip("milvus_lite", reason="pip install milvus-lite")
+        embedded = EmbeddedMilvus(tmp_path_factory.mktemp("milvus"))
+        yield embedded
+        embedded.kill()
         return
     with running(request.param, tmp_path_factory.mktemp(request.param)) as started:
         yield started
