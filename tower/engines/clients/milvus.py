@@ -17,7 +17,9 @@ from turret.tower.engines.opening import Limits, without_credentials
 from turret.tower.engines.where import Where
 from turret.tower.errors import EngineError
 
-_LINKS, _EF_CONSTRUCTION, _MOST_EF = 16, 200, 32_768
+# The embedded one misses items in its graph where a filter leaves few; at its sizes a scan costs little.
+_GRAPHS: dict[str, dict[str, int]] = {"HNSW": {"M": 16, "efConstruction": 200}, "FLAT": {}}
+_MOST_EF = 32_768
 _BLOCK = 2_000
 _MOST_CODES = 4096  # of an ARRAY field
 _LOOK_SECONDS = 0.2
@@ -36,6 +38,7 @@ class MilvusEngine(Engine):
     def __init__(self, url: str, limits: Limits) -> None:
         self._address = without_credentials(url)
         self._limits = limits
+        self._index = "HNSW"
         self._remedy = "start it, or name another with --engine or TURRET_ENGINE"
         timeout = min(limits.search, limits.load)
         with self._named():
@@ -57,6 +60,7 @@ class MilvusEngine(Engine):
             raise EngineError(
                 f"{self._address}: the file of an embedded Milvus ends in .db: milvus:///items.db"
             )
+        self._index = "FLAT"
         self._remedy = "its folder has to exist, and no other process may have it open"
         made = _client_class()
         if find_spec("milvus_lite") is None:
@@ -76,8 +80,7 @@ class MilvusEngine(Engine):
                 self._client.insert(collection, _rows(items, rows), timeout=self._limits.load)
             self._client.flush(collection, timeout=self._limits.load)
             parameters = self._client.prepare_index_params()
-            graph = {"M": _LINKS, "efConstruction": _EF_CONSTRUCTION}
-            parameters.add_index("v", "HNSW", "v", metric_type="IP", params=graph)
+            parameters.add_index("v", self._index, "v", metric_type="IP", params=_GRAPHS[self._index])
             self._client.create_index(collection, parameters, timeout=self._limits.load)
             self._wait(collection, len(items))
             self._client.load_collection(collection, timeout=self._limits.load)
