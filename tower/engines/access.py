@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from turret.tower.engines.circuit import Circuit, CircuitState
 from turret.tower.engines.engine import Engine
-from turret.tower.engines.opening import Limits, open_engine, without_credentials
+from turret.tower.engines.opening import Limits, engine_name, open_engine, without_credentials
 from turret.tower.engines.where import Where
 from turret.tower.errors import EngineError
 
@@ -55,8 +55,9 @@ def current_access() -> Access:
 
 
 def engine_url(url: str) -> str:
-    """The address of the engine that a manifest knows as `url`."""
-    return _current.url or os.environ.get(URL_VARIABLE) or url
+    """The address of the engine that a manifest knows as `url`; one of another product isn't taken."""
+    other = _current.url or os.environ.get(URL_VARIABLE)
+    return other if other and engine_name(other) == engine_name(url) else url
 
 
 class Connection:
