@@ -36,7 +36,7 @@ def engine_name(url: str) -> str:
     if scheme not in _SCHEMES:
         raise EngineError(
             f"{without_credentials(url)!r} names no engine; write milvus://HOST:19530 (milvus+https:// with "
-            "TLS, milvus:///FILE.db for the embedded one) or redis://HOST:6379 (rediss:// with TLS)"
+            "TLS, milvus:///FOLDER/FILE.db for the embedded one) or redis://HOST:6379 (rediss:// with TLS)"
         )
     return _SCHEMES[scheme]
 
@@ -50,4 +50,6 @@ def open_engine(url: str, limits: Limits = _DEFAULT) -> Engine:
 def without_credentials(url: str) -> str:
     """The URL without user and password, for messages and manifests."""
     parts = urlsplit(url)
+    if not parts.netloc:  # of a file, whose slashes would not all come back
+        return url
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()

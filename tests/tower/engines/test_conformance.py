@@ -1,8 +1,11 @@
 """The contract of engines, held to Redis search and Milvus really running, and to the engine of the tests."""
 
+import signal
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,12 +24,31 @@ NO_CODES: NDArray[np.int64] = np.empty(0, dtype=np.int64)
 COUNT, WIDTH = 3000, 16
 
 
-@pytest.fixture(scope="module", params=["memory", "redis", "milvus"])
+class EmbeddedMilvus(EngineServer):
+    """No server but a file, which this process holds open."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.url = f"milvus:///{folder / 'items.db'}"
+
+    def kill(self) -> None:
+        from milvus_lite.server_manager import server_manager_instance
+
+        server_manager_instance.release_server(str(self.folder / "items.db"))
+
+
+@pytest.fixture(scope="module", params=["memory", "redis", "milvus", "embedded_milvus"])
 def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[EngineServer | None]:
     if request.param == "memory":
         yield None
+        return
+    if request.param == "embedded_milvus":
+        pytest.importorskip("milvus_lite", reason="pip install milvus-lite")
+        embedded = EmbeddedMilvus(tmp_path_factory.mktemp("milvus"))
+        yield embedded
+        embedded.kill()
         return
     with running(request.param, tmp_path_factory.mktemp(request.param)) as started:
         yield started
@@ -138,6 +160,24 @@ def test_a_collection_is_replaced_and_its_filters_allow_what_they_say(engine: En
         assert sorted(found.tolist()) == np.flatnonzero(met(where, FEW)).tolist(), where
 
 
+def test_bounds_are_exact_to_the_last_digit(engine: Engine) -> None:
+    """Numbers of every size and infinity, as values and as bounds, on either side of each."""
+    numbers = [0.1 + 0.2, 0.3, -1e-7, 5e-324, 0.0, 1e16, 2.0**53 + 2, 1 / 3, -1.7e308, 1e300, np.inf, -np.inf]
+    field = EngineField("number", np.array([*numbers, np.nan]), NO_CODES, NO_CODES)
+    items = EngineItems(FEW.vectors[: len(numbers) + 1], (field,))
+    engine.load("turret_numbers", items)
+    for bound in numbers:
+        for is_open in (False, True):
+            for where in (
+                InRange(0, bound, None, low_open=is_open),
+                InRange(0, None, bound, high_open=is_open),
+                NotMet(InRange(0, bound, bound, low_open=is_open)),
+            ):
+                found = engine.search("turret_numbers", FEW.vectors[0], len(items), 200, where)
+                assert sorted(found.tolist()) == np.flatnonzero(met(where, items)).tolist(), where
+    engine.drop("turret_numbers")
+
+
 def test_an_alias_moves_under_searches(engine: Engine, loaded: str) -> None:
     """No search by the alias fails, and each answers from one of the two collections."""
     if engine.count("turret_few") is None:
@@ -181,6 +221,32 @@ def test_an_engine_that_is_not_there_is_said_in_time(scheme: str) -> None:
         open_engine(f"{scheme}://user:secret@127.0.0.1:{free_port()}", Limits(search=1.0, load=1.0)).check()
     assert time.monotonic() - begun < 10
     assert "secret" not in str(caught.value)
+
+
+def test_an_engine_that_hangs_is_left_within_the_limit(
+    server: EngineServer | None, engine: Engine, loaded: str
+) -> None:
+    """One limit long, not one for each retry; the same engine answers when the server goes on."""
+    if server is None or server.process is None:
+        pytest.skip("it runs in this process")
+    hurried = open_engine(server.url, Limits(search=1.0, load=5.0))
+    assert len(hurried.search(loaded, QUERIES[0], 3, 100)) == 3
+    server.process.send_signal(signal.SIGSTOP)
+    begun = time.monotonic()
+    try:
+        with pytest.raises(EngineError, match="too slow"):
+            hurried.search(loaded, QUERIES[0], 3, 100)
+        assert 0.9 < time.monotonic() - begun < 1.9
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        with suppress(EngineError):
+            assert len(hurried.search(loaded, QUERIES[0], 3, 100)) == 3
+            break
+    else:
+        pytest.fail("it doesn't answer any more")
+    hurried.close()
 
 
 def test_a_missing_collection_is_said(engine: Engine) -> None:

@@ -1,8 +1,10 @@
-"""Milvus as a vector engine, through pymilvus: a standalone server or a cluster."""
+"""Milvus as a vector engine, through pymilvus: a server, a cluster, or the embedded milvus-lite."""
 
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -15,7 +17,9 @@ from turret.tower.engines.opening import Limits, without_credentials
 from turret.tower.engines.where import Where
 from turret.tower.errors import EngineError
 
-_LINKS, _EF_CONSTRUCTION, _MOST_EF = 16, 200, 32_768
+# The embedded one misses items in its graph where a filter leaves few; at its sizes a scan costs little.
+_GRAPHS: dict[str, dict[str, int]] = {"HNSW": {"M": 16, "efConstruction": 200}, "FLAT": {}}
+_MOST_EF = 32_768
 _BLOCK = 2_000
 _MOST_CODES = 4096  # of an ARRAY field
 _LOOK_SECONDS = 0.2
@@ -23,23 +27,45 @@ _PORT = 19530
 
 
 class MilvusEngine(Engine):
-    """A Milvus; item n has the primary key n in the field `row`."""
+    """A Milvus; item n has the primary key n in the field `row`.
+
+    `milvus:///PATH.db` (relative, or absolute with a further slash) is the embedded one. Its file belongs to
+    one process until that ends, so it is for trials: publish, then serve with one worker.
+    """
 
     most = 16_384
 
     def __init__(self, url: str, limits: Limits) -> None:
         self._address = without_credentials(url)
         self._limits = limits
-        parts = urlsplit(url)
-        scheme = "https" if parts.scheme.endswith("https") else "http"
+        self._index = "HNSW"
+        self._remedy = "start it, or name another with --engine or TURRET_ENGINE"
+        timeout = min(limits.search, limits.load)
         with self._named():
+            parts = urlsplit(url)
+            if not parts.netloc:
+                self._client = self._embedded(unquote(parts.path.removeprefix("/")), timeout)
+                return
+            scheme = "https" if parts.scheme.endswith("https") else "http"
             self._client = _client_class()(
                 f"{scheme}://{parts.hostname or '127.0.0.1'}:{parts.port or _PORT}",
                 user=unquote(parts.username or ""),
                 password=unquote(parts.password or ""),
                 db_name=parts.path.strip("/"),
-                timeout=min(limits.search, limits.load),
+                timeout=timeout,
             )
+
+    def _embedded(self, path: str, timeout: float) -> Any:
+        if not path.endswith(".db"):
+            raise EngineError(
+                f"{self._address}: the file of an embedded Milvus ends in .db: milvus:///items.db"
+            )
+        self._index = "FLAT"
+        self._remedy = "its folder has to exist, and no other process may have it open"
+        made = _client_class()
+        if find_spec("milvus_lite") is None:
+            raise EngineError(f"{self._address} needs the embedded Milvus: pip install milvus-lite")
+        return made(path, timeout=timeout)
 
     def check(self) -> None:
         """See `Engine`."""
@@ -54,8 +80,7 @@ class MilvusEngine(Engine):
                 self._client.insert(collection, _rows(items, rows), timeout=self._limits.load)
             self._client.flush(collection, timeout=self._limits.load)
             parameters = self._client.prepare_index_params()
-            graph = {"M": _LINKS, "efConstruction": _EF_CONSTRUCTION}
-            parameters.add_index("v", "HNSW", "v", metric_type="IP", params=graph)
+            parameters.add_index("v", self._index, "v", metric_type="IP", params=_GRAPHS[self._index])
             self._client.create_index(collection, parameters, timeout=self._limits.load)
             self._wait(collection, len(items))
             self._client.load_collection(collection, timeout=self._limits.load)
@@ -164,8 +189,8 @@ class MilvusEngine(Engine):
                 raise
             reason = " ".join(str(getattr(error, "message", "") or error).split())[:300]
             raise EngineError(
-                f"the Milvus at {self._address} can't be reached, is too slow, or refuses ({reason}); start "
-                "it, or name another with --engine or TURRET_ENGINE"
+                f"the Milvus at {self._address} can't be reached, is too slow, or refuses ({reason}); "
+                f"{self._remedy}"
             ) from None
 
 
@@ -176,6 +201,9 @@ def _client_class() -> Any:
         raise EngineError(
             f"pymilvus can't be imported ({error}); install turret[milvus], or name a redis://HOST:6379"
         ) from None
+    # Both log each failure with its traceback; it is raised as EngineError.
+    for name in ("pymilvus.decorators", "milvus_lite"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     return MilvusClient
 
 

@@ -75,6 +75,7 @@ class RedisEngine(Engine):
     ) -> NDArray[np.int64]:
         """See `Engine`."""
         query = f"{printed(where)}=>[KNN {k} @v $vector EF_RUNTIME {breadth}]"
+        # No HYBRID_POLICY: batches alone miss items where few are allowed, and a scan is slow where many are.
         # The server answers with too few items in silence when its limit ends; that of the client ends first.
         milliseconds = max(1, round(2000 * self._limits.search))
         options = ("NOCONTENT", "LIMIT", 0, k, "TIMEOUT", milliseconds, "DIALECT", 2)
