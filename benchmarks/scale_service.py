@@ -83,7 +83,7 @@ def _files(bundle: Path) -> dict[str, float]:
 
 
 def measure_service(bundles: Path, data: Path, seconds: float) -> dict[str, Any]:
-    """Memory and processor time with SQLite, with one worker and with two, and with a Redis where there is one."""
+    """Memory and processor time: with SQLite, with two workers, and with a Redis where there is one."""
     bodies = questions(data)
     with tempfile.TemporaryDirectory(prefix="turret-scale-") as work:
         address = f"sqlite:///{work}/h.sqlite"

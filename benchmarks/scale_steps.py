@@ -9,15 +9,12 @@ import sys
 import time
 from pathlib import Path
 
-from turret.training.process import set_up_process
-
-set_up_process()
-
 import torch
 
 from benchmarks.alternation import Side
 from benchmarks.turret_training import training
 from turret.data.prepared import PreparedData
+from turret.training.process import keep_freed_memory
 
 TURN_SECONDS, TURNS = 1.5, 4
 
@@ -25,6 +22,7 @@ TURN_SECONDS, TURNS = 1.5, 4
 def main() -> None:
     """Take turns of at least `TURN_SECONDS`; the first warms up."""
     prepared, run, experiment, threads, *changes = sys.argv[1:]
+    keep_freed_memory()
     torch.set_num_threads(int(threads))
     side = training(PreparedData.open(Path(prepared)), Path(run), experiment, changes, "cpu")
     steps = _steps_of_a_turn(side)
