@@ -2,6 +2,8 @@
 
 from turret.planning.figures import Figures
 
+TORCHRUN = "torchrun --nproc-per-node N -m turret train"
+
 
 def preparation_remedy(figures: Figures) -> str:
     """For a log that does not fit the disk."""
@@ -16,7 +18,7 @@ def training_remedy(figures: Figures) -> str:
     smaller = "more memory, or a smaller dimension"
     if "torchrun" not in figures.engines:
         return smaller
-    return f"{smaller}, or torchrun, which splits the item table over processes"
+    return f"{smaller}, or processes that split the item table: `{TORCHRUN}`"
 
 
 def slow_training_remedy(figures: Figures) -> str:
@@ -25,7 +27,8 @@ def slow_training_remedy(figures: Figures) -> str:
     measured = figures.engines.get("torchrun")
     if measured is None:
         return less
-    return f"{less}; or torchrun: two processes were {measured['speedup_2_over_1']:.1f} times as fast as one"
+    gain = f"two were {measured['speedup_2_over_1']:.1f} times as fast as one"
+    return f"{less}; or several processes, `{TORCHRUN}`: {gain}"
 
 
 def retrieval_remedy(figures: Figures) -> str:
@@ -33,4 +36,6 @@ def retrieval_remedy(figures: Figures) -> str:
     smaller = "more memory, or a smaller dimension"
     if "retrieval" not in figures.engines:
         return smaller
-    return f"{smaller}, or a vector engine: `turret publish --engine milvus://HOST:19530`"
+    return (
+        f"{smaller}, or a vector engine: `turret publish --engine milvus://HOST:19530` or `redis://HOST:6379`"
+    )

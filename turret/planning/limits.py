@@ -103,7 +103,7 @@ def limits(request: PlanRequest, figures: Figures) -> list[Limit]:
         limit(
             "requests",
             lambda one: capacity(one, figures).machines == 1,
-            f"all cores are busy for {BUSY:.0%} of the time",
+            f"all cores are busy for {100 * BUSY:.0f} % of the time",
             "replicas of the service behind a proxy, with the histories in a Redis",
         ),
         limit(

@@ -115,7 +115,7 @@ def assumptions(request: PlanRequest, figures: Figures) -> list[str]:
     threads = "two threads" if request.machine.cores > 1 else "one thread"
     return [
         f"measured on {figures.source_line()}; times are those of its cores, and training uses {threads}",
-        f"a core of the service is planned to be busy for {BUSY:.0%} of the time, and further cores and "
+        f"a core of the service is planned to be busy for {100 * BUSY:.0f} % of the time; further cores and "
         "machines to answer as many requests as the first",
         "a request names a user with stored events and asks for 10 items; items have a title, genres and a "
         "price; ids have up to 10 characters",

@@ -50,7 +50,7 @@ def plan_service(request: PlanRequest, figures: Figures) -> Part:
     memory = service_memory(request, figures, planned.workers)
     proxy = figures.quantities["proxy.request_seconds"].base
     notes = [
-        f"{planned.core.value:,.0f} requests/s of a core that is busy for {BUSY:.0%} of the time; "
+        f"{planned.core.value:,.0f} requests/s of a core that is busy for {100 * BUSY:.0f} % of the time; "
         f"{planned.workers} worker{'s' * (planned.workers > 1)} on each machine"
     ]
     if planned.machines > 1:
