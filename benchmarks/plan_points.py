@@ -90,7 +90,7 @@ _CATALOG = ("items", "dimension")
 
 
 def _served(store: str, key: str) -> Callable[[Mapping[str, Any]], list[Point]]:
-    return _rows(lambda row: 1e-3 * row["service"][store][key], _CATALOG)
+    return _rows(lambda row: 1e-3 * row[store][key], _CATALOG)
 
 
 def _cost(command: str, key: str, unit: float) -> Callable[[Mapping[str, Any]], float]:
@@ -148,12 +148,12 @@ QUANTITIES: dict[str, Measured] = {
     ),
     "service.worker_memory": Measured("scale_service", _rows(_worker, _CATALOG), ("numbers",)),
     "service.sqlite.request_seconds": Measured(
-        "scale_service", _served("sqlite", "request_ms"), ("root_numbers",)
+        "scale_requests", _served("sqlite", "request_ms"), ("root_numbers",)
     ),
     "service.redis.request_seconds": Measured(
-        "scale_service", _served("redis", "request_ms"), ("root_numbers",)
+        "scale_requests", _served("redis", "request_ms"), ("root_numbers",)
     ),
-    "service.redis.read_seconds": Measured("scale_service", _served("redis", "redis_ms")),
+    "service.redis.read_seconds": Measured("scale_requests", _served("redis", "redis_ms")),
     "proxy.request_seconds": Measured(
         "proxy", _constant(lambda result: 1e-3 * result["through"]["proxy_ms"])
     ),

@@ -1,22 +1,19 @@
 """What an export, its index and its service cost by catalog and width.
 
 A synthetic shop with titles, genres and prices; the model is that of the default experiment after one epoch.
-Requests name a user of 50 stored events and ask for ten items; the processor time of a request is that of
-the service with its store in SQLite, and in a Redis that of both.
+The memory of the service is measured with its histories in SQLite.
 """
 
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.command_cost import turret_cost
-from benchmarks.history_load import redis_address
-from benchmarks.load import Load, run_load
+from benchmarks.command_cost import CommandCost, turret_cost
+from benchmarks.load import Load, processors, run_load
 from benchmarks.process_memory import resident_bytes
 from benchmarks.processor_time import processor_seconds
 from benchmarks.running_service import running_service
@@ -24,7 +21,7 @@ from benchmarks.scale_training import folder_mb
 from turret.data.prepared import PreparedData
 from turret.tower.format.manifest import read_manifest
 
-PATH = "/v1/recommend"
+PATH, INDEXED = "/v1/recommend", "indexed"
 USERS, QUICK_USERS = 20_000, 1_000
 EVENTS_PER_USER = 60
 QUESTIONS, CONNECTIONS = 1_000, 16
@@ -33,7 +30,7 @@ SECONDS, QUICK_SECONDS, ROUNDS = 4.0, 1.0, 3
 
 @dataclass(frozen=True)
 class Catalog:
-    """The items of a shop and the width of their vectors."""
+    """The items of a shop, of which those without an event are not served, and the width of their vectors."""
 
     items: int
     dimension: int
@@ -55,25 +52,31 @@ def prepared_shop(items: int, folder: Path, users: int = USERS) -> Path:
     return target
 
 
-def measure_catalog(catalog: Catalog, folder: Path, quick: bool) -> dict[str, Any]:
-    """Export, index and serve one catalog."""
-    data = prepared_shop(catalog.items, folder, QUICK_USERS if quick else USERS)
-    run, bundles = folder / "run", folder / "bundles"
+def bundles_of(catalog: Catalog, data: Path, folder: Path) -> tuple[Path, CommandCost, CommandCost]:
+    """Train, export and index; returns the folder of the bundles and the costs of both last commands."""
+    run, bundles = folder / "run", folder / f"bundles_{catalog.items}_{catalog.dimension}"
     shutil.rmtree(bundles, ignore_errors=True)
     width = f"tower.dimension={catalog.dimension}"
     settings = ("--set", "training.epochs=1", "--set", width, "--overwrite")
     turret_cost("train", "--data", data, "--run", run, *settings)
     exported = turret_cost("export", run, "--bundles", bundles, "--version", "exact")
-    indexed = turret_cost("index", bundles / "exact", "--kind", "auto", "--version", "indexed")
-    turret_cost("activate", "indexed", "--bundles", bundles)
-    manifest = read_manifest(bundles / "indexed")
+    indexed = turret_cost("index", bundles / "exact", "--kind", "auto", "--version", INDEXED)
+    turret_cost("activate", INDEXED, "--bundles", bundles)
+    return bundles, exported, indexed
+
+
+def measure_catalog(catalog: Catalog, folder: Path, quick: bool) -> dict[str, Any]:
+    """Export, index and serve one catalog."""
+    data = prepared_shop(catalog.items, folder, QUICK_USERS if quick else USERS)
+    bundles, exported, indexed = bundles_of(catalog, data, folder)
     return {
-        **asdict(catalog),
+        "items": len(PreparedData.open(data).item_ids),
+        "dimension": catalog.dimension,
         "export": asdict(exported),
         "index": asdict(indexed),
-        "kind": manifest.index.kind,
-        "files_mb": _files(bundles / "indexed"),
-        "bundle_mb": folder_mb(bundles / "indexed"),
+        "kind": read_manifest(bundles / INDEXED).index.kind,
+        "files_mb": _files(bundles / INDEXED),
+        "bundle_mb": folder_mb(bundles / INDEXED),
         "service": measure_service(bundles, data, QUICK_SECONDS if quick else SECONDS),
     }
 
@@ -83,34 +86,16 @@ def _files(bundle: Path) -> dict[str, float]:
 
 
 def measure_service(bundles: Path, data: Path, seconds: float) -> dict[str, Any]:
-    """Memory and processor time: with SQLite, with two workers, and with a Redis where there is one."""
+    """Memory with one worker and with two."""
     bodies = questions(data)
     with tempfile.TemporaryDirectory(prefix="turret-scale-") as work:
         address = f"sqlite:///{work}/h.sqlite"
         turret_cost("history", "load", "--data", data, "--store", address)
-        figures = {"sqlite": measure_requests(bundles, address, bodies, seconds)}
+        one = measure_requests(bundles, address, bodies, seconds)
         with running_service(bundles, 2, "--store", address) as service:
             run_load(Load(service.url, PATH, bodies, connections=32, seconds=seconds))
-            figures["two_workers"] = {"resident_mb": resident_bytes(service.process.pid) / 1e6}
-        with _redis(Path(work)) as (server, pid):
-            if server is not None:
-                turret_cost("history", "load", "--data", data, "--store", server)
-                figures["redis"] = measure_requests(bundles, server, bodies, seconds, pid)
-    return figures
-
-
-@contextmanager
-def _redis(folder: Path) -> Iterator[tuple[str | None, int]]:
-    """A Redis with the number of its process, or None and 0."""
-    with redis_address(folder) as address:
-        if address is None:
-            yield None, 0
-            return
-        from redis import Redis
-
-        with Redis.from_url(address) as client:
-            info: Any = client.info("server")
-        yield address, int(info["process_id"])
+            two = resident_bytes(service.process.pid) / 1e6
+    return {"sqlite": one, "two_workers": {"resident_mb": two}}
 
 
 def questions(data: Path, count: int = QUESTIONS) -> tuple[str, ...]:
@@ -124,8 +109,10 @@ def measure_requests(
     bundles: Path, store: str, bodies: Sequence[str], seconds: float, redis: int = 0
 ) -> dict[str, float]:
     """Processor milliseconds of a request, in the service and in its Redis, and the memory of one worker."""
+    own, other = processors(2)
     with running_service(bundles, 1, "--store", store) as service:
-        load = Load(service.url, PATH, tuple(bodies), connections=CONNECTIONS, seconds=seconds)
+        service.keep_to(own)
+        load = Load(service.url, PATH, tuple(bodies), connections=CONNECTIONS, seconds=seconds, cpu=other)
         run_load(load)
         costs = [_cost(load, service.process.pid, redis) for _ in range(ROUNDS)]
         resident = resident_bytes(service.process.pid) / 1e6

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from dataclasses import asdict, dataclass
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from benchmarks.command_cost import turret_cost
 SAMPLED = 'objective={loss="sampled_softmax", sampler={kind="uniform", negatives=1024}}'
 EXPERIMENTS: dict[str, tuple[str, ...]] = {"youtubednn": (), "transformer": (SAMPLED,)}
 EVENTS = 300_000
+# Memory does not depend on their number, and a ranking of a million items takes long.
+VALIDATED = "training.validation_users=1000"
 ONE_DAY = 86_400
 
 
@@ -39,26 +42,23 @@ RUNS = (*STEPS, Shape(1_000_000, 64, 50), Shape(1_000_000, 128, 50))
 QUICK_STEPS = (Shape(2_000, 16, 10),)
 
 
-def log_of(shape: Shape, folder: Path, events: int = EVENTS) -> Path:
-    """Prepare a log in which every item of the catalog occurs, or find it; returns the prepared folder."""
+def log_of(shape: Shape, folder: Path, least_events: int = EVENTS) -> Path:
+    """Prepare a log in which every item occurs, or find it; returns the prepared folder."""
     target = folder / f"items_{shape.items}_history_{shape.history}"
     if target.exists():
         return target
-    users = events // shape.history
+    users = ceil(max(least_events, shape.items) / shape.history)
+    events = users * shape.history
     random = np.random.default_rng(0)
     items = np.concatenate([np.arange(shape.items), random.integers(0, shape.items, events)])[:events]
-    catalog = pl.DataFrame({"item_id": np.arange(shape.items)})
     log = {
         "user_id": np.repeat(np.arange(users), shape.history),
-        "item_id": random.permutation(items)[: users * shape.history],
+        "item_id": random.permutation(items),
         "timestamp": ONE_DAY * np.tile(np.arange(shape.history), users) + random.integers(0, ONE_DAY),
     }
     folder.mkdir(parents=True, exist_ok=True)
     pl.DataFrame(log).write_parquet(folder / "log.parquet")
-    catalog.write_parquet(folder / "items.parquet")
-    turret_cost(
-        "data", "prepare", folder / "log.parquet", "--items", folder / "items.parquet", "--to", target
-    )
+    turret_cost("data", "prepare", folder / "log.parquet", "--to", target)
     return target
 
 
@@ -86,7 +86,7 @@ def measure_run(experiment: str, shape: Shape, folder: Path) -> dict[str, float]
     """The peak of `turret train` for one epoch, and the bytes of what it writes."""
     run = folder / "run"
     words: list[object] = ["train", "--data", log_of(shape, folder), "--run", run, "--overwrite"]
-    for change in ("training.epochs=1", *changes_of(experiment, shape)):
+    for change in ("training.epochs=1", VALIDATED, *changes_of(experiment, shape)):
         words += ["--set", change]
     cost = turret_cost(*words, "--experiment", experiment)
     return asdict(cost) | {"run_mb": folder_mb(run)}

@@ -37,6 +37,6 @@ def test_prepared_logs_have_the_measured_sizes(tmp_path: Path) -> None:
     row = measure_log(Log(2_000, 40, 10), tmp_path / "log")
     assert (row["events"], row["users"], row["items"]) == (2_000, 40, 10)
     assert 0 < row["prepared_mb"] <= row["work_mb"] < 1
-    prepared = log_of(Shape(items=500, dimension=8, history=20), tmp_path, events=400)
+    prepared = log_of(Shape(items=390, dimension=8, history=20), tmp_path, least_events=400)
     data = PreparedData.open(prepared)
     assert set(data.offsets[1:] - data.offsets[:-1]) == {20}
