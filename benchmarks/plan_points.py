@@ -78,14 +78,6 @@ def _trained(experiment: str) -> dict[str, Measured]:
     }
 
 
-def _validated(result: Mapping[str, Any]) -> list[Point]:
-    """Seconds for a user of ranking the whole catalog, in a full evaluation."""
-    seconds, users = result["evaluation_seconds"], result["evaluation_users"]
-    return [Point({"items": EVALUATED_ITEMS, "dimension": EVALUATED_WIDTH}, seconds / users)]
-
-
-# The catalog that `benchmarks.training_speed` ranks: Gowalla's.
-EVALUATED_ITEMS, EVALUATED_WIDTH = 40_981, 64
 _CATALOG = ("items", "dimension")
 
 
@@ -128,7 +120,11 @@ QUANTITIES: dict[str, Measured] = {
         ("events", "users", "items"),
     ),
     **{name: one for experiment in EXPERIMENTS for name, one in _trained(experiment).items()},
-    "training.validation_seconds": Measured("training_speed", _validated, ("numbers",)),
+    "training.validation_seconds": Measured(
+        "scale_validation",
+        _rows(lambda row: float(row["seconds_per_user"]), _CATALOG),
+        ("numbers", "items_numbers"),
+    ),
     **{
         f"{command}.{part}": Measured(
             "scale_service",

@@ -1,9 +1,9 @@
 """What each part of Turret holds and takes by size: the figures of `turret plan`.
 
 Each part is measured at two sizes or more, so that what it always takes and what grows are both known:
-`python -m benchmarks.scale preparation`, `training`, `service`, `requests` or `histories` writes
-`results/scale_PART.json`. Costs are processor seconds, which other programs on the machine change less than
-seconds of the clock. `--work` is the folder of the data that they make.
+`python -m benchmarks.scale PART` writes `results/scale_PART.json`. Costs are processor seconds, which other
+programs on the machine change less than seconds of the clock. `--work` is the folder of the data that they
+make.
 """
 
 import argparse
@@ -19,12 +19,13 @@ from benchmarks.scale_histories import measure_histories
 from benchmarks.scale_preparation import measure_preparation
 from benchmarks.scale_requests import measure_stores
 from benchmarks.scale_service import measure_catalogs
-from benchmarks.scale_training import measure_training
+from benchmarks.scale_training import measure_training, measure_validation
 
 WORK = Path("var/benchmarks/scale")
 PARTS: dict[str, Callable[[Path, bool], Any]] = {
     "preparation": measure_preparation,
     "training": measure_training,
+    "validation": measure_validation,
     "service": measure_catalogs,
     "requests": measure_stores,
     "histories": lambda folder, quick: measure_histories(quick),

@@ -4,13 +4,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.plan_check import compared
 from turret.planning.amounts import byte_text, count_text, time_text
 from turret.planning.figures import Figures, load_figures
 from turret.planning.plan import make_plan
-from turret.planning.request import Machine, PlanRequest
+from turret.planning.request import EXPERIMENT, Machine, PlanRequest
 
 PAGE = Path(__file__).parent.parent / "docs" / "scale.md"
 MACHINES = (Machine(4, 16e9, 200e9), Machine(16, 64e9, 1e12))
+STORES = {"sqlite": "SQLite", "redis": "Redis"}
 SHOP = PlanRequest(
     users=1e6,
     items=1e5,
@@ -32,13 +34,16 @@ SHOPS = (
 
 def scale_section(*results: dict[str, Any]) -> str:
     """The section in Markdown, from the results of `NAMES` in their order."""
-    preparation, scale, training, service, histories, check = results
+    preparation, scale, training, service, requests, histories, check = results
     figures = load_figures()
     return "\n".join(
         [
             "### Measured",
             "",
-            *_measured(preparation, scale, training, service, histories),
+            *_measured_data(preparation, scale),
+            *_measured_training(training),
+            *_measured_service(service, requests),
+            *_measured_histories(histories),
             "",
             f"{figures.source_line()}. Times of export, index and requests are processor time.",
             "",
@@ -56,7 +61,7 @@ def scale_section(*results: dict[str, Any]) -> str:
             "",
             "### Plans and runs",
             "",
-            *_checked(check),
+            *_checked(check, figures),
             "",
         ]
     )
@@ -67,22 +72,16 @@ NAMES = (
     "scale_preparation",
     "scale_training",
     "scale_service",
+    "scale_requests",
     "scale_histories",
     "plan_check",
 )
 
 
-def _measured(
-    preparation: dict[str, Any],
-    scale: dict[str, Any],
-    training: dict[str, Any],
-    service: dict[str, Any],
-    histories: dict[str, Any],
-) -> list[str]:
+def _measured_data(preparation: dict[str, Any], scale: dict[str, Any]) -> list[str]:
     log = preparation["rows"][-1]
     prepared = max(scale["points"], key=lambda row: row["events"])
-    catalogs, stored = service["points"], histories["points"][-1]
-    lines = [
+    return [
         "| part | size | |",
         "|---|---|---|",
         f"| preparation | {log['events']:,} events | {time_text(log['prepare']['seconds'])}, "
@@ -91,30 +90,47 @@ def _measured(
         f"{1e6 * prepared['prepared_mb'] / prepared['events']:.1f} bytes an event, "
         f"{1e6 * prepared['work_mb'] / prepared['events']:.0f} while it is prepared |",
     ]
+
+
+def _measured_training(training: dict[str, Any]) -> list[str]:
+    lines = []
     for experiment, figures in training["points"].items():
-        step = figures["steps"][0]
-        run = figures["runs"][-1]
+        step, run = figures["steps"][0], figures["runs"][-1]
+        rate = 1e6 / step["processor_us_per_example"]
         lines += [
             f"| training, `{experiment}` | dimension {step['dimension']}, history {step['history']} | "
-            f"{1e6 / step['processor_us_per_example']:,.0f} examples/s of a core |",
-            f"| | {run['items']:,} items, dimension {run['dimension']} | "
+            f"{rate:,.0f} examples/s of a core |",
+            f"| training, `{experiment}` | {run['items']:,} items, dimension {run['dimension']} | "
             f"{run['peak_mb'] / 1e3:.1f} GB of memory |",
         ]
-    for row in catalogs:
-        served, index = row["service"], row["index"]
-        lines.append(
-            f"| export, index (`{row['kind']}`), service | {row['items']:,} items, dimension "
-            f"{row['dimension']} | index {time_text(index['processor_seconds'])}; bundle "
-            f"{byte_text(1e6 * row['bundle_mb'])}; service "
-            f"{byte_text(1e6 * served['sqlite']['resident_mb'])}, "
-            f"{1e3 / served['sqlite']['request_ms']:,.0f} requests/s of a core |"
-        )
-    lines.append(
+    return lines
+
+
+def _measured_service(service: dict[str, Any], requests: dict[str, Any]) -> list[str]:
+    return [
+        *(
+            f"| export and index (`{row['kind']}`), service | {row['items']:,} items, dimension "
+            f"{row['dimension']} | indexed in {time_text(row['index']['processor_seconds'])}; bundle "
+            f"{byte_text(1e6 * row['bundle_mb'])}, one worker "
+            f"{byte_text(1e6 * row['service']['sqlite']['resident_mb'])} of memory |"
+            for row in service["points"]
+        ),
+        *(
+            f"| requests of stored users | {row['items']:,} items, dimension {row['dimension']} | "
+            + ", ".join(f"{name} {1e3 / row[key]['request_ms']:,.0f}" for key, name in STORES.items())
+            + " requests/s of a core |"
+            for row in requests["points"]
+        ),
+    ]
+
+
+def _measured_histories(histories: dict[str, Any]) -> list[str]:
+    stored = histories["points"][-1]
+    return [
         f"| histories | {stored['users']:,} users of {stored['events_per_user']} events | SQLite "
         f"{1e6 * stored['sqlite_mb'] / stored['events']:.0f} bytes an event on disk, Redis "
         f"{1e6 * stored['redis']['memory_mb'] / stored['events']:.0f} in memory |"
-    )
-    return lines
+    ]
 
 
 def _limits(figures: Figures) -> list[str]:
@@ -160,21 +176,21 @@ def _shops(figures: Figures) -> list[str]:
     return lines
 
 
-def _checked(check: dict[str, Any]) -> list[str]:
-    sizes = check["sizes"]
-    rows = check["rows"]
+def _checked(check: dict[str, Any], figures: Figures) -> list[str]:
+    sizes, rows = check["sizes"], compared(check, figures)
+    ratios = [row.ratio for row in rows]
     return [
         f"A shop that is not among the figures: {sizes['users']:,} users, {sizes['items']:,} items, "
-        f"{sizes['events']:,} events, dimension {sizes['dimension']}, one epoch "
-        "(`python -m benchmarks.plan_check --json`). Measured over planned lies between "
-        f"{check['least_ratio']:.2f} and {check['greatest_ratio']:.2f}:",
+        f"{sizes['events']:,} events, dimension {sizes['dimension']}, one epoch of `{EXPERIMENT}` "
+        f"(`python -m benchmarks.plan_check --json`). Measured over planned lies between {min(ratios):.2f} "
+        f"and {max(ratios):.2f}:",
         "",
         "| part | planned | measured | ratio |",
         "|---|---|---|---|",
         *(
-            f"| {name} | {_value(name, row['planned'])} | {_value(name, row['measured'])} "
-            f"| {row['ratio']:.2f} |"
-            for name, row in rows.items()
+            f"| {row.name} | {_value(row.name, row.planned)} | {_value(row.name, row.measured)} "
+            f"| {row.ratio:.2f} |"
+            for row in rows
         ),
     ]
 

@@ -39,7 +39,15 @@ class Shape:
 
 STEPS = (Shape(20_000, 64, 50), Shape(20_000, 128, 50), Shape(20_000, 64, 200), Shape(20_000, 128, 200))
 RUNS = (*STEPS, Shape(1_000_000, 64, 50), Shape(1_000_000, 128, 50))
+# With as many users as take some seconds.
+VALIDATIONS = (
+    (Shape(20_000, 64, 50), 4096),
+    (Shape(200_000, 64, 50), 512),
+    (Shape(1_000_000, 64, 50), 64),
+    (Shape(1_000_000, 128, 50), 64),
+)
 QUICK_STEPS = (Shape(2_000, 16, 10),)
+QUICK_VALIDATIONS = ((Shape(2_000, 16, 10), 16),)
 
 
 def log_of(shape: Shape, folder: Path, least_events: int = EVENTS) -> Path:
@@ -90,6 +98,17 @@ def measure_run(experiment: str, shape: Shape, folder: Path) -> dict[str, float]
         words += ["--set", change]
     cost = turret_cost(*words, "--experiment", experiment)
     return asdict(cost) | {"run_mb": folder_mb(run)}
+
+
+def measure_validation(folder: Path, quick: bool) -> list[dict[str, Any]]:
+    """Processor seconds of one thread for a user of the validation, by catalog and width."""
+    points = []
+    for shape, users in QUICK_VALIDATIONS if quick else VALIDATIONS:
+        words = [log_of(shape, folder), folder / "ranked", shape.dimension, users]
+        command = [sys.executable, "-m", "benchmarks.scale_validation", *map(str, words)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+        points.append(asdict(shape) | json.loads(done.stdout.splitlines()[-1]))
+    return points
 
 
 def folder_mb(folder: Path) -> float:

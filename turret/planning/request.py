@@ -27,7 +27,8 @@ def derived_sizes(
 ) -> dict[str, float]:
     """The sizes with their products by which quantities grow.
 
-    `numbers` are those of all item vectors. The root of the items is the length of the lists of an index.
+    `numbers` are those of all item vectors. The root of the items is the length of the lists of an index;
+    their square counts where each of a few users at a time is compared with all of them.
     """
     return {
         "users": users,
@@ -38,6 +39,7 @@ def derived_sizes(
         "numbers": items * dimension,
         "dimension_history": dimension * history,
         "root_numbers": items**0.5 * dimension,
+        "items_numbers": items**2 * dimension,
     }
 
 
@@ -46,6 +48,7 @@ FACTORS = {
     "numbers": ("items", "dimension"),
     "dimension_history": ("dimension", "history"),
     "root_numbers": ("items", "dimension"),
+    "items_numbers": ("items", "dimension"),
 }
 
 
