@@ -65,16 +65,11 @@ def _trained(experiment: str) -> dict[str, Measured]:
             Point(_shape(row), MB * row[key]) for row in result["points"][experiment]["runs"]
         ]
 
-    def gain(result: Mapping[str, Any]) -> list[Point]:
-        rates = result["points"][experiment]["examples_per_second"]
-        return [Point({}, max(1.0, rates["2"] / rates["1"]))]
-
     file, name = "scale_training", f"training.{experiment}"
     return {
         f"{name}.example_seconds": Measured(file, steps, ("dimension", "history", "dimension_history")),
         f"{name}.memory": Measured(file, runs("peak_mb"), ("items", "numbers", "dimension_history")),
         f"{name}.disk": Measured(file, runs("run_mb"), ("items", "numbers")),
-        f"{name}.gain_of_two_threads": Measured(file, gain),
     }
 
 

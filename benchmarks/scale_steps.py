@@ -1,4 +1,4 @@
-"""The steps of one training, in a process of its own: PREPARED RUN EXPERIMENT THREADS CHANGES...
+"""The steps of one training in one thread of a process of its own: PREPARED RUN EXPERIMENT CHANGES...
 
 Prints processor seconds an example, which other programs of a busy machine hardly change, and the most
 examples/s of a turn.
@@ -21,9 +21,9 @@ TURN_SECONDS, TURNS = 1.5, 4
 
 def main() -> None:
     """Take turns of at least `TURN_SECONDS`; the first warms up."""
-    prepared, run, experiment, threads, *changes = sys.argv[1:]
+    prepared, run, experiment, *changes = sys.argv[1:]
     keep_freed_memory()
-    torch.set_num_threads(int(threads))
+    torch.set_num_threads(1)
     side = training(PreparedData.open(Path(prepared)), Path(run), experiment, changes, "cpu")
     steps = _steps_of_a_turn(side)
     costs, rates = [], []

@@ -1,7 +1,7 @@
 """What training costs by catalog, width and history: processor time of an example, and memory of a run.
 
 Users of equally many events, as many as the tower reads; items are drawn evenly. `steps`: processor
-microseconds an example, one thread, and the examples/s of one and of two threads. `runs`: the peak of a whole
+microseconds an example of one thread, and the most examples/s of a turn. `runs`: the peak of a whole
 `turret train` of one epoch with its validation, and the bytes of its folder.
 """
 
@@ -79,9 +79,9 @@ def changes_of(experiment: str, shape: Shape) -> list[str]:
     ]
 
 
-def measure_steps(experiment: str, shape: Shape, folder: Path, threads: int) -> dict[str, float]:
-    """The cost of steps with so many threads."""
-    words = [log_of(shape, folder), folder / "run", experiment, threads, *changes_of(experiment, shape)]
+def measure_steps(experiment: str, shape: Shape, folder: Path) -> dict[str, float]:
+    """The cost of steps in one thread."""
+    words = [log_of(shape, folder), folder / "run", experiment, *changes_of(experiment, shape)]
     command = [sys.executable, "-m", "benchmarks.scale_steps", *map(str, words)]
     # As `turret train` sets it: threads that spin would count.
     environment = os.environ | {"OMP_WAIT_POLICY": "PASSIVE"}
@@ -121,12 +121,10 @@ def measure_training(folder: Path, quick: bool) -> dict[str, Any]:
     steps_at, runs_at = (QUICK_STEPS, QUICK_STEPS) if quick else (STEPS, RUNS)
     figures: dict[str, Any] = {}
     for experiment in EXPERIMENTS:
-        steps = [asdict(at) | measure_steps(experiment, at, folder, threads=1) for at in steps_at]
-        two = measure_steps(experiment, steps_at[0], folder, threads=2)["examples_per_second"]
+        steps = [asdict(at) | measure_steps(experiment, at, folder) for at in steps_at]
         figures[experiment] = {
             "changes": list(EXPERIMENTS[experiment]),
             "steps": steps,
-            "examples_per_second": {"1": steps[0]["examples_per_second"], "2": two},
             "runs": [asdict(at) | measure_run(experiment, at, folder) for at in runs_at],
         }
     return figures

@@ -23,7 +23,6 @@ QUANTITIES = {
     "training.youtubednn.memory": quantity(6e8, numbers=8),
     "training.youtubednn.disk": quantity(1e6, numbers=6),
     "training.youtubednn.example_seconds": quantity(1e-5),
-    "training.youtubednn.gain_of_two_threads": quantity(1.6),
     "training.validation_seconds": quantity(numbers=4e-11),
     "export.memory": quantity(6e8, numbers=12),
     "export.seconds": quantity(10.0, items=1e-5),

@@ -30,7 +30,7 @@ def test_each_part_is_computed_from_its_figures(shop: PlanRequest, figures: Figu
     numbers, bundle = 6.4e6, 1e7 + 9 * 6.4e6
     served = 1.3e8 + 5e6 + 5 * numbers
     assert values["preparation"] == pytest.approx((4.4e8, None, 1.23e8, 3.2e8, 4.0))
-    steps = 10 * (1e7 - 1e5) * 1e-5 / 1.6
+    steps = 10 * (1e7 - 1e5) * 1e-5
     validation = 10 * 20_000 * 4e-11 * numbers
     assert values["training"] == pytest.approx(
         (6e8 + 8 * numbers, None, 1e6 + 6 * numbers, None, steps + validation)
@@ -43,14 +43,6 @@ def test_each_part_is_computed_from_its_figures(shop: PlanRequest, figures: Figu
     assert not plan.warnings
     assert not plan.beyond
     assert [one.machines for one in plan.parts] == [1] * 7
-
-
-def test_one_core_trains_with_one_thread(shop: PlanRequest, figures: Figures) -> None:
-    two = part(make_plan(shop, figures), "training").seconds
-    one = part(make_plan(replace(shop, machine=replace(shop.machine, cores=1)), figures), "training").seconds
-    assert one is not None
-    assert two is not None
-    assert one.value > 1.5 * two.value
 
 
 def test_histories_shorter_than_the_tower_reads_are_those_of_the_users(shop: PlanRequest) -> None:
@@ -104,7 +96,7 @@ def test_the_limits_are_where_the_parts_stop_fitting(shop: PlanRequest, figures:
     assert found["preparing them fills the disk"] == pytest.approx(200e9 / 32)
     assert found["training fills the memory"] == pytest.approx((16e9 - 6e8) / 8 / 64)
     assert found["training takes 8 hours"] == pytest.approx(
-        (28_800 - 10 * 20_000 * 4e-11 * 6.4e6) / 10 * 1.6 / 1e-5 + 1e5
+        (28_800 - 10 * 20_000 * 4e-11 * 6.4e6) / 10 / 1e-5 + 1e5
     )
     an_item = 50 + 5 * 64 + 1.5 * (100 + 9 * 64)
     assert found["an activation fills the memory of the service"] == pytest.approx(

@@ -14,13 +14,16 @@ from turret.planning.amounts import Amount
 class Quantity:
     """A measured quantity: `base`, and for each size a rate by which it grows.
 
-    `largest` has the largest measured value of each size. `source` names the file in benchmarks/results.
+    `largest` has the largest measured value of each size. `source` names the file in benchmarks/results,
+    `points` counts its measured points, and `worst_error` is the largest relative error of the fit at one.
     """
 
     base: float
     rates: Mapping[str, float]
     largest: Mapping[str, float]
     source: str
+    points: int = 1
+    worst_error: float = 0.0
 
     def at(self, sizes: Mapping[str, float]) -> Amount:
         """The quantity for such sizes, with the sizes that exceed what was measured."""

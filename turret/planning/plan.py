@@ -84,7 +84,7 @@ def make_plan(request: PlanRequest, figures: Figures) -> Plan:
         tuple(found),
         tuple(warnings(request, parts)),
         beyond,
-        tuple(assumptions(request, figures)),
+        tuple(assumptions(figures)),
         tuple(commands(request, figures)),
     )
 
@@ -110,11 +110,10 @@ def _machines(count: int) -> str:
     return "the machine has" if count == 1 else f"its {count:,} machines have"
 
 
-def assumptions(request: PlanRequest, figures: Figures) -> list[str]:
+def assumptions(figures: Figures) -> list[str]:
     """The conditions of the plan."""
-    threads = "two threads" if request.machine.cores > 1 else "one thread"
     return [
-        f"measured on {figures.source_line()}; times are those of its cores, and training uses {threads}",
+        f"measured on {figures.source_line()}; times are those of one of its cores",
         f"a core of the service is planned to be busy for {100 * BUSY:.0f} % of the time; further cores and "
         "machines to answer as many requests as the first",
         "a request names a user with stored events and asks for 10 items; items have a title, genres and a "

@@ -24,8 +24,10 @@ def print_plan(plan: Plan) -> None:
     for part in plan.parts:
         for note in part.notes:
             console.print(f"{part.name}: {note}")
-    for name, most in plan.beyond.items():
-        console.print(f"{name}: measured up to {most:,.0f}; beyond that computed")
+    for part in plan.parts:
+        if part.beyond:
+            sizes = " and ".join(_measured(name, most) for name, most in part.beyond.items())
+            console.print(f"{part.name}: measured up to {sizes}; beyond that computed")
     for warning in plan.warnings:
         console.print(f"Does not fit: {warning}")
     machine = request.machine
@@ -41,6 +43,10 @@ def print_plan(plan: Plan) -> None:
     console.print("\nAssumptions:")
     for assumption in plan.assumptions:
         console.print(f"- {assumption}")
+
+
+def _measured(name: str, most: float) -> str:
+    return f"{name} {most:,.0f}" if name in ("dimension", "history") else f"{most:,.0f} {name}"
 
 
 def _parts_table(parts: tuple[Part, ...]) -> Table:

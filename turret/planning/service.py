@@ -51,7 +51,8 @@ def plan_service(request: PlanRequest, figures: Figures) -> Part:
     proxy = figures.quantities["proxy.request_seconds"].base
     notes = [
         f"{planned.core.value:,.0f} requests/s of a core that is busy for {100 * BUSY:.0f} % of the time; "
-        f"{planned.workers} worker{'s' * (planned.workers > 1)} on each machine"
+        f"{planned.workers} worker{'s' * (planned.workers > 1)}"
+        + (" on each machine" if planned.machines > 1 else "")
     ]
     if planned.machines > 1:
         cores = request.requests * proxy / BUSY

@@ -7,7 +7,7 @@ from turret.planning.request import VALIDATION_USERS, PlanRequest
 
 
 def plan_training(request: PlanRequest, figures: Figures) -> Part:
-    """Memory, disk and time of a training of all epochs on the processors of one machine."""
+    """Memory, disk and time of a training of all epochs on one core."""
     sizes, experiment = request.sizes(), request.experiment
     return Part(
         "training",
@@ -19,7 +19,7 @@ def plan_training(request: PlanRequest, figures: Figures) -> Part:
 
 
 def training_seconds(request: PlanRequest, figures: Figures) -> Amount:
-    """Seconds of all epochs: every event of a user but the first is an example.
+    """Seconds of all epochs on one core: every event of a user but the first is an example.
 
     Each epoch ends with a ranking of the catalog for at most 20,000 users.
     """
@@ -27,11 +27,4 @@ def training_seconds(request: PlanRequest, figures: Figures) -> Amount:
     example = figures.at(f"training.{request.experiment}.example_seconds", sizes)
     ranked = figures.at("training.validation_seconds", sizes)
     examples, users = request.events - request.users, min(request.users, VALIDATION_USERS)
-    steps = example * (examples / thread_gain(request, figures))
-    return (steps + ranked * users) * request.epochs
-
-
-def thread_gain(request: PlanRequest, figures: Figures) -> float:
-    """How many times as many examples/s as one thread: of two at most, as more were not measured."""
-    gain = figures.quantities[f"training.{request.experiment}.gain_of_two_threads"].base
-    return gain if request.machine.cores > 1 else 1.0
+    return (example * examples + ranked * users) * request.epochs
