@@ -11,6 +11,7 @@ from turret.planning.engines import (
     training_remedy,
 )
 from turret.planning.figures import Figures
+from turret.planning.index import plan_index
 from turret.planning.preparation import plan_preparation
 from turret.planning.request import PlanRequest
 from turret.planning.service import BUSY, activation_memory, capacity
@@ -67,6 +68,10 @@ def _with(request: PlanRequest, size: Size, value: float) -> PlanRequest:
     return replace(request, items=value) if size == "items" else replace(request, requests=value)
 
 
+def _model_memory(request: PlanRequest, figures: Figures) -> float:
+    return max(part(request, figures).most_memory for part in (plan_training, plan_index))
+
+
 def limits(request: PlanRequest, figures: Figures) -> list[Limit]:
     """One limit for each engine, in the order of the plan's parts."""
     machine = request.machine
@@ -84,8 +89,8 @@ def limits(request: PlanRequest, figures: Figures) -> list[Limit]:
         ),
         limit(
             "items",
-            lambda one: plan_training(one, figures).most_memory <= machine.memory,
-            "training fills the memory",
+            lambda one: _model_memory(one, figures) <= machine.memory,
+            "training or export fills the memory",
             training_remedy(figures),
         ),
         limit(
