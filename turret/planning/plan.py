@@ -116,7 +116,7 @@ def assumptions(figures: Figures) -> list[str]:
         f"measured on {figures.source_line()}; times are those of one of its cores",
         f"a core of the service is planned to be busy for {100 * BUSY:.0f} % of the time; further cores and "
         "machines to answer as many requests as the first",
-        "a request names a user with stored events and asks for 10 items; items have a title, genres and a "
-        "price; ids have up to 10 characters",
+        "a request names a user with stored events and asks for 10 items; ids have up to 10 characters",
+        "bundles hold a title, genres and a price of each item; prepared data was measured for events alone",
         "sizes are those of the peak; leave memory for the system and for growth",
     ]
