@@ -1,15 +1,12 @@
-"""Where one machine ends: the largest size of each kind that it holds, and what to turn to beyond."""
+"""Where one machine ends: the largest size of each kind that it holds, and what to turn to beyond.
+
+A distributed engine is named only if it was measured.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from turret.planning.engines import (
-    preparation_remedy,
-    retrieval_remedy,
-    slow_training_remedy,
-    training_remedy,
-)
 from turret.planning.figures import Figures
 from turret.planning.index import plan_index
 from turret.planning.preparation import plan_preparation
@@ -20,6 +17,7 @@ from turret.planning.training import plan_training, training_seconds
 # Sizes beyond are no shop's.
 _MOST = 1e13
 _STEPS = 60  # halvings of the logarithm, to less than a millionth of a size
+TORCHRUN = "torchrun --nproc-per-node N -m turret train"
 
 Size = Literal["events", "items", "requests"]
 Fits = Callable[[PlanRequest], bool]
@@ -85,25 +83,25 @@ def limits(request: PlanRequest, figures: Figures) -> list[Limit]:
             "events",
             lambda one: plan_preparation(one, figures).most_disk <= machine.disk,
             "preparing them fills the disk",
-            preparation_remedy(figures),
+            _preparation_remedy(figures),
         ),
         limit(
             "items",
             lambda one: _model_memory(one, figures) <= machine.memory,
             "training or export fills the memory",
-            training_remedy(figures),
+            _training_remedy(figures),
         ),
         limit(
             "events",
             lambda one: training_seconds(one, figures).value <= 3600 * request.hours,
             f"training takes {request.hours:g} hours",
-            slow_training_remedy(figures),
+            _slow_training_remedy(figures),
         ),
         limit(
             "items",
             lambda one: activation_memory(one, figures, machine.cores).value <= machine.memory,
             "an activation fills the memory of the service",
-            retrieval_remedy(figures),
+            _retrieval_remedy(figures),
         ),
         limit(
             "requests",
@@ -119,3 +117,39 @@ def limits(request: PlanRequest, figures: Figures) -> list[Limit]:
             applies=capacity(request, figures).machines > 1,
         ),
     ]
+
+
+def _preparation_remedy(figures: Figures) -> str:
+    """For a log that does not fit the disk."""
+    machine = "a larger disk"
+    if "spark" not in figures.engines:
+        return machine
+    return f"{machine}, or Spark: `turret data prepare --engine spark://HOST:7077`"
+
+
+def _training_remedy(figures: Figures) -> str:
+    """For an item table that does not fit the memory of one process."""
+    smaller = "more memory, or a smaller dimension"
+    if "torchrun" not in figures.engines:
+        return smaller
+    return f"{smaller}, or processes that split the item table: `{TORCHRUN}`"
+
+
+def _slow_training_remedy(figures: Figures) -> str:
+    """For a training that takes too long."""
+    less = "warm starts (`turret retrain`), fewer epochs, or a GPU"
+    measured = figures.engines.get("torchrun")
+    if measured is None:
+        return less
+    gain = f"two were {measured['speedup_2_over_1']:.1f} times as fast as one"
+    return f"{less}; or several processes, `{TORCHRUN}`: {gain}"
+
+
+def _retrieval_remedy(figures: Figures) -> str:
+    """For a catalog whose vectors do not fit the memory of the service."""
+    smaller = "more memory, or a smaller dimension"
+    if "retrieval" not in figures.engines:
+        return smaller
+    return (
+        f"{smaller}, or a vector engine: `turret publish --engine milvus://HOST:19530` or `redis://HOST:6379`"
+    )
