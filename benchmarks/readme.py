@@ -10,6 +10,8 @@ from typing import Any
 
 from benchmarks.capacity_page import PAGE as DEPLOY
 from benchmarks.capacity_page import capacity_section
+from benchmarks.engines_page import PAGE as ENGINES
+from benchmarks.engines_page import engines_section
 from benchmarks.estimators_page import PAGE as ESTIMATORS
 from benchmarks.estimators_page import estimators_section
 from benchmarks.first_week_page import PAGE as EVALUATION
@@ -76,6 +78,7 @@ PAGES: dict[Path, tuple[tuple[str, ...], Callable[..., str]]] = {
     README: (("movielens",), section),
     DATA: (("preparation",), preparation_section),
     DEPLOY: (("proxy", "replicas"), capacity_section),
+    ENGINES: (("engines",), engines_section),
     ESTIMATORS: (
         (
             "sampler_report",

@@ -21,6 +21,7 @@ EXTRA_OF = {
     "opentelemetry": "otel",
     "implicit": "baselines",
     "mlflow": "mlflow",
+    "pymilvus": "milvus",
     "wandb": "wandb",
 }
 # The container of docker-compose.yml that has the extra.

@@ -7,6 +7,7 @@ from turret.service.comparison.chosen import ChosenVersion
 from turret.service.comparison.comparison import Comparison
 from turret.service.comparison.opening import VersionOpener
 from turret.service.models.activation import Activator
+from turret.service.models.engine_access import engine_access
 from turret.service.models.model_holder import ModelHolder
 from turret.service.models.shadow import Shadow
 from turret.service.monitoring.observation import Observation
@@ -26,6 +27,7 @@ from turret.service.stores.registry import guarded, open_records, open_stores
 from turret.service.wire.admission import admission
 from turret.service.wire.body import BodyReader
 from turret.service.worker_context import WorkerContext
+from turret.tower.engines.access import set_access
 
 
 class Components:
@@ -44,6 +46,7 @@ class Components:
         self.settings = settings
         self.context = context or WorkerContext(SharedState())
         shared_state = self.context.shared_state
+        set_access(engine_access(settings))
         self.model_holder = ModelHolder(settings.bundles, settings.wait, shared_state, self.context.number)
         self._records = open_records(settings) if self.context.replica else None
         self.replicas = self._replicas(self._records) if self._records else None

@@ -15,7 +15,7 @@ from starlette.types import Scope
 
 from turret.service import errors
 from turret.service.shown import without_folder
-from turret.tower.errors import BundleError, EncodingError
+from turret.tower.errors import BundleError, EncodingError, EngineError
 
 _SHOWN = 200  # characters of a field or a value that are sent back
 _SAFE_INTEGER = 2**53
@@ -39,6 +39,7 @@ _UNAVAILABLE: dict[type[Exception], tuple[str, str]] = {
     errors.NothingLiveError: ("bundles", ""),
     errors.HistoryUnavailableError: ("store", "; retry, an event counts once"),
     errors.ItemsUnavailableError: ("store", "; retry, the call is idempotent"),
+    EngineError: ("engine", "; retry"),
 }
 
 

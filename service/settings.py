@@ -87,6 +87,10 @@ class Settings(BaseSettings):
     - `shadow_queue`: requests that may wait for the shadow; further ones are dropped.
     - `comparison_seconds`: how long a version stays open for comparison without a call.
     - `watch_seconds`: seconds between checks of the live version's files.
+    - `engine`: the address of the vector engine, with its credentials, if not the one in the manifests.
+    - `engine_seconds`: seconds to wait for the engine in a search.
+    - `engine_fallback`: how to answer while the engine is unavailable: `exact` searches the vectors of the
+      bundle, which takes memory and processor time; `popular` recommends popular items.
     - `page`: serve the page for people at `/`.
     - `page_pictures`: origins of pictures that the page may load, separated by commas
       (`https://img.example.com`); without it, it loads none.
@@ -151,6 +155,9 @@ class Settings(BaseSettings):
     shadow_queue: int = Field(default=100, ge=1)
     comparison_seconds: float = Field(default=300.0, gt=0, le=86_400)
     watch_seconds: float = Field(default=5.0, gt=0)
+    engine: str | None = Field(default=None, repr=False)
+    engine_seconds: float = Field(default=1.0, gt=0)
+    engine_fallback: Literal["exact", "popular"] = "exact"
     page: bool = True
     page_pictures: Annotated[tuple[str, ...], NoDecode] = ()
 
@@ -194,7 +201,7 @@ def read_settings(**values: Any) -> Settings:
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"]))
-        is_shown = first["type"] != "missing" and name not in ("admin_key", "store")
+        is_shown = first["type"] != "missing" and name not in ("admin_key", "store", "engine")
         shown = f" can't be {first['input']!r}" if is_shown else ""
         option = f"--{name.replace('_', '-')} or " if name in _OPTIONS else ""
         raise ServiceError(f"setting {name}{shown}: {first['msg']} ({option}TURRET_{name.upper()})") from None

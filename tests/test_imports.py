@@ -30,6 +30,7 @@ MOST_FILES = 15
 TRAINING_ONLY = ("torch", "polars", "numba", "matplotlib", "optuna")
 # What the service takes from below: the frozen form of towers, and what names and describes ids.
 SERVICE_TAKES = {
+    "turret.tower.engines.circuit",
     "turret.data.entry_points",
     "turret.data.errors",
     "turret.data.features",
@@ -49,6 +50,8 @@ SERVICE_TAKES = {
     "turret.tower.inference.feature_inputs",
     "turret.tower.catalog.filters",
     "turret.tower.bundle.golden",
+    "turret.tower.engines.access",
+    "turret.tower.engines.live",
     "turret.tower.index.index",
     "turret.tower.inference.item_encoder",
     "turret.tower.cli",

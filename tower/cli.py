@@ -14,6 +14,37 @@ app = typer.Typer(rich_markup_mode="markdown")
 
 
 @app.command()
+def publish(
+    bundle: Annotated[
+        Path, typer.Argument(metavar="BUNDLE", help="A bundle, or a folder with a current one.")
+    ] = BUNDLES,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="redis://HOST:PORT or milvus://HOST:PORT; or TURRET_ENGINE, which may hold a password.",
+        ),
+    ] = None,
+    recall: Annotated[float, typer.Option(help="The minimum recall at every k and selectivity.")] = 0.99,
+    version: Annotated[
+        str | None, typer.Option(help="The new bundle's name (the old one's and the engine).")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Load a bundle's items into a running vector engine, and publish a new version that searches there.
+
+    The engine's search effort is tuned and its recall measured on user vectors; a version that misses the
+    recall is not published. The served version does not change: `turret activate` makes the new one live and
+    moves the engine's alias. docs/engines.md explains the engines.
+
+    Example: `turret publish var/bundles/spring --engine redis://127.0.0.1:6379`
+    """
+    from turret.tower.engines.commands import publish_bundle
+
+    publish_bundle(bundle, engine, recall, version, as_json)
+
+
+@app.command()
 def index(
     bundle: Annotated[
         Path, typer.Argument(metavar="BUNDLE", help="A bundle, or a folder with a current one.")

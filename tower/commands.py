@@ -20,7 +20,11 @@ def index_bundle(
     """Publish a version of `bundle` (a bundle, or a folder whose current one is meant) with another index."""
     request = IndexRequest(kind, recall, milliseconds)
     console = Console(width=WIDTH, markup=False, stderr=True)
-    target = reindex(bundle_folder(bundle), request, version, console.print)
+    print_version(reindex(bundle_folder(bundle), request, version, console.print), as_json)
+
+
+def print_version(target: Path, as_json: bool) -> None:
+    """Print the index of a new version and its recall, for people or as JSON."""
     manifest = read_manifest(target)
     if as_json:
         shown = manifest.model_dump(mode="json", include={"version", "index", "index_choice", "recall"})

@@ -44,3 +44,7 @@ class EncodingError(TowerError):
         self.position = position
         self.field = field
         self.value = value
+
+
+class EngineError(TowerError):
+    """A vector engine that can't be reached, doesn't answer in time, or refuses."""

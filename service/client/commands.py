@@ -18,7 +18,9 @@ from turret.service.errors import AnswerError, ServiceError
 from turret.service.models.activation_state import activation_lock
 from turret.service.models.gate import GateReport, GateRequest, checked_versions, run_gate
 from turret.service.thresholds import MEMORY_FACTOR, OVERLAP_MINIMUM, RECALL_MINIMUM, from_environment
+from turret.tower.engines.live import move_alias
 from turret.tower.errors import BundleError
+from turret.tower.format.manifest import read_manifest
 from turret.tower.format.pointer import current, point
 
 SHOWN_HISTORY = 10
@@ -118,6 +120,7 @@ def activate_version(version: str, bundles: Path, url: str | None, force: bool =
         _pass_gate(version, bundles, force)
         with activation_lock(bundles):
             point(bundles, version)
+            move_alias(read_manifest(bundles / version))
         return (
             f"{version} is current in {bundles}; a running service keeps its version "
             "until `turret activate` is given its --url."

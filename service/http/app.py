@@ -16,7 +16,7 @@ from turret.service.components import Components
 from turret.service.http.body_types import BodyTypes
 from turret.service.http.fast_path import RecommendPath
 from turret.service.http.openapi import description, document
-from turret.service.http.routes import page
+from turret.service.http.routes import page, probes
 from turret.service.models.model_holder import ModelHolder
 from turret.service.monitoring.file_monitor import watch_files
 from turret.service.monitoring.middleware import Telemetry
@@ -160,7 +160,8 @@ def _add_layers(app: Application, components: Components, routers: tuple[APIRout
     app.surround(SecurityHeaders, pictures=components.settings.page_pictures)
     observation = components.observation
     app.surround(Telemetry, metrics=observation.metrics, logs=observation.logs, traces=observation.traces)
-    for router in routers:
+    # A request is compared with the routes one after the other, and probes come most often.
+    for router in sorted(routers, key=lambda router: router is not probes.router):
         app.include_router(router)
     model_holder = components.model_holder
     description.install(

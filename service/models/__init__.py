@@ -5,6 +5,7 @@ __all__ = [
     "activation_log",
     "activation_state",
     "coordination",
+    "engine_access",
     "gate",
     "loaded_model",
     "memory",

@@ -1,6 +1,7 @@
 """Activation of a version: check, log, wait for every worker to load it."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
@@ -17,10 +18,12 @@ from turret.service.models.model_holder import ModelHolder
 from turret.service.models.traffic_split import Route, Routes, read_routes, salted
 from turret.service.schemas.fields import HISTORY_LIMIT
 from turret.service.settings import Settings
-from turret.tower.errors import BundleError
+from turret.tower.engines.live import move_alias
+from turret.tower.errors import BundleError, EngineError
 
 RunGate = Callable[[GateRequest], Awaitable[Passage]]
 Changed = TypeVar("Changed")
+_log = logging.getLogger("turret.activation")
 
 
 class RefusedError(BundleError):
@@ -198,6 +201,7 @@ class Activator:
         model_holder, replaced = self._model_holder, self._live_version
         await model_holder.prepare(live.bundle)
         sequence = await _uncancelled(self._coordination.commit(record, live.bundle.snapshot))
+        await asyncio.to_thread(_move_alias, live)
         live = replace(live, generation=sequence)
         model_holder.put(live)
         routes = model_holder.traffic.routes
@@ -238,6 +242,16 @@ class Activator:
             if not late or loop.time() >= end:
                 return late
             await asyncio.sleep(0.005)
+
+
+def _move_alias(live: LoadedModel) -> None:
+    """Move the alias in the version's engine; searches name the collection, so they don't depend on it."""
+    try:
+        move_alias(live.bundle.manifest)
+    except EngineError as error:
+        _log.warning(
+            "%s is live, and the engine's alias still names another version: %s", live.version, error
+        )
 
 
 async def _uncancelled(change: Awaitable[Changed]) -> Changed:

@@ -15,6 +15,7 @@ from turret.service.shown import without_folder
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.cost import check_cost
 from turret.tower.bundle.golden import check_golden, load_golden
+from turret.tower.engines.live import check_loaded
 from turret.tower.errors import BundleError
 from turret.tower.format.checksum_cache import forget_verified, note_verified
 from turret.tower.format.checksums import check_files
@@ -194,9 +195,12 @@ class _Gate:
         return f"all {len(self._manifest.files)} files are as they were published", None
 
     def soundness(self) -> CheckResult:
-        """The parts match each other, vectors are finite with sane norms, and encoding takes bounded time."""
+        """The parts match, vectors are finite with sane norms, encoding takes bounded time, and the engine
+        of the index, if it has one, holds all items.
+        """
         self._bundle = Bundle.open(self._folder, verify=False, since=self.snapshot)
         check_cost(self._bundle, self._request.longest)
+        check_loaded(self._bundle.manifest)
         return f"{len(self._bundle.vectors)} vectors are finite and of sane lengths", None
 
     def golden(self) -> CheckResult:

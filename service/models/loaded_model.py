@@ -11,7 +11,7 @@ import numpy as np
 from turret.service.latency import LatencyEstimate
 from turret.service.models.traffic_split import Routes
 from turret.tower.bundle.bundle import Bundle, load
-from turret.tower.errors import BundleError, EncodingError
+from turret.tower.errors import BundleError, EncodingError, EngineError
 from turret.tower.format.pointer import check_version
 from turret.tower.format.snapshot import Snapshot, check_content, take_snapshot
 from turret.tower.retrieval.retriever import Retriever
@@ -68,7 +68,8 @@ def open_live(root: Path, version: str, generation: int = 0, pinned: Snapshot | 
 def _warm_up(live: LoadedModel) -> None:
     """Warm up lazily built state so that the first request does not pay for it."""
     rows = np.arange(min(len(live.bundle.vocabulary), 10))
-    with suppress(EncodingError):  # other histories may be encodable
+    # Other histories may be encodable, and an engine may be back by the first request.
+    with suppress(EncodingError, EngineError):
         live.bundle.vocabulary.known_rows(live.bundle.vocabulary.ids(rows))
         live.retriever.recommend([rows], [{}], len(rows), [rows])
         live.bundle.encoder.encode_each([rows] * 2, [{}] * 2)

@@ -14,12 +14,12 @@ from turret.service.monitoring.recent import STEP_SECONDS, RecentMetrics
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.ranking.answer_record import AnswerRecord
 from turret.service.settings import Settings
-from turret.service.stores.circuit import Circuit, CircuitState
 from turret.service.telemetry.logs import Logs
 from turret.service.telemetry.metrics import RECALL_KS, Metrics
 from turret.service.telemetry.table import Table
 from turret.service.telemetry.traces import open_traces
 from turret.service.wire.admission import Admission
+from turret.tower.engines.circuit import Circuit, CircuitState
 from turret.tower.errors import BundleError
 
 REFRESH_SECONDS = 1.0

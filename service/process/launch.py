@@ -20,8 +20,11 @@ def serve(settings: Settings) -> None:
     Raises ServiceError or BundleError when a port is taken or no version can be served.
     """
     os.environ.update(_ENVIRONMENT)
+    from turret.service.models.engine_access import engine_access
     from turret.service.models.memory import few_arenas
     from turret.service.process.supervisor import Supervisor
+    from turret.tower.engines.access import set_access
 
     few_arenas()
+    set_access(engine_access(settings))
     Supervisor(settings).run()

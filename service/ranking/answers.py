@@ -16,10 +16,10 @@ from turret.service.ranking.answer_record import AnswerRecord
 from turret.service.ranking.explaining import explain
 from turret.service.ranking.item_view import ItemView
 from turret.service.ranking.query import Query, ResolvedQuery
-from turret.service.ranking.selecting import Conditions, Selection, select
+from turret.service.ranking.selecting import Conditions, Ranked, Selection, select
 from turret.service.schemas.cursor import Cursor
 from turret.service.schemas.fields import HISTORY_LIMIT
-from turret.tower.errors import EncodingError, FilterError
+from turret.tower.errors import EncodingError, EngineError, FilterError
 from turret.tower.retrieval.retriever import Ranking
 from turret.tower.times import Times
 
@@ -137,25 +137,36 @@ def _select(
     entry: ResolvedQuery,
     vector: NDArray[np.float32] | None,
 ) -> Selection:
-    request = entry.query.request
 
     def ranked(count: int) -> Ranking:
         if vector is None:
             return searching.popular(model, fresh, count, entry.excluded, entry.filtering)
         return searching.nearest(model, fresh, vector, count, entry.excluded, entry.filtering)
 
+    try:
+        return _selected(ranked, entry, item_view, vector is not None)
+    except EngineError:  # of an index without a fallback
+        return _select(model, fresh, item_view, entry, None)
+
+
+def _selected(ranked: Ranked, entry: ResolvedQuery, item_view: ItemView, by_towers: bool) -> Selection:
+    request = entry.query.request
+
     if request.is_plain and entry.query.after is None:
         ranking = ranked(request.k)
         return Selection(ranking, len(ranking.rows) < request.k)
     # `min_score` is on the scale of the towers; the score of a popular item is a count.
-    minimum = None if vector is None else request.min_score
+    minimum = request.min_score if by_towers else None
     conditions = Conditions(request.k, entry.query.after, minimum, request.diversity, request.cap)
     return select(ranked, conditions, item_view)
 
 
 def _answer(model: LoadedModel, item_view: ItemView, entry: ResolvedQuery, selection: Selection) -> Answer:
-    answer = _ranked(model, item_view, selection, "towers" if len(entry.rows) else "popular")
+    kind = selection.ranking.plan.kind
+    answer = _ranked(model, item_view, selection, "popular" if kind == "popularity" else "towers")
     answer["degraded"] = list(entry.query.degraded)
+    if kind == "fallback" or (kind == "popularity" and len(entry.rows)):
+        answer["degraded"].append("engine")
     if entry.unknown:
         answer["unknown_items"] = list(dict.fromkeys(entry.unknown))[-HISTORY_LIMIT:]
     if not selection.exhausted and entry.query.request.is_in_order:
@@ -168,7 +179,7 @@ def _record(
 ) -> AnswerRecord:
     request, (rows, scores, *_) = entry.query.request, selection.ranking
     known, unknown = len(entry.rows), len(entry.unknown)
-    source = "towers" if known else "popular"
+    source = "popular" if selection.ranking.plan.kind == "popularity" else "towers"
     if len(fresh) and len(rows) and rows.max() >= fresh.first_row:
         source = "fresh"
     # Only the first page of a plain request is the unchanged result of the index.

@@ -24,6 +24,8 @@ from turret.service.schemas.cursor import read_cursor
 from turret.service.schemas.requests import RecommendRequest
 from turret.service.settings import Settings
 
+_WAITING_THREADS = 16
+
 
 class Recommender:
     """Answers requests from the live version, the canary, and the items put and withdrawn since.
@@ -49,6 +51,8 @@ class Recommender:
         self._record = record
         self._batcher = MicroBatcher(record)
         self._threads = ThreadPoolExecutor(settings.ranking_threads, "ranking")
+        # These wait for another process; the interpreter starts as many as are needed.
+        self._waiting_threads = ThreadPoolExecutor(_WAITING_THREADS, "waiting")
         self._overlay_seconds = settings.history_timeout
         self._min_version_seconds = settings.min_version_seconds
 
@@ -101,7 +105,7 @@ class Recommender:
         if not is_large(k) and not model.latency.is_long():
             return similar(model, fresh, row, k)
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, similar, model, fresh, row, k)
+        return await loop.run_in_executor(self._threads_of(model), similar, model, fresh, row, k)
 
     async def item(self, item: str) -> Answer:
         """Describe an item as the live version and its overlay know it. Raises NotFoundError."""
@@ -113,6 +117,10 @@ class Recommender:
         """Finish the answers under way."""
         await self._shadow.close()
         await asyncio.to_thread(self._threads.shutdown)
+        await asyncio.to_thread(self._waiting_threads.shutdown)
+
+    def _threads_of(self, model: LoadedModel) -> ThreadPoolExecutor:
+        return self._waiting_threads if model.bundle.manifest.index.is_remote else self._threads
 
     async def _fresh(self, model: LoadedModel) -> tuple[FreshItems, Sequence[str]]:
         """The overlay of a version, and the parts that an answer misses if its store can't be read."""
@@ -138,7 +146,8 @@ class Recommender:
         records: list[AnswerRecord] = []
         is_usual = len(queries) == 1 and not _is_large(queries[0])
         rank = recommend_timed if is_usual else recommend
-        answers = await loop.run_in_executor(self._threads, rank, model, fresh, queries, stages, records)
+        threads = self._threads_of(model)
+        answers = await loop.run_in_executor(threads, rank, model, fresh, queries, stages, records)
         self._record(model, records)
         return answers
 

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from turret.service.errors import HistoryDamagedError, HistoryUnavailableError
-from turret.service.stores.circuit import Circuit
 from turret.service.stores.contract import Event, History, HistoryStore
+from turret.tower.engines.circuit import Circuit
 
 Result = TypeVar("Result")
 Call = Callable[[], Coroutine[Any, Any, Result]]

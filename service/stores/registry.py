@@ -8,8 +8,8 @@ from turret.service.errors import ServiceError
 from turret.service.settings import Settings
 from turret.service.stores.breaker import Breaker
 from turret.service.stores.checked import checked
-from turret.service.stores.circuit import Circuit
 from turret.service.stores.contract import HistoryStore, RecordStore, StoreKind, Stores, masked
+from turret.tower.engines.circuit import Circuit
 
 GROUP = "turret.stores"
 # Loaded by name, as others' are: only services on a Redis pay for its client (a tenth of a second).

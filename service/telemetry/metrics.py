@@ -152,7 +152,7 @@ class Metrics:
     degraded = _counter(
         "turret_degraded",
         "Answers without an unavailable part, by part",
-        part=("history", "events", "items", "other"),
+        part=("history", "events", "items", "engine", "other"),
     )
     history_items = _counter.single("turret_history_items", "Items of the histories that were read")
     unknown_items = _counter.single(

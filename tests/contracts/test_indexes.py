@@ -6,15 +6,18 @@ Kinds of installed packages are held to it as well: `pytest tests/contracts/test
 import asyncio
 import gc
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.tower.engines.memory_engine import MemoryEngine
 from turret.tower.catalog.masks import RowMask
+from turret.tower.engines import opening
 from turret.tower.errors import BundleError
+from turret.tower.format.engine_settings import EngineEffort, EngineSettings
 from turret.tower.format.index_kinds import INDEX_KINDS, OURS
 from turret.tower.format.index_settings import (
     FlatSettings,
@@ -49,6 +52,15 @@ KINDS: dict[str, IndexSettings] = {
     "ivf_pq of all rotated": IvfPqSettings(**SOME, lists=1, parts=16, rotated=True),
     "ivf biased": IvfSettings(**SOME, lists=30, biased=True),
     "rabitq": RabitqSettings(**SOME, lists=30),
+    # The engine of the tests; tests/tower/engines/test_conformance.py holds the real ones to their contract.
+    "engine": EngineSettings(
+        engine="redis",
+        url="redis://engine",
+        collection="turret_items",
+        alias="turret_live",
+        efforts=tuple(EngineEffort(selectivity=share, k=200, breadth=400) for share in (1.0, 0.2)),
+        subset_rows=20,
+    ),
 }
 Scores = NDArray[np.float64]
 COUNT, WIDTH = 1500, 16
@@ -77,7 +89,16 @@ LONG = VECTORS * np.random.default_rng(2).lognormal(0, 0.5, (COUNT, 1)).astype(n
 def test_every_kind_of_the_registry_is_here_and_every_approximate_one_is_proposed() -> None:
     assert {settings.kind for settings in KINDS.values()} == set(INDEX_KINDS)
     for entry in OURS:
-        assert bool(entry.settings.proposals(FACTS)) == entry.settings.is_tunable == (entry.name != "flat")
+        is_tuned_here = entry.name not in ("flat", "engine")
+        assert bool(entry.settings.proposals(FACTS)) == entry.settings.is_tunable == is_tuned_here
+
+
+@pytest.fixture(scope="module", autouse=True)
+def engine_of_tests() -> Iterator[None]:
+    """An engine in this process in place of a Redis."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(opening.CLIENTS, "redis", f"{MemoryEngine.__module__}:MemoryEngine")
+        yield
 
 
 @pytest.fixture(scope="module", params=sorted(KINDS))

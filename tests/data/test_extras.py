@@ -43,7 +43,7 @@ NEEDS = {
         ),
         "train",
     ),
-    "report samplers": "train",
+    **dict.fromkeys(("report samplers", "report run", "report compare"), "train"),
     # They need both: Polars, and a store.
     **dict.fromkeys(("history dump", "retrain"), "train"),
     **dict.fromkeys(("serve", "history load", "keys new", "keys list", "keys revoke"), "serve"),

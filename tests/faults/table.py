@@ -374,7 +374,7 @@ OWN_PARTS = (
     "redis-py's pool takes 91 to 134 microseconds of processor for a read and 221 to 323 for a script with "
     "WAIT, in two round trips (SCRIPT EXISTS); `stores/redis/connections.py` takes 47 to 68 in one.",
     "purgatory's circuit breaker reads the clock that can be set, admits every call while half open, and "
-    "tells no time for `Retry-After`; pybreaker knows no asyncio; so `stores/circuit.py` is ours.",
+    "tells no time for `Retry-After`; pybreaker knows no asyncio; so `tower/engines/circuit.py` is ours.",
     "FastAPI keeps the last of repeated keys and validates bodies in the event loop, up to 150 ms for a "
     "megabyte; `wire/body.py` refuses repeated keys and reads long bodies in a thread. Its routing costs as "
     "much as a ranking, so `POST /v1/recommend` is answered in front of it.",

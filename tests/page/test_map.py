@@ -58,6 +58,10 @@ def test_it_zooms_and_moves_by_keyboard_and_button(service: Process, open_view: 
 
 def test_a_point_names_its_item_and_adds_it_to_the_history(service: Process, open_view: OpenView) -> None:
     view = opened(open_view, service, "#map")
+    # The legend and the side take their room once they are loaded, and move the map.
+    view.wait_for("() => document.querySelectorAll('.groups button').length === 4")
+    view.page.wait_for_load_state("networkidle")
+    view.settle()
     box = view.page.locator("#map").bounding_box()
     found = service.client.get("/v1/map/points").content
     x, y = (int.from_bytes(found[at : at + 2], "little") / 65535 for at in (0, 2))

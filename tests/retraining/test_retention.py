@@ -5,14 +5,19 @@ from pathlib import Path
 import pytest
 
 from tests.retraining.records import record
+from tests.tower.engines.conftest import URL, server, shop
+from tests.tower.engines.memory_engine import Server
+from turret.data.progress import LOGGER
 from turret.retraining.record import RetrainRecord
 from turret.retraining.retention import choose_retired, delete_retired, protected_versions, retired
 from turret.retraining.settings import RetrainSettings
 from turret.service.models.activation_log import FILE_NAME
 from turret.service.models.traffic_split import Route, Routes, write_routes
 from turret.tower.bundle.publish import BundleContents
+from turret.tower.engines.publishing import publish_to_engine
 from turret.tower.format.pointer import point
 
+__all__ = ["server", "shop"]  # fixtures
 RUNS = [f"r{number}" for number in range(9)]
 Folder = Callable[..., RetrainSettings]
 
@@ -133,3 +138,23 @@ def test_a_published_bundle_can_be_deleted(
     settings = RetrainSettings(data=tmp_path, bundles=bundles, work=tmp_path, keep=1)
     delete_retired(settings, ["r0"], records(["r0"]))
     assert names(bundles) == {"v1"}
+
+
+def test_a_deleted_version_leaves_its_engine(
+    shop: Path, server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An engine that is down keeps the collection, which the next publication drops."""
+    caplog.set_level("INFO", LOGGER)
+    settings = RetrainSettings(data=shop.parent, bundles=shop, work=shop.parent / "work", keep=0)
+    for name in ("r0", "r1", "r2"):
+        publish_to_engine(shop / "v1", URL, version=name)
+    delete_retired(settings, ["r0"], records(["r0"]))
+    assert len(server.items) == 2
+    assert "dropped the collection" in caplog.text
+    server.fault = "down"
+    delete_retired(settings, ["r1"], records(["r1"]))
+    assert "stay in redis://engine:6379" in caplog.text
+    assert not (shop / "r1").exists()
+    server.fault = None
+    publish_to_engine(shop / "v1", URL, version="r3")
+    assert len(server.items) == 2

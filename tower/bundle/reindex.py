@@ -40,19 +40,30 @@ def reindex(
     old = Bundle.open(folder)
     check_golden(old)
     if version is not None:
-        _target(folder, version)
+        new_target(folder, version)
     scoring = old.manifest.scoring
     chosen = choose(old.vectors, query_vectors(old), scoring, request, report)
     kind = chosen.settings.kind
     check_recall(chosen.recall, request.recall, kind)
-    target = _target(folder, version or f"{old.manifest.version[: 63 - len(kind)]}-{kind}")
-    with atomic_folder(target) as written:
-        _write(written, old, chosen, target.name)
-        check_golden(Bundle.open(written))
+    target = new_target(folder, version or derived_version(old.manifest.version, kind))
+    publish_chosen(old, chosen, target)
     return target
 
 
-def _target(folder: Path, version: str) -> Path:
+def publish_chosen(old: Bundle, chosen: Chosen, target: Path) -> None:
+    """Publish a bundle once more, as `target`, with a chosen index. Raises BundleError as `reindex`."""
+    with atomic_folder(target) as written:
+        _write(written, old, chosen, target.name)
+        check_golden(Bundle.open(written))
+
+
+def derived_version(version: str, kind: str) -> str:
+    """The name of a version with another index where none was given."""
+    return f"{version[: 63 - len(kind)]}-{kind}"
+
+
+def new_target(folder: Path, version: str) -> Path:
+    """The folder of a new version beside the bundle `folder`. Raises BundleError where it exists."""
     check_version(version)
     target = folder.parent / version
     if target.exists():

@@ -62,6 +62,11 @@ class NumberColumn:
     def __init__(self, values: NDArray[np.float64]) -> None:
         self._values = values
 
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """The numbers [N], NaN where one is missing."""
+        return self._values
+
     def among(self, values: Sequence[Value]) -> Mask:
         """See `Column`."""
         return np.isin(self._values, np.array(values, dtype=np.float64))
@@ -136,13 +141,9 @@ class TermColumn:
 
     def within(self, interval: Interval) -> Mask:
         """See `Column`; texts are ordered by their code points."""
-        first, last = 0, len(self._terms)
-        if interval.low is not None:
-            first = self._position(interval.low, after=interval.low_open)
-        if interval.high is not None:
-            last = self._position(interval.high, after=not interval.high_open)
+        codes = self.codes_within(interval)
         mask = np.zeros(self._count, dtype=np.bool_)
-        mask[self._rows[self._starts[first] : self._starts[max(first, last)]]] = True
+        mask[self._rows[self._starts[codes.start] : self._starts[codes.stop]]] = True
         return mask
 
     def present(self) -> Mask:
@@ -162,6 +163,26 @@ class TermColumn:
         return ColumnSummary(
             present, len(self._terms), frequent, float(self._terms[0]), float(self._terms[-1])
         )
+
+    def code(self, value: Value) -> int | None:
+        """The position of a value among the terms; None where no row has it."""
+        position = self._position(value, after=False)
+        return position if self._position(value, after=True) > position else None
+
+    def codes_within(self, interval: Interval) -> range:
+        """The positions of the terms in an interval."""
+        first, last = 0, len(self._terms)
+        if interval.low is not None:
+            first = self._position(interval.low, after=interval.low_open)
+        if interval.high is not None:
+            last = self._position(interval.high, after=not interval.high_open)
+        return range(first, max(first, last))
+
+    def by_row(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The codes of each row: those of row n are `codes[starts[n]:starts[n + 1]]`, ascending."""
+        codes = np.repeat(np.arange(len(self._terms), dtype=np.int64), np.diff(np.asarray(self._starts)))
+        order = np.argsort(self._rows, kind="stable")
+        return codes[order], _starts(np.bincount(self._rows, minlength=self._count))
 
     def _position(self, value: Value, after: bool) -> int:
         """The index of the first term not below `value`, or, with `after`, above it."""

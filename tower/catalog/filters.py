@@ -41,18 +41,18 @@ class Filter:
 
     def __init__(self, condition: Condition, catalog: Catalog) -> None:
         self.condition = condition
-        self._catalog = catalog
+        self.catalog = catalog
 
     def allowed(self) -> RowMask:
         """The allowed rows of the catalog, cached by it."""
-        return self.cached(None, lambda: self.condition.mask(self._catalog))
+        return self.cached(None, lambda: self.condition.mask(self.catalog))
 
     def cached(self, rows: Hashable, make: Callable[[], Mask]) -> RowMask:
         """The mask of this condition for other `rows` than the catalog's, kept in the catalog's cache.
 
         `rows` identifies them; equal conditions share a mask.
         """
-        return self._catalog.masks.get((rows, self.condition), make)
+        return self.catalog.masks.get((rows, self.condition), make, self)
 
     def matches(self, fields: Mapping[str, Any]) -> bool:
         """Whether an item that is not in the catalog, with these fields, is allowed."""

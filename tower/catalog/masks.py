@@ -18,10 +18,14 @@ T = TypeVar("T")
 
 
 class RowMask:
-    """The rows for which `mask` [N] is true, and how many they are."""
+    """The rows for which `mask` [N] is true, and how many they are.
 
-    def __init__(self, mask: NDArray[np.bool_]) -> None:
+    `origin` is the filter that they meet, where one made the mask; an engine is sent that, not the rows.
+    """
+
+    def __init__(self, mask: NDArray[np.bool_], origin: object = None) -> None:
         self.mask = mask
+        self.origin = origin
         self.count = int(np.count_nonzero(mask))
         self._derived: dict[Callable[[RowMask], Any], Any] = {}
 
@@ -49,8 +53,8 @@ class MaskCache:
     def __len__(self) -> int:
         return len(self._masks)
 
-    def get(self, key: Hashable, make: Callable[[], NDArray[np.bool_]]) -> RowMask:
-        """The mask of `key`, made read-only if it isn't cached."""
+    def get(self, key: Hashable, make: Callable[[], NDArray[np.bool_]], origin: object = None) -> RowMask:
+        """The mask of `key`, made read-only if it isn't cached, as one of `origin`."""
         with self._lock:
             cached = self._masks.get(key)
             if cached is not None:
@@ -58,7 +62,7 @@ class MaskCache:
                 return cached
         mask = make()
         mask.flags.writeable = False
-        allowed = RowMask(mask)
+        allowed = RowMask(mask, origin)
         with self._lock:
             self._masks[key] = allowed
             if len(self._masks) > self.capacity:

@@ -4,6 +4,7 @@ __all__ = [
     "atomic_publish",
     "checksum_cache",
     "checksums",
+    "engine_settings",
     "index_kinds",
     "index_settings",
     "integrity",

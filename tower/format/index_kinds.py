@@ -10,6 +10,7 @@ from pydantic import Field
 
 from turret.data.entry_points import kind_of, registry
 from turret.tower.errors import TowerError
+from turret.tower.format.engine_settings import EngineSettings
 from turret.tower.format.index_settings import (
     FlatSettings,
     HnswSettings,
@@ -59,6 +60,7 @@ OURS = (
     IndexKind(IvfSettings, "turret.tower.index.inverted:IvfIndex"),
     IndexKind(HnswSettings, "turret.tower.index.hnsw:HnswIndex"),
     IndexKind(RabitqSettings, "turret.tower.index.inverted:RabitqIndex"),
+    IndexKind(EngineSettings, "turret.tower.engines.engine_index:EngineIndex"),
 )
 
 

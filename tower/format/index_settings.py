@@ -72,6 +72,9 @@ class IndexSettings(Settings):
     # Whether `Index.nearest` waits for another process or host: `turret serve` then searches in threads, and
     # a server of your own may await `nearest_async`.
     is_remote: ClassVar[bool] = False
+    # Whether equal searches always have equal answers: those of an engine that merges its files in the
+    # background may change, so recorded queries are answered by the exact search.
+    is_stable: ClassVar[bool] = True
 
     @classmethod
     def proposals(cls, facts: VectorFacts) -> Sequence["IndexSettings"]:

@@ -51,6 +51,8 @@ class Index(ABC):
         Returns:
             Rows and inner products, both [k'], higher ones first, then lower rows; k' is k or the number of
             allowed rows if that is less.
+
+        Raises EngineError where its engine can't be reached, which kinds in this process never do.
         """
 
     async def nearest_async(
@@ -81,6 +83,11 @@ class Index(ABC):
     def subset_rows(self) -> int:
         """Up to how many allowed rows the exact search is at least as good."""
         return len(self) if self.is_exact else 0
+
+    @property
+    def has_fallback(self) -> bool:
+        """Whether the exact search replaces it while it raises EngineError."""
+        return False
 
     @property
     def dimension(self) -> int:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turret.tower.catalog.masks import RowMask
+from turret.tower.errors import EngineError
 from turret.tower.format.manifest import Scoring
 from turret.tower.index.faiss_index.order import Found, check_finite, ordered
 from turret.tower.index.index import Index
@@ -17,7 +18,7 @@ Rows = NDArray[np.integer[Any]]
 # to 60 items, catalogs of 600 to 100,000), 1 to 3 items are among the best 10, in nine of ten at most 6;
 # fetching all 50 more costs an inverted file three times as much.
 _SPARE, _SPARE_SHARE = 8, 16
-Kind = Literal["index", "over_fetch", "selector", "subset", "popularity"]
+Kind = Literal["index", "over_fetch", "selector", "subset", "fallback", "popularity"]
 
 
 class Plan(NamedTuple):
@@ -25,7 +26,7 @@ class Plan(NamedTuple):
 
     `kind`: `index` (nothing is left out), `over_fetch` (more were fetched, and excluded rows dropped),
     `selector` (the index searched among allowed rows only), `subset` (the allowed rows were all scored
-    exactly) or `popularity` (no search).
+    exactly), `fallback` (the same, as the engine of the index is unavailable) or `popularity` (no search).
     `allowed`: the number of rows that the filter allows, None without one. `fetched`: how many were ranked.
     """
 
@@ -69,14 +70,18 @@ class Planner:
 
         `vector` is float32 [D], or [V, D] for a user of several vectors: a row counts by its largest inner
         product. `excluded` may repeat rows, or hold rows that don't exist. Fewer than k come only if fewer
-        are left. Raises ValueError for a k below 1 and a vector that isn't finite.
+        are left. Raises ValueError for a k below 1 and a vector that isn't finite, and EngineError where the
+        index does and has no fallback.
         """
         index, vector, fetch, most, out, kind = self._query(vector, k, excluded, allowed)
         while True:
-            if vector.ndim == 1:
-                rows, products = index.nearest(vector, fetch, allowed)
-            else:
-                rows, products = self._merged([index.nearest(each, fetch, allowed) for each in vector], fetch)
+            try:
+                rows, products = self._found(index, vector, fetch, allowed)
+            except EngineError:
+                if not index.has_fallback:
+                    raise
+                index, kind = self._exact, "fallback"
+                continue
             if out:
                 rows, products = _without(out, rows, products, k)
             if len(rows) >= k or fetch >= most:
@@ -100,6 +105,11 @@ class Planner:
             if len(rows) >= k or fetch >= most:
                 return Planned(rows, products, Plan(kind, None if allowed is None else allowed.count, fetch))
             fetch = min(most, 4 * fetch)
+
+    def _found(self, index: Index, vector: NDArray[np.float32], k: int, allowed: RowMask | None) -> Found:
+        if vector.ndim == 1:
+            return index.nearest(vector, k, allowed)
+        return self._merged([index.nearest(each, k, allowed) for each in vector], k)
 
     def _query(
         self, vector: NDArray[np.float32], k: int, excluded: Rows | None, allowed: RowMask | None

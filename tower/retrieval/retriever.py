@@ -37,12 +37,12 @@ class Retrievable(Protocol):
 
 
 class Retriever:
-    """Answers queries from one bundle."""
+    """Answers queries from one bundle, by its index or another one over its vectors."""
 
-    def __init__(self, bundle: Retrievable) -> None:
+    def __init__(self, bundle: Retrievable, index: Index | None = None) -> None:
         scoring = bundle.manifest.scoring
         self._bundle = bundle
-        self.planner = Planner(bundle.index, scoring)
+        self.planner = Planner(index or bundle.index, scoring)
         self._temperature = np.float32(scoring.temperature)
         self._by_popularity = np.argsort(-bundle.popularity, kind="stable")
         self.encode = bundle.encoder.encode

@@ -1,6 +1,6 @@
 """Recall of an index against exact search, measured through the planner that serves it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -49,10 +49,12 @@ def measure_recall(
     ks: Sequence[int] = KS,
     selectivities: Sequence[float] = SELECTIVITIES,
     absolute: bool = False,
+    masks: Callable[[float], RowMask] | None = None,
 ) -> tuple[MeasuredRecall, ...]:
     """Compare the planner's answers with brute force for queries [Q, D] over vectors [N, D].
 
-    For each selectivity that share of the rows, drawn with a fixed seed, is allowed. A k beyond the number of
+    For each selectivity that share of the rows, drawn with a fixed seed, or its mask of `masks`, is allowed.
+    A k beyond the number of
     allowed rows is left out. Recall: share of the found items whose true score reaches the k-th best true
     one. `absolute`: scores have no sign, and the planner ranks accordingly.
     """
@@ -62,7 +64,7 @@ def measure_recall(
             selectivity=truth.selectivity,
             recall=recall_of(planner, vectors, queries, truth, k, absolute),
         )
-        for truth in truths(vectors, queries, ks, selectivities, absolute)
+        for truth in truths(vectors, queries, ks, selectivities, absolute, masks)
         for k in truth.ks
     )
 
@@ -73,16 +75,27 @@ def truths(
     ks: Sequence[int],
     selectivities: Sequence[float],
     absolute: bool,
+    masks: Callable[[float], RowMask] | None = None,
 ) -> Iterator[Truth]:
     """Brute force for each selectivity, a block of queries at a time."""
-    generator = np.random.default_rng(0)
+    masks = masks or _draws(len(vectors))
     for selectivity in selectivities:
-        rows = np.sort(generator.permutation(len(vectors))[: round(selectivity * len(vectors))])
-        within = tuple(k for k in ks if k <= len(rows))
-        allowed = RowMask(np.isin(np.arange(len(vectors)), rows)) if selectivity < 1.0 else None
+        mask = masks(selectivity)
+        within = tuple(k for k in ks if k <= mask.count)
+        allowed = mask if selectivity < 1.0 else None
         if within:
-            some = vectors if allowed is None else vectors[rows]
+            some = vectors if allowed is None else vectors[allowed.rows]
             yield Truth(allowed, selectivity, within, _enough(some, queries, within, absolute))
+
+
+def _draws(count: int) -> Callable[[float], RowMask]:
+    generator = np.random.default_rng(0)
+
+    def draw(selectivity: float) -> RowMask:
+        rows = generator.permutation(count)[: round(selectivity * count)]
+        return RowMask(np.isin(np.arange(count), rows))
+
+    return draw
 
 
 def recall_of(

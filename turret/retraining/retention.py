@@ -16,7 +16,11 @@ from turret.service.models.activation_log import ActivationLog
 from turret.service.models.activation_state import activation_lock
 from turret.service.models.gate import FOLDER as GATE
 from turret.service.models.traffic_split import read_routes as stored_routes
+from turret.tower.engines.collections import drop_unneeded
+from turret.tower.errors import BundleError
 from turret.tower.format.checksum_cache import forget_verified
+from turret.tower.format.engine_settings import EngineSettings
+from turret.tower.format.manifest import read_manifest
 from turret.tower.format.pointer import current
 
 _RETIRED = ".retired-"
@@ -68,12 +72,16 @@ def delete_retired(settings: RetrainSettings, runs: Sequence[str], records: Sequ
     """
     if not runs:
         return
+    engines: set[str] = set()
     with activation_lock(settings.bundles):
         protected = protected_versions(settings.bundles, settings.url, records)
         for run in runs:
             for version in bundle_names(run, records) - protected:
+                engines |= _engine_of(settings.bundles / version)
                 _hide(settings.bundles, version)
     sweep(settings.bundles, f"{_RETIRED}*", 0.0)
+    for url in engines:
+        _drop_collections(settings.bundles, url)
     for run in runs:
         shutil.rmtree(settings.runs / run, ignore_errors=True)
 
@@ -87,6 +95,22 @@ def is_left(settings: RetrainSettings, run: str, records: Sequence[RetrainRecord
     """Whether anything of a run is left."""
     bundles = (settings.bundles / name for name in bundle_names(run, records))
     return (settings.runs / run).is_dir() or any(folder.is_dir() for folder in bundles)
+
+
+def _engine_of(folder: Path) -> set[str]:
+    """The address of the vector engine of a version, if it has one."""
+    with suppress(BundleError):
+        index = read_manifest(folder).index
+        return {index.url} if isinstance(index, EngineSettings) else set()
+    return set()
+
+
+def _drop_collections(bundles: Path, url: str) -> None:
+    try:
+        for name in drop_unneeded(bundles, url):
+            report(f"dropped the collection {name} from {url}")
+    except TurretError as error:
+        report(f"collections of deleted versions stay in {url}: {error}")
 
 
 def _hide(bundles: Path, version: str) -> None:

@@ -63,11 +63,11 @@ class ExplainedPlan(BaseModel):
 
     `kind`: a plain search of the index (`index`), an over-fetching search, of which some are left out
     (`over_fetch`), a search among the allowed items inside the index (`selector`), scoring every allowed item
-    (`subset`), or `popularity`. `allowed`: how many items the filter allows, if there is one; `fetched`: how
-    many were examined for the answer.
+    (`subset`), the same while the vector engine is unavailable (`fallback`), or `popularity`. `allowed`: how
+    many items the filter allows, if there is one; `fetched`: how many were examined for the answer.
     """
 
-    kind: Literal["index", "over_fetch", "selector", "subset", "popularity"]
+    kind: Literal["index", "over_fetch", "selector", "subset", "fallback", "popularity"]
     allowed: int | None
     fetched: int
 
@@ -99,11 +99,11 @@ class RecommendAnswer(SimilarAnswer):
     """A recommendation.
 
     `degraded` lists the parts that were unavailable: `history` (the stored history), `items` (recent changes
-    of items). `unknown_items` are history items that the version doesn't know. `cursor` requests the next
-    page, if there may be one.
+    of items), `engine` (the vector engine of the version). `unknown_items` are history items that the version
+    doesn't know. `cursor` requests the next page, if there may be one.
     """
 
-    degraded: list[Literal["history", "items"]]
+    degraded: list[Literal["history", "items", "engine"]]
     unknown_items: list[int | str] | None = None
     cursor: str | None = None
     explanation: Explanation | None = None

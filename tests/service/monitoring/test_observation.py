@@ -14,9 +14,9 @@ from turret.service.http.app import create_app
 from turret.service.monitoring.observation import Observation
 from turret.service.ranking.answer_record import AnswerRecord
 from turret.service.settings import Settings
-from turret.service.stores.circuit import Circuit
 from turret.service.wire.admission import admission
 from turret.tower.bundle.publish import publish
+from turret.tower.engines.circuit import Circuit
 
 
 def value(client: TestClient, sample: str) -> float | None:

@@ -6,9 +6,9 @@ import pytest
 
 from turret.service.errors import HistoryDamagedError, HistoryUnavailableError
 from turret.service.stores.breaker import Breaker
-from turret.service.stores.circuit import Circuit
 from turret.service.stores.contract import Event, History
 from turret.service.stores.memory import MemoryHistory
+from turret.tower.engines.circuit import Circuit
 
 EVENT = Event("e", "u", 1, 0)
 

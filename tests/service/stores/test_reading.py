@@ -5,10 +5,10 @@ import pytest
 
 from turret.service.errors import HistoryUnavailableError
 from turret.service.stores.breaker import Breaker
-from turret.service.stores.circuit import Circuit
 from turret.service.stores.contract import Event, History
 from turret.service.stores.memory import MemoryHistory
 from turret.service.stores.reading import Stored, read_histories
+from turret.tower.engines.circuit import Circuit
 
 
 class Counted(MemoryHistory):

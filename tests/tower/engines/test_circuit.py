@@ -1,6 +1,6 @@
 import pytest
 
-from turret.service.stores.circuit import Circuit
+from turret.tower.engines.circuit import Circuit
 
 
 class Clock:

@@ -1,0 +1,231 @@
+"""The indexes in the service's process against vector engines beside it, end to end through the service.
+
+For the exact index, the FAISS index that `--kind auto` chooses, Redis search and Milvus: recall of the 10
+best and requests/s by the share of the items that a filter allows (1, .1, .01, .001), seconds to publish, and
+bytes that the engine takes an item. Requests carry 50 items of history; 8 connections; service, engine and
+load share the machine's processors. Then versions are switched under load. `failed_on_switch`: requests that
+were not answered with 200; `short_answers`: answers with fewer items than the exact index's; `least_recall`:
+of all cells; `requests_per_s`: without a filter.
+"""
+
+import json
+import math
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.engine_servers import SERVERS, EngineServer
+from benchmarks.load import Load, run_load, start_load
+from benchmarks.process_memory import resident_bytes
+from benchmarks.protocol import Options, finish, read_options
+from benchmarks.running_service import Running, post, running_service
+from benchmarks.serving_shop import VERSIONS, Served, served_shop
+from turret.tower.bundle.bundle import Bundle
+from turret.tower.catalog.catalog import Catalog
+from turret.tower.catalog.filters import compile_filter
+from turret.tower.engines.opening import Limits, open_engine
+from turret.tower.engines.publishing import publish_to_engine
+from turret.tower.format.engine_settings import EngineSettings
+
+RECOMMEND = "/v1/recommend"
+ITEMS, QUICK_ITEMS = 100_000, 2_000
+RECALL = 0.99
+SHARES = (1.0, 0.1, 0.01, 0.001)
+_SWITCHES = 6
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Requests with a filter that allows a share of the items."""
+
+    share: float
+    bodies: tuple[str, ...]
+
+
+def main() -> None:
+    """Run the benchmark."""
+    options = read_options(__doc__, needs_data=False)
+    figures = measure(options)
+    show(figures)
+    finish("engines", options, figures)
+
+
+def measure(options: Options) -> dict[str, Any]:
+    """All figures; a quick run takes a small shop and short loads, and says nothing of 100,000 items."""
+    shop = served_shop(QUICK_ITEMS if options.quick else ITEMS)
+    with TemporaryDirectory() as scratch:
+        bundles = Path(scratch) / "bundles"
+        shutil.copytree(shop.bundles, bundles)
+        servers = {name: SERVERS[name](Path(scratch) / name) for name in SERVERS}
+        try:
+            return _measure(shop, bundles, servers, options)
+        finally:
+            for server in servers.values():
+                server.kill()
+
+
+def _measure(
+    shop: Served, bundles: Path, servers: dict[str, EngineServer], options: Options
+) -> dict[str, Any]:
+    versions = {"exact": "exact", "faiss": VERSIONS[0]}
+    engines: dict[str, Any] = {name: {} for name in versions}
+    for name, server in servers.items():
+        server.start()
+        versions[name] = name
+        engines[name] = published(bundles, name, server)
+    questions = asked(shop, Bundle.open(bundles / "exact").catalog, 50 if options.quick else 200)
+    seconds = 0.5 if options.quick else 4.0
+    with running_service(bundles) as service:
+        _activate(service, "exact")
+        truth = [answers(service, one) for one in questions]
+        for name, version in versions.items():
+            _activate(service, version)
+            engines[name]["cells"] = [
+                cell(service, one, best, seconds) for one, best in zip(questions, truth, strict=True)
+            ]
+        switches = switched(service, shop, list(servers))
+    cells = [one for engine in engines.values() for one in engine["cells"]]
+    return {
+        "items": shop.items,
+        "asked_recall": RECALL,
+        **switches,
+        "short_answers": sum(one["short_answers"] for one in cells),
+        "least_recall": min(one["recall"] for one in cells),
+        "requests_per_s": {name: engine["cells"][0]["requests_per_s"] for name, engine in engines.items()},
+        "engines": engines,
+    }
+
+
+def published(bundles: Path, name: str, server: EngineServer) -> dict[str, Any]:
+    """Publish a version on an engine: seconds, efforts, recall, and the bytes of an item."""
+    assert server.process is not None
+    before = resident_bytes(server.process.pid)
+    begun = time.perf_counter()
+    target = publish_to_engine(bundles / "exact", server.url, RECALL, name)
+    seconds = time.perf_counter() - begun
+    bundle = Bundle.open(target)
+    settings = bundle.manifest.index
+    assert isinstance(settings, EngineSettings)
+    grown = resident_bytes(server.process.pid) - before
+    engine = open_engine(server.url, Limits())
+    said = engine.bytes_of(settings.collection)
+    engine.close()
+    return {
+        "publish_s": seconds,
+        "resident_bytes_an_item": grown / len(bundle.vectors),
+        "said_bytes_an_item": None if said is None else said / len(bundle.vectors),
+        "subset_rows": settings.subset_rows,
+        "efforts": [one.model_dump() for one in settings.efforts],
+        "measured_recall": [one.model_dump() for one in bundle.manifest.recall],
+    }
+
+
+def asked(shop: Served, catalog: Catalog, count: int) -> list[Asked]:
+    """The shop's questions with each of the filters."""
+    plain = [json.loads(body) for body in shop.bodies[:count]]
+    made = []
+    for share in SHARES:
+        given = {} if share == 1.0 else {"filter": filter_of(catalog, share)}
+        found = compile_filter(given.get("filter", {}), catalog).allowed().count / len(catalog)
+        made.append(Asked(found, tuple(json.dumps({**one, **given}) for one in plain)))
+    return made
+
+
+def filter_of(catalog: Catalog, share: float) -> dict[str, Any]:
+    """The filter by genre and price whose share of the items is nearest."""
+    genres = [value for value, _ in catalog.column("genres").summary(100).frequent]
+    prices = np.unique([row for row in catalog.fields["price"] if row is not None])
+    bounds = np.unique(np.quantile(prices, np.linspace(0.02, 1, 25))).tolist()
+    candidates = [
+        {"genres": {"any_of": [genre]}, "price": {"lte": bound}} for genre, bound in product(genres, bounds)
+    ]
+    candidates += [{"price": {"lte": bound}} for bound in bounds]
+
+    def distance(given: dict[str, Any]) -> float:
+        count = compile_filter(given, catalog).allowed().count
+        return abs(math.log(max(count, 0.1) / (share * len(catalog))))
+
+    return min(candidates, key=distance)
+
+
+def answers(service: Running, one: Asked) -> list[list[Any]]:
+    """The ids of the answers to all requests. Raises RuntimeError for one that is degraded or refused."""
+    found = []
+    for body in one.bodies:
+        status, text = post(service.url, RECOMMEND, body)
+        answer = json.loads(text)
+        if status != 200 or answer["degraded"]:
+            raise RuntimeError(f"a request was answered with {status}: {text[:500]}")
+        found.append([item["id"] for item in answer["items"]])
+    return found
+
+
+def cell(service: Running, one: Asked, truth: Sequence[Sequence[Any]], seconds: float) -> dict[str, Any]:
+    """Recall, short answers and requests/s of the live version."""
+    found = answers(service, one)
+    shared = sum(len(set(ids) & set(best)) for ids, best in zip(found, truth, strict=True))
+    short = sum(len(ids) < len(best) for ids, best in zip(found, truth, strict=True))
+    run_load(Load(service.url, RECOMMEND, one.bodies, connections=8, seconds=seconds / 4))
+    outcome = run_load(Load(service.url, RECOMMEND, one.bodies, connections=8, seconds=seconds))
+    if not outcome.good.all():
+        raise RuntimeError(f"{int((~outcome.good).sum())} requests were not answered with 200")
+    return {
+        "share": one.share,
+        "recall": shared / sum(map(len, truth)),
+        "short_answers": short,
+        "requests_per_s": outcome.rate(),
+        "p50_s": outcome.percentile(0.5),
+        "p99_s": outcome.percentile(0.99),
+    }
+
+
+def switched(service: Running, shop: Served, versions: Sequence[str]) -> dict[str, Any]:
+    """Activate the versions of the engines in turns under load."""
+    load = Load(service.url, RECOMMEND, shop.bodies, connections=4, seconds=_SWITCHES * 1.5 + 1)
+    with start_load(load) as running:
+        for number in range(_SWITCHES):
+            _activate(service, versions[(number + 1) % 2])
+            time.sleep(0.5)
+        outcome = running.outcome()
+    return {"failed_on_switch": int((~outcome.good).sum()), "asked_on_switch": len(outcome.status)}
+
+
+def _activate(service: Running, version: str) -> None:
+    status, text = service.activate(version)
+    if status != 200:
+        raise RuntimeError(f"{version} was not activated: {text}")
+
+
+def show(figures: dict[str, Any]) -> None:
+    """Print a table."""
+    table = Table(title=f"{figures['items']:,} items: recall of 10, requests/s by the share of allowed items")
+    table.add_column("index")
+    first = next(iter(figures["engines"].values()))["cells"]
+    for one in first:
+        table.add_column(f"{100 * one['share']:.2g} %", justify="right")
+    table.add_column("publish", justify="right")
+    table.add_column("bytes an item", justify="right")
+    for name, engine in figures["engines"].items():
+        cells = [f"{one['recall']:.4f}  {one['requests_per_s']:,.0f}/s" for one in engine["cells"]]
+        grown = engine.get("resident_bytes_an_item")
+        seconds = engine.get("publish_s")
+        table.add_row(
+            name,
+            *cells,
+            "" if seconds is None else f"{seconds:.0f} s",
+            "" if grown is None else f"{grown:,.0f}",
+        )
+    Console(width=130).print(table)
+
+
+if __name__ == "__main__":
+    main()

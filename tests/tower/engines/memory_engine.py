@@ -1,0 +1,127 @@
+"""An engine in this process, for tests of everything above the contract: exact, and broken on demand."""
+
+from collections.abc import Sequence
+from functools import reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turret.tower.engines.engine import Engine, EngineItems
+from turret.tower.engines.opening import Limits
+from turret.tower.engines.where import AllMet, AnyCode, AnyMet, HasValue, InRange, NotMet, Where
+from turret.tower.errors import EngineError
+
+Mask = NDArray[np.bool_]
+
+
+class Server:
+    """The state that connections share: collections, aliases, and the fault to simulate.
+
+    `fault`: `down` refuses every call, `short` answers with too few rows, `wrong` with rows that aren't
+    allowed or don't exist, `load` dies within a load.
+    """
+
+    def __init__(self) -> None:
+        self.items: dict[str, EngineItems] = {}
+        self.aliases: dict[str, str] = {}
+        self.fault: str | None = None
+        self.searches: list[tuple[str, int, int, Where | None]] = []
+
+
+class MemoryEngine(Engine):
+    """Searches the collections of `server`; an effort below `enough` misses the best item."""
+
+    server = Server()
+    most = 2000
+    enough = 40
+
+    def __init__(self, url: str, limits: Limits) -> None:
+        self.url, self.limits = url, limits
+
+    def check(self) -> None:
+        if self.server.fault == "down":
+            raise EngineError(f"the engine at {self.url} can't be reached; start it")
+
+    def load(self, collection: str, items: EngineItems) -> None:
+        self.check()
+        self.server.items[collection] = items
+        if self.server.fault == "load":
+            raise EngineError(f"the engine at {self.url} died; start it and publish again")
+
+    def search(
+        self, collection: str, vector: NDArray[np.float32], k: int, breadth: int, where: Where | None = None
+    ) -> NDArray[np.int64]:
+        self.check()
+        self.server.searches.append((collection, k, breadth, where))
+        items = self.server.items[self.server.aliases.get(collection, collection)]
+        allowed = np.arange(len(items)) if where is None else np.flatnonzero(met(where, items))
+        rows = allowed[np.argsort(-(items.vectors[allowed] @ vector), kind="stable")][: k + 1]
+        if self.server.fault == "wrong":
+            return np.array([-1, len(items), 0, 0, *range(k)], dtype=np.int64)
+        is_short = breadth < self.enough or self.server.fault == "short"
+        return rows[1 : k if self.server.fault == "short" else k + 1] if is_short else rows[:k]
+
+    def breadths(self, k: int) -> Sequence[int]:
+        return [k, 2 * k, 8 * k + 40]
+
+    def count(self, collection: str) -> int | None:
+        self.check()
+        return len(self.server.items[collection]) if collection in self.server.items else None
+
+    def collections(self, prefix: str) -> Sequence[str]:
+        self.check()
+        return [name for name in self.server.items if name.startswith(prefix)]
+
+    def drop(self, collection: str) -> None:
+        self.check()
+        self.server.items.pop(collection, None)
+        aliases = self.server.aliases
+        self.server.aliases = {alias: name for alias, name in aliases.items() if name != collection}
+
+    def point(self, alias: str, collection: str) -> None:
+        self.check()
+        self.server.aliases[alias] = collection
+
+    def pointed(self, alias: str) -> str | None:
+        self.check()
+        return self.server.aliases.get(alias)
+
+    def bytes_of(self, collection: str) -> int | None:
+        return None
+
+    def close(self) -> None:
+        pass
+
+
+def met(where: Where, items: EngineItems) -> Mask:
+    """The items [N] that meet a condition."""
+    match where:
+        case AnyCode(field, codes):
+            return _having(items, field, np.isin(items.fields[field].codes, codes))
+        case InRange(field, low, high, low_open, high_open):
+            values = items.fields[field].values
+            mask = ~np.isnan(values)
+            if low is not None:
+                mask &= values > low if low_open else values >= low
+            if high is not None:
+                mask &= values < high if high_open else values <= high
+            return mask
+        case HasValue(field):
+            one = items.fields[field]
+            if one.kind == "number":
+                return ~np.isnan(one.values)
+            return _having(items, field, np.ones(len(one.codes), dtype=np.bool_))
+        case NotMet(inner):
+            return ~met(inner, items)
+        case AllMet(inner):
+            return reduce(np.logical_and, [met(one, items) for one in inner])
+        case AnyMet(inner):
+            return reduce(np.logical_or, [met(one, items) for one in inner])
+
+
+def _having(items: EngineItems, field: int, hits: Mask) -> Mask:
+    """The items with a hit among their codes."""
+    rows = np.repeat(np.arange(len(items)), np.diff(items.fields[field].starts))
+    mask = np.zeros(len(items), dtype=np.bool_)
+    mask[rows[hits]] = True
+    return mask

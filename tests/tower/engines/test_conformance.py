@@ -1,0 +1,207 @@
+"""The contract of engines, held to Redis search and Milvus really running, and to the engine of the tests."""
+
+import threading
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.engine_servers import EngineServer, RedisSearchServer, running
+from tests.ports import free_port
+from tests.tower.engines.memory_engine import MemoryEngine, met
+from turret.tower.engines.engine import Engine, EngineField, EngineItems
+from turret.tower.engines.opening import Limits, open_engine
+from turret.tower.engines.where import AllMet, AnyCode, AnyMet, HasValue, InRange, NotMet, Where
+from turret.tower.errors import EngineError
+
+LIMITS = Limits(search=5.0, load=60.0)
+NO_CODES: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+COUNT, WIDTH = 3000, 16
+
+
+@pytest.fixture(scope="module", params=["memory", "redis", "milvus"])
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[EngineServer | None]:
+    if request.param == "memory":
+        yield None
+        return
+    with running(request.param, tmp_path_factory.mktemp(request.param)) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def engine(server: EngineServer | None) -> Iterator[Engine]:
+    if server is None:
+        made: Engine = MemoryEngine("memory://", LIMITS)
+    else:
+        made = open_engine(server.url, LIMITS)
+    made.check()
+    yield made
+    made.close()
+
+
+def codes(generator: np.random.Generator, count: int) -> EngineField:
+    lengths = generator.integers(0, 4, count)
+    found = [np.sort(generator.choice(12, length, replace=False)) for length in lengths]
+    starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return EngineField("codes", np.empty(0), np.concatenate(found).astype(np.int64), starts)
+
+
+def some_items(count: int, seed: int = 0) -> EngineItems:
+    """Around 40 directions; a number with gaps, two fields of codes, and a draw."""
+    generator = np.random.default_rng(seed)
+    centres = np.random.default_rng(99).standard_normal((40, WIDTH))
+    vectors = centres[generator.integers(0, 40, count)] + 0.7 * generator.standard_normal((count, WIDTH))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    numbers = generator.integers(-5, 5, count) / 2
+    numbers[generator.random(count) < 0.2] = np.nan
+    draw = EngineField("number", generator.permutation(count).astype(np.float64), NO_CODES, NO_CODES)
+    number = EngineField("number", numbers, NO_CODES, NO_CODES)
+    fields = (number, codes(generator, count), codes(generator, count), draw)
+    return EngineItems(vectors.astype(np.float32), fields)
+
+
+ITEMS, FEW = some_items(COUNT), some_items(150)
+QUERIES = some_items(25, seed=1).vectors
+
+
+@pytest.fixture(scope="module")
+def loaded(engine: Engine) -> str:
+    engine.load("turret_items", ITEMS)
+    return "turret_items"
+
+
+def share(selectivity: float) -> Where | None:
+    return None if selectivity == 1 else InRange(3, None, COUNT * selectivity, high_open=True)
+
+
+def allowed_rows(where: Where | None) -> NDArray[np.int64]:
+    return np.arange(COUNT) if where is None else np.flatnonzero(met(where, ITEMS))
+
+
+def test_all_items_are_seen_once_loaded(engine: Engine, loaded: str) -> None:
+    assert engine.count(loaded) == COUNT
+    assert engine.count("turret_none") is None
+    assert loaded in engine.collections("turret_")
+    assert loaded not in engine.collections("turret_x")
+    assert (engine.bytes_of(loaded) or COUNT * WIDTH * 4) >= COUNT * WIDTH * 4
+
+
+@pytest.mark.parametrize("selectivity", [1.0, 0.1, 0.01])
+@pytest.mark.parametrize("k", [1, 10, 100])
+def test_the_largest_effort_finds_the_best(engine: Engine, loaded: str, selectivity: float, k: int) -> None:
+    """Right after the load.
+
+    A graph of which a tenth is allowed may be broken in parts at any effort: there the tuning finds none, and
+    the items are searched exactly.
+    """
+    where = share(selectivity)
+    rows = allowed_rows(where)
+    shares = []
+    for query in QUERIES:
+        found = engine.search(loaded, query, k, engine.breadths(k)[-1], where)
+        assert found.dtype == np.int64
+        assert len(set(found.tolist())) == len(found) <= min(k, len(rows))
+        assert set(found.tolist()) <= set(rows.tolist())
+        best = rows[np.argsort(-(ITEMS.vectors[rows] @ query))[:k]]
+        shares.append(len(set(best.tolist()) & set(found.tolist())) / len(best))
+    assert np.mean(shares) >= (0.99 if selectivity != 0.1 else 0.9)
+
+
+def random_where(generator: np.random.Generator, depth: int) -> Where:
+    chosen = int(generator.integers(0, 7 if depth else 3))
+    if chosen == 0:
+        wanted = sorted(set(generator.integers(0, 14, generator.integers(0, 5)).tolist()))
+        return AnyCode(int(generator.integers(1, 3)), tuple(wanted))
+    if chosen == 1:
+        low, high = (float(bound) for bound in np.sort(generator.integers(-6, 6, 2) / 2))
+        opens = [bool(generator.random() < 0.5) for _ in range(4)]
+        return InRange(0, None if opens[0] else low, None if opens[1] else high, opens[2], opens[3])
+    if chosen == 2:
+        return HasValue(int(generator.integers(0, 4)))
+    inner = tuple(random_where(generator, depth - 1) for _ in range(generator.integers(1, 4)))
+    return NotMet(inner[0]) if chosen == 3 else (AllMet if chosen == 4 else AnyMet)(inner)
+
+
+def test_a_collection_is_replaced_and_its_filters_allow_what_they_say(engine: Engine) -> None:
+    """Every nesting and negation, empty sets, open and missing bounds, and items without a value."""
+    engine.load("turret_few", some_items(20, seed=1))
+    engine.load("turret_few", FEW)
+    assert engine.count("turret_few") == len(FEW)
+    generator = np.random.default_rng(7)
+    for _ in range(150):
+        where = random_where(generator, 3)
+        found = engine.search("turret_few", FEW.vectors[0], len(FEW), 2 * len(FEW), where)
+        assert sorted(found.tolist()) == np.flatnonzero(met(where, FEW)).tolist(), where
+
+
+def test_an_alias_moves_under_searches(engine: Engine, loaded: str) -> None:
+    """No search by the alias fails, and each answers from one of the two collections."""
+    if engine.count("turret_few") is None:
+        engine.load("turret_few", FEW)
+    both, query = {"turret_few": FEW, loaded: ITEMS}, QUERIES[0]
+    best = {int(np.argmax(items.vectors @ query)) for items in both.values()}
+    assert len(best) == 2
+    assert engine.pointed("turret_live") is None
+    engine.point("turret_live", "turret_few")
+    answers: list[int | BaseException] = []
+    is_over = threading.Event()
+
+    def ask() -> None:
+        while not is_over.is_set():
+            try:
+                answers.extend(engine.search("turret_live", query, 1, 200).tolist())
+            except BaseException as error:
+                answers.append(error)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    for number in range(6):
+        name = (loaded, "turret_few")[number % 2]
+        engine.point("turret_live", name)
+        assert engine.pointed("turret_live") == name
+        time.sleep(0.05)
+    is_over.set()
+    asking.join()
+    assert len(answers) > 10
+    assert set(answers) == best
+    engine.drop("turret_few")
+    engine.drop("turret_few")
+    assert engine.count("turret_few") is None
+    assert engine.pointed("turret_live") is None
+
+
+@pytest.mark.parametrize("scheme", ["redis", "milvus"])
+def test_an_engine_that_is_not_there_is_said_in_time(scheme: str) -> None:
+    begun = time.monotonic()
+    with pytest.raises(EngineError, match=r"127\.0\.0\.1:[0-9]+ can't be reached.*start") as caught:
+        open_engine(f"{scheme}://user:secret@127.0.0.1:{free_port()}", Limits(search=1.0, load=1.0)).check()
+    assert time.monotonic() - begun < 10
+    assert "secret" not in str(caught.value)
+
+
+def test_a_missing_collection_is_said(engine: Engine) -> None:
+    if not isinstance(engine, MemoryEngine):
+        with pytest.raises(EngineError, match=r"turret_none|not found|[nN]o such index"):
+            engine.search("turret_none", QUERIES[0], 3, 100)
+
+
+@pytest.mark.slow
+def test_an_engine_that_dies_and_comes_back(server: EngineServer | None, engine: Engine, loaded: str) -> None:
+    if not isinstance(server, RedisSearchServer):
+        pytest.skip("one of the engines suffices: Milvus takes half a minute to come back")
+    server.kill()
+    with pytest.raises(EngineError, match=r"127\.0\.0\.1"):
+        engine.search(loaded, QUERIES[0], 3, 100)
+    server.start()
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            assert len(engine.search(loaded, QUERIES[0], 3, 100)) == 3
+            break
+        except EngineError:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)

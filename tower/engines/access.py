@@ -1,0 +1,130 @@
+"""The access of this process to its engine: address, time limits, circuit breaker, and the fallback."""
+
+import logging
+import os
+from dataclasses import dataclass, field
+from functools import cache
+from threading import Lock
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turret.tower.engines.circuit import Circuit, CircuitState
+from turret.tower.engines.engine import Engine
+from turret.tower.engines.opening import Limits, engine_name, open_engine, without_credentials
+from turret.tower.engines.where import Where
+from turret.tower.errors import EngineError
+
+URL_VARIABLE = "TURRET_ENGINE"
+Fallback = Literal["exact", "popular"]
+_log = logging.getLogger("turret.engine")
+
+
+@dataclass(frozen=True)
+class Access:
+    """The settings of a process for engines.
+
+    Attributes:
+        url: the address in place of the manifest's, perhaps with credentials.
+        seconds: the time limit of a search.
+        failures: failed searches in a row that open the circuit.
+        pause: seconds for which it stays open.
+        fallback: the answers while the engine is unavailable: `exact` by the bundle's vectors, or `popular`.
+    """
+
+    url: str | None = field(default=None, repr=False)
+    seconds: float = 1.0
+    failures: int = 5
+    pause: float = 2.0
+    fallback: Fallback = "exact"
+
+
+_current = Access()
+
+
+def set_access(access: Access) -> None:
+    """Set the access of this process, before it opens bundles."""
+    global _current
+    _current = access
+
+
+def current_access() -> Access:
+    """The access of this process; its address is that of the environment where none is set."""
+    return _current
+
+
+def engine_url(url: str) -> str:
+    """The address of the engine that a manifest knows as `url`; one of another product isn't taken."""
+    other = _current.url or os.environ.get(URL_VARIABLE)
+    return other if other and engine_name(other) == engine_name(url) else url
+
+
+class Connection:
+    """An engine behind a circuit breaker; it connects with the first call."""
+
+    def __init__(self, url: str, access: Access) -> None:
+        self._url = url
+        self._access = access
+        self._lock = Lock()
+        self._circuit = Circuit(access.failures, access.pause)
+        self._circuit.on_change = self._told
+        self._engine: Engine | None = None
+
+    @classmethod
+    def over(cls, engine: Engine, url: str) -> "Connection":
+        """A connection by an engine that is open already."""
+        made = cls(url, _current)
+        made._engine = engine
+        return made
+
+    @property
+    def address(self) -> str:
+        """The URL without credentials."""
+        return without_credentials(self._url)
+
+    @property
+    def engine(self) -> Engine:
+        """The engine. Raises EngineError when it can't be reached."""
+        with self._lock:
+            if self._engine is None:
+                self._engine = open_engine(self._url, Limits(search=self._access.seconds))
+            return self._engine
+
+    def search(
+        self, collection: str, vector: NDArray[np.float32], k: int, breadth: int, where: Where | None
+    ) -> NDArray[np.int64]:
+        """As `Engine.search`; at once EngineError while the circuit is open."""
+        with self._lock:
+            token = self._circuit.admit()
+        if token is None:
+            raise EngineError(f"the engine at {self.address} failed; the next try is in some seconds")
+        try:
+            rows = self.engine.search(collection, vector, k, breadth, where)
+        except EngineError:
+            with self._lock:
+                self._circuit.fail(token)
+            raise
+        except BaseException:
+            with self._lock:
+                self._circuit.cancel(token)
+            raise
+        with self._lock:
+            self._circuit.succeed(token)
+        return rows
+
+    def _told(self, state: CircuitState) -> None:
+        if state == "open":
+            _log.warning("vector engine at %s unavailable: circuit open", self.address)
+        elif state == "closed":
+            _log.warning("vector engine at %s available again: circuit closed", self.address)
+
+
+@cache
+def _shared(url: str, access: Access) -> Connection:
+    return Connection(url, access)
+
+
+def connection(url: str) -> Connection:
+    """The connection of this process to the engine that a manifest knows as `url`; versions share it."""
+    return _shared(engine_url(url), _current)

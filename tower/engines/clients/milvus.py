@@ -1,0 +1,222 @@
+"""Milvus as a vector engine, through pymilvus: a standalone server or a cluster."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turret.tower.engines.clients.milvus_where import printed
+from turret.tower.engines.engine import Engine, EngineField, EngineItems
+from turret.tower.engines.opening import Limits, without_credentials
+from turret.tower.engines.where import Where
+from turret.tower.errors import EngineError
+
+_LINKS, _EF_CONSTRUCTION, _MOST_EF = 16, 200, 32_768
+_BLOCK = 2_000
+_MOST_CODES = 4096  # of an ARRAY field
+_LOOK_SECONDS = 0.2
+_PORT = 19530
+
+
+class MilvusEngine(Engine):
+    """A Milvus; item n has the primary key n in the field `row`."""
+
+    most = 16_384
+
+    def __init__(self, url: str, limits: Limits) -> None:
+        self._address = without_credentials(url)
+        self._limits = limits
+        parts = urlsplit(url)
+        scheme = "https" if parts.scheme.endswith("https") else "http"
+        with self._named():
+            self._client = _client_class()(
+                f"{scheme}://{parts.hostname or '127.0.0.1'}:{parts.port or _PORT}",
+                user=unquote(parts.username or ""),
+                password=unquote(parts.password or ""),
+                db_name=parts.path.strip("/"),
+                timeout=min(limits.search, limits.load),
+            )
+
+    def check(self) -> None:
+        """See `Engine`."""
+        self._collections()
+
+    def load(self, collection: str, items: EngineItems) -> None:
+        """See `Engine`: the index is complete before the collection is loaded, so that none is scanned."""
+        self.drop(collection)
+        with self._named():
+            self._client.create_collection(collection, schema=_schema(items), timeout=self._limits.load)
+            for rows in items.blocks(_BLOCK):
+                self._client.insert(collection, _rows(items, rows), timeout=self._limits.load)
+            self._client.flush(collection, timeout=self._limits.load)
+            parameters = self._client.prepare_index_params()
+            graph = {"M": _LINKS, "efConstruction": _EF_CONSTRUCTION}
+            parameters.add_index("v", "HNSW", "v", metric_type="IP", params=graph)
+            self._client.create_index(collection, parameters, timeout=self._limits.load)
+            self._wait(collection, len(items))
+            self._client.load_collection(collection, timeout=self._limits.load)
+
+    def search(
+        self, collection: str, vector: NDArray[np.float32], k: int, breadth: int, where: Where | None = None
+    ) -> NDArray[np.int64]:
+        """See `Engine`. A collection never changes after its load, so none waits for later writes."""
+        with self._named():
+            (found,) = self._client.search(
+                collection,
+                [np.asarray(vector, dtype=np.float32).tolist()],
+                filter=printed(where),
+                limit=k,
+                search_params={"metric_type": "IP", "params": {"ef": min(max(breadth, k), _MOST_EF)}},
+                consistency_level="Eventually",
+                timeout=self._limits.search,
+            )
+        return np.array(found.ids, dtype=np.int64)
+
+    def breadths(self, k: int) -> Sequence[int]:
+        """See `Engine`: from k on, each a quarter more."""
+        steps = np.geomspace(k, 8 * k + 1000, 1 + int(np.log(8 + 1000 / k) / np.log(1.25)))
+        return [int(step) for step in np.unique(np.minimum(steps, _MOST_EF).astype(np.int64))]
+
+    def count(self, collection: str) -> int | None:
+        """See `Engine`."""
+        with self._named():
+            if not self._client.has_collection(collection, timeout=self._limits.load):
+                return None
+            (counted,) = self._client.query(
+                collection,
+                output_fields=["count(*)"],
+                consistency_level="Strong",
+                timeout=self._limits.load,
+            )
+        return int(counted["count(*)"])
+
+    def collections(self, prefix: str) -> Sequence[str]:
+        """See `Engine`."""
+        return [name for name in self._collections() if name.startswith(prefix)]
+
+    def drop(self, collection: str) -> None:
+        """See `Engine`; an alias of the collection goes with it."""
+        with self._named():
+            if collection not in self._collections():
+                return
+            for alias in self._client.list_aliases(collection, timeout=self._limits.load)["aliases"]:
+                self._client.drop_alias(alias, timeout=self._limits.load)
+            self._client.drop_collection(collection, timeout=self._limits.load)
+
+    def point(self, alias: str, collection: str) -> None:
+        """See `Engine`."""
+        pointed = self.pointed(alias)
+        with self._named():
+            if pointed is None:
+                self._client.create_alias(collection, alias, timeout=self._limits.load)
+            elif pointed != collection:
+                self._client.alter_alias(collection, alias, timeout=self._limits.load)
+
+    def pointed(self, alias: str) -> str | None:
+        """See `Engine`."""
+        with self._named():
+            for collection in self._collections():
+                aliases = self._client.list_aliases(collection, timeout=self._limits.load)["aliases"]
+                if alias in aliases:
+                    return collection
+        return None
+
+    def bytes_of(self, collection: str) -> int | None:
+        """Milvus doesn't say."""
+        return None
+
+    def close(self) -> None:
+        """See `Engine`."""
+        self._client.close()
+
+    def _collections(self) -> list[str]:
+        with self._named():
+            names: list[str] = self._client.list_collections(timeout=self._limits.load)
+            return names
+
+    def _wait(self, collection: str, count: int) -> None:
+        end = time.monotonic() + self._limits.load
+        while True:
+            state = self._client.describe_index(collection, "v", timeout=self._limits.load)
+            indexed, pending = int(state.get("indexed_rows", 0)), int(state.get("pending_index_rows", 0))
+            if indexed >= count and not pending:
+                return
+            if time.monotonic() > end:
+                raise EngineError(
+                    f"the Milvus at {self._address} has indexed {indexed:,} of {count:,} items of "
+                    f"{collection}; look at its log and its memory, and publish again"
+                )
+            time.sleep(_LOOK_SECONDS)
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Raise EngineError with the address in place of the client's errors."""
+        try:
+            yield
+        except EngineError:
+            raise
+        except Exception as error:  # of gRPC, of pymilvus, and of what it is given
+            if not _is_of_client(error):
+                raise
+            reason = " ".join(str(getattr(error, "message", "") or error).split())[:300]
+            raise EngineError(
+                f"the Milvus at {self._address} can't be reached, is too slow, or refuses ({reason}); start "
+                "it, or name another with --engine or TURRET_ENGINE"
+            ) from None
+
+
+def _client_class() -> Any:
+    try:
+        from pymilvus import MilvusClient
+    except ImportError as error:
+        raise EngineError(
+            f"pymilvus can't be imported ({error}); install turret[milvus], or name a redis://HOST:6379"
+        ) from None
+    return MilvusClient
+
+
+def _is_of_client(error: Exception) -> bool:
+    from grpc import RpcError
+    from pymilvus.exceptions import MilvusException
+
+    return isinstance(error, MilvusException | RpcError | OSError | ValueError)
+
+
+def _schema(items: EngineItems) -> Any:
+    from pymilvus import DataType, MilvusClient
+
+    schema = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False)
+    schema.add_field("row", DataType.INT64, is_primary=True)
+    schema.add_field("v", DataType.FLOAT_VECTOR, dim=items.vectors.shape[1])
+    for place, field in enumerate(items.fields):
+        if field.kind == "number":
+            schema.add_field(f"f{place}", DataType.DOUBLE)
+        else:
+            capacity = {"element_type": DataType.INT64, "max_capacity": _MOST_CODES}
+            schema.add_field(f"f{place}", DataType.ARRAY, **capacity)
+        schema.add_field(f"p{place}", DataType.BOOL)
+    return schema
+
+
+def _rows(items: EngineItems, rows: range) -> list[dict[str, Any]]:
+    made = []
+    for row in rows:
+        values: dict[str, Any] = {"row": row, "v": items.vectors[row].tolist()}
+        for place, field in enumerate(items.fields):
+            value = _value(field, row)
+            values |= {f"f{place}": 0.0 if value is None else value, f"p{place}": value not in (None, [])}
+        made.append(values)
+    return made
+
+
+def _value(field: EngineField, row: int) -> float | list[int] | None:
+    """The number of an item, None where it has none; or its codes."""
+    if field.kind == "number":
+        number = float(field.values[row])
+        return None if np.isnan(number) else number
+    codes: list[int] = field.codes[field.starts[row] : field.starts[row + 1]].tolist()
+    return codes

@@ -1,0 +1,248 @@
+"""Redis search (`FT.*`) as a vector engine: an index over hashes, one for each item."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turret.tower.engines.clients.redis_where import printed
+from turret.tower.engines.engine import Engine, EngineField, EngineItems
+from turret.tower.engines.opening import Limits, without_credentials
+from turret.tower.engines.where import Where
+from turret.tower.errors import EngineError
+
+_LINKS, _EF_CONSTRUCTION = 16, 200
+# An insertion takes half a millisecond of the server's one thread; other clients wait for a block at most.
+_BLOCK = 64
+_DELETED_AT_ONCE = 500
+# The collections whose index is dropped and whose hashes may not all be.
+_DROPPED = "turret:dropped_collections"
+_LOOK_SECONDS = 0.05
+
+
+class RedisEngine(Engine):
+    """A Redis with the search module; item n of collection C is the hash `C:n`."""
+
+    most = 10_000
+
+    def __init__(self, url: str, limits: Limits) -> None:
+        self._address = without_credentials(url)
+        if urlsplit(url).scheme == "redis+cluster":
+            raise EngineError(f"{self._address}: {_NO_CLUSTER}")
+        self._limits = limits
+        with self._named():
+            self._search_client = _client(url, limits.search)
+            self._client = _client(url, limits.load)
+
+    def check(self) -> None:
+        """See `Engine`; also refuses a cluster, and a server that may evict items."""
+        if self._call("INFO", "cluster")["cluster_enabled"]:
+            raise EngineError(f"{self._address}: {_NO_CLUSTER}")
+        memory = self._call("INFO", "memory")
+        if memory["maxmemory"] and memory["maxmemory_policy"].startswith("allkeys"):
+            raise EngineError(
+                f"the Redis at {self._address} evicts keys when its memory is full (maxmemory-policy "
+                f"{memory['maxmemory_policy']}), and with them items; set it to noeviction"
+            )
+        self._names()
+
+    def load(self, collection: str, items: EngineItems) -> None:
+        """See `Engine`."""
+        self.drop(collection)
+        vector = ("TYPE", "FLOAT32", "DIM", items.vectors.shape[1], "DISTANCE_METRIC", "IP")
+        graph = ("M", _LINKS, "EF_CONSTRUCTION", _EF_CONSTRUCTION, "INITIAL_CAP", len(items))
+        arguments = (*vector, *graph)
+        schema: list[Any] = ["v", "VECTOR", "HNSW", len(arguments), *arguments]
+        for place, field in enumerate(items.fields):
+            schema += [f"f{place}", "NUMERIC"] if field.kind == "number" else [f"f{place}", "TAG"]
+            schema += [f"p{place}", "TAG"]
+        hashes = ("ON", "HASH", "PREFIX", 1, f"{collection}:")
+        self._call("FT.CREATE", collection, *hashes, "SCHEMA", *schema)
+        with self._named():
+            for rows in items.blocks(_BLOCK):
+                pipeline = self._client.pipeline(transaction=False)
+                for row in rows:
+                    pipeline.hset(f"{collection}:{row}", mapping=_values(items, row))
+                pipeline.execute()
+        self._wait(collection, len(items))
+
+    def search(
+        self, collection: str, vector: NDArray[np.float32], k: int, breadth: int, where: Where | None = None
+    ) -> NDArray[np.int64]:
+        """See `Engine`."""
+        query = f"{printed(where)}=>[KNN {k} @v $vector EF_RUNTIME {breadth}]"
+        # The server answers with too few items in silence when its limit ends; that of the client ends first.
+        milliseconds = max(1, round(2000 * self._limits.search))
+        options = ("NOCONTENT", "LIMIT", 0, k, "TIMEOUT", milliseconds, "DIALECT", 2)
+        blob = np.ascontiguousarray(vector, dtype=np.float32).tobytes()
+        arguments = ("FT.SEARCH", collection, query, "PARAMS", 2, "vector", blob, *options)
+        with self._named():
+            _, *names = self._search_client.execute_command(*arguments)
+        return np.array([int(name.rpartition(b":")[2]) for name in names], dtype=np.int64)
+
+    def breadths(self, k: int) -> Sequence[int]:
+        """See `Engine`: from k on, each a quarter more."""
+        steps = np.geomspace(k, 8 * k + 1000, 1 + int(np.log(8 + 1000 / k) / np.log(1.25)))
+        return [int(step) for step in np.unique(steps.astype(np.int64))]
+
+    def count(self, collection: str) -> int | None:
+        """See `Engine`."""
+        info = self._info(collection)
+        return None if info is None else int(info[b"num_docs"])
+
+    def collections(self, prefix: str) -> Sequence[str]:
+        """See `Engine`; also those whose index is dropped and whose hashes aren't."""
+        dropped = [name.decode() for name in self._call("SMEMBERS", _DROPPED)]
+        return sorted(name for name in {*self._names(), *dropped} if name.startswith(prefix))
+
+    def drop(self, collection: str) -> None:
+        """See `Engine`.
+
+        The index goes first and the hashes after it in blocks: in one step, 50,000 of them hold up all other
+        clients for most of a second.
+        """
+        if collection in self._names():
+            with suppress(EngineError):  # a full memory takes no name, and is to be emptied nevertheless
+                self._call("SADD", _DROPPED, collection)
+            self._call("FT.DROPINDEX", collection)
+        elif not self._call("SISMEMBER", _DROPPED, collection):
+            return
+        cursor = 0
+        while True:
+            pattern = ("MATCH", f"{collection}:*", "COUNT", _DELETED_AT_ONCE)
+            cursor, keys = self._call("SCAN", cursor, *pattern)
+            if keys:
+                self._call("UNLINK", *keys)
+            if not cursor:
+                break
+        self._call("SREM", _DROPPED, collection)
+
+    def point(self, alias: str, collection: str) -> None:
+        """See `Engine`."""
+        self._call("FT.ALIASUPDATE", alias, collection)
+
+    def pointed(self, alias: str) -> str | None:
+        """See `Engine`."""
+        info = self._info(alias)
+        return None if info is None else info[b"index_name"].decode()
+
+    def bytes_of(self, collection: str) -> int | None:
+        """The index and the hashes, whose size is that of some of them times their number."""
+        info = self._info(collection)
+        if info is None or not int(info[b"num_docs"]):
+            return None
+        count = int(info[b"num_docs"])
+        some = [
+            self._call("MEMORY", "USAGE", f"{collection}:{row}") or 0
+            for row in range(0, count, count // 20 + 1)
+        ]
+        megabytes = float(info[b"total_index_memory_sz_mb"])
+        return int(megabytes * 2**20 + count * float(np.mean(some)))
+
+    def close(self) -> None:
+        """See `Engine`."""
+        self._search_client.close()
+        self._client.close()
+
+    def _wait(self, collection: str, count: int) -> None:
+        end = time.monotonic() + self._limits.load
+        while True:
+            info = self._info(collection)
+            if info is not None and int(info[b"num_docs"]) == count and not int(info[b"indexing"]):
+                return
+            failures = 0 if info is None else int(info[b"hash_indexing_failures"])
+            if failures or time.monotonic() > end:
+                raise EngineError(
+                    f"{self._address} has not indexed all {count:,} items of {collection} ({failures:,} were "
+                    "refused); look at its log and its memory, and publish again"
+                )
+            time.sleep(_LOOK_SECONDS)
+
+    def _names(self) -> list[str]:
+        return [name.decode() for name in self._call("FT._LIST")]
+
+    def _info(self, collection: str) -> dict[bytes, Any] | None:
+        if collection not in self._names():
+            with suppress(_UnknownError):
+                return self._described(collection)  # an alias
+            return None
+        return self._described(collection)
+
+    def _described(self, collection: str) -> dict[bytes, Any]:
+        parts = self._call("FT.INFO", collection)
+        return dict(zip(parts[::2], parts[1::2], strict=True))
+
+    def _call(self, *arguments: Any) -> Any:
+        with self._named():
+            return self._client.execute_command(*arguments)
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Raise EngineError with the address in place of the client's errors."""
+        from redis.exceptions import RedisError, ResponseError
+
+        try:
+            yield
+        except ResponseError as error:
+            raise _refused(self._address, str(error)) from None
+        except (RedisError, OSError) as error:
+            raise EngineError(
+                f"the Redis at {self._address} can't be reached or is too slow ({error}); start it, or name "
+                "another with --engine or TURRET_ENGINE"
+            ) from None
+        except ValueError as error:
+            raise EngineError(f"{self._address} is no URL of a Redis: {error}") from None
+
+
+class _UnknownError(EngineError):
+    """There is no such collection or alias."""
+
+
+_NO_CLUSTER = (
+    "in a Redis Cluster, search answers from one node's own items alone; name a Redis that is not in a "
+    "cluster, or milvus://HOST:19530"
+)
+
+
+def _refused(address: str, reason: str) -> EngineError:
+    lowered = reason.lower()
+    if "unknown command" in lowered:
+        return EngineError(
+            f"the Redis at {address} has no search; start one with the search module (Redis 8 or Redis Stack)"
+        )
+    if "no such index" in lowered or "unknown index" in lowered or "not found" in lowered:
+        return _UnknownError(f"the Redis at {address}: {reason}; publish the version there")
+    return EngineError(f"the Redis at {address} refuses: {reason}")
+
+
+def _client(url: str, seconds: float) -> Any:
+    from redis import Redis, exceptions
+    from redis.backoff import NoBackoff
+    from redis.retry import Retry
+
+    # One retry, for an idle connection that the server has closed; none doubles the time limit.
+    retry = Retry(NoBackoff(), 1, supported_errors=(exceptions.ConnectionError,))
+    return Redis.from_url(
+        url, socket_timeout=seconds, socket_connect_timeout=seconds, protocol=2, retry=retry
+    )
+
+
+def _values(items: EngineItems, row: int) -> dict[str, Any]:
+    values: dict[str, Any] = {"v": items.vectors[row].tobytes()}
+    for place, field in enumerate(items.fields):
+        value = _value(field, row)
+        if value:
+            values |= {f"f{place}": value, f"p{place}": "1"}
+    return values
+
+
+def _value(field: EngineField, row: int) -> str:
+    """The text of a field of an item; empty where it has no value."""
+    if field.kind == "number":
+        number = float(field.values[row])
+        return "" if np.isnan(number) else repr(number)
+    return ",".join(map(str, field.codes[field.starts[row] : field.starts[row + 1]].tolist()))

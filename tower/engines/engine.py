@@ -1,0 +1,109 @@
+"""The contract of vector engines: collections of vectors with filter fields, searched by inner product."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turret.tower.engines.where import Where
+
+FieldKind = Literal["number", "codes"]
+
+
+@dataclass(frozen=True)
+class EngineField:
+    """A filter field of N items, addressed by its position in `EngineItems.fields`.
+
+    Of kind `number`, `values` is float64 [N], NaN where an item has none. Of kind `codes`, an item has any
+    number of codes, those of item n being `codes[starts[n]:starts[n + 1]]` (int64, ascending and distinct);
+    `values` is empty.
+    """
+
+    kind: FieldKind
+    values: NDArray[np.float64]
+    codes: NDArray[np.int64]
+    starts: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class EngineItems:
+    """The content of a collection: item vectors [N, D], whose row numbers are their ids, and their fields."""
+
+    vectors: NDArray[np.float32]
+    fields: Sequence[EngineField]
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    def blocks(self, size: int) -> Iterator[range]:
+        """The rows in blocks of at most `size`."""
+        for start in range(0, len(self), size):
+            yield range(start, min(start + size, len(self)))
+
+
+class Engine(ABC):
+    """A connection to a running engine, safe for several threads.
+
+    Every method raises EngineError, with the engine's address and the remedy, when the engine can't be
+    reached, doesn't answer within its time limit, or refuses. Names of collections and aliases consist of
+    letters, digits and underscores, and begin with a letter.
+    """
+
+    # The largest k of a search.
+    most: int
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise EngineError unless the engine answers and can do what the others need.
+
+        An engine that would answer from a part of its data alone is refused by name.
+        """
+
+    @abstractmethod
+    def load(self, collection: str, items: EngineItems) -> None:
+        """Make a collection, replacing one of this name; return when searches answer from its built index."""
+
+    @abstractmethod
+    def search(
+        self, collection: str, vector: NDArray[np.float32], k: int, breadth: int, where: Where | None = None
+    ) -> NDArray[np.int64]:
+        """The rows [k'] of the k items with the largest inner products with `vector` [D], among `where`.
+
+        `breadth` is one of `breadths(k)` or between them. Fewer rows may come back than there are, and a few
+        may be missing (the index is approximate); their order doesn't matter.
+        """
+
+    @abstractmethod
+    def breadths(self, k: int) -> Sequence[int]:
+        """The search efforts to try for `k`, ascending: ef of a graph, at least k."""
+
+    @abstractmethod
+    def count(self, collection: str) -> int | None:
+        """The number of items that searches of a collection see; None where there is no such collection."""
+
+    @abstractmethod
+    def collections(self, prefix: str) -> Sequence[str]:
+        """The names of all collections that begin with `prefix`, also of incomplete ones."""
+
+    @abstractmethod
+    def drop(self, collection: str) -> None:
+        """Delete a collection with all that belongs to it; nothing happens where there is none."""
+
+    @abstractmethod
+    def point(self, alias: str, collection: str) -> None:
+        """Make `alias` name the collection, atomically: a search by the alias fails at no time."""
+
+    @abstractmethod
+    def pointed(self, alias: str) -> str | None:
+        """The collection that an alias names, or None."""
+
+    @abstractmethod
+    def bytes_of(self, collection: str) -> int | None:
+        """The bytes that the engine holds for a collection, or None where it doesn't say."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connections."""

@@ -1,0 +1,151 @@
+"""The index contract on a running engine: it finds candidates, and the bundle's vectors give their scores."""
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turret.tower.catalog.filters import Filter
+from turret.tower.catalog.masks import RowMask
+from turret.tower.engines.access import Connection, connection, current_access
+from turret.tower.engines.engine import EngineItems
+from turret.tower.engines.fields import where_of
+from turret.tower.engines.where import Where
+from turret.tower.errors import BundleError
+from turret.tower.format.engine_settings import EngineSettings
+from turret.tower.format.safe_open import read_regular
+from turret.tower.index.faiss_index.order import Found, ordered
+from turret.tower.index.index import ExactIndex, Index
+
+_FILE_BYTES = 10_000
+# Withdrawn and replaced items are dropped from an answer, of which so many more are fetched.
+_SPARE, _MOST_DROPPED = 8, 1.0
+
+
+class EngineForm(NamedTuple):
+    """A mask in the terms of an engine.
+
+    `where`: the condition to send; None sends none. `added`: the allowed rows that don't meet it, as their
+    fields were replaced. `dropped`: the number of rows that meet it and aren't allowed. `is_costly`: so many
+    are dropped that the exact search among the allowed ones is the better one.
+    """
+
+    where: Where | None
+    added: NDArray[np.int64]
+    dropped: int
+    is_costly: bool
+
+
+class EngineIndex(Index):
+    """Searches the collection of a version.
+
+    Scores and their order are those of the exact search, as they are computed here. An answer that the engine
+    leaves short of k allowed rows is replaced by the exact one.
+    """
+
+    settings: EngineSettings
+
+    def __init__(self, vectors: NDArray[np.float32], settings: EngineSettings, engine: Connection) -> None:
+        self.settings = settings
+        self.engine = engine
+        self._exact = ExactIndex(vectors)
+
+    @classmethod
+    def build(
+        cls, vectors: NDArray[np.float32], settings: Any, users: NDArray[np.float32] | None = None
+    ) -> "EngineIndex":
+        """Load `vectors` into the collection of the settings, without fields. Raises EngineError."""
+        assert isinstance(settings, EngineSettings)
+        made = connection(settings.url)
+        made.engine.load(settings.collection, EngineItems(vectors, ()))
+        return cls(vectors, settings, made)
+
+    @classmethod
+    def load(cls, path: Path, vectors: NDArray[np.float32], settings: Any) -> "EngineIndex":
+        """Search the collection that `path` names; the engine is first asked by a search.
+
+        Raises BundleError when `path` names another collection, or another number of items.
+        """
+        assert isinstance(settings, EngineSettings)
+        try:
+            stored = json.loads(read_regular(path, _FILE_BYTES))
+        except ValueError:
+            stored = None
+        if stored != _content(settings, vectors):
+            raise BundleError(
+                f"{path} doesn't name the collection {settings.collection} of {len(vectors)} items of "
+                f"{vectors.shape[1]} numbers; the files are of different models",
+                "parts",
+            )
+        return cls(vectors, settings, connection(settings.url))
+
+    def save(self, path: Path) -> None:
+        """Write the name of the collection and the number of its items."""
+        path.write_text(json.dumps(_content(self.settings, self.vectors())) + "\n", encoding="utf-8")
+
+    @property
+    def exact(self) -> ExactIndex:
+        """The exact search over the bundle's vectors, mapped from their file."""
+        return self._exact
+
+    def vectors(self) -> NDArray[np.float32]:
+        """The item vectors [N, D], mapped from their file."""
+        return self._exact.vectors()
+
+    def __len__(self) -> int:
+        return len(self._exact)
+
+    @property
+    def subset_rows(self) -> int:
+        """Up to how many allowed rows the exact search is faster, or needed for the recall."""
+        return self.settings.subset_rows
+
+    @property
+    def has_fallback(self) -> bool:
+        """Whether the exact search answers while the engine is unavailable."""
+        return current_access().fallback == "exact"
+
+    def nearest(self, vector: NDArray[np.float32], k: int, allowed: RowMask | None = None) -> Found:
+        """As `Index.nearest`. Raises EngineError when the engine is unavailable."""
+        count = len(self) if allowed is None else allowed.count
+        k = min(k, count)
+        form = _ALL if allowed is None else allowed.derived(engine_form)
+        fetch = min(k + min(form.dropped, _SPARE + 2 * form.dropped * k // max(1, count)), len(self))
+        breadth = self.settings.breadth((count + form.dropped) / len(self), fetch)
+        if not k or breadth is None or form.is_costly:
+            return self._exact.nearest(vector, k, allowed)
+        rows = self.engine.search(self.settings.collection, vector, fetch, breadth, form.where)
+        rows = _sound(rows, len(self), allowed)
+        if len(form.added):
+            rows = np.union1d(rows, form.added)
+        if len(rows) < k:
+            return self._exact.nearest(vector, k, allowed)
+        rows = np.ascontiguousarray(rows, dtype=np.int64)
+        return ordered(rows, self._exact.scores(vector, rows), k)
+
+
+def engine_form(allowed: RowMask) -> EngineForm:
+    """The form in which an engine takes a mask."""
+    origin = allowed.origin
+    where = where_of(origin.condition, origin.catalog) if isinstance(origin, Filter) else None
+    met = origin.allowed().mask if isinstance(origin, Filter) and where else np.ones_like(allowed.mask)
+    added = np.flatnonzero(allowed.mask & ~met)
+    dropped = int(np.count_nonzero(met & ~allowed.mask))
+    return EngineForm(where, added, dropped, dropped > _MOST_DROPPED * allowed.count)
+
+
+_NO_ROWS: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+_ALL = EngineForm(None, _NO_ROWS, 0, False)
+
+
+def _sound(rows: NDArray[np.int64], count: int, allowed: RowMask | None) -> NDArray[np.int64]:
+    """The rows that exist and are allowed, each once: an engine's word is checked."""
+    rows = np.unique(rows[(rows >= 0) & (rows < count)])
+    return rows if allowed is None else rows[allowed.mask[rows]]
+
+
+def _content(settings: EngineSettings, vectors: NDArray[np.float32]) -> dict[str, object]:
+    count, dimension = vectors.shape
+    return {"collection": settings.collection, "items": count, "dimension": dimension}

@@ -1,0 +1,191 @@
+"""The search efforts of an engine that reach a recall, measured for each selectivity and k."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turret.tower.catalog.catalog import Catalog
+from turret.tower.catalog.filters import Filter
+from turret.tower.catalog.masks import RowMask
+from turret.tower.engines.engine import Engine
+from turret.tower.engines.fields import Drawn, where_of
+from turret.tower.errors import BundleError
+from turret.tower.format.engine_settings import EngineEffort
+from turret.tower.format.manifest import MeasuredRecall, Scoring
+from turret.tower.index.index import ExactIndex
+from turret.tower.index.planner import Planner
+from turret.tower.tuning.recall import KS, SELECTIVITIES, Truth, truths
+
+# A request for 10 that excludes seen items fetches 18 to 30.
+_USUAL = 32
+_TUNED_ON, _TIMED = 300, 20
+# Other user vectors than these have a slightly lower recall.
+_MARGIN = 0.2
+# An effort whose answers are shorter than that in more searches is too low: each is replaced by an exact one.
+_MOST_SHORT = 0.01
+
+
+@dataclass
+class EngineTask:
+    """The measurement of a loaded collection: `least_recall` on user vectors `queries` [Q, D].
+
+    `report` receives a line for each selectivity.
+    """
+
+    engine: Engine
+    collection: str
+    vectors: NDArray[np.float32]
+    catalog: Catalog
+    queries: NDArray[np.float32]
+    scoring: Scoring
+    least_recall: float
+    report: Callable[[str], None]
+    efforts: list[EngineEffort] = field(default_factory=list)
+    subset_rows: int = 0
+
+    def __post_init__(self) -> None:
+        positions = np.linspace(0, len(self.queries) - 1, min(_TUNED_ON, len(self.queries))).astype(np.int64)
+        self.few = np.ascontiguousarray(self.queries[positions], dtype=np.float32)
+        self.exact = Planner(ExactIndex(self.vectors), self.scoring)
+
+    def mask(self, selectivity: float) -> RowMask:
+        """The rows of the first share of the draw, which the engine can filter by."""
+        return Filter(Drawn(round(selectivity * len(self.vectors))), self.catalog).allowed()
+
+
+def tune(task: EngineTask) -> None:
+    """Fill in `efforts` and `subset_rows` of the task.
+
+    An effort is the least that reaches the recall with a margin. Raises BundleError, naming the cell, where
+    no effort does for all items: there nothing could be searched by the engine.
+    """
+    ks = tuple(sorted({*KS, _USUAL}))
+    for truth in truths(task.vectors, task.few, ks, SELECTIVITIES, task.scoring.absolute, task.mask):
+        found = [_effort(task, truth, k) for k in truth.ks if k <= task.engine.most]
+        efforts = [one for one in found if one is not None]
+        if truth.selectivity == 1.0 and (not efforts or found[0] is None):
+            raise BundleError(
+                f"the engine finds fewer than {task.least_recall:g} of the true best {truth.ks[0]} at its "
+                "largest effort; nothing was published. Lower --recall"
+            )
+        task.efforts += _rising(efforts)
+        task.report(_described(truth.selectivity, efforts))
+        if truth.allowed is not None and not task.subset_rows and _exact_is_better(task, truth, efforts):
+            task.subset_rows = truth.allowed.count
+
+
+def raise_efforts(task: EngineTask, missed: Sequence[MeasuredRecall]) -> bool:
+    """Raise the efforts of cells that missed the recall on more queries; False where one can't be raised.
+
+    The cell of a k is answered with the effort of the next k that was tuned, and so are the smaller ones.
+    """
+    raised = list(task.efforts)
+    for cell in missed:
+        for place, one in enumerate(raised):
+            if one.selectivity != cell.selectivity or one.k < cell.k:
+                continue
+            broader = [breadth for breadth in task.engine.breadths(one.k) if breadth > one.breadth]
+            if broader:
+                raised[place] = one.model_copy(update={"breadth": broader[0]})
+            break
+    is_raised = raised != task.efforts
+    task.efforts = raised
+    return is_raised
+
+
+def _rising(efforts: Sequence[EngineEffort]) -> list[EngineEffort]:
+    """The efforts up to the first k that none reaches, never falling with k."""
+    rising: list[EngineEffort] = []
+    for one in efforts:
+        least = rising[-1].breadth if rising else 1
+        rising.append(one.model_copy(update={"breadth": max(one.breadth, least)}))
+    return rising
+
+
+def _effort(task: EngineTask, truth: Truth, k: int) -> EngineEffort | None:
+    target = task.least_recall + _MARGIN * (1 - task.least_recall)
+    breadths = list(task.engine.breadths(k))
+    low, high = 0, len(breadths) - 1
+    if not _reaches(task, truth, k, breadths[high], target):
+        return None
+    while low < high:
+        middle = (low + high) // 2
+        if _reaches(task, truth, k, breadths[middle], target):
+            high = middle
+        else:
+            low = middle + 1
+    return EngineEffort(selectivity=truth.selectivity, k=k, breadth=breadths[low])
+
+
+def _reaches(task: EngineTask, truth: Truth, k: int, breadth: int, target: float) -> bool:
+    """Whether the engine's own answers have the recall, and few of them are short."""
+    some = len(task.few) if k <= _USUAL else max(1, len(task.few) // 3)
+    enough = truth.enough[:, truth.ks.index(k)]
+    found, short = 0, 0
+    for query, least in zip(task.few[:some], enough, strict=False):
+        scores = _scores(task, truth, query, k, breadth)
+        found += min(k, int(np.count_nonzero(scores >= least)))
+        short += len(scores) < k
+    return found >= target * k * some and short <= _MOST_SHORT * some
+
+
+def _scores(
+    task: EngineTask, truth: Truth, query: NDArray[np.float32], k: int, breadth: int
+) -> NDArray[np.float32]:
+    signs = (1, -1) if task.scoring.absolute else (1,)
+    rows = np.unique(np.concatenate([_search(task, truth, sign * query, k, breadth) for sign in signs]))
+    scores: NDArray[np.float32] = task.vectors[rows] @ query
+    return np.abs(scores) if task.scoring.absolute else scores
+
+
+def _search(
+    task: EngineTask, truth: Truth, query: NDArray[np.float32], k: int, breadth: int
+) -> NDArray[np.int64]:
+    where = None
+    if truth.allowed is not None:
+        where = where_of(Drawn(truth.allowed.count), task.catalog)
+    rows = task.engine.search(task.collection, query, k, breadth, where)
+    return rows if truth.allowed is None else rows[truth.allowed.mask[rows]]
+
+
+def _exact_is_better(task: EngineTask, truth: Truth, efforts: Sequence[EngineEffort]) -> bool:
+    """Whether the exact search among the allowed rows is as fast as the engine's, or the only one."""
+    if not efforts:
+        return True
+    one = efforts[0]
+
+    def exact(query: NDArray[np.float32]) -> object:
+        return task.exact.nearest(query, one.k, None, truth.allowed)
+
+    def engine(query: NDArray[np.float32]) -> object:
+        return _search(task, truth, query, one.k, one.breadth)
+
+    return _seconds(task, exact) <= _seconds(task, engine)
+
+
+def _seconds(task: EngineTask, search: Callable[[NDArray[np.float32]], object]) -> float:
+    search(task.few[0])
+    taken = []
+    for query in task.few[:_TIMED]:
+        start = time.perf_counter()
+        search(query)
+        taken.append(time.perf_counter() - start)
+    return float(np.median(taken))
+
+
+def described(efforts: Sequence[EngineEffort]) -> list[str]:
+    """A line for each selectivity."""
+    shares = sorted({one.selectivity for one in efforts}, reverse=True)
+    return [_described(share, [one for one in efforts if one.selectivity == share]) for share in shares]
+
+
+def _described(selectivity: float, efforts: Sequence[EngineEffort]) -> str:
+    if not efforts:
+        return (
+            f"where {selectivity:g} of the items are allowed, no effort suffices: these are searched exactly"
+        )
+    told = ", ".join(f"{one.breadth:,} for k = {one.k:,}" for one in efforts)
+    return f"where {selectivity:g} of the items are allowed, the effort is {told}"
