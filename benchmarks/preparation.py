@@ -49,12 +49,17 @@ SIZES = (Size(10**6, 7), Size(10**7, 3), Size(10**8, 2))
 QUICK = (Size(10**6, 3), Size(3 * 10**6, 2))
 
 
-def write_log(folder: Path, events: int) -> None:
-    """Write a log of so many events into the new folder, in parts that follow each other in time."""
+def write_log(
+    folder: Path, events: int, users_count: int | None = None, items_count: int | None = None
+) -> None:
+    """Write a log of so many events into the new folder, in parts that follow each other in time.
+
+    By default a user has 50 events and an item 200, in the mean.
+    """
     folder.mkdir()
     random = np.random.default_rng(0)
-    users = random.permutation(max(events // EVENTS_PER_USER, 1))
-    items = random.permutation(max(events // EVENTS_PER_ITEM, 1))
+    users = random.permutation(users_count or max(events // EVENTS_PER_USER, 1))
+    items = random.permutation(items_count or max(events // EVENTS_PER_ITEM, 1))
     for number, first in enumerate(range(0, events, EVENTS_PER_PART)):
         count = min(EVENTS_PER_PART, events - first)
         begin, end = (START + PERIOD * place // events for place in (first, first + count))

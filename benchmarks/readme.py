@@ -31,11 +31,16 @@ from benchmarks.quality_plot import plot
 from benchmarks.quality_sets import SETS
 from benchmarks.results_page import PAGE as RESULTS_PAGE
 from benchmarks.results_page import results_section
+from benchmarks.scale_page import NAMES as SCALE_RESULTS
+from benchmarks.scale_page import PAGE as SCALE
+from benchmarks.scale_page import scale_section
+from benchmarks.scale_plot import plot as plot_scale
 from benchmarks.serving_page import PAGE as SERVING
 from benchmarks.serving_page import serving_section
 from benchmarks.timed_sets import TIMED
 from benchmarks.warm_start_page import PAGE as TRAINING
 from benchmarks.warm_start_page import warm_start_section
+from turret.planning.figures import load_figures
 
 README = Path(__file__).parent.parent / "README.md"
 BEGIN = "<!-- figures: written by `python -m benchmarks.readme` from benchmarks/results -->\n"
@@ -97,6 +102,7 @@ PAGES: dict[Path, tuple[tuple[str, ...], Callable[..., str]]] = {
     PAGE: (("page",), page_section),
     PAPERS: (("papers",), papers_section),
     RESULTS_PAGE: ((), results_section),
+    SCALE: (SCALE_RESULTS, scale_section),
     SERVING: (("serving", "soak"), serving_section),
     TRAINING: (("warm_start",), warm_start_section),
 }
@@ -107,15 +113,20 @@ def filled(page: Path) -> str:
     names, section_of = PAGES[page]
     before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
     _, _, after = rest.partition(END)
-    results = [json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8")) for name in names]
-    return f"{before}{BEGIN}\n{section_of(*results)}\n{END}{after}"
+    return f"{before}{BEGIN}\n{section_of(*map(_result, names))}\n{END}{after}"
+
+
+def _result(name: str) -> dict[str, Any]:
+    result: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    return result
 
 
 def main() -> None:
     """Draw the plots, and rewrite the pages in place."""
     for name in (*SETS, *TIMED):
         plot(name)
-    plot_index(json.loads((RESULTS / "index.json").read_text(encoding="utf-8")))
+    plot_index(_result("index"))
+    plot_scale(load_figures(), _result("scale_training"), _result("scale_service"))
     for page in PAGES:
         page.write_text(filled(page), encoding="utf-8")
 

@@ -85,7 +85,9 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
     return Installed(python, packages, folder)
 
 
-def test_the_wheel_holds_every_module_every_experiment_the_page_and_the_mark_of_types(wheel: Path) -> None:
+def test_the_wheel_holds_every_module_every_experiment_the_page_the_figures_and_the_mark_of_types(
+    wheel: Path,
+) -> None:
     sources = {
         Path("turret", path.relative_to(ROOT)) for name in FOLDERS for path in (ROOT / name).rglob("*.py")
     }
@@ -94,9 +96,10 @@ def test_the_wheel_holds_every_module_every_experiment_the_page_and_the_mark_of_
     page = {Path("turret", path.relative_to(ROOT)) for path in static.rglob("*") if path.is_file()}
     styles = {Path("turret", path.relative_to(ROOT)) for path in (ROOT / "training").rglob("*.css")}
     experiments = {Path("turret/training/experiments", f"{name}.toml") for name in shipped_experiments()}
+    figures = Path("turret/planning/figures.json")
     with ZipFile(wheel) as archive:
         names = {Path(name) for name in archive.namelist() if ".dist-info/" not in name}
-    assert names == sources | experiments | styles | page | {Path("turret/py.typed")}
+    assert names == sources | experiments | styles | page | {figures, Path("turret/py.typed")}
 
 
 def test_one_top_level_name_is_installed(installed: Installed) -> None:

@@ -11,6 +11,7 @@ from turret.data.cli import app as data_app
 from turret.data.cli_errors import ErrorHandlingGroup
 from turret.data.progress import print_lines
 from turret.history.cli import app as history_app
+from turret.planning.cli import app as planning_app
 from turret.retraining.cli import app as retraining_app
 from turret.service.auth.cli import app as keys_app
 from turret.service.cli import URL
@@ -34,6 +35,7 @@ app.add_typer(tower_app)
 app.add_typer(service_app)
 app.add_typer(activation_app)
 app.add_typer(retraining_app)
+app.add_typer(planning_app)
 app.add_typer(history_app, name="history")
 app.add_typer(keys_app, name="keys")
 

@@ -1,0 +1,172 @@
+"""How far plans are from a run that is not among their figures.
+
+A synthetic shop of other sizes and another dimension than those that the figures were fitted to is prepared,
+trained for one epoch, exported, indexed and served. Times are processor seconds, and of training those with
+one thread. The result has the measured values; `compared` sets them beside the plan of the current figures.
+"""
+
+import argparse
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.command_cost import CommandCost, turret_cost
+from benchmarks.protocol import finish, read_options
+from benchmarks.scale import WORK
+from benchmarks.scale_preparation import watched
+from benchmarks.scale_service import measure_requests, questions
+from benchmarks.scale_training import folder_mb
+from turret.data.prepared import PreparedData
+from turret.planning.amounts import Amount
+from turret.planning.figures import Figures, load_figures
+from turret.planning.plan import make_plan
+from turret.planning.request import EXPERIMENT, Machine, PlanRequest, experiment_defaults
+
+USERS, ITEMS, EVENTS_PER_USER, DIMENSION = 30_000, 300_000, 60, 96
+QUICK_USERS, QUICK_ITEMS = 500, 1_000
+MB = 1e6
+
+
+def measure(work: Path, quick: bool) -> dict[str, Any]:
+    """Run every part."""
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    data, measured = _prepare(work, quick)
+    opened = PreparedData.open(data)
+    sizes = {
+        "users": len(opened.users),
+        "items": len(opened.item_ids),
+        "events": len(opened.event_items),
+        "dimension": DIMENSION,
+    }
+    cost, run = _train(data, work)
+    trained = {
+        "training: memory": cost.peak_mb * MB,
+        "training: seconds": cost.processor_seconds,
+        "training: disk": folder_mb(run) * MB,
+    }
+    return {"sizes": sizes, "measured": measured | trained | _served(run, data, work, quick)}
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A planned and a measured value, in bytes or seconds."""
+
+    name: str
+    planned: float
+    measured: float
+
+    @property
+    def ratio(self) -> float:
+        """Measured over planned."""
+        return self.measured / self.planned
+
+
+def compared(result: dict[str, Any], figures: Figures) -> list[Compared]:
+    """Each measured value beside its plan, for one core."""
+    request = PlanRequest(
+        **result["sizes"],
+        requests=1.0,
+        machine=Machine(1, 64e9, 1e12),
+        history=int(experiment_defaults(EXPERIMENT)["history"]),
+        experiment=EXPERIMENT,
+        epochs=1,
+        hours=8.0,
+    )
+    planned = planned_values(request, figures)
+    return [Compared(name, planned[name], value) for name, value in result["measured"].items()]
+
+
+def planned_values(request: PlanRequest, figures: Figures) -> dict[str, float]:
+    """The planned value of each measured one."""
+    parts = {part.name: part for part in make_plan(request, figures).parts}
+    preparation, index = parts["preparation"], parts["export and index"]
+    training, served = parts["training"], figures.at("service.sqlite.request_seconds", request.sizes())
+    amounts: dict[str, Amount | None] = {
+        "preparation: memory": preparation.memory,
+        "preparation: disk": preparation.disk,
+        "preparation: disk for a while": preparation.passing_disk,
+        "training: memory": training.memory,
+        "training: seconds": training.seconds,
+        "training: disk": training.disk,
+        "export and index: memory": index.memory,
+        "export and index: seconds": index.seconds,
+        "bundle: disk": index.disk,
+        "service: memory": parts["service"].memory,
+        "service: seconds of a request": served,
+        "histories in SQLite: disk": parts["histories in SQLite"].disk,
+    }
+    return {name: amount.value for name, amount in amounts.items() if amount is not None}
+
+
+def _prepare(work: Path, quick: bool) -> tuple[Path, dict[str, float]]:
+    shop, target = work / "shop", work / "preparing" / "prepared"
+    users, items = (QUICK_USERS, QUICK_ITEMS) if quick else (USERS, ITEMS)
+    turret_cost(
+        "data", "synth", shop, "--users", users, "--items", items, "--events-per-user", EVENTS_PER_USER
+    )
+    target.parent.mkdir()
+    with watched(target.parent) as most:
+        cost = turret_cost("data", "prepare", shop, "--to", target)
+    disk = folder_mb(target)
+    return target, {
+        "preparation: memory": cost.peak_mb * MB,
+        "preparation: disk": disk * MB,
+        "preparation: disk for a while": max(most[-1], disk) * MB,
+    }
+
+
+def _train(data: Path, work: Path) -> tuple[CommandCost, Path]:
+    run = work / "run"
+    settings = ("--set", "training.epochs=1", "--set", f"tower.dimension={DIMENSION}")
+    words = ("train", "--data", data, "--run", run, "--experiment", EXPERIMENT, *settings)
+    return turret_cost(*words, threads=1), run
+
+
+def _served(run: Path, data: Path, work: Path, quick: bool) -> dict[str, float]:
+    bundles = work / "bundles"
+    exported = turret_cost("export", run, "--bundles", bundles, "--version", "exact")
+    indexed = turret_cost("index", bundles / "exact", "--kind", "auto", "--version", "indexed")
+    turret_cost("activate", "indexed", "--bundles", bundles)
+    with TemporaryDirectory(prefix="turret-plan-") as folder:
+        address = f"sqlite:///{folder}/h.sqlite"
+        turret_cost("history", "load", "--data", data, "--store", address)
+        stored = folder_mb(Path(folder))
+        served = measure_requests(bundles, address, questions(data), 1.0 if quick else 4.0)
+    return {
+        "export and index: memory": max(exported.peak_mb, indexed.peak_mb) * MB,
+        "export and index: seconds": exported.processor_seconds + indexed.processor_seconds,
+        "bundle: disk": folder_mb(bundles / "indexed") * MB,
+        "service: memory": served["resident_mb"] * MB,
+        "service: seconds of a request": served["request_ms"] / 1e3,
+        "histories in SQLite: disk": stored * MB,
+    }
+
+
+def show(rows: list[Compared]) -> None:
+    """Print a table for people."""
+    table = Table(title="measured over planned")
+    for heading in ("part", "planned", "measured", "ratio"):
+        table.add_column(heading, justify="left" if heading == "part" else "right")
+    for row in rows:
+        table.add_row(row.name, f"{row.planned:.4g}", f"{row.measured:.4g}", f"{row.ratio:.2f}")
+    Console().print(table)
+
+
+def main() -> None:
+    """Run the benchmark."""
+    more = argparse.ArgumentParser(add_help=False)
+    more.add_argument("--work", type=Path, default=WORK / "check", help="the folder of its data")
+    options = read_options(__doc__, needs_data=False, more=more)
+    figures = measure(options.given.work, options.quick)
+    finish("plan_check", options, figures)
+    show(compared(figures, load_figures()))
+
+
+if __name__ == "__main__":
+    main()
