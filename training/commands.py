@@ -16,6 +16,7 @@ from turret.tower.format.listing import bundle_folder
 from turret.training.auto.choice import AUTO, chosen_run
 from turret.training.config.experiment import ExperimentConfig, load_experiment
 from turret.training.config.named_settings import with_settings
+from turret.training.distributed.world import World, join_world, process_count
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import EvaluatedPart
 from turret.training.evaluation.table import metrics_table
@@ -65,8 +66,36 @@ def train_run(
     if resume and overwrite:
         raise TrainingError("--resume continues the run that --overwrite removes; give one of the two.")
     request = TrainRequest(data, experiment, folder, overrides, resume, overwrite, origin, loggers)
+    if experiment == AUTO and process_count() > 1:
+        raise TrainingError(
+            "--experiment auto compares short trials in one process; run it without torchrun first, and train "
+            "the experiment that it writes (RUN/experiment.toml) with torchrun."
+        )
+    world = join_world()
+    try:
+        _train_run(request, world)
+    finally:
+        world.close()
+
+
+def _train_run(request: TrainRequest, world: World) -> None:
+    folder = request.folder
     run, prepared = resolve_run(request)
-    progress = train(run, prepared, resume, overwrite, REPORT, loggers=loggers)
+    with world.naming_losses(
+        "start it again with --resume, which loses at most the steps since the last checkpoint "
+        "(training.checkpoint_every)."
+    ):
+        progress = train(
+            run,
+            prepared,
+            request.resume,
+            request.overwrite,
+            REPORT,
+            loggers=request.loggers,
+            world=world,
+        )
+    if not world.leads:
+        return
     best = "" if progress.best is None else f"best {run.experiment.training.metric} {progress.best:.4f}, "
     epoch = progress.epoch if progress.best is None else progress.best_epoch
     note = "" if epoch else " (none was better than the bundle)"

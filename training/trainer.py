@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,17 +25,19 @@ from turret.training.checkpoint import (
 )
 from turret.training.config.experiment import TrainingConfig, named_settings
 from turret.training.device import matmul_dtype, pick_device
+from turret.training.distributed.world import World
 from turret.training.errors import DivergenceError, TrainingError
 from turret.training.evaluation.evaluation import Relevant, validation_metric
 from turret.training.export.tower_check import check_user_tower
 from turret.training.loggers.opened import stored_loggers
 from turret.training.loggers.registry import DEFAULT, chosen_loggers
-from turret.training.model_loss import build_objective, model_loss
+from turret.training.model_loss import ALONE, build_objective, model_loss
+from turret.training.objectives.contract import Objective, StepLoss
 from turret.training.optimisers.optimiser import Optimiser, large_tables, learning_rate_factor
 from turret.training.randomness import seed_torch, stream
-from turret.training.records.recorder import Recorder
+from turret.training.records.recorder import Recorder, Records, Unrecorded
 from turret.training.run import CHECKPOINT, MODEL, Run, build_model, check_no_run, remove_run
-from turret.training.validation import validation_users
+from turret.training.validation import mean_over, validation_users
 from turret.training.warm_start.parent_bundle import ParentBundle
 from turret.training.warm_start.warm_start import TransferReport, warm_start_weights
 
@@ -42,6 +45,7 @@ Report = Callable[[str], None]
 # Runs with fewer steps report it. Adam's first steps are as long as the learning rate, however small the
 # gradients of a trained model are; randomly initialised vectors need more steps.
 FEW_WARM_STEPS, FEW_STEPS = 20, 100
+LossOf = Callable[[Batch, np.random.Generator], StepLoss]
 # Called after each evaluation with epoch and value; True ends the run.
 Observe = Callable[[int, float], bool]
 
@@ -50,10 +54,16 @@ class Trainer:
     """Trains one run from its first step or its checkpoint."""
 
     def __init__(
-        self, run: Run, data: PreparedData, report: Report = print, observe: Observe | None = None
+        self,
+        run: Run,
+        data: PreparedData,
+        report: Report = print,
+        observe: Observe | None = None,
+        world: World = ALONE,
     ) -> None:
         experiment = run.experiment
-        self.run, self.data, self.report, self.observe = run, data, report, observe
+        self.run, self.data, self.observe, self.world = run, data, observe, world
+        self.report = report if world.leads else _unreported
         self.settings: TrainingConfig = experiment.training
         self.device = pick_device(self.settings.device)
         self.model: TwoTowers = build_model(experiment, data)
@@ -83,7 +93,8 @@ class Trainer:
             self.settings.weight_decay,
         )
         self.popularity = data.item_counts("train")
-        self.validation = validation_users(data, self.settings, report)
+        self.validation = validation_users(data, self.settings, self.report)
+        self.loss_of = loss_of(world, self.objective, self.model)
         self.best: dict[str, Tensor] = {}
         self.progress = Progress()
 
@@ -98,7 +109,11 @@ class Trainer:
     def train(self, loggers: Sequence[str] = DEFAULT) -> Progress:
         """Train to the end, with these loggers; the best model is then in the run's folder."""
         state, settings = self.progress, named_settings(self.run.experiment)
-        recorder = Recorder(self.run.folder, settings, state, chosen_loggers(loggers), self.report)
+        recorder = (
+            Recorder(self.run.folder, settings, state, chosen_loggers(loggers), self.report)
+            if self.world.leads
+            else Unrecorded(state)
+        )
         if state.step == 0 and self.run.origin is None:
             self._report_few_steps(FEW_STEPS)
         try:
@@ -121,19 +136,21 @@ class Trainer:
                 f"large for {self.batches.example_count:,} examples; a smaller one may give a better model."
             )
 
-    def _epoch(self, recorder: Recorder) -> float:
+    def _epoch(self, recorder: Records) -> float:
         """Make the steps of an epoch that are left, and return the examples a second."""
         begun, examples = recorder.seconds(), self.progress.examples
         state, settings = self.progress, self.settings
-        if self.objective.sampler and not state.step_in_epoch:
+        sampler = self.objective.sampler
+        if sampler and sampler.holds_vectors and not state.step_in_epoch:
             rows = torch.arange(len(self.data.item_ids), device=self.device)
-            self.objective.sampler.refresh(self.model.current_vectors(rows))
+            sampler.refresh(self.model.current_vectors(rows))
         order = stream(settings.seed, "order", state.epoch)
         label = f"epoch {state.epoch + 1}/{settings.epochs}"
         self.model.train()
         with progress(label, self.batches.steps_per_epoch) as advance:
             advance(state.step_in_epoch)
-            batches = self.batches.epoch(order, first=state.step_in_epoch)
+            share = (self.world.rank, self.world.size)
+            batches = self.batches.epoch(order, state.step_in_epoch, share)
             if self.device.type != "cpu":
                 batches = prefetched(batches, self.device)
             for batch in batches:
@@ -149,17 +166,18 @@ class Trainer:
     def step(self, batch: Batch) -> float:
         """Make one optimiser step and return the loss."""
         state, settings = self.progress, self.settings
-        seed_torch(settings.seed, "dropout", state.step)
+        purpose = self.world.purpose
+        seed_torch(settings.seed, purpose("dropout"), state.step)
         planned = settings.epochs * self.batches.steps_per_epoch
         factor = learning_rate_factor(state.step, planned, settings.warmup, settings.decay)
         self.optimiser.set_learning_rate(settings.learning_rate * factor)
         with self._precision():
-            out = model_loss(self.objective, self.model, batch, stream(settings.seed, "draw", state.step))
+            out = self.loss_of(batch, stream(settings.seed, purpose("draw"), state.step))
         self.optimiser.zero_grad()
         torch.autograd.backward(out.loss)
         if settings.gradient_clip:
             self.optimiser.clip(settings.gradient_clip)
-        loss = float(out.loss.detach())
+        loss, examples, masked = self.world.sums([float(out.loss.detach()), batch.size, int(out.masked)])
         if loss != loss or abs(loss) == float("inf"):
             raise DivergenceError(
                 f"{self.run.folder}: the loss is {loss} at step {state.step}; lower training.learning_rate "
@@ -170,9 +188,9 @@ class Trainer:
             self.objective.sampler.update(self.model.current_vectors)
         state.step += 1
         state.step_in_epoch += 1
-        state.loss_sum += loss * len(batch.targets)
-        state.examples += len(batch.targets)
-        state.masked += int(out.masked)
+        state.loss_sum += loss * examples
+        state.examples += int(examples)
+        state.masked += int(masked)
         return loss
 
     def _precision(self) -> AbstractContextManager[object]:
@@ -181,7 +199,7 @@ class Trainer:
             return nullcontext()
         return torch.autocast(self.device.type, dtype=torch.bfloat16)
 
-    def _end_epoch(self, recorder: Recorder, speed: float) -> None:
+    def _end_epoch(self, recorder: Records, speed: float) -> None:
         state, settings = self.progress, self.settings
         state.epoch += 1
         state.step_in_epoch = 0
@@ -199,20 +217,12 @@ class Trainer:
             stopped = self.observe is not None and self.observe(state.epoch, value)
             line += f", validation {settings.metric} {value:.4f}" + (" (best)" if not state.stale else "")
         recorder.record(figures)
-        state.finished = last or stopped or state.stale >= settings.patience
+        state.finished = self.world.agreed(last or stopped or state.stale >= settings.patience)
         self.report(f"{line}, {state.seconds:.0f} s")
 
     def _validate(self, users: Relevant) -> float:
         state = self.progress
-        value = validation_metric(
-            self.model,
-            self.data,
-            self.popularity,
-            users,
-            self.settings.metric,
-            self.run.experiment.evaluation.exclude_seen,
-            self.objective.scores,
-        )
+        value = mean_over(self.world, users, self._metric)
         state.validated.append([state.epoch, value])
         if state.best is None or value > state.best:
             state.best, state.best_epoch, state.stale = value, state.epoch, 0
@@ -221,12 +231,27 @@ class Trainer:
             state.stale += 1
         return value
 
+    def _metric(self, users: Relevant) -> float:
+        return validation_metric(
+            self.model,
+            self.data,
+            self.popularity,
+            users,
+            self.settings.metric,
+            self.run.experiment.evaluation.exclude_seen,
+            self.objective.scores,
+        )
+
     def _save_best(self) -> None:
+        if not self.world.leads:
+            return
         self.best = all_parameters(self.model, self.objective)
         save_tensors(self.run.folder / MODEL, self.best)
 
     def save(self) -> None:
         """Write a checkpoint of the current state."""
+        if not self.world.leads:
+            return
         sampler = self.objective.sampler
         checkpoint = Checkpoint(
             model=self.model.state_dict(),
@@ -252,7 +277,7 @@ class Trainer:
             raise TrainingError(f"{path}: it belongs to another model ({error}); train again.") from None
         self.best = checkpoint.best
         self.progress = checkpoint.progress
-        if self.best:
+        if self.best and self.world.leads:
             save_tensors(self.run.folder / MODEL, self.best)
 
 
@@ -264,6 +289,7 @@ def train(
     report: Report = print,
     observe: Observe | None = None,
     loggers: Sequence[str] = (),
+    world: World = ALONE,
 ) -> Progress:
     """Train `run` on `data`, from the start or from its checkpoint; `observe` may end it at an evaluation.
 
@@ -278,17 +304,33 @@ def train(
     has_checkpoint = (run.folder / CHECKPOINT).is_file()
     if not (resume or overwrite):
         check_no_run(run.folder)
-    trainer = Trainer(run, data, report, observe)
+    trainer = Trainer(run, data, report, observe, world)
+    world.wait()
     if resume and has_checkpoint:
         loggers = loggers or tuple(stored_loggers(run.folder))
         trainer.resume()
-        report(f"Resuming at step {trainer.progress.step}.")
+        trainer.report(f"Resuming at step {trainer.progress.step}.")
     else:
         transfer = (
             warm_start_weights(trainer.model, data, ParentBundle.open(run.origin)) if run.origin else None
         )
-        remove_run(run.folder)
-        run.write()
+        if world.leads:
+            remove_run(run.folder)
+            run.write()
         if transfer:
             trainer.report_warm_start(transfer)
     return trainer.train(loggers or DEFAULT)
+
+
+def loss_of(world: World, objective: Objective, model: TwoTowers) -> LossOf:
+    """The loss of a batch, or of this process's part of it."""
+    if world.size == 1:
+        return lambda batch, random: model_loss(objective, model, batch, random)
+    # Imports torch's DistributedDataParallel.
+    from turret.training.parallel.loss import ParallelLoss
+
+    return ParallelLoss.of(world, objective, model)
+
+
+def _unreported(line: str) -> None:
+    """Process 0 reports for all."""

@@ -2,8 +2,11 @@
 
 from collections.abc import Callable
 
+import numpy as np
+
 from turret.data.prepared import PreparedData
 from turret.training.config.experiment import TrainingConfig
+from turret.training.distributed.world import World
 from turret.training.evaluation.evaluation import Relevant, sample_users, validated_items
 from turret.training.randomness import stream
 
@@ -19,3 +22,13 @@ def validation_users(
     relevant = validated_items(data, settings.metric)
     random = stream(settings.seed, "validation users", 0)
     return sample_users(relevant, settings.validation_users, random)
+
+
+def mean_over(world: World, users: Relevant, mean_of: Callable[[Relevant], float]) -> float:
+    """The mean of a metric over `users`, of which each process measures a part by `mean_of`."""
+    if world.size == 1:
+        return mean_of(users)
+    own = users.take(np.arange(world.rank, len(users.users), world.size))
+    count = len(own.users)
+    total, _ = world.sums([mean_of(own) * count if count else 0.0, count])
+    return total / len(users.users)

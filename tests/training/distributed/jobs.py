@@ -1,0 +1,64 @@
+"""What the processes of the tests do; a module of its own, which each of them imports."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turret.data.prepared import PreparedData
+from turret.training.config.experiment import ExperimentConfig
+from turret.training.distributed.world import World
+from turret.training.randomness import stream
+from turret.training.run import Run
+from turret.training.trainer import Trainer
+
+Arrays = dict[str, NDArray[np.float32]]
+
+
+@dataclass(frozen=True)
+class Step:
+    """The loss of one step, the examples and masked candidates, and what it left."""
+
+    loss: float
+    examples: int
+    masked: int
+    gradients: Arrays
+    weights: Arrays
+    state: Arrays
+
+
+def first_step(world: World, data: Path, folder: Path, settings: dict[str, Any], batch: int = 0) -> Step:
+    """Make one step by batch number `batch` of the first epoch."""
+    experiment = ExperimentConfig.model_validate(settings)
+    prepared = PreparedData.open(data)
+    run = Run(folder, experiment, prepared.folder, prepared.fingerprint)
+    trainer = Trainer(run, prepared, report=lambda line: None, world=world)
+    trainer.model.train()
+    order = stream(0, "order", 0)
+    batches = trainer.batches.epoch(order, batch, (world.rank, world.size))
+    loss = trainer.step(next(batches))
+    parameters = {**dict(trainer.model.named_parameters()), **dict(trainer.objective.named_parameters())}
+    sampler = trainer.objective.sampler
+    return Step(
+        loss=loss,
+        examples=trainer.progress.examples,
+        masked=trainer.progress.masked,
+        gradients={name: _array(one.grad) for name, one in parameters.items()},
+        weights={name: _array(one) for name, one in parameters.items()},
+        state={name: _array(one) for name, one in (sampler.state() if sampler else {}).items()},
+    )
+
+
+def first_steps(
+    world: World, data: Path, folder: Path, scenarios: dict[str, dict[str, Any]]
+) -> dict[str, Step]:
+    """The first step of each scenario."""
+    return {name: first_step(world, data, folder, settings) for name, settings in scenarios.items()}
+
+
+def _array(tensor: Any) -> NDArray[np.float32]:
+    dense = tensor.to_dense() if tensor.is_sparse else tensor
+    array: NDArray[np.float32] = dense.detach().numpy().copy()
+    return array
