@@ -68,8 +68,8 @@ def train_run(
     request = TrainRequest(data, experiment, folder, overrides, resume, overwrite, origin, loggers)
     if experiment == AUTO and process_count() > 1:
         raise TrainingError(
-            "--experiment auto compares short trials in one process; run it without torchrun first, and train "
-            "the experiment that it writes (RUN/experiment.toml) with torchrun."
+            "--experiment auto compares short trials in one process; run it without torchrun first, and "
+            "train the experiment that it writes (RUN/experiment.toml) with torchrun."
         )
     world = join_world()
     try:

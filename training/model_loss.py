@@ -13,7 +13,7 @@ from turret.tower.towers.model import TwoTowers
 from turret.training.batches.batches import Batch
 from turret.training.batches.negatives import negative_count
 from turret.training.config.experiment import ObjectiveConfig
-from turret.training.distributed.world import World
+from turret.training.distributed.world import ALONE, World
 from turret.training.errors import TrainingError
 from turret.training.objectives.contract import Examples, ItemEncoder, Objective, ObjectiveContext, StepLoss
 from turret.training.objectives.pairs import PairsObjective
@@ -22,9 +22,6 @@ from turret.training.samplers.core.contract import GatheredBatch
 from turret.training.samplers.core.settings import SamplerContext
 from turret.training.samplers.fixed.given import GivenNegatives
 from turret.training.statistics import PreparedStatistics
-
-
-ALONE = World()
 
 
 def build_objective(

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,29 +14,22 @@ from turret.tower.towers.model import TwoTowers
 from turret.tower.towers.user_towers import PACKAGED
 from turret.training.batches.batches import Batch, TrainingBatches
 from turret.training.batches.prefetch import prefetched
-from turret.training.checkpoint import (
-    Checkpoint,
-    Progress,
-    all_parameters,
-    load_checkpoint,
-    save_checkpoint,
-    save_tensors,
-)
+from turret.training.checkpoint import Checkpoint, Progress, all_parameters
 from turret.training.config.experiment import TrainingConfig, named_settings
 from turret.training.device import matmul_dtype, pick_device
-from turret.training.distributed.world import World
+from turret.training.distributed.world import ALONE, World, unreported
 from turret.training.errors import DivergenceError, TrainingError
-from turret.training.evaluation.evaluation import Relevant, validation_metric
+from turret.training.evaluation.evaluation import Relevant
 from turret.training.export.tower_check import check_user_tower
 from turret.training.loggers.opened import stored_loggers
 from turret.training.loggers.registry import DEFAULT, chosen_loggers
-from turret.training.model_loss import ALONE, build_objective, model_loss
-from turret.training.objectives.contract import Objective, StepLoss
+from turret.training.model_loss import build_objective
 from turret.training.optimisers.optimiser import Optimiser, large_tables, learning_rate_factor
+from turret.training.parallel.setup import files_of, loss_of, model_of
 from turret.training.randomness import seed_torch, stream
 from turret.training.records.recorder import Recorder, Records, Unrecorded
-from turret.training.run import CHECKPOINT, MODEL, Run, build_model, check_no_run, remove_run
-from turret.training.validation import mean_over, validation_users
+from turret.training.run import CHECKPOINT, Run, check_no_run, remove_run
+from turret.training.validation import Validation, validation_users
 from turret.training.warm_start.parent_bundle import ParentBundle
 from turret.training.warm_start.warm_start import TransferReport, warm_start_weights
 
@@ -45,7 +37,6 @@ Report = Callable[[str], None]
 # Runs with fewer steps report it. Adam's first steps are as long as the learning rate, however small the
 # gradients of a trained model are; randomly initialised vectors need more steps.
 FEW_WARM_STEPS, FEW_STEPS = 20, 100
-LossOf = Callable[[Batch, np.random.Generator], StepLoss]
 # Called after each evaluation with epoch and value; True ends the run.
 Observe = Callable[[int, float], bool]
 
@@ -63,10 +54,10 @@ class Trainer:
     ) -> None:
         experiment = run.experiment
         self.run, self.data, self.observe, self.world = run, data, observe, world
-        self.report = report if world.leads else _unreported
+        self.report = report if world.leads else unreported
         self.settings: TrainingConfig = experiment.training
         self.device = pick_device(self.settings.device)
-        self.model: TwoTowers = build_model(experiment, data)
+        self.model: TwoTowers = model_of(world, experiment, data)
         if experiment.tower.user.kind in PACKAGED:
             check_user_tower(self.model)
         self.model.to(self.device)
@@ -91,9 +82,12 @@ class Trainer:
             large_tables(self.model) if lazy else [],
             self.settings.learning_rate,
             self.settings.weight_decay,
+            world,
         )
-        self.popularity = data.item_counts("train")
-        self.validation = validation_users(data, self.settings, self.report)
+        self.files = files_of(world, run.folder, self.model, self.optimiser)
+        self.users = validation_users(data, self.settings, self.report)
+        scores, popularity = self.objective.scores, data.item_counts("train")
+        self.validation = Validation(experiment, data, self.model, scores, popularity, world)
         self.loss_of = loss_of(world, self.objective, self.model)
         self.best: dict[str, Tensor] = {}
         self.progress = Progress()
@@ -101,19 +95,17 @@ class Trainer:
     def report_warm_start(self, transfer: TransferReport) -> None:
         """Report and validate the copied model, which is the best one until an epoch is better."""
         line = f"Warm start from {self.run.origin}: {transfer}"
-        if self.validation is not None:
-            line += f" Validation {self.settings.metric} {self._validate(self.validation):.4f}"
+        if self.users is not None:
+            line += f" Validation {self.settings.metric} {self._validate(self.users):.4f}"
         self.report(line)
         self._report_few_steps(FEW_WARM_STEPS)
 
     def train(self, loggers: Sequence[str] = DEFAULT) -> Progress:
         """Train to the end, with these loggers; the best model is then in the run's folder."""
         state, settings = self.progress, named_settings(self.run.experiment)
-        recorder = (
-            Recorder(self.run.folder, settings, state, chosen_loggers(loggers), self.report)
-            if self.world.leads
-            else Unrecorded(state)
-        )
+        recorder: Records = Unrecorded(state)
+        if self.world.leads:
+            recorder = Recorder(self.run.folder, settings, state, chosen_loggers(loggers), self.report)
         if state.step == 0 and self.run.origin is None:
             self._report_few_steps(FEW_STEPS)
         try:
@@ -209,10 +201,10 @@ class Trainer:
         figures["examples_per_second"] = round(speed, 1)
         state.loss_sum, state.examples, state.masked = 0.0, 0, 0
         last, stopped = state.epoch == settings.epochs, False
-        if self.validation is None:
+        if self.users is None:
             self._save_best()
         elif last or state.epoch % settings.evaluate_every == 0:
-            value = self._validate(self.validation)
+            value = self._validate(self.users)
             figures[f"validation/{settings.metric}"] = value
             stopped = self.observe is not None and self.observe(state.epoch, value)
             line += f", validation {settings.metric} {value:.4f}" + (" (best)" if not state.stale else "")
@@ -222,7 +214,7 @@ class Trainer:
 
     def _validate(self, users: Relevant) -> float:
         state = self.progress
-        value = mean_over(self.world, users, self._metric)
+        value = self.validation.metric_of(users)
         state.validated.append([state.epoch, value])
         if state.best is None or value > state.best:
             state.best, state.best_epoch, state.stale = value, state.epoch, 0
@@ -231,27 +223,12 @@ class Trainer:
             state.stale += 1
         return value
 
-    def _metric(self, users: Relevant) -> float:
-        return validation_metric(
-            self.model,
-            self.data,
-            self.popularity,
-            users,
-            self.settings.metric,
-            self.run.experiment.evaluation.exclude_seen,
-            self.objective.scores,
-        )
-
     def _save_best(self) -> None:
-        if not self.world.leads:
-            return
         self.best = all_parameters(self.model, self.objective)
-        save_tensors(self.run.folder / MODEL, self.best)
+        self.files.save_best(self.best)
 
     def save(self) -> None:
         """Write a checkpoint of the current state."""
-        if not self.world.leads:
-            return
         sampler = self.objective.sampler
         checkpoint = Checkpoint(
             model=self.model.state_dict(),
@@ -261,12 +238,11 @@ class Trainer:
             best=self.best,
             progress=replace(self.progress),
         )
-        save_checkpoint(self.run.folder / CHECKPOINT, checkpoint)
+        self.files.save(checkpoint)
 
     def resume(self) -> None:
         """Restore the run's checkpoint. Raises TrainingError when it is missing or invalid."""
-        path = self.run.folder / CHECKPOINT
-        checkpoint = load_checkpoint(path)
+        path, checkpoint = self.run.folder / CHECKPOINT, self.files.load()
         try:
             self.model.load_state_dict(checkpoint.model)
             self.objective.load_state_dict(checkpoint.objective)
@@ -277,8 +253,8 @@ class Trainer:
             raise TrainingError(f"{path}: it belongs to another model ({error}); train again.") from None
         self.best = checkpoint.best
         self.progress = checkpoint.progress
-        if self.best and self.world.leads:
-            save_tensors(self.run.folder / MODEL, self.best)
+        if self.best:
+            self.files.save_best(self.best)
 
 
 def train(
@@ -320,17 +296,3 @@ def train(
         if transfer:
             trainer.report_warm_start(transfer)
     return trainer.train(loggers or DEFAULT)
-
-
-def loss_of(world: World, objective: Objective, model: TwoTowers) -> LossOf:
-    """The loss of a batch, or of this process's part of it."""
-    if world.size == 1:
-        return lambda batch, random: model_loss(objective, model, batch, random)
-    # Imports torch's DistributedDataParallel.
-    from turret.training.parallel.loss import ParallelLoss
-
-    return ParallelLoss.of(world, objective, model)
-
-
-def _unreported(line: str) -> None:
-    """Process 0 reports for all."""

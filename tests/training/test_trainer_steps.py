@@ -14,6 +14,7 @@ from turret.training.config.experiment import ExperimentConfig
 from turret.training.errors import DivergenceError
 from turret.training.objectives.contract import StepLoss
 from turret.training.optimisers import optimiser
+from turret.training.parallel import setup
 from turret.training.randomness import seed_torch, stream
 from turret.training.run import Run
 from turret.training.trainer import Trainer, train
@@ -120,7 +121,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_before_it_reaches_the_towers(
         total = torch.stack([parameter.sum() for parameter in model.parameters()]).sum()
         return StepLoss(total * 0.0 + value, torch.tensor(0))
 
-    monkeypatch.setattr(module, "model_loss", diverged)
+    monkeypatch.setattr(setup, "model_loss", diverged)
     batch = next(trainer.batches.epoch(stream(0, "order", 0)))
     with pytest.raises(DivergenceError, match=r"lower training\.learning_rate"):
         trainer.step(batch)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,8 +33,8 @@ class Batch:
         weights: float32 [B], the weight of each target event; ones for data without weights.
         negatives: int64 [B, K], the given negatives of each target, -1 for none; None where they aren't read.
         negative_weights: float32 [B, K], their weights.
-        is_padding: whether the examples, of weight zero, stand in for none: a process without a share of a batch
-            takes part in its step all the same.
+        is_padding: whether the examples, of weight zero, stand in for none: a process without a part of a
+            batch takes part in its step.
     """
 
     histories: PackedHistories
@@ -64,8 +65,10 @@ class Batch:
         return replace(self, weights=weights, negative_weights=given, is_padding=True)
 
     def _moved(self, histories: PackedHistories, move: Callable[[Tensor], Tensor]) -> "Batch":
-        tensors = {name: part for name, part in vars(self).items() if isinstance(part, Tensor)}
-        return replace(self, histories=histories, **{name: move(part) for name, part in tensors.items()})
+        moved: dict[str, Any] = {
+            name: move(part) for name, part in vars(self).items() if isinstance(part, Tensor)
+        }
+        return replace(self, histories=histories, **moved)
 
 
 class TrainingBatches:
@@ -150,8 +153,8 @@ class TrainingBatches:
     ) -> Iterator[Batch]:
         """The batches of one epoch, starting with batch `first`.
 
-        Whole spans fill a batch until it holds at least `batch_size` examples. A `share` of (i, n) is part i of
-        each batch cut into n, which have nearly as many examples each.
+        Whole spans fill a batch until it holds at least `batch_size` examples. A `share` of (i, n) is part i
+        of each batch cut into n, which have nearly as many examples each.
         """
         spans = self.spans.take(order.permutation(len(self.spans)))
         lengths = spans.ends - spans.firsts

@@ -14,7 +14,7 @@ class Exchanges(Protocol):
         ...
 
     def scattered(self, rows: Tensor, counts: list[int]) -> Tensor:
-        """Of `rows` for all processes the sum of this one's over all processes: the transpose of `gathered`."""
+        """The sum over all processes of their `rows` for this one: the transpose of `gathered`."""
         ...
 
     def exchanged(self, rows: Tensor, to: list[int], of: list[int]) -> Tensor:

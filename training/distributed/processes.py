@@ -22,7 +22,7 @@ class Processes(World):
     """The processes that `torchrun` has started.
 
     Attributes:
-        group: the process group of all exchanges but those of DDP, whose order would otherwise mix with theirs.
+        group: the process group of all exchanges but DDP's, whose order would otherwise mix with theirs.
         sent: the bytes that this process has sent by kind, as the shortest known algorithms send them.
     """
 
@@ -73,14 +73,14 @@ class Processes(World):
         return [int(one) for one in counts]
 
     def gathered(self, rows: Tensor, counts: list[int] | None = None) -> Tensor:
-        """`rows` [R, ...] of all processes in the order of their ranks; `counts` has the R of each, if known."""
+        """`rows` [R, ...] of all processes in the order of their ranks; `counts` has each R, if known."""
         counts = self.row_counts(len(rows)) if counts is None else counts
         padded = rows.new_zeros(max(counts), *rows.shape[1:])
         padded[: len(rows)] = rows.detach()
         parts = rows.new_empty(self.size * len(padded), *rows.shape[1:])
         dist.all_gather_single(parts, padded, group=self.group)
         self._count("candidates", parts.nbytes)
-        each = parts.unflatten(0, (self.size, len(padded)))
+        each = parts.view(self.size, *padded.shape)
         return torch.cat([part[:size] for part, size in zip(each, counts, strict=True)])
 
     def gathered_vectors(self, rows: Tensor, counts: list[int]) -> Tensor:
@@ -88,9 +88,9 @@ class Processes(World):
         return gathered_vectors(rows, self, counts)
 
     def scattered(self, rows: Tensor, counts: list[int]) -> Tensor:
-        """Of `rows` for all processes the sum of this one's over all processes: the transpose of `gathered`."""
+        """The sum over all processes of their `rows` for this one: the transpose of `gathered`."""
         padded = rows.new_zeros(self.size, max(counts), *rows.shape[1:])
-        for part, own in zip(padded, rows.split(counts), strict=True):
+        for part, own in zip(padded, torch.split(rows, counts), strict=True):
             part[: len(own)] = own
         summed = rows.new_empty(padded.shape[1:])
         dist.reduce_scatter_single(summed, padded.flatten(0, 1), group=self.group)
@@ -98,7 +98,7 @@ class Processes(World):
         return summed[: counts[self.rank]]
 
     def exchanged(self, rows: Tensor, to: list[int], of: list[int]) -> Tensor:
-        """Send `rows` [R, ...], of which process r gets `to[r]`; returns the `of[r]` rows that each r sends."""
+        """Send `rows` [R, ...], `to[r]` of them to process r; returns the `of[r]` rows that each r sends."""
         received = rows.new_empty(sum(of), *rows.shape[1:])
         dist.all_to_all_single(received, rows.contiguous(), of, to, group=self.group)
         self.sent["table rows"] += rows[:1].nbytes * (len(rows) - to[self.rank])

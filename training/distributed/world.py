@@ -36,7 +36,7 @@ class World:
         return [count]
 
     def gathered(self, rows: Tensor, counts: list[int] | None = None) -> Tensor:
-        """`rows` [R, ...] of all processes in the order of their ranks; `counts` has the R of each, if known."""
+        """`rows` [R, ...] of all processes in the order of their ranks; `counts` has each R, if known."""
         return rows
 
     def gathered_vectors(self, rows: Tensor, counts: list[int]) -> Tensor:
@@ -57,6 +57,13 @@ class World:
 
     def close(self) -> None:
         """Leave the other processes."""
+
+
+ALONE = World()
+
+
+def unreported(line: str) -> None:
+    """Reports nothing: process 0 does for all."""
 
 
 def process_count() -> int:

@@ -110,8 +110,8 @@ class Objective(nn.Module, ABC):
         shares_users: whether examples that share a user vector are computed faster as groups.
         mask_seen: whether the items that a user has used are masked, so that `Examples.seen` is needed.
         reads_contexts: whether it has parameters by context, so that `Examples.contexts` is needed.
-        merges: whether the losses of parts of a batch, weighted, sum to that of the batch, as several processes
-            need; its steps then have a `weight`.
+        merges: whether the losses of parts of a batch, weighted, sum to that of the batch, as several
+            processes need; its steps then have a `weight`.
     """
 
     sampler: Sampler | None = None

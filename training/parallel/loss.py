@@ -6,6 +6,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch._C._distributed_c10d import GradBucket
 from torch.nn.parallel import DistributedDataParallel
 
 from turret.tower.towers.model import TwoTowers
@@ -15,6 +16,7 @@ from turret.training.distributed.world import World
 from turret.training.model_loss import model_loss
 from turret.training.objectives.contract import Objective, StepLoss
 from turret.training.parallel.refusals import check_objective
+from turret.training.parallel.tables import split_weights
 
 
 class _Step(nn.Module):
@@ -36,14 +38,17 @@ class ParallelLoss:
     their gradients by the exchange that fetched them, and DDP leaves them alone.
     """
 
-    def __init__(self, world: Processes, objective: Objective, model: TwoTowers, split: list[Tensor]) -> None:
+    def __init__(
+        self, world: Processes, objective: Objective, model: TwoTowers, split: list[nn.Parameter]
+    ) -> None:
         self.world = world
         self.step: nn.Module = _Step(world, objective, model)
         ids = {id(weight) for weight in split}
         named = dict(self.step.named_parameters())
         ignored = [name for name, parameter in named.items() if id(parameter) in ids]
         if len(ignored) < len(named):
-            DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(self.step, ignored)
+            # torch has no other way to leave parameters to their own exchange.
+            DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(self.step, ignored)  # type: ignore[no-untyped-call]
             parallel = DistributedDataParallel(self.step, broadcast_buffers=False)
             parallel.register_comm_hook(world, _summed)
             self.step = parallel
@@ -53,7 +58,7 @@ class ParallelLoss:
         """The loss on several processes. Raises TrainingError for an objective that parts can't compute."""
         assert isinstance(world, Processes)
         check_objective(objective, world.size)
-        return cls(world, objective, model, [])
+        return cls(world, objective, model, split_weights(model))
 
     def __call__(self, batch: Batch, random: np.random.Generator) -> StepLoss:
         """The part of the loss; candidates are drawn with `random`, which differs between processes."""
@@ -65,7 +70,7 @@ class ParallelLoss:
         return replace(out, loss=out.loss * (own / (total or 1.0)), masked=masked)
 
 
-def _summed(world: Processes, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
+def _summed(world: Processes, bucket: GradBucket) -> torch.futures.Future[Tensor]:
     """Sum a bucket of gradients over all processes."""
     gradients = bucket.buffer()
     world.count_sum("gradients", gradients.nbytes)

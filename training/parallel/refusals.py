@@ -15,16 +15,16 @@ def check_objective(objective: Objective, size: int) -> None:
     """
     if not objective.merges:
         raise TrainingError(
-            f"objective.loss: the loss of {type(objective).__name__} is no mean over single examples, so {size} "
-            "processes can't put it together from parts; train it in one process, or choose another loss, such "
-            "as 'sampled_softmax' or 'full_softmax'."
+            f"objective.loss: the loss of {type(objective).__name__} is no mean over single examples, so "
+            f"{size} processes can't put it together from parts; train it in one process, or choose another "
+            "loss, such as 'sampled_softmax' or 'full_softmax'."
         )
     for sampler in _parts(objective.sampler):
         if sampler.observes_scores or _remembers_its_own(sampler):
             raise TrainingError(
-                f"objective.sampler: {type(sampler).__name__} learns from the examples that it sees, and each of "
-                f"{size} processes would see others; train it in one process, or choose another sampler, such "
-                "as 'uniform' or 'in_batch'."
+                f"objective.sampler: {type(sampler).__name__} learns from the examples that it sees, and "
+                f"each of {size} processes would see others; train it in one process, or choose another "
+                "sampler, such as 'uniform' or 'in_batch'."
             )
 
 

@@ -42,8 +42,8 @@ def train_seeds(request: TrainRequest, seeds: Sequence[int], known: SeedRuns | N
     _check(request, known)
     if process_count() > 1:
         raise TrainingError(
-            "--seeds trains one run after the other in one process; with torchrun, train each seed on its own "
-            "(--set training.seed=1)."
+            "--seeds trains one run after the other in one process; with torchrun, train each seed by "
+            "itself (--set training.seed=1)."
         )
     begun = known.begun() if known and request.resume else []
     if known and begun:

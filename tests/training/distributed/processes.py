@@ -28,13 +28,13 @@ def in_processes(size: int, job: Callable[..., Any], *arguments: Any) -> list[An
         for process in processes:
             process.join(MOST_SECONDS if process.exitcode is None and not _failed(process) else 0)
             process.kill()
-    failed = [answer for answer in answers.values() if isinstance(answer, Failure)]
+    failed = [answer for answer in answers.values() if isinstance(answer, FailedProcessError)]
     if failed:
         raise AssertionError("\n".join(str(failure) for failure in failed))
     return [answers[rank] for rank in range(size)]
 
 
-class Failure(Exception):
+class FailedProcessError(Exception):
     """What a process raised, as text."""
 
 
@@ -63,5 +63,5 @@ def _run(rank: int, size: int, port: int, results: Any, job: Callable[..., Any],
         world.wait()
         world.close()
     except Exception:
-        answer = Failure(traceback.format_exc())
+        answer = FailedProcessError(traceback.format_exc())
     results.put((rank, answer))

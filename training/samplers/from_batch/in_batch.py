@@ -9,7 +9,6 @@ from torch import Tensor
 from turret.training.samplers.core.contract import (
     CountingSampler,
     DrawContext,
-    GatheredBatch,
     Sampler,
     State,
 )
