@@ -3,6 +3,7 @@
 The folders hold safetensors files alone: the format whose metadata is pickled is not used.
 """
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,7 +78,10 @@ def load_whole(folder: Path) -> dict[str, Tensor]:
     reader = HuggingFaceStorageReader(str(folder))
     stored = _stored(reader)
     tensors = {name: torch.empty(one.size, dtype=one.properties.dtype) for name, one in stored.items()}
-    load(tensors, storage_reader=reader, no_dist=True)
+    with warnings.catch_warnings():
+        # It warns that there is one process alone, even if told so.
+        warnings.simplefilter("ignore", UserWarning)
+        load(tensors, storage_reader=reader, no_dist=True)
     return tensors
 
 

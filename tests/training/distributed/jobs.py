@@ -11,18 +11,28 @@ from turret.data.prepared import PreparedData
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.distributed.split_table import SplitTable
 from turret.training.distributed.world import World
+from turret.training.errors import TrainingError
 from turret.training.optimisers import optimiser
 from turret.training.parallel import tables
 from turret.training.randomness import stream
 from turret.training.run import Run
-from turret.training.trainer import Trainer
+from turret.training.trainer import Trainer, train
 
 Arrays = dict[str, NDArray[np.float32]]
 
 
 @dataclass(frozen=True)
+class Scenario:
+    """An experiment, and the sizes from which on tables are split and updated by row."""
+
+    experiment: dict[str, Any]
+    split_from: int = 10**6
+    lazy_from: int = 10**6
+
+
+@dataclass(frozen=True)
 class Step:
-    """The loss of one step, the examples and masked candidates, and what it left.
+    """The loss of one step, the examples and masked candidates so far, and what it left.
 
     `rows` has the first and one past the last row of the tables of which a process holds a part.
     """
@@ -36,27 +46,23 @@ class Step:
     state: Arrays
 
 
-def first_step(world: World, data: Path, folder: Path, settings: dict[str, Any]) -> Step:
-    """Make the first step of the first epoch.
-
-    `settings` are those of an experiment; `split_from` and `lazy_from` replace the sizes from which on tables
-    are split and updated by row.
-    """
-    experiment = ExperimentConfig.model_validate(settings["experiment"])
-    tables.SPLIT_FROM, optimiser.LARGE = settings["split_from"], settings["lazy_from"]
+def trainer_of(world: World, data: Path, folder: Path, scenario: Scenario) -> Trainer:
+    """A trainer of the scenario."""
+    tables.SPLIT_FROM, optimiser.LARGE = scenario.split_from, scenario.lazy_from
+    experiment = ExperimentConfig.model_validate(scenario.experiment)
     prepared = PreparedData.open(data)
     run = Run(folder, experiment, prepared.folder, prepared.fingerprint)
-    trainer = Trainer(run, prepared, report=lambda line: None, world=world)
+    return Trainer(run, prepared, report=lambda line: None, world=world)
+
+
+def next_step(trainer: Trainer) -> Step:
+    """Make the next step of the first epoch."""
     trainer.model.train()
-    order = stream(0, "order", 0)
-    batches = trainer.batches.epoch(order, 0, (world.rank, world.size))
+    world, first = trainer.world, trainer.progress.step
+    batches = trainer.batches.epoch(stream(0, "order", 0), first, (world.rank, world.size))
     loss = trainer.step(next(batches))
     parameters = {**dict(trainer.model.named_parameters()), **dict(trainer.objective.named_parameters())}
-    ends = {
-        f"{name}.weight": (module.first, module.last)
-        for name, module in trainer.model.named_modules()
-        if isinstance(module, SplitTable)
-    }
+    split = {name: one for name, one in trainer.model.named_modules() if isinstance(one, SplitTable)}
     sampler = trainer.objective.sampler
     return Step(
         loss=loss,
@@ -64,16 +70,49 @@ def first_step(world: World, data: Path, folder: Path, settings: dict[str, Any])
         masked=trainer.progress.masked,
         gradients={name: _array(one.grad) for name, one in parameters.items()},
         weights={name: _array(one) for name, one in parameters.items()},
-        rows=ends,
+        rows={f"{name}.weight": (table.first, table.last) for name, table in split.items()},
         state={name: _array(one) for name, one in (sampler.state() if sampler else {}).items()},
     )
 
 
-def first_steps(
-    world: World, data: Path, folder: Path, scenarios: dict[str, dict[str, Any]]
-) -> dict[str, Step]:
+def first_steps(world: World, data: Path, folder: Path, scenarios: dict[str, Scenario]) -> dict[str, Step]:
     """The first step of each scenario."""
-    return {name: first_step(world, data, folder, settings) for name, settings in scenarios.items()}
+    return {name: next_step(trainer_of(world, data, folder, one)) for name, one in scenarios.items()}
+
+
+def saved(world: World, data: Path, folder: Path, scenario: Scenario) -> Step:
+    """Make two steps, write a checkpoint with a best model, and return the third step."""
+    trainer = trainer_of(world, data, folder, scenario)
+    if world.leads:
+        trainer.run.write()
+    world.wait()
+    next_step(trainer)
+    trainer._save_best()
+    next_step(trainer)
+    trainer.save()
+    return next_step(trainer)
+
+
+def resumed(world: World, data: Path, folder: Path, scenario: Scenario) -> tuple[Step, Arrays]:
+    """Resume the checkpoint in `folder`, and return the next step and the best model."""
+    trainer = trainer_of(world, data, folder, scenario)
+    trainer.resume()
+    return next_step(trainer), {name: _array(one) for name, one in trainer.best.items()}
+
+
+def trained(world: World, data: Path, folder: Path, scenario: Scenario) -> list[list[float]]:
+    """Train to the end: the epochs and values of the validation metric."""
+    trainer = trainer_of(world, data, folder, scenario)
+    return train(trainer.run, trainer.data, report=lambda line: None, world=world).validated
+
+
+def refused(world: World, data: Path, folder: Path, scenario: Scenario) -> str:
+    """The sentence with which a trainer refuses."""
+    try:
+        trainer_of(world, data, folder, scenario)
+    except TrainingError as error:
+        return str(error)
+    return ""
 
 
 def _array(tensor: Any) -> NDArray[np.float32]:
