@@ -1,6 +1,7 @@
 """Several processes of one training, connected by torch.distributed."""
 
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -145,4 +146,6 @@ def _names_an_exchange(message: str) -> bool:
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0][:200]
+    """The first sentence of an error, without the source file that gloo begins it with."""
+    line = re.sub(r"^\[[^]]*\.(cc|cpp|h):\d+\] ", "", str(error).strip().partition("\n")[0])
+    return line.partition(". ")[0][:200]

@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 from safetensors import safe_open
 from torch import Tensor
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
@@ -19,6 +20,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Shard
 
 from turret.training.distributed.processes import Processes
+from turret.training.errors import TrainingError
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,14 @@ def _save(
     world: Processes,
 ) -> None:
     state = {name: _distributed(tensor, rows.get(name), world) for name, tensor in tensors.items()}
-    save(state, storage_writer=writer, process_group=world.group)
+    try:
+        save(state, storage_writer=writer, process_group=world.group)
+    except CheckpointException as error:
+        causes = {rank: cause for rank, (cause, _) in error.failures.items()}
+        raise TrainingError(
+            f"{writer.path}: the checkpoint can't be written ({causes!r}); make room on the disk, or "
+            "give each process more memory, or start more processes."
+        ) from None
 
 
 def load_rows(folder: Path, rows: Mapping[str, Rows], world: Processes) -> dict[str, Tensor]:

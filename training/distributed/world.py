@@ -71,6 +71,11 @@ def process_count() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
+def restarted() -> bool:
+    """Whether `torchrun --max-restarts` has started these processes again after one of them had ended."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+
+
 def join_world() -> World:
     """The world that `torchrun` has started this process in; without it, a world of one.
 

@@ -49,7 +49,7 @@ class ParallelLoss:
         if len(ignored) < len(named):
             # torch has no other way to leave parameters to their own exchange.
             DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(self.step, ignored)  # type: ignore[no-untyped-call]
-            parallel = DistributedDataParallel(self.step, broadcast_buffers=False)
+            parallel = DistributedDataParallel(self.step, forward_sync_buffers=False)
             parallel.register_comm_hook(world, _summed)
             self.step = parallel
 

@@ -32,7 +32,7 @@ def answers(shop: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> Ite
     folder, data = tmp_path_factory.mktemp("distributed"), shop.folder
     split, by_row, whole = folder / "split", folder / "by_row", folder / "whole"
     trained = jobs.Scenario(TRAINED, split_from=3)
-    named = {
+    named: dict[tuple[str, int], tuple[Any, ...]] = {
         ("steps", 4): (jobs.first_steps, folder, STEPS),
         ("saved", 4): (jobs.saved, split, SPLIT),
         ("saved by row", 4): (jobs.saved, by_row, BY_ROW),
@@ -46,7 +46,7 @@ def answers(shop: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> Ite
         **{(name, 2): (jobs.refused, folder, one) for name, one in REFUSED.items()},
     }
     large = optimiser.LARGE
-    of = {("saved whole", 1): [jobs.saved(World(), data, whole, BY_ROW)]}
+    of: dict[tuple[str, int], list[Any]] = {("saved whole", 1): [jobs.saved(World(), data, whole, BY_ROW)]}
     found = in_processes(
         [Job(size, job, (data, *arguments)) for (_, size), (job, *arguments) in named.items()]
     )
