@@ -24,7 +24,7 @@ from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 
 TWO, ONE, THREADS = "2 processes", "1 process", "1 process of 2 threads"
-ROUNDS, QUICK_ROUNDS = 7, 1
+ROUNDS, QUICK_ROUNDS = 5, 1
 WORKERS = (8, 64)
 ITEMS, WIDE_ITEMS, EVENTS_A_USER = 10_000, 200_000, 50
 NEVER = 10**9
@@ -53,9 +53,9 @@ def settings(work: Path) -> dict[str, tuple[Setting, int]]:
     usual, wide = shop(work / "shop", ITEMS, 4000), shop(work / "wide", WIDE_ITEMS, 6000)
     long, short = "tower.user.history_length=50", "training.batch_size=4096"
     return {
-        "transformer": (Setting(usual, work, "transformer", (long, short, SAMPLED), NEVER), 8),
-        "in_batch": (Setting(usual, work, "youtubednn", (long, short, IN_BATCH, STILL), NEVER), 8),
-        "split_table": (Setting(wide, work, "youtubednn", (long, short, IN_BATCH, STILL), 65_536), 8),
+        "transformer": (Setting(usual, work, "transformer", (long, short, SAMPLED), NEVER), 6),
+        "in_batch": (Setting(usual, work, "youtubednn", (long, short, IN_BATCH, STILL), NEVER), 6),
+        "split_table": (Setting(wide, work, "youtubednn", (long, short, IN_BATCH, STILL), 65_536), 6),
     }
 
 

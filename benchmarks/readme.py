@@ -10,6 +10,8 @@ from typing import Any
 
 from benchmarks.capacity_page import PAGE as DEPLOY
 from benchmarks.capacity_page import capacity_section
+from benchmarks.distributed_training.page import PAGE as DISTRIBUTED
+from benchmarks.distributed_training.page import distributed_section
 from benchmarks.estimators_page import PAGE as ESTIMATORS
 from benchmarks.estimators_page import estimators_section
 from benchmarks.first_week_page import PAGE as EVALUATION
@@ -71,6 +73,7 @@ PAGES: dict[Path, tuple[tuple[str, ...], Callable[..., str]]] = {
     README: (("movielens",), section),
     DATA: (("preparation",), preparation_section),
     DEPLOY: (("proxy", "replicas"), capacity_section),
+    DISTRIBUTED: (("distributed",), distributed_section),
     ESTIMATORS: (
         (
             "sampler_report",
