@@ -9,6 +9,7 @@ import torch
 
 from turret.data.prepared import PreparedData
 from turret.training import trainer as module
+from turret.training import validation
 from turret.training.batches.batches import Batch
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.errors import DivergenceError
@@ -93,7 +94,7 @@ def test_an_evaluation_that_is_no_better_counts_against_patience(
     shop: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three equal ones under a patience of two: the first stays the best, and the third is the last."""
-    monkeypatch.setattr(module, "validation_metric", lambda *_: 0.5)
+    monkeypatch.setattr(validation, "validation_metric", lambda *_: 0.5)
     progress = train(run_of(tmp_path, shop, epochs=9, patience=2), shop, report=lambda _: None)
     assert (progress.epoch, progress.best_epoch, progress.stale) == (3, 1, 2)
 

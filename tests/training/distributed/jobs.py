@@ -1,6 +1,5 @@
 """What the processes of the tests do; a module of its own, which each of them imports."""
 
-import resource
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -120,23 +119,3 @@ def _array(tensor: Any) -> NDArray[np.float32]:
     dense = tensor.to_dense() if tensor.is_sparse else tensor
     array: NDArray[np.float32] = dense.detach().numpy().copy()
     return array
-
-
-def limited(world: World, data: Path, folder: Path, scenario: Scenario, allowance: int) -> str:
-    """Train to the end with `allowance` more bytes of memory than now; the error if it is not enough."""
-    before = resource.getrlimit(resource.RLIMIT_DATA)
-    resource.setrlimit(resource.RLIMIT_DATA, (_data_bytes() + allowance, before[1]))
-    try:
-        trained(world, data, folder, scenario)
-    except (MemoryError, RuntimeError) as error:
-        return repr(error)
-    finally:
-        resource.setrlimit(resource.RLIMIT_DATA, before)
-    return ""
-
-
-def _data_bytes() -> int:
-    """The memory that RLIMIT_DATA counts for this process."""
-    status = Path("/proc/self/status").read_text(encoding="utf-8")
-    (line,) = (line for line in status.splitlines() if line.startswith("VmData:"))
-    return int(line.split()[1]) * 1024
