@@ -17,7 +17,8 @@ from turret.tower.format.listing import bundle_folder
 from turret.training.auto.choice import AUTO, chosen_run
 from turret.training.config.experiment import ExperimentConfig, load_experiment
 from turret.training.config.named_settings import with_settings
-from turret.training.distributed.world import World, join_world, process_count, restarted
+from turret.training.distributed.joining import join_world
+from turret.training.distributed.world import World, process_count, restarted
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import EvaluatedPart
 from turret.training.evaluation.table import metrics_table

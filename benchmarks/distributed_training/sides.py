@@ -78,7 +78,7 @@ def _serve(pipe: Connection, setting: Setting, rank: int, size: int, threads: in
     set_up_process()
     import torch
 
-    from turret.training.distributed.world import join_world
+    from turret.training.distributed.joining import join_world
     from turret.training.parallel import tables
 
     torch.set_num_threads(threads)

@@ -74,17 +74,3 @@ def process_count() -> int:
 def restarted() -> bool:
     """Whether `torchrun --max-restarts` has started these processes again after one of them had ended."""
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
-
-
-def join_world() -> World:
-    """The world that `torchrun` has started this process in; without it, a world of one.
-
-    Raises:
-        TrainingError: the other processes can't be reached.
-    """
-    if process_count() == 1:
-        return World()
-    # torch.distributed is only imported where there are several processes.
-    from turret.training.distributed.processes import Processes
-
-    return Processes.joined()

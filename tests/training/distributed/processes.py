@@ -65,7 +65,7 @@ def _run(rank: int, ports: list[int], results: Any, jobs: Sequence[Job]) -> None
 
 
 def _answer(rank: int, port: int, job: Job) -> Any:
-    from turret.training.distributed.world import join_world
+    from turret.training.distributed.joining import join_world
 
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(job.size)}
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}

@@ -6,7 +6,8 @@ import sys
 import pytest
 import torch
 
-from turret.training.distributed.world import World, join_world, process_count
+from turret.training.distributed.joining import join_world
+from turret.training.distributed.world import World, process_count
 
 
 def test_a_process_without_torchrun_is_a_world_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
