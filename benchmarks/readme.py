@@ -10,6 +10,8 @@ from typing import Any
 
 from benchmarks.capacity_page import PAGE as DEPLOY
 from benchmarks.capacity_page import capacity_section
+from benchmarks.distributed_training.page import PAGE as DISTRIBUTED
+from benchmarks.distributed_training.page import distributed_section
 from benchmarks.engines_page import PAGE as ENGINES
 from benchmarks.engines_page import engines_section
 from benchmarks.estimators_page import PAGE as ESTIMATORS
@@ -79,6 +81,7 @@ PAGES: dict[Path, tuple[tuple[str, ...], Callable[..., str]]] = {
     DATA: (("preparation",), preparation_section),
     DEPLOY: (("proxy", "replicas"), capacity_section),
     ENGINES: (("engines",), engines_section),
+    DISTRIBUTED: (("distributed",), distributed_section),
     ESTIMATORS: (
         (
             "sampler_report",

@@ -22,6 +22,13 @@ LOGGER = "turret.progress"
 SECONDS_A_LINE = 10.0
 # A few steps are stages, of which one takes much longer than another.
 _EVEN_STEPS = 10
+_hidden = False
+
+
+def hide_progress() -> None:
+    """Show nothing from now on, in a process beside another one that shows the same."""
+    global _hidden
+    _hidden = True
 
 
 @contextmanager
@@ -31,6 +38,9 @@ def progress(description: str, total: int | None = None) -> Iterator[Callable[[i
     A terminal shows a bar (a spinner without a `total`). Elsewhere the logger `turret.progress` gets a line
     every ten seconds, also while the block does not advance.
     """
+    if _hidden:
+        yield lambda steps: None
+        return
     is_terminal = sys.stderr is not None and sys.stderr.isatty()
     with _bar(description, total) if is_terminal else _lines(description, total) as advance:
         yield advance

@@ -1,7 +1,8 @@
 """Checkpoints in safetensors, from which training resumes bit for bit."""
 
 import json
-from dataclasses import dataclass, field, replace
+from collections.abc import Container
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -61,23 +62,60 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str
         save_file(contiguous, draft, metadata)
 
 
-def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    """Replace the checkpoint at `path`."""
+def flat_tensors(checkpoint: Checkpoint) -> dict[str, Tensor]:
+    """The tensors of a checkpoint by group and name, such as "model.item.table.weight"."""
     groups = {name: group for name, group in vars(checkpoint).items() if name != "progress"}
-    tensors = {f"{group}.{name}": tensor for group in groups for name, tensor in groups[group].items()}
-    save_tensors(path, tensors, {"progress": json.dumps(vars(checkpoint.progress))})
+    return {f"{group}.{name}": tensor for group in groups for name, tensor in groups[group].items()}
+
+
+def checkpoint_of(tensors: dict[str, Tensor], progress: Progress) -> Checkpoint:
+    """The inverse of `flat_tensors`. Raises KeyError and ValueError for other names."""
+    checkpoint = Checkpoint({}, {}, {}, {}, {}, progress)
+    for key, tensor in tensors.items():
+        group, name = key.split(".", 1)
+        vars(checkpoint)[group][name] = tensor
+    return checkpoint
+
+
+def save_checkpoint(path: Path, checkpoint: Checkpoint, rows: str | None = None) -> None:
+    """Replace the checkpoint at `path`; `rows` names a folder beside it with the tensors of split tables."""
+    metadata = {"progress": json.dumps(vars(checkpoint.progress))}
+    save_tensors(path, flat_tensors(checkpoint), metadata | ({} if rows is None else {"rows": rows}))
+
+
+@dataclass(frozen=True)
+class CheckpointFile:
+    """A checkpoint's file; `rows` names the folder of split tables, `left_out` the tensors not read."""
+
+    tensors: dict[str, Tensor]
+    left_out: tuple[str, ...]
+    progress: Progress
+    rows: str | None
+
+
+def read_checkpoint(path: Path, without: Container[str] = ()) -> CheckpointFile:
+    """Read the file of a checkpoint, `without` some tensors. Raises TrainingError for any other file."""
+    tensors, metadata, left_out = _read(path, without)
+    try:
+        return CheckpointFile(
+            tensors, left_out, Progress(**json.loads(metadata["progress"])), metadata.get("rows")
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise TrainingError(f"{path}: this is not a checkpoint ({error!r}); train again.") from None
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
-    """Read a checkpoint. Raises TrainingError for any other file."""
-    tensors, metadata = _read(path)
-    checkpoint = Checkpoint({}, {}, {}, {}, {}, Progress())
+    """Read a whole checkpoint. Raises TrainingError for any other file."""
+    stored = read_checkpoint(path)
+    tensors = stored.tensors
+    if stored.rows is not None:
+        # Imports torch.distributed.checkpoint.
+        from turret.training.distributed.shards import load_whole
+
+        tensors = tensors | load_whole(path.parent / stored.rows)
     try:
-        for key, tensor in tensors.items():
-            group, name = key.split(".", 1)
-            vars(checkpoint)[group][name] = tensor
-        return replace(checkpoint, progress=Progress(**json.loads(metadata["progress"])))
-    except (KeyError, TypeError, ValueError) as error:
+        return checkpoint_of(tensors, stored.progress)
+    except (KeyError, ValueError) as error:
         raise TrainingError(f"{path}: this is not a checkpoint ({error!r}); train again.") from None
 
 
@@ -90,11 +128,16 @@ def load_progress(path: Path) -> Progress:
         raise TrainingError(f"{path}: this is not a checkpoint ({error!r}); train again.") from None
 
 
-def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def _read(
+    path: Path, without: Container[str] = ()
+) -> tuple[dict[str, Tensor], dict[str, Any], tuple[str, ...]]:
+    """The tensors of a file, its metadata, and the names that were left out."""
     try:
         with safe_open(path, framework="pt") as stored:
-            names = stored.keys()
-            return {name: stored.get_tensor(name) for name in names}, stored.metadata() or {}
+            names = list(stored.keys())
+            left_out = tuple(name for name in names if name in without)
+            tensors = {name: stored.get_tensor(name) for name in names if name not in left_out}
+            return tensors, stored.metadata() or {}, left_out
     except (OSError, SafetensorError) as error:
         raise TrainingError(f"{path}: it can't be read ({error}); train again with --overwrite.") from None
 
@@ -108,13 +151,13 @@ def all_parameters(model: nn.Module, objective: nn.Module) -> dict[str, Tensor]:
 
 def load_model(path: Path, model: nn.Module) -> None:
     """Load the model's parameters from a file of `save_tensors`; the objective's are ignored."""
-    tensors, _ = _read(path)
+    tensors, _, _ = _read(path)
     _load(path, model, {name: value for name, value in tensors.items() if not name.startswith(_OBJECTIVE)})
 
 
 def load_objective(path: Path, objective: nn.Module) -> None:
     """Load the objective's parameters from a file of `save_tensors`; the model's are ignored."""
-    tensors, _ = _read(path)
+    tensors, _, _ = _read(path)
     names = (name for name in tensors if name.startswith(_OBJECTIVE))
     _load(path, objective, {name.removeprefix(_OBJECTIVE): tensors[name] for name in names})
 

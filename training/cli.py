@@ -74,7 +74,7 @@ def train(
         ),
     ] = None,
 ) -> None:
-    """Train both towers on prepared data.
+    """Train both towers on prepared data, in one process or, started by torchrun, in several.
 
     `--experiment auto` looks at the data (features, order, repeats, size), compares the experiments that fit
     by short trials on the validation part, and prints its reasons. They are stored in RUN/run.json, and the

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from shlex import quote
@@ -11,17 +11,20 @@ from typing import get_args
 
 from turret.data.configuration import parse_overrides
 from turret.data.prepared import PreparedData
+from turret.data.progress import hide_progress
 from turret.tower.errors import BundleError
 from turret.tower.format.listing import bundle_folder
 from turret.training.auto.choice import AUTO, chosen_run
 from turret.training.config.experiment import ExperimentConfig, load_experiment
 from turret.training.config.named_settings import with_settings
+from turret.training.distributed.joining import join_world
+from turret.training.distributed.world import World, process_count, restarted
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import EvaluatedPart
 from turret.training.evaluation.table import metrics_table
 from turret.training.export.export import export
 from turret.training.export.export_warnings import export_warnings
-from turret.training.run import Run
+from turret.training.run import CHECKPOINT, Run
 from turret.training.trainer import train
 from turret.training.verdict.finding import paragraphs
 from turret.training.warm_start.parent_bundle import ParentBundle
@@ -65,8 +68,41 @@ def train_run(
     if resume and overwrite:
         raise TrainingError("--resume continues the run that --overwrite removes; give one of the two.")
     request = TrainRequest(data, experiment, folder, overrides, resume, overwrite, origin, loggers)
+    if experiment == AUTO and process_count() > 1:
+        raise TrainingError(
+            "--experiment auto compares short trials in one process; run it without torchrun first, and "
+            "train the experiment that it writes (RUN/experiment.toml) with torchrun."
+        )
+    if restarted():
+        begun = (folder / CHECKPOINT).is_file()
+        request = replace(request, resume=begun, overwrite=not begun)
+    world = join_world()
+    try:
+        _train_run(request, world)
+    finally:
+        world.close()
+
+
+def _train_run(request: TrainRequest, world: World) -> None:
+    folder = request.folder
+    if not world.leads:
+        hide_progress()
     run, prepared = resolve_run(request)
-    progress = train(run, prepared, resume, overwrite, REPORT, loggers=loggers)
+    with world.naming_losses(
+        "start it again with --resume, which loses at most the steps since the last checkpoint "
+        "(training.checkpoint_every)."
+    ):
+        progress = train(
+            run,
+            prepared,
+            request.resume,
+            request.overwrite,
+            REPORT,
+            loggers=request.loggers,
+            world=world,
+        )
+    if not world.leads:
+        return
     best = "" if progress.best is None else f"best {run.experiment.training.metric} {progress.best:.4f}, "
     epoch = progress.epoch if progress.best is None else progress.best_epoch
     note = "" if epoch else " (none was better than the bundle)"

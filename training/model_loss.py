@@ -13,10 +13,12 @@ from turret.tower.towers.model import TwoTowers
 from turret.training.batches.batches import Batch
 from turret.training.batches.negatives import negative_count
 from turret.training.config.experiment import ObjectiveConfig
+from turret.training.distributed.world import ALONE, World
 from turret.training.errors import TrainingError
 from turret.training.objectives.contract import Examples, ItemEncoder, Objective, ObjectiveContext, StepLoss
 from turret.training.objectives.pairs import PairsObjective
 from turret.training.objectives.seen_items import SeenItems
+from turret.training.samplers.core.contract import GatheredBatch
 from turret.training.samplers.core.settings import SamplerContext
 from turret.training.samplers.fixed.given import GivenNegatives
 from turret.training.statistics import PreparedStatistics
@@ -64,9 +66,18 @@ def _check_negatives(candidates: str, data: PreparedData) -> None:
         )
 
 
-def model_loss(objective: Objective, model: TwoTowers, batch: Batch, random: np.random.Generator) -> StepLoss:
-    """The loss of a batch; candidates are drawn with `random`."""
-    loss: StepLoss = objective(_examples(objective, model, batch), random)
+def model_loss(
+    objective: Objective,
+    model: TwoTowers,
+    batch: Batch,
+    random: np.random.Generator,
+    world: World = ALONE,
+) -> StepLoss:
+    """The loss of a batch; candidates are drawn with `random`.
+
+    With several processes, `batch` is one's part; candidates from the batch are those of all parts.
+    """
+    loss: StepLoss = objective(_examples(objective, model, batch, world), random)
     return loss
 
 
@@ -87,7 +98,7 @@ class _Catalog:
         return self.vectors
 
 
-def _examples(objective: Objective, model: TwoTowers, batch: Batch) -> Examples:
+def _examples(objective: Objective, model: TwoTowers, batch: Batch, world: World) -> Examples:
     histories, targets, groups = batch.histories, batch.targets, None
     items: ItemEncoder = model
     if objective.scores_catalog:
@@ -109,14 +120,30 @@ def _examples(objective: Objective, model: TwoTowers, batch: Batch) -> Examples:
         last_items=histories.rows[histories.ends - 1],
         groups=groups,
         contexts=histories.users if objective.reads_contexts else None,
-        seen=seen_items(batch) if objective.mask_seen else None,
+        seen=seen_items(batch, world) if objective.mask_seen else None,
         negatives=batch.negatives,
         negative_weights=batch.negative_weights,
+        gathered=_gathered(objective, batch, positives, world),
     )
 
 
-def seen_items(batch: Batch) -> SeenItems:
-    """The items of each example's user, as far as the batch reads or predicts them."""
+def _gathered(objective: Objective, batch: Batch, vectors: Tensor, world: World) -> GatheredBatch | None:
+    """The positives of all processes with their `vectors`; None in a single process, or if unused."""
+    if world.size == 1 or objective.sampler is None or not objective.sampler.draws_batch:
+        return None
+    positives, vectors = batch.targets[: batch.size], vectors[: batch.size]
+    counts = world.row_counts(batch.size)
+    return GatheredBatch(
+        positives=world.gathered(positives, counts),
+        vectors=world.gathered_vectors(vectors, counts),
+        first=sum(counts[: world.rank]),
+        own=batch.size,
+    )
+
+
+def seen_items(batch: Batch, world: World = ALONE) -> SeenItems:
+    """The items of each example's user, as far as the batch (of all processes) reads or predicts them."""
     histories = batch.histories
     users = torch.cat([batch.owners, histories.users])
-    return SeenItems.of(users, torch.cat([histories.rows, batch.targets]), histories.users)
+    rows = torch.cat([histories.rows, batch.targets])
+    return SeenItems.of(world.gathered(users), world.gathered(rows), histories.users)

@@ -34,6 +34,8 @@ from turret.training.records.history import HISTORY
 from turret.training.verdict.verdict import verdict
 
 RUN, MODEL, CHECKPOINT = "run.json", "model.safetensors", "checkpoint.safetensors"
+# Folders of the rows that several processes hold, by the step of their checkpoint.
+ROWS = "checkpoint-*-rows"
 METRICS, CHOSEN = "metrics.json", "experiment.toml"
 PER_USER = {"validation": "users-validation.parquet", "test": "users-test.parquet"}
 SAMPLERS, SAMPLERS_PICTURE = "samplers.json", "samplers.png"
@@ -216,8 +218,8 @@ def remove_run(folder: Path) -> None:
     for name in (RUN, CHOSEN, MODEL, CHECKPOINT, *evaluated, *records):
         (folder / name).unlink(missing_ok=True)
         remove_abandoned(folder / name)
-    for name in (tensorboard.FOLDER, wandb.FOLDER):
-        shutil.rmtree(folder / name, ignore_errors=True)
+    for path in (folder / tensorboard.FOLDER, folder / wandb.FOLDER, *folder.glob(ROWS)):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def build_model(experiment: ExperimentConfig, data: PreparedData) -> TwoTowers:

@@ -14,27 +14,22 @@ from turret.tower.towers.model import TwoTowers
 from turret.tower.towers.user_towers import PACKAGED
 from turret.training.batches.batches import Batch, TrainingBatches
 from turret.training.batches.prefetch import prefetched
-from turret.training.checkpoint import (
-    Checkpoint,
-    Progress,
-    all_parameters,
-    load_checkpoint,
-    save_checkpoint,
-    save_tensors,
-)
+from turret.training.checkpoint import Checkpoint, Progress, all_parameters
 from turret.training.config.experiment import TrainingConfig, named_settings
 from turret.training.device import matmul_dtype, pick_device
+from turret.training.distributed.world import ALONE, World, unreported
 from turret.training.errors import DivergenceError, TrainingError
-from turret.training.evaluation.evaluation import Relevant, validation_metric
+from turret.training.evaluation.evaluation import Relevant
 from turret.training.export.tower_check import check_user_tower
 from turret.training.loggers.opened import stored_loggers
 from turret.training.loggers.registry import DEFAULT, chosen_loggers
-from turret.training.model_loss import build_objective, model_loss
+from turret.training.model_loss import build_objective
 from turret.training.optimisers.optimiser import Optimiser, large_tables, learning_rate_factor
+from turret.training.parallel.setup import files_of, loss_of, model_of
 from turret.training.randomness import seed_torch, stream
-from turret.training.records.recorder import Recorder
-from turret.training.run import CHECKPOINT, MODEL, Run, build_model, check_no_run, remove_run
-from turret.training.validation import validation_users
+from turret.training.records.recorder import Recorder, Records, Unrecorded
+from turret.training.run import CHECKPOINT, Run, check_no_run, remove_run
+from turret.training.validation import Validation, validation_users
 from turret.training.warm_start.parent_bundle import ParentBundle
 from turret.training.warm_start.warm_start import TransferReport, warm_start_weights
 
@@ -50,13 +45,19 @@ class Trainer:
     """Trains one run from its first step or its checkpoint."""
 
     def __init__(
-        self, run: Run, data: PreparedData, report: Report = print, observe: Observe | None = None
+        self,
+        run: Run,
+        data: PreparedData,
+        report: Report = print,
+        observe: Observe | None = None,
+        world: World = ALONE,
     ) -> None:
         experiment = run.experiment
-        self.run, self.data, self.report, self.observe = run, data, report, observe
+        self.run, self.data, self.observe, self.world = run, data, observe, world
+        self.report = report if world.leads else unreported
         self.settings: TrainingConfig = experiment.training
         self.device = pick_device(self.settings.device)
-        self.model: TwoTowers = build_model(experiment, data)
+        self.model: TwoTowers = model_of(world, experiment, data)
         if experiment.tower.user.kind in PACKAGED:
             check_user_tower(self.model)
         self.model.to(self.device)
@@ -81,24 +82,30 @@ class Trainer:
             large_tables(self.model) if lazy else [],
             self.settings.learning_rate,
             self.settings.weight_decay,
+            world,
         )
-        self.popularity = data.item_counts("train")
-        self.validation = validation_users(data, self.settings, report)
+        self.files = files_of(world, run.folder, self.model, self.optimiser)
+        self.users = validation_users(data, self.settings, self.report)
+        scores, popularity = self.objective.scores, data.item_counts("train")
+        self.validation = Validation(experiment, data, self.model, scores, popularity, world)
+        self.loss_of = loss_of(world, self.objective, self.model)
         self.best: dict[str, Tensor] = {}
         self.progress = Progress()
 
     def report_warm_start(self, transfer: TransferReport) -> None:
         """Report and validate the copied model, which is the best one until an epoch is better."""
         line = f"Warm start from {self.run.origin}: {transfer}"
-        if self.validation is not None:
-            line += f" Validation {self.settings.metric} {self._validate(self.validation):.4f}"
+        if self.users is not None:
+            line += f" Validation {self.settings.metric} {self._validate(self.users):.4f}"
         self.report(line)
         self._report_few_steps(FEW_WARM_STEPS)
 
     def train(self, loggers: Sequence[str] = DEFAULT) -> Progress:
         """Train to the end, with these loggers; the best model is then in the run's folder."""
         state, settings = self.progress, named_settings(self.run.experiment)
-        recorder = Recorder(self.run.folder, settings, state, chosen_loggers(loggers), self.report)
+        recorder: Records = Unrecorded(state)
+        if self.world.leads:
+            recorder = Recorder(self.run.folder, settings, state, chosen_loggers(loggers), self.report)
         if state.step == 0 and self.run.origin is None:
             self._report_few_steps(FEW_STEPS)
         try:
@@ -121,19 +128,21 @@ class Trainer:
                 f"large for {self.batches.example_count:,} examples; a smaller one may give a better model."
             )
 
-    def _epoch(self, recorder: Recorder) -> float:
+    def _epoch(self, recorder: Records) -> float:
         """Make the steps of an epoch that are left, and return the examples a second."""
         begun, examples = recorder.seconds(), self.progress.examples
         state, settings = self.progress, self.settings
-        if self.objective.sampler and not state.step_in_epoch:
+        sampler = self.objective.sampler
+        if sampler and sampler.holds_vectors and not state.step_in_epoch:
             rows = torch.arange(len(self.data.item_ids), device=self.device)
-            self.objective.sampler.refresh(self.model.current_vectors(rows))
+            sampler.refresh(self.model.current_vectors(rows))
         order = stream(settings.seed, "order", state.epoch)
         label = f"epoch {state.epoch + 1}/{settings.epochs}"
         self.model.train()
         with progress(label, self.batches.steps_per_epoch) as advance:
             advance(state.step_in_epoch)
-            batches = self.batches.epoch(order, first=state.step_in_epoch)
+            share = (self.world.rank, self.world.size)
+            batches = self.batches.epoch(order, state.step_in_epoch, share)
             if self.device.type != "cpu":
                 batches = prefetched(batches, self.device)
             for batch in batches:
@@ -149,17 +158,18 @@ class Trainer:
     def step(self, batch: Batch) -> float:
         """Make one optimiser step and return the loss."""
         state, settings = self.progress, self.settings
-        seed_torch(settings.seed, "dropout", state.step)
+        purpose = self.world.purpose
+        seed_torch(settings.seed, purpose("dropout"), state.step)
         planned = settings.epochs * self.batches.steps_per_epoch
         factor = learning_rate_factor(state.step, planned, settings.warmup, settings.decay)
         self.optimiser.set_learning_rate(settings.learning_rate * factor)
         with self._precision():
-            out = model_loss(self.objective, self.model, batch, stream(settings.seed, "draw", state.step))
+            out = self.loss_of(batch, stream(settings.seed, purpose("draw"), state.step))
         self.optimiser.zero_grad()
         torch.autograd.backward(out.loss)
         if settings.gradient_clip:
             self.optimiser.clip(settings.gradient_clip)
-        loss = float(out.loss.detach())
+        loss, examples, masked = self.world.sums([float(out.loss.detach()), batch.size, int(out.masked)])
         if loss != loss or abs(loss) == float("inf"):
             raise DivergenceError(
                 f"{self.run.folder}: the loss is {loss} at step {state.step}; lower training.learning_rate "
@@ -170,9 +180,9 @@ class Trainer:
             self.objective.sampler.update(self.model.current_vectors)
         state.step += 1
         state.step_in_epoch += 1
-        state.loss_sum += loss * len(batch.targets)
-        state.examples += len(batch.targets)
-        state.masked += int(out.masked)
+        state.loss_sum += loss * examples
+        state.examples += int(examples)
+        state.masked += int(masked)
         return loss
 
     def _precision(self) -> AbstractContextManager[object]:
@@ -181,7 +191,7 @@ class Trainer:
             return nullcontext()
         return torch.autocast(self.device.type, dtype=torch.bfloat16)
 
-    def _end_epoch(self, recorder: Recorder, speed: float) -> None:
+    def _end_epoch(self, recorder: Records, speed: float) -> None:
         state, settings = self.progress, self.settings
         state.epoch += 1
         state.step_in_epoch = 0
@@ -191,28 +201,20 @@ class Trainer:
         figures["examples_per_second"] = round(speed, 1)
         state.loss_sum, state.examples, state.masked = 0.0, 0, 0
         last, stopped = state.epoch == settings.epochs, False
-        if self.validation is None:
+        if self.users is None:
             self._save_best()
         elif last or state.epoch % settings.evaluate_every == 0:
-            value = self._validate(self.validation)
+            value = self._validate(self.users)
             figures[f"validation/{settings.metric}"] = value
             stopped = self.observe is not None and self.observe(state.epoch, value)
             line += f", validation {settings.metric} {value:.4f}" + (" (best)" if not state.stale else "")
         recorder.record(figures)
-        state.finished = last or stopped or state.stale >= settings.patience
+        state.finished = self.world.agreed(last or stopped or state.stale >= settings.patience)
         self.report(f"{line}, {state.seconds:.0f} s")
 
     def _validate(self, users: Relevant) -> float:
         state = self.progress
-        value = validation_metric(
-            self.model,
-            self.data,
-            self.popularity,
-            users,
-            self.settings.metric,
-            self.run.experiment.evaluation.exclude_seen,
-            self.objective.scores,
-        )
+        value = self.validation.metric_of(users)
         state.validated.append([state.epoch, value])
         if state.best is None or value > state.best:
             state.best, state.best_epoch, state.stale = value, state.epoch, 0
@@ -223,7 +225,7 @@ class Trainer:
 
     def _save_best(self) -> None:
         self.best = all_parameters(self.model, self.objective)
-        save_tensors(self.run.folder / MODEL, self.best)
+        self.files.save_best(self.best)
 
     def save(self) -> None:
         """Write a checkpoint of the current state."""
@@ -236,12 +238,11 @@ class Trainer:
             best=self.best,
             progress=replace(self.progress),
         )
-        save_checkpoint(self.run.folder / CHECKPOINT, checkpoint)
+        self.files.save(checkpoint)
 
     def resume(self) -> None:
         """Restore the run's checkpoint. Raises TrainingError when it is missing or invalid."""
-        path = self.run.folder / CHECKPOINT
-        checkpoint = load_checkpoint(path)
+        path, checkpoint = self.run.folder / CHECKPOINT, self.files.load()
         try:
             self.model.load_state_dict(checkpoint.model)
             self.objective.load_state_dict(checkpoint.objective)
@@ -253,7 +254,7 @@ class Trainer:
         self.best = checkpoint.best
         self.progress = checkpoint.progress
         if self.best:
-            save_tensors(self.run.folder / MODEL, self.best)
+            self.files.save_best(self.best)
 
 
 def train(
@@ -264,6 +265,7 @@ def train(
     report: Report = print,
     observe: Observe | None = None,
     loggers: Sequence[str] = (),
+    world: World = ALONE,
 ) -> Progress:
     """Train `run` on `data`, from the start or from its checkpoint; `observe` may end it at an evaluation.
 
@@ -278,17 +280,19 @@ def train(
     has_checkpoint = (run.folder / CHECKPOINT).is_file()
     if not (resume or overwrite):
         check_no_run(run.folder)
-    trainer = Trainer(run, data, report, observe)
+    trainer = Trainer(run, data, report, observe, world)
+    world.wait()
     if resume and has_checkpoint:
         loggers = loggers or tuple(stored_loggers(run.folder))
         trainer.resume()
-        report(f"Resuming at step {trainer.progress.step}.")
+        trainer.report(f"Resuming at step {trainer.progress.step}.")
     else:
         transfer = (
             warm_start_weights(trainer.model, data, ParentBundle.open(run.origin)) if run.origin else None
         )
-        remove_run(run.folder)
-        run.write()
+        if world.leads:
+            remove_run(run.folder)
+            run.write()
         if transfer:
             trainer.report_warm_start(transfer)
     return trainer.train(loggers or DEFAULT)

@@ -176,7 +176,7 @@ def test_that_no_epoch_was_better_than_the_bundle_is_said(
     shop: PreparedData, bundles: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = iter((0.5, 0.4))
-    monkeypatch.setattr("turret.training.trainer.validation_metric", lambda *_: next(values))
+    monkeypatch.setattr("turret.training.validation.validation_metric", lambda *_: next(values))
     commands.train_run(shop.folder, None, tmp_path / "run", [], origin=bundles)
     last = capsys.readouterr().out.splitlines()[-2]
     assert last.startswith("best ndcg@10 0.5000, epoch 0 (none was better than the bundle); the run is in ")

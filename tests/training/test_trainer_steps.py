@@ -9,11 +9,13 @@ import torch
 
 from turret.data.prepared import PreparedData
 from turret.training import trainer as module
+from turret.training import validation
 from turret.training.batches.batches import Batch
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.errors import DivergenceError
 from turret.training.objectives.contract import StepLoss
 from turret.training.optimisers import optimiser
+from turret.training.parallel import setup
 from turret.training.randomness import seed_torch, stream
 from turret.training.run import Run
 from turret.training.trainer import Trainer, train
@@ -92,7 +94,7 @@ def test_an_evaluation_that_is_no_better_counts_against_patience(
     shop: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three equal ones under a patience of two: the first stays the best, and the third is the last."""
-    monkeypatch.setattr(module, "validation_metric", lambda *_: 0.5)
+    monkeypatch.setattr(validation, "validation_metric", lambda *_: 0.5)
     progress = train(run_of(tmp_path, shop, epochs=9, patience=2), shop, report=lambda _: None)
     assert (progress.epoch, progress.best_epoch, progress.stale) == (3, 1, 2)
 
@@ -120,7 +122,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_before_it_reaches_the_towers(
         total = torch.stack([parameter.sum() for parameter in model.parameters()]).sum()
         return StepLoss(total * 0.0 + value, torch.tensor(0))
 
-    monkeypatch.setattr(module, "model_loss", diverged)
+    monkeypatch.setattr(setup, "model_loss", diverged)
     batch = next(trainer.batches.epoch(stream(0, "order", 0)))
     with pytest.raises(DivergenceError, match=r"lower training\.learning_rate"):
         trainer.step(batch)

@@ -7,5 +7,6 @@ __all__ = [
     "linear",
     "packed",
     "segments",
+    "tables",
     "windows",
 ]

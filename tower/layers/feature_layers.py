@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from turret.data.features import Bag, Feature, Features
 from turret.tower.errors import TowerError
 from turret.tower.layers.gather import ranges
+from turret.tower.layers.tables import Table, new_table
 
 
 def bag_codes(values: Tensor, offsets: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -42,18 +43,21 @@ class FeatureLayers(nn.Module):
             if feature.kind == "number":
                 self.width += 1
                 continue
-            table: nn.Module
+            table: Table | nn.EmbeddingBag
             if feature.kind == "category":
-                table = nn.Embedding(feature.size, width, padding_idx=0)
+                table = new_table(feature.size, width, padding=0)
             else:
                 table = nn.EmbeddingBag(feature.size, width, mode="mean", padding_idx=0)
             self.tables[str(position)] = table
             self.width += width
-        for table in self.tables.values():
-            assert isinstance(table, nn.Embedding | nn.EmbeddingBag)
-            nn.init.normal_(table.weight, std=0.1)
+        for made in self.tables.values():
+            if isinstance(made, Table):
+                made.begin(0.1)
+                continue
+            assert isinstance(made, nn.EmbeddingBag)
+            nn.init.normal_(made.weight, std=0.1)
             with torch.no_grad():
-                table.weight[0] = 0.0
+                made.weight[0] = 0.0
 
     def forward(self, inputs: Mapping[str, Tensor]) -> Tensor:
         """Read category [B], number [B], multi and text [B, M] (0 = nothing); gives [B, width]."""

@@ -7,6 +7,7 @@ from turret.data.features import Features
 from turret.tower.errors import TowerError
 from turret.tower.layers.feature_layers import feature_rows
 from turret.tower.layers.linear import perceptron
+from turret.tower.layers.tables import Table, new_table
 from turret.tower.towers.config import TowerConfig
 from turret.tower.towers.user import last_columns
 
@@ -28,9 +29,9 @@ class ItemTower(nn.Module):
                 "input for an item's vector; set id = true, or name features that the prepared data has."
             )
         self.item_count = item_count
-        self.table = nn.Embedding(item_count, config.dimension) if item.id else None
+        self.table = new_table(item_count, config.dimension) if item.id else None
         if self.table is not None:
-            nn.init.normal_(self.table.weight, std=config.dimension**-0.5)
+            self.table.begin(config.dimension**-0.5)
         self.id_dropout = item.id_dropout if self.rows else 0.0
         if self.table is not None and self.rows is not None:
             nn.init.zeros_(self.table.weight)
@@ -55,7 +56,7 @@ class ItemTower(nn.Module):
         assert self.rows is not None
         return last_columns(self.mlp.get_submodule("0"), self.rows.layers.width)
 
-    def _ids(self, rows: Tensor, table: nn.Embedding) -> Tensor:
+    def _ids(self, rows: Tensor, table: Table) -> Tensor:
         """The rows of the id table; training zeroes some (`id_dropout`)."""
         ids: Tensor = table(rows)
         if self.training and self.id_dropout:

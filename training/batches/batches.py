@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,6 +33,8 @@ class Batch:
         weights: float32 [B], the weight of each target event; ones for data without weights.
         negatives: int64 [B, K], the given negatives of each target, -1 for none; None where they aren't read.
         negative_weights: float32 [B, K], their weights.
+        is_padding: whether the examples, of weight zero, stand in for none: a process without a part of a
+            batch takes part in its step.
     """
 
     histories: PackedHistories
@@ -40,6 +43,12 @@ class Batch:
     weights: Tensor
     negatives: Tensor | None = None
     negative_weights: Tensor | None = None
+    is_padding: bool = False
+
+    @property
+    def size(self) -> int:
+        """The number of examples; zero for padding."""
+        return 0 if self.is_padding else len(self.targets)
 
     def to(self, device: torch.device) -> "Batch":
         """The same batch on another device."""
@@ -49,9 +58,17 @@ class Batch:
         """The same batch in pinned memory."""
         return self._moved(self.histories.pinned(), Tensor.pin_memory)
 
+    def as_padding(self) -> "Batch":
+        """The same examples with weight zero."""
+        given = None if self.negative_weights is None else torch.zeros_like(self.negative_weights)
+        weights = torch.zeros_like(self.weights)
+        return replace(self, weights=weights, negative_weights=given, is_padding=True)
+
     def _moved(self, histories: PackedHistories, move: Callable[[Tensor], Tensor]) -> "Batch":
-        tensors = {name: part for name, part in vars(self).items() if isinstance(part, Tensor)}
-        return replace(self, histories=histories, **{name: move(part) for name, part in tensors.items()})
+        moved: dict[str, Any] = {
+            name: move(part) for name, part in vars(self).items() if isinstance(part, Tensor)
+        }
+        return replace(self, histories=histories, **moved)
 
 
 class TrainingBatches:
@@ -131,17 +148,28 @@ class TrainingBatches:
         """The number of batches of an epoch; the actual number may be one less."""
         return -(-self.example_count // self.batch_size)
 
-    def epoch(self, order: np.random.Generator, first: int = 0) -> Iterator[Batch]:
+    def epoch(
+        self, order: np.random.Generator, first: int = 0, share: tuple[int, int] = (0, 1)
+    ) -> Iterator[Batch]:
         """The batches of one epoch, starting with batch `first`.
 
-        Whole spans fill a batch until it holds at least `batch_size` examples.
+        Whole spans fill a batch until it holds at least `batch_size` examples. A `share` of (i, n) is part i
+        of each batch cut into n, which have nearly as many examples each.
         """
         spans = self.spans.take(order.permutation(len(self.spans)))
         lengths = spans.ends - spans.firsts
         numbers = (np.cumsum(lengths) - lengths) // self.batch_size
         cuts = np.flatnonzero(np.diff(numbers)) + 1
         for indices in np.split(np.arange(len(spans)), cuts)[first:]:
-            yield self.collate(spans.take(indices))
+            yield self._share(spans.take(indices), *share)
+
+    def _share(self, spans: Spans, part: int, parts: int) -> Batch:
+        if parts == 1:
+            return self.collate(spans)
+        indices = spans.share(part, parts)
+        if len(indices):
+            return self.collate(spans.take(indices))
+        return self.collate(spans.take(np.array([0]))).as_padding()
 
     def collate(self, spans: Spans) -> Batch:
         """Pack the events that the spans read, with a window for each target."""

@@ -33,6 +33,16 @@ class Spans:
         """The spans at `indices`, in that order."""
         return Spans(**{name: column[indices] for name, column in vars(self).items()})
 
+    def share(self, part: int, parts: int) -> Positions:
+        """The indices of part `part` of `parts` of the spans, which have nearly as many targets each.
+
+        A span belongs to the part that its middle target lies in; a part may be empty.
+        """
+        lengths = self.ends - self.firsts
+        middles = np.cumsum(lengths) - (lengths + 1) // 2
+        first, last = np.searchsorted(middles * parts, np.array([part, part + 1]) * lengths.sum())
+        return np.arange(first, last)
+
     def starting_at(self, firsts: Positions, history_length: int | None) -> "Spans":
         """Drop targets before `firsts` [U] of their user; they are still read as history.
 

@@ -70,10 +70,15 @@ def history_bounds(
 
 def mask_seen(scores: Tensor, data: PreparedData, users: NDArray[np.int64], until: HistoryEnd) -> None:
     """Set the scores [U, N] of items in the history of their user to minus infinity, in place."""
+    scores[seen_pairs(data, users, until)] = float("-inf")
+
+
+def seen_pairs(data: PreparedData, users: NDArray[np.int64], until: HistoryEnd) -> tuple[Tensor, Tensor]:
+    """The events before `until` of `users` [U], as the index in [U] and the item row: two int64 [M]."""
     starts, ends = history_bounds(data, users, until)
     indices = np.repeat(np.arange(len(users)), ends - starts)
     seen = data.event_items[ranges(starts, ends - starts)].astype(np.int64)
-    scores[torch.from_numpy(indices), torch.from_numpy(seen)] = float("-inf")
+    return torch.from_numpy(indices), torch.from_numpy(seen)
 
 
 @torch.no_grad()

@@ -43,6 +43,7 @@ class CatalogObjective(Objective):
     """
 
     scores_catalog = True
+    merges = True
 
     def __init__(self, loss: CatalogLossSettings, mask_seen: bool = False) -> None:
         super().__init__()
@@ -67,7 +68,9 @@ class CatalogObjective(Objective):
             seen[torch.arange(len(seen)), examples.positives] = False
             scores = scores.masked_fill(seen, float("-inf"))
             masked = seen.sum()
-        return StepLoss(weighted_mean(self.loss(scores, examples.positives), examples.weights), masked)
+        losses = self.loss(scores, examples.positives)
+        weights = examples.weights
+        return StepLoss(weighted_mean(losses, weights), masked, weights.sum())
 
     def _grouped(self, examples: Examples, items: Tensor) -> StepLoss:
         """The full softmax; its sum over the catalog is computed once for examples of the same user vector.
@@ -87,7 +90,7 @@ class CatalogObjective(Objective):
             users, positive[first], together, hits, Candidates(items), examples.scoring, self.products
         )
         others = together @ positive[first] - shares @ positive
-        return StepLoss(loss + others, examples.positives.new_zeros(()))
+        return StepLoss(loss + others, examples.positives.new_zeros(()), examples.weights.sum())
 
     def _without_seen(self, examples: Examples, items: Tensor) -> StepLoss:
         """The full softmax over all items but those that each example's user has used, and the positive."""
@@ -98,7 +101,8 @@ class CatalogObjective(Objective):
         loss = blocked_softmax(
             users, positive, shares, hits, Candidates(items), examples.scoring, self.products
         )
-        return StepLoss(loss, examples.positives.new_tensor(len(hits[0]) - len(users)))
+        masked = examples.positives.new_tensor(len(hits[0]) - len(users))
+        return StepLoss(loss, masked, examples.weights.sum())
 
     def _positive(self, examples: Examples, users: Tensor) -> Tensor:
         return paired_scores(users, examples.positive_vectors, examples.scoring)

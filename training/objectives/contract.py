@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from turret.tower.config import ScoringConfig, Settings
 from turret.tower.towers.scoring import served_scores
 from turret.training.objectives.seen_items import SeenItems
-from turret.training.samplers.core.contract import Sampler
+from turret.training.samplers.core.contract import GatheredBatch, Sampler
 from turret.training.samplers.core.draw import Draw
 from turret.training.samplers.core.settings import ItemStatistics
 
@@ -66,6 +66,7 @@ class Examples:
         negative_weights: [B, K], their weights as pairs; None where they are compared with the positive.
         groups: int64 [B], the user vector of each example; None where U = B and each has its own.
         seen: the items that each example's user has used; None unless the objective masks them.
+        gathered: the examples of all processes, where there are several and the sampler draws from the batch.
     """
 
     users: Tensor
@@ -81,14 +82,20 @@ class Examples:
     groups: Tensor | None = None
     contexts: Tensor | None = None
     seen: SeenItems | None = None
+    gathered: GatheredBatch | None = None
 
 
 @dataclass(frozen=True)
 class StepLoss:
-    """The weighted mean `loss` of a step and the number of `masked` candidates, both scalars."""
+    """The weighted mean `loss` of a step and the number of `masked` candidates, both scalars.
+
+    `weight` is the scalar sum of the weights that the mean is over, by which the means of several processes
+    are put together; None where they can't be.
+    """
 
     loss: Tensor
     masked: Tensor
+    weight: Tensor | None = None
 
 
 class Objective(nn.Module, ABC):
@@ -103,6 +110,8 @@ class Objective(nn.Module, ABC):
         shares_users: whether examples that share a user vector are computed faster as groups.
         mask_seen: whether the items that a user has used are masked, so that `Examples.seen` is needed.
         reads_contexts: whether it has parameters by context, so that `Examples.contexts` is needed.
+        merges: whether the losses of parts of a batch, weighted, sum to that of the batch, as several
+            processes need; its steps then have a `weight`.
     """
 
     sampler: Sampler | None = None
@@ -111,6 +120,7 @@ class Objective(nn.Module, ABC):
     shares_users: bool = False
     mask_seen: bool = False
     reads_contexts: bool = False
+    merges: bool = False
 
     @abstractmethod
     def forward(self, examples: Examples, random: np.random.Generator) -> StepLoss:

@@ -15,6 +15,8 @@ class PairsObjective(Objective):
     A negative is judged by the user vector of the example that it was given with.
     """
 
+    merges = True
+
     def __init__(self, loss: PairLoss) -> None:
         super().__init__()
         self.loss = loss
@@ -33,4 +35,4 @@ class PairsObjective(Objective):
         losses = self.loss(paired_scores(users, items, examples.scoring), labels)
         weights = torch.cat([examples.weights, examples.negative_weights[present]])
         masked = examples.positives.new_zeros(())
-        return StepLoss(weighted_mean(losses, weights), masked)
+        return StepLoss(weighted_mean(losses, weights), masked, weights.sum())

@@ -64,6 +64,8 @@ class SampledObjective(Objective):
     of all examples, or [C], one from those of each context (Mnih & Teh 2012, section 3).
     """
 
+    merges = True
+
     def __init__(
         self,
         loss: DrawLossSettings,
@@ -104,7 +106,8 @@ class SampledObjective(Objective):
             corrected = self.settings.other_positives == "corrected"
             drawn, draw = with_other_positives(positive, drawn, draw, examples, corrected)
         losses = self._losses(positive, drawn, draw)
-        return StepLoss(weighted_mean(losses, examples.weights), masked_count)
+        weights = examples.weights
+        return StepLoss(weighted_mean(losses, weights), masked_count, weights.sum())
 
     def _losses(self, positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
         name = f"objective.loss = {self.settings.kind!r}"
@@ -129,7 +132,8 @@ class SampledObjective(Objective):
         loss = blocked_softmax(
             examples.users, known, shares, (hits[0], hits[1]), candidates, examples.scoring, self.products
         )
-        return StepLoss(loss + shares @ (known - positive), examples.positives.new_tensor(len(hits[0])))
+        masked = examples.positives.new_tensor(len(hits[0]))
+        return StepLoss(loss + shares @ (known - positive), masked, examples.weights.sum())
 
     def _log_normaliser(self, examples: Examples, values: Tensor) -> Tensor:
         """The log normaliser of each example: [B]."""
@@ -150,6 +154,7 @@ class SampledObjective(Objective):
             positives.float(),
             examples.items.current_vectors,
             examples.negatives,
+            examples.gathered,
         )
         # Expected counts need float32, also where autocast computes the towers in bfloat16.
         with (

@@ -5,6 +5,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from turret.tower.layers.tables import Table
+from turret.training.distributed.world import ALONE, World
 from turret.training.optimisers.row_adam import RowAdam
 
 # Tables with at least this many rows are updated by row. AdamW reads and writes a whole table and its
@@ -27,8 +29,20 @@ class Optimiser:
     """
 
     def __init__(
-        self, modules: list[nn.Module], tables: list[nn.Embedding], learning_rate: float, weight_decay: float
+        self,
+        modules: list[nn.Module],
+        tables: list[nn.Embedding],
+        learning_rate: float,
+        weight_decay: float,
+        world: World = ALONE,
     ) -> None:
+        self.world = world
+        self.split = {
+            id(module.weight)
+            for parent in modules
+            for module in parent.modules()
+            if isinstance(module, Table) and module.is_split
+        }
         for table in tables:
             table.sparse = True
         table_ids = {id(table.weight) for table in tables}
@@ -57,13 +71,18 @@ class Optimiser:
 
     def clip(self, max_norm: float) -> None:
         """Scale the gradient of all parameters down to the norm `max_norm` if it is larger."""
-        squares = []
+        squares: list[Tensor] = []
+        own_squares: list[Tensor] = []
         for parameter in self.parameters:
             if parameter.grad is not None and parameter.grad.is_sparse:
                 # Sums the gradients of repeated rows.
                 parameter.grad = parameter.grad.coalesce()
             if parameter.grad is not None:
-                squares.append(_values(parameter.grad).square().sum())
+                kept = own_squares if id(parameter) in self.split else squares
+                kept.append(_values(parameter.grad).square().sum())
+        if self.split:
+            # The other processes have the gradients of the other rows.
+            squares.append(torch.tensor(self.world.sums([float(square) for square in own_squares])).sum())
         factor = (max_norm / (torch.stack(squares).sum().sqrt() + 1e-6)).clamp(max=1.0)
         for parameter in self.parameters:
             if parameter.grad is not None:
@@ -82,6 +101,16 @@ class Optimiser:
             for index, moments in optimiser.state_dict()["state"].items()
             for name, tensor in moments.items()
         }
+
+    def row_names(self, parameter: nn.Parameter) -> list[str]:
+        """The names in `tensors` of the moments that have a row for each row of `parameter`."""
+        for optimiser in self._all():
+            prefix = _ROWS if optimiser is self.rows else ""
+            for index, one in enumerate(optimiser.param_groups[0]["params"]):
+                if one is parameter:
+                    names = ("moments",) if prefix else ("exp_avg", "exp_avg_sq")
+                    return [f"{prefix}{index}.{name}" for name in names]
+        return []
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Restore the result of `tensors`; settings such as the learning rate stay."""

@@ -119,6 +119,8 @@ class RowAdam(Optimizer):
             state["moments"] = torch.from_numpy(np.zeros((len(table), 2, table.shape[1]), np.float32))
         state["step"] += 1
         rows, gradient = table.grad._indices()[0].numpy(), table.grad._values().contiguous().numpy()
+        if not len(rows):
+            return
         order = np.argsort(rows)
         groups = np.flatnonzero(np.diff(rows[order], prepend=-1, append=-1))
         arrays = (gradient, table.detach().numpy(), state["moments"].numpy())

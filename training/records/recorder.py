@@ -3,13 +3,46 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from turret.training.checkpoint import Progress
 from turret.training.loggers.contract import LoggedRun, LoggerKind
 from turret.training.loggers.opened import OpenLoggers
 from turret.training.records.environment import record_environment
 from turret.training.records.history import History
+
+
+class Records(Protocol):
+    """Where the measurements of a training go."""
+
+    def seconds(self) -> float:
+        """The seconds of training so far, those before an interruption too."""
+        ...
+
+    def record(self, figures: Mapping[str, float]) -> None:
+        """Record figures that were measured at the present step."""
+        ...
+
+    def close(self) -> None:
+        """Close them."""
+        ...
+
+
+class Unrecorded:
+    """The clock alone, in processes that write nothing."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._clock = time.monotonic() - progress.seconds
+
+    def seconds(self) -> float:
+        """The seconds of training so far."""
+        return time.monotonic() - self._clock
+
+    def record(self, figures: Mapping[str, float]) -> None:
+        """Nothing is recorded."""
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 class Recorder:

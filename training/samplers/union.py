@@ -28,6 +28,7 @@ class MixedSampler(CountingSampler):
         self._sizes = [1] * len(parts)
         self._draws: list[Draw] = []
         self.observes_scores = any(part.observes_scores for part in parts)
+        self.draws_batch = any(part.draws_batch for part in parts)
 
     def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
         """Draw from all parts: [K] ids where all are shared, [B, K] as soon as a part draws by example."""
@@ -41,6 +42,11 @@ class MixedSampler(CountingSampler):
         counted = [replace(draw, log_count=self.log_expected(query, positives, draw.ids)) for draw in draws]
         of_positives = self.log_expected(query, positives, positives.unsqueeze(1))[:, 0]
         return union(counted, of_positives)
+
+    @property
+    def holds_vectors(self) -> bool:
+        """Whether a part does."""
+        return any(part.holds_vectors for part in self.parts)
 
     def observe(self, draw: Draw, positive: Tensor, drawn: Tensor) -> None:
         """Let every part that observes learn from the scores of its own candidates."""

@@ -8,6 +8,7 @@ from shlex import quote
 
 from turret.data.prepared import PreparedData
 from turret.training.commands import REPORT, TrainRequest, checked_part, evaluate_run, resolve_run, train_run
+from turret.training.distributed.world import process_count
 from turret.training.errors import TrainingError
 from turret.training.run import RUN, SEEDS, Run, remove_run
 from turret.training.seeds.runs import SeedRuns, parse_seeds, with_seed
@@ -39,6 +40,11 @@ def train_seeds(request: TrainRequest, seeds: Sequence[int], known: SeedRuns | N
             resume, or the settings differ from those of the runs there.
     """
     _check(request, known)
+    if process_count() > 1:
+        raise TrainingError(
+            "--seeds trains one run after the other in one process; with torchrun, train each seed by "
+            "itself (--set training.seed=1)."
+        )
     begun = known.begun() if known and request.resume else []
     if known and begun:
         template, prepared = resolve_run(replace(request, folder=known.run_folder(begun[0])), begun[0])

@@ -71,6 +71,28 @@ def test_the_examples_of_a_segment_share_its_start(shop: PreparedData) -> None:
     assert len(np.unique(starts)) == len(TrainingBatches(shop, 10**6, 20, 1, context="causal_segment").spans)
 
 
+@pytest.mark.parametrize("processes", [2, 3])
+def test_shares_of_the_processes_make_the_batches_of_one(shop: PreparedData, processes: int) -> None:
+    """Nearly equal ones; each example is in the share of one process."""
+    batches = TrainingBatches(shop, 256, 50, 8)
+    shares = [batches.epoch(stream(0, "order", 0), 1, (part, processes)) for part in range(processes)]
+    for whole, *parts in zip(batches.epoch(stream(0, "order", 0), 1), *shares, strict=True):
+        assert [one for part in parts for one in examples(part)] == examples(whole)
+        sizes = [part.size for part in parts]
+        # Each end of a share lies within half a span of its place.
+        assert max(sizes) - min(sizes) <= 16
+
+
+def test_a_process_without_a_share_has_padding_of_weight_zero(shop: PreparedData) -> None:
+    batches = TrainingBatches(shop, 2, 50, 2)
+    shares = [batches.epoch(stream(0, "order", 0), 0, (part, 2)) for part in range(2)]
+    first, second = (next(share) for share in shares)
+    padding, other = (first, second) if first.is_padding else (second, first)
+    assert (padding.size, other.size) == (0, len(other.targets))
+    assert float(padding.weights.sum()) == 0.0
+    assert examples(padding) == examples(other)
+
+
 def test_batches_hold_about_as_many_examples_as_asked(shop: PreparedData) -> None:
     """All but the last are within one span of the batch size, and the count is that of the plan."""
     batches = TrainingBatches(shop, 256, 50, 64)

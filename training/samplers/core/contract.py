@@ -15,6 +15,23 @@ Encode = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
+class GatheredBatch:
+    """The examples of one step on all processes of a training, in the order of their ranks.
+
+    Attributes:
+        positives: int64 [A], the positives.
+        vectors: float [A, D], their item vectors, with a gradient to the process that computed them.
+        first: the index of the first example of this process.
+        own: how many of them are this process's; zero where its batch is padding.
+    """
+
+    positives: Tensor
+    vectors: Tensor
+    first: int
+    own: int
+
+
+@dataclass(frozen=True)
 class DrawContext:
     """Input of a draw beside the queries and the positives.
 
@@ -24,6 +41,7 @@ class DrawContext:
         positive_vectors: float [B, D], the item vectors of the positives, without a gradient.
         encode: the current vectors of any other item rows.
         negatives: int64 [B, K], candidates that came with the data, -1 for none; None where there are none.
+        gathered: the examples of all processes, for samplers that read the batch; None in a single process.
     """
 
     random: np.random.Generator
@@ -31,6 +49,7 @@ class DrawContext:
     positive_vectors: Tensor
     encode: Encode
     negatives: Tensor | None = None
+    gathered: GatheredBatch | None = None
 
 
 class Sampler(ABC):
@@ -42,6 +61,13 @@ class Sampler(ABC):
 
     observes_scores: bool = False
     """Whether `observe` is to be called, which costs a step all scores of its candidates at once."""
+    draws_batch: bool = False
+    """Whether candidates come from the examples of a batch: of all processes, where there are several."""
+
+    @property
+    def holds_vectors(self) -> bool:
+        """Whether `refresh` does anything."""
+        return type(self).refresh is not Sampler.refresh
 
     @abstractmethod
     def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:

@@ -21,8 +21,9 @@ class Draw:
             leaves it out.
         valid: bool [B, K], False where a candidate is masked: the example's own positive, and items that its
             user has used.
-        stored: float [S, D], the vectors that the last S of the shared candidates had in an earlier step, for
-            scoring them without another pass through the item tower; no gradient reaches them.
+        stored: float [S, D], vectors of the last S of the shared candidates, for scoring them without another
+            pass through the item tower: those that they had in an earlier step, which no gradient reaches, or
+            those that other processes have computed in this one.
         held: int64 [M] each, example and column of the candidates that are there because the example has them
             as its positive, as each example's own place in a batch; the expected counts are of all others.
         shared: of [B, K] `ids`, how many of the first are the same for every example, for scoring them by one

@@ -57,7 +57,11 @@ class CrossBatchSampler(CountingSampler):
     The first step of a run finds the queue empty: it draws nothing, and its loss has no negative. In that
     step alone, where every count is zero, positives are counted as though the queue held one example, so
     that a loss that corrects the positive stays finite.
+
+    With several processes, the queue holds the positives of all of them, the same in each.
     """
+
+    draws_batch = True
 
     def __init__(self, frequency: Frequency, item_count: int, batches: int, device: torch.device) -> None:
         self.frequency = frequency
@@ -75,8 +79,10 @@ class CrossBatchSampler(CountingSampler):
 
         Raises TrainingError for a positive outside the catalog, or one that the frequencies can't correct.
         """
-        check_positives(positives, self.item_count)
-        self.frequency.observe(positives)
+        batch = context.gathered
+        every = positives if batch is None else batch.positives
+        check_positives(every, self.item_count)
+        self.frequency.observe(every)
         ids, self._drawn = self._ids, len(self._ids)
         draw = Draw(
             ids=ids,
@@ -85,7 +91,7 @@ class CrossBatchSampler(CountingSampler):
             valid=without_accidental_hits(ids, positives),
             stored=self._vectors if self._drawn else context.positive_vectors[:0],
         )
-        self._join(positives, context.positive_vectors)
+        self._join(every, context.positive_vectors if batch is None else batch.vectors.detach().float())
         return draw
 
     def _join(self, positives: Tensor, vectors: Tensor) -> None:

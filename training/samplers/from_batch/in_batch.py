@@ -6,7 +6,12 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from turret.training.samplers.core.contract import CountingSampler, DrawContext, Sampler, State
+from turret.training.samplers.core.contract import (
+    CountingSampler,
+    DrawContext,
+    Sampler,
+    State,
+)
 from turret.training.samplers.core.draw import Draw, check_positives, without_accidental_hits
 from turret.training.samplers.core.settings import SamplerContext
 from turret.training.samplers.from_batch.frequency import Frequency, FrequencySettings, shares
@@ -52,35 +57,47 @@ class InBatchSampler(CountingSampler):
     The counts are those of the whole batch, the example's own positive included, as the corrected softmax
     has it in its sum. An example meets only the other B - 1, so that where the positive is kept as it is
     (`sampled_softmax`) the sum of the others falls short by one part in B.
+
+    With several processes, the candidates are the positives of all of them, and B counts all.
     """
+
+    draws_batch = True
 
     def __init__(self, frequency: Frequency, item_count: int, unique: bool = False) -> None:
         self.frequency = frequency
         self.item_count = item_count
         self.unique = unique
+        # The examples of other processes in the last draw.
+        self._others = 0
 
     def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
         """Use the positives [B] as the draw of every example; its own item is masked.
 
         Raises TrainingError for a positive outside the catalog, or one that the frequencies can't correct.
         """
-        check_positives(positives, self.item_count)
-        self.frequency.observe(positives)
-        ids, held = _distinct(positives) if self.unique else (positives, (_places(positives),) * 2)
+        batch = context.gathered
+        every = positives if batch is None else batch.positives
+        check_positives(every, self.item_count)
+        self.frequency.observe(every)
+        self._others = len(every) - len(positives)
+        own = slice(0, len(every)) if batch is None else slice(batch.first, batch.first + batch.own)
+        ids, firsts, held = _distinct(every, own) if self.unique else (every, None, _held(every, own))
+        stored = None
+        if batch is not None:
+            stored = batch.vectors if firsts is None else batch.vectors[firsts]
         return Draw(
             ids=ids,
             log_count=self.log_expected(query, positives, ids),
             positive_log_count=self.log_expected(query, positives, positives),
             valid=without_accidental_hits(ids, positives),
             held=held,
+            stored=stored,
         )
 
     def log_expected(self, query: Tensor, positives: Tensor, ids: Tensor) -> Tensor:
         """log(B p) of `ids`, or with `unique` log(1 - (1 - p)^B)."""
-        log_share = self.frequency.log_share(ids)
-        return (
-            log_inclusion(log_share, len(positives)) if self.unique else math.log(len(positives)) + log_share
-        )
+        log_share, size = self.frequency.log_share(ids), len(positives) + self._others
+        return log_inclusion(log_share, size) if self.unique else math.log(size) + log_share
 
     def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
         """Normalised p [N], for each of the B queries: [B, N]."""
@@ -95,15 +112,22 @@ class InBatchSampler(CountingSampler):
         self.frequency.restore(state)
 
 
-def _places(positives: Tensor) -> Tensor:
-    return torch.arange(len(positives), device=positives.device)
+def _held(positives: Tensor, own: slice) -> tuple[Tensor, Tensor]:
+    """Each example of the slice `own` of the batch, and its column."""
+    columns = torch.arange(own.start, own.stop, device=positives.device)
+    return columns - own.start, columns
 
 
-def _distinct(positives: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-    """The distinct positives, and which of them only one example has: that example, and the column."""
+def _distinct(positives: Tensor, own: slice) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
+    """The distinct positives, where each is first, and which of them only one example of `own` has.
+
+    The latter as the example and the column.
+    """
     ids, columns, counts = torch.unique(positives, return_inverse=True, return_counts=True)
-    alone = (counts[columns] == 1).nonzero()[:, 0]
-    return ids, (alone, columns[alone])
+    places = torch.arange(len(positives), device=positives.device)
+    firsts = places.new_full((len(ids),), len(positives)).scatter_reduce(0, columns, places, "amin")
+    alone = (counts[columns[own]] == 1).nonzero()[:, 0]
+    return ids, firsts, (alone, columns[own][alone])
 
 
 def log_inclusion(log_share: Tensor, size: int) -> Tensor:

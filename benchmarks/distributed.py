@@ -1,0 +1,126 @@
+"""Training by two processes of one thread, beside one process of one thread and one of two.
+
+The transformer with candidates that each process draws, the pooled tower with the candidates of the whole
+batch, and the pooled tower with a table split over the processes. All sides make the same global batches and
+take turns in one run; what is claimed are ratios of medians. The processes talk over the loopback; what a
+network would add is computed from the bytes that they send.
+"""
+
+import statistics
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.alternation import Turn, alternate, ratio, summary
+from benchmarks.distributed_training.cost_model import GBIT_PER_S, cost
+from benchmarks.distributed_training.sides import Setting, Side
+from benchmarks.protocol import finish, read_options
+from turret.data.preparing.prepare import prepare
+from turret.data.reading.schema import PrepareConfig
+
+TWO, ONE, THREADS = "2 processes", "1 process", "1 process of 2 threads"
+ROUNDS, QUICK_ROUNDS = 5, 1
+WORKERS = (8, 64)
+ITEMS, WIDE_ITEMS, EVENTS_A_USER = 10_000, 200_000, 50
+NEVER = 10**9
+IN_BATCH = 'objective={loss="sampled_softmax_corrected", sampler={kind="in_batch"}}'
+SAMPLED = 'objective={loss="sampled_softmax", sampler={kind="uniform", negatives=256}}'
+STILL = "tower.user.dropout=0.0"
+
+
+def shop(folder: Path, items: int, users: int) -> Path:
+    """Prepared data of users with 50 events each; every item has one."""
+    random = np.random.default_rng(0)
+    events = users * EVENTS_A_USER
+    drawn = np.concatenate([random.permutation(items), random.zipf(1.3, events) % items])[:events]
+    random.shuffle(drawn)
+    rows = zip(np.repeat(np.arange(users), EVENTS_A_USER), drawn, strict=True)
+    folder.mkdir()
+    lines = (f"{user},{item}" for user, item in rows)
+    (folder / "events.csv").write_text("\n".join(["user,item", *lines]) + "\n", encoding="utf-8")
+    config = {"source": folder / "events.csv", "columns": {"in_file_order": True}}
+    prepare(PrepareConfig.model_validate(config), folder / "prepared")
+    return folder / "prepared"
+
+
+def settings(work: Path) -> dict[str, tuple[Setting, int]]:
+    """What is trained, and the steps of a turn."""
+    usual, wide = shop(work / "shop", ITEMS, 4000), shop(work / "wide", WIDE_ITEMS, 6000)
+    long, short = "tower.user.history_length=50", "training.batch_size=4096"
+    return {
+        "transformer": (Setting(usual, work, "transformer", (long, short, SAMPLED), NEVER), 6),
+        "in_batch": (Setting(usual, work, "youtubednn", (long, short, IN_BATCH, STILL), NEVER), 6),
+        "split_table": (Setting(wide, work, "youtubednn", (long, short, IN_BATCH, STILL), 65_536), 6),
+    }
+
+
+def compare(setting: Setting, steps: int, rounds: int) -> dict[str, Any]:
+    """Let the three sides take turns: examples/s, losses of the same steps, bytes and memory."""
+    sides = {TWO: Side(setting, 2, 1), ONE: Side(setting, 1, 1), THREADS: Side(setting, 1, 2)}
+    try:
+        losses = {name: side.turns(steps)[0].losses for name, side in sides.items()}
+        rates = alternate({name: Turn(side.run, steps) for name, side in sides.items()}, rounds)
+        last = {name: side.turns(steps) for name, side in sides.items()}
+    finally:
+        for side in sides.values():
+            side.close()
+    two, one = last[TWO], last[ONE][0]
+    sent = {kind: statistics.mean(turn.sent[kind] for turn in two) / steps for kind in two[0].sent}
+    seconds = two[0].examples / steps / statistics.median(rates[ONE]) / 2
+    return {
+        "examples_per_s": summary(rates),
+        "over_one": ratio(rates, TWO, [ONE]),
+        "over_two_threads": ratio(rates, TWO, [THREADS]),
+        "loss_difference": max(
+            abs(ours - theirs) for ours, theirs in zip(losses[TWO], losses[ONE], strict=True)
+        ),
+        "bytes_sent_a_step": sent,
+        "seconds_computing_a_step": seconds,
+        "cost_model": [asdict(cost(sent, seconds, workers)) for workers in WORKERS],
+        "peak_mb": {name: max(turn.peak_mb for turn in turns) for name, turns in last.items()},
+        "table_mb": {"2 processes": max(turn.tables_mb for turn in two), "1 process": one.tables_mb},
+    }
+
+
+def main() -> None:
+    """Measure, print a table and keep the figures."""
+    options = read_options(__doc__, needs_data=False)
+    with tempfile.TemporaryDirectory() as work:
+        rounds = QUICK_ROUNDS if options.quick else ROUNDS
+        measured = {
+            name: compare(setting, steps if not options.quick else 2, rounds)
+            for name, (setting, steps) in settings(Path(work)).items()
+        }
+    show(measured)
+    split = measured["split_table"]
+    finish(
+        "distributed",
+        options,
+        {
+            "speedup_2_over_1": measured["transformer"]["over_one"]["ratio"],
+            "loss_difference": max(measured[name]["loss_difference"] for name in ("in_batch", "split_table")),
+            "memory_share_of_table": split["table_mb"]["2 processes"] / split["table_mb"]["1 process"],
+            "network_gbit_per_s": GBIT_PER_S,
+            "trainings": measured,
+        },
+    )
+
+
+def show(measured: dict[str, dict[str, Any]]) -> None:
+    """Print the figures for people."""
+    table = Table("training", "side", "examples/s", "peak MB", "sent a step by a process")
+    for name, figures in measured.items():
+        for side, rates in figures["examples_per_s"].items():
+            sent = figures["bytes_sent_a_step"] if side == TWO else {}
+            kinds = ", ".join(f"{kind} {size / 1e6:.3f} MB" for kind, size in sent.items())
+            table.add_row(name, side, f"{rates['median']:,.0f}", f"{figures['peak_mb'][side]:,.0f}", kinds)
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""`torchrun -m turret train`, and a process of it that is killed."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from turret.data.prepared import PreparedData
+from turret.training.checkpoint import load_progress
+from turret.training.run import CHECKPOINT, Run
+from turret.training.trainer import train
+
+pytestmark = pytest.mark.slow
+
+EVERY, LAST = 5, 400
+SETTINGS = (
+    f"training.checkpoint_every={EVERY}",
+    f"training.epochs={LAST}",
+    f"training.patience={LAST}",
+    "training.batch_size=64",
+    "tower.dimension=8",
+    "training.evaluate_every=1",
+)
+
+
+def workers(agent: int) -> dict[int, int]:
+    """The pids of the processes that an agent of torchrun has started, by rank."""
+    children = Path(f"/proc/{agent}/task/{agent}/children").read_text(encoding="utf-8").split()
+    found = {}
+    for pid in children:
+        environment = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
+        ranks = [int(one[5:]) for one in environment if one.startswith("RANK=")]
+        found |= {rank: int(pid) for rank in ranks}
+    return found
+
+
+def test_a_killed_process_ends_the_job_and_costs_at_most_one_interval(
+    shop: PreparedData, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m"]
+    command += ["--", "turret", "train", "--data", str(shop.folder), "--run", str(folder)]
+    command += [part for setting in SETTINGS for part in ("--set", setting)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    ) as agent:
+        until = time.monotonic() + 120
+        while not (folder / CHECKPOINT).is_file():
+            assert agent.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        os.kill(workers(agent.pid)[1], signal.SIGKILL)
+        output, _ = agent.communicate(timeout=60)
+    assert agent.returncode != 0
+    (sentence,) = re.findall(r"^turret: (process 0 of 2 has lost another one .*)$", output, re.MULTILINE)
+    assert sentence.endswith("(training.checkpoint_every).")
+    assert "--resume" in sentence
+    saved = load_progress(folder / CHECKPOINT)
+    assert saved.step % EVERY == 0 or saved.step_in_epoch == 0
+    lines: list[str] = []
+    run = Run.read(folder)
+    train(run, shop, resume=True, report=lines.append, observe=lambda epoch, value: True)
+    assert lines[0] == f"Resuming at step {saved.step}."
+    assert load_progress(folder / CHECKPOINT).finished

@@ -1,0 +1,43 @@
+"""Tables of one trained row for each id or code."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import ClassVar
+
+import torch
+from torch import nn
+
+
+class Table(nn.Embedding):
+    """A table [R, D], held whole."""
+
+    weight: nn.Parameter
+    is_split: ClassVar[bool] = False
+    """Whether other processes hold the other rows; then all of them look up together."""
+
+    @torch.no_grad()
+    def begin(self, deviation: float) -> None:
+        """Draw all rows from a normal distribution; the padding row is zero."""
+        nn.init.normal_(self.weight, std=deviation)
+        if self.padding_idx is not None:
+            self.weight[self.padding_idx] = 0.0
+
+
+Maker = Callable[[int, int, int | None], Table]
+_MAKER: ContextVar[Maker] = ContextVar("maker of tables", default=Table)
+
+
+def new_table(rows: int, width: int, padding: int | None = None) -> Table:
+    """A table [rows, width]; the row `padding`, if any, is not trained."""
+    return _MAKER.get()(rows, width, padding)
+
+
+@contextmanager
+def tables_by(maker: Maker) -> Iterator[None]:
+    """Let `maker` make the tables of the towers that the block builds."""
+    token = _MAKER.set(maker)
+    try:
+        yield
+    finally:
+        _MAKER.reset(token)

@@ -1,0 +1,151 @@
+"""Several processes of one training, connected by torch.distributed."""
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from turret.training.distributed.gathering import gathered_vectors
+from turret.training.distributed.world import World
+from turret.training.errors import TrainingError
+
+# A process that waits longer than this for the others has lost one of them.
+TIMEOUT = timedelta(minutes=10)
+
+
+class Processes(World):
+    """The processes that `torchrun` has started.
+
+    Attributes:
+        group: the process group of all exchanges but DDP's, whose order would otherwise mix with theirs.
+        sent: the bytes that this process has sent by kind, as the shortest known algorithms send them.
+    """
+
+    def __init__(self) -> None:
+        self.rank, self.size = dist.get_rank(), dist.get_world_size()
+        self.group = dist.new_group(timeout=TIMEOUT)
+        self.sent: Counter[str] = Counter()
+
+    @classmethod
+    def joined(cls) -> "Processes":
+        """Meet the other processes at the address of the environment, with the GPU of the local rank if any.
+
+        Raises:
+            TrainingError: they can't be reached, or the machine has fewer GPUs than processes.
+        """
+        backend = "gloo"
+        if torch.cuda.is_available():
+            device, present = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
+            if device >= present:
+                raise TrainingError(
+                    f"process {device} of this machine has no GPU of its own: there are {present}; start "
+                    f"--nproc-per-node {present}, or hide the GPUs with CUDA_VISIBLE_DEVICES= to use the CPU."
+                )
+            torch.cuda.set_device(device)
+            backend = "cpu:gloo,cuda:nccl"
+        try:
+            dist.init_process_group(backend, timeout=TIMEOUT)
+            return cls()
+        except (RuntimeError, ValueError) as error:
+            raise TrainingError(
+                f"the other processes of this training can't be reached ({_first_line(error)}); start all of "
+                "them with torchrun, with the same --nnodes, --rdzv-endpoint and --rdzv-id."
+            ) from None
+
+    def sums(self, values: Sequence[float]) -> list[float]:
+        """The sum over all processes of each of `values`, in float64."""
+        total = torch.tensor(list(values), dtype=torch.float64)
+        dist.all_reduce(total, group=self.group)
+        self.count_sum("figures", total.nbytes)
+        summed: list[float] = total.tolist()
+        return summed
+
+    def row_counts(self, count: int) -> list[int]:
+        """The `count` of each process."""
+        counts = torch.zeros(self.size, dtype=torch.int64)
+        dist.all_gather_single(counts, torch.tensor([count]), group=self.group)
+        self._count("figures", counts.nbytes)
+        return [int(one) for one in counts]
+
+    def gathered(self, rows: Tensor, counts: list[int] | None = None) -> Tensor:
+        """`rows` [R, ...] of all processes in the order of their ranks; `counts` has each R, if known."""
+        counts = self.row_counts(len(rows)) if counts is None else counts
+        padded = rows.new_zeros(max(counts), *rows.shape[1:])
+        padded[: len(rows)] = rows.detach()
+        parts = rows.new_empty(self.size * len(padded), *rows.shape[1:])
+        dist.all_gather_single(parts, padded, group=self.group)
+        self._count("candidates", parts.nbytes)
+        each = parts.view(self.size, *padded.shape)
+        return torch.cat([part[:size] for part, size in zip(each, counts, strict=True)])
+
+    def gathered_vectors(self, rows: Tensor, counts: list[int]) -> Tensor:
+        """As `gathered`; gradients are summed in the process that the rows came from."""
+        return gathered_vectors(rows, self, counts)
+
+    def scattered(self, rows: Tensor, counts: list[int]) -> Tensor:
+        """The sum over all processes of their `rows` for this one: the transpose of `gathered`."""
+        padded = rows.new_zeros(self.size, max(counts), *rows.shape[1:])
+        for part, own in zip(padded, torch.split(rows, counts), strict=True):
+            part[: len(own)] = own
+        summed = rows.new_empty(padded.shape[1:])
+        dist.reduce_scatter_single(summed, padded.flatten(0, 1), group=self.group)
+        self._count("candidates", padded.nbytes)
+        return summed[: counts[self.rank]]
+
+    def exchanged(self, rows: Tensor, to: list[int], of: list[int]) -> Tensor:
+        """Send `rows` [R, ...], `to[r]` of them to process r; returns the `of[r]` rows that each r sends."""
+        received = rows.new_empty(sum(of), *rows.shape[1:])
+        dist.all_to_all_single(received, rows.contiguous(), of, to, group=self.group)
+        self.sent["table rows"] += rows[:1].nbytes * (len(rows) - to[self.rank])
+        return received
+
+    def agreed(self, value: bool) -> bool:
+        """The value of process 0."""
+        decided = torch.tensor([value])
+        dist.broadcast(decided, 0, group=self.group)
+        return bool(decided)
+
+    def wait(self) -> None:
+        """Wait until every process is here."""
+        dist.barrier(group=self.group)
+
+    def _count(self, kind: str, size: int) -> None:
+        """Count an exchange of `size` bytes in all, of which a process sends all but its own share."""
+        self.sent[kind] += size * (self.size - 1) // self.size
+
+    def count_sum(self, kind: str, size: int) -> None:
+        """Count a sum of tensors of `size` bytes, which a process sends in parts, and again as sums."""
+        self.sent[kind] += 2 * size * (self.size - 1) // self.size
+
+    def close(self) -> None:
+        """Leave the other processes."""
+        dist.destroy_process_group()
+
+    @contextmanager
+    def naming_losses(self, remedy: str) -> Iterator[None]:
+        """Turn the failure of an exchange, because another process has ended, into a TrainingError."""
+        try:
+            yield
+        except RuntimeError as error:
+            if not (isinstance(error, dist.DistError) or _names_an_exchange(str(error))):
+                raise
+            raise TrainingError(
+                f"process {self.rank} of {self.size} has lost another one ({_first_line(error)}), so the "
+                f"training ends; {remedy}"
+            ) from None
+
+
+def _names_an_exchange(message: str) -> bool:
+    return any(word in message.lower() for word in ("gloo", "nccl", "connection", "timed out"))
+
+
+def _first_line(error: Exception) -> str:
+    """The first sentence of an error, without the source file that gloo begins it with."""
+    line = re.sub(r"^\[[^]]*\.(cc|cpp|h):\d+\] ", "", str(error).strip().partition("\n")[0])
+    return line.partition(". ")[0][:200]
