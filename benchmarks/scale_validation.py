@@ -13,7 +13,6 @@ import torch
 
 from turret.data.prepared import PreparedData
 from turret.training.config.experiment import load_experiment
-from turret.training.evaluation.evaluation import validation_metric
 from turret.training.run import Run
 from turret.training.trainer import Trainer
 
@@ -26,18 +25,10 @@ def main() -> None:
     changes = [f"tower.dimension={dimension}", f"training.validation_users={users}"]
     experiment = load_experiment("youtubednn", changes)
     trainer = Trainer(Run(Path(run), experiment, data.folder, data.fingerprint), data, lambda line: None)
-    assert trainer.validation is not None
+    assert trainer.users is not None
     begun = time.process_time()
-    validation_metric(
-        trainer.model,
-        data,
-        trainer.popularity,
-        trainer.validation,
-        experiment.training.metric,
-        experiment.evaluation.exclude_seen,
-        trainer.objective.scores,
-    )
-    count = len(trainer.validation.users)
+    trainer.validation.metric_of(trainer.users)
+    count = len(trainer.users.users)
     print(json.dumps({"users": count, "seconds_per_user": (time.process_time() - begun) / count}))
 
 

@@ -31,7 +31,7 @@ SETTINGS = (
 def workers(agent: int) -> dict[int, int]:
     """The pids of the processes that an agent of torchrun has started, by rank."""
     children = Path(f"/proc/{agent}/task/{agent}/children").read_text(encoding="utf-8").split()
-    found = {}
+    found: dict[int, int] = {}
     for pid in children:
         environment = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
         ranks = [int(one[5:]) for one in environment if one.startswith("RANK=")]
