@@ -2,10 +2,13 @@
 
 import os
 import re
+import signal
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from types import FrameType
+from typing import NoReturn
 
 import torch
 import torch.distributed as dist
@@ -129,7 +132,18 @@ class Processes(World):
 
     @contextmanager
     def naming_losses(self, remedy: str) -> Iterator[None]:
-        """Turn the failure of an exchange, because another process has ended, into a TrainingError."""
+        """Turn the failure of an exchange, because another process has ended, into a TrainingError.
+
+        Also SIGTERM, which torchrun sends to the others as soon as one has ended, often before they notice.
+        """
+
+        def stop(number: int, frame: FrameType | None) -> NoReturn:
+            raise TrainingError(
+                f"process {self.rank} of {self.size} was stopped by SIGTERM, which torchrun sends when "
+                f"another process has ended, so the training ends; {remedy}"
+            )
+
+        before = signal.signal(signal.SIGTERM, stop)
         try:
             yield
         except RuntimeError as error:
@@ -139,6 +153,8 @@ class Processes(World):
                 f"process {self.rank} of {self.size} has lost another one ({_first_line(error)}), so the "
                 f"training ends; {remedy}"
             ) from None
+        finally:
+            signal.signal(signal.SIGTERM, before)
 
 
 def _names_an_exchange(message: str) -> bool:
