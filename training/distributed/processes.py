@@ -5,7 +5,7 @@ import re
 import signal
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from types import FrameType
 from typing import NoReturn
@@ -127,8 +127,9 @@ class Processes(World):
         self.sent[kind] += 2 * size * (self.size - 1) // self.size
 
     def close(self) -> None:
-        """Leave the other processes."""
-        dist.destroy_process_group()
+        """Leave the other processes, those that have ended too."""
+        with suppress(RuntimeError):
+            dist.destroy_process_group()
 
     @contextmanager
     def naming_losses(self, remedy: str) -> Iterator[None]:
@@ -146,22 +147,25 @@ class Processes(World):
         before = signal.signal(signal.SIGTERM, stop)
         try:
             yield
-        except RuntimeError as error:
-            if not (isinstance(error, dist.DistError) or _names_an_exchange(str(error))):
+            signal.signal(signal.SIGTERM, before)
+        except BaseException as error:
+            # The process ends; a signal on its way must not keep it from saying why.
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            if not _is_of_exchange(error):
                 raise
             raise TrainingError(
                 f"process {self.rank} of {self.size} has lost another one ({_first_line(error)}), so the "
                 f"training ends; {remedy}"
             ) from None
-        finally:
-            signal.signal(signal.SIGTERM, before)
 
 
-def _names_an_exchange(message: str) -> bool:
-    return any(word in message.lower() for word in ("gloo", "nccl", "connection", "timed out"))
+def _is_of_exchange(error: BaseException) -> bool:
+    words = ("gloo", "nccl", "connection", "timed out", "broken pipe", "process group")
+    is_named = isinstance(error, RuntimeError) and any(word in str(error).lower() for word in words)
+    return isinstance(error, dist.DistError) or is_named
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     """The first sentence of an error, without the source file that gloo begins it with."""
     line = re.sub(r"^\[[^]]*\.(cc|cpp|h):\d+\] ", "", str(error).strip().partition("\n")[0])
     return line.partition(". ")[0][:200]
