@@ -1,6 +1,5 @@
 """The jobs of several processes, done once for all tests of this folder."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from tests.training.distributed.scenarios import BY_ROW, REFUSED, SPLIT, STEPS, 
 from turret.data.prepared import PreparedData
 from turret.training.distributed.world import World
 from turret.training.optimisers import optimiser
+from turret.training.parallel import tables
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Answers:
 
 
 @pytest.fixture(scope="session")
-def answers(shop: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answers]:
+def answers(shop: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> Answers:
     """All jobs: a world of one in this process, the others in four processes that stay the same."""
     folder, data = tmp_path_factory.mktemp("distributed"), shop.folder
     split, by_row, whole = folder / "split", folder / "by_row", folder / "whole"
@@ -45,7 +45,7 @@ def answers(shop: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> Ite
         ("trained split", 2): (jobs.trained, folder / "trained split", trained),
         **{(name, 2): (jobs.refused, folder, one) for name, one in REFUSED.items()},
     }
-    large = optimiser.LARGE
+    large, split_from = optimiser.LARGE, tables.SPLIT_FROM
     of: dict[tuple[str, int], list[Any]] = {("saved whole", 1): [jobs.saved(World(), data, whole, BY_ROW)]}
     found = in_processes(
         [Job(size, job, (data, *arguments)) for (_, size), (job, *arguments) in named.items()]
@@ -54,5 +54,5 @@ def answers(shop: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> Ite
     of["steps", 1] = [jobs.first_steps(World(), data, folder, STEPS)]
     of["resumed", 1] = [jobs.resumed(World(), data, split, SPLIT)]
     of["resumed by row", 1] = [jobs.resumed(World(), data, by_row, BY_ROW)]
-    yield Answers(folder, of)
-    optimiser.LARGE = large
+    optimiser.LARGE, tables.SPLIT_FROM = large, split_from
+    return Answers(folder, of)

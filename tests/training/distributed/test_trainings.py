@@ -11,6 +11,8 @@ from tests.training.distributed.jobs import Scenario, trained
 from tests.training.distributed.scenarios import REFUSED, TRAINED
 from turret.data.prepared import PreparedData
 from turret.training.distributed.world import World
+from turret.training.optimisers import optimiser
+from turret.training.parallel import tables
 
 pytestmark = pytest.mark.slow
 
@@ -19,11 +21,13 @@ pytestmark = pytest.mark.slow
 def of_seeds(shop: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> list[float]:
     """The best validation metric of five seeds, each trained in one process."""
     folder: Path = tmp_path_factory.mktemp("seeds")
+    large, split_from = optimiser.LARGE, tables.SPLIT_FROM
     best = []
     for seed in range(5):
         settings = {**TRAINED, "training": {**TRAINED["training"], "seed": seed}}
         validated = trained(World(), shop.folder, folder / str(seed), Scenario(settings))
         best.append(max(value for _, value in validated))
+    optimiser.LARGE, tables.SPLIT_FROM = large, split_from
     return best
 
 
