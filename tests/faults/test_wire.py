@@ -258,6 +258,7 @@ def test_what_is_held_has_a_bound(outcome: dict[str, Any]) -> None:
     assert outcome["grown"] < MEMORY_BYTES
 
 
+@pytest.mark.timing
 def test_the_loop_is_not_held_up(outcome: dict[str, Any]) -> None:
     assert outcome["metrics"]['turret_loop_stall_seconds{clock="processor"}'] < STALL_SECONDS
     assert len(outcome["fuzz"].livez) > SECONDS
