@@ -1,14 +1,15 @@
 """Training by two processes of one thread, beside one process of one thread and one of two.
 
-The transformer with candidates that each process draws, the pooled tower with the candidates of the whole
-batch, and the pooled tower with a table split over the processes. All sides make the same global batches and
-take turns in one run; what is claimed are ratios of medians. The processes talk over the loopback; what a
-network would add is computed from the bytes that they send.
+The transformer as it is shipped (full softmax) and with candidates that each process draws, the pooled tower
+with the candidates of the whole batch, and the pooled tower with a table split over the processes. All sides
+make the same global batches and take turns in one run; what is claimed are ratios of medians. One process on
+half a batch tells what smaller batches alone cost. The processes talk over the loopback; what a network would
+add is computed from the bytes that they send.
 """
 
 import statistics
 import tempfile
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from benchmarks.protocol import finish, read_options
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 
-TWO, ONE, THREADS = "2 processes", "1 process", "1 process of 2 threads"
+TWO, ONE, THREADS, HALF = "2 processes", "1 process", "1 process of 2 threads", "1 process, half batches"
 ROUNDS, QUICK_ROUNDS = 5, 1
 WORKERS = (8, 64)
 ITEMS, WIDE_ITEMS, EVENTS_A_USER = 10_000, 200_000, 50
@@ -31,6 +32,7 @@ NEVER = 10**9
 IN_BATCH = 'objective={loss="sampled_softmax_corrected", sampler={kind="in_batch"}}'
 SAMPLED = 'objective={loss="sampled_softmax", sampler={kind="uniform", negatives=256}}'
 STILL = "tower.user.dropout=0.0"
+BATCH = 4096
 
 
 def shop(folder: Path, items: int, users: int) -> Path:
@@ -51,20 +53,23 @@ def shop(folder: Path, items: int, users: int) -> Path:
 def settings(work: Path) -> dict[str, tuple[Setting, int]]:
     """What is trained, and the steps of a turn."""
     usual, wide = shop(work / "shop", ITEMS, 4000), shop(work / "wide", WIDE_ITEMS, 6000)
-    long, short = "tower.user.history_length=50", "training.batch_size=4096"
+    pooled = ("tower.user.history_length=50", IN_BATCH, STILL)
     return {
-        "transformer": (Setting(usual, work, "transformer", (long, short, SAMPLED), NEVER), 6),
-        "in_batch": (Setting(usual, work, "youtubednn", (long, short, IN_BATCH, STILL), NEVER), 6),
-        "split_table": (Setting(wide, work, "youtubednn", (long, short, IN_BATCH, STILL), 65_536), 6),
+        "transformer": (Setting(usual, work, "transformer", (), BATCH, NEVER), 4),
+        "transformer_sampled": (Setting(usual, work, "transformer", (SAMPLED,), BATCH, NEVER), 20),
+        "in_batch": (Setting(usual, work, "youtubednn", pooled, BATCH, NEVER), 6),
+        "split_table": (Setting(wide, work, "youtubednn", pooled, BATCH, 65_536), 6),
     }
 
 
 def compare(setting: Setting, steps: int, rounds: int) -> dict[str, Any]:
-    """Let the three sides take turns: examples/s, losses of the same steps, bytes and memory."""
+    """Let the sides take turns: examples/s, losses of the same steps, bytes and memory."""
     sides = {TWO: Side(setting, 2, 1), ONE: Side(setting, 1, 1), THREADS: Side(setting, 1, 2)}
+    sides[HALF] = Side(replace(setting, batch=setting.batch // 2), 1, 1)
     try:
         losses = {name: side.turns(steps)[0].losses for name, side in sides.items()}
-        rates = alternate({name: Turn(side.run, steps) for name, side in sides.items()}, rounds)
+        lengths = {name: 2 * steps if name == HALF else steps for name in sides}
+        rates = alternate({name: Turn(side.run, lengths[name]) for name, side in sides.items()}, rounds)
         last = {name: side.turns(steps) for name, side in sides.items()}
     finally:
         for side in sides.values():
@@ -76,6 +81,7 @@ def compare(setting: Setting, steps: int, rounds: int) -> dict[str, Any]:
         "examples_per_s": summary(rates),
         "over_one": ratio(rates, TWO, [ONE]),
         "over_two_threads": ratio(rates, TWO, [THREADS]),
+        "half_over_one": ratio(rates, HALF, [ONE]),
         "loss_difference": max(
             abs(ours - theirs) for ours, theirs in zip(losses[TWO], losses[ONE], strict=True)
         ),

@@ -56,10 +56,18 @@ class Checkpoint:
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
-    """Replace the file at `path` by tensors in the safetensors format."""
+    """Replace the file at `path` by tensors in the safetensors format.
+
+    Raises:
+        TrainingError: safetensors can't write them, such as to a full disk.
+        OSError: the file can't be made or replaced.
+    """
     with new_file(path) as draft:
         contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-        save_file(contiguous, draft, metadata)
+        try:
+            save_file(contiguous, draft, metadata)
+        except SafetensorError as error:
+            raise TrainingError(f"{path}: it can't be written ({error}); make room on the disk.") from None
 
 
 def flat_tensors(checkpoint: Checkpoint) -> dict[str, Tensor]:
@@ -77,29 +85,40 @@ def checkpoint_of(tensors: dict[str, Tensor], progress: Progress) -> Checkpoint:
     return checkpoint
 
 
-def save_checkpoint(path: Path, checkpoint: Checkpoint, rows: str | None = None) -> None:
-    """Replace the checkpoint at `path`; `rows` names a folder beside it with the tensors of split tables."""
+@dataclass(frozen=True)
+class RowsFolder:
+    """The name of the folder beside a checkpoint with the tensors of split tables, and their row counts."""
+
+    name: str
+    counts: dict[str, int]
+
+
+def save_checkpoint(path: Path, checkpoint: Checkpoint, rows: RowsFolder | None = None) -> None:
+    """Replace the checkpoint at `path`; `rows` is the folder of split tables, written before."""
     metadata = {"progress": json.dumps(vars(checkpoint.progress))}
-    save_tensors(path, flat_tensors(checkpoint), metadata | ({} if rows is None else {"rows": rows}))
+    if rows is not None:
+        metadata |= {"rows": rows.name, "row_counts": json.dumps(rows.counts)}
+    save_tensors(path, flat_tensors(checkpoint), metadata)
 
 
 @dataclass(frozen=True)
 class CheckpointFile:
-    """A checkpoint's file; `rows` names the folder of split tables, `left_out` the tensors not read."""
+    """A checkpoint's file; `rows` is the folder of split tables, `left_out` the tensors not read."""
 
     tensors: dict[str, Tensor]
     left_out: tuple[str, ...]
     progress: Progress
-    rows: str | None
+    rows: RowsFolder | None
 
 
 def read_checkpoint(path: Path, without: Container[str] = ()) -> CheckpointFile:
     """Read the file of a checkpoint, `without` some tensors. Raises TrainingError for any other file."""
     tensors, metadata, left_out = _read(path, without)
     try:
-        return CheckpointFile(
-            tensors, left_out, Progress(**json.loads(metadata["progress"])), metadata.get("rows")
-        )
+        progress, rows = Progress(**json.loads(metadata["progress"])), None
+        if "rows" in metadata:
+            rows = RowsFolder(metadata["rows"], json.loads(metadata.get("row_counts", "{}")))
+        return CheckpointFile(tensors, left_out, progress, rows)
     except (KeyError, TypeError, ValueError) as error:
         raise TrainingError(f"{path}: this is not a checkpoint ({error!r}); train again.") from None
 
@@ -112,7 +131,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
         # Imports torch.distributed.checkpoint.
         from turret.training.distributed.shards import load_whole
 
-        tensors = tensors | load_whole(path.parent / stored.rows)
+        tensors = tensors | load_whole(path.parent / stored.rows.name, stored.rows.counts)
     try:
         return checkpoint_of(tensors, stored.progress)
     except (KeyError, ValueError) as error:
@@ -122,7 +141,8 @@ def load_checkpoint(path: Path) -> Checkpoint:
 def load_progress(path: Path) -> Progress:
     """Read the progress alone of a checkpoint. Raises TrainingError for any other file."""
     try:
-        with safe_open(path, framework="pt") as stored:
+        # For torch, the whole file would count as memory of the process.
+        with safe_open(path, framework="numpy") as stored:
             return Progress(**json.loads((stored.metadata() or {})["progress"]))
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise TrainingError(f"{path}: this is not a checkpoint ({error!r}); train again.") from None

@@ -18,13 +18,15 @@ from turret.training.auto.choice import AUTO, chosen_run
 from turret.training.config.experiment import ExperimentConfig, load_experiment
 from turret.training.config.named_settings import with_settings
 from turret.training.distributed.joining import join_world
-from turret.training.distributed.world import World, process_count, restarted
+from turret.training.distributed.launch import launch_name, restarted
+from turret.training.distributed.world import World, process_count
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import EvaluatedPart
 from turret.training.evaluation.table import metrics_table
 from turret.training.export.export import export
 from turret.training.export.export_warnings import export_warnings
-from turret.training.run import CHECKPOINT, Run
+from turret.training.parallel.memory import naming_lack_of_memory, too_large_training
+from turret.training.run import Run
 from turret.training.trainer import train
 from turret.training.verdict.finding import paragraphs
 from turret.training.warm_start.parent_bundle import ParentBundle
@@ -73,9 +75,6 @@ def train_run(
             "--experiment auto compares short trials in one process; run it without torchrun first, and "
             "train the experiment that it writes (RUN/experiment.toml) with torchrun."
         )
-    if restarted():
-        begun = (folder / CHECKPOINT).is_file()
-        request = replace(request, resume=begun, overwrite=not begun)
     world = join_world()
     try:
         _train_run(request, world)
@@ -87,11 +86,13 @@ def _train_run(request: TrainRequest, world: World) -> None:
     folder = request.folder
     if not world.leads:
         hide_progress()
-    run, prepared = resolve_run(request)
-    with world.naming_losses(
+    remedy = (
         "start it again with --resume, which loses at most the steps since the last checkpoint "
         "(training.checkpoint_every)."
-    ):
+    )
+    with world.naming_losses(remedy), naming_lack_of_memory(too_large_training(world.size)):
+        request = _continued(request, world)
+        run, prepared = resolve_run(request)
         progress = train(
             run,
             prepared,
@@ -108,6 +109,22 @@ def _train_run(request: TrainRequest, world: World) -> None:
     note = "" if epoch else " (none was better than the bundle)"
     print(f"{best}epoch {epoch}{note}; the run is in {folder}")
     print(f"next: `turret report run {quote(str(folder))}` writes a page about it")
+
+
+def _continued(request: TrainRequest, world: World) -> TrainRequest:
+    """The request; after a restart by torchrun it resumes the run that this launch has begun.
+
+    A run that was there before the launch is refused or replaced in each attempt as in the first.
+    """
+    began = world.leads and restarted() and _began_in_this_launch(request.folder)
+    return replace(request, resume=True, overwrite=False) if world.agreed(began) else request
+
+
+def _began_in_this_launch(folder: Path) -> bool:
+    launch = launch_name()
+    with suppress(TrainingError):
+        return launch is not None and Run.read(folder).launch == launch
+    return False
 
 
 def resolve_run(request: TrainRequest, seed: int | None = None) -> tuple[Run, PreparedData]:
@@ -127,9 +144,11 @@ def resolve_run(request: TrainRequest, seed: int | None = None) -> tuple[Run, Pr
         prepared = PreparedData.open(request.data or DATA)
         parent = None if origin is None else bundle_folder(origin).resolve()
         if experiment == AUTO and parent is None:
-            return chosen_run(folder, prepared, overrides, request.overwrite, REPORT), prepared
-        settings = _settings(experiment, overrides, parent)
-        return Run(folder, settings, prepared.folder, prepared.fingerprint, parent), prepared
+            run = chosen_run(folder, prepared, overrides, request.overwrite, REPORT)
+        else:
+            settings = _settings(experiment, overrides, parent)
+            run = Run(folder, settings, prepared.folder, prepared.fingerprint, parent)
+        return replace(run, launch=launch_name()), prepared
     run = Run.read(folder)
     if origin is not None and not _began_from(run, origin):
         start = f"from {run.origin}" if run.origin else "without --from"
@@ -185,7 +204,8 @@ def evaluate_run(
     """Evaluate a run on a part of its data, store the report in its folder and print it."""
     checked = checked_part(part)
     run = Run.read(folder)
-    report = run.evaluate(run.open_data(data), checked, baselines)
+    with naming_lack_of_memory(_too_large("evaluation", folder)):
+        report = run.evaluate(run.open_data(data), checked, baselines)
     if as_json and run.choice is not None:
         report["auto"] = run.choice
     print(json.dumps(report, indent=2) if as_json else f"{metrics_table(report)}\n\n{paragraphs(report)}")
@@ -194,7 +214,12 @@ def evaluate_run(
 def export_run(folder: Path, data: Path | None, bundles: Path, version: str | None) -> Path:
     """Publish a run's model as a bundle, print reasons to doubt it, and return the bundle's folder."""
     run = Run.read(folder)
-    published = export(run, run.open_data(data), bundles, version)
+    with naming_lack_of_memory(_too_large("export", folder)):
+        published = export(run, run.open_data(data), bundles, version)
     for warning in export_warnings(run):
         print(warning)
     return published
+
+
+def _too_large(work: str, folder: Path) -> str:
+    return f"{folder}: the {work} does not fit into memory; run it on a machine with more."

@@ -16,7 +16,6 @@ from turret.data.files.staging import new_file, remove_abandoned
 from turret.data.manifest import hash_file
 from turret.data.prepared import PreparedData
 from turret.tower.towers.model import TwoTowers
-from turret.tower.towers.scoring import served_scores
 from turret.training.baselines.registry import chosen_baselines, fitted_scores
 from turret.training.checkpoint import Progress, load_model, load_objective, load_progress
 from turret.training.config.experiment import ExperimentConfig
@@ -34,7 +33,7 @@ from turret.training.records.history import HISTORY
 from turret.training.verdict.verdict import verdict
 
 RUN, MODEL, CHECKPOINT = "run.json", "model.safetensors", "checkpoint.safetensors"
-# Folders of the rows that several processes hold, by the step of their checkpoint.
+# Folders of the rows that several processes hold, by the epochs and steps of their checkpoint.
 ROWS = "checkpoint-*-rows"
 METRICS, CHOSEN = "metrics.json", "experiment.toml"
 PER_USER = {"validation": "users-validation.parquet", "test": "users-test.parquet"}
@@ -50,7 +49,7 @@ class Run:
 
     `fingerprint` identifies the prepared data: a run is resumed and exported only with the same data.
     `origin` is the folder of the parent bundle of a warm start. `choice` has the reasons for the experiment
-    if the data chose it (`--experiment auto`).
+    if the data chose it (`--experiment auto`), `launch` the name of torchrun's launch that began it.
     """
 
     folder: Path
@@ -59,6 +58,7 @@ class Run:
     fingerprint: str
     origin: Path | None = None
     choice: dict[str, Any] | None = None
+    launch: str | None = None
 
     def write(self) -> None:
         """Write `run.json`, and a chosen experiment as a file; the folder is created if it is missing."""
@@ -69,6 +69,7 @@ class Run:
             "fingerprint": self.fingerprint,
             "origin": None if self.origin is None else str(self.origin.resolve()),
             **({} if self.choice is None else {"auto": self.choice}),
+            **({} if self.launch is None else {"launch": self.launch}),
         }
         replace_json(self.folder / RUN, stored)
         if self.choice is not None:
@@ -84,8 +85,9 @@ class Run:
                 raise TypeError("its experiment is no object")
             experiment = override(ExperimentConfig, stored["experiment"], path=folder / RUN)
             origin = None if stored["origin"] is None else Path(stored["origin"])
-            choice = stored.get("auto")
-            return cls(folder, experiment, Path(stored["data"]), str(stored["fingerprint"]), origin, choice)
+            data, fingerprint = Path(stored["data"]), str(stored["fingerprint"])
+            choice, launch = stored.get("auto"), stored.get("launch")
+            return cls(folder, experiment, data, fingerprint, origin, choice, launch)
         except FileNotFoundError:
             if (folder / SEEDS).is_file():
                 first = min(folder.glob("seed-*"), default=folder / "seed-0")
@@ -122,11 +124,11 @@ class Run:
         load_model(self.folder / MODEL, model)
         return model.eval()
 
-    def open_scores(self, data: PreparedData) -> CatalogScores:
-        """The ranking scores: inner products, or the objective's for losses that rank otherwise."""
+    def open_scores(self, data: PreparedData) -> CatalogScores | None:
+        """The objective's scores if its loss does not rank by inner products, else None."""
         settings, towers = self.experiment.objective, self.experiment.tower
         if settings.loss.servable:
-            return served_scores
+            return None
         seed = self.experiment.training.seed
         objective = build_objective(settings, towers, data, seed, torch.device("cpu"))
         load_objective(self.folder / MODEL, objective)

@@ -86,7 +86,8 @@ class Trainer:
         )
         self.files = files_of(world, run.folder, self.model, self.optimiser)
         self.users = validation_users(data, self.settings, self.report)
-        scores, popularity = self.objective.scores, data.item_counts("train")
+        scores = None if experiment.objective.loss.servable else self.objective.scores
+        popularity = data.item_counts("train")
         self.validation = Validation(experiment, data, self.model, scores, popularity, world)
         self.loss_of = loss_of(world, self.objective, self.model)
         self.best: dict[str, Tensor] = {}

@@ -33,14 +33,14 @@ def validation_users(
 class Validation:
     """Measures the towers in training; several processes share the work and get the same value.
 
-    `scores` is the objective's where a loss does not rank by an inner product; `popularity` [N] ranks for
-    users without a history.
+    `scores` is the objective's where a loss does not rank by an inner product, else None; `popularity` [N]
+    ranks for users without a history.
     """
 
     experiment: ExperimentConfig
     data: PreparedData
     model: TwoTowers
-    scores: CatalogScores
+    scores: CatalogScores | None
     popularity: NDArray[np.int64]
     world: World
 

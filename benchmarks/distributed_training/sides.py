@@ -17,12 +17,15 @@ from turret.training.process import set_up_process
 
 @dataclass(frozen=True)
 class Setting:
-    """An experiment on prepared data, its changes by dotted names, and the rows of tables that are split."""
+    """An experiment on prepared data, its changes by dotted names, the examples of a batch of all processes,
+    and the rows from which on tables are split.
+    """
 
     data: Path
     folder: Path
     experiment: str
     changes: tuple[str, ...]
+    batch: int
     split_from: int
 
 
@@ -98,7 +101,9 @@ def _trainer(setting: Setting, world: Any) -> Any:
     from turret.training.trainer import Trainer
 
     data = PreparedData.open(setting.data)
-    experiment = load_experiment(setting.experiment, [*setting.changes, "training.device=cpu"])
+    experiment = load_experiment(
+        setting.experiment, [*setting.changes, f"training.batch_size={setting.batch}", "training.device=cpu"]
+    )
     run = Run(setting.folder, experiment, data.folder, data.fingerprint)
     trainer = Trainer(run, data, report=lambda line: None, world=world)
     trainer.model.train()

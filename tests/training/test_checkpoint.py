@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.full_disk import small_files
 from turret.training.checkpoint import (
     Checkpoint,
     Progress,
@@ -71,3 +72,14 @@ def test_a_model_and_its_objective_share_a_file(tmp_path: Path) -> None:
     save_tensors(path, model.state_dict())
     with pytest.raises(TrainingError, match="another model"):
         load_objective(path, another)
+
+
+def test_a_full_disk_is_a_sentence_and_keeps_the_file_that_is_there(tmp_path: Path) -> None:
+    """safetensors has an error of its own for it."""
+    path, model = tmp_path / "m.safetensors", torch.nn.Linear(3, 2)
+    save_tensors(path, model.state_dict())
+    before = path.read_bytes()
+    with small_files(4000), pytest.raises(TrainingError, match=rf"^{path}: it can't be written .*make room"):
+        save_tensors(path, {"weight": torch.ones(1000, 3)})
+    assert path.read_bytes() == before
+    assert [entry.name for entry in tmp_path.iterdir()] == ["m.safetensors"]

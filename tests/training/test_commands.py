@@ -1,5 +1,6 @@
 import json
 import re
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,43 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_begins_again_as_it_wa
     commands.train_run(None, None, tmp_path, [], resume=True)
     assert Run.read(tmp_path).experiment == begun.experiment
     assert (tmp_path / MODEL).is_file()
+
+
+@pytest.fixture
+def launched(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
+    """Sets torchrun's process and the number of its restarts; all launches have the same --rdzv-id."""
+
+    def launch(agent: int, restarts: int) -> None:
+        monkeypatch.setattr("os.getppid", lambda: agent)
+        monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
+        monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", str(restarts))
+
+    return launch
+
+
+def test_a_restart_resumes_the_run_that_its_launch_has_begun(
+    shop: PreparedData, tmp_path: Path, launched: Callable[[int, int], None], capsys: Capture
+) -> None:
+    """Also one that was to replace another, which would otherwise begin again in each attempt."""
+    launched(1, 0)
+    commands.train_run(shop.folder, None, tmp_path, QUICK, overwrite=True)
+    launched(1, 1)
+    commands.train_run(shop.folder, None, tmp_path, QUICK, overwrite=True)
+    assert capsys.readouterr().out.count("Resuming at step") == 1
+
+
+def test_a_restart_neither_resumes_nor_keeps_the_run_of_another_launch(
+    shop: PreparedData, tmp_path: Path, launched: Callable[[int, int], None]
+) -> None:
+    """The first attempt has refused it, or has died before it replaced it."""
+    launched(1, 0)
+    commands.train_run(shop.folder, None, tmp_path, QUICK)
+    launched(2, 1)
+    with pytest.raises(TrainingError, match="a run here already"):
+        commands.train_run(shop.folder, None, tmp_path, QUICK)
+    other = [*QUICK, "training.seed=5"]
+    commands.train_run(shop.folder, None, tmp_path, other, overwrite=True)
+    assert Run.read(tmp_path).experiment.training.seed == 5
 
 
 @pytest.fixture(scope="module")

@@ -3,10 +3,12 @@
 import os
 import re
 import signal
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from threading import Timer
 from types import FrameType
 from typing import NoReturn
 
@@ -20,6 +22,8 @@ from turret.training.errors import TrainingError
 
 # A process that waits longer than this for the others has lost one of them.
 TIMEOUT = timedelta(minutes=10)
+# Processes that torchrun has started meet within seconds.
+MEETING = timedelta(minutes=3)
 
 
 class Processes(World):
@@ -39,6 +43,9 @@ class Processes(World):
     def joined(cls) -> "Processes":
         """Meet the other processes at the address of the environment, with the GPU of the local rank if any.
 
+        The process ends with a sentence if that takes longer than `MEETING`; torchrun then ends the others,
+        or starts all again.
+
         Raises:
             TrainingError: they can't be reached, or the machine has fewer GPUs than processes.
         """
@@ -53,8 +60,9 @@ class Processes(World):
             torch.cuda.set_device(device)
             backend = "cpu:gloo,cuda:nccl"
         try:
-            dist.init_process_group(backend, timeout=TIMEOUT)
-            return cls()
+            with _ended_after(MEETING):
+                dist.init_process_group(backend, timeout=TIMEOUT)
+                return cls()
         except (RuntimeError, ValueError) as error:
             raise TrainingError(
                 f"the other processes of this training can't be reached ({_first_line(error)}); start all of "
@@ -169,3 +177,28 @@ def _first_line(error: BaseException) -> str:
     """The first sentence of an error, without the source file that gloo begins it with."""
     line = re.sub(r"^\[[^]]*\.(cc|cpp|h):\d+\] ", "", str(error).strip().partition("\n")[0])
     return line.partition(". ")[0][:200]
+
+
+@contextmanager
+def _ended_after(limit: timedelta) -> Iterator[None]:
+    """End the process if the block takes longer.
+
+    After a restart by torchrun, gloo was seen to connect for half an hour, beyond its own time limit.
+    """
+    timer = Timer(limit.total_seconds(), _end, (limit,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _end(limit: timedelta) -> NoReturn:
+    print(
+        f"turret: the other processes of this training were not met within {limit.total_seconds():g} s; "
+        "start all of them again with torchrun, with --resume if the run has begun.",
+        file=sys.stderr,
+        flush=True,
+    )
+    os._exit(1)

@@ -3,13 +3,18 @@
 The folders hold safetensors files alone: the format whose metadata is pickled is not used.
 """
 
+import json
+import math
+import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
@@ -21,6 +26,9 @@ from torch.distributed.tensor import DTensor, Shard
 
 from turret.training.distributed.processes import Processes
 from turret.training.errors import TrainingError
+
+# As safetensors calls them.
+_DTYPES = {torch.float64: "F64", torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16"}
 
 
 @dataclass(frozen=True)
@@ -43,14 +51,51 @@ def save_rows(
     _save(HuggingFaceStorageWriter(str(folder), files, save_distributed=True), tensors, rows, world)
 
 
-def save_whole(
-    folder: Path, tensors: Mapping[str, Tensor], rows: Mapping[str, Rows], world: Processes
-) -> Path:
-    """As `save_rows`, then put together by process 0: the path of the one file with the whole tensors."""
-    files = dict.fromkeys(tensors, 1)
-    writer = HuggingFaceStorageWriter(str(folder), files, save_distributed=True, enable_consolidation=True)
-    _save(writer, tensors, rows, world)
-    return folder / "model-00001-of-00001.safetensors"
+def save_whole(path: Path, tensors: Mapping[str, Tensor], rows: Mapping[str, Rows], world: Processes) -> None:
+    """Write whole tensors into one safetensors file: each process its rows, process 0 the others.
+
+    torch.distributed.checkpoint writes such a file too, with up to four copies of a process's rows in memory.
+    """
+    header, places = _layout(tensors, rows)
+    try:
+        if world.leads:
+            with path.open("wb") as file:
+                file.write(header)
+        world.wait()
+        with path.open("r+b") as file:
+            for name, tensor in tensors.items():
+                part = rows.get(name)
+                if part is not None or world.leads:
+                    row = 0 if part is None else part.first * tensor[:1].nbytes
+                    file.seek(len(header) + places[name] + row)
+                    file.write(_bytes(tensor))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise TrainingError(
+            f"{path}: the model can't be written ({error.strerror}); make room on the disk."
+        ) from None
+    world.wait()
+
+
+def _bytes(tensor: Tensor) -> memoryview:
+    return tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data
+
+
+def _layout(tensors: Mapping[str, Tensor], rows: Mapping[str, Rows]) -> tuple[bytes, dict[str, int]]:
+    """The header of a safetensors file with whole tensors, and where each begins after it."""
+    entries: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    places, end = {}, 0
+    for name, tensor in tensors.items():
+        shape = [*tensor.shape]
+        if name in rows:
+            shape[0] = rows[name].total
+        places[name] = end
+        end += math.prod(shape) * tensor.element_size()
+        entries[name] = {"dtype": _DTYPES[tensor.dtype], "shape": shape, "data_offsets": [places[name], end]}
+    text = json.dumps(entries).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text, places
 
 
 def _save(
@@ -63,40 +108,87 @@ def _save(
     try:
         save(state, storage_writer=writer, process_group=world.group)
     except CheckpointException as error:
-        causes = {rank: cause for rank, (cause, _) in error.failures.items()}
         raise TrainingError(
-            f"{writer.path}: the checkpoint can't be written ({causes!r}); make room on the disk, or "
+            f"{writer.path}: the checkpoint can't be written ({_causes(error)}); make room on the disk, or "
             "give each process more memory, or start more processes."
         ) from None
 
 
-def load_rows(folder: Path, rows: Mapping[str, Rows], world: Processes) -> dict[str, Tensor]:
-    """This process's `rows` of the tensors in a folder that any number of processes has written."""
+def load_rows(
+    folder: Path, counts: Mapping[str, int], rows: Mapping[str, Rows], world: Processes
+) -> dict[str, Tensor]:
+    """This process's `rows` of the tensors in a folder that any number of processes has written.
+
+    `counts` has the number of rows of each tensor. Raises TrainingError for a folder that lacks rows.
+    """
     reader = HuggingFaceStorageReader(str(folder))
     parts = {
         name: torch.empty(rows[name].last - rows[name].first, *one.size[1:], dtype=one.properties.dtype)
-        for name, one in _stored(reader).items()
+        for name, one in _stored(folder, counts, reader).items()
     }
     state = {name: _distributed(tensor, rows[name], world) for name, tensor in parts.items()}
-    load(state, storage_reader=reader, process_group=world.group)
+    with _naming_damage(folder):
+        load(state, storage_reader=reader, process_group=world.group)
     return parts
 
 
-def load_whole(folder: Path) -> dict[str, Tensor]:
-    """The whole tensors of such a folder, for one process alone."""
+def load_whole(folder: Path, counts: Mapping[str, int]) -> dict[str, Tensor]:
+    """The whole tensors of such a folder, for one process alone; arguments and errors as `load_rows`."""
     reader = HuggingFaceStorageReader(str(folder))
-    stored = _stored(reader)
+    stored = _stored(folder, counts, reader)
     tensors = {name: torch.empty(one.size, dtype=one.properties.dtype) for name, one in stored.items()}
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _naming_damage(folder):
         # It warns that there is one process alone, even if told so.
         warnings.simplefilter("ignore", UserWarning)
         load(tensors, storage_reader=reader, no_dist=True)
     return tensors
 
 
-def _stored(reader: HuggingFaceStorageReader) -> dict[str, TensorStorageMetadata]:
-    stored = reader.read_metadata().state_dict_metadata
-    return {name: one for name, one in stored.items() if isinstance(one, TensorStorageMetadata)}
+def _stored(
+    folder: Path, counts: Mapping[str, int], reader: HuggingFaceStorageReader
+) -> dict[str, TensorStorageMetadata]:
+    """The tensors of a folder, all of whose rows are there: torch does not read those of a missing file."""
+    with _naming_damage(folder):
+        metadata = reader.read_metadata().state_dict_metadata
+    stored = {name: one for name, one in metadata.items() if isinstance(one, TensorStorageMetadata)}
+    for name in sorted({*counts, *stored}):
+        found = _leading_rows(stored[name]) if name in stored else 0
+        # Checkpoints of earlier versions have no counts; the greatest row that is there stands for them.
+        expected = counts[name] if name in counts else stored[name].size[0]
+        if found != expected:
+            raise TrainingError(
+                f"{folder}: rows of {name!r} are missing from row {found:,} of {expected:,} on; restore the "
+                "files of this folder, or train again with --overwrite."
+            )
+    return stored
+
+
+def _leading_rows(stored: TensorStorageMetadata) -> int:
+    """How many rows the chunks of a tensor have from the first one on, without a gap."""
+    end = 0
+    for first, count in sorted((chunk.offsets[0], chunk.sizes[0]) for chunk in stored.chunks):
+        if first > end:
+            break
+        end = max(end, first + count)
+    return end
+
+
+@contextmanager
+def _naming_damage(folder: Path) -> Iterator[None]:
+    """Turn the errors of a missing or damaged file into a TrainingError."""
+    try:
+        yield
+    except (OSError, SafetensorError, CheckpointException) as error:
+        cause = _causes(error) if isinstance(error, CheckpointException) else error
+        raise TrainingError(
+            f"{folder}: the rows of the checkpoint can't be read ({cause}); restore the files of this "
+            "folder, or train again with --overwrite."
+        ) from None
+
+
+def _causes(error: CheckpointException) -> dict[int, BaseException]:
+    """The errors by rank, without their tracebacks."""
+    return {rank: cause for rank, (cause, _) in error.failures.items()}
 
 
 def slice_of(path: Path, name: str, rows: Rows) -> Tensor:

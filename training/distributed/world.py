@@ -69,8 +69,3 @@ def unreported(line: str) -> None:
 def process_count() -> int:
     """The number of processes that `torchrun` has started; 1 without it."""
     return int(os.environ.get("WORLD_SIZE", "1"))
-
-
-def restarted() -> bool:
-    """Whether `torchrun --max-restarts` has started these processes again after one of them had ended."""
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0

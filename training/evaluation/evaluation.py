@@ -11,7 +11,6 @@ from turret.data.prepared import HistoryEnd, PreparedData
 from turret.data.progress import progress
 from turret.data.ranges import ranges
 from turret.tower.towers.model import TwoTowers
-from turret.tower.towers.scoring import served_scores
 from turret.training.config.experiment import EvaluationConfig
 from turret.training.errors import TrainingError
 from turret.training.evaluation.auc import AUC, auc_of_users, users_with_negatives
@@ -158,7 +157,7 @@ def validation_metric(
     relevant: Relevant,
     metric: str,
     exclude_seen: bool,
-    scores: CatalogScores = served_scores,
+    scores: CatalogScores | None = None,
 ) -> float:
     """The mean of one metric, such as ndcg@10, over the users of `relevant` in the validation part."""
     scores_of = tower_scores(model, data, "validation", popularity, scores)
@@ -184,7 +183,7 @@ def evaluate(
     part: EvaluatedPart,
     config: EvaluationConfig,
     seed: int = 0,
-    scores: CatalogScores = served_scores,
+    scores: CatalogScores | None = None,
 ) -> dict[str, Any]:
     """The report of `evaluate_rankers` for the towers, by `scores`, and popularity."""
     popularity = data.item_counts("train")

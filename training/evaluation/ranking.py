@@ -15,6 +15,7 @@ from turret.tower.layers.packed import PackedHistories
 from turret.tower.towers.model import TwoTowers
 from turret.tower.towers.scoring import served_scores
 from turret.training.batches.event_times import packed_times
+from turret.training.evaluation.reused_scores import ReusedScores
 from turret.training.evaluation.top_rows import top_rows
 
 # Users ranked and scores held at once: few enough for their memory to be reused.
@@ -108,7 +109,7 @@ def user_vectors(
 
 
 ScoresOf = Callable[[NDArray[np.int64]], Tensor]
-"""Maps a block of users [U] to scores [U, N] that the caller may change."""
+"""Maps a block of users [U] to scores [U, N] that the caller may change, and the next call may overwrite."""
 
 
 def tower_scores(
@@ -116,12 +117,13 @@ def tower_scores(
     data: PreparedData,
     until: HistoryEnd,
     popularity: NDArray[np.int64],
-    scores: CatalogScores = served_scores,
+    scores: CatalogScores | None = None,
 ) -> ScoresOf:
     """Score like the service: by the towers, and by popularity for users without a history.
 
-    `scores` is the objective's where a loss does not rank by an inner product.
+    `scores` is the objective's where a loss does not rank by an inner product; by default, inner products.
     """
+    of_catalog = scores or ReusedScores()
     model.eval()
     with torch.no_grad():
         items = model.catalog_vectors()
@@ -131,10 +133,10 @@ def tower_scores(
         starts, ends = history_bounds(data, users, until)
         warm = ends > starts
         if warm.all():
-            return user_scores(model, items, data, users, until, scores)
+            return user_scores(model, items, data, users, until, of_catalog)
         result = popular(users)
         if warm.any():
-            result[torch.from_numpy(warm)] = user_scores(model, items, data, users[warm], until, scores)
+            result[torch.from_numpy(warm)] = user_scores(model, items, data, users[warm], until, of_catalog)
         return result
 
     return scores_of

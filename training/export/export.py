@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors.torch import save
 
 from turret.data.features import Feature
 from turret.data.prepared import PreparedData
@@ -18,6 +17,8 @@ from turret.data.progress import progress
 from turret.tower.bundle.golden import GOLDEN_K
 from turret.tower.bundle.item_golden import RecordedItem
 from turret.tower.bundle.publish import BundleContents, publish
+from turret.tower.bundle.reindex import new_target
+from turret.tower.format.atomic_publish import draft_folder
 from turret.tower.format.manifest import Scoring
 from turret.tower.inference.feature_inputs import FeatureInputs
 from turret.tower.towers.model import TwoTowers
@@ -25,6 +26,7 @@ from turret.training.batches.event_times import request_times, seconds
 from turret.training.errors import TrainingError
 from turret.training.evaluation.ranking import mask_seen, user_scores, user_vectors
 from turret.training.evaluation.top_rows import top_rows
+from turret.training.export.catalog_files import mapped_model, mapped_vectors
 from turret.training.export.item_projection import project_items
 from turret.training.export.onnx_form import ServedItemTower, item_tower_onnx, user_tower_onnx
 from turret.training.randomness import stream
@@ -59,7 +61,7 @@ def export(run: Run, data: PreparedData, bundles: Path, version: str | None = No
     Raises:
         TrainingError: the run has no model, its loss does not rank by an inner product, or no user has a
             history.
-        TowerError: the answers of the exported model differ, or the version exists.
+        TowerError: the answers of the exported model differ, or the version exists or can't have this name.
     """
     loss = run.experiment.objective.loss
     if not loss.servable:
@@ -68,27 +70,30 @@ def export(run: Run, data: PreparedData, bundles: Path, version: str | None = No
             "index of item vectors can serve it; it is for comparisons only. Train with 'full_softmax' or "
             "'sampled_softmax' to export."
         )
-    with progress("exporting"):
-        return publish(bundles, _contents(run, data, version or new_version(run)))
+    version = version or new_version(run)
+    target = new_target(bundles, version)
+    with progress("exporting"), draft_folder(target) as work:
+        return publish(bundles, _contents(run, data, version, work))
 
 
-def _contents(run: Run, data: PreparedData, version: str) -> BundleContents:
+def _contents(run: Run, data: PreparedData, version: str, work: Path) -> BundleContents:
+    """The contents of the bundle, the largest of them in files of `work`."""
     model = run.open_model(data)
     users = _some_users(data, RECORDED_QUERIES, "recorded queries", _RECORDED_HISTORY)
-    with torch.no_grad():
-        items = model.catalog_vectors()
+    vectors = mapped_vectors(model, work / "item_vectors.npy")
+    items = torch.from_numpy(vectors)
     scoring = Scoring(**run.experiment.tower.scoring.model_dump())
     return BundleContents(
         version=version,
         user_tower=user_tower_onnx(model),
-        item_vectors=items.numpy(),
+        item_vectors=vectors,
         vocabulary=data.item_ids,
         user_features=model.user.rows.layers.features if model.user.rows else (),
         fields=data.fields,
         popularity=data.item_counts("train"),
         scoring=scoring,
         history_length=run.experiment.tower.user.history_length,
-        model=save({name: tensor.contiguous() for name, tensor in model.state_dict().items()}),
+        model=mapped_model(model, work / "model.safetensors"),
         reads_times=run.experiment.tower.user.reads_times,
         data_until=data.manifest.time.until,
         exclude_seen=run.experiment.evaluation.exclude_seen,
@@ -105,7 +110,7 @@ def _contents(run: Run, data: PreparedData, version: str) -> BundleContents:
             **({"origin": run.origin.name} if run.origin else {}),
         },
         query_vectors=_query_vectors(data, model, items),
-        item_map=project_items(items.numpy(), scoring),
+        item_map=project_items(vectors, scoring),
     )
 
 

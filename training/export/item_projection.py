@@ -1,6 +1,7 @@
 """The item vectors in the plane, for people who look at a catalog: PCA, or UMAP if it is installed."""
 
 import logging
+from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -13,6 +14,7 @@ from turret.tower.format.manifest import Scoring
 
 # UMAP takes some minutes for so many items; beyond, PCA.
 UMAP_ITEMS = 100_000
+_BLOCK = 16_384
 _log = logging.getLogger("turret.export")
 _UMAP_FEWEST = 50  # its neighbourhoods are of 15 items
 
@@ -47,12 +49,21 @@ def principal_components(vectors: NDArray[np.floating]) -> NDArray[np.float64]:
     """The coordinates [N, 2] along the two directions of the largest variance.
 
     By the eigenvectors of the covariance matrix [D, D]; each axis points so that its largest weight is
-    positive. One dimension or one item leaves the missing coordinates 0.
+    positive. One dimension or one item leaves the missing coordinates 0. Sums are in float64, and so are
+    `_BLOCK` vectors at a time.
     """
-    centred = np.asarray(vectors, dtype=np.float64)
-    centred = centred - centred.mean(axis=0)
-    _, axes = np.linalg.eigh(centred.T @ centred)
+    mean = vectors.mean(axis=0, dtype=np.float64)
+    covariance = np.zeros((len(mean), len(mean)))
+    for block in _centred(vectors, mean):
+        covariance += block.T @ block
+    _, axes = np.linalg.eigh(covariance)
     best = axes[:, ::-1][:, :2]
     signs = np.sign(best[np.abs(best).argmax(axis=0), np.arange(best.shape[1])])
-    points = centred @ (best * np.where(signs == 0, 1.0, signs))
+    directions = best * np.where(signs == 0, 1.0, signs)
+    points = np.concatenate([block @ directions for block in _centred(vectors, mean)])
     return np.pad(points, ((0, 0), (0, 2 - points.shape[1])))
+
+
+def _centred(vectors: NDArray[np.floating], mean: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
+    for first in range(0, len(vectors), _BLOCK):
+        yield vectors[first : first + _BLOCK] - mean

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from turret.training.checkpoint import (
     Checkpoint,
+    RowsFolder,
     checkpoint_of,
     flat_tensors,
     read_checkpoint,
@@ -50,22 +51,25 @@ class SplitFiles(RunFiles):
     def save_best(self, parameters: dict[str, Tensor]) -> None:
         """Replace the model of the run by the parts of all processes."""
         draft = self.folder / f".{MODEL}.parts"
-        self._remove(draft)
-        path = save_whole(draft, parameters, self.of_model, self.processes)
+        save_whole(draft, parameters, self.of_model, self.processes)
         if self.world.leads:
-            path.replace(self.folder / MODEL)
-        self._remove(draft)
+            draft.replace(self.folder / MODEL)
+        self.world.wait()
 
     def save(self, checkpoint: Checkpoint) -> None:
         """Replace the checkpoint of the run."""
         tensors = flat_tensors(checkpoint)
-        folder = self.folder / ROWS.replace("*", str(checkpoint.progress.step))
+        progress = checkpoint.progress
+        # The last step of an epoch may be saved twice, before and after its end: the checkpoint in use must
+        # keep its folder until another one has replaced it.
+        folder = self.folder / ROWS.replace("*", f"{progress.epoch}-{progress.step}")
         self._remove(folder)
         parts = {name: tensor for name, tensor in tensors.items() if name in self.rows}
         save_rows(folder, parts, self.rows, self.processes)
         if self.world.leads:
             whole = {name: tensor for name, tensor in tensors.items() if name not in self.rows}
-            save_checkpoint(self.folder / CHECKPOINT, checkpoint_of(whole, checkpoint.progress), folder.name)
+            rows = RowsFolder(folder.name, {name: self.rows[name].total for name in parts})
+            save_checkpoint(self.folder / CHECKPOINT, checkpoint_of(whole, progress), rows)
             for old in self.folder.glob(ROWS):
                 if old != folder:
                     shutil.rmtree(old, ignore_errors=True)
@@ -79,7 +83,8 @@ class SplitFiles(RunFiles):
         for name in stored.left_out:
             tensors[name] = slice_of(path, name, self.rows[name])
         if stored.rows is not None:
-            tensors |= load_rows(self.folder / stored.rows, self.rows, self.processes)
+            folder, counts = self.folder / stored.rows.name, stored.rows.counts
+            tensors |= load_rows(folder, counts, self.rows, self.processes)
         return checkpoint_of(tensors, stored.progress)
 
     def _remove(self, folder: Path) -> None:

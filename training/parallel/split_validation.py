@@ -9,7 +9,6 @@ from torch import Tensor
 
 from turret.data.prepared import PreparedData
 from turret.tower.towers.model import TwoTowers
-from turret.tower.towers.scoring import served_scores
 from turret.training.distributed.world import World
 from turret.training.evaluation.evaluation import EvaluatedPart, Relevant, measure
 from turret.training.evaluation.ranking import (
@@ -21,6 +20,7 @@ from turret.training.evaluation.ranking import (
     popularity_scores,
     seen_pairs,
 )
+from turret.training.evaluation.reused_scores import ReusedScores
 from turret.training.evaluation.top_rows import top_rows
 
 _PART: EvaluatedPart = "validation"
@@ -58,16 +58,19 @@ def _ranked(
     share = -(-count // world.size)
     part = slice(min(count, share * world.rank), min(count, share * (world.rank + 1)))
     items = model.item_vectors(torch.arange(part.start, part.stop))
-    popular = popularity_scores(popularity)
+    popular, scores_of = popularity_scores(popularity), ReusedScores()
     size = min(USERS_A_BLOCK, max(1, SCORES_A_BLOCK // share))
     for first in range(0, len(users), size):
         block = users[first : first + size]
-        scores = popular(block[:1])[:, part].repeat(len(block), 1)
         starts, ends = history_bounds(data, block, _PART)
         warm = ends > starts
-        if warm.any():
-            vectors = _user_vectors(model, data, block[warm])
-            scores[torch.from_numpy(warm)] = served_scores(vectors, items, model.config.scoring)
+        if warm.all():
+            scores = scores_of(_user_vectors(model, data, block), items, model.config.scoring)
+        else:
+            scores = popular(block[:1])[:, part].repeat(len(block), 1)
+            if warm.any():
+                vectors = _user_vectors(model, data, block[warm])
+                scores[torch.from_numpy(warm)] = scores_of(vectors, items, model.config.scoring)
         if exclude_seen:
             owners, seen = seen_pairs(data, block, _PART)
             inside = (seen >= part.start) & (seen < part.stop)

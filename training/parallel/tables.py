@@ -6,6 +6,7 @@ from turret.data.prepared import PreparedData
 from turret.tower.layers.tables import Table, tables_by
 from turret.tower.towers.model import TwoTowers
 from turret.training.config.experiment import ExperimentConfig
+from turret.training.device import pick_device
 from turret.training.distributed.processes import Processes
 from turret.training.distributed.split_table import SplitTable
 from turret.training.distributed.world import World
@@ -48,6 +49,12 @@ def split_weights(model: TwoTowers) -> list[nn.Parameter]:
 def _check(experiment: ExperimentConfig) -> None:
     training, loss = experiment.training, experiment.objective.loss
     limit = f"the tables of {SPLIT_FROM:,} rows or more are split over the processes"
+    if pick_device(training.device).type == "cuda":
+        # Validation and gradient clipping mix tensors of the CPU with those of split tables.
+        raise TrainingError(
+            f"training.device = {training.device!r}: {limit}, which works on CPUs alone; set training.device "
+            "= 'cpu' and hide the GPUs with CUDA_VISIBLE_DEVICES=, or train on one GPU without torchrun."
+        )
     if training.chunk_size:
         raise TrainingError(
             f"training.chunk_size = {training.chunk_size}: {limit}, which look rows up together, and "

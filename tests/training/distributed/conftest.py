@@ -1,15 +1,18 @@
 """The jobs of several processes, done once for all tests of this folder."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.ports import free_port
 from tests.training.distributed import jobs
 from tests.training.distributed.processes import Job, in_processes
 from tests.training.distributed.scenarios import BY_ROW, REFUSED, SPLIT, STEPS, TRAINED
 from turret.data.prepared import PreparedData
+from turret.training.distributed.processes import Processes
 from turret.training.distributed.world import World
 from turret.training.optimisers import optimiser
 from turret.training.parallel import tables
@@ -56,3 +59,14 @@ def answers(shop: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> Ans
     of["resumed by row", 1] = [jobs.resumed(World(), data, by_row, BY_ROW)]
     optimiser.LARGE, tables.SPLIT_FROM = large, split_from
     return Answers(folder, of)
+
+
+@pytest.fixture
+def lone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Processes]:
+    """This process, connected to itself alone as several are to each other."""
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "RANK": "0", "WORLD_SIZE": "1"}
+    for name, value in place.items():
+        monkeypatch.setenv(name, value)
+    world = Processes.joined()
+    yield world
+    world.close()

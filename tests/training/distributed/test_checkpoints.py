@@ -41,6 +41,6 @@ def test_the_best_model_is_one_file_of_all_parts(answers: Answers, name: str) ->
 
 def test_a_run_keeps_one_checkpoint(answers: Answers) -> None:
     names = sorted(path.name for path in (answers.folder / "split").iterdir())
-    assert names == ["checkpoint-2-rows", "checkpoint.safetensors", "model.safetensors", "run.json"]
-    files = (answers.folder / "split" / "checkpoint-2-rows").iterdir()
+    assert names == ["checkpoint-0-2-rows", "checkpoint.safetensors", "model.safetensors", "run.json"]
+    files = (answers.folder / "split" / "checkpoint-0-2-rows").iterdir()
     assert {path.suffix for path in files} == {".safetensors"}

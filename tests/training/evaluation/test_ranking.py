@@ -27,6 +27,13 @@ def test_towers_rank_what_their_vectors_say(handmade: PreparedData, exclude_seen
         assert [row for row in block.rows[user].tolist() if row >= 0] == expected
 
 
+def test_blocks_are_scored_in_one_memory(handmade: PreparedData) -> None:
+    """Memory grew with the number of blocks before."""
+    model = build_model(ExperimentConfig(), handmade).eval()
+    scores_of = tower_scores(model, handmade, "test", handmade.item_counts("train"))
+    assert len({scores_of(np.array([user])).data_ptr() for user in range(5)}) == 1
+
+
 def test_users_without_a_history_get_the_popular_items(handmade: PreparedData) -> None:
     """As the service does: ranked by training events, ties by row."""
     popularity = handmade.item_counts("train")

@@ -115,6 +115,17 @@ def test_a_tower_that_answers_otherwise_is_not_published(
     assert list((tmp_path / "bundles").iterdir()) == []
 
 
+@pytest.mark.parametrize(("version", "reason"), [("../x", "can't name a version"), ("taken", "exists")])
+def test_a_version_is_refused_before_anything_is_computed_or_written(
+    version: str, reason: str, run: Run, shop: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bundles" / "taken").mkdir(parents=True)
+    monkeypatch.setattr(Run, "open_model", lambda *_: pytest.fail("the model was opened"))
+    with pytest.raises(TowerError, match=reason):
+        export(run, shop, tmp_path / "bundles", version)
+    assert [path.name for path in tmp_path.rglob("*")] == ["bundles", "taken"]
+
+
 def test_other_data_is_refused(run: Run, handmade: PreparedData) -> None:
     """A run is only exported with the data it was trained on."""
     with pytest.raises(TrainingError, match="not the data"):

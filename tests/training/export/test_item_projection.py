@@ -15,8 +15,10 @@ from turret.training.export.item_projection import principal_components, project
 COSINE = Scoring(kind="cosine", temperature=1.0)
 
 
-def test_the_plane_is_that_of_the_largest_variance() -> None:
+@pytest.mark.parametrize("block", [64, 16_384])
+def test_the_plane_is_that_of_the_largest_variance(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Against the singular value decomposition of the centred vectors."""
+    monkeypatch.setattr(item_projection, "_BLOCK", block)
     vectors = np.random.default_rng(0).standard_normal((200, 6)) * [1, 5, 1, 3, 1, 1]
     points = principal_components(vectors)
     left, sizes, _ = np.linalg.svd(vectors - vectors.mean(axis=0), full_matrices=False)

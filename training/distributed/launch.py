@@ -1,0 +1,32 @@
+"""The launch of `torchrun` that a process belongs to."""
+
+import os
+import platform
+from pathlib import Path
+
+
+def restarted() -> bool:
+    """Whether `torchrun --max-restarts` has started these processes again after one of them had ended."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+
+
+def launch_name() -> str | None:
+    """A name of the launch, which its restarts keep and no other launch has; None without `torchrun`.
+
+    Several launches may have the same `--rdzv-id`, or none: the name also has the machine of `torchrun`, its
+    process and the start of it.
+    """
+    run_id = os.environ.get("TORCHELASTIC_RUN_ID")
+    if run_id is None:
+        return None
+    agent = os.getppid()
+    return f"{run_id} {platform.node()} {agent} {_start(agent)}".rstrip()
+
+
+def _start(pid: int) -> str:
+    """When a process was started, in ticks since the start of the system; empty where it is not known."""
+    try:
+        # The second field, the name of the program, is in brackets and may have spaces.
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
+    except OSError:
+        return ""

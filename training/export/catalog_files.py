@@ -1,0 +1,49 @@
+"""The catalog's vectors and the model as mapped files: a table of items is in memory once at most."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+
+from turret.tower.errors import BundleError
+from turret.tower.towers.model import TwoTowers
+
+# Items that pass the tower at once.
+_BLOCK = 65_536
+
+
+@torch.no_grad()
+def mapped_vectors(model: TwoTowers, path: Path) -> NDArray[np.float32]:
+    """Write the scored vectors of the catalog to the `.npy` file `path`, and return them [N, D] mapped."""
+    count = model.item.item_count
+    first = model.item_vectors(torch.arange(min(count, _BLOCK))).numpy()
+    form = {
+        "descr": np.lib.format.dtype_to_descr(first.dtype),
+        "fortran_order": False,
+        "shape": (count, first.shape[1]),
+    }
+    # By `write`, which raises OSError on a full disk; a write to mapped memory ends the process by SIGBUS.
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, form)
+        file.write(np.ascontiguousarray(first).data)
+        for start in range(_BLOCK, count, _BLOCK):
+            rows = torch.arange(start, min(count, start + _BLOCK))
+            file.write(np.ascontiguousarray(model.item_vectors(rows).numpy()).data)
+    # Writable, as torch warns of tensors that are not; nothing writes to it.
+    vectors: NDArray[np.float32] = np.load(path, mmap_mode="r+")
+    return vectors
+
+
+def mapped_model(model: TwoTowers, path: Path) -> memoryview:
+    """Write the parameters to the safetensors file `path`, and return its bytes mapped.
+
+    Raises BundleError where it can't be written.
+    """
+    try:
+        save_file({name: tensor.contiguous() for name, tensor in model.state_dict().items()}, path)
+    except SafetensorError as error:
+        raise BundleError(f"{path}: the model can't be written ({error}); make room on the disk.") from None
+    return np.memmap(path, np.uint8, "r").data
