@@ -1,11 +1,12 @@
 """The indexes in the service's process against vector engines beside it, end to end through the service.
 
 For the exact index, the FAISS index that `--kind auto` chooses, Redis search and Milvus: recall of the 10
-best and requests/s by the share of the items that a filter allows (1, .1, .01, .001), seconds to publish, and
-bytes that the engine takes an item. Requests carry 50 items of history; 8 connections; service, engine and
-load share the machine's processors. Then versions are switched under load. `failed_on_switch`: requests that
+best and requests/s by the share of the items that a filter allows (1, .3, .1, .01, .001), whether the engine
+searches there or the service does so exactly, seconds to publish, and bytes that the engine takes an item.
+Requests carry 50 items of history; 8 connections; service, engine and load share the machine's processors.
+Then versions are switched under load. `failed_on_switch`: requests that
 were not answered with 200; `short_answers`: answers with fewer items than the exact index's; `least_recall`:
-of all cells; `requests_per_s`: without a filter.
+of all cells; `requests_per_s`: without a filter; `bytes_an_item`: of an engine's resident memory.
 """
 
 import json
@@ -35,18 +36,22 @@ from turret.tower.catalog.filters import compile_filter
 from turret.tower.engines.opening import Limits, open_engine
 from turret.tower.engines.publishing import publish_to_engine
 from turret.tower.format.engine_settings import EngineSettings
+from turret.tower.format.index_settings import IndexSettings
 
 RECOMMEND = "/v1/recommend"
 ITEMS, QUICK_ITEMS = 100_000, 2_000
 RECALL = 0.99
-SHARES = (1.0, 0.1, 0.01, 0.001)
+SHARES = (1.0, 0.3, 0.1, 0.01, 0.001)
 _SWITCHES = 6
+# At most so many rows are fetched at first for 10 recommendations without 50 seen items.
+_FETCHED = 32
 
 
 @dataclass(frozen=True)
 class Asked:
-    """Requests with a filter that allows a share of the items."""
+    """Requests with a filter that allows `rows`, a share of the items."""
 
+    rows: int
     share: float
     bodies: tuple[str, ...]
 
@@ -89,8 +94,10 @@ def _measure(
         truth = [answers(service, one) for one in questions]
         for name, version in versions.items():
             _activate(service, version)
+            index = Bundle.open(bundles / version).manifest.index
             engines[name]["cells"] = [
-                cell(service, one, best, seconds) for one, best in zip(questions, truth, strict=True)
+                {**cell(service, one, best, seconds), "by_engine": is_by_engine(index, one.rows)}
+                for one, best in zip(questions, truth, strict=True)
             ]
         switches = switched(service, shop, list(servers))
     cells = [one for engine in engines.values() for one in engine["cells"]]
@@ -101,6 +108,7 @@ def _measure(
         "short_answers": sum(one["short_answers"] for one in cells),
         "least_recall": min(one["recall"] for one in cells),
         "requests_per_s": {name: engine["cells"][0]["requests_per_s"] for name, engine in engines.items()},
+        "bytes_an_item": {name: engines[name]["resident_bytes_an_item"] for name in servers},
         "engines": engines,
     }
 
@@ -135,8 +143,9 @@ def asked(shop: Served, catalog: Catalog, count: int) -> list[Asked]:
     made = []
     for share in SHARES:
         given = {} if share == 1.0 else {"filter": filter_of(catalog, share)}
-        found = compile_filter(given.get("filter", {}), catalog).allowed().count / len(catalog)
-        made.append(Asked(found, tuple(json.dumps({**one, **given}) for one in plain)))
+        rows = compile_filter(given.get("filter", {}), catalog).allowed().count
+        bodies = tuple(json.dumps({**one, **given}) for one in plain)
+        made.append(Asked(rows, rows / len(catalog), bodies))
     return made
 
 
@@ -188,6 +197,13 @@ def cell(service: Running, one: Asked, truth: Sequence[Sequence[Any]], seconds: 
     }
 
 
+def is_by_engine(index: IndexSettings, rows: int) -> bool:
+    """Whether an engine searches where `rows` are allowed, and not the service itself."""
+    if not isinstance(index, EngineSettings) or rows <= index.subset_rows:
+        return False
+    return index.breadth(rows, _FETCHED) is not None
+
+
 def switched(service: Running, shop: Served, versions: Sequence[str]) -> dict[str, Any]:
     """Activate the versions of the engines in turns under load."""
     load = Load(service.url, RECOMMEND, shop.bodies, connections=4, seconds=_SWITCHES * 1.5 + 1)
@@ -215,7 +231,10 @@ def show(figures: dict[str, Any]) -> None:
     table.add_column("publish", justify="right")
     table.add_column("bytes an item", justify="right")
     for name, engine in figures["engines"].items():
-        cells = [f"{one['recall']:.4f}  {one['requests_per_s']:,.0f}/s" for one in engine["cells"]]
+        cells = [
+            f"{one['recall']:.4f}  {one['requests_per_s']:,.0f}/s{' engine' * one['by_engine']}"
+            for one in engine["cells"]
+        ]
         grown = engine.get("resident_bytes_an_item")
         seconds = engine.get("publish_s")
         table.add_row(
@@ -224,7 +243,7 @@ def show(figures: dict[str, Any]) -> None:
             "" if seconds is None else f"{seconds:.0f} s",
             "" if grown is None else f"{grown:,.0f}",
         )
-    Console(width=130).print(table)
+    Console(width=150).print(table)
 
 
 if __name__ == "__main__":

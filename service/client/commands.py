@@ -175,9 +175,9 @@ def _swapped(url: str, answer: dict[str, Any]) -> str:
     behind = f" Processes {answer['behind']} have not switched yet." if answer.get("behind") else ""
     late = answer.get("replicas_behind")
     replicas = f" The replicas {', '.join(late)} do not serve it yet." if late else ""
-    return (
-        f"{url} serves {answer['version']} now (before: {answer['previous'] or 'nothing'}).{behind}{replicas}"
-    )
+    warning = f" Warning: {answer['warning']}." if answer.get("warning") else ""
+    before = answer["previous"] or "nothing"
+    return f"{url} serves {answer['version']} now (before: {before}).{behind}{replicas}{warning}"
 
 
 def _api_key() -> str | None:

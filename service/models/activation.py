@@ -1,7 +1,6 @@
 """Activation of a version: check, log, wait for every worker to load it."""
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from turret.service.errors import BusyError
 from turret.service.models.activation_log import ActivationRecord
 from turret.service.models.activation_state import activation_turn, new_record
 from turret.service.models.coordination import Alone, Coordination
+from turret.service.models.engine_switch import switch_engine
 from turret.service.models.gate import GateRequest, Passage
 from turret.service.models.loaded_model import LoadedModel, open_live
 from turret.service.models.memory import give_back
@@ -18,12 +18,10 @@ from turret.service.models.model_holder import ModelHolder
 from turret.service.models.traffic_split import Route, Routes, read_routes, salted
 from turret.service.schemas.fields import HISTORY_LIMIT
 from turret.service.settings import Settings
-from turret.tower.engines.live import move_alias
-from turret.tower.errors import BundleError, EngineError
+from turret.tower.errors import BundleError
 
 RunGate = Callable[[GateRequest], Awaitable[Passage]]
 Changed = TypeVar("Changed")
-_log = logging.getLogger("turret.activation")
 
 
 class RefusedError(BundleError):
@@ -35,11 +33,12 @@ class Swap:
     """The new live version, the name of the previous one, and the processes that are late.
 
     `behind` lists the processes that did not load it within `activation_seconds`, `replicas_behind` the other
-    replicas; they go on trying.
+    replicas; they go on trying. `warning` says that the version's engine doesn't hold it, or kept its alias.
     """
 
     live: LoadedModel
     replaced: str | None
+    warning: str | None = None
     behind: tuple[int, ...] = ()
     replicas_behind: tuple[str, ...] = ()
 
@@ -90,7 +89,8 @@ class Activator:
     async def roll_back(self, who: str = "admin") -> Swap:
         """Make the previous live version live again, also one from before a restart.
 
-        It passed the gate when it went live, so only its content, checksums and golden queries are compared.
+        It passed the gate when it went live, so only its content, checksums and golden queries are compared;
+        a collection that its engine has lost is a warning.
         Raises BundleError if there is none or it can't be loaded, BusyError like `activate`.
         """
         async with self._alone():
@@ -199,16 +199,18 @@ class Activator:
 
     async def _replace(self, live: LoadedModel, record: ActivationRecord) -> Swap:
         model_holder, replaced = self._model_holder, self._live_version
+        before = model_holder.live.bundle.manifest if model_holder.version else None
         await model_holder.prepare(live.bundle)
         sequence = await _uncancelled(self._coordination.commit(record, live.bundle.snapshot))
-        await asyncio.to_thread(_move_alias, live)
         live = replace(live, generation=sequence)
         model_holder.put(live)
         routes = model_holder.traffic.routes
         if routes.canary and routes.canary.version == live.version:  # the canary has become live
             await self._write_routes(routes.model_copy(update={"canary": None}))
         await asyncio.to_thread(give_back)
-        return Swap(live, replaced)
+        # Last: an engine that doesn't answer delays no answer of the new version.
+        warning = await asyncio.to_thread(switch_engine, live.bundle.manifest, before)
+        return Swap(live, replaced, warning)
 
     async def _write_routes(self, routes: Routes) -> int:
         generation = await _uncancelled(self._coordination.commit_routes(routes))
@@ -242,16 +244,6 @@ class Activator:
             if not late or loop.time() >= end:
                 return late
             await asyncio.sleep(0.005)
-
-
-def _move_alias(live: LoadedModel) -> None:
-    """Move the alias in the version's engine; searches name the collection, so they don't depend on it."""
-    try:
-        move_alias(live.bundle.manifest)
-    except EngineError as error:
-        _log.warning(
-            "%s is live, and the engine's alias still names another version: %s", live.version, error
-        )
 
 
 async def _uncancelled(change: Awaitable[Changed]) -> Changed:

@@ -16,7 +16,7 @@ from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.cost import check_cost
 from turret.tower.bundle.golden import check_golden, load_golden
 from turret.tower.engines.live import check_loaded
-from turret.tower.errors import BundleError
+from turret.tower.errors import BundleError, EngineError
 from turret.tower.format.checksum_cache import forget_verified, note_verified
 from turret.tower.format.checksums import check_files
 from turret.tower.format.listing import VersionSummary, version_folder, versions
@@ -291,6 +291,11 @@ def _checks(gate: _Gate) -> Iterator[Check]:
             figure = error.overlap if isinstance(error, _OverlapError) else None
             message = without_folder(str(error), gate.root) or "the memory is full"
             yield Check(name=name, passed=False, words=message, figure=figure)
+            return
+        except EngineError as error:
+            message = f"its vector engine failed during the check {name}: {error}; activate it again"
+            # As a collection that is incomplete; `overlap` would be accepted with force.
+            yield Check(name="soundness", passed=False, words=without_folder(message, gate.root))
             return
         if name != "unknown":
             message = without_folder(message, gate.root)

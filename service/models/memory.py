@@ -7,6 +7,7 @@ from turret.tower.format.manifest import Manifest
 
 _PROC, _CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 _M_ARENA_MAX = -8  # of glibc's malloc.h; other C libraries have no such function
+_MAPPED = frozenset({"item_vectors.npy", "model.safetensors"})
 _UNLIMITED = 1 << 60  # version 1 writes "no limit" as a number near 2^63
 
 
@@ -21,8 +22,12 @@ def available_bytes(proc: Path = _PROC, cgroups: Path = _CGROUPS) -> int | None:
 
 
 def needed_bytes(manifest: Manifest, factor: float) -> float:
-    """Return the memory for checking and loading a version: `factor` times the size of its files."""
-    return factor * sum(file.bytes for file in manifest.files.values())
+    """Return the memory for checking and loading a version: `factor` times the size of its files.
+
+    Of a version on an engine, those that the service only maps do not count: the system may drop their pages.
+    """
+    mapped = _MAPPED if manifest.index.is_remote else frozenset()
+    return factor * sum(file.bytes for name, file in manifest.files.items() if name not in mapped)
 
 
 def data_bytes(proc: Path = _PROC) -> int | None:

@@ -17,7 +17,8 @@ _ENVIRONMENT = {
 def serve(settings: Settings) -> None:
     """Serve until SIGINT or SIGTERM, finish running requests, and return.
 
-    Raises ServiceError or BundleError when a port is taken or no version can be served.
+    Raises ServiceError or BundleError when a port is taken or no version can be served, and EngineError when
+    `TURRET_ENGINE` names no engine.
     """
     os.environ.update(_ENVIRONMENT)
     from turret.service.models.engine_access import engine_access

@@ -58,7 +58,7 @@ KINDS: dict[str, IndexSettings] = {
         url="redis://engine",
         collection="turret_items",
         alias="turret_live",
-        efforts=tuple(EngineEffort(selectivity=share, k=200, breadth=400) for share in (1.0, 0.2)),
+        efforts=tuple(EngineEffort(rows=rows, k=200, breadth=400, recall=1.0) for rows in (1500, 21)),
         subset_rows=20,
     ),
 }

@@ -74,7 +74,7 @@ class BundleContents:
     popularity: NDArray[np.int64]
     scoring: Scoring
     history_length: int
-    model: bytes
+    model: bytes | memoryview
     recorded: Sequence[Mapping[str, Any]]
     expected: Sequence[tuple[NDArray[np.integer[Any]], NDArray[np.floating[Any]]]]
     reads_times: bool = False

@@ -40,12 +40,12 @@ def reindex(
     old = Bundle.open(folder)
     check_golden(old)
     if version is not None:
-        new_target(folder, version)
+        new_target(folder.parent, version)
     scoring = old.manifest.scoring
     chosen = choose(old.vectors, query_vectors(old), scoring, request, report)
     kind = chosen.settings.kind
     check_recall(chosen.recall, request.recall, kind)
-    target = new_target(folder, version or derived_version(old.manifest.version, kind))
+    target = new_target(folder.parent, version or derived_version(old.manifest.version, kind))
     publish_chosen(old, chosen, target)
     return target
 
@@ -62,10 +62,10 @@ def derived_version(version: str, kind: str) -> str:
     return f"{version[: 63 - len(kind)]}-{kind}"
 
 
-def new_target(folder: Path, version: str) -> Path:
-    """The folder of a new version beside the bundle `folder`. Raises BundleError where it exists."""
+def new_target(root: Path, version: str) -> Path:
+    """The folder of a new version in `root`. Raises BundleError where it exists or can't have this name."""
     check_version(version)
-    target = folder.parent / version
+    target = root / version
     if target.exists():
         raise BundleError(f"{target} exists, and a published bundle is never changed; name another --version")
     return target

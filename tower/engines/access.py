@@ -2,6 +2,7 @@
 
 import logging
 import os
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import cache
 from threading import Lock
@@ -44,8 +45,10 @@ _current = Access()
 
 
 def set_access(access: Access) -> None:
-    """Set the access of this process, before it opens bundles."""
+    """Set the access of this process, before it opens bundles. Raises EngineError for a URL of no engine."""
     global _current
+    if access.url:
+        engine_name(access.url)
     _current = access
 
 
@@ -61,7 +64,11 @@ def engine_url(url: str) -> str:
 
 
 class Connection:
-    """An engine behind a circuit breaker; it connects with the first call."""
+    """An engine behind a circuit breaker; it connects with the first call.
+
+    One search connects for all that arrive meanwhile. The lock of the circuit is never held while one waits
+    for the engine, so that an open circuit refuses at once.
+    """
 
     def __init__(self, url: str, access: Access) -> None:
         self._url = url
@@ -69,13 +76,14 @@ class Connection:
         self._lock = Lock()
         self._circuit = Circuit(access.failures, access.pause)
         self._circuit.on_change = self._told
-        self._engine: Engine | None = None
+        self._opened: Future[Engine] | None = None
 
     @classmethod
     def over(cls, engine: Engine, url: str) -> "Connection":
         """A connection by an engine that is open already."""
         made = cls(url, _current)
-        made._engine = engine
+        made._opened = Future()
+        made._opened.set_result(engine)
         return made
 
     @property
@@ -85,11 +93,21 @@ class Connection:
 
     @property
     def engine(self) -> Engine:
-        """The engine. Raises EngineError when it can't be reached."""
+        """The engine. Raises EngineError when it can't be reached, or not within the time limit."""
         with self._lock:
-            if self._engine is None:
-                self._engine = open_engine(self._url, Limits(search=self._access.seconds))
-            return self._engine
+            opened = self._opened
+            is_first = opened is None
+            if opened is None:
+                opened = self._opened = Future()
+        if is_first:
+            self._open(opened)
+        try:
+            return opened.result(self._access.seconds)
+        except TimeoutError:
+            raise EngineError(
+                f"the engine at {self.address} took no connection within {self._access.seconds:g} s; start "
+                f"it, name another with {URL_VARIABLE}, or raise TURRET_ENGINE_SECONDS"
+            ) from None
 
     def search(
         self, collection: str, vector: NDArray[np.float32], k: int, breadth: int, where: Where | None
@@ -112,6 +130,15 @@ class Connection:
         with self._lock:
             self._circuit.succeed(token)
         return rows
+
+    def _open(self, opened: "Future[Engine]") -> None:
+        """Connect for everyone who waits for `opened`; after a failure the next search tries again."""
+        try:
+            opened.set_result(open_engine(self._url, Limits(search=self._access.seconds)))
+        except BaseException as error:
+            with self._lock:
+                self._opened = None
+            opened.set_exception(error)
 
     def _told(self, state: CircuitState) -> None:
         if state == "open":

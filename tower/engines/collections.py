@@ -20,18 +20,41 @@ _PATTERN = re.compile("turret_[0-9a-f]{12}")
 def namespace(bundles: Path) -> str:
     """The prefix of the names of this folder's collections, drawn at random with the first.
 
-    Folders that share an engine never touch each other's collections.
+    Folders that share an engine never touch each other's collections; `check_owner` finds copies.
     """
     path = bundles / NAMESPACE_FILE
     if not path.exists():
         path.write_text(f"turret_{uuid.uuid4().hex[:12]}\n", encoding="ascii")
-    text = path.read_text(encoding="ascii", errors="replace").strip()
+    text, *rest = _lines(path)
     if not _PATTERN.fullmatch(text):
         raise BundleError(
             f"{path} holds {text[:50]!r}, which names no collections; write back its content, such as "
             "turret_0123456789ab, or delete it to begin with new collections"
         )
+    if not rest:
+        identity = f"{path.stat().st_ino} {path.resolve()}"
+        path.write_text(f"{text}\n{identity}\n", encoding="utf-8", errors="replace")
     return text
+
+
+def check_owner(bundles: Path) -> None:
+    """Raise BundleError in a copy of a folder: the original may need what no version here does.
+
+    The file holds its own inode and path. One of them is enough: containers name one folder by several paths,
+    and a backup that is restored in its place has another inode.
+    """
+    path = bundles / NAMESPACE_FILE
+    inode, _, original = (*_lines(path), "")[1].partition(" ")
+    if inode and inode != str(path.stat().st_ino) and original != str(path.resolve()):
+        raise BundleError(
+            f"{path} comes from {original}; if this folder is a copy, delete the file, and new versions get "
+            "collections of their own; if it was moved, delete the second line of the file"
+        )
+
+
+def _lines(path: Path) -> list[str]:
+    """The lines of a file, at least one."""
+    return path.read_text(encoding="utf-8", errors="replace").strip().splitlines() or [""]
 
 
 def collection_name(bundles: Path, version: str) -> str:
@@ -76,8 +99,10 @@ def drop_unneeded(bundles: Path, url: str) -> list[str]:
 def clear(bundles: Path, engine: Engine) -> list[str]:
     """Drop the collections of deleted versions and of publications that died, and return their names.
 
-    The caller holds the folder's publication lock, so that none is being loaded.
+    The caller holds the folder's publication lock, so that none is being loaded. Raises BundleError in a copy
+    of a folder.
     """
+    check_owner(bundles)
     kept = needed(bundles, engine)
     dropped = [name for name in engine.collections(f"{namespace(bundles)}_") if name not in kept]
     for name in dropped:

@@ -113,16 +113,15 @@ class EngineIndex(Index):
         k = min(k, count)
         form = _ALL if allowed is None else allowed.derived(engine_form)
         fetch = min(k + min(form.dropped, _SPARE + 2 * form.dropped * k // max(1, count)), len(self))
-        breadth = self.settings.breadth((count + form.dropped) / len(self), fetch)
+        met = count - len(form.added) + form.dropped
+        breadth = self.settings.breadth(met, fetch)
         if not k or breadth is None or form.is_costly:
             return self._exact.nearest(vector, k, allowed)
         rows = self.engine.search(self.settings.collection, vector, fetch, breadth, form.where)
         rows = _sound(rows, len(self), allowed)
-        if len(form.added):
-            rows = np.union1d(rows, form.added)
-        if len(rows) < k:
+        if len(rows) < min(k, count - len(form.added)):
             return self._exact.nearest(vector, k, allowed)
-        rows = np.ascontiguousarray(rows, dtype=np.int64)
+        rows = np.union1d(rows, form.added).astype(np.int64)
         return ordered(rows, self._exact.scores(vector, rows), k)
 
 

@@ -10,7 +10,8 @@ from turret.tower.errors import BundleError, EngineError
 from turret.tower.format.engine_settings import EngineSettings
 from turret.tower.format.manifest import Manifest
 
-_LIMITS = Limits(search=5.0)
+# The lock of activations is held meanwhile.
+_LIMITS = Limits(search=5.0, load=10.0)
 
 
 def check_loaded(manifest: Manifest) -> None:
@@ -37,6 +38,14 @@ def move_alias(manifest: Manifest) -> None:
     if isinstance(settings, EngineSettings):
         with _opened(settings) as engine:
             engine.point(settings.alias, settings.collection)
+
+
+def live_alias(manifest: Manifest) -> tuple[str, str] | None:
+    """The address of a version's engine, and the alias of its folder there; None without an engine."""
+    settings = manifest.index
+    if not isinstance(settings, EngineSettings):
+        return None
+    return without_credentials(engine_url(settings.url)), settings.alias
 
 
 @contextmanager

@@ -31,8 +31,8 @@ _DEFAULT = Limits()
 
 
 def engine_name(url: str) -> str:
-    """The engine of a URL, one of CLIENTS. Raises EngineError for another scheme."""
-    scheme = urlsplit(url).scheme
+    """The engine of a URL, one of CLIENTS. Raises EngineError for another scheme, and for no URL."""
+    scheme = _scheme(url)
     if scheme not in _SCHEMES:
         raise EngineError(
             f"{without_credentials(url)!r} names no engine; write milvus://HOST:19530 (milvus+https:// with "
@@ -49,7 +49,18 @@ def open_engine(url: str, limits: Limits = _DEFAULT) -> Engine:
 
 def without_credentials(url: str) -> str:
     """The URL without user and password, for messages and manifests."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # of brackets without an IPv6 address
+        scheme, mark, rest = url.partition("://")
+        return scheme + mark + rest.rpartition("@")[2]
     if not parts.netloc:  # of a file, whose slashes would not all come back
         return url
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+def _scheme(url: str) -> str | None:
+    try:
+        return urlsplit(url).scheme
+    except ValueError:
+        return None

@@ -20,7 +20,7 @@ from turret.tower.engines.engine import Engine, EngineItems
 from turret.tower.engines.engine_index import EngineIndex
 from turret.tower.engines.fields import engine_fields
 from turret.tower.engines.opening import Limits, engine_name, open_engine, without_credentials
-from turret.tower.engines.tuning import EngineTask, described, raise_efforts, tune
+from turret.tower.engines.tuning import SHARES, EngineTask, described, raise_efforts, tune
 from turret.tower.errors import BundleError, EngineError
 from turret.tower.format.engine_settings import EngineSettings
 from turret.tower.format.manifest import IndexChoice, MeasuredRecall
@@ -55,7 +55,7 @@ def publish_to_engine(
     name = engine_name(url)
     old = Bundle.open(folder)
     check_golden(old)
-    target = new_target(folder, version or derived_version(old.manifest.version, name))
+    target = new_target(folder.parent, version or derived_version(old.manifest.version, name))
     bundles = folder.resolve().parent
     engine = open_engine(url, _LIMITS)
     try:
@@ -100,7 +100,7 @@ def _publish(
     words = (
         f"{len(old.vectors):,} items of {old.manifest.dimension} numbers in {engine_name(url)}",
         f"up to {task.subset_rows:,} allowed items are searched exactly in the service",
-        *described(task.efforts),
+        *described(task.efforts, len(old.vectors)),
     )
     choice = IndexChoice(asked=engine_name(url), recall=recall, queries=len(queries), words=words)
     publish_chosen(old, Chosen(index, measured, choice), target)
@@ -122,7 +122,10 @@ def _measured(
     )
     index = EngineIndex(task.vectors, settings, made)
     planner, is_absolute = Planner(index, task.scoring), task.scoring.absolute
-    return index, measure_recall(planner, task.vectors, task.queries, absolute=is_absolute, masks=task.mask)
+    measured = measure_recall(
+        planner, task.vectors, task.queries, selectivities=SHARES, absolute=is_absolute, masks=task.mask
+    )
+    return index, measured
 
 
 def _clear(bundles: Path, engine: Engine, report: Report) -> None:

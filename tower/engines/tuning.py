@@ -17,8 +17,10 @@ from turret.tower.format.engine_settings import EngineEffort
 from turret.tower.format.manifest import MeasuredRecall, Scoring
 from turret.tower.index.index import ExactIndex
 from turret.tower.index.planner import Planner
-from turret.tower.tuning.recall import KS, SELECTIVITIES, Truth, truths
+from turret.tower.tuning.recall import KS, Truth, truths
 
+# The shares of allowed items that are measured. Engines change their ways between a tenth and a hundredth.
+SHARES = (1.0, 0.3, 0.1, 0.03, 0.01, 0.001)
 # A request for 10 that excludes seen items fetches 18 to 30.
 _USUAL = 32
 _TUNED_ON, _TIMED = 300, 20
@@ -53,7 +55,11 @@ class EngineTask:
 
     def mask(self, selectivity: float) -> RowMask:
         """The rows of the first share of the draw, which the engine can filter by."""
-        return Filter(Drawn(round(selectivity * len(self.vectors))), self.catalog).allowed()
+        return Filter(Drawn(self.rows(selectivity)), self.catalog).allowed()
+
+    def rows(self, selectivity: float) -> int:
+        """The number of rows of a share."""
+        return round(selectivity * len(self.vectors))
 
 
 def tune(task: EngineTask) -> None:
@@ -63,15 +69,14 @@ def tune(task: EngineTask) -> None:
     no effort does for all items: there nothing could be searched by the engine.
     """
     ks = tuple(sorted({*KS, _USUAL}))
-    for truth in truths(task.vectors, task.few, ks, SELECTIVITIES, task.scoring.absolute, task.mask):
-        found = [_effort(task, truth, k) for k in truth.ks if k <= task.engine.most]
-        efforts = [one for one in found if one is not None]
-        if truth.selectivity == 1.0 and (not efforts or found[0] is None):
+    for truth in truths(task.vectors, task.few, ks, SHARES, task.scoring.absolute, task.mask):
+        efforts = _rising([_effort(task, truth, k) for k in truth.ks if k <= task.engine.most])
+        if truth.allowed is None and (not efforts or efforts[0].breadth is None):
             raise BundleError(
                 f"the engine finds fewer than {task.least_recall:g} of the true best {truth.ks[0]} at its "
                 "largest effort; nothing was published. Lower --recall"
             )
-        task.efforts += _rising(efforts)
+        task.efforts += efforts
         task.report(_described(truth.selectivity, efforts))
         if truth.allowed is not None and not task.subset_rows and _exact_is_better(task, truth, efforts):
             task.subset_rows = truth.allowed.count
@@ -85,7 +90,7 @@ def raise_efforts(task: EngineTask, missed: Sequence[MeasuredRecall]) -> bool:
     raised = list(task.efforts)
     for cell in missed:
         for place, one in enumerate(raised):
-            if one.selectivity != cell.selectivity or one.k < cell.k:
+            if one.rows != task.rows(cell.selectivity) or one.k < cell.k or one.breadth is None:
                 continue
             broader = [breadth for breadth in task.engine.breadths(one.k) if breadth > one.breadth]
             if broader:
@@ -97,31 +102,38 @@ def raise_efforts(task: EngineTask, missed: Sequence[MeasuredRecall]) -> bool:
 
 
 def _rising(efforts: Sequence[EngineEffort]) -> list[EngineEffort]:
-    """The efforts up to the first k that none reaches, never falling with k."""
+    """The efforts, never falling with k."""
     rising: list[EngineEffort] = []
+    least = 1
     for one in efforts:
-        least = rising[-1].breadth if rising else 1
-        rising.append(one.model_copy(update={"breadth": max(one.breadth, least)}))
+        if one.breadth is not None:
+            least = max(least, one.breadth)
+            one = one.model_copy(update={"breadth": least})
+        rising.append(one)
     return rising
 
 
-def _effort(task: EngineTask, truth: Truth, k: int) -> EngineEffort | None:
+def _effort(task: EngineTask, truth: Truth, k: int) -> EngineEffort:
+    """The least effort that reaches the recall, by bisection."""
     target = task.least_recall + _MARGIN * (1 - task.least_recall)
     breadths = list(task.engine.breadths(k))
+    rows = task.rows(truth.selectivity)
     low, high = 0, len(breadths) - 1
-    if not _reaches(task, truth, k, breadths[high], target):
-        return None
+    recall, is_reached = _recall(task, truth, k, breadths[high], target)
+    if not is_reached:
+        return EngineEffort(rows=rows, k=k, recall=recall)
     while low < high:
         middle = (low + high) // 2
-        if _reaches(task, truth, k, breadths[middle], target):
-            high = middle
+        found, is_reached = _recall(task, truth, k, breadths[middle], target)
+        if is_reached:
+            high, recall = middle, found
         else:
             low = middle + 1
-    return EngineEffort(selectivity=truth.selectivity, k=k, breadth=breadths[low])
+    return EngineEffort(rows=rows, k=k, breadth=breadths[low], recall=recall)
 
 
-def _reaches(task: EngineTask, truth: Truth, k: int, breadth: int, target: float) -> bool:
-    """Whether the engine's own answers have the recall, and few of them are short."""
+def _recall(task: EngineTask, truth: Truth, k: int, breadth: int, target: float) -> tuple[float, bool]:
+    """The recall of the engine's own answers; whether it reaches the target, and few answers are short."""
     some = len(task.few) if k <= _USUAL else max(1, len(task.few) // 3)
     enough = truth.enough[:, truth.ks.index(k)]
     found, short = 0, 0
@@ -129,7 +141,8 @@ def _reaches(task: EngineTask, truth: Truth, k: int, breadth: int, target: float
         scores = _scores(task, truth, query, k, breadth)
         found += min(k, int(np.count_nonzero(scores >= least)))
         short += len(scores) < k
-    return found >= target * k * some and short <= _MOST_SHORT * some
+    recall = found / (k * some)
+    return recall, recall >= target and short <= _MOST_SHORT * some
 
 
 def _scores(
@@ -153,15 +166,15 @@ def _search(
 
 def _exact_is_better(task: EngineTask, truth: Truth, efforts: Sequence[EngineEffort]) -> bool:
     """Whether the exact search among the allowed rows is as fast as the engine's, or the only one."""
-    if not efforts:
+    if not efforts or efforts[0].breadth is None:
         return True
-    one = efforts[0]
+    k, breadth = efforts[0].k, efforts[0].breadth
 
     def exact(query: NDArray[np.float32]) -> object:
-        return task.exact.nearest(query, one.k, None, truth.allowed)
+        return task.exact.nearest(query, k, None, truth.allowed)
 
     def engine(query: NDArray[np.float32]) -> object:
-        return _search(task, truth, query, one.k, one.breadth)
+        return _search(task, truth, query, k, breadth)
 
     return _seconds(task, exact) <= _seconds(task, engine)
 
@@ -176,16 +189,17 @@ def _seconds(task: EngineTask, search: Callable[[NDArray[np.float32]], object]) 
     return float(np.median(taken))
 
 
-def described(efforts: Sequence[EngineEffort]) -> list[str]:
-    """A line for each selectivity."""
-    shares = sorted({one.selectivity for one in efforts}, reverse=True)
-    return [_described(share, [one for one in efforts if one.selectivity == share]) for share in shares]
+def described(efforts: Sequence[EngineEffort], count: int) -> list[str]:
+    """A line for each share of `count` items."""
+    rows = sorted({one.rows for one in efforts}, reverse=True)
+    return [_described(each / count, [one for one in efforts if one.rows == each]) for each in rows]
 
 
 def _described(selectivity: float, efforts: Sequence[EngineEffort]) -> str:
-    if not efforts:
-        return (
-            f"where {selectivity:g} of the items are allowed, no effort suffices: these are searched exactly"
-        )
-    told = ", ".join(f"{one.breadth:,} for k = {one.k:,}" for one in efforts)
-    return f"where {selectivity:g} of the items are allowed, the effort is {told}"
+    told = [
+        f"no effort for k = {one.k:,} (recall {one.recall:.4f} at the largest: searched exactly)"
+        if one.breadth is None
+        else f"effort {one.breadth:,} for k = {one.k:,} (recall {one.recall:.4f})"
+        for one in efforts
+    ]
+    return f"where {selectivity:.2g} of the items are allowed: {', '.join(told) or 'searched exactly'}"

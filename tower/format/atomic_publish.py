@@ -21,16 +21,26 @@ def atomic_folder(target: Path) -> Iterator[Path]:
     """
     if target.exists():
         raise BundleError(f"{target} exists, and a published bundle is never changed; choose another version")
-    root = target.parent
+    with draft_folder(target) as draft:
+        yield draft
+        for path in draft.iterdir():
+            os.chmod(path, 0o444)
+        for path in (*draft.iterdir(), draft, target.parent):
+            sync(path)
+        draft.rename(target)
+        sync(target.parent)
+
+
+@contextmanager
+def draft_folder(target: Path) -> Iterator[Path]:
+    """Yield an empty hidden folder beside `target`, which the end of the block removes if it is still there.
+
+    A writer that dies leaves a folder that `remove_stale_dirs` removes. Raises BundleError when it can't be
+    written.
+    """
     try:
-        with temporary_folder(root / f"{PREFIX}{target.name}-{uuid.uuid4().hex}") as temporary:
-            yield temporary
-            for path in temporary.iterdir():
-                os.chmod(path, 0o444)
-            for path in (*temporary.iterdir(), temporary, root):
-                sync(path)
-            temporary.rename(target)
-            sync(root)
+        with temporary_folder(target.parent / f"{PREFIX}{target.name}-{uuid.uuid4().hex}") as draft:
+            yield draft
     except OSError as error:
         raise BundleError(f"the bundle {target} can't be written: {error}") from None
 

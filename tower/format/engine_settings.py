@@ -9,11 +9,16 @@ from turret.tower.format.index_settings import IndexSettings
 
 
 class EngineEffort(Settings):
-    """The effort that reached the recall for up to `k` rows among a share `selectivity` of the items."""
+    """The effort that reached the recall for up to `k` rows where `rows` items are allowed.
 
-    selectivity: float = Field(gt=0, le=1)
+    `breadth` is None where no effort reached it. `recall`: of the engine's own answers with this effort,
+    or with the largest one, when it was tuned.
+    """
+
+    rows: int = Field(ge=1)
     k: int = Field(ge=1)
-    breadth: int = Field(ge=1)
+    breadth: int | None = Field(default=None, ge=1)
+    recall: float = Field(ge=0, le=1)
 
 
 class EngineSettings(IndexSettings):
@@ -24,7 +29,7 @@ class EngineSettings(IndexSettings):
         url: the engine's address without credentials; `TURRET_ENGINE` names another one.
         collection: the collection of this version; searches name it, so that towers and vectors match.
         alias: the name that an activation of this version moves to its collection.
-        efforts: the measured efforts; a search without one that covers it is exact.
+        efforts: the measured efforts, by rows and k; a search that they don't cover is exact.
         subset_rows: the largest number of allowed rows that are scored exactly in this process.
     """
 
@@ -45,13 +50,18 @@ class EngineSettings(IndexSettings):
         """The engine's name."""
         return self.engine
 
-    def breadth(self, share: float, k: int) -> int | None:
-        """The effort of a search for `k` rows among a share of the items; None where none was measured.
+    def breadth(self, rows: int, k: int) -> int | None:
+        """The effort of a search for `k` among `rows` rows; None where none is known to reach the recall.
 
-        The measured selectivity at or below the share decides: fewer allowed rows need more effort.
+        It is the larger one of those that were measured for the next fewer and the next more rows. Neither
+        bounds the other: an engine needs more effort for fewer rows, until they are so few that it scores
+        them all.
         """
-        covering = [one for one in self.efforts if one.selectivity <= share and one.k >= k]
-        if not covering:
+        measured = [one for one in self.efforts if one.k >= k]
+        below = [one for one in measured if one.rows <= rows]
+        above = [one for one in measured if one.rows >= rows]
+        if not below or not above:
             return None
-        nearest = max(one.selectivity for one in covering)
-        return min((one for one in covering if one.selectivity == nearest), key=lambda one: one.k).breadth
+        lower = min(below, key=lambda one: (-one.rows, one.k)).breadth
+        upper = min(above, key=lambda one: (one.rows, one.k)).breadth
+        return None if lower is None or upper is None else max(lower, upper)

@@ -14,7 +14,7 @@ from turret.tower.catalog.masks import RowMask
 from turret.tower.errors import BundleError
 from turret.tower.format.index_settings import ApproximateSettings, SearchParams
 from turret.tower.index.faiss_index.faiss_calls import RefinedSearch, SingleSearch
-from turret.tower.index.faiss_index.faiss_files import OTHER_MODELS, read_faiss
+from turret.tower.index.faiss_index.faiss_files import OTHER_MODELS, read_faiss, write_faiss
 from turret.tower.index.faiss_index.order import Found, has_ties, ordered
 from turret.tower.index.faiss_index.untyped import faiss
 from turret.tower.index.index import ExactIndex, TunableIndex
@@ -139,7 +139,7 @@ class ApproximateIndex(TunableIndex, Generic[S]):
 
     def save(self, path: Path) -> None:
         """Write the codes to `path` in FAISS's own format; a graph without the vectors."""
-        faiss.write_index(self._proposing, str(path), faiss.IO_FLAG_SKIP_STORAGE)
+        write_faiss(self._proposing, path, faiss.IO_FLAG_SKIP_STORAGE)
 
     def with_settings(self, settings: ApproximateSettings) -> Self:
         """The same codes, searched with other `settings` of the same build."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from turret.tower.catalog.masks import RowMask
 from turret.tower.errors import BundleError
 from turret.tower.format.index_settings import ApproximateSettings, FlatSettings, IndexSettings, SearchParams
-from turret.tower.index.faiss_index.faiss_files import read_faiss
+from turret.tower.index.faiss_index.faiss_files import read_faiss, write_faiss
 from turret.tower.index.faiss_index.order import Found, check_finite, has_ties, ordered
 from turret.tower.index.faiss_index.untyped import faiss
 
@@ -199,7 +199,7 @@ class ExactIndex(Index):
         """Write the index to `path` in FAISS's own format (`IndexFlatIP`)."""
         index = faiss.IndexFlatIP(self._dimension)
         index.add(self._vectors)
-        faiss.write_index(index, str(path))
+        write_faiss(index, path)
 
     def __len__(self) -> int:
         return self._count

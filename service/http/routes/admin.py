@@ -65,7 +65,10 @@ async def activate(
 async def rollback(
     activator: ActivatorPart, model_holder: ModelHolderPart, metrics: MetricsPart, key_name: KeyName
 ) -> Response:
-    """Make the previous version live again."""
+    """Make the previous version live again.
+
+    `warning` says that its vector engine has lost it, so that the fallback answers.
+    """
     return await _swap(activator.roll_back(key_name), model_holder, metrics)
 
 
@@ -108,6 +111,8 @@ async def _swap(replacing: Awaitable[Swap], model_holder: ModelHolder, metrics: 
         swap = await replacing
     metrics.activations.labels("activated").inc()
     answer: dict[str, Any] = {"version": swap.live.version, "previous": swap.replaced}
+    if swap.warning:
+        answer["warning"] = swap.warning
     return json_response(answer | _behind(swap.behind, swap.replicas_behind))
 
 

@@ -214,10 +214,14 @@ class ActivationsAnswer(BaseModel):
 
 
 class ActivateAnswer(BaseModel):
-    """The live version, the previous one if there was one, and the processes and replicas that are late."""
+    """The live version, the previous one if there was one, and the processes and replicas that are late.
+
+    `warning`: the version's vector engine doesn't hold it, or its alias could not be moved.
+    """
 
     version: str
     previous: str | None
+    warning: str | None = None
     behind: list[int] | None = None
     replicas_behind: list[str] | None = None
 

@@ -249,6 +249,15 @@ def test_a_running_service_gets_its_key(
     assert said == "http://x serves v2 now (before: v1)."
 
 
+def test_the_warning_of_a_rollback_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = {"version": "v1", "previous": "v2", "warning": "the fallback (exact) answers for v1"}
+    monkeypatch.setenv("TURRET_ADMIN_KEY", "a key")
+    monkeypatch.setattr(commands, "call", lambda *_, **__: answer)
+    assert commands.roll_back(tmp_path, "http://x") == (
+        "http://x serves v1 now (before: v2). Warning: the fallback (exact) answers for v1."
+    )
+
+
 def test_without_a_key_it_is_said_where_one_would_be(
     requests: Requests, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from turret.service.models.memory import available_bytes, in_words, needed_bytes
+from turret.tower.format.engine_settings import EngineEffort, EngineSettings
 from turret.tower.format.manifest import read_manifest
 
 
@@ -69,3 +70,15 @@ def test_a_version_needs_a_multiple_of_its_files(bundles: Path) -> None:
     manifest = read_manifest(bundles / "v1")
     listed = sum((bundles / "v1" / name).stat().st_size for name in manifest.files)
     assert needed_bytes(manifest, 1.5) == 1.5 * listed
+
+
+def test_vectors_of_a_version_on_an_engine_do_not_count(bundles: Path) -> None:
+    """They are mapped, and searched there."""
+    manifest = read_manifest(bundles / "v1")
+    effort = EngineEffort(rows=1, k=1, breadth=1, recall=1.0)
+    settings = EngineSettings(engine="redis", url="redis://e", collection="c", alias="a", efforts=(effort,))
+    files = {name: (bundles / "v1" / name).stat().st_size for name in manifest.files}
+    mapped = files["item_vectors.npy"] + files.get("model.safetensors", 0)
+    assert needed_bytes(manifest.model_copy(update={"index": settings}), 1.5) == 1.5 * (
+        sum(files.values()) - mapped
+    )

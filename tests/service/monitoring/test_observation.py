@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 from tests.conftest import contents
 from tests.item_towers import with_item_tower
 from turret.service.http.app import create_app
+from turret.service.monitoring import observation
 from turret.service.monitoring.observation import Observation
 from turret.service.ranking.answer_record import AnswerRecord
 from turret.service.settings import Settings
@@ -134,6 +135,15 @@ def test_a_store_that_fails_is_told_until_it_answers_again(settings: Settings) -
         assert observation.metrics.breaker_openings.labels("read").value == 1
 
     asyncio.run(run())
+
+
+def test_the_steps_of_the_last_hour_end_by_themselves(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observation, "STEP_SECONDS", 0.0)
+    monkeypatch.setattr(observation, "REFRESH_SECONDS", 0.01)
+    with TestClient(create_app(settings)) as client:
+        wait_for(lambda: len(client.get("/metrics/recent").json()["times"]) > 1)
 
 
 def test_noting_costs_a_few_microseconds(settings: Settings) -> None:

@@ -8,9 +8,8 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.conftest import contents
-from tests.tower.engines.memory_engine import MemoryEngine, Server
+from tests.tower.engines.memory_engine import Server, engine_in_process
 from turret.tower.bundle.publish import publish
-from turret.tower.engines import opening
 from turret.tower.engines.access import Access, set_access
 
 URL = "redis://:secret@engine:6379"
@@ -20,10 +19,7 @@ ITEMS = 1200
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Server:
     """The state of the engine behind every URL."""
-    made = Server()
-    monkeypatch.setattr(MemoryEngine, "server", made)
-    for name in opening.CLIENTS:
-        monkeypatch.setitem(opening.CLIENTS, name, f"{MemoryEngine.__module__}:MemoryEngine")
+    made = engine_in_process(monkeypatch)
     # Another pause keeps the circuit of one test from the next.
     set_access(Access(failures=3, pause=float(np.random.default_rng().uniform(0.2, 0.3))))
     return made

@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from functools import reduce
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
+from turret.tower.engines import opening
 from turret.tower.engines.engine import Engine, EngineItems
 from turret.tower.engines.opening import Limits
 from turret.tower.engines.where import AllMet, AnyCode, AnyMet, HasValue, InRange, NotMet, Where
@@ -18,7 +20,7 @@ class Server:
     """The state that connections share: collections, aliases, and the fault to simulate.
 
     `fault`: `down` refuses every call, `short` answers with too few rows, `wrong` with rows that aren't
-    allowed or don't exist, `load` dies within a load.
+    allowed or don't exist, `load` dies within a load, `lost` has no collection any more.
     """
 
     def __init__(self) -> None:
@@ -52,6 +54,8 @@ class MemoryEngine(Engine):
         self, collection: str, vector: NDArray[np.float32], k: int, breadth: int, where: Where | None = None
     ) -> NDArray[np.int64]:
         self.check()
+        if self.server.fault == "lost":
+            raise EngineError(f"the engine at {self.url} holds no collection {collection}")
         self.server.searches.append((collection, k, breadth, where))
         items = self.server.items[self.server.aliases.get(collection, collection)]
         allowed = np.arange(len(items)) if where is None else np.flatnonzero(met(where, items))
@@ -66,7 +70,9 @@ class MemoryEngine(Engine):
 
     def count(self, collection: str) -> int | None:
         self.check()
-        return len(self.server.items[collection]) if collection in self.server.items else None
+        if collection not in self.server.items or self.server.fault == "lost":
+            return None
+        return len(self.server.items[collection])
 
     def collections(self, prefix: str) -> Sequence[str]:
         self.check()
@@ -91,6 +97,15 @@ class MemoryEngine(Engine):
 
     def close(self) -> None:
         pass
+
+
+def engine_in_process(monkeypatch: pytest.MonkeyPatch) -> Server:
+    """Put a new MemoryEngine behind every URL, and return its state."""
+    made = Server()
+    monkeypatch.setattr(MemoryEngine, "server", made)
+    for name in opening.CLIENTS:
+        monkeypatch.setitem(opening.CLIENTS, name, f"{MemoryEngine.__module__}:MemoryEngine")
+    return made
 
 
 def met(where: Where, items: EngineItems) -> Mask:

@@ -28,7 +28,7 @@ def bundle(shop: Path, server: Server) -> Bundle:
     made = load(shop, publish_to_engine(shop / "v1", URL).name)
     index = made.index
     assert isinstance(index, EngineIndex)
-    efforts = [EngineEffort(selectivity=share, k=100, breadth=900) for share in (1.0, 0.1, 0.01)]
+    efforts = [EngineEffort(rows=rows, k=100, breadth=900, recall=1.0) for rows in (ITEMS, 120, 12)]
     settings = index.settings.model_copy(update={"subset_rows": 1, "efforts": tuple(efforts)})
     made.index = EngineIndex(made.vectors, settings, index.engine)
     server.searches.clear()
@@ -84,6 +84,18 @@ def test_many_withdrawn_items_without_a_filter_are_dropped_from_more(bundle: Bun
     server.searches.clear()
     assert found(bundle.index, 10, RowMask(many)) == found(bundle.index.exact, 10, RowMask(many))
     assert server.searches == []
+
+
+def test_a_short_answer_is_not_filled_with_replaced_items(bundle: Bundle, server: Server) -> None:
+    """The engine answers with 9 of 10; 20 others, with low scores, meet the filter since the publication."""
+    base = filtered(bundle, {"year": {"lt": 1960}})
+    mask = base.mask.copy()
+    outside = np.flatnonzero(~base.mask)
+    mask[outside[np.argsort(bundle.vectors[outside] @ QUERIES[0])[:20]]] = True
+    changed = RowMask(mask, base.origin)
+    server.fault = "short"
+    assert found(bundle.index, 10, changed) == found(bundle.index.exact, 10, changed)
+    assert len(server.searches) == len(QUERIES)
 
 
 @pytest.mark.parametrize("fault", ["short", "wrong"])

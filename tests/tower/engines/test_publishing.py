@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from tests.tower.engines.memory_engine import MemoryEngine, Server
 from turret.tower.bundle.bundle import load
 from turret.tower.engines.engine_index import EngineIndex
 from turret.tower.engines.publishing import publish_to_engine
+from turret.tower.engines.where import InRange
 from turret.tower.errors import BundleError, EngineError
 from turret.tower.format.engine_settings import EngineSettings
 from turret.tower.format.manifest import read_manifest
@@ -33,16 +35,41 @@ def test_a_version_is_loaded_tuned_and_measured(shop: Path, server: Server) -> N
     assert np.array_equal(items.vectors, np.load(shop / "v1" / "item_vectors.npy"))
     assert [field.kind for field in items.fields] == ["number", "codes", "codes", "number"]
     cells = {(one.selectivity, one.k) for one in manifest.recall}
-    assert cells == {(1.0, 10), (1.0, 100), (1.0, 1000), (0.1, 10), (0.1, 100), (0.01, 10)}
+    assert cells == {
+        *((1.0, k) for k in (10, 100, 1000)),
+        *((share, k) for share in (0.3, 0.1) for k in (10, 100)),
+        *((share, 10) for share in (0.03, 0.01)),
+    }
     assert min(one.recall for one in manifest.recall) >= 0.99
-    assert {(one.selectivity, one.k) for one in settings.efforts} > {(1.0, 10), (0.1, 32)}
-    tuned = [one.breadth for one in settings.efforts if one.selectivity == 1.0]
+    assert {(one.rows, one.k) for one in settings.efforts} > {(ITEMS, 10), (120, 32)}
+    tuned = [one.breadth or 0 for one in settings.efforts if one.rows == ITEMS]
     assert tuned == sorted(tuned)
     assert tuned[0] >= MemoryEngine.enough, "a lower effort misses the best item"
     bundle = load(shop, target.name)
     assert isinstance(bundle.index, EngineIndex)
     assert any("loading 1,200 items" in line for line in told)
     assert "secret" not in "".join(told)
+
+
+def test_a_share_at_which_no_effort_suffices_is_searched_exactly(
+    shop: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also between it and the next larger share, where nothing was measured."""
+    search = MemoryEngine.search
+
+    def misses(self: MemoryEngine, *given: Any) -> Any:
+        where = given[4]
+        self.enough = 10**9 if isinstance(where, InRange) and where.high == 0.3 * ITEMS else 40
+        return search(self, *given)
+
+    monkeypatch.setattr(MemoryEngine, "search", misses)
+    told: list[str] = []
+    target = publish_to_engine(shop / "v1", URL, report=told.append)
+    settings = settings_of(target)
+    assert settings.subset_rows == 360
+    assert settings.breadth(ITEMS, 10) is not None
+    assert settings.breadth(ITEMS - 1, 10) is None
+    assert any("0.3 of the items are allowed: no effort for k = 10 (recall 0.9" in line for line in told)
 
 
 def test_an_engine_that_misses_the_recall_is_refused_with_the_worst_cell(

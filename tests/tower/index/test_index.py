@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tests.full_disk import small_files
 from turret.tower.errors import BundleError
 from turret.tower.index.index import ExactIndex
 
@@ -104,3 +105,13 @@ def test_another_kind_of_index_is_refused(tmp_path: Path) -> None:
     faiss.write_index(faiss.IndexFlatL2(4), str(tmp_path / "index"))
     with pytest.raises(BundleError, match="IndexFlatL2"):
         ExactIndex.load(tmp_path / "index", np.eye(4, dtype=np.float32))
+
+
+def test_an_index_that_the_disk_can_not_take_is_refused(tmp_path: Path) -> None:
+    """FAISS raises a plain RuntimeError."""
+    index = ExactIndex.build(np.ones((1000, 4), dtype=np.float32))
+    with (
+        small_files(8000),
+        pytest.raises(BundleError, match=rf"^{tmp_path}/i: the index can't be written .*room"),
+    ):
+        index.save(tmp_path / "i")

@@ -1,4 +1,4 @@
-"""FAISS's own files: mapped into memory, held to their size and to the class that they should be of."""
+"""FAISS's own files: mapped into memory, held to their size and expected class."""
 
 import mmap
 from pathlib import Path
@@ -47,6 +47,17 @@ def read_faiss(path: Path, expected: type[Any], tables: int = 0, mapped: bool = 
             "export the bundle again"
         )
     return index
+
+
+def write_faiss(index: Any, path: Path, flags: int = 0) -> None:
+    """Write an index to `path`. Raises BundleError where FAISS can't, such as on a full disk."""
+    write: Any = faiss.write_index  # its annotations lack the flags of files
+    try:
+        write(index, str(path), flags)
+    except RuntimeError as error:
+        # The error begins with a line of FAISS's source and the path.
+        reason = str(error).rpartition(": ")[2].strip()
+        raise BundleError(f"{path}: the index can't be written ({reason}); make room on the disk.") from None
 
 
 def _names_a_file(content: mmap.mmap) -> bool:

@@ -1,4 +1,3 @@
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from tests.faults.versions import damage
 from turret.service.http.app import create_app
 from turret.service.models.activation_log import ActivationLog
 from turret.service.models.activation_state import commit, new_record
+from turret.service.monitoring.observation import Observation
 from turret.service.settings import Settings
 from turret.service.shared_state import SharedState
 from turret.service.worker_context import WorkerContext
@@ -77,13 +77,14 @@ def test_a_replica_that_fell_back_is_ready_only_if_no_other_serves_the_live_vers
     assert current(settings.bundles) == "v2"
 
 
-def test_the_metrics_of_the_last_hour_are_series(client: TestClient) -> None:
-    recent = client.app.state.components.observation.recent  # type: ignore[attr-defined]
-    now = time.time() + 1000
-    recent.sample(now)
-    assert client.post("/v1/recommend", json={"history": [100]}).status_code == 200
-    recent.sample(now + 10)
-    answer = client.get("/metrics/recent").json()
+def test_the_metrics_of_the_last_hour_are_series(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Observation, "_sample_recent", lambda _: None)  # the test alone ends the steps
+    with TestClient(create_app(settings)) as client:
+        recent = client.app.state.components.observation.recent  # type: ignore[attr-defined]
+        recent.sample(1000.0)
+        assert client.post("/v1/recommend", json={"history": [100]}).status_code == 200
+        recent.sample(1010.0)
+        answer = client.get("/metrics/recent").json()
     assert answer["live"] == "v1"
     assert answer["workers"] == 1
     assert answer["histories"] == {"read": "closed", "write": "closed"}
