@@ -26,7 +26,11 @@ Settings = Annotated[
 def fetch(
     name: Annotated[
         str,
-        typer.Argument(metavar="NAME", help="movielens-100k, movielens-1m, movielens-32m or online-retail."),
+        typer.Argument(
+            metavar="NAME",
+            help="movielens-100k, movielens-1m, movielens-32m or online-retail; or the URL of prepared data, "
+            "such as s3://bucket/prepared.",
+        ),
     ],
     target: Annotated[Path, typer.Option("--to", metavar="DIR", help="The folder for data sets.")] = Path(
         "var/data"
@@ -36,13 +40,20 @@ def fetch(
         typer.Option("--base-url", help="The folder of a mirror; checksums stay the publisher's."),
     ] = None,
 ) -> None:
-    """Download, verify and unpack a public data set. An interrupted download is resumed.
+    """Download, verify and unpack a public data set, or prepared data of an object store.
+
+    An interrupted download of a public data set is resumed.
 
     Example: `turret data fetch movielens-1m --to var/data`
     """
     from turret.data.datasets.fetch import fetch as fetch_dataset
     from turret.data.datasets.public_datasets import DATASETS
+    from turret.data.object_stores.place import is_url
+    from turret.data.object_stores.prepared_objects import fetch_prepared
 
+    if is_url(name):
+        print(f"{name} is in {fetch_prepared(name, target)}")
+        return
     folder = fetch_dataset(name, target, base_url)
     dataset = DATASETS[name]
     print(f"{dataset.title} is in {folder}\nchecksums: {dataset.checksum_source}\nterms: {dataset.terms}")
@@ -78,18 +89,28 @@ def synth(
 def prepare(
     context: typer.Context,
     source: Annotated[
-        Path | None,
+        str | None,
         typer.Argument(
             metavar="[SOURCE]",
             help="Events as CSV, JSON lines or Parquet (also in parts); a folder with events, items and "
-            "users files; or a MovieLens folder or zip.",
+            "users files; or a MovieLens folder or zip. Also by URL: s3://..., gs://...",
         ),
     ] = None,
-    target: Annotated[Path, typer.Option("--to", metavar="DIR", help="The new folder.")] = PREPARED,
+    target: Annotated[
+        str, typer.Option("--to", metavar="DIR", help="The new folder, or a URL: s3://..., gs://...")
+    ] = str(PREPARED),
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A TOML file; options given here win.")
     ] = None,
     overwrite: Overwrite = False,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MASTER",
+            help="Read and sort by Spark: local, spark://HOST:PORT, yarn, ... Its workers share the files of "
+            "the log and of DIR.",
+        ),
+    ] = None,
     settings: Settings = None,
 ) -> None:
     """Validate, filter and split a log, and write the memory-mapped form that training reads.
@@ -100,25 +121,32 @@ def prepare(
     """
     from turret.data.configuration import load_configuration, parse_overrides
     from turret.data.describe import describe as describe_folder
+    from turret.data.object_stores.prepared_objects import new_prepared
     from turret.data.preparing.options import given_settings
     from turret.data.preparing.prepare import prepare as prepare_events
     from turret.data.reading.schema import PrepareConfig
 
     overrides = {"source": source, **given_settings(context.obj), **parse_overrides(settings or [])}
-    report = prepare_events(load_configuration(PrepareConfig, config, overrides), target, overwrite)
-    print("\n".join([*report.warnings, "", describe_folder(target)]))
+    loaded = load_configuration(PrepareConfig, config, overrides)
+    with new_prepared(target, overwrite) as folder:
+        report = prepare_events(loaded, folder, overwrite, engine)
+        description = describe_folder(folder)
+    print("\n".join([*report.warnings, "", description]))
 
 
 @app.command(cls=AppendCommand)
 def append(
     context: typer.Context,
     source: Annotated[
-        Path,
+        str,
         typer.Argument(
-            metavar="SOURCE", help="New events, as `turret history dump` writes them, or as a log."
+            metavar="SOURCE",
+            help="New events, as `turret history dump` writes them, or as a log; also by URL.",
         ),
     ],
-    target: Annotated[Path, typer.Option("--to", metavar="DIR", help="Prepared data.")] = PREPARED,
+    target: Annotated[
+        str, typer.Option("--to", metavar="DIR", help="Prepared data, or its URL in an object store.")
+    ] = str(PREPARED),
 ) -> None:
     """Add new events to prepared data, without reading the old log again.
 
@@ -127,12 +155,34 @@ def append(
 
     Example: `turret data append events.parquet --to var/prepared`
     """
+    from turret.data.object_stores.place import is_url
+    from turret.data.object_stores.prepared_objects import changed_prepared
     from turret.data.preparing.append import append as append_events
     from turret.data.preparing.options import given_settings
 
-    report = append_events(source, target, given_settings(context.obj))
+    place = source if is_url(source) else Path(source)
+    with changed_prepared(target) as folder:
+        report = append_events(place, folder, given_settings(context.obj))
     print("\n".join(report.prepared.warnings))
-    print(report.sentence())
+    print(report.sentence().replace(str(folder), target))
+
+
+@app.command()
+def upload(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Prepared data on this machine.")],
+    target: Annotated[str, typer.Option("--to", metavar="URL", help="Its URL in an object store.")],
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the prepared data at the URL.")
+    ] = False,
+) -> None:
+    """Write prepared data to an object store, also where an earlier upload was interrupted.
+
+    Example: `turret data upload var/prepared --to s3://shop/prepared`
+    """
+    from turret.data.object_stores.prepared_objects import upload_prepared
+
+    upload_prepared(folder, target, overwrite)
+    print(f"{folder} is at {target}")
 
 
 @app.command()

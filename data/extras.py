@@ -21,7 +21,10 @@ EXTRA_OF = {
     "opentelemetry": "otel",
     "implicit": "baselines",
     "mlflow": "mlflow",
+    "gcsfs": "gcs",
     "pymilvus": "milvus",
+    "pyspark": "spark",
+    "s3fs": "s3",
     "wandb": "wandb",
 }
 # The container of docker-compose.yml that has the extra.

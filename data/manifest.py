@@ -1,6 +1,7 @@
 """`manifest.json` of a prepared folder."""
 
 import hashlib
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -136,7 +137,7 @@ class Manifest(_Record):
             return cls.model_validate_json(path.read_bytes())
         except (FileNotFoundError, NotADirectoryError):
             raise DataError(
-                f"{folder} is not prepared data: it has no {MANIFEST}; `turret data prepare` writes one"
+                f"{folder} is not prepared data: it has no {MANIFEST}; {_remedy(folder)}"
             ) from None
         except ValidationError as error:
             first = error.errors()[0]
@@ -145,6 +146,13 @@ class Manifest(_Record):
                 f"this version of turret can't read {path} ({location}: {first['msg']}); "
                 "prepare the data again"
             ) from None
+
+
+def _remedy(folder: Path) -> str:
+    scheme, *parts = folder.parts or ("",)
+    if parts and re.fullmatch("[a-z][a-z0-9]+:", scheme):  # a URL that was taken for a path
+        return f"copy it here first: `turret data fetch {scheme}//{'/'.join(parts)}`"
+    return "`turret data prepare` writes one"
 
 
 def hash_file(path: Path) -> FileHash:

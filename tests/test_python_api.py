@@ -127,6 +127,8 @@ def test_errors_are_turret_errors_that_say_what_would_work(shop: Path, tmp_path:
         turret.prepare({"user": ["a"]}, tmp_path / "prepared")  # type: ignore[arg-type]
     with pytest.raises(turret.TurretError, match="no setting 'colums'"):
         turret.prepare(shop / "events.csv", tmp_path / "prepared", settings={"colums": 3})
+    with pytest.raises(turret.TurretError, match=r"folder = 's3://shop/prepared' is in an object store"):
+        turret.prepare(shop / "events.csv", "s3://shop/prepared")
     with pytest.raises(turret.TurretError, match="is not prepared data"):
         turret.train(tmp_path, tmp_path / "run")
     with pytest.raises(turret.TurretError, match="there is no run here"):

@@ -7,7 +7,9 @@ from pathlib import Path
 
 from turret.arguments import naming_arguments
 from turret.data.configuration import load_configuration
+from turret.data.errors import DataError
 from turret.data.events.dropped_rows import PrepareReport
+from turret.data.object_stores.place import is_url
 from turret.data.prepared import PreparedData
 from turret.data.preparing.append import append as append_events
 from turret.data.preparing.options import settings_by_option
@@ -39,7 +41,7 @@ def prepare(
     """Validate, filter and split a log of events, write it to `folder`, and open that.
 
     Args:
-        events: one row an event, as a table in memory or as the path of anything that
+        events: one row an event, as a table in memory, or as the path or URL of anything that
             `turret data prepare` reads.
         folder: the new folder of prepared data.
         items: one row an item, with its features and the fields to answer with.
@@ -65,7 +67,7 @@ def prepare(
             "columns.time": time,
         }
         config = load_configuration(PrepareConfig, overrides={**arguments, **(settings or {})})
-        report = prepare_events(config, Path(folder), overwrite)
+        report = prepare_events(config, _local(folder), overwrite)
     return _opened(report)
 
 
@@ -109,9 +111,18 @@ def append(
             "columns.item": item,
             "columns.time": time,
         }
-        report = append_events(paths.events, Path(folder), {**options, **(settings or {})})
+        report = append_events(paths.events, _local(folder), {**options, **(settings or {})})
     _LOG.info(report.sentence())
     return _opened(report.prepared)
+
+
+def _local(folder: str | PathLike[str]) -> Path:
+    if isinstance(folder, str) and is_url(folder):
+        raise DataError(
+            f"folder = {folder!r} is in an object store, and prepared data is opened from a local folder; "
+            "give one, or use the command `turret data prepare ... --to URL`"
+        )
+    return Path(folder)
 
 
 def _opened(report: PrepareReport) -> PreparedData:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from turret.data.errors import SourceError
+from turret.data.object_stores.place import Place, is_url
 
 
 @runtime_checkable
@@ -24,9 +25,9 @@ Table = Frame | str | PathLike[str]
 class TablePaths(NamedTuple):
     """The paths of the tables of a log."""
 
-    events: Path
-    items: Path | None
-    users: Path | None
+    events: Place
+    items: Place | None
+    users: Place | None
 
 
 @contextmanager
@@ -46,9 +47,9 @@ def table_paths(
         )
 
 
-def _path(name: str, table: Table, work: Path) -> Path:
+def _path(name: str, table: Table, work: Path) -> Place:
     if isinstance(table, str | PathLike):
-        return Path(table)
+        return table if isinstance(table, str) and is_url(table) else Path(table)
     if not isinstance(table, Frame):
         raise SourceError(
             f"{name} can't be read from a {type(table).__name__}; give a path, or a table that has "

@@ -1,6 +1,6 @@
 """Validation of the rows of a log: each is an event, a bad row, or removed by a filter."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,8 @@ from turret.data.reading.times import TimeReader, choose_reader, read_positions
 from turret.data.vocabulary import ID_LENGTH
 
 PART, VERDICT = "__part", "__verdict"
-_KIND_FILTER, _WEIGHT_FILTER = "kinds", "min_weight"
-_FILTERS = (_KIND_FILTER, _WEIGHT_FILTER)
+KIND_FILTER, WEIGHT_FILTER = "kinds", "min_weight"
+_FILTERS = (KIND_FILTER, WEIGHT_FILTER)
 
 
 @dataclass(frozen=True)
@@ -76,21 +76,29 @@ class Log:
         with readable(self.path):
             yield from self.frame.select(names).collect_batches(chunk_size=size, engine="streaming")
 
-    def dropped_rows(self, counts: Mapping[str, int]) -> tuple[list[BadRows], list[Removed]]:
-        """Return bad rows by kind, with examples, and removed rows by filter, from `counts` by verdict."""
+    def dropped_rows(
+        self, counts: Mapping[str, int], first_rows: Callable[[str], pl.DataFrame] | None = None
+    ) -> tuple[list[BadRows], list[Removed]]:
+        """Return bad rows by kind, with examples, and removed rows by filter, from `counts` by verdict.
+
+        `first_rows` finds the first rows of a verdict, with ROW, PART and the raw columns; None: the frame.
+        """
+        first_rows = first_rows or self._first_rows
         removed = [Removed(filter=name, events=counts[name]) for name in _FILTERS if name in counts]
         bad = [
-            BadRows(kind=kind, count=counts[kind], examples=self._examples(kind))
+            BadRows(kind=kind, count=counts[kind], examples=self._examples(first_rows(kind)))
             for kind in sorted(counts)
             if kind not in _FILTERS
         ]
         return bad, removed
 
-    def _examples(self, verdict: str) -> list[dict[str, Any]]:
+    def _first_rows(self, verdict: str) -> pl.DataFrame:
         raw = [name for name in self.frame.collect_schema().names() if name.startswith("raw_")]
         first = self.frame.filter(pl.col(VERDICT) == verdict).head(EXAMPLES)
         with readable(self.path):
-            rows = first.select(ROW, PART, *raw).collect(engine="streaming")
+            return first.select(ROW, PART, *raw).collect(engine="streaming")
+
+    def _examples(self, rows: pl.DataFrame) -> list[dict[str, Any]]:
         return [self._example(row) for row in rows.iter_rows(named=True)]
 
     def _example(self, row: dict[str, Any]) -> dict[str, Any]:
@@ -138,7 +146,7 @@ def validate(
         frame = frame.join(known, on="item", how="left", maintain_order="left")
         verdicts.append((pl.col("__known").is_null(), "item not in the items file"))
     if filters.min_weight is not None:
-        verdicts.append((pl.col("weight") < filters.min_weight, _WEIGHT_FILTER))
+        verdicts.append((pl.col("weight") < filters.min_weight, WEIGHT_FILTER))
     verdict = pl.coalesce(*(pl.when(condition).then(pl.lit(name)) for condition, name in verdicts))
     return Log(
         frame=frame.with_columns(verdict.alias(VERDICT)),
@@ -214,7 +222,7 @@ def _bad(
     if kinds:
         if columns.kind is None:
             raise ColumnError("kinds need a column of kinds; name it with --kind-column")
-        verdicts.append((~pl.col("raw_kind").cast(pl.String).is_in(kinds).fill_null(False), _KIND_FILTER))
+        verdicts.append((~pl.col("raw_kind").cast(pl.String).is_in(kinds).fill_null(False), KIND_FILTER))
     for role, dtype in keys.items():
         if dtype == pl.Int64:
             verdicts.append((pl.col(role).is_null(), f"null {role}"))

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import polars as pl
 
+from turret.data.events.buckets import LoggedEvents, UnsortedEvents
 from turret.data.events.event_arrays import Events
-from turret.data.events.event_files import PIECE, EventFiles
+from turret.data.events.event_files import PIECE
 from turret.data.events.events import PART, VERDICT, Log
 from turret.data.events.id_interner import IdInterner
 from turret.data.events.labels import LABEL
@@ -25,7 +26,7 @@ class IngestedEvents:
     the distinct ids (Int64 or String), unsorted. `labels` counts the events by their label in the source.
     """
 
-    events: EventFiles
+    events: UnsortedEvents
     users: pl.Series
     items: pl.Series
     bad_rows: list[BadRows]
@@ -42,7 +43,7 @@ def read_events(log: Log, work: Path) -> IngestedEvents:
     interners = {role: IdInterner(schema[role]) for role in _ROLES}
     verdicts: Counter[str] = Counter()
     labels: Counter[int] = Counter()
-    with EventFiles(work / "log", log.columns()) as files, ThreadPoolExecutor(len(_ROLES)) as pool:
+    with LoggedEvents(work / "log", log.columns()) as files, ThreadPoolExecutor(len(_ROLES)) as pool:
         for rows in log.pieces(PIECE):
             if rows[VERDICT].null_count() < rows.height:
                 verdicts.update(dict(rows[VERDICT].drop_nulls().value_counts().iter_rows()))

@@ -13,7 +13,6 @@ from turret.data.events.event_arrays import Events
 from turret.data.events.events import Log
 from turret.data.events.ids import vocabulary
 from turret.data.events.read_events import IngestedEvents
-from turret.data.histories.buckets import sorted_buckets
 from turret.data.histories.filters import distinct_events, k_core
 from turret.data.histories.histories import Block, Histories, write_histories
 from turret.data.histories.negatives import NegativeFiles
@@ -52,7 +51,7 @@ def build_histories(
     count, columns = len(ingested.events), ingested.events.columns
     users, user_rows = vocabulary(ingested.users, log.user_dtype, log.is_text)
     items, item_rows = vocabulary(ingested.items, log.item_dtype, log.is_text)
-    blocks = sorted_buckets(ingested.events, user_rows, item_rows, work, _deduplicate(filters.duplicates))
+    blocks = ingested.events.by_user(user_rows, item_rows, work, _deduplicate(filters.duplicates))
     if filters.min_user_events == filters.min_item_events == 1 and not log.has_labels:
         histories = write_histories(blocks, folder, _drop(columns, "users", "parts"), has_positions)
         built = BuiltHistories(histories, users, items, [])

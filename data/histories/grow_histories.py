@@ -11,7 +11,6 @@ from turret.data.errors import DataError
 from turret.data.events.events import Log
 from turret.data.events.ids import as_keys
 from turret.data.events.read_events import IngestedEvents
-from turret.data.histories.buckets import sorted_buckets
 from turret.data.histories.build_histories import BuiltHistories
 from turret.data.histories.histories import Histories, write_histories
 from turret.data.histories.merging import Duplicates, SortedLog, merged_blocks
@@ -55,7 +54,7 @@ def grow_histories(
         )
     # The new users alone, in the order of their merged rows.
     own = np.argsort(np.argsort(new_users)).astype(np.int32)
-    blocks = sorted_buckets(ingested.events, own, new_items, work, lambda events: events)
+    blocks = ingested.events.by_user(own, new_items, work, lambda events: events)
     columns = {name: dtype for name, dtype in log.columns().items() if name != "users"}
     added = write_histories(blocks, work / "added", columns, has_positions=False)
     times = np.promote_types(old.times.dtype, np.dtype(columns["times"]))

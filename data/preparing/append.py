@@ -11,6 +11,8 @@ from turret.data.errors import ConfigurationError, DataError
 from turret.data.events.dropped_rows import PrepareReport
 from turret.data.histories.grow_histories import grow_histories
 from turret.data.manifest import BadRows, Manifest, Removed
+from turret.data.object_stores.local_copies import LocalCopies
+from turret.data.object_stores.place import Place
 from turret.data.prepared import PreparedData
 from turret.data.preparing.ingest import ingest_source, shared_columns
 from turret.data.preparing.prepare import complete, new_prepared_folder
@@ -38,7 +40,7 @@ class AppendReport:
         )
 
 
-def append(source: Path, target: Path, options: Mapping[str, object] | None = None) -> AppendReport:
+def append(source: Place, target: Path, options: Mapping[str, object] | None = None) -> AppendReport:
     """Add the events of `source` to the prepared data in `target`, which is replaced when all is written.
 
     The result is that of preparing both logs in one, with the settings of the first preparation; `options`
@@ -50,15 +52,19 @@ def append(source: Path, target: Path, options: Mapping[str, object] | None = No
     doesn't hold, for labels and negatives, and as `prepare` does.
     """
     old = PreparedData.open(target)
-    config = _configuration(old, source, options or {})
-    with new_prepared_folder(target, overwrite=True) as folder, progress("Appending", 3) as advance:
+    with (
+        LocalCopies(target) as copies,
+        new_prepared_folder(target, overwrite=True) as folder,
+        progress("Appending", 3) as advance,
+    ):
+        config = _configuration(old, source, options or {}, copies)
         with tempfile.TemporaryDirectory(dir=folder) as work:  # removed with the folder
-            ingested = ingest_source(config, Path(work))
+            ingested = ingest_source(config, Path(work), copies)
             advance(1)
             duplicates = config.filters.duplicates
             built = grow_histories(old, ingested.events, ingested.log, duplicates, folder, Path(work))
             advance(1)
-        report = complete(folder, target, config, ingested, built)
+        report = complete(folder, target, config, ingested, built, copies)
         manifest = _manifest(old.manifest, report.manifest)
         manifest.save(folder)
         advance(1)
@@ -66,7 +72,9 @@ def append(source: Path, target: Path, options: Mapping[str, object] | None = No
     return AppendReport(replace(report, manifest=manifest), len(ingested.events.events), new)
 
 
-def _configuration(old: PreparedData, source: Path, options: Mapping[str, object]) -> PrepareConfig:
+def _configuration(
+    old: PreparedData, source: Place, options: Mapping[str, object], copies: LocalCopies
+) -> PrepareConfig:
     """Return the settings of the first preparation for the new source, with columns that it has."""
     settings = old.manifest.settings
     if settings is None:
@@ -89,7 +97,7 @@ def _configuration(old: PreparedData, source: Path, options: Mapping[str, object
         moved["columns"][role] = None
     others = {name: value for name, value in given.items() if name not in ("items", "users")}
     config = override(PrepareConfig, {**settings, **moved}, others)
-    return config.model_copy(update={"columns": _columns(old.manifest, config, given)})
+    return config.model_copy(update={"columns": _columns(old.manifest, config, given, copies)})
 
 
 def _entities(old: PreparedData, before: PrepareConfig, given: Mapping[str, Any]) -> tuple[Any, Any]:
@@ -99,7 +107,7 @@ def _entities(old: PreparedData, before: PrepareConfig, given: Mapping[str, Any]
     """
     first_items, first_users = entity_files(before)
     for name, path in (("items", first_items), ("users", first_users)):
-        if name not in given and path is not None and not path.exists():
+        if name not in given and isinstance(path, Path) and not path.exists():
             raise ConfigurationError(
                 f"the {name} of {old.folder} were read from {path}, which is gone; "
                 f"name their file with --{name}"
@@ -137,13 +145,15 @@ def _refuse_negatives(old: PreparedData, given: Mapping[str, object]) -> None:
         )
 
 
-def _columns(manifest: Manifest, config: PrepareConfig, given: Mapping[str, object]) -> ColumnSettings:
+def _columns(
+    manifest: Manifest, config: PrepareConfig, given: Mapping[str, object], copies: LocalCopies
+) -> ColumnSettings:
     """Return column settings: as given, else the names of the first log where the new one has them.
 
     A file that `turret history dump` wrote has its own names, which are found as usual ones.
     """
     with tempfile.TemporaryDirectory() as work:
-        source = open_source(config, Path(work))
+        source = open_source(config, Path(work), copies)
         existing = shared_columns(source)
         entities = {
             role: table.columns() if table is not None else []

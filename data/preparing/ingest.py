@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from turret.data.errors import EmptyDataError
 from turret.data.events.dropped_rows import describe_dropped, refuse_bad_rows
@@ -10,11 +11,15 @@ from turret.data.events.events import Log, validate
 from turret.data.events.labels import check_labels
 from turret.data.events.read_events import IngestedEvents, read_events
 from turret.data.manifest import BadRows, Columns
+from turret.data.object_stores.local_copies import LocalCopies
 from turret.data.preparing.columns import Role, choose_columns
 from turret.data.preparing.item_catalog import EntityTable, malformed_rows, read_entity_table
 from turret.data.reading.open_source import open_source
 from turret.data.reading.schema import ColumnSettings, PrepareConfig
 from turret.data.reading.tables import Source, Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True)
@@ -30,13 +35,15 @@ class IngestedSource:
     bad_rows: list[BadRows]
 
 
-def ingest_source(config: PrepareConfig, work: Path) -> IngestedSource:
-    """Open, validate and read the source; `work` is a folder for events and temporary files.
+def ingest_source(
+    config: PrepareConfig, work: Path, copies: LocalCopies, session: "SparkSession | None" = None
+) -> IngestedSource:
+    """Open, validate and read the source, by Polars or a session of Spark; `work` is a folder for events.
 
     Raises BadRowsError for bad rows unless they are to be dropped, EmptyDataError when no row is an event,
     and the errors of `open_source`, `choose_columns`, `validate` and `check_labels`.
     """
-    source = open_source(config, work)
+    source = open_source(config, work, copies)
     settings = _column_settings(config.columns, source.columns)
     columns = choose_columns(settings, shared_columns(source), str(source.parts[0][1].path))
     nulls, separator = config.format.nulls, config.format.list_separator or "|"
@@ -44,7 +51,12 @@ def ingest_source(config: PrepareConfig, work: Path) -> IngestedSource:
     users = _entity_table(source.users, settings.user_id, columns.user, "user", nulls)
     catalog = None if items is None else items.ids
     log = validate(source.parts, columns, settings, config.filters, catalog, nulls, separator)
-    events = read_events(log, work)
+    if session is None:
+        events = read_events(log, work)
+    else:
+        from turret.data.spark.read_by_spark import read_by_spark
+
+        events = read_by_spark(session, log, columns, config.filters, catalog, nulls, work)
     malformed = [bad for _, table in source.parts for bad in malformed_rows("malformed line", table)]
     in_events = [*malformed, *events.bad_rows]
     bad_entries = [entries for entries in (items, users) if entries is not None and entries.bad_rows]

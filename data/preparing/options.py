@@ -4,7 +4,6 @@ import inspect
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
 import typer
@@ -129,7 +128,8 @@ def _type(annotation: Any) -> Any:
     choices = {annotation, *get_args(annotation)}
     if any(get_origin(choice) is tuple for choice in choices):
         return list[str]
-    return next((kind for kind in (bool, Path, str, float, int) if kind in choices), str)
+    # A place stays a text: a path would merge the slashes of a URL.
+    return next((kind for kind in (bool, str, float, int) if kind in choices), str)
 
 
 def settings_by_option() -> dict[str, str]:

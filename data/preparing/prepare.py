@@ -2,9 +2,10 @@
 
 import json
 import tempfile
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from turret.data.errors import DataError
 from turret.data.events.dropped_rows import PrepareReport
@@ -17,12 +18,14 @@ from turret.data.manifest import (
     MANIFEST,
     Counts,
     FeatureSummary,
+    FileHash,
     Manifest,
     Time,
     fingerprint,
     hash_all,
     hash_files,
 )
+from turret.data.object_stores.local_copies import LocalCopies
 from turret.data.preparing.columns import Role
 from turret.data.preparing.encoding import encode
 from turret.data.preparing.feature_readings import read_features
@@ -34,30 +37,56 @@ from turret.data.progress import progress
 from turret.data.reading.schema import FeatureColumns, FormatSettings, PrepareConfig
 from turret.data.vocabulary import Vocabulary
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
-def prepare(config: PrepareConfig, target: Path, overwrite: bool = False) -> PrepareReport:
+
+def prepare(
+    config: PrepareConfig, target: Path, overwrite: bool = False, engine: str | None = None
+) -> PrepareReport:
     """Validate, filter and split the events of `config`, and write them to the folder `target`.
 
     The log is read once, in pieces, and sorted on disk: memory holds pieces, the ids of users and items and
-    some numbers of each, and, for a split by fractions of time, the times. Raises DataError: for columns that
-    do not exist, for bad rows unless they are to be dropped, when nothing is left, and when `target` exists
-    and `overwrite` is false.
+    some numbers of each, and, for a split by fractions of time, the times. Files in object stores are copied
+    to a hidden folder beside `target` first. With `engine`, the master of a
+    Spark cluster or "local", Spark reads and sorts the log into the same output; its workers share the files
+    of the source and the parent folder of `target` with this process. Raises DataError: for columns that
+    do not exist, for bad rows unless they are to be dropped, when nothing is left, when `target` exists and
+    `overwrite` is false, and as `data.spark.session.spark_session` does.
     """
     target = Path(target)
-    with new_prepared_folder(target, overwrite) as folder, progress("Preparing", 3) as advance:
-        with tempfile.TemporaryDirectory(dir=folder) as work:  # removed with the folder
-            ingested = ingest_source(config, Path(work))
+    with (
+        LocalCopies(target) as copies,
+        new_prepared_folder(target, overwrite) as folder,
+        progress("Preparing", 3) as advance,
+    ):
+        # The work folder is removed with the other one.
+        with tempfile.TemporaryDirectory(dir=folder) as work, _session(engine) as session:
+            ingested = ingest_source(config, Path(work), copies, session)
             advance(1)
             built = build_histories(ingested.events, ingested.log, config.filters, folder, Path(work))
             advance(1)
-        report = complete(folder, target, config, ingested, built)
+        report = complete(folder, target, config, ingested, built, copies)
         report.manifest.save(folder)
         advance(1)
     return report
 
 
+def _session(engine: str | None) -> "AbstractContextManager[SparkSession | None]":
+    if engine is None:
+        return nullcontext()
+    from turret.data.spark.session import spark_session
+
+    return spark_session(engine)
+
+
 def complete(
-    folder: Path, target: Path, config: PrepareConfig, ingested: IngestedSource, built: BuiltHistories
+    folder: Path,
+    target: Path,
+    config: PrepareConfig,
+    ingested: IngestedSource,
+    built: BuiltHistories,
+    copies: LocalCopies,
 ) -> PrepareReport:
     """Split the histories in `folder`, and write everything beside them but the manifest."""
     parts = partition(built.histories, config.split, ingested.log.time)
@@ -65,9 +94,10 @@ def complete(
     save_array(folder / "splits.npy", parts.splits)
     user_features, item_features, notes = _write_catalogs(folder, config, ingested, built)
     repeats = count_repeats(built, parts.splits)
-    manifest = _manifest(folder, config, ingested, built, parts, user_features, item_features)
+    sources = {copies.name(path): hashed for path, hashed in hash_all(ingested.source.files).items()}
+    manifest = _manifest(folder, config, ingested, built, parts, user_features, item_features, sources)
     manifest = manifest.model_copy(update={"repeat_share": repeats.share})
-    warnings = (*notes, *prepare_warnings(ingested, repeats))
+    warnings = tuple(map(copies.named, (*notes, *prepare_warnings(ingested, repeats))))
     return PrepareReport(target, manifest, warnings)
 
 
@@ -121,14 +151,15 @@ def _manifest(
     parts: Partition,
     user_features: Features,
     item_features: Features,
+    sources: dict[str, FileHash],
 ) -> Manifest:
     histories, kind = built.histories, ingested.log.time.kind
-    sources, files = hash_all(ingested.source.files), hash_files(folder)
+    files = hash_files(folder)
     return Manifest(
         counts=Counts(events=len(histories), users=len(built.users), items=len(built.items)),
         columns=ingested.columns,
         settings=config.model_dump(mode="json"),
-        sources={path.as_posix(): hashed for path, hashed in sources.items()},
+        sources=sources,
         filters=config.filters.model_dump(mode="json"),
         bad_rows=ingested.bad_rows,
         removed=[*ingested.events.removed, *built.removed],

@@ -16,7 +16,7 @@ import polars as pl
 
 from turret.data.errors import SourceError
 from turret.data.reading.schema import FormatSettings
-from turret.data.reading.tables import EXAMPLES, ROW, Malformed, Table, encoding_sentence, readable
+from turret.data.reading.tables import EXAMPLES, ROW, Malformed, PlainText, Table, encoding_sentence, readable
 
 if TYPE_CHECKING:
     import _csv
@@ -34,7 +34,8 @@ def scan_delimited(path: Path, settings: FormatSettings, work: Path) -> Table:
     original, path = path, _decompressed(path, work)
     columns, delimiter = _read_header(original, path, settings)
     if _is_plain(settings, delimiter) and _is_regular(original, path, settings, delimiter, len(columns)):
-        return Table(_scan(path, settings, columns, delimiter), original, is_text=True)
+        plain = PlainText(path, tuple(columns), delimiter, settings.quote, settings.has_header)
+        return Table(_scan(path, settings, columns, delimiter), original, is_text=True, plain=plain)
     rewritten = work / f"{original.name}.{len(list(work.iterdir()))}.csv"
     malformed = _rewrite(original, path, rewritten, settings, columns, delimiter)
     frame = _scan(rewritten, FormatSettings(), [ROW, *columns], ",")

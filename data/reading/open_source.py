@@ -5,6 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from turret.data.errors import ConfigurationError, SourceError
+from turret.data.object_stores.local_copies import LocalCopies
+from turret.data.object_stores.place import Place
 from turret.data.reading.movielens import WANTED, is_movielens, open_movielens
 from turret.data.reading.readers import SUFFIXES, files_of, is_parts, scan
 from turret.data.reading.schema import FilesSplit, FormatSettings, PrepareConfig
@@ -15,22 +17,26 @@ ITEMS = ("items", "products", "movies", "articles", "videos")
 USERS = ("users", "customers")
 
 
-def open_source(config: PrepareConfig, work: Path) -> Source:
-    """Open the source of `config`; `work` is a folder for temporary files.
+def open_source(config: PrepareConfig, work: Path, copies: LocalCopies) -> Source:
+    """Open the source of `config`, of URLs their copies; `work` is a folder for temporary files.
 
     Raises SourceError for paths that do not exist or hold no events, and ConfigurationError for features and
     fields without a file of items or users.
     """
     if isinstance(config.split, FilesSplit):
-        source = _parts(config.split, config.format, work)
+        source = _parts(config.split, config.format, work, copies)
     else:
-        source = _whole(Path(config.source or ""), config.format, work)
+        source = _whole(copies.path(config.source or Path()), config.format, work)
     if config.items is not None:
-        items = scan(config.items, config.format, work)
-        source = replace(source, items=items, files=(*source.files, *files_of(config.items)))
+        path = copies.path(config.items)
+        source = replace(
+            source, items=scan(path, config.format, work), files=(*source.files, *files_of(path))
+        )
     if config.users is not None:
-        users = scan(config.users, config.format, work)
-        source = replace(source, users=users, files=(*source.files, *files_of(config.users)))
+        path = copies.path(config.users)
+        source = replace(
+            source, users=scan(path, config.format, work), files=(*source.files, *files_of(path))
+        )
     of_items = config.item_features and config.item_features.by_kind()
     of_users = config.user_features and config.user_features.by_kind()
     _refuse_without(
@@ -49,9 +55,9 @@ def _refuse_without(table: Table | None, remedy: str, settings: dict[str, object
             raise ConfigurationError(f"{setting} requires {remedy}")
 
 
-def _parts(split: FilesSplit, settings: FormatSettings, work: Path) -> Source:
-    paths = [(0, split.train), (1, split.validation), (2, split.test)]
-    existing = [(part, path) for part, path in paths if path is not None]
+def _parts(split: FilesSplit, settings: FormatSettings, work: Path, copies: LocalCopies) -> Source:
+    places = [(0, split.train), (1, split.validation), (2, split.test)]
+    existing = [(part, copies.path(place)) for part, place in places if place is not None]
     tables = tuple((part, scan(path, settings, work)) for part, path in existing)
     files = tuple(file for _, path in existing for file in files_of(path))
     return Source(parts=tables, items=None, users=None, files=files)
@@ -86,13 +92,14 @@ def _folder(folder: Path, settings: FormatSettings, work: Path) -> Source:
     )
 
 
-def entity_files(config: PrepareConfig) -> tuple[Path | None, Path | None]:
+def entity_files(config: PrepareConfig) -> tuple[Place | None, Place | None]:
     """Return the files of items and of users that a configuration reads, None for none.
 
-    Raises SourceError for several in one folder.
+    Those in a folder of an object store, which is not looked into, are none. Raises SourceError for several
+    in one folder.
     """
     folder = config.source
-    if folder is None or not folder.is_dir() or is_movielens(folder) or is_parts(folder):
+    if not isinstance(folder, Path) or not folder.is_dir() or is_movielens(folder) or is_parts(folder):
         return config.items, config.users
     return config.items or _named(folder, ITEMS), config.users or _named(folder, USERS)
 

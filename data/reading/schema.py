@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from datetime import date
-from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import (
@@ -13,6 +12,8 @@ from pydantic import (
     PositiveInt,
     model_validator,
 )
+
+from turret.data.object_stores.place import Place
 
 # Texts that exports write for no value. "NA" is none of them: it is a country, and a brand.
 NULLS = ("", "NULL", "Null", "null", "None", "none", "NaN", "nan", "-")
@@ -190,9 +191,9 @@ class FilesSplit(_Settings):
     """
 
     kind: Literal["files"]
-    train: Annotated[Path, Option("By files: the training events.", "FILE")]
-    validation: Annotated[Path | None, Option("By files: those of validation, if any.", "FILE")] = None
-    test: Annotated[Path, Option("By files: the test events.", "FILE")]
+    train: Annotated[Place, Option("By files: the training events.", "FILE")]
+    validation: Annotated[Place | None, Option("By files: those of validation, if any.", "FILE")] = None
+    test: Annotated[Place, Option("By files: the test events.", "FILE")]
     validation_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.1
 
 
@@ -225,17 +226,18 @@ class PrepareConfig(_Settings):
     """All settings of `prepare`.
 
     `source` is a file of events, a MovieLens folder or zip, or a folder of `events`, `items` and `users`
-    files; with split.kind = "files" there is none. Paths are relative to the working directory. `on_bad`
+    files; with split.kind = "files" there is none. Paths are relative to the working directory; a URL such as
+    `s3://bucket/events.parquet` is a place in an object store. `on_bad`
     "error" refuses a log that has bad rows, "drop" drops them; both count them. `fields` are the item columns
     kept for answers (default: all).
     """
 
-    source: Path | None = None
+    source: Place | None = None
     on_bad: Annotated[
         Literal["error", "drop"], Option("Rows that can't be events: error (the default) or drop.")
     ] = "error"
-    items: Annotated[Path | None, Option("A file with the items' features and fields.", "FILE")] = None
-    users: Annotated[Path | None, Option("A file with the users' features.", "FILE")] = None
+    items: Annotated[Place | None, Option("A file with the items' features and fields.", "FILE")] = None
+    users: Annotated[Place | None, Option("A file with the users' features.", "FILE")] = None
     format: FormatSettings = FormatSettings()
     columns: ColumnSettings = ColumnSettings()
     filters: FilterSettings = FilterSettings()

@@ -24,12 +24,24 @@ class Malformed:
 
 
 @dataclass(frozen=True)
+class PlainText:
+    """Delimited text that can be read line by line: UTF-8, every line is blank or one record of `columns`."""
+
+    path: Path
+    columns: tuple[str, ...]
+    delimiter: str
+    quote: str
+    has_header: bool
+
+
+@dataclass(frozen=True)
 class Table:
     """The rows of one file.
 
     `frame` has the file's columns and `ROW`, the line number of a CSV record or the 1-based number of the
     row. `is_text` means that all values are texts, as in CSV. `files` are the parts of a table of several
-    files, in order; their rows are numbered consecutively.
+    files, in order; their rows are numbered consecutively. `plain` is the form of delimited text that polars
+    reads in place.
     """
 
     frame: pl.LazyFrame
@@ -37,6 +49,7 @@ class Table:
     is_text: bool
     malformed: Malformed = Malformed()
     files: tuple[Path, ...] = ()
+    plain: PlainText | None = None
 
     def locate(self, row: int) -> tuple[Path, int]:
         """Return the file of row `row`, and its number in that file."""

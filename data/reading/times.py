@@ -14,11 +14,28 @@ TIME = "time"
 _SAMPLE = 10_000
 _MIN_SHARE = 0.9  # of values that fit a unit
 _YEAR_1990, _YEAR_2100 = 631_152_000, 4_102_444_800  # seconds since 1970
-_YEAR_1, _YEAR_10000 = -62_135_596_800, 253_402_300_800  # seconds since 1970; the range of datetime
-_PER_SECOND = {"seconds": 1, "milliseconds": 1_000, "microseconds": 1_000_000}
+YEAR_1, YEAR_10000 = -62_135_596_800, 253_402_300_800  # seconds since 1970; the range of datetime
+PER_SECOND = {"seconds": 1, "milliseconds": 1_000, "microseconds": 1_000_000}
 _CLOCKS = ("", " %H:%M", " %H:%M:%S%.f")
 _OFFSET = " %H:%M:%S%.f%#z"
 _DAYS = ("%Y-%m-%d", "%Y/%m/%d", "%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y")
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Numbers, of texts too, in `unit`; `is_integer`: read as integers, `is_whole`: all values are whole."""
+
+    unit: str
+    is_integer: bool
+    is_whole: bool
+
+
+@dataclass(frozen=True)
+class Dates:
+    """Texts in the first of some `strptime` formats that fits; `is_loose`: "T" and "Z" as in ISO 8601."""
+
+    formats: tuple[str, ...]
+    is_loose: bool
 
 
 @dataclass(frozen=True)
@@ -27,13 +44,15 @@ class TimeReader:
 
     `value` is Int64 milliseconds since 1970 (UTC) for a timestamp, Int64 or Float64 for a number, and null
     where the column is null or does not parse. `note` describes the format. `per_second` is the number of
-    units of a numeric timestamp per second, else None.
+    units of a numeric timestamp per second, else None. `form` states `value` without Polars; None for
+    columns of times and for the order of the rows.
     """
 
     kind: Literal["timestamp", "number", "position"]
     value: pl.Expr
     note: str
     per_second: int | None = None
+    form: Numbers | Dates | None = None
 
 
 def read_positions(row: str) -> TimeReader:
@@ -75,7 +94,7 @@ def parse_time(setting: str | float, time: TimeReader) -> float:
         value = pl.select(_parse(pl.lit(str(setting)), "%Y-%m-%d")).item()
     else:
         value = None if time.per_second is None else number * 1000 / time.per_second
-    if value is None or not _YEAR_1 * 1000 <= value < _YEAR_10000 * 1000:
+    if value is None or not YEAR_1 * 1000 <= value < YEAR_10000 * 1000:
         raise ColumnError(
             f"{setting!r} is not a date or time ({time.note}); write it like 2024-05-01 or 2024-05-01 12:30"
         )
@@ -111,17 +130,19 @@ def _number_reader(
     value = value.cast(pl.Int64 if dtype.is_integer() else pl.Float64, strict=False)
     is_whole, likely = _survey(frame, value, dtype)
     unit = settings.time_unit if settings.time_unit != "auto" else likely
+    form = Numbers(unit, dtype.is_integer(), is_whole)
     if unit == "number":
         finite = value if dtype.is_integer() else pl.when(value.is_finite()).then(value)
         number = finite.cast(pl.Int64 if is_whole else pl.Float64, strict=False)
-        return TimeReader("number", number, f"{name!r} holds plain numbers")
-    scale = _PER_SECOND[unit]
-    in_range = value.is_between(_YEAR_1 * scale, _YEAR_10000 * scale, closed="left")
+        return TimeReader("number", number, f"{name!r} holds plain numbers", form=form)
+    scale = PER_SECOND[unit]
+    in_range = value.is_between(YEAR_1 * scale, YEAR_10000 * scale, closed="left")
     return TimeReader(
         "timestamp",
         _scaled(pl.when(in_range).then(value), scale, dtype.is_integer()),
         f"{name!r} holds {unit} since 1970",
         per_second=scale,
+        form=form,
     )
 
 
@@ -142,10 +163,10 @@ def _survey(frame: pl.LazyFrame, value: pl.Expr, dtype: pl.DataType) -> tuple[bo
     whole = pl.lit(True) if dtype.is_integer() else (finite == finite.floor()).all()
     shares = {
         unit: finite.is_between(_YEAR_1990 * scale, _YEAR_2100 * scale).mean()
-        for unit, scale in _PER_SECOND.items()
+        for unit, scale in PER_SECOND.items()
     }
     survey = frame.select(whole=whole, **shares).collect(engine="streaming").row(0, named=True)
-    likely = next((unit for unit in _PER_SECOND if (survey[unit] or 0.0) >= _MIN_SHARE), "number")
+    likely = next((unit for unit in PER_SECOND if (survey[unit] or 0.0) >= _MIN_SHARE), "number")
     return bool(survey["whole"]), likely
 
 
@@ -153,7 +174,8 @@ def _text_reader(frame: pl.LazyFrame, column: pl.Expr, name: str, settings: Colu
     text = column.cast(pl.String).str.strip_chars()
     if settings.time_format is not None:
         value = text.str.strptime(pl.Datetime("ms"), settings.time_format, strict=False).dt.epoch("ms")
-        return TimeReader("timestamp", value, f"{name!r} is read as {settings.time_format}")
+        form = Dates((settings.time_format,), is_loose=False)
+        return TimeReader("timestamp", value, f"{name!r} is read as {settings.time_format}", form=form)
     sample = (
         frame.select(text.alias(TIME))
         .filter(pl.col(TIME).is_not_null())
@@ -177,7 +199,10 @@ def _text_reader(frame: pl.LazyFrame, column: pl.Expr, name: str, settings: Colu
             "choose one with --time-format"
         )
     return TimeReader(
-        "timestamp", _parse(text, best[0]), f"{name!r} is read as {best[0]} with or without a time"
+        "timestamp",
+        _parse(text, best[0]),
+        f"{name!r} is read as {best[0]} with or without a time",
+        form=Dates(tuple(best[0] + clock for clock in (*_CLOCKS, _OFFSET)), is_loose=True),
     )
 
 

@@ -15,7 +15,7 @@ from turret.data.cli import app
 from turret.data.reading.schema import ColumnSettings, FilterSettings, FormatSettings, PrepareConfig
 from turret.data.synthetic.synthesis import SyntheticConfig
 
-CONTROLS = {"source", "target", "config", "overwrite", "settings"}  # tested by themselves
+CONTROLS = {"source", "target", "config", "overwrite", "engine", "settings"}  # tested by themselves
 
 # Option -> arguments that set it (with the options that it requires), the setting, the value.
 PREPARE: dict[str, tuple[str, str, Any]] = {
@@ -87,7 +87,9 @@ def prepared(monkeypatch: pytest.MonkeyPatch) -> Prepared:
     """The arguments of `prepare`, which is replaced by a spy."""
     calls: Prepared = []
 
-    def spy(config: PrepareConfig, target: Path, overwrite: bool) -> SimpleNamespace:
+    def spy(
+        config: PrepareConfig, target: Path, overwrite: bool, engine: str | None = None
+    ) -> SimpleNamespace:
         calls.append((config, target, overwrite))
         return SimpleNamespace(warnings=("a warning",))
 
@@ -154,6 +156,21 @@ def test_prepare_is_told_where_to_write_and_tells_what_it_wrote(prepared: Prepar
         (Path("var/prepared"), False),
     ]
     assert done.stdout == "a warning\n\nwhat is in there\n"
+
+
+def test_the_engine_of_preparation_is_polars_unless_one_is_named(
+    prepared: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engines: list[str | None] = []
+
+    def spy(config: PrepareConfig, target: Path, overwrite: bool, engine: str | None) -> SimpleNamespace:
+        engines.append(engine)
+        return SimpleNamespace(warnings=())
+
+    monkeypatch.setattr("turret.data.preparing.prepare.prepare", spy)
+    invoke("prepare events.csv")
+    invoke("prepare events.csv --engine spark://host:7077")
+    assert engines == [None, "spark://host:7077"]
 
 
 def test_every_option_of_synth_reaches_the_shop(monkeypatch: pytest.MonkeyPatch) -> None:

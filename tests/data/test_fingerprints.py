@@ -161,7 +161,7 @@ def test_a_log_is_prepared_as_it_always_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str, piece: int
 ) -> None:
     """The result does not depend on the size of pieces."""
-    for module in ("events.read_events", "histories.buckets", "histories.histories"):
+    for module in ("events.read_events", "events.buckets", "histories.histories"):
         monkeypatch.setattr(f"turret.data.{module}.PIECE", piece)
     change, give, settings, digest = CASES[case]
     log = change(_log())

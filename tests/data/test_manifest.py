@@ -33,3 +33,8 @@ def test_a_folder_without_a_readable_manifest_is_not_prepared_data(tmp_path: Pat
     (tmp_path / "manifest.json").write_text('{"format_version": 2}')
     with pytest.raises(DataError, match=r"can't read .*manifest\.json \(format_version: .* 1\); prepare"):
         Manifest.load(tmp_path)
+
+
+def test_a_url_in_place_of_a_folder_is_to_be_copied_first() -> None:
+    with pytest.raises(DataError, match=r"copy it here first: `turret data fetch s3://shop/prepared`"):
+        Manifest.load(Path("s3://shop/prepared"))

@@ -27,7 +27,7 @@ Store = Annotated[
 def load(
     context: typer.Context,
     source: Annotated[
-        Path | None,
+        str | None,
         typer.Argument(metavar="[SOURCE]", help="Raw events, as `turret data prepare` reads them."),
     ] = None,
     data: Annotated[

@@ -8,6 +8,7 @@ from typing import Any
 
 from turret.data.configuration import load_configuration
 from turret.data.events.dropped_rows import describe_dropped
+from turret.data.object_stores.place import Place
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
@@ -15,7 +16,7 @@ from turret.data.reading.schema import PrepareConfig
 
 @contextmanager
 def prepared_log(
-    source: Path, settings: Mapping[str, Any], report: Callable[[str], object]
+    source: Place | str, settings: Mapping[str, Any], report: Callable[[str], object]
 ) -> Iterator[PreparedData]:
     """Prepare `source` with `settings` by their dotted names, and report the rows that were left out."""
     config = load_configuration(PrepareConfig, overrides={**settings, "source": source})

@@ -1,7 +1,6 @@
 import hashlib
 import io
 import re
-import resource
 from collections.abc import Iterator
 from pathlib import Path
 from zipfile import ZipFile
@@ -12,6 +11,7 @@ import pytest
 from tests.data.datasets.test_retail import HEADER, ROWS
 from tests.data.file_server import FileServer, serving
 from tests.data.workbook import workbook
+from tests.full_disk import small_files
 from turret.data.datasets.fetch import fetch
 from turret.data.datasets.public_datasets import DATASETS, Dataset
 from turret.data.errors import FetchError
@@ -142,13 +142,8 @@ def test_a_missing_file_names_the_mirror(server: FileServer, tmp_path: Path) -> 
 def test_a_disk_that_takes_no_more_is_a_sentence_and_loses_nothing(
     server: FileServer, tmp_path: Path
 ) -> None:
-    _, hard = limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))
-    try:
-        with pytest.raises(FetchError, match=r"File too large; .* MB of free space"):
-            _fetch(server, tmp_path)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    with small_files(50_000), pytest.raises(FetchError, match=r"File too large; .* MB of free space"):
+        _fetch(server, tmp_path)
     assert (_fetch(server, tmp_path) / "u.data").exists()
     assert server.requests[-1]["Range"] == "bytes=50000-"
 

@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 from turret.data.errors import ColumnError
+from turret.data.events.buckets import LoggedEvents
 from turret.data.events.event_arrays import Events
 from turret.data.events.events import Log, validate
 from turret.data.events.read_events import IngestedEvents, read_events
@@ -51,6 +52,7 @@ def _validate(
 def _read(log: Log) -> tuple[IngestedEvents, Events]:
     with TemporaryDirectory() as work:
         found = read_events(log, Path(work))
+        assert isinstance(found.events, LoggedEvents)
         return found, Events(**found.events.read(0, len(found.events)))
 
 

@@ -4,6 +4,7 @@ import polars as pl
 import pytest
 
 from turret.data.errors import SourceError
+from turret.data.events.buckets import LoggedEvents
 from turret.data.events.event_arrays import Events
 from turret.data.events.events import Log, validate
 from turret.data.events.read_events import IngestedEvents, read_events
@@ -24,6 +25,7 @@ def _scanned(path: Path) -> Log:
 
 
 def _rows(found: IngestedEvents) -> list[tuple[object, object, object]]:
+    assert isinstance(found.events, LoggedEvents)
     events = Events(**found.events.read(0, len(found.events)))
     users, items = found.users.gather(events.users), found.items.gather(events.items)
     return list(zip(users.to_list(), items.to_list(), events.times.tolist(), strict=True))
@@ -52,6 +54,7 @@ def test_events_are_read_in_the_order_of_the_source_and_bad_rows_left_out(
 def test_what_is_kept_of_an_event_are_numbers(tmp_path: Path) -> None:
     frame = pl.DataFrame({"user": ["a"], "item": [5], "time": [0.5], "note": ["long"]})
     found = read_events(_log(tmp_path / "log.parquet", frame), tmp_path)
+    assert isinstance(found.events, LoggedEvents)
     assert {name: column.dtype.name for name, column in found.events.read(0, 1).items()} == {
         "users": "int32",
         "items": "int32",

@@ -247,7 +247,7 @@ def test_no_more_than_some_pieces_of_the_log_are_ever_held(
         collected.append((last - first) // (8 if names else 1))
         return read(files, first, last, *names)
 
-    for module in ("events.read_events", "histories.buckets", "histories.histories"):
+    for module in ("events.read_events", "events.buckets", "histories.histories"):
         monkeypatch.setattr(f"turret.data.{module}.PIECE", 2_500)
     monkeypatch.setattr(pl.LazyFrame, "collect", watched)
     monkeypatch.setattr(pl.LazyFrame, "collect_batches", watched_batches)
@@ -265,7 +265,7 @@ def test_all_that_is_unfinished_lies_in_one_hidden_folder(
     """An interrupt at any time leaves no files."""
     seen: list[tuple[list[Path], Path]] = []
 
-    def interrupted(_: PrepareConfig, work: Path) -> None:
+    def interrupted(_: PrepareConfig, work: Path, *others: object) -> None:
         seen.append((list((tmp_path / "there").iterdir()), work))
         raise KeyboardInterrupt
 

@@ -5,6 +5,7 @@ import pytest
 
 from turret.data.configuration import load_configuration
 from turret.data.errors import ConfigurationError, SourceError
+from turret.data.object_stores.local_copies import LocalCopies
 from turret.data.reading.open_source import open_source
 from turret.data.reading.schema import PrepareConfig
 from turret.data.reading.tables import Source
@@ -14,7 +15,8 @@ def _open(tmp_path: Path, **overrides: object) -> Source:
     work = tmp_path / "work"
     work.mkdir(exist_ok=True)
     named = {name.replace("__", "."): value for name, value in overrides.items()}
-    return open_source(load_configuration(PrepareConfig, overrides=named), work)
+    config = load_configuration(PrepareConfig, overrides=named)
+    return open_source(config, work, LocalCopies(work))
 
 
 def test_a_folder_of_events_items_and_users_is_opened_whole(tmp_path: Path) -> None:

@@ -2,14 +2,46 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from turret.data.events.event_arrays import Events
 from turret.data.events.event_files import PIECE, EventFiles
 from turret.data.files.parallel import map_ordered
 from turret.data.ranges import groups
+
+Change = Callable[[Events], Events]
+
+
+class UnsortedEvents(Protocol):
+    """The events of a log, wherever they lie; users and items are numbers in the order of their discovery."""
+
+    @property
+    def columns(self) -> dict[str, DTypeLike]:
+        """The types of the columns of `data.events.event_arrays.Events`."""
+
+    def __len__(self) -> int: ...
+
+    def by_user(
+        self, users: NDArray[np.int32], items: NDArray[np.int32], work: Path, change: Change
+    ) -> Iterator[Events]:
+        """Yield the events sorted by user, part and time (stable), all events of a user in one block.
+
+        User u becomes the row `users[u]` and item i the row `items[i]`; `change` is applied to each sorted
+        block. The events can be read once; `work` is a folder for temporary files.
+        """
+
+
+class LoggedEvents(EventFiles):
+    """Events on disk in the order of their log."""
+
+    def by_user(
+        self, users: NDArray[np.int32], items: NDArray[np.int32], work: Path, change: Change
+    ) -> Iterator[Events]:
+        """Yield the events sorted by user, part and time (see `UnsortedEvents`)."""
+        yield from sorted_buckets(self, users, items, work, change)
 
 
 def sorted_buckets(
@@ -17,7 +49,7 @@ def sorted_buckets(
     users: NDArray[np.int32],
     items: NDArray[np.int32],
     work: Path,
-    change: Callable[[Events], Events],
+    change: Change,
 ) -> Iterator[Events]:
     """Yield the events of `log` sorted by user, part and time (stable), a bucket of users at a time.
 

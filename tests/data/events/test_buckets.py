@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from turret.data.events.buckets import sorted_buckets
 from turret.data.events.event_arrays import Events
 from turret.data.events.event_files import EventFiles
-from turret.data.histories.buckets import sorted_buckets
 
 COLUMNS = {"users": np.int32, "items": np.int32, "times": np.int64, "parts": np.int8}
 ROWS = st.lists(
@@ -31,7 +31,7 @@ def test_buckets_follow_each_other_in_order_whatever_their_size(
         return events.take(events.times % 2 == 0) if keeps_even else events
 
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("turret.data.histories.buckets.PIECE", piece)
+        patch.setattr("turret.data.events.buckets.PIECE", piece)
         with EventFiles(Path(folder) / "log", COLUMNS) as log:
             log.write(events)
         of_users, of_items = (np.arange(last, -1, -1, dtype=np.int32) for last in (9, 5))
@@ -60,7 +60,7 @@ def test_events_at_the_same_time_keep_the_order_of_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Enough of them to detect an unstable sort."""
-    monkeypatch.setattr("turret.data.histories.buckets.PIECE", 5000)
+    monkeypatch.setattr("turret.data.events.buckets.PIECE", 5000)
     count = 20_000
     users = np.random.default_rng(0).integers(0, 8, count).astype(np.int32)
     items = np.arange(count, dtype=np.int32)
