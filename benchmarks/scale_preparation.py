@@ -1,6 +1,7 @@
 """What prepared data takes on disk, and preparing it in memory and on disk, by events and by ids.
 
-Logs in Parquet parts with numbers as ids, as `benchmarks.preparation` writes them.
+Logs in Parquet parts with numbers as ids, as `benchmarks.preparation` writes them, and a file of their items
+with a title, genres, a price and a time of release.
 """
 
 import shutil
@@ -11,10 +12,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
 from benchmarks.command_cost import turret_cost
-from benchmarks.preparation import write_log
+from benchmarks.preparation import PERIOD, START, write_log
 from benchmarks.scale_training import folder_mb
 from turret.data.prepared import PreparedData
+from turret.data.synthetic.titles import GENRES
 
 POLL = 0.05  # seconds between two looks at a folder that grows
 
@@ -59,14 +65,34 @@ def watched(folder: Path) -> Iterator[list[float]]:
         thread.join()
 
 
+def write_items(path: Path, items: int) -> None:
+    """Write so many items with titles of four words, as the synthetic shop has them."""
+    random = np.random.default_rng(1)
+    genres = np.array(list(GENRES))
+    words = np.array(sorted({word for pair in GENRES.values() for part in pair for word in part.split()}))
+
+    def joined(choices: NDArray[np.str_], count: int, separator: str) -> pl.Expr:
+        columns = [pl.lit(pl.Series(random.choice(choices, items))) for _ in range(count)]
+        return pl.concat_str(columns, separator=separator)
+
+    pl.select(
+        item_id=pl.int_range(items),
+        title=joined(words, 4, " "),
+        genres=joined(genres, 2, "|"),
+        price=pl.lit(pl.Series(random.gamma(2, 10, items).round(2))),
+        released=pl.lit(pl.Series(START + random.integers(0, PERIOD, items))),
+    ).write_parquet(path)
+
+
 def measure_log(log: Log, folder: Path) -> dict[str, Any]:
-    """Prepare one log, and count what it really holds."""
-    source, target = folder / "log", folder / "work" / "prepared"
+    """Prepare one log with its items, and count what it really holds."""
+    source, target, items = folder / "log", folder / "work" / "prepared", folder / "items.parquet"
     shutil.rmtree(folder, ignore_errors=True)
     target.parent.mkdir(parents=True)
     write_log(source, log.events, log.users, log.items)
+    write_items(items, log.items)
     with watched(target.parent) as most:
-        cost = turret_cost("data", "prepare", source, "--to", target)
+        cost = turret_cost("data", "prepare", source, "--items", items, "--to", target)
     data = PreparedData.open(target)
     return {
         "events": log.events,

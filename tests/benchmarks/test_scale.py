@@ -36,6 +36,8 @@ def test_the_bytes_of_sqlite_grow_with_the_events() -> None:
 def test_prepared_logs_have_the_measured_sizes(tmp_path: Path) -> None:
     row = measure_log(Log(2_000, 40, 10), tmp_path / "log")
     assert (row["events"], row["users"], row["items"]) == (2_000, 40, 10)
+    data = PreparedData.open(tmp_path / "log" / "work" / "prepared")
+    assert {one.name for one in data.item_features.features} >= {"title", "genres", "price"}
     assert 0 < row["prepared_mb"] <= row["work_mb"] < 1
     prepared = log_of(Shape(items=390, dimension=8, history=20), tmp_path, least_events=400)
     data = PreparedData.open(prepared)

@@ -87,6 +87,17 @@ def test_a_part_that_the_machine_does_not_hold_is_a_warning(shop: PlanRequest, f
     assert "all parts need" in text
 
 
+def test_each_machine_of_the_service_holds_the_whole_catalog(shop: PlanRequest, figures: Figures) -> None:
+    """Seven machines of 16 GB do not hold what one does not; a Redis Cluster is split over its machines."""
+    several = replace(shop, items=2e7, requests=2e4)
+    plan = make_plan(several, figures)
+    machines = part(plan, "service").machines
+    assert machines > 3
+    text = "\n".join(plan.warnings)
+    assert f"of memory on each of its {machines} machines, and a machine has 16 GB" in text
+    assert "histories" not in text
+
+
 def limits_of(plan: Plan) -> dict[str, float | None]:
     return {one.reason: one.most for one in plan.limits}
 
@@ -112,7 +123,22 @@ def test_engines_are_named_only_where_they_were_measured(shop: PlanRequest, figu
     assert not any(word in text for word in ("milvus", "torchrun", "spark"))
     engines = with_engines(figures, retrieval={}, torchrun={"speedup_2_over_1": 1.72}, spark={})
     text = json.dumps(make_plan(shop, engines).as_json())
+    # torchrun takes an option --run before `--` for its own.
+    assert "torchrun --nproc-per-node N -m -- turret train" in text
     assert all(word in text for word in ("milvus://", "two were 1.7 times as fast", "spark://"))
+
+
+def test_the_commands_use_the_engines_that_the_sizes_need(shop: PlanRequest, figures: Figures) -> None:
+    retrieval = {"bytes_an_item": {"redis": 1900.0, "milvus": 2100.0}}
+    engines = with_engines(figures, retrieval=retrieval, torchrun={"speedup_2_over_1": 1.7}, spark={})
+    plan = make_plan(shop, engines)
+    assert not any(word in " ".join(plan.commands) for word in ("milvus", "torchrun", "spark"))
+    assert "which took 2,100 bytes for an item of 64 numbers" in json.dumps(plan.as_json())
+    text = "\n".join(make_plan(replace(shop, items=5e7, events=1e10), engines).commands)
+    assert "turret data prepare LOG --to var/prepared --engine spark://HOST:7077\n" in text
+    assert "\ntorchrun --nproc-per-node N -m -- turret train --data" in text
+    assert "\nturret publish var/bundles/first --engine milvus://HOST:19530 --version first-indexed\n" in text
+    assert "turret index" not in text
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ def plan_histories(request: PlanRequest, figures: Figures) -> Part:
         disk=figures.at("histories.redis.disk", sizes),
         seconds=figures.at("histories.redis.load_seconds", sizes),
         machines=machines,
+        is_split=True,
         notes=("memory and disk of all machines together, without replicas of the Redis",),
     )
 

@@ -17,7 +17,7 @@ from turret.planning.training import plan_training, training_seconds
 # Sizes beyond are no shop's.
 _MOST = 1e13
 _STEPS = 60  # halvings of the logarithm, to less than a millionth of a size
-TORCHRUN = "torchrun --nproc-per-node N -m turret train"
+TORCHRUN = "torchrun --nproc-per-node N -m -- turret train"
 
 Size = Literal["events", "items", "requests"]
 Fits = Callable[[PlanRequest], bool]
@@ -27,7 +27,8 @@ Fits = Callable[[PlanRequest], bool]
 class Limit:
     """One machine holds `size` up to `most`, the others as given; None if no size exceeds it.
 
-    `remedy` says what to turn to beyond. `applies` is False for an engine that the plan does not use.
+    `remedy` says what to turn to beyond. `engine` is the name in `Figures.engines` of the engine that removes
+    the limit. `applies` is False for a limit of a part that the plan does not have.
     """
 
     size: Size
@@ -35,6 +36,7 @@ class Limit:
     given: float
     reason: str
     remedy: str
+    engine: str | None = None
     applies: bool = True
 
     @property
@@ -74,9 +76,12 @@ def limits(request: PlanRequest, figures: Figures) -> list[Limit]:
     """One limit for each engine, in the order of the plan's parts."""
     machine = request.machine
 
-    def limit(size: Size, fits: Fits, reason: str, remedy: str, applies: bool = True) -> Limit:
+    def limit(
+        size: Size, fits: Fits, reason: str, remedy: str, engine: str | None = None, applies: bool = True
+    ) -> Limit:
         given: float = getattr(request, size)
-        return Limit(size, largest_size(request, size, fits), given, reason, remedy, applies)
+        measured = engine if engine in figures.engines else None
+        return Limit(size, largest_size(request, size, fits), given, reason, remedy, measured, applies)
 
     return [
         limit(
@@ -84,12 +89,14 @@ def limits(request: PlanRequest, figures: Figures) -> list[Limit]:
             lambda one: plan_preparation(one, figures).most_disk <= machine.disk,
             "preparing them fills the disk",
             _preparation_remedy(figures),
+            "spark",
         ),
         limit(
             "items",
             lambda one: _model_memory(one, figures) <= machine.memory,
             "training or export fills the memory",
             _training_remedy(figures),
+            "torchrun",
         ),
         limit(
             "events",
@@ -102,6 +109,7 @@ def limits(request: PlanRequest, figures: Figures) -> list[Limit]:
             lambda one: activation_memory(one, figures, machine.cores).value <= machine.memory,
             "an activation fills the memory of the service",
             _retrieval_remedy(figures),
+            "retrieval",
         ),
         limit(
             "requests",
@@ -150,6 +158,8 @@ def _retrieval_remedy(figures: Figures) -> str:
     smaller = "more memory, or a smaller dimension"
     if "retrieval" not in figures.engines:
         return smaller
-    return (
-        f"{smaller}, or a vector engine: `turret publish --engine milvus://HOST:19530` or `redis://HOST:6379`"
-    )
+    engine = "a vector engine: `turret publish --engine milvus://HOST:19530` or `redis://HOST:6379`"
+    taken = figures.engines["retrieval"].get("bytes_an_item")
+    if taken is None:
+        return f"{smaller}, or {engine}"
+    return f"{smaller}, or {engine}, which took {max(taken.values()):,.0f} bytes for an item of 64 numbers"

@@ -10,7 +10,8 @@ class Part:
     """Bytes of memory and of disk, and seconds; None where the part has none.
 
     `passing_memory` and `passing_disk` are needed for a while only: by an activation, or while files are
-    sorted. `notes` are sentences for people.
+    sorted. Both are those of each machine, or with `is_split` of all machines together. `notes` are sentences
+    for people.
     """
 
     name: str
@@ -20,6 +21,7 @@ class Part:
     passing_memory: Amount | None = None
     passing_disk: Amount | None = None
     machines: int = 1
+    is_split: bool = False
     notes: tuple[str, ...] = ()
 
     @property

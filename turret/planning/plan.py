@@ -85,7 +85,7 @@ def make_plan(request: PlanRequest, figures: Figures) -> Plan:
         tuple(warnings(request, parts)),
         beyond,
         tuple(assumptions(figures)),
-        tuple(commands(request, figures)),
+        tuple(commands(request, figures, {one.engine for one in found if one.is_exceeded})),
     )
 
 
@@ -93,10 +93,9 @@ def warnings(request: PlanRequest, parts: tuple[Part, ...]) -> list[str]:
     """A sentence for each part that needs more memory or disk than a machine has, and for all disks."""
     machine = request.machine
     found = [
-        f"{part.name} needs {byte_text(part.most_memory)} of memory, and {_machines(part.machines)} "
-        f"{byte_text(machine.memory * part.machines)}"
+        _short_of_memory(part, machine.memory)
         for part in parts
-        if part.most_memory > machine.memory * part.machines
+        if part.most_memory > machine.memory * (part.machines if part.is_split else 1)
     ]
     disk = sum(part.most_disk for part in parts if part.machines == 1)
     if disk > machine.disk:
@@ -106,8 +105,13 @@ def warnings(request: PlanRequest, parts: tuple[Part, ...]) -> list[str]:
     return found
 
 
-def _machines(count: int) -> str:
-    return "the machine has" if count == 1 else f"its {count:,} machines have"
+def _short_of_memory(part: Part, memory: float) -> str:
+    needed = f"{part.name} needs {byte_text(part.most_memory)} of memory"
+    if part.machines == 1:
+        return f"{needed}, and the machine has {byte_text(memory)}"
+    if part.is_split:
+        return f"{needed}, and its {part.machines:,} machines have {byte_text(memory * part.machines)}"
+    return f"{needed} on each of its {part.machines:,} machines, and a machine has {byte_text(memory)}"
 
 
 def assumptions(figures: Figures) -> list[str]:
@@ -117,6 +121,6 @@ def assumptions(figures: Figures) -> list[str]:
         f"a core of the service is planned to be busy for {100 * BUSY:.0f} % of the time; further cores and "
         "machines to answer as many requests as the first",
         "a request names a user with stored events and asks for 10 items; ids have up to 10 characters",
-        "bundles hold a title, genres and a price of each item; prepared data was measured for events alone",
+        "prepared data and bundles hold a title, genres and a price of each item, and no features of users",
         "sizes are those of the peak; leave memory for the system and for growth",
     ]

@@ -1,22 +1,32 @@
 """The commands of a plan, in the order in which they run."""
 
+from collections.abc import Set
+
 from turret.planning.figures import Figures
 from turret.planning.histories import redis_machines
+from turret.planning.limits import TORCHRUN
 from turret.planning.request import PlanRequest, experiment_defaults
 from turret.planning.service import Capacity, capacity
 
 # Beyond so many items a shipped full softmax is slow, as docs/training.md says.
 _SAMPLED_FROM = 100_000
+_SPARK = " --engine spark://HOST:7077"
 
 
-def commands(request: PlanRequest, figures: Figures) -> list[str]:
-    """Shell commands from the log to the service; capitals stand for names of your own."""
+def commands(request: PlanRequest, figures: Figures, engines: Set[str | None] = frozenset()) -> list[str]:
+    """Shell commands from the log to the service; capitals stand for names of your own.
+
+    `engines` are the names of those that the plan needs: spark, torchrun, retrieval.
+    """
     planned = capacity(request, figures)
+    index = "index var/bundles/first --kind auto"
+    if "retrieval" in engines:
+        index = "publish var/bundles/first --engine milvus://HOST:19530"
     return [
-        "turret data prepare LOG --to var/prepared",
-        _train(request),
+        f"turret data prepare LOG --to var/prepared{_SPARK * ('spark' in engines)}",
+        _train(request, TORCHRUN if "torchrun" in engines else "turret train"),
         "turret export var/run --bundles var/bundles --version first",
-        "turret index var/bundles/first --kind auto --version first-indexed",
+        f"turret {index} --version first-indexed",
         "turret activate first-indexed --bundles var/bundles",
         f"turret history load --data var/prepared --store {_store(request, figures, planned)}",
         f"turret serve --bundles var/bundles --workers {planned.workers} "
@@ -24,9 +34,9 @@ def commands(request: PlanRequest, figures: Figures) -> list[str]:
     ]
 
 
-def _train(request: PlanRequest) -> str:
+def _train(request: PlanRequest, command: str) -> str:
     defaults = experiment_defaults(request.experiment)
-    words = ["turret train --data var/prepared --run var/run", f"--experiment {request.experiment}"]
+    words = [f"{command} --data var/prepared --run var/run", f"--experiment {request.experiment}"]
     for setting, name in (
         ("tower.dimension", "dimension"),
         ("tower.user.history_length", "history"),
