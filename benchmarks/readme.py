@@ -39,6 +39,8 @@ from benchmarks.scale_page import scale_section
 from benchmarks.scale_plot import plot as plot_scale
 from benchmarks.serving_page import PAGE as SERVING
 from benchmarks.serving_page import serving_section
+from benchmarks.spark_page import PAGE as SPARK
+from benchmarks.spark_page import spark_section
 from benchmarks.timed_sets import TIMED
 from benchmarks.warm_start_page import PAGE as TRAINING
 from benchmarks.warm_start_page import warm_start_section
@@ -107,6 +109,7 @@ PAGES: dict[Path, tuple[tuple[str, ...], Callable[..., str]]] = {
     RESULTS_PAGE: ((), results_section),
     SCALE: (SCALE_RESULTS, scale_section),
     SERVING: (("serving", "soak"), serving_section),
+    SPARK: (("spark_preparation",), spark_section),
     TRAINING: (("warm_start",), warm_start_section),
 }
 

@@ -1,14 +1,12 @@
 """Fault 10: the disk is full while events are saved."""
 
-import os
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.faults.sending import acknowledged, event, recommended, stored, until
+from tests.full_disk import small_disk
 from tests.service_process import Process, Start
 
 SMALL_FILES = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, 500_000))"
@@ -16,18 +14,10 @@ QUICKLY = {"breaker_seconds": 0.2}
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 1 MB."""
-    if os.geteuid() != 0 or shutil.which("mount") is None:
-        pytest.skip("a small file system can only be mounted by root")
-    place = tmp_path / "disk"
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)]
-    done = subprocess.run(mount, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"a small file system can't be mounted here: {done.stderr.strip()}")
-    yield place
-    subprocess.run(["umount", "--lazy", str(place)], check=True)
+    with small_disk(tmp_path / "disk") as place:
+        yield place
 
 
 def fill(service: Process) -> tuple[set[str], set[str]]:
@@ -54,10 +44,10 @@ def check(service: Process, kept: set[str], refused: set[str]) -> None:
 
 
 @pytest.mark.fault(10)
-def test_on_a_full_disk_events_are_refused_and_answers_go_on(start: Start, small_disk: Path) -> None:
+def test_on_a_full_disk_events_are_refused_and_answers_go_on(start: Start, disk: Path) -> None:
     """Also after a restart on the full disk; with room again, events are stored again."""
-    store = f"sqlite:///{small_disk}/history.sqlite"
-    (small_disk / "other").write_bytes(bytes(300_000))
+    store = f"sqlite:///{disk}/history.sqlite"
+    (disk / "other").write_bytes(bytes(300_000))
     service = start(store=store, **QUICKLY)
     kept, refused = fill(service)
     check(service, kept, refused)
@@ -65,7 +55,7 @@ def test_on_a_full_disk_events_are_refused_and_answers_go_on(start: Start, small
     again = start(store=store, **QUICKLY)
     check(again, kept, refused)
     assert not acknowledged(again, *(event(f"big-{n}", f"{n}" * 100) for n in range(900)))
-    (small_disk / "other").unlink()
+    (disk / "other").unlink()
     until(lambda: acknowledged(again, event("after", "after")))
     check(again, kept, refused)
     assert stored(again, "after") == ["after"]

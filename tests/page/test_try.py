@@ -160,6 +160,10 @@ def test_a_stored_user_and_a_random_one_are_shown_with_their_history(
     view.page.get_by_label("A stored user").check()
     view.page.locator("#random-user").click()
     view.page.locator("#stored-history li").first.wait_for()
+    # Tests of other pages store users too.
+    view = open_view(service, "#try?user=%C3%BC%2F1")
+    view.wait_for_items()
+    view.page.locator("#stored-history li").first.wait_for()
     assert view.page.locator("#stored-history li").count() == 3
     assert "not in this version" in view.page.locator("#stored-history li").first.inner_text()
     view.wait_for("() => document.querySelector('#results .source.towers')")
