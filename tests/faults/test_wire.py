@@ -173,8 +173,11 @@ async def receive(connection: socket.socket, reads: bool) -> bytes:
 
 def sockets(pid: int) -> int:
     """How many sockets a process has open."""
-    links = (Path(f"/proc/{pid}/fd") / name for name in os.listdir(f"/proc/{pid}/fd"))
-    return sum(os.readlink(one).startswith("socket:") for one in links)
+    count = 0
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed since it was listed
+            count += os.readlink(link).startswith("socket:")
+    return count
 
 
 def peak(pid: int) -> int:
