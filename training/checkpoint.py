@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from turret.data.files.staging import new_file
 from turret.training.errors import TrainingError
+from turret.training.tensor_files import mapped_tensors
 
 _OBJECTIVE = "objective."
 
@@ -172,7 +173,12 @@ def all_parameters(model: nn.Module, objective: nn.Module) -> dict[str, Tensor]:
 def load_model(path: Path, model: nn.Module) -> None:
     """Load the model's parameters from a file of `save_tensors`; the objective's are ignored."""
     tensors, _, _ = _read(path)
-    _load(path, model, {name: value for name, value in tensors.items() if not name.startswith(_OBJECTIVE)})
+    _load(path, model, _of_model(tensors))
+
+
+def map_model(path: Path, model: nn.Module) -> None:
+    """Put the parameters of such a file in place of the model's own, mapped for reading alone."""
+    _load(path, model, _of_model(mapped_tensors(path)), assign=True)
 
 
 def load_objective(path: Path, objective: nn.Module) -> None:
@@ -182,8 +188,12 @@ def load_objective(path: Path, objective: nn.Module) -> None:
     _load(path, objective, {name.removeprefix(_OBJECTIVE): tensors[name] for name in names})
 
 
-def _load(path: Path, module: nn.Module, tensors: dict[str, Tensor]) -> None:
+def _of_model(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value for name, value in tensors.items() if not name.startswith(_OBJECTIVE)}
+
+
+def _load(path: Path, module: nn.Module, tensors: dict[str, Tensor], assign: bool = False) -> None:
     try:
-        module.load_state_dict(tensors)
+        module.load_state_dict(tensors, assign=assign)
     except RuntimeError as error:
         raise TrainingError(f"{path}: these parameters belong to another model: {error}") from None

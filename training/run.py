@@ -15,9 +15,10 @@ from turret.data.errors import ConfigurationError
 from turret.data.files.staging import new_file, remove_abandoned
 from turret.data.manifest import hash_file
 from turret.data.prepared import PreparedData
+from turret.tower.layers.tables import Table, tables_by
 from turret.tower.towers.model import TwoTowers
 from turret.training.baselines.registry import chosen_baselines, fitted_scores
-from turret.training.checkpoint import Progress, load_model, load_objective, load_progress
+from turret.training.checkpoint import Progress, load_model, load_objective, load_progress, map_model
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.config.named_settings import write_experiment
 from turret.training.errors import TrainingError
@@ -116,13 +117,24 @@ class Run:
 
     def open_model(self, data: PreparedData) -> TwoTowers:
         """Load the trained towers. Raises TrainingError before the first evaluation of a run."""
+        model = build_model(self.experiment, data)
+        load_model(self._saved_model(), model)
+        return model.eval()
+
+    def map_model(self, data: PreparedData) -> TwoTowers:
+        """The trained towers for reading alone, mapped from their file; errors as `open_model`."""
+        saved = self._saved_model()
+        with tables_by(Table.without_rows):
+            model = build_model(self.experiment, data)
+        map_model(saved, model)
+        return model.eval()
+
+    def _saved_model(self) -> Path:
         if not (self.folder / MODEL).is_file():
             raise TrainingError(
                 f"{self.folder}: no model was saved yet; let `turret train` reach its first evaluation."
             )
-        model = build_model(self.experiment, data)
-        load_model(self.folder / MODEL, model)
-        return model.eval()
+        return self.folder / MODEL
 
     def open_scores(self, data: PreparedData) -> CatalogScores | None:
         """The objective's scores if its loss does not rank by inner products, else None."""
@@ -167,7 +179,7 @@ class Run:
 
     def _scores_of(self, data: PreparedData, part: EvaluatedPart) -> ScoresOf:
         popularity = data.item_counts("train")
-        return tower_scores(self.open_model(data), data, part, popularity, self.open_scores(data))
+        return tower_scores(self.map_model(data), data, part, popularity, self.open_scores(data))
 
     def progress(self) -> Progress | None:
         """The progress of training that the checkpoint records; None without a checkpoint."""

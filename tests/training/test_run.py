@@ -115,16 +115,25 @@ def test_only_the_data_of_a_run_is_opened(tmp_path: Path, handmade: PreparedData
 def test_the_saved_model_is_the_one_that_is_opened(tmp_path: Path, handmade: PreparedData) -> None:
     """Ready to answer: without dropout."""
     run = run_in(tmp_path, handmade, training={"seed": 1})
-    with pytest.raises(TrainingError, match="no model was saved yet"):
-        run.open_model(handmade)
+    for way in (run.open_model, run.map_model):
+        with pytest.raises(TrainingError, match="no model was saved yet"):
+            way(handmade)
     trained = {
         name: torch.full_like(t, 0.5)
         for name, t in build_model(run.experiment, handmade).state_dict().items()
     }
     save_tensors(tmp_path / MODEL, trained)
-    opened = run.open_model(handmade)
-    assert not opened.training
-    assert all(torch.equal(value, trained[name]) for name, value in opened.state_dict().items())
+    for opened in (run.open_model(handmade), run.map_model(handmade)):
+        assert not opened.training
+        assert all(torch.equal(value, trained[name]) for name, value in opened.state_dict().items())
+
+
+def test_a_mapped_model_of_other_towers_is_refused(tmp_path: Path, handmade: PreparedData) -> None:
+    run = run_in(tmp_path, handmade)
+    others = {name: t[..., :1] for name, t in build_model(run.experiment, handmade).state_dict().items()}
+    save_tensors(tmp_path / MODEL, others)
+    with pytest.raises(TrainingError, match="belong to another model"):
+        run.map_model(handmade)
 
 
 def test_reports_of_both_parts_are_kept(tmp_path: Path, handmade: PreparedData) -> None:

@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 from turret.tower.catalog.masks import RowMask
 from turret.tower.errors import BundleError
 from turret.tower.format.index_settings import ApproximateSettings, FlatSettings, IndexSettings, SearchParams
-from turret.tower.index.faiss_index.faiss_files import read_faiss, write_faiss
+from turret.tower.index.faiss_index.faiss_files import read_faiss, write_flat
 from turret.tower.index.faiss_index.order import Found, check_finite, has_ties, ordered
 from turret.tower.index.faiss_index.untyped import faiss
 
 # From here on FAISS's heap costs more than all scores and one partial sort (27,000 x 64: 290 against 130
 # microseconds at k = 1,000), and with several OpenMP threads it waits for each of them.
 _LARGE_K = 200
+_BLOCK = 65_536  # rows that are compared at once
 
 
 class Index(ABC):
@@ -184,7 +185,10 @@ class ExactIndex(Index):
                 "different models"
             )
         stored = faiss.rev_swig_ptr(index.get_xb(), shape[0] * shape[1]).reshape(shape)
-        if not np.array_equal(stored, vectors):
+        if not all(
+            np.array_equal(stored[start : start + _BLOCK], vectors[start : start + _BLOCK])
+            for start in range(0, len(vectors), _BLOCK)
+        ):
             raise BundleError(
                 f"{path} holds other vectors than item_vectors.npy; they are of different models"
             )
@@ -197,9 +201,7 @@ class ExactIndex(Index):
 
     def save(self, path: Path) -> None:
         """Write the index to `path` in FAISS's own format (`IndexFlatIP`)."""
-        index = faiss.IndexFlatIP(self._dimension)
-        index.add(self._vectors)
-        write_faiss(index, path)
+        write_flat(self._vectors, path)
 
     def __len__(self) -> int:
         return self._count

@@ -16,6 +16,11 @@ class Table(nn.Embedding):
     is_split: ClassVar[bool] = False
     """Whether other processes hold the other rows; then all of them look up together."""
 
+    @classmethod
+    def without_rows(cls, rows: int, width: int, padding: int | None) -> "Table":
+        """A table whose rows are loaded later, without memory for others before."""
+        return cls(rows, width, padding, device="meta")
+
     @torch.no_grad()
     def begin(self, deviation: float) -> None:
         """Draw all rows from a normal distribution; the padding row is zero."""

@@ -3,15 +3,12 @@
 The folders hold safetensors files alone: the format whose metadata is pickled is not used.
 """
 
-import json
-import math
 import os
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -26,9 +23,7 @@ from torch.distributed.tensor import DTensor, Shard
 
 from turret.training.distributed.processes import Processes
 from turret.training.errors import TrainingError
-
-# As safetensors calls them.
-_DTYPES = {torch.float64: "F64", torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16"}
+from turret.training.tensor_files import content, layout
 
 
 @dataclass(frozen=True)
@@ -56,7 +51,7 @@ def save_whole(path: Path, tensors: Mapping[str, Tensor], rows: Mapping[str, Row
 
     torch.distributed.checkpoint writes such a file too, with up to four copies of a process's rows in memory.
     """
-    header, places = _layout(tensors, rows)
+    header, places = layout(tensors, {name: part.total for name, part in rows.items()})
     try:
         if world.leads:
             with path.open("wb") as file:
@@ -68,7 +63,7 @@ def save_whole(path: Path, tensors: Mapping[str, Tensor], rows: Mapping[str, Row
                 if part is not None or world.leads:
                     row = 0 if part is None else part.first * tensor[:1].nbytes
                     file.seek(len(header) + places[name] + row)
-                    file.write(_bytes(tensor))
+                    file.write(content(tensor))
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
@@ -76,26 +71,6 @@ def save_whole(path: Path, tensors: Mapping[str, Tensor], rows: Mapping[str, Row
             f"{path}: the model can't be written ({error.strerror}); make room on the disk."
         ) from None
     world.wait()
-
-
-def _bytes(tensor: Tensor) -> memoryview:
-    return tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data
-
-
-def _layout(tensors: Mapping[str, Tensor], rows: Mapping[str, Rows]) -> tuple[bytes, dict[str, int]]:
-    """The header of a safetensors file with whole tensors, and where each begins after it."""
-    entries: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    places, end = {}, 0
-    for name, tensor in tensors.items():
-        shape = [*tensor.shape]
-        if name in rows:
-            shape[0] = rows[name].total
-        places[name] = end
-        end += math.prod(shape) * tensor.element_size()
-        entries[name] = {"dtype": _DTYPES[tensor.dtype], "shape": shape, "data_offsets": [places[name], end]}
-    text = json.dumps(entries).encode()
-    text += b" " * (-len(text) % 8)
-    return len(text).to_bytes(8, "little") + text, places
 
 
 def _save(

@@ -5,11 +5,10 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.torch import save_file
 
 from turret.tower.errors import BundleError
 from turret.tower.towers.model import TwoTowers
+from turret.training.tensor_files import content, layout
 
 # Items that pass the tower at once.
 _BLOCK = 65_536
@@ -42,8 +41,15 @@ def mapped_model(model: TwoTowers, path: Path) -> memoryview:
 
     Raises BundleError where it can't be written.
     """
+    tensors = model.state_dict()
+    header, _ = layout(tensors, {})
     try:
-        save_file({name: tensor.contiguous() for name, tensor in model.state_dict().items()}, path)
-    except SafetensorError as error:
-        raise BundleError(f"{path}: the model can't be written ({error}); make room on the disk.") from None
+        with path.open("wb") as file:
+            file.write(header)
+            for tensor in tensors.values():  # in the order of the layout
+                file.write(content(tensor))
+    except OSError as error:
+        raise BundleError(
+            f"{path}: the model can't be written ({error.strerror}); make room on the disk."
+        ) from None
     return np.memmap(path, np.uint8, "r").data

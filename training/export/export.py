@@ -78,7 +78,7 @@ def export(run: Run, data: PreparedData, bundles: Path, version: str | None = No
 
 def _contents(run: Run, data: PreparedData, version: str, work: Path) -> BundleContents:
     """The contents of the bundle, the largest of them in files of `work`."""
-    model = run.open_model(data)
+    model = run.map_model(data)
     users = _some_users(data, RECORDED_QUERIES, "recorded queries", _RECORDED_HISTORY)
     vectors = mapped_vectors(model, work / "item_vectors.npy")
     items = torch.from_numpy(vectors)
