@@ -8,7 +8,6 @@ import json
 import lzma
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,8 @@ from typing import Any
 
 from redis import Redis
 from redis.exceptions import RedisError
+
+from tests.ports import free_port, free_ports
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "turret-tests"
 # A stock Redis server, the search module for it, and the Milvus server.
@@ -71,13 +72,6 @@ def found(wheel: str, pattern: str) -> Path:
     if not files:
         raise FileNotFoundError(MISSING)
     return files[0]
-
-
-def free_port() -> int:
-    """A port of the loopback that nothing uses."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port: int = listening.getsockname()[1]
-        return port
 
 
 class EngineServer:
@@ -151,14 +145,14 @@ class MilvusServer(EngineServer):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self._program = found(WHEELS[2], "bin/milvus")
-        self._health = free_port()
         config = _wheel_module().MilvusServerConfig(data_dir=str(folder), etcd_log_level="error")
         ports = [name for name in config.configurable_items if name.endswith("_port")]
-        config.update(**{name: free_port() for name in ports})
+        self._health, clients, peers, *others = free_ports(3 + len(ports))
+        config.update(**dict(zip(ports, others, strict=True)))
         for part in ("rootCoord", "proxy", "queryCoord", "queryNode", "indexNode", "dataCoord", "dataNode"):
             config.set(f"{part}.ip", "127.0.0.1")
         config.resolve()
-        self._etcd = _etcd_config(folder)
+        self._etcd = _etcd_config(folder, clients, peers)
         self.url = f"milvus://127.0.0.1:{config.configurable_items['proxy_port'][1]}"
 
     def _begin(self) -> subprocess.Popen[bytes]:
@@ -178,9 +172,9 @@ class MilvusServer(EngineServer):
         return False
 
 
-def _etcd_config(folder: Path) -> Path:
+def _etcd_config(folder: Path, client_port: int, peer_port: int) -> Path:
     """Ports of its own for the embedded etcd: on 2379 and 2380 a second Milvus would crash."""
-    clients, peers = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
+    clients, peers = (f"http://127.0.0.1:{port}" for port in (client_port, peer_port))
     settings = {
         "name": "default",
         "listen-client-urls": clients,

@@ -2,7 +2,7 @@
 
 import random
 import socket
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 # Below the ports that systems give to clients: one of those may be taken by a connection of another test.
 _FIRST, _LAST = 20_000, 30_000
@@ -10,7 +10,18 @@ _FIRST, _LAST = 20_000, 30_000
 
 def free_port() -> int:
     """A port of this machine that nothing uses."""
-    for port in random.SystemRandom().sample(range(_FIRST, _LAST), 100):
-        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
-    raise AssertionError(f"no port from {_FIRST} to {_LAST} is free")
+    (port,) = free_ports(1)
+    return port
+
+
+def free_ports(count: int) -> list[int]:
+    """Different ports of this machine that nothing uses."""
+    with ExitStack() as listening:
+        found: list[int] = []
+        for port in random.SystemRandom().sample(range(_FIRST, _LAST), 100):
+            with suppress(OSError):
+                listening.enter_context(socket.create_server(("127.0.0.1", port)))
+                found.append(port)
+            if len(found) == count:
+                return found
+    raise AssertionError(f"fewer than {count} ports from {_FIRST} to {_LAST} are free")

@@ -1,4 +1,4 @@
-"""The contract of every kind of index; a kind of ours needs at least one line in KINDS.
+"""The contract of every kind of index, exact, of FAISS and on engines; a kind needs a line in KINDS.
 
 Kinds of installed packages are held to it as well: `pytest tests/contracts/test_indexes.py -k NAME`.
 """
@@ -7,15 +7,18 @@ import asyncio
 import gc
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.engine_servers import running
 from tests.tower.engines.memory_engine import MemoryEngine
 from turret.tower.catalog.masks import RowMask
 from turret.tower.engines import opening
+from turret.tower.engines.access import Access, set_access
 from turret.tower.errors import BundleError
 from turret.tower.format.engine_settings import EngineEffort, EngineSettings
 from turret.tower.format.index_kinds import INDEX_KINDS, OURS
@@ -52,15 +55,19 @@ KINDS: dict[str, IndexSettings] = {
     "ivf_pq of all rotated": IvfPqSettings(**SOME, lists=1, parts=16, rotated=True),
     "ivf biased": IvfSettings(**SOME, lists=30, biased=True),
     "rabitq": RabitqSettings(**SOME, lists=30),
-    # The engine of the tests; tests/tower/engines/test_conformance.py holds the real ones to their contract.
-    "engine": EngineSettings(
-        engine="redis",
-        url="redis://engine",
+}
+# One in this process, and those that really run.
+ENGINES = {"memory": "redis", "redis": "redis", "milvus": "milvus"}
+KINDS |= {
+    f"engine {name}": EngineSettings(
+        engine=engine,
+        url=f"{engine}://engine",
         collection="turret_items",
         alias="turret_live",
         efforts=tuple(EngineEffort(rows=rows, k=200, breadth=400, recall=1.0) for rows in (1500, 21)),
         subset_rows=20,
-    ),
+    )
+    for name, engine in ENGINES.items()
 }
 Scores = NDArray[np.float64]
 COUNT, WIDTH = 1500, 16
@@ -93,23 +100,49 @@ def test_every_kind_of_the_registry_is_here_and_every_approximate_one_is_propose
         assert bool(entry.settings.proposals(FACTS)) == entry.settings.is_tunable == is_tuned_here
 
 
-@pytest.fixture(scope="module", autouse=True)
-def engine_of_tests() -> Iterator[None]:
-    """An engine in this process in place of a Redis."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(opening.CLIENTS, "redis", f"{MemoryEngine.__module__}:MemoryEngine")
+@contextmanager
+def started(engine: str, folder: Path) -> Iterator[None]:
+    """Run an engine; every address of its kind leads to it."""
+    with ExitStack() as stack:
+        if engine == "memory":
+            patch = stack.enter_context(pytest.MonkeyPatch.context())
+            patch.setitem(opening.CLIENTS, "redis", f"{MemoryEngine.__module__}:MemoryEngine")
+            set_access(Access(url="redis://memory"))
+        else:
+            server = stack.enter_context(running(engine, folder))
+            set_access(Access(url=server.url, seconds=10.0))
+        stack.callback(set_access, Access())
         yield
 
 
-@pytest.fixture(scope="module", params=sorted(KINDS))
-def kind(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+# Milvus takes ten seconds for each collection until it searches its index.
+MARKS = {"engine milvus": pytest.mark.slow}
+
+
+@pytest.fixture(
+    scope="module", params=[pytest.param(name, marks=MARKS.get(name, ())) for name in sorted(KINDS)]
+)
+def kind(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    name = str(request.param)
+    if not name.startswith("engine "):
+        yield name
+        return
+    engine = name.removeprefix("engine ")
+    with started(engine, tmp_path_factory.mktemp(engine)):
+        yield name
 
 
 @pytest.fixture(scope="module")
 def index(kind: str) -> Index:
     """Over unit vectors; where they are augmented, over those of unequal lengths."""
     return build_index(LONG if getattr(KINDS[kind], "augmented", False) else VECTORS, KINDS[kind])
+
+
+def apart(settings: IndexSettings) -> IndexSettings:
+    """The settings of an index beside the one of `index`; an engine gives it a collection of its own."""
+    if isinstance(settings, EngineSettings):
+        return settings.model_copy(update={"collection": "turret_others"})
+    return settings
 
 
 def share(count: int, seed: int = 0) -> NDArray[np.bool_]:
@@ -179,7 +212,7 @@ def test_a_row_has_the_score_that_the_exact_index_gives_it(index: Index) -> None
 def test_equal_vectors_come_in_the_order_of_their_rows(kind: str) -> None:
     """Each of 500 vectors three times, 500 rows apart."""
     vectors = np.tile(unit_vectors(500, 3), (3, 1))
-    index = build_index(vectors, KINDS[kind])
+    index = build_index(vectors, apart(KINDS[kind]))
     for query in vectors[:20]:
         rows, scores = index.search(query[None], 100)
         check_answer(rows[0], scores[0], true_scores(index, query), np.ones(COUNT, dtype=np.bool_))
@@ -329,7 +362,7 @@ def test_without_signs_the_far_side_is_found(index: Index) -> None:
 
 def test_nothing_of_it_stays_behind_when_its_version_goes(kind: str) -> None:
     """The one of a version that was replaced would else be in the memory until the next full collection."""
-    index = build_index(VECTORS, KINDS[kind])
+    index = build_index(VECTORS, apart(KINDS[kind]))
     index.nearest(QUERIES[0], 10)
     gone = weakref.ref(index)
     gc.disable()
