@@ -61,7 +61,8 @@ class RedisEngine(Engine):
             schema += [f"f{place}", "NUMERIC"] if field.kind == "number" else [f"f{place}", "TAG"]
             schema += [f"p{place}", "TAG"]
         hashes = ("ON", "HASH", "PREFIX", 1, f"{collection}:")
-        self._call("FT.CREATE", collection, *hashes, "SCHEMA", *schema)
+        # No scan: it would look at every key of the server, and no hash of this collection is there yet.
+        self._call("FT.CREATE", collection, *hashes, "SKIPINITIALSCAN", "SCHEMA", *schema)
         with self._named():
             for rows in items.blocks(_BLOCK):
                 pipeline = self._client.pipeline(transaction=False)
