@@ -150,3 +150,11 @@ def test_a_load_does_not_scan_the_keys_that_are_there(engine: Engine, redis: Red
     redis.hset("turret_a:900", "v", ITEMS.vectors[0].tobytes())
     engine.load("turret_a", ITEMS)
     assert engine.count("turret_a") == 700
+
+
+def test_a_wrong_password_is_told_from_a_server_that_is_gone(server: RedisSearchServer, redis: Redis) -> None:
+    made = open_engine(f"redis://:secret@127.0.0.1:{server.port}", Limits(search=1.0, load=10.0))
+    with pytest.raises(EngineError, match=r"refuses user or password .*TURRET_ENGINE") as caught:
+        made.check()
+    assert "secret" not in str(caught.value)
+    made.close()

@@ -185,12 +185,17 @@ class RedisEngine(Engine):
     @contextmanager
     def _named(self) -> Iterator[None]:
         """Raise EngineError with the address in place of the client's errors."""
-        from redis.exceptions import RedisError, ResponseError
+        from redis.exceptions import AuthenticationError, RedisError, ResponseError
 
         try:
             yield
         except ResponseError as error:
             raise _refused(self._address, str(error)) from None
+        except AuthenticationError as error:
+            raise EngineError(
+                f"the Redis at {self._address} refuses user or password ({error}); write the right ones into "
+                "TURRET_ENGINE, such as redis://:PASSWORD@HOST:6379"
+            ) from None
         except (RedisError, OSError) as error:
             raise EngineError(
                 f"the Redis at {self._address} can't be reached or is too slow ({error}); start it, or name "
