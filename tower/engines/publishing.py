@@ -26,7 +26,7 @@ from turret.tower.format.engine_settings import EngineSettings
 from turret.tower.format.manifest import IndexChoice, MeasuredRecall
 from turret.tower.index.planner import Planner
 from turret.tower.tuning.choice import Chosen
-from turret.tower.tuning.recall import check_recall, measure_recall, split_queries
+from turret.tower.tuning.recall import KS, check_recall, measure_recall, split_queries
 
 Report = Callable[[str], None]
 # A search while the efforts are tuned may be broader than any that is served.
@@ -47,14 +47,20 @@ def publish_to_engine(
     by default the old one with the engine's name behind it. Neither the `current` pointer nor the engine's
     alias moves.
 
-    Raises BundleError when the bundle fails a check, the version exists, or the engine misses the recall;
-    EngineError when the engine fails. Both leave no collection behind if the engine still answers.
+    Raises BundleError when the bundle fails a check or has too few items, the version exists, or the engine
+    misses the recall; EngineError when the engine fails. Both leave no collection behind if the engine still
+    answers.
     """
     if not 0 < recall <= 1:
         raise BundleError(f"--recall {recall:g}: a recall is above 0 and at most 1, such as 0.99")
     name = engine_name(url)
     old = Bundle.open(folder)
     check_golden(old)
+    if len(old.vectors) < KS[0]:
+        raise BundleError(
+            f"{old.manifest.version} has {len(old.vectors)} items; an engine's recall is measured for "
+            f"the best {KS[0]}, so an engine takes no fewer. Serve it with the index that it has"
+        )
     target = new_target(folder.parent, version or derived_version(old.manifest.version, name))
     bundles = folder.resolve().parent
     engine = open_engine(url, _LIMITS)

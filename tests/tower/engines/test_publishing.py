@@ -4,9 +4,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.conftest import contents
 from tests.tower.engines.conftest import ITEMS, URL
 from tests.tower.engines.memory_engine import MemoryEngine, Server
 from turret.tower.bundle.bundle import load
+from turret.tower.bundle.publish import publish
 from turret.tower.engines.engine_index import EngineIndex
 from turret.tower.engines.publishing import publish_to_engine
 from turret.tower.engines.where import InRange
@@ -148,6 +150,16 @@ def test_a_mistake_is_named(
 ) -> None:
     with pytest.raises((BundleError, EngineError), match=message):
         publish_to_engine(shop / "v1", url, recall, version)
+    assert server.items == {}
+
+
+@pytest.mark.parametrize("count", [5, 9])
+def test_a_catalog_that_is_too_small_to_measure_is_refused(
+    tmp_path: Path, server: Server, count: int
+) -> None:
+    publish(tmp_path, contents(ids=tuple(range(count))))
+    with pytest.raises(BundleError, match=f"has {count} items; .* measured for the best 10"):
+        publish_to_engine(tmp_path / "v1", URL)
     assert server.items == {}
 
 

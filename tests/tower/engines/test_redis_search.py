@@ -8,8 +8,9 @@ import pytest
 from redis import Redis
 
 from tests.engine_servers import RedisSearchServer, running
-from turret.tower.engines.engine import Engine, EngineItems
+from turret.tower.engines.engine import Engine, EngineField, EngineItems
 from turret.tower.engines.opening import Limits, open_engine
+from turret.tower.engines.where import AllMet, AnyMet, HasValue, InRange, NotMet
 from turret.tower.errors import EngineError
 
 ITEMS = EngineItems(np.random.default_rng(0).standard_normal((700, 4)).astype(np.float32), ())
@@ -124,3 +125,36 @@ def test_a_server_that_cannot_search_everything_is_refused(
 def test_the_url_of_a_cluster_is_refused() -> None:
     with pytest.raises(EngineError, match=r"redis\+cluster://engine:6379: in a Redis Cluster"):
         open_engine("redis+cluster://user:secret@engine:6379")
+
+
+def test_a_negation_inside_another_one_loses_and_adds_nothing(engine: Engine) -> None:
+    """Redis search answers with one item where a double negation that holds for all is intersected."""
+    rows = np.arange(len(ITEMS), dtype=np.float64)
+    no_codes = np.empty(0, dtype=np.int64)
+    field = EngineField("number", rows, no_codes, no_codes)
+    engine.load("turret_a", EngineItems(ITEMS.vectors, (field,)))
+    everything, few = HasValue(0), InRange(0, None, 100.0, high_open=True)
+    for where, count in (
+        (AllMet((NotMet(NotMet(everything)), everything)), 700),
+        (AllMet((NotMet(NotMet(everything)), NotMet(few))), 600),
+        (NotMet(AllMet((NotMet(NotMet(everything)), everything))), 0),
+        (NotMet(AllMet((NotMet(few), NotMet(NotMet(everything))))), 100),
+        (NotMet(AnyMet((NotMet(few), NotMet(AllMet((everything, few)))))), 100),
+    ):
+        found = engine.search("turret_a", ITEMS.vectors[0], len(ITEMS), 1400, where)
+        assert len(found) == count, where
+
+
+def test_a_load_does_not_scan_the_keys_that_are_there(engine: Engine, redis: Redis) -> None:
+    """Of a server with millions of keys, a scan takes longer than the load: here one would find a hash."""
+    redis.hset("turret_a:900", "v", ITEMS.vectors[0].tobytes())
+    engine.load("turret_a", ITEMS)
+    assert engine.count("turret_a") == 700
+
+
+def test_a_wrong_password_is_told_from_a_server_that_is_gone(server: RedisSearchServer, redis: Redis) -> None:
+    made = open_engine(f"redis://:secret@127.0.0.1:{server.port}", Limits(search=1.0, load=10.0))
+    with pytest.raises(EngineError, match=r"refuses user or password .*TURRET_ENGINE") as caught:
+        made.check()
+    assert "secret" not in str(caught.value)
+    made.close()

@@ -61,7 +61,8 @@ class RedisEngine(Engine):
             schema += [f"f{place}", "NUMERIC"] if field.kind == "number" else [f"f{place}", "TAG"]
             schema += [f"p{place}", "TAG"]
         hashes = ("ON", "HASH", "PREFIX", 1, f"{collection}:")
-        self._call("FT.CREATE", collection, *hashes, "SCHEMA", *schema)
+        # No scan: it would look at every key of the server, and no hash of this collection is there yet.
+        self._call("FT.CREATE", collection, *hashes, "SKIPINITIALSCAN", "SCHEMA", *schema)
         with self._named():
             for rows in items.blocks(_BLOCK):
                 pipeline = self._client.pipeline(transaction=False)
@@ -184,12 +185,17 @@ class RedisEngine(Engine):
     @contextmanager
     def _named(self) -> Iterator[None]:
         """Raise EngineError with the address in place of the client's errors."""
-        from redis.exceptions import RedisError, ResponseError
+        from redis.exceptions import AuthenticationError, RedisError, ResponseError
 
         try:
             yield
         except ResponseError as error:
             raise _refused(self._address, str(error)) from None
+        except AuthenticationError as error:
+            raise EngineError(
+                f"the Redis at {self._address} refuses user or password ({error}); write the right ones into "
+                "TURRET_ENGINE, such as redis://:PASSWORD@HOST:6379"
+            ) from None
         except (RedisError, OSError) as error:
             raise EngineError(
                 f"the Redis at {self._address} can't be reached or is too slow ({error}); start it, or name "

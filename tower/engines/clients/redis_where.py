@@ -11,7 +11,30 @@ _NOTHING = "x"
 
 def printed(where: Where | None) -> str:
     """The part of a query in front of its KNN clause."""
-    return "*" if where is None else f"({_printed(where)})"
+    return "*" if where is None else f"({_printed(_flat(where))})"
+
+
+def _flat(where: Where, is_negated: bool = False) -> Where:
+    """The same condition, or its negation, without a negation inside another one.
+
+    Redis search loses items, and adds others, where a negation that holds another one is intersected.
+    """
+    match where:
+        case NotMet(inner):
+            return _flat(inner, not is_negated)
+        case AllMet(inner) | AnyMet(inner) if not is_negated or any(map(_has_negation, inner)):
+            combine = AllMet if isinstance(where, AllMet) != is_negated else AnyMet
+            return combine(tuple(_flat(one, is_negated) for one in inner))
+    return NotMet(where) if is_negated else where
+
+
+def _has_negation(where: Where) -> bool:
+    match where:
+        case NotMet():
+            return True
+        case AllMet(inner) | AnyMet(inner):
+            return any(map(_has_negation, inner))
+    return False
 
 
 def _printed(where: Where) -> str:
