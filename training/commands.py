@@ -18,7 +18,7 @@ from turret.training.auto.choice import AUTO, chosen_run
 from turret.training.config.experiment import ExperimentConfig, load_experiment
 from turret.training.config.named_settings import with_settings
 from turret.training.distributed.joining import join_world
-from turret.training.distributed.launch import launch_name, restarted
+from turret.training.distributed.launch import launch_name
 from turret.training.distributed.world import World, process_count
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import EvaluatedPart
@@ -116,7 +116,8 @@ def _continued(request: TrainRequest, world: World) -> TrainRequest:
 
     A run that was there before the launch is refused or replaced in each attempt as in the first.
     """
-    began = world.leads and restarted() and _began_in_this_launch(request.folder)
+    # Its count of restarts does not tell: on a machine whose processes were well, a restart counts as none.
+    began = world.leads and _began_in_this_launch(request.folder)
     return replace(request, resume=True, overwrite=False) if world.agreed(began) else request
 
 

@@ -25,6 +25,7 @@ from turret.training.loggers.opened import stored_loggers
 from turret.training.loggers.registry import DEFAULT, chosen_loggers
 from turret.training.model_loss import build_objective
 from turret.training.optimisers.optimiser import Optimiser, large_tables, learning_rate_factor
+from turret.training.parallel.same_run import check_same_run
 from turret.training.parallel.setup import files_of, loss_of, model_of
 from turret.training.randomness import seed_torch, stream
 from turret.training.records.recorder import Recorder, Records, Unrecorded
@@ -275,10 +276,12 @@ def train(
 
     Raises:
         TrainingError: the folder has a run and neither `resume` nor `overwrite` is set, the experiment
-            does not fit the data, or a logger does not exist or is not installed.
+            does not fit the data, a logger does not exist or is not installed, or other processes have
+            other data or settings.
     """
     chosen_loggers(loggers)
-    has_checkpoint = (run.folder / CHECKPOINT).is_file()
+    check_same_run(world, run)
+    has_checkpoint = world.agreed((run.folder / CHECKPOINT).is_file())
     if not (resume or overwrite):
         check_no_run(run.folder)
     trainer = Trainer(run, data, report, observe, world)

@@ -118,35 +118,38 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_begins_again_as_it_wa
 
 
 @pytest.fixture
-def launched(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
-    """Sets torchrun's process and the number of its restarts; all launches have the same --rdzv-id."""
+def launched(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Sets torchrun's process; all launches have the same --rdzv-id, and none counts a restart.
 
-    def launch(agent: int, restarts: int) -> None:
+    Where it restarts because of another machine, it does not.
+    """
+
+    def launch(agent: int) -> None:
         monkeypatch.setattr("os.getppid", lambda: agent)
         monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
-        monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", str(restarts))
+        monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "0")
 
     return launch
 
 
 def test_a_restart_resumes_the_run_that_its_launch_has_begun(
-    shop: PreparedData, tmp_path: Path, launched: Callable[[int, int], None], capsys: Capture
+    shop: PreparedData, tmp_path: Path, launched: Callable[[int], None], capsys: Capture
 ) -> None:
     """Also one that was to replace another, which would otherwise begin again in each attempt."""
-    launched(1, 0)
+    launched(1)
     commands.train_run(shop.folder, None, tmp_path, QUICK, overwrite=True)
-    launched(1, 1)
+    launched(1)
     commands.train_run(shop.folder, None, tmp_path, QUICK, overwrite=True)
     assert capsys.readouterr().out.count("Resuming at step") == 1
 
 
 def test_a_restart_neither_resumes_nor_keeps_the_run_of_another_launch(
-    shop: PreparedData, tmp_path: Path, launched: Callable[[int, int], None]
+    shop: PreparedData, tmp_path: Path, launched: Callable[[int], None]
 ) -> None:
     """The first attempt has refused it, or has died before it replaced it."""
-    launched(1, 0)
+    launched(1)
     commands.train_run(shop.folder, None, tmp_path, QUICK)
-    launched(2, 1)
+    launched(2)
     with pytest.raises(TrainingError, match="a run here already"):
         commands.train_run(shop.folder, None, tmp_path, QUICK)
     other = [*QUICK, "training.seed=5"]

@@ -5,11 +5,6 @@ import platform
 from pathlib import Path
 
 
-def restarted() -> bool:
-    """Whether `torchrun --max-restarts` has started these processes again after one of them had ended."""
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
-
-
 def launch_name() -> str | None:
     """A name of the launch, which its restarts keep and no other launch has; None without `torchrun`.
 

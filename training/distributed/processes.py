@@ -17,6 +17,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from turret.training.distributed.gathering import gathered_vectors
+from turret.training.distributed.meeting import met_store
 from turret.training.distributed.world import World
 from turret.training.errors import TrainingError
 
@@ -61,7 +62,8 @@ class Processes(World):
             backend = "cpu:gloo,cuda:nccl"
         try:
             with _ended_after(MEETING):
-                dist.init_process_group(backend, timeout=TIMEOUT)
+                store, rank, size = met_store(TIMEOUT)
+                dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=TIMEOUT)
                 return cls()
         except (RuntimeError, ValueError) as error:
             raise TrainingError(
@@ -181,10 +183,7 @@ def _first_line(error: BaseException) -> str:
 
 @contextmanager
 def _ended_after(limit: timedelta) -> Iterator[None]:
-    """End the process if the block takes longer.
-
-    After a restart by torchrun, gloo was seen to connect for half an hour, beyond its own time limit.
-    """
+    """End the process if the block takes longer: a process that never comes has no time limit elsewhere."""
     timer = Timer(limit.total_seconds(), _end, (limit,))
     timer.daemon = True
     timer.start()

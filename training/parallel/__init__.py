@@ -1,3 +1,3 @@
 """A training by several processes: losses, split tables, checkpoints and validation."""
 
-__all__ = ["memory", "setup", "split_validation"]
+__all__ = ["memory", "same_run", "setup", "split_validation"]

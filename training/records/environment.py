@@ -59,7 +59,7 @@ def environment() -> dict[str, Any]:
     """The versions, the machine, and `git_state` of the working folder."""
     return {
         "python": platform.python_version(),
-        "versions": {name: found for name in PACKAGES if (found := _version(name)) is not None},
+        "versions": {name: found for name in PACKAGES if (found := package_version(name)) is not None},
         "machine": {
             "system": platform.system(),
             "architecture": platform.machine(),
@@ -92,7 +92,8 @@ def _git(folder: Path, *words: str) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-def _version(package: str) -> str | None:
+def package_version(package: str) -> str | None:
+    """The version of an installed package, else None."""
     try:
         return version(package)
     except PackageNotFoundError:

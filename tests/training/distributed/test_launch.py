@@ -4,16 +4,14 @@ import sys
 
 import pytest
 
-from turret.training.distributed.launch import launch_name, restarted
+from turret.training.distributed.launch import launch_name
 
 PRINT = "from turret.training.distributed.launch import launch_name; print(launch_name())"
 
 
 def test_without_torchrun_there_is_no_launch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
-    monkeypatch.delenv("TORCHELASTIC_RESTART_COUNT", raising=False)
     assert launch_name() is None
-    assert not restarted()
 
 
 def test_processes_of_one_parent_have_one_launch_and_others_another(monkeypatch: pytest.MonkeyPatch) -> None:
