@@ -118,7 +118,7 @@ def _is_regular(original: Path, path: Path, settings: FormatSettings, delimiter:
         is_record = pl.when(is_quoted).then(is_quoted_record).otherwise(is_record)
     is_blank = line.str.strip_chars() == ""
     with readable(original):
-        irregular = pl.scan_lines(path).filter(~(is_record | is_blank)).head(1)
+        irregular = pl.scan_lines(path, glob=False).filter(~(is_record | is_blank)).head(1)
         return irregular.collect(engine="streaming").is_empty()
 
 
@@ -133,6 +133,7 @@ def _scan(path: Path, settings: FormatSettings, columns: list[str], delimiter: s
     has_rows = ROW in columns
     frame = pl.scan_csv(
         path,
+        glob=False,
         has_header=False,
         skip_lines=1 if settings.has_header else 0,
         schema=dict.fromkeys(columns, pl.String),

@@ -3,6 +3,7 @@
 polars fails at the first broken line without its number, so files that have any are checked by `json` once.
 """
 
+import glob
 import json
 from contextlib import suppress
 from pathlib import Path
@@ -41,13 +42,15 @@ def scan_json_lines(path: Path, settings: FormatSettings, work: Path) -> Table:
 def _holds_values(path: Path) -> bool:
     """Tell whether any line is not an object, which polars detects only when it reads the values."""
     line = pl.col("line").str.strip_chars()
-    values = pl.scan_lines(path).filter((line != "") & ~line.str.starts_with("{"))
+    values = pl.scan_lines(path, glob=False).filter((line != "") & ~line.str.starts_with("{"))
     return not values.head(1).collect(engine="streaming").is_empty()
 
 
 def _scan(path: Path) -> pl.LazyFrame:
-    # Infer types from all lines: texts may follow numbers.
-    frame = pl.scan_ndjson(path, infer_schema_length=None, row_index_name=ROW, row_index_offset=1)
+    # Infer types from all lines: texts may follow numbers. The path is no pattern.
+    frame = pl.scan_ndjson(
+        glob.escape(str(path)), infer_schema_length=None, row_index_name=ROW, row_index_offset=1
+    )
     frame.collect_schema()
     return frame
 

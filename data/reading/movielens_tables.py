@@ -33,7 +33,7 @@ def films_100k(folder: Path) -> pl.DataFrame:
 def films(path: Path) -> pl.DataFrame:
     """Read movies.dat or movies.csv: id, title (may hold the delimiter), genres separated by bars."""
     if path.suffix == ".csv":
-        frame = pl.read_csv(path, infer_schema=False).rename({"movieId": "id"})
+        frame = pl.read_csv(path, infer_schema=False, glob=False).rename({"movieId": "id"})
     else:
         films = [line.split("::", 1) for line in _lines(path) if line]
         frame = _texts([(film, *rest.rsplit("::", 1)) for film, rest in films], ["id", "title", "genres"])

@@ -73,7 +73,9 @@ def _scan_parquet(path: Path, settings: FormatSettings, work: Path) -> Table:
     files = files_of(path)
     with readable(path):
         # The first part has the columns; a later one may have more.
-        frame = pl.scan_parquet(list(files), row_index_name=ROW, row_index_offset=1, extra_columns="ignore")
+        frame = pl.scan_parquet(
+            list(files), row_index_name=ROW, row_index_offset=1, extra_columns="ignore", glob=False
+        )
         frame.collect_schema()
     return Table(frame, path, is_text=False, files=files)
 

@@ -55,7 +55,7 @@ class Table:
         """Return the file of row `row`, and its number in that file."""
         for file in self.files:
             with readable(file):
-                rows = pl.scan_parquet(file).select(pl.len()).collect(engine="streaming").item()
+                rows = pl.scan_parquet(file, glob=False).select(pl.len()).collect(engine="streaming").item()
             if row <= rows:
                 return file, row
             row -= rows

@@ -29,6 +29,11 @@ def number(text: Column, dtype: str) -> Column:
     return F.when(text.rlike(_NUMBER) & _is_finite(value), value)
 
 
+def whole(value: Column) -> Column:
+    """Cast a number to a long; null for one that does not fit (Spark takes 2**63 for the largest)."""
+    return F.when(value < float(2**63), value.try_cast("long"))
+
+
 def finite(value: Column) -> Column:
     """Return a number, null for NaN and the infinities."""
     return F.when(_is_finite(value), value)
@@ -54,5 +59,5 @@ def id_key(raw: Column, dtype: pl.DataType, nulls: Sequence[str]) -> Column:
         return raw.cast("long")
     if dtype.is_float():
         value = raw.cast("double")
-        return F.when(value == F.rint(value), value.try_cast("long")).cast("string")
+        return F.when(value == F.rint(value), whole(value)).cast("string")
     return F.when(~stripped(raw).isin("", *nulls), raw)

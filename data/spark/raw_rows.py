@@ -15,7 +15,28 @@ from turret.data.events.events import PART
 from turret.data.reading.tables import ROW, PlainText, Table
 from turret.data.spark.exchange import given
 
+_TYPES: dict[pl.DataType, T.DataType] = {
+    pl.Boolean(): T.BooleanType(),
+    pl.Int8(): T.ByteType(),
+    pl.Int16(): T.ShortType(),
+    pl.Int32(): T.IntegerType(),
+    pl.Int64(): T.LongType(),
+    pl.UInt8(): T.ShortType(),
+    pl.UInt16(): T.IntegerType(),
+    pl.UInt32(): T.LongType(),
+    pl.Float32(): T.FloatType(),
+    pl.Float64(): T.DoubleType(),
+    pl.Date(): T.DateType(),
+}
+# Hadoop hides files of such names, can't check one with a colon, and takes others for patterns.
+_UNUSUAL = re.compile(r"/[_.][^/]*$|:[^/]*$|[*?\[\]{}\\]")
 _KEY, _NUMBER, _BASE = "__key", "__number", "__base"
+
+
+def can_scan(table: Table) -> bool:
+    """Tell whether Spark reads the files of a table: plain text and Parquet, not under unusual names."""
+    files = table.files if table.plain is None else (table.plain.path,)
+    return bool(files) and not any(_UNUSUAL.search(file.absolute().as_posix()) for file in files)
 
 
 def raw_rows(
@@ -41,7 +62,10 @@ def _rows(session: SparkSession, table: Table, names: Mapping[str, str], work: P
 
 
 def _parquet(session: SparkSession, table: Table, names: Mapping[str, str], work: Path) -> DataFrame:
-    frame = session.read.parquet(*(str(file.absolute()) for file in table.files))
+    types = table.frame.collect_schema()
+    # Only the needed columns: of some types, such as times of day, Spark refuses the whole file.
+    schema = T.StructType([T.StructField(name, _type(types[name])) for name in dict.fromkeys(names.values())])
+    frame = session.read.schema(schema).parquet(*(str(file.absolute()) for file in table.files))
     columns = [_column(frame, name).alias(raw) for raw, name in names.items()]
     number = F.col("_metadata.row_index") + 1
     if len(table.files) == 1:
@@ -49,7 +73,7 @@ def _parquet(session: SparkSession, table: Table, names: Mapping[str, str], work
     bases, before = {}, 0
     for file in table.files:
         bases[file.name] = before
-        before += pl.scan_parquet(file).select(pl.len()).collect().item()
+        before += pl.scan_parquet(file, glob=False).select(pl.len()).collect().item()
     # Spark writes some characters of a name as in a URL.
     found = [name for (name,) in frame.select("_metadata.file_name").distinct().collect()]
     numbered = frame.select(F.col("_metadata.file_name").alias(_KEY), number.alias(_NUMBER), *columns)
@@ -61,7 +85,8 @@ def _lines(session: SparkSession, plain: PlainText, names: Mapping[str, str], wo
     lines = _numbered_lines(session, plain.path, work)
     line, first = F.col("line"), 2
     if not plain.has_header:
-        line, first = F.regexp_replace("line", "^\ufeff", ""), 1  # a byte order mark
+        # The first line may begin with a byte order mark.
+        line, first = F.when(F.col(ROW) == 1, F.ltrim(line, F.lit("\ufeff"))).otherwise(line), 1
     # A line of empty fields alone is no record.
     is_record = F.ltrim(line, F.lit(plain.delimiter)) != ""
     fields = lines.where((F.col(ROW) >= first) & is_record).select(ROW, _fields(line, plain).alias("fields"))
@@ -77,7 +102,7 @@ def _numbered_lines(session: SparkSession, path: Path, work: Path) -> DataFrame:
         .select(
             F.col("_metadata.file_block_start").alias(_KEY),
             F.monotonically_increasing_id().alias(_NUMBER),
-            F.regexp_replace("value", "\r$", "").alias("line"),
+            F.regexp_replace("value", r"\r\z", "").alias("line"),
         )
     )
     blocks = lines.groupBy(_KEY).agg(F.min(_NUMBER), F.count("*")).orderBy(_KEY).collect()
@@ -140,3 +165,10 @@ def _column(frame: DataFrame, name: str) -> Column:
     value = F.col("`" + name.replace("`", "``") + "`")
     is_float = isinstance(frame.schema[name].dataType, T.FloatType | T.DoubleType)
     return F.when(~F.isnan(value), value) if is_float else value
+
+
+def _type(dtype: pl.DataType) -> T.DataType:
+    """Return the type for Spark of a Parquet column, `dtype` to Polars; `Rules.apply_here` refuses others."""
+    if isinstance(dtype, pl.Datetime):
+        return T.TimestampType() if dtype.time_zone else T.TimestampNTZType()
+    return _TYPES.get(dtype, T.StringType())

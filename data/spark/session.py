@@ -31,6 +31,8 @@ _SETTINGS = {
 _SQL_SETTINGS = {
     # Times without a zone are UTC.
     "spark.sql.session.timeZone": "UTC",
+    # A file may have the columns `time` and `Time`.
+    "spark.sql.caseSensitive": "true",
     # Each pass divides a file into the same blocks, however many executors there are at the time.
     "spark.sql.files.minPartitionNum": "256",
 }

@@ -7,7 +7,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
 from turret.data.reading.times import PER_SECOND, YEAR_1, YEAR_10000, Dates, Numbers, TimeReader
-from turret.data.spark.expressions import TEXTS, finite, integer, number, stripped
+from turret.data.spark.expressions import TEXTS, finite, integer, number, stripped, whole
 
 _DAY = 86_400_000
 # The directives of `strptime` that are read here, each with its pattern.
@@ -51,7 +51,7 @@ def _numeric(form: Numbers, raw: Column, dtype: pl.DataType) -> Column:
     else:
         value = raw.cast("long") if form.is_integer else finite(raw.cast("double"))
     if form.unit == "number":
-        return value if form.is_integer or not form.is_whole else value.try_cast("long")
+        return value if form.is_integer or not form.is_whole else whole(value)
     scale = PER_SECOND[form.unit]
     value = F.when((value >= YEAR_1 * scale) & (value < YEAR_10000 * scale), value)
     if not form.is_integer:

@@ -13,7 +13,7 @@ from turret.data.events.ids import as_keys
 from turret.data.events.labels import LABEL
 from turret.data.manifest import Columns
 from turret.data.reading.schema import FilterSettings
-from turret.data.reading.tables import ROW
+from turret.data.reading.tables import ROW, Table, readable
 from turret.data.spark.exchange import given
 from turret.data.spark.expressions import (
     TEXTS,
@@ -24,6 +24,7 @@ from turret.data.spark.expressions import (
     number,
     stripped,
 )
+from turret.data.spark.raw_rows import can_scan
 from turret.data.spark.times import can_read, time_value
 from turret.data.vocabulary import ID_LENGTH
 
@@ -43,9 +44,7 @@ class Rules:
 
     def apply_here(self) -> bool:
         """Tell whether Spark reads every column of this log as Polars does."""
-        if "negatives" in self.raw or any(
-            table.plain is None and not table.files for table in self.log.tables.values()
-        ):
+        if "negatives" in self.raw or not all(map(can_scan, self.log.tables.values())):
             return False
         ids = all(is_readable_id(self.raw[role]) for role in _IDS)
         numbers = all(
@@ -59,9 +58,9 @@ class Rules:
 
     def _parts_agree(self) -> bool:
         """Tell whether the columns have one type in all parts and files."""
-        schemas = [table.frame.collect_schema() for table in self.log.tables.values()]
+        schemas = [schema for table in self.log.tables.values() for schema in _schemas(table)]
         return all(
-            schema[self.log.names[f"raw_{role}"]] == dtype
+            schema.get(self.log.names[f"raw_{role}"]) == dtype
             for schema in schemas
             for role, dtype in self.raw.items()
         )
@@ -157,6 +156,14 @@ class Rules:
         if "label" in self.raw:
             verdicts.append((F.col(LABEL).isNull(), "label other than 0 and 1, or -1 and 1"))
         return verdicts
+
+
+def _schemas(table: Table) -> list[pl.Schema]:
+    """Return the types of the columns of each file of a table."""
+    if not table.files:
+        return [table.frame.collect_schema()]
+    with readable(table.path):
+        return [pl.scan_parquet(file, glob=False).collect_schema() for file in table.files]
 
 
 def known_items(session: SparkSession, catalog: pl.Series, dtype: pl.DataType, work: Path) -> DataFrame:

@@ -69,6 +69,13 @@ def test_what_can_not_be_planned_is_a_sentence(words: tuple[str, ...], complaint
     assert complaint in done.stderr
 
 
+@pytest.mark.parametrize("option", ["--memory", "--disk", "--hours"])
+def test_what_json_can_not_say_is_refused(option: str) -> None:
+    done = invoke(*SHOP, option, "inf", "--json")
+    assert done.exit_code == 2
+    assert not done.stdout
+
+
 def test_planning_loads_no_heavy_package() -> None:
     code = (
         "import sys, turret.cli\n"

@@ -6,6 +6,9 @@ import typer
 
 from turret.tower.cli import AsJson
 
+# JSON has no infinity.
+_MOST = 1e9
+
 app = typer.Typer(rich_markup_mode="markdown")
 
 
@@ -33,12 +36,13 @@ def plan(
         int | None, typer.Option(metavar="N", min=1, help="Cores of a machine (this one's).")
     ] = None,
     memory: Annotated[
-        float | None, typer.Option(metavar="GB", min=0.1, help="Memory of a machine (this one's).")
+        float | None, typer.Option(metavar="GB", min=0.1, max=_MOST, help="Memory of a machine (this one's).")
     ] = None,
     disk: Annotated[
-        float | None, typer.Option(metavar="GB", min=0.1, help="Disk of a machine (free on this one).")
+        float | None,
+        typer.Option(metavar="GB", min=0.1, max=_MOST, help="Disk of a machine (free on this one)."),
     ] = None,
-    hours: Annotated[float, typer.Option(min=0.01, help="How long a training may take.")] = 8.0,
+    hours: Annotated[float, typer.Option(min=0.01, max=_MOST, help="How long a training may take.")] = 8.0,
     as_json: AsJson = False,
 ) -> None:
     """Compute memory, disk, time and machines for a shop, and where one machine ends.

@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -17,6 +18,22 @@ def test_parquet_and_json_lines_keep_their_types(tmp_path: Path) -> None:
         table = scan(tmp_path / name, FormatSettings(), tmp_path)
         assert table.frame.collect().rows() == [(1, 1, ["a"]), (2, 2, [])]
         assert not table.is_text
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl"])
+def test_a_name_is_no_pattern(tmp_path: Path, ending: str) -> None:
+    """Such as of a second download, beside the first."""
+    write: dict[str, Callable[[Path], object]] = {
+        "csv": FRAME.drop("tags").write_csv,
+        "parquet": FRAME.write_parquet,
+        "jsonl": FRAME.write_ndjson,
+    }
+    folder = tmp_path / "log [a-z]"
+    folder.mkdir()
+    write[ending](folder / f"events[1].{ending}")
+    (folder / f"events1.{ending}").write_text("another file")
+    table = scan(folder / f"events[1].{ending}", FormatSettings(), folder)
+    assert table.frame.collect()["user"].cast(pl.Int64).to_list() == [1, 2]
 
 
 def test_types_of_json_lines_come_from_all_of_them(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
         pl.Series(["a", " b ", "", " ", "null", "-", " nan\u2003", "\u00a0", "NA", None, "007"]),
         pl.Series([1, -2, None], dtype=pl.Int8),
         pl.Series([2**32 - 1, None], dtype=pl.UInt32),
-        pl.Series([1.0, -0.0, 1.5, 1e18, 1e19, 2.0**53, None, float("inf")]),
+        pl.Series([1.0, -0.0, 1.5, 1e18, 2.0**63, -(2.0**63), 1e19, 2.0**53, None, float("inf")]),
         pl.Series([1.0, 16777216.0, 0.5], dtype=pl.Float32),
     ],
     ids=lambda values: str(values.dtype),

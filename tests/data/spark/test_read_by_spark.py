@@ -5,11 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from tests.data.test_fingerprints import CASES, _log
 from turret.data.configuration import load_configuration
-from turret.data.errors import BadRowsError
+from turret.data.errors import BadRowsError, SourceError
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 from turret.data.synthetic.synthesis import SyntheticConfig, synthesise
@@ -83,3 +84,18 @@ def test_bad_rows_are_refused_with_the_sentences_of_polars(tmp_path: Path, both_
     with pytest.raises(BadRowsError) as by_spark:
         prepare(config, tmp_path / "prepared", engine="local")
     assert str(by_spark.value) == str(by_polars.value)
+
+
+def test_parts_without_a_column_are_refused_with_the_sentence_of_polars(
+    tmp_path: Path, both_ways: BothWays
+) -> None:
+    """To Spark alone its values would be null."""
+    folder = tmp_path / "log"
+    folder.mkdir()
+    log = _log(60)
+    log.with_columns(stars=pl.lit(1.0)).write_parquet(folder / "part-0.parquet")
+    log.write_parquet(folder / "part-1.parquet")
+    config = load_configuration(PrepareConfig, overrides={"source": folder, "columns": {"weight": "stars"}})
+    for engine in (None, "local"):
+        with pytest.raises(SourceError, match="can't be read: did not find column stars"):
+            prepare(config, tmp_path / "prepared", engine=engine)

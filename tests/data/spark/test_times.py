@@ -79,7 +79,7 @@ def test_a_format_of_the_settings(spark: Any, tmp_path: Path) -> None:
         pl.Series([1_700_000_000, 1, -5, 2**62, None]),
         pl.Series([1_700_000_000.25, 1.5, float("inf"), float("nan"), 2e18, -0.0, 1_700_000_000.0005]),
         pl.Series([4.0, 1.5, float("inf"), 1e300]),
-        pl.Series([4.0, 3.0, float("inf"), 1e300]),
+        pl.Series([4.0, 3.0, float("inf"), 1e300, 2.0**63, -(2.0**63)]),
         pl.Series([date(1, 1, 1), date(1500, 1, 1), date(2024, 1, 1)]),
         pl.Series(MOMENTS).cast(pl.Datetime("ms")),
         pl.Series(MOMENTS).cast(pl.Datetime("us")),
