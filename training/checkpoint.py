@@ -11,8 +11,8 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from turret.data.files.staging import new_file
+from turret.training.distributed.tensor_files import mapped_tensors
 from turret.training.errors import TrainingError
-from turret.training.tensor_files import mapped_tensors
 
 _OBJECTIVE = "objective."
 

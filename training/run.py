@@ -18,7 +18,13 @@ from turret.data.prepared import PreparedData
 from turret.tower.layers.tables import Table, tables_by
 from turret.tower.towers.model import TwoTowers
 from turret.training.baselines.registry import chosen_baselines, fitted_scores
-from turret.training.checkpoint import Progress, load_model, load_objective, load_progress, map_model
+from turret.training.checkpoint import (
+    Progress,
+    load_model,
+    load_objective,
+    load_progress,
+    map_model,
+)
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.config.named_settings import write_experiment
 from turret.training.errors import TrainingError

@@ -46,6 +46,8 @@ class Rules:
         """Tell whether Spark reads every column of this log as Polars does."""
         if "negatives" in self.raw or not all(map(can_scan, self.log.tables.values())):
             return False
+        if pl.Float16 in self.raw.values():  # no type of Spark
+            return False
         ids = all(is_readable_id(self.raw[role]) for role in _IDS)
         numbers = all(
             dtype in (pl.String, pl.Boolean) or dtype.is_float() or is_short_integer(dtype)

@@ -57,9 +57,10 @@ class FileServer:
                     self.send_header("ETag", server.etag)
                 if server.announces_length:
                     self.send_header("Content-Length", str(len(content) - start))
-                self.end_headers()
                 body = content[start:]
+                # Before the client sees the answer, and perhaps makes its next request.
                 body = body[: server.cuts.pop(0)] if server.cuts else body
+                self.end_headers()
                 server.sent.append(len(body))
                 self.wfile.write(body)
 

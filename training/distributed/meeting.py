@@ -4,13 +4,14 @@ import secrets
 import time
 from datetime import timedelta
 
-import torch.distributed as dist
+from torch.distributed.distributed_c10d import PrefixStore, Store
+from torch.distributed.rendezvous import rendezvous
 
 # How often a process asks who else is there.
 PAUSE = 0.05
 
 
-def met_store(timeout: timedelta) -> tuple[dist.Store, int, int]:
+def met_store(timeout: timedelta) -> tuple[Store, int, int]:
     """The store of the processes of this start, this one's rank, and their number.
 
     torchrun keeps one store for all restarts, with the addresses of processes that have ended. gloo reads
@@ -18,11 +19,11 @@ def met_store(timeout: timedelta) -> tuple[dist.Store, int, int]:
     another program has got the port. torch 2.13 takes it for a new store. TORCHELASTIC_RESTART_COUNT does
     not name the start: only the machine on which a process has ended counts it.
     """
-    store, rank, size = next(dist.rendezvous("env://", timeout=timeout))
-    return dist.PrefixStore(meet(store, rank, size), store), rank, size
+    store, rank, size = next(rendezvous("env://", timeout=timeout))
+    return PrefixStore(meet(store, rank, size), store), rank, size
 
 
-def meet(store: dist.Store, rank: int, size: int) -> str:
+def meet(store: Store, rank: int, size: int) -> str:
     """Wait for the other processes; returns a name that these have and those of other starts don't.
 
     Each process writes a token under its rank. The tokens of all ranks name a meeting, which is held when

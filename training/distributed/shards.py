@@ -22,8 +22,8 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Shard
 
 from turret.training.distributed.processes import Processes
+from turret.training.distributed.tensor_files import content, layout
 from turret.training.errors import TrainingError
-from turret.training.tensor_files import content, layout
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from turret.tower.errors import BundleError
 from turret.tower.towers.model import TwoTowers
-from turret.training.tensor_files import content, layout
+from turret.training.distributed.tensor_files import content, layout
 
 # Items that pass the tower at once.
 _BLOCK = 65_536

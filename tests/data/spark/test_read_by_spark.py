@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pytest
 
 from tests.data.test_fingerprints import CASES, _log
@@ -93,8 +92,8 @@ def test_parts_without_a_column_are_refused_with_the_sentence_of_polars(
     folder = tmp_path / "log"
     folder.mkdir()
     log = _log(60)
-    log.with_columns(stars=pl.lit(1.0)).write_parquet(folder / "part-0.parquet")
-    log.write_parquet(folder / "part-1.parquet")
+    log.write_parquet(folder / "part-0.parquet")
+    log.drop("stars").write_parquet(folder / "part-1.parquet")
     config = load_configuration(PrepareConfig, overrides={"source": folder, "columns": {"weight": "stars"}})
     for engine in (None, "local"):
         with pytest.raises(SourceError, match="can't be read: did not find column stars"):

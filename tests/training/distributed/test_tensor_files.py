@@ -6,8 +6,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from turret.training.distributed.tensor_files import content, layout, mapped_tensors
 from turret.training.errors import TrainingError
-from turret.training.tensor_files import content, layout, mapped_tensors
 
 TENSORS = {
     "table": torch.arange(12, dtype=torch.float32).view(4, 3),
