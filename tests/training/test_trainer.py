@@ -159,6 +159,17 @@ def test_a_catalog_of_one_item_is_refused(tmp_path: Path) -> None:
         train(run_of(tmp_path / "run", data), data)
 
 
+def test_a_script_under_torchrun_is_refused(
+    handmade: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each process would train the same run into one folder."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    experiment = ExperimentConfig()
+    with pytest.raises(TrainingError, match=r"torchrun has started 2 processes, .*without torchrun"):
+        train(Run(tmp_path, experiment, handmade.folder, handmade.fingerprint), handmade)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_folder_with_a_run_is_not_overwritten(shop: PreparedData, tmp_path: Path) -> None:
     """The sentence offers to resume; resuming a finished run does nothing more."""
     run = run_of(tmp_path / "run", shop, epochs=1)

@@ -119,9 +119,12 @@ class Connection:
             raise EngineError(f"the engine at {self.address} failed; the next try is in some seconds")
         try:
             rows = self.engine.search(collection, vector, k, breadth, where)
-        except EngineError:
+        except EngineError as error:
             with self._lock:
                 self._circuit.fail(token)
+                is_first = self._circuit.in_a_row == 1
+            if is_first:
+                _log.warning("vector engine at %s failed: %s", self.address, error)
             raise
         except BaseException:
             with self._lock:

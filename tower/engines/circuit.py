@@ -36,6 +36,11 @@ class Circuit:
         """The state; open becomes half open at the first call after the pause."""
         return self._state
 
+    @property
+    def in_a_row(self) -> int:
+        """How many calls have failed since the last success, up to the limit."""
+        return self._in_a_row
+
     def wait(self) -> float:
         """Seconds until the next trial call, as far as known; 0 if a call is admitted now."""
         if self._state == "closed" or (self._trial is None and self._clock() >= self._until):

@@ -146,7 +146,8 @@ class ClusterConnections(RedisCalls):
         """Take the reply to a request, or note where and how to send it again."""
         request.has_to_pause = False
         if isinstance(reply, exceptions.NoScriptError) and request.in_full:
-            request.command, request.problem = request.in_full, reply
+            # A new master has no scripts yet; what made the request go there is the problem to report.
+            request.command, request.problem = request.in_full, request.problem or reply
         elif isinstance(reply, exceptions.AskError):  # or MovedError, which is one of them
             request.problem = exceptions.ClusterError(f"slot {request.slot} is being moved")
             target = node_named(*reply.node_addr, node)

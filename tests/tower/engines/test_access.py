@@ -59,6 +59,17 @@ def test_versions_share_a_connection_whose_circuit_opens(server: Server) -> None
     set_access(Access())
 
 
+def test_the_first_of_several_failures_is_logged(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    """Where requests are few, the circuit would open much later."""
+    made = connection(URL)
+    server.fault = "down"
+    for _ in range(2):
+        with pytest.raises(EngineError):
+            made.search("turret_items", user_vectors(1)[0], 3, 9, None)
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.startswith("vector engine at redis://engine:6379 failed: the engine at ")
+
+
 def test_a_fault_of_the_caller_does_not_open_the_circuit(server: Server) -> None:
     made = connection(URL)
     for _ in range(5):
