@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ports import free_port
+from tests.ports import late_port
 from turret.data.synthetic.synthesis import SyntheticConfig, synthesise
 
 SCRIPT = Path(__file__).parents[2] / "deploy" / "demo.sh"
@@ -40,7 +40,7 @@ def start(cwd: Path, **settings: str) -> "subprocess.Popen[str]":
 @pytest.mark.slow
 def test_once_stops_after_the_answer(tmp_path: Path, shop: Path) -> None:
     """It prints every command, recommends by the id of a user, exits 0, and leaves nothing that listens."""
-    port = free_port()
+    port = late_port()
     demo = start(tmp_path, DATA=str(shop), ONCE="1", PORT=str(port))
     printed, _ = demo.communicate(timeout=120)
     assert demo.returncode == 0, printed
@@ -58,7 +58,7 @@ def test_once_stops_after_the_answer(tmp_path: Path, shop: Path) -> None:
 @pytest.mark.slow
 def test_runs_until_ctrl_c(tmp_path: Path, shop: Path) -> None:
     """The service answers while the demo runs; Ctrl-C stops both, and that is no error."""
-    port = free_port()
+    port = late_port()
     demo = start(tmp_path, DATA=str(shop), PORT=str(port))
     assert demo.stdout is not None
     printed = ""
@@ -85,7 +85,7 @@ def test_a_taken_port_is_told_before_anything_is_done(tmp_path: Path) -> None:
 
 def test_data_that_is_not_there_is_told(tmp_path: Path) -> None:
     """The sentence names the data sets that can be fetched."""
-    demo = start(tmp_path, DATA="nowhere", PORT=str(free_port()))
+    demo = start(tmp_path, DATA="nowhere", PORT=str(late_port()))
     printed, _ = demo.communicate(timeout=30)
     assert demo.returncode == 1
     assert "DATA=nowhere is neither" in printed

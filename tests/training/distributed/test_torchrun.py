@@ -86,8 +86,8 @@ def test_a_killed_process_ends_the_job_and_costs_at_most_one_interval(
 
 def test_torchrun_starts_the_processes_again_and_they_resume(shop: PreparedData, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    status, output = killed(shop, folder, (*SETTINGS, "training.epochs=30"), "--max-restarts=3")
+    status, output = killed(shop, folder, (*SETTINGS, "training.epochs=8"), "--max-restarts=3")
     assert status == 0, output
-    assert output.count("will restart worker group") == 1, output
+    assert output.count("failed (exitcode: ") == 1, output  # the killed one: all others have met
     assert re.search(r"^Resuming at step \d+", output, re.MULTILINE), output
     assert load_progress(folder / CHECKPOINT).finished
