@@ -2,9 +2,9 @@
 
 The transformer as it is shipped (full softmax) and with candidates that each process draws, the pooled tower
 with the candidates of the whole batch, and the pooled tower with a table split over the processes. All sides
-make the same global batches and take turns in one run; what is claimed are ratios of medians. One process on
-half a batch tells what smaller batches alone cost. The processes talk over the loopback; what a network would
-add is computed from the bytes that they send.
+make the same global batches and take turns in one run; the claims are ratios of medians. One process on half
+a batch shows the cost of smaller batches alone. The processes talk over the loopback; the time of a network
+is computed from the bytes that they send.
 """
 
 import statistics

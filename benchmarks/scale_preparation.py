@@ -85,7 +85,7 @@ def write_items(path: Path, items: int) -> None:
 
 
 def measure_log(log: Log, folder: Path) -> dict[str, Any]:
-    """Prepare one log with its items, and count what it really holds."""
+    """Prepare one log with its items, and count its users, items and events."""
     source, target, items = folder / "log", folder / "work" / "prepared", folder / "items.parquet"
     shutil.rmtree(folder, ignore_errors=True)
     target.parent.mkdir(parents=True)

@@ -17,7 +17,7 @@ from turret.training.batches.prefetch import prefetched
 from turret.training.checkpoint import Checkpoint, Progress, all_parameters
 from turret.training.config.experiment import TrainingConfig, named_settings
 from turret.training.device import matmul_dtype, pick_device
-from turret.training.distributed.world import ALONE, World, process_count, unreported
+from turret.training.distributed.world import ALONE, World, unreported
 from turret.training.errors import DivergenceError, TrainingError
 from turret.training.evaluation.evaluation import Relevant
 from turret.training.export.tower_check import check_user_tower
@@ -88,8 +88,7 @@ class Trainer:
         self.files = files_of(world, run.folder, self.model, self.optimiser)
         self.users = validation_users(data, self.settings, self.report)
         scores = None if experiment.objective.loss.servable else self.objective.scores
-        popularity = data.item_counts("train")
-        self.validation = Validation(experiment, data, self.model, scores, popularity, world)
+        self.validation = Validation(experiment, data, self.model, scores, data.item_counts("train"), world)
         self.loss_of = loss_of(world, self.objective, self.model)
         self.best: dict[str, Tensor] = {}
         self.progress = Progress()
@@ -276,15 +275,9 @@ def train(
 
     Raises:
         TrainingError: the folder has a run and neither `resume` nor `overwrite` is set, the experiment
-            does not fit the data, a logger does not exist or is not installed, other processes have other
-            data or settings, or torchrun has started more processes than `world` has.
+            does not fit the data, a logger does not exist or is not installed, or as `check_same_run`.
     """
     chosen_loggers(loggers)
-    if world.size < process_count():
-        raise TrainingError(
-            f"torchrun has started {process_count()} processes, and each would train {run.folder} alone; "
-            "several processes are for `turret train` (docs/distributed.md), so start this without torchrun."
-        )
     check_same_run(world, run)
     has_checkpoint = world.agreed((run.folder / CHECKPOINT).is_file())
     if not (resume or overwrite):

@@ -18,7 +18,7 @@ from turret.data.object_stores.place import is_url
 def new_prepared(place: str, overwrite: bool) -> Iterator[Path]:
     """Yield the path of a new folder of prepared data: `place`, or one written below that URL at the end.
 
-    The manifest is removed first and written last: what has a manifest is complete. Raises DataError for
+    The manifest is removed first and written last: data with a manifest is complete. Raises DataError for
     objects that are there already, unless they are prepared data and `overwrite` is true, and SourceError for
     a store that can't be written.
     """

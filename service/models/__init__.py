@@ -4,6 +4,7 @@ __all__ = [
     "activation",
     "activation_log",
     "activation_state",
+    "checked_versions",
     "coordination",
     "engine_access",
     "gate",

@@ -1,4 +1,4 @@
-"""The engine of a version that becomes live: is its collection there, and what does the alias name."""
+"""The engine of a version that becomes live: its collection is checked, and the alias moves to it."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""The line through the measured times, and what follows from it."""
+"""The line through the measured times, and the sizes that it gives."""
 
 import pytest
 

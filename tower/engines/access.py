@@ -135,7 +135,7 @@ class Connection:
         return rows
 
     def _open(self, opened: "Future[Engine]") -> None:
-        """Connect for everyone who waits for `opened`; after a failure the next search tries again."""
+        """Connect for all searches that wait for `opened`; after a failure the next one tries again."""
         try:
             opened.set_result(open_engine(self._url, Limits(search=self._access.seconds)))
         except BaseException as error:

@@ -38,7 +38,7 @@ def namespace(bundles: Path) -> str:
 
 
 def check_owner(bundles: Path) -> None:
-    """Raise BundleError in a copy of a folder: the original may need what no version here does.
+    """Raise BundleError in a copy of a folder: the original may need collections that no version here does.
 
     The file holds its own inode and path. One of them is enough: containers name one folder by several paths,
     and a backup that is restored in its place has another inode.

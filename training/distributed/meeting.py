@@ -7,7 +7,7 @@ from datetime import timedelta
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
-# How often a process asks who else is there.
+# Seconds between two looks for the others.
 PAUSE = 0.05
 
 

@@ -6,9 +6,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from turret.tower.errors import BundleError
 from turret.tower.towers.model import TwoTowers
-from turret.training.distributed.tensor_files import content, layout
+from turret.training.checkpoint import save_tensors
 
 # Items that pass the tower at once.
 _BLOCK = 65_536
@@ -39,17 +38,7 @@ def mapped_vectors(model: TwoTowers, path: Path) -> NDArray[np.float32]:
 def mapped_model(model: TwoTowers, path: Path) -> memoryview:
     """Write the parameters to the safetensors file `path`, and return its bytes mapped.
 
-    Raises BundleError where it can't be written.
+    Raises as `save_tensors` does.
     """
-    tensors = model.state_dict()
-    header, _ = layout(tensors, {})
-    try:
-        with path.open("wb") as file:
-            file.write(header)
-            for tensor in tensors.values():  # in the order of the layout
-                file.write(content(tensor))
-    except OSError as error:
-        raise BundleError(
-            f"{path}: the model can't be written ({error.strerror}); make room on the disk."
-        ) from None
+    save_tensors(path, model.state_dict())
     return np.memmap(path, np.uint8, "r").data

@@ -4,18 +4,23 @@ from hashlib import sha256
 
 import torch
 
-from turret.training.distributed.world import World
+from turret.training.distributed.world import World, process_count
 from turret.training.errors import TrainingError
 from turret.training.records.environment import package_version
 from turret.training.run import Run
 
 
 def check_same_run(world: World, run: Run) -> None:
-    """Raise TrainingError unless all processes have the same release, prepared data and settings.
+    """Raise TrainingError unless all processes of torchrun train `run`, with one release, data and settings.
 
     Each machine may have its own: where only the order of the items differs, training would go on, and make
-    one vector of two items.
+    one vector of two items. A script that does not join the others would train the run once in each process.
     """
+    if world.size < process_count():
+        raise TrainingError(
+            f"torchrun has started {process_count()} processes, and each would train {run.folder} alone; "
+            "several processes are for `turret train` (docs/distributed.md), so start this without torchrun."
+        )
     parts = {
         "release of turret": package_version("turret") or "",
         "copy of the prepared data": run.fingerprint,

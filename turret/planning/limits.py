@@ -27,8 +27,8 @@ Fits = Callable[[PlanRequest], bool]
 class Limit:
     """One machine holds `size` up to `most`, the others as given; None if no size exceeds it.
 
-    `remedy` says what to turn to beyond. `engine` is the name in `Figures.engines` of the engine that removes
-    the limit. `applies` is False for a limit of a part that the plan does not have.
+    `remedy` names the alternatives beyond. `engine` is the name in `Figures.engines` of the engine that
+    removes the limit. `applies` is False for a limit of a part that the plan does not have.
     """
 
     size: Size

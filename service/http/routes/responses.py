@@ -7,7 +7,7 @@ from fastapi import Response
 from pydantic import BaseModel, ConfigDict
 
 from turret.service.models.activation_log import ActivationRecord
-from turret.service.models.gate import CheckedVersion
+from turret.service.models.checked_versions import CheckedVersion
 from turret.service.schemas.requests import RouteBody
 from turret.tower.format.manifest import MeasuredRecall, Norms, Scoring
 

@@ -11,7 +11,7 @@ from turret.service.http.routes.responses import (
     VersionsAnswer,
     json_response,
 )
-from turret.service.models.gate import checked_versions
+from turret.service.models.checked_versions import checked_versions
 from turret.service.schemas.openapi_helpers import answers
 
 _ACTIVATIONS = 100

@@ -146,7 +146,7 @@ class ClusterConnections(RedisCalls):
         """Take the reply to a request, or note where and how to send it again."""
         request.has_to_pause = False
         if isinstance(reply, exceptions.NoScriptError) and request.in_full:
-            # A new master has no scripts yet; what made the request go there is the problem to report.
+            # A new master has no scripts yet; the problem to report is the one that led there.
             request.command, request.problem = request.in_full, request.problem or reply
         elif isinstance(reply, exceptions.AskError):  # or MovedError, which is one of them
             request.problem = exceptions.ClusterError(f"slot {request.slot} is being moved")

@@ -9,8 +9,8 @@ from safetensors.torch import load
 
 from tests.full_disk import small_disk, small_files
 from tests.tower.small_towers import ITEMS, USERS, config, item_features, no_features
-from turret.tower.errors import BundleError
 from turret.tower.towers.model import TwoTowers
+from turret.training.errors import TrainingError
 from turret.training.export import catalog_files
 from turret.training.export.catalog_files import mapped_model, mapped_vectors
 
@@ -67,6 +67,6 @@ def test_a_model_that_the_disk_can_not_take_is_a_sentence(model: TwoTowers, tmp_
     path = tmp_path / "model.safetensors"
     with (
         small_files(100),
-        pytest.raises(BundleError, match=rf"^{path}: the model can't be written .*make room"),
+        pytest.raises(TrainingError, match=rf"^{path}: it can't be written .*make room"),
     ):
         mapped_model(model, path)
