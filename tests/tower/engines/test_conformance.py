@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.engine_servers import EngineServer, RedisSearchServer, running
+from tests.engine_servers import EngineServer, RedisSearchServer, need_milvus_client, running
 from tests.ports import free_port
 from tests.tower.engines.memory_engine import MemoryEngine, met
 from turret.tower.engines.engine import Engine, EngineField, EngineItems
@@ -45,6 +45,7 @@ def server(
         yield None
         return
     if request.param == "embedded_milvus":
+        need_milvus_client()
         pytest.importorskip("milvus_lite", reason="pip install milvus-lite")
         embedded = EmbeddedMilvus(tmp_path_factory.mktemp("milvus"))
         yield embedded
@@ -216,6 +217,8 @@ def test_an_alias_moves_under_searches(engine: Engine, loaded: str) -> None:
 
 @pytest.mark.parametrize("scheme", ["redis", "milvus"])
 def test_an_engine_that_is_not_there_is_said_in_time(scheme: str) -> None:
+    if scheme == "milvus":
+        need_milvus_client()
     begun = time.monotonic()
     with pytest.raises(EngineError, match=r"127\.0\.0\.1:[0-9]+ can't be reached.*start") as caught:
         open_engine(f"{scheme}://user:secret@127.0.0.1:{free_port()}", Limits(search=1.0, load=1.0)).check()
