@@ -1,5 +1,6 @@
 """Tiny bundles without any training: a user tower written by hand, item vectors drawn at random."""
 
+import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -18,6 +19,8 @@ from turret.tower.format.manifest import Scoring
 from turret.training.process import set_up_process
 
 set_up_process()  # before any test loads torch
+# Tests fork; the handlers of gRPC, which Milvus's client loads, end children of a process with a channel.
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,12 +1,15 @@
 """Ports for servers that a test starts."""
 
+import os
 import random
 import socket
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 
+# One process of pytest-xdist draws from its own share: no other takes a port between the draw and its use.
+_WORKER, _WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]), 8
 # Below the ports that systems give to clients: one of those may be taken by a connection of another test.
-_FIRST, _LAST = 20_000, 30_000
-_LATE = range(12_000, 20_000)
+_PORTS = range(20_000 + _WORKER % _WORKERS, 30_000, _WORKERS)
+_LATE = range(12_000 + _WORKER % _WORKERS, 20_000, _WORKERS)
 
 
 def free_port() -> int:
@@ -21,13 +24,14 @@ def late_port() -> int:
     return port
 
 
-def free_ports(count: int, among: range = range(_FIRST, _LAST)) -> list[int]:
+def free_ports(count: int, among: range = _PORTS) -> list[int]:
     """Different ports of this machine that nothing uses."""
     with ExitStack() as listening:
         found: list[int] = []
         for port in random.SystemRandom().sample(among, 100):
             with suppress(OSError):
-                listening.enter_context(socket.create_server(("127.0.0.1", port)))
+                # Without SO_REUSEADDR: Milvus takes no port with connections that were closed just now.
+                listening.enter_context(closing(socket.socket())).bind(("", port))
                 found.append(port)
             if len(found) == count:
                 return found

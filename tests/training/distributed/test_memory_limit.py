@@ -1,7 +1,6 @@
 """A table that is too large for one process: a limit of memory for each, as the system enforces it."""
 
 import os
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -40,9 +39,9 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 def limited(limit: int, *words: str) -> subprocess.CompletedProcess[str]:
     """Run a command whose processes may each have `limit` bytes of data."""
+    # Not set between fork and exec: there a library of the tests that forks badly, gRPC, may end the child.
     return subprocess.run(
-        [sys.executable, "-m", *words],
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)),
+        ["prlimit", f"--data={limit}", sys.executable, "-m", *words],
         env=ENVIRONMENT,
         text=True,
         capture_output=True,
