@@ -58,9 +58,9 @@ class CodedSums(KernelSums):
 
     def vectors(self, rows: Tensor) -> Tensor:
         """The vectors float64 [n, D] of `rows` [n], as the sums count them."""
-        of, vectors = rows.numpy(), np.zeros((len(rows), self.coded.high.shape[1]))
-        in_parts(len(of), lambda a, b: decode(self.coded, of[a:b], vectors[a:b]), least=1024)
-        return torch.from_numpy(vectors)
+        of, vectors = rows.numpy(), torch.zeros(len(rows), self.coded.high.shape[1], dtype=torch.float64)
+        in_parts(len(of), lambda a, b: decode(self.coded, of[a:b], vectors.numpy()[a:b]), least=1024)
+        return vectors
 
     def kernels(self, query: Tensor, ids: Tensor) -> Tensor:
         """K(h_b, w_i), float64 [B, K], for the `ids` [B, K]."""

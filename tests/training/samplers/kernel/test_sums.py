@@ -75,6 +75,18 @@ def test_updates_in_any_order_equal_a_new_snapshot(
 
 
 @pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("shape", [(15, 7, 9), (16, 9, 8), (40, 9, 9)])
+def test_a_block_alone_is_summed_as_among_others(form: str, shape: tuple[int, int, int]) -> None:
+    """Bit for bit, also where the blocks of an odd D begin within a cache line."""
+    rows, width, block = shape
+    vectors = vectors_of(rows, width, rows)
+    sums = built(form, vectors, block)
+    vectors[9] = vectors_of(1, width, 1000)
+    sums.update(torch.tensor([9]), torch.from_numpy(vectors[9:10]))
+    assert torch.equal(sums._sums, built(form, vectors, block)._sums)
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_an_update_sums_only_its_own_blocks(form: str) -> None:
     """Sums of blocks without the row are not written to."""
     sums = built(form, vectors_of(64, 3, 0), 2)
