@@ -22,6 +22,9 @@ FAST = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 
+# And the optimising compiler of Java works on code that runs once.
+FAST_JAVA = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+
 Prepared = dict[str, Any]
 
 
@@ -32,7 +35,8 @@ def spark() -> Iterator["SparkSession"]:
     if shutil.which("java") is None:
         pytest.skip("Spark needs Java: apt-get install openjdk-17-jre-headless")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        for name, value in {**FAST_JAVA, "SPARK_LOCAL_IP": "127.0.0.1"}.items():
+            patch.setenv(name, value)
         patch.setenv("PYSPARK_SUBMIT_ARGS", "--conf spark.ui.enabled=false pyspark-shell")
         with spark_session("local") as session:
             for name, value in FAST.items():

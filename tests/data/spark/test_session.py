@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 
 from tests.command_line import ROOT
-from tests.data.spark.conftest import FAST
+from tests.data.spark.conftest import FAST, FAST_JAVA
 from tests.data.test_fingerprints import _log
 from tests.ports import free_port
 from turret.data.errors import ConfigurationError, DataError
@@ -66,7 +66,12 @@ def cluster(folder: Path) -> Iterator[str]:
     if shutil.which("java") is None:
         pytest.skip("Spark needs Java: apt-get install openjdk-17-jre-headless")
     home, port = Path(pyspark.__file__).parent, free_port()
-    own = {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m"}
+    own = {
+        **FAST_JAVA,
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_MEMORY": "256m",
+    }
     master = f"spark://127.0.0.1:{port}"
     usual = ("--host", "127.0.0.1", "--webui-port", "0")
     commands: list[tuple[str, ...]] = [("master.Master", "--port", str(port), *usual)]
@@ -109,7 +114,7 @@ def test_a_cluster_of_two_workers_prepares_alike(tmp_path: Path) -> None:
         settings = " ".join([*(f"--conf {name}={value}" for name, value in confs.items()), "pyspark-shell"])
         done = subprocess.run(
             [*command, "--to", str(tmp_path / "by_spark")],
-            env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_SUBMIT_ARGS": settings},
+            env=os.environ | FAST_JAVA | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_SUBMIT_ARGS": settings},
             cwd=ROOT,
             capture_output=True,
             text=True,
