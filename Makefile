@@ -5,8 +5,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 # As many processes as cores. A file's tests stay in one process, which makes their fixtures once; tests that
-# measure time or load run after the others, alone. Bytecode is written, whatever the environment says: hundreds
-# of processes of tests import Turret, each 15 % faster with it.
+# measure time or load run after the others, alone. PYTHONDONTWRITEBYTECODE of the environment is undone: hundreds
+# of processes of tests import Turret, each 15 % faster with bytecode.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q
 PARALLEL := -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
