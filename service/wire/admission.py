@@ -94,9 +94,8 @@ class Admission:
         self.held = held or HeldBytes()
         self._queue_seconds = queue_seconds
         self._slice_began = 0.0  # `thread_time`
-        self._slice_began_at = 0.0
         self._slice_ends = False
-        self._ran, self._passed = 1.0, 1.0  # processor and wall seconds of recent slices
+        self._ran, self._passed = LOOP_SECONDS, LOOP_SECONDS  # processor and wall seconds of recent slices
         self.paused = 0
         self.waiting = 0
         self.refused_connections: Counter[str] = Counter()  # by reason
@@ -180,7 +179,10 @@ class Admission:
         """Whether this slice is used up; starts one if there is none."""
         now = thread_time()
         if not self._slice_began:
-            self._slice_began, self._slice_began_at = now, monotonic()
+            self._slice_began = now
+            # Also of a slice that does not end by its time: refusals may take up all of the process. A call
+            # that is due lets the loop not wait, so the time until it is the loop's own.
+            asyncio.get_running_loop().call_soon(self._record_slice, now, monotonic())
         return now - self._slice_began > LOOP_SECONDS
 
     async def _wait_for_slice(self) -> bool:
@@ -191,7 +193,6 @@ class Admission:
             while True:
                 if not self._slice_ends:
                     self._slice_ends = True
-                    self._record_slice()
                     asyncio.get_running_loop().call_soon(self._end_slice)
                 await asyncio.sleep(0)
                 is_over = self._is_over()
@@ -202,11 +203,11 @@ class Admission:
         finally:
             self.waiting -= 1
 
-    def _record_slice(self) -> None:
+    def _record_slice(self, began: float, began_at: float) -> None:
         """Record a slice's processor and wall time; sums, as few slices have most of the standstill."""
         decay = 1 - 1 / _RECENT_SLICES
-        self._ran = decay * self._ran + thread_time() - self._slice_began
-        self._passed = decay * self._passed + monotonic() - self._slice_began_at
+        self._ran = decay * self._ran + thread_time() - began
+        self._passed = decay * self._passed + monotonic() - began_at
 
     def _end_slice(self) -> None:
         self._slice_ends = False

@@ -126,16 +126,18 @@ def test_clients_that_do_not_wait_are_left_waiting(start: Start) -> None:
 
 @pytest.mark.fault(17)
 @pytest.mark.parametrize("waits", [True, False])
-def test_with_a_fifth_of_a_processor_it_serves_half_as_much_for_what_it_has(
+def test_with_a_fifth_of_a_processor_it_refuses_a_client_once_a_second_and_serves_others(
     start: Start, waits: bool
 ) -> None:
     """Its turns don't end while it isn't run, and it refuses less often, as refusing costs more of the little
-    time that it has. How soon it refuses is up to whoever lets it run; here it is stopped for 40 ms. Half, as
-    cold caches change the throughput of a starved worker by a third (.59 to 1 seen)."""
+    time that it has: a client once in Retry-After, which is the longest pause. How soon it refuses is up to
+    whoever lets it run; here it is stopped for 40 ms. Refusals of 400 clients take half of a fifth of a slow
+    processor, so it serves two fifths (.48 to .61 seen of clients that do not wait)."""
     service = start(queue_limit=QUEUE)
     with starved(worker_of(service)):
         peaks, floods = rounds(service, waits)
-    assert best(floods) >= 0.5 * best(peaks)
+    assert best(floods) >= 0.4 * best(peaks)
+    assert all(one.told["refused"] <= 1.1 * CROWD * one.told["seconds"] for one in floods)
     if waits:
         assert min(one.told["refused_median"] for one in floods) < 0.010 + 2 * STOPPED
     assert service.stop() == (0, "")

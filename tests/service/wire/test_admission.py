@@ -214,3 +214,40 @@ def test_the_pause_grows_as_the_processor_share_falls() -> None:
     admitting = asyncio.run(scenario())
     assert 0.1 < admitting.processor_share < 0.6
     assert admitting.pause_seconds() == pytest.approx(0.2 / admitting.processor_share)
+
+
+def test_the_processor_share_is_known_where_no_slice_is_used_up() -> None:
+    """One short task in each turn of the loop, and refusals in the rest of its time."""
+
+    async def scenario() -> float:
+        async def work(*_: Any) -> None:
+            end = time.thread_time() + 0.0005
+            while time.thread_time() < end:
+                pass
+
+        admitting = Admission(LIMITS)
+        for _ in range(100):
+            await admit(admitting, work)
+            admitting.begin_slice()
+            time.sleep(0.002)  # as if another process ran
+            await asyncio.sleep(0)
+        return admitting.processor_share
+
+    assert asyncio.run(scenario()) < 0.4
+
+
+@pytest.mark.timing  # a busy machine does not run it either
+def test_time_in_which_the_loop_waits_is_not_counted() -> None:
+    async def scenario() -> float:
+        async def work(*_: Any) -> None:
+            end = time.thread_time() + 0.001
+            while time.thread_time() < end:
+                pass
+
+        admitting = Admission(LIMITS)
+        for _ in range(30):
+            await admit(admitting, work)
+            await asyncio.sleep(0.004)
+        return admitting.processor_share
+
+    assert asyncio.run(scenario()) > 0.6
