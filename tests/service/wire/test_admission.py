@@ -25,6 +25,13 @@ class Cycle:
     transport = None
 
 
+def compute(seconds: float) -> None:
+    """Take so much processor time."""
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+
 def admit(admitting: Admission, app: Any, path: str = "/v1/recommend") -> Any:
     """What the protocol does with a request: None if it is refused, else what it runs."""
     limiter = admitting.limiter(path)
@@ -120,9 +127,7 @@ def test_the_loop_reads_between_slices_and_requests_run_in_order() -> None:
 
         def working(number: int) -> Any:
             async def work(*_: Any) -> None:
-                end = time.thread_time() + 0.002  # slices are of processor time
-                while time.thread_time() < end:
-                    pass
+                compute(0.002)  # slices are of processor time
                 done.append(number)
 
             return work
@@ -147,9 +152,7 @@ def test_a_request_that_waits_too_long_for_a_slice_is_refused(monkeypatch: pytes
 
     async def scenario() -> None:
         async def working(*_: Any) -> None:
-            end = time.thread_time() + 0.02
-            while time.thread_time() < end:
-                pass
+            compute(0.02)
 
         admitting = Admission({**LIMITS, "recommend": 100}, queue_seconds=0.1)
         statuses = await asyncio.gather(*(admit(admitting, working) for _ in range(40)))
@@ -179,9 +182,7 @@ def test_a_slice_is_of_processor_time() -> None:
         async def work(*_: Any) -> None:
             nonlocal done
             time.sleep(0.002)  # as if another process ran
-            end = time.thread_time() + 0.0002
-            while time.thread_time() < end:
-                pass
+            compute(0.0002)
             done += 1
 
         admitting = Admission({**LIMITS, "recommend": 100}, queue_seconds=10)
@@ -201,9 +202,7 @@ def test_a_slice_is_of_processor_time() -> None:
 def test_the_pause_grows_as_the_processor_share_falls() -> None:
     async def scenario() -> Admission:
         async def work(*_: Any) -> None:
-            end = time.thread_time() + 0.003
-            while time.thread_time() < end:
-                pass
+            compute(0.003)
             time.sleep(0.012)
 
         admitting = Admission({**LIMITS, "recommend": 100}, queue_seconds=10)
@@ -221,9 +220,7 @@ def test_the_processor_share_is_known_where_no_slice_is_used_up() -> None:
 
     async def scenario() -> float:
         async def work(*_: Any) -> None:
-            end = time.thread_time() + 0.0005
-            while time.thread_time() < end:
-                pass
+            compute(0.0005)
 
         admitting = Admission(LIMITS)
         for _ in range(100):
@@ -240,9 +237,7 @@ def test_the_processor_share_is_known_where_no_slice_is_used_up() -> None:
 def test_time_in_which_the_loop_waits_is_not_counted() -> None:
     async def scenario() -> float:
         async def work(*_: Any) -> None:
-            end = time.thread_time() + 0.001
-            while time.thread_time() < end:
-                pass
+            compute(0.001)
 
         admitting = Admission(LIMITS)
         for _ in range(30):
