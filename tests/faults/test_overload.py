@@ -132,7 +132,7 @@ def test_with_a_fifth_of_a_processor_it_refuses_a_client_once_a_second_and_serve
     """Its turns don't end while it isn't run, and it refuses less often, as refusing costs more of the little
     time that it has: a client once in Retry-After, which is the longest pause. How soon it refuses is up to
     whoever lets it run; here it is stopped for 40 ms. Refusals of 400 clients take half of a fifth of a slow
-    processor, so it serves two fifths (.48 to .61 seen of clients that do not wait)."""
+    processor, so it serves two fifths (.46 to .89 of the peak was seen)."""
     service = start(queue_limit=QUEUE)
     with starved(worker_of(service)):
         peaks, floods = rounds(service, waits)
