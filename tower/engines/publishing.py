@@ -101,7 +101,7 @@ def _publish(
         missed = [cell for cell in measured if cell.recall < recall]
         if not missed or not raise_efforts(task, missed):
             break
-        report(f"{len(missed)} cells of the table miss {recall:g} on more queries; raising their effort ...")
+        report(f"cells under {recall:g} on more queries: {len(missed)}; raising their effort ...")
     check_recall(measured, recall, engine_name(url))
     words = (
         f"{len(old.vectors):,} items of {old.manifest.dimension} numbers in {engine_name(url)}",
