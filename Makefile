@@ -4,25 +4,25 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-# As many processes as cores. A file's tests stay in one process, which makes their fixtures once; tests that
-# measure time or load run after the others, alone. PYTHONDONTWRITEBYTECODE of the environment is undone: hundreds
-# of processes of tests import Turret, each 15 % faster with bytecode.
-PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q
-PARALLEL := -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+# As many processes as cores. A file's tests stay in one process, which makes their fixtures once.
+# PYTHONDONTWRITEBYTECODE of the environment is undone: processes of tests import Turret 15 % faster with bytecode.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q -n auto --maxprocesses 8 --dist loadfile \
+	--no-loadscope-reorder --durations=10
 
 # The images, their labels, and the bills of materials beside them: make images TAG=0.2.0
 TAG ?=
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 REVISION := $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 
-.PHONY: help setup demo test test-all test-compose lint audit lock images clean
+.PHONY: help setup demo test test-process nightly test-compose lint audit lock images clean
 
 help:
 	@echo "make demo            from raw events to recommendations over HTTP, until Ctrl-C"
 	@echo "make demo ONCE=1     the same, and stop after the answer"
 	@echo "make demo DATA=...   movielens-100k (and other sets of 'turret data fetch'), or the path of your events"
-	@echo "make test            the tests, without those that are slow or assert a time"
-	@echo "make test-all        every test, with all rounds of those that repeat something"
+	@echo "make test            the tests that run within one process: at most three minutes"
+	@echo "make test-process    one test of each promise with real services, commands and browsers: five minutes"
+	@echo "make nightly         every test, with all rounds, planted faults and benchmarks with a threshold: hours"
 	@echo "make test-compose    the production profile on a container engine, under load: 20 minutes, as root"
 	@echo "make lint            ruff and mypy"
 	@echo "make audit           known vulnerabilities of the installed packages; needs a network"
@@ -44,11 +44,13 @@ demo: $(STAMP)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" DATA="$(DATA)" PREPARE="$(PREPARE)" ONCE="$(ONCE)" PORT="$(PORT)" bash deploy/demo.sh
 
 test: $(STAMP)
-	$(PYTEST) $(PARALLEL) -m "not slow and not timing"
+	$(PYTEST) -m "not process and not nightly"
 
-test-all: $(STAMP)
-	$(PYTEST) $(PARALLEL) --thorough -m "not timing"
-	$(PYTEST) --thorough -m timing
+test-process: $(STAMP)
+	$(PYTEST) -m "process and not nightly"
+
+nightly: $(STAMP)
+	$(BIN)/python -m tests.nightly
 
 test-compose: $(STAMP)
 	$(BIN)/python -m tests.compose

@@ -23,7 +23,7 @@ from typing import Any
 from redis import Redis
 from redis.exceptions import RedisError
 
-from tests.ports import free_port, free_ports
+from tests.support.ports import free_port, free_ports
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "turret-tests"
 # A stock Redis server, the search module for it, and the Milvus server.

@@ -8,34 +8,50 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, settings
 from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto, checker, helper, numpy_helper
 
-from tests.service_process import Process, Start
+from tests.support.service_process import Process, Start
+from tests.support.tiers import Guard
+from tests.support.tools import check_required
 from turret.data.features import Feature
 from turret.data.vocabulary import Vocabulary
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.format.manifest import Scoring
 from turret.training.process import set_up_process
 
+# One thread a test process: two of them on two cores would wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 set_up_process()  # before any test loads torch
 # Tests fork; the handlers of gRPC, which Milvus's client loads, end children of a process with a channel.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
+
+_USUAL: dict[str, Any] = {"deadline": None, "suppress_health_check": list(HealthCheck)}
+settings.register_profile("usual", max_examples=50, derandomize=True, database=None, **_USUAL)
+# Random; pytest prints the seed, and --hypothesis-seed repeats it.
+settings.register_profile("thorough", max_examples=1_000, print_blob=True, **_USUAL)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--thorough", action="store_true", help="all rounds of the tests that repeat something")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    check_required()
+    settings.load_profile("thorough" if config.getoption("--thorough") else "usual")
+    config.pluginmanager.register(Guard())
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with slow tests begin first: the last file is what all other processes wait for."""
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    """Files with processes begin first: the last file is what all other workers wait for."""
+    slow = {item.path for item in items if item.get_closest_marker("process")}
     items.sort(key=lambda item: item.path not in slow)
 
 
 @pytest.fixture(scope="session")
 def thorough(request: pytest.FixtureRequest) -> bool:
-    """Whether a test that repeats something runs all its rounds, as in `make test-all`."""
+    """Whether a test that repeats something runs all its rounds, as in `make nightly`."""
     return bool(request.config.getoption("--thorough"))
 
 

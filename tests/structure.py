@@ -1,6 +1,6 @@
 """The drawing of the folders in CONTRIBUTING.md, from the imports. `python -m tests.structure` writes it."""
 
-from tests.places import ROOT
+from tests.support.places import ROOT
 from tests.test_imports import MODULES, PACKAGES, ROOMS, imports_of
 
 PAGE = ROOT / "CONTRIBUTING.md"

@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from benchmarks.http_candidates import free_port, nginx_configuration
-from tests.command_line import check_call
+from tests.support.command_line import check_call
 from turret.data.extras import EXTRA_OF
 from turret.service.http.app import create_app
 from turret.service.settings import Settings, read_settings

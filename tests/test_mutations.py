@@ -33,7 +33,7 @@ def fault(text: str, replacement: str) -> Fault:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_fault_that_breaks_its_test_is_caught_and_another_survives(tmp_path: Path) -> None:
     """One after the other in one copy, which is as it was after each."""
     runner = FaultRunner(tmp_path)

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import turret
-from tests.command_line import ROOT, environment
+from tests.support.command_line import ROOT, environment
 from turret.data.synthetic.synthesis import SyntheticConfig, synthesise
 from turret.model import Model
 from turret.tower.retrieval.retriever import Retriever
@@ -52,14 +52,14 @@ def page(shop: Path) -> dict[str, object]:
     return names
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_block_of_the_page_runs(page: dict[str, object], shop: Path) -> None:
     assert len(BLOCKS) == len(re.findall(r"^```python", PAGE.read_text("utf-8"), re.MULTILINE)) >= 5
     assert (shop / "var" / "bundles" / "current").read_text() == "first\n"
     assert isinstance(page["model"], Model)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_example_of_the_readme_runs(shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On files with the columns that it names."""
     names = {"user_id": "customer", "item_id": "sku"}
@@ -76,7 +76,7 @@ def test_the_way_from_a_log_to_recommendations_takes_15_lines() -> None:
     assert len(lines) <= 15
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_model_answers_as_the_retriever(page: dict[str, object]) -> None:
     model = page["model"]
     assert isinstance(model, Model)
@@ -88,7 +88,7 @@ def test_a_model_answers_as_the_retriever(page: dict[str, object]) -> None:
     assert all(item.source == "towers" for item in answer)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_seen_and_excluded_items_are_left_out_and_unknown_ones_are_ignored(page: dict[str, object]) -> None:
     model = page["model"]
     assert isinstance(model, Model)
@@ -102,7 +102,7 @@ def test_seen_and_excluded_items_are_left_out_and_unknown_ones_are_ignored(page:
     assert popular[0].score >= popular[1].score >= popular[2].score
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_filter_leaves_what_it_allows(page: dict[str, object]) -> None:
     model = page["model"]
     assert isinstance(model, Model)
@@ -153,7 +153,7 @@ def test_messages_name_arguments_in_place_of_options(shop: Path, tmp_path: Path)
         turret.train(data, tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_model_refuses_what_it_does_not_know(page: dict[str, object]) -> None:
     model = page["model"]
     assert isinstance(model, Model)
@@ -246,7 +246,7 @@ print(*loaded, dict(os.environ) == before[1])
     assert run(script) == "turret True"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_model_needs_no_extra(shop: Path, page: dict[str, object]) -> None:
     script = f"""
 import sys

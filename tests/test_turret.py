@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import turret.cli
-from tests.command_line import OnTerminal, check_call, commands, run, serving
+from tests.support.command_line import OnTerminal, check_call, commands, run, serving
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 
@@ -220,7 +220,7 @@ def test_what_an_interrupt_cuts_short_leaves_no_folder(name: str, tmp_path: Path
     assert [path.name for path in tmp_path.iterdir()] == ["events.csv"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_training_that_was_interrupted_goes_on(prepared: Path, tmp_path: Path) -> None:
     """The terminal shows the epoch; what is there after Ctrl-C is a run that `--resume` finishes."""
     words = ["train", "--data", str(prepared), "--set", "tower.dimension=4", "--set", "training.patience=500"]

@@ -13,7 +13,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from tests.command_line import environment
+from tests.support.command_line import environment
 from turret.training.config.experiment import shipped_experiments
 
 ROOT = Path(__file__).parent.parent
@@ -107,7 +107,7 @@ def test_one_top_level_name_is_installed(installed: Installed) -> None:
     assert {name for name in names if not name.endswith((".dist-info", ".pth"))} == {"turret"}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_module_is_imported_from_the_wheel(installed: Installed) -> None:
     places = json.loads(installed.run(str(installed.python), "-c", IMPORT_ALL))
     assert {f"turret.{name}" for name in FOLDERS} < set(places)

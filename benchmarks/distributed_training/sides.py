@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.protocol import peak_memory_mb
-from tests.ports import free_port
+from tests.support.ports import free_port
 from turret.training.process import set_up_process
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.activation.conftest import PublishTaste
-from tests.command_line import environment, run, serving
+from tests.support.command_line import environment, run, serving
 from turret.activation.commands import FigureOptions, activate_checked
 from turret.data.errors import TurretError
 from turret.data.prepared import PreparedData
@@ -34,7 +34,7 @@ def light(*words: str | Path, folder: Path) -> "subprocess.CompletedProcess[str]
     )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_worse_version_stays_out_and_a_better_one_comes_in(
     tmp_path: Path, publish_taste: PublishTaste, tastes: PreparedData
 ) -> None:
@@ -52,7 +52,7 @@ def test_a_worse_version_stays_out_and_a_better_one_comes_in(
     assert current(tmp_path / "bundles") == "better"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_running_service_is_compared_with_what_it_serves(
     tmp_path: Path, publish_taste: PublishTaste, tastes: PreparedData
 ) -> None:

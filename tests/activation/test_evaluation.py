@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.shops import small_shop
+from tests.support.shops import small_shop
 from turret.activation.held_out import HeldOut, held_out
 from turret.activation.ranking import metric_of_users
 from turret.data.prepared import PreparedData
@@ -20,7 +20,7 @@ from turret.training.run import PER_USER, Run
 
 QUICK = ["training.epochs=2", "training.batch_size=256", "training.device=cpu", "tower.dimension=8"]
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 
 @pytest.mark.parametrize(("experiment", "exclude_seen"), [("demo", True), ("dssm", False)])

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.shops import small_shop
+from tests.support.shops import small_shop
 from turret.data.prepared import PreparedData
 
 

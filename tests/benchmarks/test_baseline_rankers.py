@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks import baseline_rankers
-from tests.shops import small_shop
+from tests.support.shops import small_shop
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_each_baseline_is_measured_in_a_process_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -81,7 +81,7 @@ def test_resumed_sets_are_not_measured_again(
     assert json.loads((tmp_path / "first_week.json").read_text())["sets"] == printed["sets"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_quick_run_goes_through_the_commands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

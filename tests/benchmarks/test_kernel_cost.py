@@ -4,7 +4,7 @@ from benchmarks.kernel_cost import growth, measure_size, print_table
 from benchmarks.kernel_steps import BATCH, NEGATIVES, FullStep, SampledStep
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_row_holds_what_is_claimed(capsys: pytest.CaptureFixture[str]) -> None:
     """Both steps' times, their ratio, the memory of both and how exact the log counts are."""
     row = measure_size(300, rounds=1)

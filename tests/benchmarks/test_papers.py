@@ -138,7 +138,7 @@ def test_the_page_shows_every_figure_that_is_measured() -> None:
             assert claim["agrees"] or claim["reason"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_plots_are_drawn_from_the_results(tmp_path: Path) -> None:
     """Each into its file, from the committed runs."""
     results = json.loads((PAGE.parents[1] / "benchmarks/results/papers.json").read_text("utf-8"))

@@ -38,7 +38,7 @@ def test_a_click_counts_half_as_much_as_one_a_half_life_younger(log: pl.DataFram
     assert weights[0] == pytest.approx(1e-3)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_what_a_session_begins_with_is_a_feature_of_it(log: pl.DataFrame, tmp_path: Path) -> None:
     """Sessions on x click 40 where those on y click 41: so it is for the model, also after an update."""
     odd = pl.col("session_id") % 2
@@ -57,7 +57,7 @@ def test_what_a_session_begins_with_is_a_feature_of_it(log: pl.DataFrame, tmp_pa
         assert y.index(41) < y.index(40)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_model_goes_on_with_what_is_new(log: pl.DataFrame, tmp_path: Path) -> None:
     """The item of the last hours is unknown to the first bundle, and can be had from the next."""
     retrainer = Retrainer(log, tmp_path, "youtubednn")

@@ -32,7 +32,7 @@ def test_the_bytes_of_sqlite_grow_with_the_events() -> None:
     assert 5 * few < many < 5
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_prepared_logs_have_the_measured_sizes(tmp_path: Path) -> None:
     row = measure_log(Log(2_000, 40, 10), tmp_path / "log")
     assert (row["events"], row["users"], row["items"]) == (2_000, 40, 10)

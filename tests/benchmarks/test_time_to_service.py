@@ -21,7 +21,7 @@ def test_only_a_model_that_validation_selects_is_tested() -> None:
     assert [(point.test, point.selected) for point in watch.points] == [(0.1, 0.1), (None, 0.1), (0.4, 0.4)]
 
 
-@pytest.mark.timing
+@pytest.mark.nightly
 def test_testing_takes_no_time_of_training() -> None:
     def slow() -> float:
         time.sleep(0.2)
@@ -36,7 +36,7 @@ def test_training_ends_when_its_seconds_are_spent() -> None:
     assert watched(Watch(lambda: 0.1, limit=0.0, target=0.3), [0.1]) == [True]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_raw_log_ends_in_an_answer(tmp_path: Path) -> None:
     """Twenty users of eight items each out of 30: the service answers with ten of the other 23."""
     rows = [(user, (7 * user + 3 * place) % 30, place) for user in range(20) for place in range(8)]

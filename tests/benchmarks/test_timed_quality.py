@@ -54,7 +54,7 @@ def test_a_baseline_is_made_of_the_events_before_its_period(log: pl.DataFrame, c
     assert [start - HOUR <= last < start for start, last in zip(starts, latest, strict=True)] == [True] * 3
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_model_goes_on_after_so_many_periods(log: pl.DataFrame, chosen: TimedSet, tmp_path: Path) -> None:
     """Every second one: of three periods, before the third alone."""
     found, spent = answered(chosen, Retrainer(log, tmp_path, "youtubednn"), [])

@@ -23,7 +23,7 @@ def test_the_figures_on_the_test_are_of_trainings_that_it_did_not_select() -> No
         assert set(part.recipes) == ({SHIPPED} if name == "test" else {SHIPPED, EARLIER})
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_training_tells_its_part_and_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A quick run is an epoch of each; without a part that selects there is no best epoch."""
     random_rows = [(user, (user + 3 * place) % 40) for user in range(30) for place in range(22)]

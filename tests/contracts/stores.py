@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.redis_cluster import place_in_cluster
-from tests.redis_server import place_in_redis
+from tests.support.redis_cluster import place_in_cluster
+from tests.support.redis_server import place_in_redis
 from turret.service.settings import Settings
 from turret.service.stores.contract import HistoryStore, ItemStore
 from turret.service.stores.registry import open_stores, store_kind

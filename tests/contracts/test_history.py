@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.contracts.stores import ADDRESSES, Opening
-from tests.redis_server import sweep
+from tests.support.redis_server import sweep
 from turret.service.stores.breaker import Breaker
 from turret.service.stores.contract import Event, History, HistoryStore
 

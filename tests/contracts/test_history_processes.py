@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.contracts.stores import ADDRESSES, SHARED, THIRD_PARTY
-from tests.redis_server import sweep
+from tests.support.redis_server import sweep
 from turret.service.settings import Settings
 from turret.service.stores.contract import Event
 from turret.service.stores.registry import open_stores

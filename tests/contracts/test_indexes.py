@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.engine_servers import running
+from tests.support.engine_servers import running
 from tests.tower.engines.memory_engine import MemoryEngine
 from turret.tower.catalog.masks import RowMask
 from turret.tower.engines import opening
@@ -116,7 +116,7 @@ def started(engine: str, folder: Path) -> Iterator[None]:
 
 
 # Milvus takes ten seconds for each collection until it searches its index.
-MARKS = {"engine milvus": pytest.mark.slow}
+MARKS = {"engine milvus": pytest.mark.nightly}
 
 
 @pytest.fixture(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.contracts.stores import ADDRESSES, LASTING, SHARED, THIRD_PARTY, Opening
-from tests.redis_server import place_in_redis, sweep
+from tests.support.redis_server import place_in_redis, sweep
 from turret.service.errors import ItemsOvertakenError
 from turret.service.overlay.apply_changes import _is_valid
 from turret.service.stores.contract import Change, ItemStore

@@ -138,7 +138,7 @@ class UserTowerContract:
         served = tower.served(history, lengths, FEATURES, given)
         torch.testing.assert_close(served, tower(now, vectors()))
 
-    @pytest.mark.slow
+    @pytest.mark.nightly
     def test_onnx_is_torch(self) -> None:
         """To 1e-5, at sizes that the export did not see."""
         model = self.model(features=True)

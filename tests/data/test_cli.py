@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel
 from typer.testing import CliRunner, Result
 
-from tests.command_line import commands
+from tests.support.command_line import commands
 from turret.data.cli import app
 from turret.data.reading.schema import ColumnSettings, FilterSettings, FormatSettings, PrepareConfig
 from turret.data.synthetic.synthesis import SyntheticConfig

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.plugin import install
+from tests.support.plugin import install
 from turret.data.entry_points import load, registry
 from turret.data.errors import ConfigurationError
 

@@ -12,7 +12,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.command_line import ROOT, commands, environment
+from tests.support.command_line import ROOT, commands, environment
 from turret.data.extras import EXTRA_OF, install_hint
 
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]

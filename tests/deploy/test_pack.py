@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.conftest import DEPLOY
-from tests.rights import BOUND, needs_root
+from tests.support.rights import BOUND, needs_root
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.rights import BOUND, needs_root
+from tests.support.rights import BOUND, needs_root
 from turret.service.settings import Settings, read_settings
 
 ROOT = Path(__file__).parent.parent.parent

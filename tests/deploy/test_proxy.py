@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks.http_candidates import free_port
 from benchmarks.local_proxy import FOLDER, local_proxy
-from tests.rights import BOUND, needs_root
+from tests.support.rights import BOUND, needs_root
 
 needs_nginx = pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
 

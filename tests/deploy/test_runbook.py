@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.command_line import check_call
+from tests.support.command_line import check_call
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = (ROOT / "docs" / "runbook.md").read_text("utf-8")

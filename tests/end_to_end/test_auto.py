@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 import turret
-from tests.command_line import output
+from tests.support.command_line import output
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 SMALL = ("--users", "400", "--items", "200", "--events-per-user", "15", "--seed", "3")
 SETTINGS = {"training.epochs": 6, "tower.dimension": 32}

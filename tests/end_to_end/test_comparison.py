@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.service_process import Start, plain_client
+from tests.support.service_process import Start, plain_client
 from turret.tower.bundle.publish import BundleContents, publish
 
 KEY = "a-key-of-sixteen"

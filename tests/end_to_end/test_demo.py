@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ports import late_port
+from tests.support.ports import late_port
 from turret.data.synthetic.synthesis import SyntheticConfig, synthesise
 
 SCRIPT = Path(__file__).parents[2] / "deploy" / "demo.sh"
@@ -37,7 +37,7 @@ def start(cwd: Path, **settings: str) -> "subprocess.Popen[str]":
     )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_once_stops_after_the_answer(tmp_path: Path, shop: Path) -> None:
     """It prints every command, recommends by the id of a user, exits 0, and leaves nothing that listens."""
     port = late_port()
@@ -55,7 +55,7 @@ def test_once_stops_after_the_answer(tmp_path: Path, shop: Path) -> None:
         socket.create_connection(("127.0.0.1", port), timeout=1)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_runs_until_ctrl_c(tmp_path: Path, shop: Path) -> None:
     """The service answers while the demo runs; Ctrl-C stops both, and that is no error."""
     port = late_port()

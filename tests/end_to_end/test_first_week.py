@@ -15,11 +15,11 @@ import httpx2
 import pytest
 
 from benchmarks.messy_shop import ORDERS, PRODUCTS, Shop, write_shop
-from tests.command_line import TURRET, environment, run
-from tests.service_process import plain_client
+from tests.support.command_line import TURRET, environment, run
+from tests.support.service_process import plain_client
 from turret.data.prepared import PreparedData
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 PAGE = Path(__file__).parents[2] / "docs" / "first_week.md"
 SHOP = Shop(users=600, items=150, categories=8, events_a_user=12, seed=10)

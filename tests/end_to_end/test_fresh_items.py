@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.shops import small_shop
+from tests.support.shops import small_shop
 from turret.data.prepared import PreparedData
 from turret.service.http.app import create_app
 from turret.service.settings import Settings
@@ -19,7 +19,7 @@ from turret.training.export.export import export
 from turret.training.run import Run
 from turret.training.trainer import train
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 
 @pytest.fixture(scope="module")

@@ -12,12 +12,12 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.command_line import TURRET, environment, output, run
-from tests.service_process import plain_client
+from tests.support.command_line import TURRET, environment, output, run
+from tests.support.service_process import plain_client
 from turret.data.prepared import PreparedData
 from turret.tower.bundle.bundle import Bundle
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 SMALL = ("--users", "200", "--items", "150", "--events-per-user", "12", "--seed", "5")
 SHORT = ("--set", "shortest_history=4", "--set", "longest_history=30")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command_line import output, run
+from tests.support.command_line import output, run
 
 QUICK = ("--set", "training.batch_size=64", "--set", "tower.dimension=8", "--set", "training.epochs=8")
 COSINE = ("--set", "tower.scoring.temperature=1", "--set", "training.learning_rate=0.02")
@@ -33,7 +33,7 @@ def impressions(folder: Path) -> None:
     (folder / "triples.csv").write_text("\n".join(triples))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_labels_and_given_negatives_train_what_they_are_for(tmp_path: Path) -> None:
     """Both forms of one log are the same data; each loss learns which item comes next.
 

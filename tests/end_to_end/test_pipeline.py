@@ -17,13 +17,13 @@ import pytest
 from typer.testing import CliRunner
 
 import turret.cli
-from tests.command_line import Service, output, serving
-from tests.service_process import plain_client
+from tests.support.command_line import Service, output, serving
+from tests.support.service_process import plain_client
 from turret.tower.bundle.bundle import Bundle
 from turret.training.evaluation.ranking import rank, tower_scores
 from turret.training.run import Run
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 SMALL = ("--users", "400", "--items", "300", "--events-per-user", "20", "--seed", "3")
 SHORT = ("--set", "shortest_history=4", "--set", "longest_history=50")

@@ -16,12 +16,12 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.command_line import TURRET, environment, output, run
-from tests.service_process import plain_client
+from tests.support.command_line import TURRET, environment, output, run
+from tests.support.service_process import plain_client
 from turret.data.prepared import PreparedData
 from turret.service.client.commands import read_routes
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 SMALL = ("--users", "200", "--items", "150", "--events-per-user", "15", "--seed", "5")
 SHORT = ("--set", "shortest_history=5", "--set", "longest_history=30")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.described_shop import publish_described
-from tests.service_process import Process
+from tests.support.described_shop import publish_described
+from tests.support.service_process import Process
 from turret.service.keys.key_file import add_key
 from turret.service.keys.keys import new_key, record
 
@@ -76,7 +76,7 @@ def with_our_configuration(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_call_is_as_described(service: Service, tmp_path: Path) -> None:
     """Every check, in every phase: values at and beyond their bounds, made-up ones, calls in a row."""
     status, printed = explore(service, f"{service.url}/openapi.json", with_our_configuration(tmp_path))
@@ -87,7 +87,7 @@ def test_every_call_is_as_described(service: Service, tmp_path: Path) -> None:
     assert service.process.stop()[0] == 0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_calls_of_the_admin_port_are_as_described(service: Service, tmp_path: Path) -> None:
     document = f"{service.admin_url}/openapi.json"
     status, printed = explore(service, document, with_our_configuration(tmp_path))
@@ -95,7 +95,7 @@ def test_the_calls_of_the_admin_port_are_as_described(service: Service, tmp_path
     assert "/admin" in json.dumps(service.process.client.get(document).json()["paths"])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("bounds", "phase", "found"),
     [

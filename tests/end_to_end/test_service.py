@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from tests.faults.sending import until
-from tests.service_process import WITHOUT_TRAINING, Start
+from tests.support.service_process import WITHOUT_TRAINING, Start
 from turret.tower.bundle.publish import BundleContents, publish
 
 

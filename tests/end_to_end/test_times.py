@@ -8,12 +8,12 @@ import httpx2
 import numpy as np
 import pytest
 
-from tests.command_line import output, serving
-from tests.service_process import plain_client
+from tests.support.command_line import output, serving
+from tests.support.service_process import plain_client
 from turret.training.evaluation.ranking import rank, tower_scores
 from turret.training.run import Run
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 SIZE = ("--users", "120", "--items", "120", "--events-per-user", "15", "--seed", "3")
 SHORT = ("--set", "shortest_history=4", "--set", "longest_history=30")

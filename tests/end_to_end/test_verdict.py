@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.command_line import output
+from tests.support.command_line import output
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 SMALL = ("--users", "400", "--items", "200", "--events-per-user", "15", "--seed", "3")
 SHORT = ("--set", "shortest_history=4", "--set", "longest_history=40")

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.command_line import output, serving
-from tests.service_process import plain_client
+from tests.support.command_line import output, serving
+from tests.support.service_process import plain_client
 from turret.tower.bundle.bundle import Bundle
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 SMALL = ("--users", "300", "--items", "250", "--events-per-user", "15", "--seed", "5")
 SHORT = ("--set", "shortest_history=4", "--set", "longest_history=40")

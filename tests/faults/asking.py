@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tests.service_process import Process
+from tests.support.service_process import Process
 from turret.service.keys.key_file import add_key
 from turret.service.keys.keys import new_key, record
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx2
 
-from tests.service_process import Process, plain_client
+from tests.support.service_process import Process, plain_client
 
 HISTORIES = {"v1": [101, 102], "v2": [201, 202], "v3": [301, 302]}
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx2
 
-from tests.service_process import Process
+from tests.support.service_process import Process
 
 
 def event(event_id: str, user: int | str = 7, item: int = 101, **more: Any) -> dict[str, Any]:

@@ -399,7 +399,7 @@ def page() -> str:
         "# Failures",
         "",
         "Each row is a failure of production, the behaviour of the service, and at least one test that",
-        "exposes the real process to it. `make test-all` runs all of them. `python -m tests.faults.table`",
+        "exposes the real process to it. `make nightly` runs all of them. `python -m tests.faults.table`",
         "writes this page.",
         "",
         "| # | failure | behaviour | tests |",

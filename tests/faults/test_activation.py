@@ -15,7 +15,7 @@ import pytest
 
 from tests.faults.processes import Traffic, activate, admin, admin_of, children, metric
 from tests.faults.versions import ask, damage
-from tests.service_process import Start, plain_client
+from tests.support.service_process import Start, plain_client
 from turret.tower.format.pointer import current
 
 
@@ -36,7 +36,7 @@ def test_activations_at_once_take_turns_in_all_workers(start: Start, three: Path
     assert {ask(service)["version"] for _ in range(40)} == {chain[-1]}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.fault(15)
 def test_no_answer_is_older_than_what_an_acknowledged_activation_promised(
     start: Start, three: Path, thorough: bool
@@ -83,8 +83,8 @@ def test_no_answer_is_older_than_what_an_acknowledged_activation_promised(
     assert count[0] > 60
 
 
-@pytest.mark.slow
-@pytest.mark.timing
+@pytest.mark.nightly
+@pytest.mark.nightly
 @pytest.mark.fault(15)
 def test_a_storm_of_activations_fails_no_request(start: Start, three: Path) -> None:
     service = start(workers=2)
@@ -114,7 +114,7 @@ def test_a_version_that_was_never_live_can_not_be_asked_for(start: Start, three:
         assert answer.json()["version"] == "v2"
 
 
-@pytest.mark.timing
+@pytest.mark.nightly
 @pytest.mark.fault(16)
 @pytest.mark.parametrize("newest", ["sound", "damaged", "deleted"])
 @pytest.mark.parametrize("restarted", [False, True])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.faults.big_shop import ASKED, COUNT, FIRST, SEED, SHARES, Shop, publish_shop
-from tests.service_process import Process, Start
+from tests.support.service_process import Process, Start
 
 # Kinds of indexes, as they are published, and one whose filters all go through the index.
 SERVED: dict[str, tuple[str, int | None]] = {

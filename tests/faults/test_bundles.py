@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from numpy.lib import format as npy
 
-from tests.bundle_damage import change_manifest, replace, rewrite
 from tests.faults.processes import activate
-from tests.hostile_towers import dividing, growing, looping, peaked, thief
-from tests.service_process import Process
+from tests.support.bundle_damage import change_manifest, replace, rewrite
+from tests.support.hostile_towers import dividing, growing, looping, peaked, thief
+from tests.support.service_process import Process
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.format.manifest import DIGEST, MANIFEST
 from turret.tower.format.pointer import current

@@ -11,7 +11,7 @@ import pytest
 
 from tests.faults.processes import activate, admin, children, until
 from tests.faults.versions import ask
-from tests.service_process import Process, Start
+from tests.support.service_process import Process, Start
 from turret.tower.format.pointer import current
 
 # In front of the service, which sets this before it imports what would start threads.
@@ -35,7 +35,7 @@ def checks_of(service: Process, workers: list[int]) -> set[int]:
     return set(children(service.process.pid)) - set(workers)
 
 
-@pytest.mark.timing
+@pytest.mark.nightly
 @pytest.mark.fault(63)
 def test_a_check_that_takes_too_long_is_killed_and_several_tries_leave_none(
     start: Start, three: Path
@@ -116,7 +116,7 @@ def test_a_check_has_nothing_of_the_service_but_the_socket_for_its_answer(start:
         assert line.removeprefix(name).split()[0] != "unlimited"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.fault(64)
 def test_the_late_report_of_a_forced_check_passes_for_no_other(start: Start, three: Path) -> None:
     """A check takes 1.5 s and is given up after 1: the first is forced, and its report would come while the
@@ -227,7 +227,7 @@ def test_a_worker_that_ends_by_a_signal_without_a_name_ends_nobody_else(start: S
     assert "by signal 40" in complaints
 
 
-@pytest.mark.timing
+@pytest.mark.nightly
 @pytest.mark.fault(66)
 @pytest.mark.parametrize("call", ["activate", "rollback", "routes"])
 def test_no_call_waits_longer_for_its_turn_than_is_set(start: Start, three: Path, call: str) -> None:
@@ -251,7 +251,7 @@ def test_no_call_waits_longer_for_its_turn_than_is_set(start: Start, three: Path
     assert "did not start within 0.5 seconds" in answers[0][0].json()["error"]["message"]
 
 
-@pytest.mark.timing
+@pytest.mark.nightly
 @pytest.mark.fault(66)
 def test_activations_do_not_queue_behind_one_that_waits_for_a_stopped_worker(
     start: Start, three: Path

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.bundle_damage import replace, rewrite
+from tests.support.bundle_damage import replace, rewrite
 from turret.tower.bundle.bundle import load
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.errors import BundleError

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.service_process import Process, plain_client
+from tests.support.service_process import Process, plain_client
 
 ROUNDS, WHOLE_EVERY = 200, 10
 WRITERS, EVENTS_A_CALL = 4, 3

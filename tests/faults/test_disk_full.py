@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.faults.sending import acknowledged, event, recommended, stored, until
-from tests.full_disk import small_disk
-from tests.service_process import Process, Start
+from tests.support.full_disk import small_disk
+from tests.support.service_process import Process, Start
 
 SMALL_FILES = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, 500_000))"
 QUICKLY = {"breaker_seconds": 0.2}

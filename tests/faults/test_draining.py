@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.faults.processes import children, until
-from tests.service_process import HERE, Process, Start
+from tests.support.service_process import HERE, Process, Start
 
 ASK = (
     b"POST /v1/recommend HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
@@ -76,7 +76,7 @@ def answer_on(connection: socket.socket) -> bytes:
     return b"".join(iter(lambda: connection.recv(65536), b""))
 
 
-@pytest.mark.timing
+@pytest.mark.nightly
 @pytest.mark.fault(54)
 @pytest.mark.parametrize(
     ("number", "delay", "pause"),
@@ -158,7 +158,7 @@ def test_a_worker_that_is_killed_while_it_drains_is_replaced(start: Start) -> No
     assert status == 0
 
 
-@pytest.mark.timing
+@pytest.mark.nightly
 @pytest.mark.fault(55)
 def test_a_worker_that_is_stopped_takes_no_further_connections_along(start: Start) -> None:
     """The system completes connections for as long as any process listens. Here new clients are refused

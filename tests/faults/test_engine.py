@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from tests.conftest import contents
-from tests.engine_servers import EngineServer, running
 from tests.faults.processes import activate
-from tests.service_process import Process, Start
+from tests.support.engine_servers import EngineServer, running
+from tests.support.service_process import Process, Start
 from turret.tower.bundle.publish import publish
 from turret.tower.engines.opening import Limits, open_engine
 from turret.tower.engines.publishing import publish_to_engine
@@ -24,7 +24,7 @@ from turret.tower.format.manifest import read_manifest
 from turret.tower.format.pointer import point
 
 # A Redis with the search module is started, and loaded twice.
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 ITEMS = 2000
 REQUESTS: tuple[dict[str, Any], ...] = (

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.sending import acknowledged, event, recommended, send, stored, until
-from tests.service_process import Process, Start
+from tests.support.service_process import Process, Start
 
 FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
 TEN_YEARS = 10 * 365 * 86_400
@@ -105,7 +105,7 @@ def test_a_clock_that_jumps(start: Start, clock: Path) -> None:
     assert list(found.values()) == sorted(found.values())
 
 
-@pytest.mark.timing
+@pytest.mark.nightly
 @pytest.mark.fault(24)
 def test_a_breaker_opens_and_closes_by_a_clock_that_does_not_jump(
     start: Start, clock: Path, bundles: Path

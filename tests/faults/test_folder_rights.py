@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.rights import BOUND, needs_root
-from tests.service_process import HERE, START, plain_client
+from tests.support.rights import BOUND, needs_root
+from tests.support.service_process import HERE, START, plain_client
 
 KEY = "a-key-of-sixteen"
 ENVIRONMENT = {"PATH": os.environ["PATH"], "PYTHONPATH": str(HERE), "HOME": "/nonexistent"}

@@ -8,8 +8,8 @@ import pytest
 
 from tests.conftest import contents
 from tests.faults.test_items import FEATURES, WORKERS, answer, fresh_connections
-from tests.item_towers import with_item_tower
-from tests.service_process import Process
+from tests.support.item_towers import with_item_tower
+from tests.support.service_process import Process
 from turret.tower.bundle.publish import publish
 
 

@@ -9,9 +9,9 @@ import httpx2
 import pytest
 
 from tests.conftest import contents
-from tests.item_towers import placed, with_item_tower
-from tests.redis_server import place_in_redis, sweep
-from tests.service_process import Process, Start, plain_client
+from tests.support.item_towers import placed, with_item_tower
+from tests.support.redis_server import place_in_redis, sweep
+from tests.support.service_process import Process, Start, plain_client
 from turret.tower.bundle.publish import publish
 
 pytestmark = pytest.mark.fault(30)

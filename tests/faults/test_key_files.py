@@ -10,7 +10,7 @@ import pytest
 
 from tests.faults.asking import ASK, Asker, bearer, make
 from tests.faults.processes import children, kill, until
-from tests.service_process import OPEN, Start
+from tests.support.service_process import OPEN, Start
 from turret.service.keys.key_file import remove_key
 
 

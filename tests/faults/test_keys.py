@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from tests.faults.asking import ASK, Asker, bearer, make
-from tests.service_process import Process, Start
+from tests.support.service_process import Process, Start
 from turret.service.keys.key_file import remove_key
 
 GUESSES = 100_000
@@ -22,8 +22,8 @@ def memory_of(service: Process) -> int:
     return sum(pages) * 4096
 
 
-@pytest.mark.slow
-@pytest.mark.timing
+@pytest.mark.nightly
+@pytest.mark.nightly
 @pytest.mark.fault(26)
 def test_a_hundred_thousand_guesses_cost_nothing_and_find_nothing(start: Start, bundles: Path) -> None:
     """Latency and memory are after them what they were before, and the right key is answered all along."""

@@ -14,7 +14,7 @@ import httpx2
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.service_process import Process, Start
+from tests.support.service_process import Process, Start
 
 ASKED = {"history": [101, 102], "k": 5}
 
@@ -72,7 +72,7 @@ def is_replaced(service: Process, victim: int) -> bool:
     return len(found) == 2 and victim not in found
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.fault(31)
 def test_a_scrape_of_any_worker_tells_of_all_and_nothing_goes_back_when_one_is_killed(start: Start) -> None:
     service = start(workers=2)
@@ -112,7 +112,7 @@ def answers_quickly(service: Process, count: int, request_id: str = "mine") -> N
     assert slowest < 2
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.fault(32)
 def test_a_log_that_nobody_reads_is_dropped_and_counted_and_told_when_somebody_does(start: Start) -> None:
     """The pipe takes 64 kB. Not even the supervisor waits: a worker that is killed is replaced."""
@@ -148,7 +148,7 @@ def test_a_log_whose_reader_is_gone_costs_lines_and_nothing_else(start: Start) -
     assert service.process.wait(20) == 0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.fault(32)
 @pytest.mark.parametrize("collector", ["silent", "gone"])
 def test_a_collector_of_traces_that_is_silent_or_gone_makes_no_request_wait(

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.faults.processes import activate, children, until
-from tests.service_process import Start
+from tests.support.service_process import Start
 from turret.service.keys.key_file import add_key
 from turret.service.keys.keys import new_key, record
 

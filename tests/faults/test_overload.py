@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from tests.service_process import HERE, Process, Start
+from tests.support.service_process import HERE, Process, Start
 
-pytestmark = [pytest.mark.slow, pytest.mark.timing]
+pytestmark = pytest.mark.nightly
 QUEUE, CAPACITY_CLIENTS, CROWD = 32, 24, 400
 SECONDS, ROUNDS = 2.0, 3
 # Seconds until all are served again: requests of clients that have gone are still under way.

@@ -14,7 +14,7 @@ import httpx2
 import pytest
 
 from tests.faults.processes import Traffic, activate, children, metric, rss, until
-from tests.service_process import HERE, Start
+from tests.support.service_process import HERE, Start
 from turret.service.process.forking import describe_exit
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.format.pointer import current
@@ -169,7 +169,7 @@ def test_a_file_that_is_overwritten_in_place_raises_an_alarm(start: Start, bundl
     assert "item_vectors.npy was overwritten in place" in complaints
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.fault(13)
 @pytest.mark.parametrize("workers", [1, 2])
 def test_sigterm_under_load_fails_no_request_that_comes_through_a_proxy(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.service_process import HERE, START, plain_client
+from tests.support.service_process import HERE, START, plain_client
 
 # Runs in a mount namespace of its own: all is read-only but the folder of events, /tmp and /dev/shm too.
 ENCLOSED = """

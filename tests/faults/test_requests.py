@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.service_process import Process, Start
+from tests.support.service_process import Process, Start
 
 JSON = {"Content-Type": "application/json"}
 POST = b"POST /v1/recommend HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
@@ -57,7 +57,7 @@ def memory_of(service: Process) -> int:
     return max(int(line.split()[0]) for line in lines) * 1024
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.fault(18)
 @pytest.mark.parametrize(
     "first",

@@ -7,13 +7,13 @@ import pytest
 
 from tests.faults.processes import activate, admin, metric, until
 from tests.faults.versions import ask, damage
-from tests.service_process import Start
+from tests.support.service_process import Start
 from turret.tower.bundle.publish import BundleContents, publish
 
 Make = Callable[..., BundleContents]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_canary_has_its_users_in_every_worker_and_after_a_restart(start: Start, three: Path) -> None:
     service = start(workers=2)
     answer = admin(service, three, "routes", {"canary": {"version": "v2", "share": 0.3}})

@@ -12,7 +12,7 @@ import pytest
 
 from tests.faults.processes import activate, admin, children, until
 from tests.faults.versions import ask
-from tests.service_process import Process, Start
+from tests.support.service_process import Process, Start
 from turret.tower.bundle.publish import BundleContents, publish
 
 Make = Callable[..., BundleContents]
@@ -64,7 +64,7 @@ def answers(service: Process, count: int = 60) -> set[tuple[str, bool]]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.fault(62)
 @pytest.mark.parametrize("replace", [move, overwrite])
 def test_a_worker_that_was_stopped_serves_no_files_that_were_not_checked(
@@ -128,7 +128,7 @@ def test_a_forged_line_of_the_activations_leads_nobody_to_what_was_not_checked(
     assert answers(service) == {("v1", False), ("v2", True)}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.fault(62)
 def test_a_worker_that_takes_the_place_of_another_opens_what_was_activated_and_nothing_else(
     start: Start, three: Path, other: Path
@@ -144,7 +144,7 @@ def test_a_worker_that_takes_the_place_of_another_opens_what_was_activated_and_n
     assert "does not hold the files that were activated" in complaints
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.fault(62)
 @pytest.mark.parametrize("kind", ["canary", "shadow"])
 def test_a_worker_routes_to_what_was_checked_and_nothing_else(

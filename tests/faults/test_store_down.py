@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.faults.sending import acknowledged, event, recommended, stored, until
-from tests.redis_server import RedisServer, impostor, own_redis
-from tests.service_process import Process, Start
+from tests.support.redis_server import RedisServer, impostor, own_redis
+from tests.support.service_process import Process, Start
 
 BUDGET = 0.4
 SETTINGS = {"history_timeout": BUDGET, "write_timeout": BUDGET, "breaker_failures": 3, "breaker_seconds": 1.0}
@@ -50,7 +50,7 @@ def _seconds(service: Process) -> float:
     return time.monotonic() - start
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.fault(23)
 def test_a_redis_that_hangs(start: Start, redis: RedisServer) -> None:
     service = start(store=redis.address, **SETTINGS)
@@ -62,7 +62,7 @@ def test_a_redis_that_hangs(start: Start, redis: RedisServer) -> None:
     assert recommended(service)["items"][0]["source"] == "towers"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.fault(23)
 def test_a_redis_that_is_slow_by_five_seconds(start: Start, redis: RedisServer) -> None:
     service = start(store=redis.address, **SETTINGS)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.faults.processes import metric
 from tests.faults.sending import event, recommended, send, stored
-from tests.service_process import Process, Start, plain_client
+from tests.support.service_process import Process, Start, plain_client
 from turret.service.stores.sqlite.histories import SqliteHistory
 
 LONG, EVENTS_EACH = 100, 3_000

@@ -10,8 +10,8 @@ import httpx2
 import pytest
 
 from tests.faults.sending import acknowledged, event, recommended, stored, until
-from tests.redis_server import own_redis
-from tests.service_process import Process, Start
+from tests.support.redis_server import own_redis
+from tests.support.service_process import Process, Start
 
 BATCH = 5
 

@@ -1,7 +1,7 @@
 """Raw bytes, valid and nearly so, at the real process: what holds while they come, and after them.
 
-Cases come from the grammar of `tests/wire_grammar.py`. The seed is printed; `TURRET_FUZZ_SEED` takes another,
-`TURRET_FUZZ_SECONDS` another time.
+Cases come from the grammar of `tests/support/wire_grammar.py`. The seed is printed; `TURRET_FUZZ_SEED`
+takes another, `TURRET_FUZZ_SECONDS` another time.
 """
 
 import asyncio
@@ -20,15 +20,15 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.faults.processes import children, rss, until
-from tests.service_process import Process, plain_client
-from tests.wire_answers import MalformedAnswerError, WireAnswer, read_answers
-from tests.wire_grammar import Case, Grammar, World
-from tests.wire_productions import POOLS
+from tests.support.service_process import Process, plain_client
+from tests.support.wire_answers import MalformedAnswerError, WireAnswer, read_answers
+from tests.support.wire_grammar import Case, Grammar, World
+from tests.support.wire_productions import POOLS
 from turret.service.keys.key_file import add_key
 from turret.service.keys.keys import new_key, record
 
 # A soak of twenty seconds.
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 SEED = int(os.environ.get("TURRET_FUZZ_SEED", "1511"))
 SECONDS = float(os.environ.get("TURRET_FUZZ_SECONDS", "20"))
@@ -235,7 +235,7 @@ def metrics(service: Process) -> dict[str, float]:
     return {name: float(value) for name, value in pairs}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.fault(39)
 @pytest.mark.parametrize("oracle", ["hang", "answers", "fault", "valid"])
 def test_bytes_of_any_kind_get_answers_or_an_end(outcome: dict[str, Any], oracle: str) -> None:
@@ -261,7 +261,7 @@ def test_what_is_held_has_a_bound(outcome: dict[str, Any]) -> None:
     assert outcome["grown"] < MEMORY_BYTES
 
 
-@pytest.mark.timing
+@pytest.mark.nightly
 def test_the_loop_is_not_held_up(outcome: dict[str, Any]) -> None:
     assert outcome["metrics"]['turret_loop_stall_seconds{clock="processor"}'] < STALL_SECONDS
     assert len(outcome["fuzz"].livez) > SECONDS

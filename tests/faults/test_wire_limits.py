@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.test_requests import answer_of, connections, memory_of
-from tests.service_process import Start
+from tests.support.service_process import Start
 from turret.service.keys.key_file import add_key
 from turret.service.keys.keys import new_key, record
 from turret.service.wire.counted_protocol import DISCARDED_BYTES, FRAMING_BYTES

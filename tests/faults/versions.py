@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from tests.service_process import Process, plain_client
+from tests.support.service_process import Process, plain_client
 
 
 def damage(root: Path, version: str, name: str = "item_vectors.npy") -> None:

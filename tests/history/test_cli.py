@@ -2,8 +2,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.command_line import environment
 from tests.history.conftest import Prepare
+from tests.support.command_line import environment
 
 WITHOUT_POLARS = """
 import sys

@@ -9,7 +9,7 @@ import pytest
 
 from tests.contracts.stores import ADDRESSES, LASTING
 from tests.history.conftest import Prepare
-from tests.redis_server import sweep
+from tests.support.redis_server import sweep
 from turret.data.errors import ConfigurationError
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare

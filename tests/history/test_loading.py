@@ -7,7 +7,7 @@ import pytest
 
 from tests.contracts.stores import ADDRESSES, LASTING
 from tests.history.conftest import Prepare
-from tests.redis_server import sweep
+from tests.support.redis_server import sweep
 from turret.history import loading
 from turret.history.loading import load_histories
 from turret.service.errors import HistoryUnavailableError, ServiceError

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import contents
-from tests.service_process import Process
+from tests.support.service_process import Process
 from turret.service.page.assets import STATIC
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.format.item_map import quantised

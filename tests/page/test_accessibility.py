@@ -6,7 +6,7 @@ import pytest
 
 from tests.page.axe import axe_script
 from tests.page.conftest import KEY, OpenView, View, give_key
-from tests.service_process import Process
+from tests.support.service_process import Process
 
 ADDRESSES = {
     "try": "#try?history=m001,m009,gone&filter=%7B%22year%22%3A%7B%22gte%22%3A1960%7D%7D&cap=country:9",

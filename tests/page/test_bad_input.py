@@ -8,7 +8,7 @@ import pytest
 
 from tests.conftest import contents
 from tests.page.conftest import OpenView
-from tests.service_process import Process
+from tests.support.service_process import Process
 from turret.tower.bundle.publish import publish
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.page.conftest import KEY, OpenView, give_key, movies
-from tests.service_process import Process
+from tests.support.service_process import Process
 from turret.tower.bundle.publish import BundleContents, publish
 
 MARKUP = (

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.page.conftest import KEY, OpenView, View
-from tests.service_process import Process
+from tests.support.service_process import Process
 from turret.service.keys.key_file import add_key, remove_key
 from turret.service.keys.keys import Scope, new_key, record
 

@@ -7,13 +7,13 @@ import pytest
 
 from tests.page.conftest import OpenView, movies
 from tests.page.test_try import search
-from tests.service_process import Process
+from tests.support.service_process import Process
 from turret.tower.bundle.publish import publish
 
 ITEMS = 100_000
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_large_catalog_is_searched_mapped_and_recommended(
     tmp_path: Path, start: Callable[..., Process], open_view: OpenView
 ) -> None:

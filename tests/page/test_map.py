@@ -2,7 +2,7 @@
 
 from tests.faults.processes import until
 from tests.page.conftest import OpenView, View
-from tests.service_process import Process
+from tests.support.service_process import Process
 
 PAINTED = """() => {
   const map = document.getElementById('map');

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.page.conftest import KEY, OpenView, movies
-from tests.ports import free_port
-from tests.service_process import Process
+from tests.support.ports import free_port
+from tests.support.service_process import Process
 from turret.tower.bundle.publish import publish
 
 HEADERS = {"Authorization": f"Bearer {KEY}"}

@@ -1,7 +1,7 @@
 """Service: the last hour, the versions and the log."""
 
 from tests.page.conftest import KEY, OpenView, give_key
-from tests.service_process import Process
+from tests.support.service_process import Process
 
 
 def test_the_figures_the_versions_and_the_activations_are_shown(

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from tests.page.conftest import KEY, OpenView, give_key
-from tests.service_process import Process
-from tests.shops import small_shop
+from tests.support.service_process import Process
+from tests.support.shops import small_shop
 from turret.training.commands import train_run
 from turret.training.export.export import export
 from turret.training.run import Run
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_trained_shop_is_tried_mapped_and_shown(
     tmp_path: Path, start: Callable[..., Process], open_view: OpenView
 ) -> None:

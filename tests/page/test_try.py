@@ -6,7 +6,7 @@ import sys
 from urllib.parse import quote_plus
 
 from tests.page.conftest import OpenView, View
-from tests.service_process import Process
+from tests.support.service_process import Process
 
 
 def search(view: View, text: str) -> list[str]:

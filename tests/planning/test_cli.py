@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import turret.cli
-from tests.places import ROOT
+from tests.support.places import ROOT
 
 SHOP = ("--users", "200k", "--items", "100k", "--events", "10M")
 MACHINE = ("--cores", "2", "--memory", "16", "--disk", "200")

@@ -12,9 +12,9 @@ import pytest
 
 from tests.conftest import contents
 from tests.faults.processes import children, metric, until
-from tests.item_towers import with_item_tower
-from tests.redis_server import RedisServer, own_redis
-from tests.service_process import Process
+from tests.support.item_towers import with_item_tower
+from tests.support.redis_server import RedisServer, own_redis
+from tests.support.service_process import Process
 from turret.tower.bundle.publish import publish
 
 Begin = Callable[..., Process]

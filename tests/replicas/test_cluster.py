@@ -7,13 +7,13 @@ import pytest
 
 from tests.faults.processes import activate, metric, until
 from tests.faults.versions import ask
-from tests.redis_cluster import RedisCluster, own_cluster
-from tests.redis_server import needs_redis
 from tests.replicas.conftest import Begin
-from tests.service_process import Process
+from tests.support.redis_cluster import RedisCluster, own_cluster
+from tests.support.redis_server import needs_redis
+from tests.support.service_process import Process
 from turret.service.stores.redis.key_names import KeyNames
 
-pytestmark = [needs_redis, pytest.mark.slow]
+pytestmark = [needs_redis, pytest.mark.nightly]
 
 
 @pytest.fixture

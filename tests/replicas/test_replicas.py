@@ -16,13 +16,13 @@ import pytest
 from tests.conftest import contents
 from tests.faults.processes import activate, admin, children, metric, until
 from tests.faults.versions import ask, damage
-from tests.item_towers import with_item_tower
-from tests.redis_server import RedisServer, needs_redis
 from tests.replicas.conftest import Begin, name_of, stopped
-from tests.service_process import Process, plain_client
+from tests.support.item_towers import with_item_tower
+from tests.support.redis_server import RedisServer, needs_redis
+from tests.support.service_process import Process, plain_client
 from turret.tower.bundle.publish import publish
 
-pytestmark = [needs_redis, pytest.mark.slow]
+pytestmark = [needs_redis, pytest.mark.nightly]
 Pair = tuple[Process, Process]
 
 

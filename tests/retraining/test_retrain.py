@@ -22,7 +22,7 @@ from turret.tower.format.listing import versions
 from turret.tower.format.manifest import read_manifest
 from turret.tower.format.pointer import current, point
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 UNTRAINED = ("training.learning_rate=1e-9",)
 

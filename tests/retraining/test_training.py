@@ -21,7 +21,7 @@ from turret.tower.tuning.choice import IndexRequest
 from turret.training.run import CHECKPOINT, Run
 from turret.training.warm_start.parent_bundle import ParentBundle
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 
 def state(shop: RetrainSettings, **fields: object) -> RunState:

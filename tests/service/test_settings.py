@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from tests.command_line import commands
+from tests.support.command_line import commands
 from turret.service.errors import ServiceError
 from turret.service.settings import Settings, read_settings
 

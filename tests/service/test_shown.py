@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.bundle_damage import change_manifest, replace, rewrite
-from tests.item_towers import with_item_tower
+from tests.support.bundle_damage import change_manifest, replace, rewrite
+from tests.support.item_towers import with_item_tower
 from turret.service.http.app import create_app
 from turret.service.models.activation_state import activation_lock
 from turret.service.settings import Settings

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import polars as pl
 import pytest
 
-from tests.shops import small_shop
+from tests.support.shops import small_shop
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.full_disk import small_files
+from tests.support.full_disk import small_files
 from turret.training.checkpoint import (
     Checkpoint,
     Progress,

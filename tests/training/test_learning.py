@@ -32,7 +32,7 @@ def hit_rates(folder: Path, events: pl.DataFrame) -> tuple[float, float]:
     return report["towers"]["hr@20"]["mean"], report["popularity"]["hr@20"]["mean"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_order_is_learnt_where_there_is_one_and_not_where_it_was_shuffled(tmp_path: Path) -> None:
     """Towers beat popularity clearly on the shop, and not on the same events dealt out in shuffled order."""
     synthesise(SHOP, tmp_path / "raw")

@@ -102,7 +102,7 @@ def installed(folder: Path, losses: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_its_loss_and_its_sampler_train(shop: PreparedData, tmp_path: Path) -> None:
     """By the names of their kinds, in an experiment and in a loop of one's own; it observes the scores."""
     environment = installed(tmp_path, "squared_hinge = dwarves:SquaredHingeConfig")

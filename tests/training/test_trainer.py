@@ -36,7 +36,7 @@ def command(folder: Path, shop: PreparedData, *more: str) -> list[str]:
 STREAMING = 'objective={loss="sampled_softmax_corrected",sampler={kind="in_batch",frequencies="streaming"}}'
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_killed_and_resumed_equals_never_interrupted(shop: PreparedData, tmp_path: Path) -> None:
     """SIGKILL in mid-epoch, then --resume: every parameter is equal, bit for bit, to an undisturbed run."""
     settings = ["training.epochs=3", "training.batch_size=64", "training.checkpoint_every=7", STREAMING]

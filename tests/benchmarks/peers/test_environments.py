@@ -60,7 +60,7 @@ def test_an_unknown_peer_is_refused_with_those_that_are_known(tmp_path: Path) ->
         environment("lightfm", tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_environment_is_made_once_for_each_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An interpreter of its own; after a change of the requirements, another one."""
     monkeypatch.setattr(environments, "REQUIREMENTS", tmp_path)
@@ -80,7 +80,7 @@ def test_an_environment_is_made_once_for_each_text(tmp_path: Path, monkeypatch: 
     assert environment("nothing", tmp_path / "made", said.append) != python
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_without_a_network_a_sentence_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody listens on the port of the index. The half-made environment is removed."""
     monkeypatch.setattr(environments, "REQUIREMENTS", tmp_path)

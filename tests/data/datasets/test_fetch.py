@@ -11,7 +11,7 @@ import pytest
 from tests.data.datasets.test_retail import HEADER, ROWS
 from tests.data.file_server import FileServer, serving
 from tests.data.workbook import workbook
-from tests.full_disk import small_files
+from tests.support.full_disk import small_files
 from turret.data.datasets.fetch import fetch
 from turret.data.datasets.public_datasets import DATASETS, Dataset
 from turret.data.errors import FetchError

@@ -11,7 +11,7 @@ from turret.data.errors import DataError
 from turret.data.spark.session import failed_jobs
 
 # They need a session of Spark.
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 
 def test_a_frame_comes_back_as_it_was_given(spark: Any, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from turret.data.events.ids import id_key
 from turret.data.reading.schema import NULLS
 
 # They need a session of Spark.
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from tests.data.test_fingerprints import _log
 
 # They need a session of Spark.
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 BothWays = Callable[..., tuple[dict[str, Any], dict[str, Any]]]
 

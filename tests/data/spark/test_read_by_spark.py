@@ -15,7 +15,7 @@ from turret.data.reading.schema import PrepareConfig
 from turret.data.synthetic.synthesis import SyntheticConfig, synthesise
 
 # They need a session of Spark, and several jobs each.
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 BothWays = Callable[..., tuple[dict[str, Any], dict[str, Any]]]
 

@@ -15,10 +15,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tests.command_line import ROOT
 from tests.data.spark.conftest import FAST, FAST_JAVA
 from tests.data.test_fingerprints import _log
-from tests.ports import free_port
+from tests.support.command_line import ROOT
+from tests.support.ports import free_port
 from turret.data.errors import ConfigurationError, DataError
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
@@ -100,7 +100,7 @@ def _wait_for(port: int) -> None:
     raise AssertionError("the master has not begun to listen")
 
 
-@pytest.mark.slow  # four processes of Java
+@pytest.mark.nightly  # four processes of Java
 def test_a_cluster_of_two_workers_prepares_alike(tmp_path: Path) -> None:
     folder = tmp_path / "log"
     folder.mkdir()

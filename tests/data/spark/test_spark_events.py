@@ -12,7 +12,7 @@ from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 
 # They need a session of Spark.
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 BothWays = Callable[..., tuple[dict[str, Any], dict[str, Any]]]
 

@@ -11,7 +11,7 @@ from turret.data.reading.schema import ColumnSettings
 from turret.data.reading.times import Dates, TimeReader, choose_reader
 
 # They need a session of Spark.
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 DATES = """2024-05-01;2024-5-1;2024-05-01 12:30;2024-05-01T12:30:15Z;2024-05-01 12:30:15.9996
 2024-05-01T12:30:15+02:00;2024-05-01T12:30:15-0330;2024-05-01 12:30:15.5+02;2024-13-01;2024-02-30;24-05-01

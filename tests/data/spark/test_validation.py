@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 # They need a session of Spark.
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 BothWays = Callable[..., tuple[dict[str, Any], dict[str, Any]]]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.bundle_damage import rewrite
+from tests.support.bundle_damage import rewrite
 from turret.service.client import commands
 from turret.service.errors import AnswerError, ServiceError
 from turret.service.models.gate import read_report

@@ -79,7 +79,7 @@ def test_a_file_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest
         read_keys(path)
 
 
-@pytest.mark.timing
+@pytest.mark.nightly
 def test_many_keys_are_parsed_in_a_time_that_grows_with_their_number() -> None:
     """A worker parses them between two requests; comparing each name with each took seconds."""
 

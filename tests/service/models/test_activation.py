@@ -82,7 +82,7 @@ def test_an_activation_that_gets_no_turn_is_refused_in_words(three: Path) -> Non
     assert asyncio.run(activator(model_holder).activate("v2")).live.version == "v2"
 
 
-@pytest.mark.timing
+@pytest.mark.nightly
 def test_calls_that_queue_share_no_more_than_their_own_time(three: Path) -> None:
     """The first takes a second; those that wait for it are refused after the tenth of one that is set."""
     model_holder = ModelHolder(three)

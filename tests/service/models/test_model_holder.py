@@ -286,7 +286,7 @@ def test_routes_that_lead_nowhere_leave_all_to_the_live_version(three: Path, how
     assert ModelHolder(three).choose("anyone").version == "v1"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_answer_is_of_one_version_while_versions_change(
     three: Path, settings: Settings, admin: dict[str, str]
 ) -> None:

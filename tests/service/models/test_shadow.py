@@ -45,7 +45,7 @@ def test_the_shadow_answers_with_its_own_version_and_is_compared(model_holder: M
     assert "turret_shadow_overlap 0.5" in figures(metrics)
 
 
-@pytest.mark.timing
+@pytest.mark.nightly
 def test_more_than_can_wait_is_dropped_and_nobody_waits(model_holder: ModelHolder) -> None:
     metrics = Metrics()
 

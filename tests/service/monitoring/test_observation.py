@@ -9,7 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tests.conftest import contents
-from tests.item_towers import with_item_tower
+from tests.support.item_towers import with_item_tower
 from turret.service.http.app import create_app
 from turret.service.monitoring import observation
 from turret.service.monitoring.observation import Observation

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from tests.places import ROOT
+from tests.support.places import ROOT
 from turret.service.monitoring.request_ids import request_id
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import contents
-from tests.item_towers import placed, with_item_tower
+from tests.support.item_towers import placed, with_item_tower
 from turret.service.stores.contract import Change, Changes
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import publish

@@ -176,7 +176,7 @@ def test_a_change_is_read_though_another_has_tried_and_failed(bundle: Bundle) ->
     run(work)
 
 
-@pytest.mark.timing
+@pytest.mark.nightly
 def test_a_store_that_hangs_is_waited_for_so_long(bundle: Bundle) -> None:
     async def work() -> None:
         store = Watched()
@@ -261,7 +261,7 @@ def _seconds_of(overlay: ItemOverlayCache, bundle: Bundle, count: int = 1000) ->
     return (time.perf_counter() - begun) / count
 
 
-@pytest.mark.timing
+@pytest.mark.nightly
 def test_a_slow_store_is_waited_for_only_so_long_and_by_one(bundle: Bundle) -> None:
     """Requests use the previous overlay and say so; the read continues."""
 

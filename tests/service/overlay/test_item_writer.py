@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.contracts.stores import ADDRESSES, Opening
-from tests.item_towers import placed
-from tests.redis_server import sweep
+from tests.support.item_towers import placed
+from tests.support.redis_server import sweep
 from turret.service.errors import ConflictError
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.overlay.item_writer import ItemWriter

@@ -80,7 +80,7 @@ def test_the_outcome_arrives_on_the_socket_of_its_request(
     assert [one.report.forced for one in found] == [False, True]
 
 
-@pytest.mark.timing
+@pytest.mark.nightly
 def test_a_check_beyond_its_time_is_killed(checks: Checks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checking, "pass_gate", lambda _: time.sleep(60))
     checks.seconds = 0.2
@@ -106,7 +106,7 @@ def test_a_worker_has_one_check_at_a_time(checks: Checks, monkeypatch: pytest.Mo
     finish(checks)
 
 
-@pytest.mark.timing
+@pytest.mark.nightly
 def test_a_check_whose_worker_closed_its_socket_is_killed(
     checks: Checks, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.service_process import HERE
+from tests.support.service_process import HERE
 from turret.service.process.forking import describe_exit, fork
 
 

@@ -28,7 +28,7 @@ def test_an_address_that_cannot_be_bound_is_named(host: str) -> None:
             listen(host, port)
 
 
-@pytest.mark.timing
+@pytest.mark.nightly
 def test_requests_beyond_the_drain_time_get_an_error_response() -> None:
     async def scenario() -> None:
         async with running(drain=1) as server:
@@ -49,7 +49,7 @@ def test_requests_beyond_the_drain_time_get_an_error_response() -> None:
     run(scenario)
 
 
-@pytest.mark.timing
+@pytest.mark.nightly
 def test_an_idle_connection_may_ask_a_moment_longer_and_is_closed_then() -> None:
     async def scenario() -> None:
         async with running() as server:
@@ -73,7 +73,7 @@ def test_an_idle_connection_may_ask_a_moment_longer_and_is_closed_then() -> None
     run(scenario)
 
 
-@pytest.mark.timing
+@pytest.mark.nightly
 def test_a_server_without_connections_stops_at_once() -> None:
     async def scenario() -> None:
         async with running():

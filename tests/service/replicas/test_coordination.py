@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.redis_server import RedisServer, needs_redis, own_redis
+from tests.support.redis_server import RedisServer, needs_redis, own_redis
 from turret.service.errors import BusyError, ReplicasUnavailableError
 from turret.service.models.activation_log import ActivationLog
 from turret.service.models.activation_state import begin_provisionally, initialise, new_record
@@ -337,7 +337,7 @@ def test_a_call_waits_for_the_reports_of_all(world: World) -> None:
     world.run(work)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_silent_replica_is_named_and_not_waited_for(world: World) -> None:
     async def work(world: World) -> None:
         await world.b.report(number=1)

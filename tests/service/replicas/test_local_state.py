@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.redis_server import RedisServer, needs_redis, own_redis
+from tests.support.redis_server import RedisServer, needs_redis, own_redis
 from turret.service.errors import BusyError, ServiceError
 from turret.service.models.activation_log import ActivationLog
 from turret.service.models.activation_state import activation_lock

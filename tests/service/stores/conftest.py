@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.redis_server import RedisServer, own_redis
+from tests.support.redis_server import RedisServer, own_redis
 
 
 @pytest.fixture

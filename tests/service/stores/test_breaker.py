@@ -54,7 +54,7 @@ async def refused(breaker: Breaker) -> HistoryUnavailableError:
     return caught.value
 
 
-@pytest.mark.timing
+@pytest.mark.nightly
 def test_a_slow_store_costs_its_budget_and_then_nothing(store: Moody, breaker: Breaker) -> None:
     async def work() -> None:
         store.mood = 60.0

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from tests.contracts.stores import THIRD_PARTY
-from tests.service_process import Start
+from tests.support.service_process import Start
 from turret.service.errors import ServiceError
 from turret.service.settings import Settings
 from turret.service.stores.contract import Stores

@@ -4,7 +4,7 @@ import sys
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.places import ROOT
+from tests.support.places import ROOT
 from turret.service.telemetry.metrics import FAMILIES, Metrics
 from turret.service.telemetry.table import Table
 

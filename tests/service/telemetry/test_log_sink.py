@@ -42,7 +42,7 @@ def test_lines_are_written_in_order_including_those_before_the_start(pipe: list[
     assert sink.take_dropped() == 0
 
 
-@pytest.mark.timing
+@pytest.mark.nightly
 def test_put_does_not_block_without_a_reader(pipe: list[int]) -> None:
     """A pipe takes 64 kB; after that, writing to it blocks for ever."""
     sink = sink_into(pipe[1], limit=100)

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from tests.places import ROOT
+from tests.support.places import ROOT
 from turret.service.telemetry.traces import open_traces, trace_of
 
 WITHOUT = """

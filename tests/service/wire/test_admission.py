@@ -233,7 +233,7 @@ def test_the_processor_share_is_known_where_no_slice_is_used_up() -> None:
     assert asyncio.run(scenario()) < 0.4
 
 
-@pytest.mark.timing  # a busy machine does not run it either
+@pytest.mark.nightly  # a busy machine does not run it either
 def test_time_in_which_the_loop_waits_is_not_counted() -> None:
     async def scenario() -> float:
         async def work(*_: Any) -> None:

@@ -16,9 +16,9 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from tests.service.fake_transport import Transport
-from tests.wire_answers import MalformedAnswerError, WireAnswer, read_answers
-from tests.wire_grammar import Case, Grammar, World
-from tests.wire_productions import POOLS
+from tests.support.wire_answers import MalformedAnswerError, WireAnswer, read_answers
+from tests.support.wire_grammar import Case, Grammar, World
+from tests.support.wire_productions import POOLS
 from turret.service.wire.admission import Admission
 from turret.service.wire.connection_reaper import ConnectionReaper, Deadlines
 from turret.service.wire.counted_protocol import FRAMING_BYTES, Guards

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.bundle_damage import change_manifest, rewrite
+from tests.support.bundle_damage import change_manifest, rewrite
 from turret.data.features import Feature
 from turret.tower.bundle.bundle import Bundle, load
 from turret.tower.bundle.golden import check_golden

@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
-from tests.hostile_towers import honest
-from tests.item_towers import with_item_tower
+from tests.support.hostile_towers import honest
+from tests.support.item_towers import with_item_tower
 from turret.data.features import Feature
 from turret.tower.bundle import cost
 from turret.tower.bundle.bundle import Bundle

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.bundle_damage import rewrite
+from tests.support.bundle_damage import rewrite
 from turret.tower.bundle import golden
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.golden import (

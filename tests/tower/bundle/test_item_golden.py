@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import contents
-from tests.item_towers import item_features, item_tower, with_item_tower
+from tests.support.item_towers import item_features, item_tower, with_item_tower
 from turret.data.manifest import hash_file
 from turret.tower.bundle.bundle import load
 from turret.tower.bundle.publish import publish

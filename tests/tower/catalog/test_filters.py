@@ -202,8 +202,8 @@ def test_a_value_of_another_type_in_a_new_item_is_no_match(catalog: Catalog) -> 
     assert not compile_filter({"is_new": {"equals": True}}, catalog).matches({"is_new": 1})
 
 
-@pytest.mark.slow
-@pytest.mark.timing
+@pytest.mark.nightly
+@pytest.mark.nightly
 def test_many_items_are_filtered_in_milliseconds() -> None:
     """A bound that a loop over the rows misses far, on a machine that has other things to do."""
     count = 200_000

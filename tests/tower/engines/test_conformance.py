@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.engine_servers import EngineServer, RedisSearchServer, need_milvus_client, running
-from tests.ports import free_port
+from tests.support.engine_servers import EngineServer, RedisSearchServer, need_milvus_client, running
+from tests.support.ports import free_port
 from tests.tower.engines.memory_engine import MemoryEngine, met
 from turret.tower.engines.engine import Engine, EngineField, EngineItems
 from turret.tower.engines.opening import Limits, open_engine
@@ -258,7 +258,7 @@ def test_a_missing_collection_is_said(engine: Engine) -> None:
             engine.search("turret_none", QUERIES[0], 3, 100)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_engine_that_dies_and_comes_back(server: EngineServer | None, engine: Engine, loaded: str) -> None:
     if not isinstance(server, RedisSearchServer):
         pytest.skip("one of the engines suffices: Milvus takes half a minute to come back")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from redis import Redis
 
-from tests.engine_servers import RedisSearchServer, running
+from tests.support.engine_servers import RedisSearchServer, running
 from turret.tower.engines.engine import Engine, EngineField, EngineItems
 from turret.tower.engines.opening import Limits, open_engine
 from turret.tower.engines.where import AllMet, AnyMet, HasValue, InRange, NotMet

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.places import ROOT
+from tests.support.places import ROOT
 from turret.data.files.locks import tried_lock
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.errors import BundleError

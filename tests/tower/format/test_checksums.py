@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bundle_damage import replace
+from tests.support.bundle_damage import replace
 from turret.tower.errors import BundleError
 from turret.tower.format.checksums import check_files, check_sizes
 from turret.tower.format.manifest import REQUIRED_FILES, read_manifest

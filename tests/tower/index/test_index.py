@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tests.full_disk import small_files
+from tests.support.full_disk import small_files
 from turret.tower.errors import BundleError
 from turret.tower.index.index import ExactIndex
 

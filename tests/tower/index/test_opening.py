@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.places import ROOT
-from tests.plugin import install, run_with
+from tests.support.places import ROOT
+from tests.support.plugin import install, run_with
 from turret.tower.format.index_kinds import OURS
 
 THIRD_PARTY = ROOT / "tests" / "fixtures" / "sorted_index"
@@ -48,7 +48,7 @@ def test_a_package_adds_an_index_by_an_entry_point(tmp_path: Path) -> None:
     assert run.stdout.splitlines() == ["SortedIndex 5 selector True", "1.0"], run.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_contract_suite_takes_the_kinds_of_installed_packages() -> None:
     suite = [
         str(ROOT / "tests" / "contracts" / "test_indexes.py"),

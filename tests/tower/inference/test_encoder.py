@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.places import FIXTURES
+from tests.support.places import FIXTURES
 from turret.data.features import Feature
 from turret.tower.bundle.publish import BundleContents
 from turret.tower.errors import BundleError, EncodingError

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import contents
-from tests.item_towers import item_features, item_tower, placed, with_item_tower
+from tests.support.item_towers import item_features, item_tower, placed, with_item_tower
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import publish
 from turret.tower.errors import BundleError, EncodingError

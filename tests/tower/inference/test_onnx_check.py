@@ -10,9 +10,9 @@ import pytest
 from onnx import AttributeProto, ModelProto, TensorProto, helper, numpy_helper
 
 from tests.conftest import USER_FEATURES, user_tower
-from tests.hostile_towers import dividing, growing, honest, looping, peaked, thief
-from tests.item_towers import item_tower
-from tests.places import FIXTURES
+from tests.support.hostile_towers import dividing, growing, honest, looping, peaked, thief
+from tests.support.item_towers import item_tower
+from tests.support.places import FIXTURES
 from turret.tower.errors import BundleError
 from turret.tower.inference.encoder import Encoder
 from turret.tower.inference.onnx_check import check_onnx

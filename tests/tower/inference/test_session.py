@@ -3,7 +3,7 @@ import time
 import numpy as np
 import pytest
 
-from tests.hostile_towers import honest, slow
+from tests.support.hostile_towers import honest, slow
 from turret.tower.errors import BundleError
 from turret.tower.inference import session
 from turret.tower.inference.session import Session

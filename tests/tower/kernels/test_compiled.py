@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.places import ROOT
+from tests.support.places import ROOT
 from turret.tower.kernels.compiled import compiled, compiled_sum, prefetch
 
 KERNELS = ROOT / "tower" / "kernels"

@@ -15,7 +15,7 @@ from turret.training.export.onnx_form import user_tower_onnx
 class TestRecurrentUserTower(UserTowerContract):
     settings: ClassVar[dict[str, object]] = {"kind": "recurrent", "state": 5, "dropout": 0.0}
 
-    @pytest.mark.slow
+    @pytest.mark.nightly
     def test_it_can_be_exported_again(self) -> None:
         for _ in range(2):
             check_onnx(user_tower_onnx(self.model()), "user_tower.onnx")

@@ -9,8 +9,8 @@ import onnxruntime
 import pytest
 import torch
 
-from tests.places import ROOT
-from tests.plugin import install, run_with
+from tests.support.places import ROOT
+from tests.support.plugin import install, run_with
 from tests.tower.small_towers import (
     ITEMS,
     USERS,
@@ -68,7 +68,7 @@ KIND = UserTowerKind(LastSettings, LastTower)
 @pytest.mark.parametrize(
     "kind",
     [
-        pytest.param(kind, marks=pytest.mark.slow) if kind in ("recurrent", "transformer") else kind
+        pytest.param(kind, marks=pytest.mark.nightly) if kind in ("recurrent", "transformer") else kind
         for kind in sorted(USER_TOWERS)
     ],
 )
@@ -102,7 +102,7 @@ def test_the_documents_list_the_operators_of_a_served_tower() -> None:
     assert re.findall(r"`(\w+)`", listed) == sorted(OPERATORS)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_package_adds_a_tower_by_an_entry_point(tmp_path: Path) -> None:
     """It is read from settings, built, and exported like ours."""
     install(tmp_path, "last_tower", PACKAGE, {"turret.user_towers": "last = last_tower:KIND"})

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.ports import free_port
+from tests.support.ports import free_port
 from tests.training.distributed import jobs
 from tests.training.distributed.processes import Job, in_processes
 from tests.training.distributed.scenarios import BY_ROW, REFUSED, SPLIT, STEPS, TRAINED

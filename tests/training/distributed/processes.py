@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.ports import free_port
+from tests.support.ports import free_port
 from turret.training.process import set_up_process
 
 # Twice as long as all jobs of the tests take on a busy machine.

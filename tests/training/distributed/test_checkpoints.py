@@ -8,7 +8,7 @@ from tests.training.distributed.comparison import check_equal
 from tests.training.distributed.conftest import Answers
 from turret.training.run import MODEL
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 
 @pytest.mark.parametrize(("name", "size"), [("", 4), ("", 3), ("", 1), (" by row", 3), (" by row", 1)])

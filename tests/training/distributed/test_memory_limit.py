@@ -13,7 +13,7 @@ import turret
 
 # Trains 400,000 vectors of 256 numbers with their moments, on one core, and builds an index of them: a minute
 # and a half, and 5 GB of disk.
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 ITEMS, DIMENSION = 400_000, 256
 TABLE = 4 * ITEMS * DIMENSION

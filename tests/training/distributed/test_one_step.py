@@ -6,7 +6,7 @@ from tests.training.distributed.comparison import check_equal
 from tests.training.distributed.conftest import Answers
 from tests.training.distributed.scenarios import STEPS
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 
 @pytest.mark.parametrize("size", [2, 4])

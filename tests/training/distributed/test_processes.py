@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 ALONE = """
 from datetime import timedelta
@@ -14,7 +14,7 @@ processes.Processes.joined()
 """
 
 
-@pytest.mark.slow  # a process that imports torch
+@pytest.mark.nightly  # a process that imports torch
 def test_a_process_that_meets_no_other_ends_with_a_sentence() -> None:
     place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "RANK": "0", "WORLD_SIZE": "2"}
     ended = subprocess.run(

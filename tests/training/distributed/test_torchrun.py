@@ -16,7 +16,7 @@ from turret.training.checkpoint import load_progress
 from turret.training.run import CHECKPOINT, Run
 from turret.training.trainer import train
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 EVERY, LAST = 5, 400
 SETTINGS = (

@@ -14,7 +14,7 @@ from turret.training.distributed.world import World
 from turret.training.optimisers import optimiser
 from turret.training.parallel import tables
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 
 @pytest.fixture(scope="module")

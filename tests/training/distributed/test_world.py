@@ -26,7 +26,7 @@ def test_nothing_is_exchanged_in_a_world_of_one() -> None:
     assert world.purpose("draw") == "draw"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_training_in_one_process_imports_nothing_for_several() -> None:
     """They would cost it a second and memory."""
     code = (

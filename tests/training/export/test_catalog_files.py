@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load
 
-from tests.full_disk import small_disk, small_files
+from tests.support.full_disk import small_disk, small_files
 from tests.tower.small_towers import ITEMS, USERS, config, item_features, no_features
 from turret.tower.towers.model import TwoTowers
 from turret.training.errors import TrainingError
@@ -53,7 +53,7 @@ def test_the_parameters_of_the_model_are_in_the_file(model: TwoTowers, tmp_path:
     assert all(torch.equal(stored[name], expected[name]) for name in expected)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_vectors_that_the_disk_can_not_take_do_not_end_the_process(tmp_path: Path) -> None:
     """A write to a mapped file would, by SIGBUS."""
     with small_disk(tmp_path / "disk") as disk:

@@ -29,7 +29,11 @@ BIASED = {"scoring": {"item_bias": True}}
 
 @pytest.fixture(
     scope="module",
-    params=[{}, FEATURES, *(pytest.param(one, marks=pytest.mark.slow) for one in (ABSOLUTE, TIMES, BIASED))],
+    params=[
+        {},
+        FEATURES,
+        *(pytest.param(one, marks=pytest.mark.nightly) for one in (ABSOLUTE, TIMES, BIASED)),
+    ],
     ids=["ids", "features", "absolute", "times", "item_bias"],
 )
 def run(request: pytest.FixtureRequest, shop: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> Run:
@@ -57,7 +61,7 @@ def times_before_the_test(data: PreparedData, user: int) -> Times:
     return Times(data.times[first:end] / 1e3, float(data.times[end]) / 1e3)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_bundle_answers_what_the_evaluator_ranks(run: Run, shop: PreparedData, exported: Path) -> None:
     """For 200 users the retriever over the bundle and the evaluation in torch give the same ten items."""
     bundle = Bundle.open(exported)

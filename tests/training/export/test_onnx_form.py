@@ -100,9 +100,9 @@ CASES = {
     "dropped ids": {"id_dropout": 0.3},
     "kept ids": {},
     "no id": {"id": False},
-    "one layer": pytest.param({"hidden": []}, marks=pytest.mark.slow),
-    "dot": pytest.param({"scoring": {"kind": "dot", "temperature": 1.0}}, marks=pytest.mark.slow),
-    "bias": pytest.param({"scoring": {"item_bias": True}}, marks=pytest.mark.slow),
+    "one layer": pytest.param({"hidden": []}, marks=pytest.mark.nightly),
+    "dot": pytest.param({"scoring": {"kind": "dot", "temperature": 1.0}}, marks=pytest.mark.nightly),
+    "bias": pytest.param({"scoring": {"item_bias": True}}, marks=pytest.mark.nightly),
 }
 
 

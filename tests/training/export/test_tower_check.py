@@ -70,7 +70,7 @@ def test_a_context_of_another_name_is_refused(monkeypatch: pytest.MonkeyPatch) -
         check_user_tower(model())
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_tower_that_keeps_the_contract_passes() -> None:
     """Exported and run, without drawing from torch's generator."""
     made = model()
@@ -79,7 +79,7 @@ def test_a_tower_that_keeps_the_contract_passes() -> None:
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_operator_that_no_service_runs_is_named_with_those_that_it_runs() -> None:
     made = model()
     before = made.user.served
@@ -92,7 +92,7 @@ def test_an_operator_that_no_service_runs_is_named_with_those_that_it_runs() -> 
         check_user_tower(made)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_export_that_fails_gives_the_reason_of_the_exporter() -> None:
     made = model()
     before = made.user.served

@@ -67,7 +67,7 @@ def test_wandb_has_settings_figures_and_status(tmp_path: Path, monkeypatch: pyte
     assert first["metrics"] == [(1, "loss/train", 2.5), (2, "validation/ndcg@10", 0.25)]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore")  # MLflow calls what SQLAlchemy has deprecated
 def test_the_real_mlflow_takes_it_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Into a local database."""
@@ -85,7 +85,7 @@ def test_the_real_mlflow_takes_it_all(tmp_path: Path, monkeypatch: pytest.Monkey
     assert [(one.step, one.value) for one in values] == [(2, 0.25), (4, 0.25)]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_real_wandb_takes_it_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Offline, into the folder of the run."""
     pytest.importorskip("wandb")

@@ -52,7 +52,7 @@ def test_more_trials_go_on_where_it_stopped(shop: PreparedData, tmp_path: Path) 
     assert best[0] == best[1]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_study_that_was_killed_goes_on_as_if_nothing_had_happened(
     shop: PreparedData, tmp_path: Path
 ) -> None:

@@ -26,7 +26,7 @@ def hopeless_at(values: dict[int, float], others: list[dict[int, float]], epoch:
     return len(there) >= 5 and best < float(np.median(there))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_hopeless_trials_are_stopped_early_and_others_are_not(shop: PreparedData, tmp_path: Path) -> None:
     """Each trial ends at the first epoch, from the second to the last but one, where the rule says so."""
     search(tmp_path / "study", shop, 14, DECISIVE)

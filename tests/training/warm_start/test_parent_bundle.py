@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.bundle_damage import change_manifest, rewrite
+from tests.support.bundle_damage import change_manifest, rewrite
 from tests.training.conftest import Grown
 from turret.data.errors import ConfigurationError
 from turret.data.prepared import PreparedData

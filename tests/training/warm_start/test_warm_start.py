@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save
 
-from tests.bundle_damage import rewrite
+from tests.support.bundle_damage import rewrite
 from tests.training.conftest import Grown
 from turret.data.prepared import PreparedData
 from turret.tower.errors import BundleError
@@ -92,7 +92,7 @@ def test_known_items_keep_their_vectors_bit_for_bit(grown: Grown, exported: Expo
     np.testing.assert_array_equal(vectors(model, after).numpy(), served)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_known_items_of_features_keep_their_vectors(grown: Grown, exported: Export) -> None:
     """Though other texts have other trigrams, and the prices another mean, by which they are standardised."""
     bundle = exported(ALL)
@@ -109,7 +109,7 @@ def test_known_items_of_features_keep_their_vectors(grown: Grown, exported: Expo
     np.testing.assert_allclose(vectors(model, after).numpy(), served, rtol=0, atol=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_values_of_features_keep_their_rows_and_new_ones_begin_at_zero(
     grown: Grown, exported: Export
 ) -> None:
@@ -143,7 +143,7 @@ def test_a_new_item_begins_from_its_features(grown: Grown, exported: Export) -> 
     assert len(np.unique(vectors(model, new).numpy().round(4), axis=0)) == len(new)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_towers_without_ids_go_on_too(grown: Grown, exported: Export) -> None:
     tower = {"item": {"id": False, "features": ["title", "genres"]}}
     bundle = exported(tower)
@@ -164,7 +164,7 @@ USERS = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("user", USERS, ids=lambda user: " ".join(map(str, user.values())))
 def test_a_user_of_known_items_keeps_the_vector(grown: Grown, tmp_path: Path, user: dict[str, Any]) -> None:
     """By every user tower, with a country and an age whose mean is another by then; dropout may change."""
@@ -200,7 +200,7 @@ OTHER = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("asked", "had", "words"), OTHER, ids=lambda value: str(value)[:24])
 def test_other_towers_are_refused_by_the_name_of_the_setting(
     grown: Grown, exported: Export, asked: dict[str, Any], had: dict[str, Any], words: str

@@ -3,7 +3,7 @@ from pathlib import Path
 
 from fastapi.testclient import TestClient
 
-from tests.described_shop import publish_described
+from tests.support.described_shop import publish_described
 from turret.service.http.app import create_app
 from turret.service.http.openapi.docs_page import docs_page
 from turret.service.http.openapi.document import whole

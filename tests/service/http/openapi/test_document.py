@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.described_shop import publish_described
 from tests.openapi_changes import breaking
-from tests.places import ROOT
+from tests.support.described_shop import publish_described
+from tests.support.places import ROOT
 from turret.data.features import Feature
 from turret.service.http.app import create_admin_app, create_app
 from turret.service.http.openapi.document import whole, written

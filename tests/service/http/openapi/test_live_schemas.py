@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tests.described_shop import publish_described
+from tests.support.described_shop import publish_described
 from turret.data.features import Feature
 from turret.service.http.openapi.live_schemas import feature_schema, live_schemas
 from turret.tower.bundle.bundle import Bundle

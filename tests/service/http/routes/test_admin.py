@@ -7,7 +7,7 @@ import onnx
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.bundle_damage import rewrite
+from tests.support.bundle_damage import rewrite
 from turret.service.http.app import create_admin_app, create_app
 from turret.service.models.activation_state import activation_lock
 from turret.service.settings import Settings

@@ -8,7 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tests.conftest import contents
-from tests.item_towers import placed, with_item_tower
+from tests.support.item_towers import placed, with_item_tower
 from turret.service.errors import ItemsUnavailableError
 from turret.service.http.app import create_app
 from turret.service.settings import Settings

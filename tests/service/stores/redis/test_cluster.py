@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.redis_cluster import RedisCluster, own_cluster
-from tests.redis_server import RedisServer, impostor
 from tests.service.stores.redis.redis_work import EVENT, refused, work_with
+from tests.support.redis_cluster import RedisCluster, own_cluster
+from tests.support.redis_server import RedisServer, impostor
 from turret.service.errors import HistoryDamagedError
 from turret.service.stores.contract import Event, History
 from turret.service.stores.redis.histories import RedisHistory

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.ports import free_port
-from tests.redis_server import RedisServer, own_redis
+from tests.support.ports import free_port
+from tests.support.redis_server import RedisServer, own_redis
 from turret.service.errors import HistoryUnavailableError
 from turret.service.stores.redis.address import read_address
 from turret.service.stores.redis.connections import RedisConnections

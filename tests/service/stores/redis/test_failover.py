@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.redis_cluster import RedisCluster, own_cluster
-from tests.redis_server import RedisServer
 from tests.service.stores.redis.redis_work import work_with
+from tests.support.redis_cluster import RedisCluster, own_cluster
+from tests.support.redis_server import RedisServer
 from turret.service.errors import HistoryUnavailableError
 from turret.service.stores.contract import Event, History
 from turret.service.stores.redis.histories import RedisHistory
@@ -18,7 +18,7 @@ from turret.service.stores.redis.key_names import KeyNames
 NAMES = KeyNames("turret:", is_cluster=True)
 USERS = [f"u{number}" for number in range(30)]
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 
 @pytest.fixture

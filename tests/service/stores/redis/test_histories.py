@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.redis_server import RedisServer, impostor, own_redis
 from tests.service.stores.redis.redis_work import EVENT, refused, work_with
+from tests.support.redis_server import RedisServer, impostor, own_redis
 from turret.service.errors import ServiceError
 from turret.service.stores.contract import Event, History
 from turret.service.stores.redis.histories import RedisHistory
 
 
-@pytest.mark.timing
+@pytest.mark.nightly
 def test_a_server_that_hangs_costs_the_time_that_was_given(server: RedisServer) -> None:
     """On connections that are open already, on new ones, and for those that wait for a connection."""
 

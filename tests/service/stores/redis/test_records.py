@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.redis_server import RedisServer, impostor, needs_redis
+from tests.support.redis_server import RedisServer, impostor, needs_redis
 from turret.service.errors import ReplicasUnavailableError
 from turret.service.settings import Settings
 from turret.service.stores.redis.items import RedisItems

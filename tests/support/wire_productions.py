@@ -1,6 +1,6 @@
 """The productions of the grammar: importing this module fills its four pools."""
 
-from tests.wire_grammar import CRLF, HIDDEN, LOOSE, REFUSED, SOUND, Grammar, Head, Request, production
+from tests.support.wire_grammar import CRLF, HIDDEN, LOOSE, REFUSED, SOUND, Grammar, Head, Request, production
 
 MANY_TRAILERS = (b"X-Trailer: 0123456789",) * 20_000
 LONG_TRAILER = (b"X: " + b"x" * 400_000,)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.places import ROOT
+from tests.support.places import ROOT
 
 
 def install(folder: Path, name: str, source: str, entry_points: Mapping[str, str]) -> None:

@@ -19,7 +19,7 @@ from typer.main import get_command
 
 import turret.cli
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 TURRET = [sys.executable, "-m", "turret"]
 WORD = re.compile(r"""(?:[^\s'"|&;<>]|'[^']*'|"[^"]*")+|[|&;<>]+""")
 PROGRESS = re.compile(r".+: .*\d+ s(, about \d+ s left)?")

