@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any, Self
 
 from typer.core import TyperGroup
 from typer.main import get_command
+from typer.testing import CliRunner
 
 import turret.cli
 
@@ -176,3 +177,11 @@ class OnTerminal:
             return False
         self.seen += written.decode("utf-8", "replace")
         return bool(written)
+
+
+def said_in_process(*words: str | Path, folder: Path) -> str:
+    """What a command prints that succeeds in `folder`, without a process of its own: torch is loaded already."""
+    with chdir(folder):
+        done = CliRunner().invoke(turret.cli.app, [*map(str, words)], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
