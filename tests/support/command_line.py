@@ -180,7 +180,7 @@ class OnTerminal:
 
 
 def said_in_process(*words: str | Path, folder: Path) -> str:
-    """What a command prints that succeeds in `folder`, without a process of its own: torch is loaded already."""
+    """What a command prints that succeeds in `folder`; run in this process, which has loaded torch already."""
     with chdir(folder):
         done = CliRunner().invoke(turret.cli.app, [*map(str, words)], catch_exceptions=False)
     assert done.exit_code == 0, done.output

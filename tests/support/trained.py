@@ -1,7 +1,7 @@
-"""One synthetic shop, taken all the way by the commands that a user types, for every test that needs a trained one.
+"""One synthetic shop, taken all the way by the commands that a user types, for all tests that need a trained one.
 
-It is made once for each state of the sources and kept in the cache of the user, so that neither the next file nor
-the next run of the tests trains it again.
+It is made once for each state of the sources and kept in the user's cache: neither the next file nor the next
+run of the tests trains it again.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ _WEEK = 7 * 86_400
 
 @dataclass(frozen=True)
 class TrainedShop:
-    """The folders `raw`, `prepared`, `ids`, `features` (runs) and `bundles` of a shop. Nobody may write to them."""
+    """A shop's folders `raw`, `prepared`, `ids` and `features` (runs), and `bundles`. Nobody may write to them."""
 
     folder: Path
 
