@@ -180,7 +180,7 @@ class OnTerminal:
 
 
 def said_in_process(*words: str | Path, folder: Path) -> str:
-    """What a command prints that succeeds in `folder`; run in this process, which has loaded torch already."""
+    """What a command prints that succeeds in `folder`, run in this process: torch is loaded already."""
     with chdir(folder):
         done = CliRunner().invoke(turret.cli.app, [*map(str, words)], catch_exceptions=False)
     assert done.exit_code == 0, done.output

@@ -1,4 +1,4 @@
-"""One synthetic shop, taken all the way by the commands that a user types, for all tests that need a trained one.
+"""One synthetic shop, taken all the way by commands that a user types, for all tests that need a trained one.
 
 It is made once for each state of the sources and kept in the user's cache: neither the next file nor the next
 run of the tests trains it again.
@@ -32,7 +32,7 @@ _WEEK = 7 * 86_400
 
 @dataclass(frozen=True)
 class TrainedShop:
-    """A shop's folders `raw`, `prepared`, `ids` and `features` (runs), and `bundles`. Nobody may write to them."""
+    """The folders `raw`, `prepared`, `ids` and `features` (runs), and `bundles`. Nobody may write to them."""
 
     folder: Path
 
