@@ -1,5 +1,6 @@
 """Waiting for another process or thread: the one place where a test waits."""
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -15,4 +16,14 @@ def until(condition: Callable[[], Seen], what: str) -> Seen:
     while not (seen := condition()):
         assert time.monotonic() < end, f"never: {what}"
         time.sleep(0.01)
+    return seen
+
+
+async def eventually(condition: Callable[[], Seen], what: str) -> Seen:
+    """As `until`, in an event loop, by the clock of that."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + PATIENCE
+    while not (seen := condition()):
+        assert loop.time() < end, f"never: {what}"
+        await asyncio.sleep(0.01)
     return seen

@@ -1,0 +1,62 @@
+"""An event loop with a clock of its own: what waits for time goes on at once, in the order of time.
+
+The clock stands while the loop waits for a thread, so that no limit passes because a machine is busy.
+"""
+
+import asyncio
+import selectors
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from tests.support.until import PATIENCE
+
+Result = TypeVar("Result")
+
+
+def run(work: Coroutine[Any, Any, Result]) -> Result:
+    """As `asyncio.run`, without waiting for time."""
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(work)
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop that begins at time 0, and lets time pass once it has nothing else to do."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.threads = 0  # that are waited for
+        super().__init__(_Selector(self))
+
+    def time(self) -> float:
+        """The seconds that have passed for this loop."""
+        return self.now
+
+    def run_in_executor(
+        self, executor: Any, func: Callable[..., Result], *args: Any
+    ) -> asyncio.Future[Result]:
+        """Run `func` in a thread; no time passes until its result is there."""
+        self.threads += 1
+        running = super().run_in_executor(executor, func, *args)
+        running.add_done_callback(self._joined)
+        return running
+
+    def _joined(self, _: object) -> None:
+        self.threads -= 1
+
+
+class _Selector(selectors.DefaultSelector):
+    def __init__(self, loop: VirtualLoop) -> None:
+        super().__init__()
+        self._loop = loop
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """Return what is ready; if that is nothing, let `timeout` pass instead of waiting for it."""
+        found = super().select(0)
+        if found or timeout == 0:
+            return found
+        if timeout is None or self._loop.threads:
+            found = super().select(PATIENCE)
+            assert found, "never: the thread that the event loop waits for"
+        else:
+            self._loop.now += timeout
+        return found
