@@ -23,7 +23,7 @@ from typing import Any
 from redis import Redis
 from redis.exceptions import RedisError
 
-from tests.support.ports import free_port, free_ports
+from tests.support.ports import held_port
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "turret-tests"
 # A stock Redis server, the search module for it, and the Milvus server.
@@ -117,7 +117,7 @@ class RedisSearchServer(EngineServer):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.port = free_port()
+        self.port = held_port(self)
         self.url = f"redis://127.0.0.1:{self.port}"
         self._program = found(WHEELS[0], "redis-server")
         self._module = found(WHEELS[1], "redisearch.so")
@@ -146,13 +146,15 @@ class MilvusServer(EngineServer):
         super().__init__(folder)
         self._program = found(WHEELS[2], "bin/milvus")
         config = _wheel_module().MilvusServerConfig(data_dir=str(folder), etcd_log_level="error")
-        ports = [name for name in config.configurable_items if name.endswith("_port")]
-        self._health, clients, peers, *others = free_ports(3 + len(ports))
-        config.update(**dict(zip(ports, others, strict=True)))
+        for name, item in config.configurable_items.items():
+            if name.endswith("_port"):
+                item[1] = held_port(self)
         for part in ("rootCoord", "proxy", "queryCoord", "queryNode", "indexNode", "dataCoord", "dataNode"):
             config.set(f"{part}.ip", "127.0.0.1")
-        config.resolve()
-        self._etcd = _etcd_config(folder, clients, peers)
+        config.resolve_storage()
+        config.write_config()  # `resolve` would refuse ports that are held
+        self._health = held_port(self)
+        self._etcd = _etcd_config(folder, held_port(self), held_port(self))
         self.url = f"milvus://127.0.0.1:{config.configurable_items['proxy_port'][1]}"
 
     def _begin(self) -> subprocess.Popen[bytes]:

@@ -1,38 +1,39 @@
-"""Ports for servers that a test starts."""
+"""Ports for servers that a test starts: bound as port 0, read back, and held."""
 
 import os
-import random
 import socket
-from contextlib import ExitStack, closing, suppress
+import weakref
 
-# One process of pytest-xdist draws from its own share: no other takes a port between the draw and its use.
-_WORKER, _WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]), 8
-# Below the ports that systems give to clients: one of those may be taken by a connection of another test.
-_PORTS = range(20_000 + _WORKER % _WORKERS, 30_000, _WORKERS)
-_LATE = range(12_000 + _WORKER % _WORKERS, 20_000, _WORKERS)
+
+def held_port(owner: object) -> int:
+    """A port of 127.0.0.1 for a server of a test, which nothing else is given as long as `owner` lives.
+
+    The port is bound and never listens: it refuses connections until the server listens on it, and again once
+    the server has ended. Linux lets a server take it that sets SO_REUSEADDR, as Redis, Go, the JVM, libuv and
+    asyncio do, and gives it to no other socket that asks for port 0.
+    """
+    descriptor, port = _hold()
+    weakref.finalize(owner, os.close, descriptor)
+    return port
 
 
 def free_port() -> int:
-    """A port of this machine that nothing uses."""
-    (port,) = free_ports(1)
+    """A port as `held_port` gives it, until this process ends."""
+    _, port = _hold()
     return port
 
 
-def late_port() -> int:
-    """A port for a server that takes it much later: no other test is given it meanwhile."""
-    (port,) = free_ports(1, _LATE)
-    return port
+late_port = free_port
 
 
-def free_ports(count: int, among: range = _PORTS) -> list[int]:
-    """Different ports of this machine that nothing uses."""
-    with ExitStack() as listening:
-        found: list[int] = []
-        for port in random.SystemRandom().sample(among, 100):
-            with suppress(OSError):
-                # Without SO_REUSEADDR: Milvus takes no port with connections that were closed just now.
-                listening.enter_context(closing(socket.socket())).bind(("", port))
-                found.append(port)
-            if len(found) == count:
-                return found
-    raise AssertionError(f"fewer than {count} ports from {among.start} to {among.stop} are free")
+def free_ports(count: int) -> list[int]:
+    """Several ports as `free_port` gives them."""
+    return [free_port() for _ in range(count)]
+
+
+def _hold() -> tuple[int, int]:
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind(("127.0.0.1", 0))
+    port: int = held.getsockname()[1]
+    return held.detach(), port

@@ -4,8 +4,7 @@ import atexit
 import os
 import shutil
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,9 @@ from typing import Any
 from redis.crc import key_slot
 from redis.exceptions import RedisError
 
-from tests.support.ports import free_port
+from tests.support.ports import held_port
 from tests.support.redis_server import RedisServer
+from tests.support.until import until
 
 MASTERS = 3
 SLOTS = 16_384
@@ -29,7 +29,7 @@ class RedisCluster:
                 folder / str(number),
                 **{
                     "cluster-enabled": "yes",
-                    "cluster-port": str(free_port()),
+                    "cluster-port": str(held_port(self)),
                     "cluster-node-timeout": "600",  # with a longer one they take longer to join
                     "cluster-replica-validity-factor": "0",
                     "repl-diskless-sync-delay": "0",
@@ -72,7 +72,7 @@ class RedisCluster:
 
     def until_whole(self) -> None:
         """Wait until all nodes know all slots, and each master has its replica."""
-        _until(lambda: all(_is_whole(node) for node in self.nodes))
+        until(lambda: all(_is_whole(node) for node in self.nodes), "the cluster is whole")
 
     def kill(self) -> None:
         """End all nodes."""
@@ -88,8 +88,9 @@ class RedisCluster:
             node.ask("CLUSTER", "ADDSLOTSRANGE", first, last)
         for node in self.nodes[1:]:
             self.nodes[0].ask("CLUSTER", "MEET", "127.0.0.1", node.port, node.config["cluster-port"])
-        _until(
-            lambda: all(len(node.ask("CLUSTER", "NODES").splitlines()) == 2 * MASTERS for node in self.nodes)
+        until(
+            lambda: all(len(node.ask("CLUSTER", "NODES").splitlines()) == 2 * MASTERS for node in self.nodes),
+            "all nodes know each other",
         )
         for number, node in enumerate(self.nodes[MASTERS:]):
             node.ask("CLUSTER", "REPLICATE", self.id_of(self.nodes[number]))
@@ -141,10 +142,3 @@ def _is_whole(node: RedisServer) -> bool:
 
 def _is_ok(node: RedisServer) -> bool:
     return b"cluster_state:ok" in node.ask("CLUSTER", "INFO")
-
-
-def _until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)

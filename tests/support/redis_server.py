@@ -8,7 +8,6 @@ import socketserver
 import subprocess
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -18,22 +17,21 @@ import pytest
 from redis import Redis
 from redis.exceptions import ConnectionError as NotThereError
 
-from tests.support.ports import free_port
+from tests.support.ports import held_port
+from tests.support.tools import require
+from tests.support.until import until
 
-PROGRAM = shutil.which("redis-server")
-MISSING = "redis-server isn't installed (.ci/run installs it: apt-get install redis-server)"
-needs_redis = pytest.mark.skipif(PROGRAM is None, reason=MISSING)
+needs_redis = pytest.mark.skipif(shutil.which("redis-server") is None, reason="there is no redis here")
 
 
 class RedisServer:
     """A redis-server on a port of its own; its files are in `folder`, `config` as in redis.conf."""
 
     def __init__(self, folder: Path, **config: str) -> None:
-        if PROGRAM is None:
-            pytest.skip(MISSING)
+        require("redis")
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
-        self.port = free_port()
+        self.port = held_port(self)
         # Each write is synced: a server that is killed during a sync may lose what it has acknowledged.
         self.config = {"appendonly": "yes", "appendfsync": "always", "save": ""}
         self.config |= {"loglevel": "warning", "enable-debug-command": "yes"}
@@ -47,19 +45,14 @@ class RedisServer:
     def start(self) -> None:
         """Start it, again after `kill` too, and wait until it answers."""
         self.begin()
-        deadline = time.monotonic() + 20
-        while not self._answers():
-            log_text = (self.folder / "log").read_text
-            assert time.monotonic() < deadline, log_text()
-            assert self.process.poll() is None, log_text()
-            time.sleep(0.02)
+        until(self._answers, f"{self.address} answers")
 
     def begin(self) -> None:
         """Start it, and don't wait."""
         options = [word for name, value in self.config.items() for word in (f"--{name}", value)]
         with (self.folder / "log").open("a") as log:
             self.process = subprocess.Popen(
-                [str(PROGRAM), "--port", str(self.port), "--bind", "127.0.0.1", *options],
+                ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", *options],
                 cwd=self.folder,
                 stdout=log,
                 stderr=log,
@@ -88,6 +81,7 @@ class RedisServer:
         return Redis(port=self.port, password=self.config.get("requirepass"), socket_timeout=10)
 
     def _answers(self) -> bool:
+        assert self.process.poll() is None, (self.folder / "log").read_text()
         try:
             return bool(self.ask("PING"))
         except (NotThereError, OSError):
