@@ -4,7 +4,6 @@ import os
 import re
 import shlex
 import signal
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import turret.cli
-from tests.support.command_line import OnTerminal, check_call, commands, run, serving
+from tests.support.command_line import OnTerminal, check_call, commands
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 
@@ -62,104 +61,6 @@ def test_the_overviews_name_every_command_below_them(group: list[str]) -> None:
     assert all(re.search(rf"^│ {name} ", shown, re.M) for name in below)
 
 
-@pytest.fixture
-def nobody() -> str:
-    """The address of a port that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as here:
-        return f"http://127.0.0.1:{here.getsockname()[1]}"
-
-
-@pytest.mark.parametrize(
-    ("words", "complaint"),
-    [
-        ("train --data {nothing}", "nothing is not prepared data"),
-        ("train --data {nothing} --resume --overwrite", "give one of the two"),
-        ("train --data {prepared} --experiment dsm", "experiment 'dsm': no such file"),
-        ("train --data {prepared} --set tower.depth=3", "no setting 'tower.depth'"),
-        ("train --data {prepared} --set training.epochs=many", "training.epochs can't be 'many'"),
-        ("train --data {prepared} --set epochs", "must look like section.key=value"),
-        ("train --data {prepared} --set objective.loss=full_softmax", "contradicts"),
-        ("train --data {prepared} --run {file}/run", "Not a directory"),
-        ("train --data {prepared} --from {nothing}", "there is no bundle, and no folder"),
-        ("train --data {prepared} --from {bundles}", "does not say how it was trained"),
-        ("train --data {prepared} --set training.since=soon", "plain numbers, from 0 to 7"),
-        ("evaluate {nothing}", "there is no run here"),
-        ("evaluate {file}", "Not a directory"),
-        ("evaluate {nothing} --part train", "test or validation"),
-        ("report samplers --run {nothing}", "there is no run here"),
-        ("export {nothing}", "there is no run here"),
-        ("serve --bundles {nothing} --port 0", "nothing"),
-        ("serve --bundles {bundles} --port 70000", "setting port can't be 70000"),
-        ("serve --bundles {bundles} --port {taken}", "can't listen on"),
-        ("recommend --url {nobody}", "no service answers there"),
-        ("recommend --url localhost:8000", "is not an address"),
-        ("recommend --user nobody --data {prepared}", "there is no user 'nobody'"),
-        ("recommend --data {nothing}", "nothing is not prepared data"),
-        ("versions --bundles {nothing}", "nothing can't be listed"),
-        ("activate v9 --bundles {bundles}", "there is no version 'v9'"),
-        ("activate ../v1 --bundles {bundles}", "can't name a version"),
-        ("activate v1 --bundles {nothing} --url {nobody}", "the admin key can't be read"),
-        ("keys new Shop --scope read --file {nothing}", "name 'Shop' is invalid"),
-        ("keys new shop --scope all --file {nothing}", "scopes 'all' is invalid"),
-        ("keys new shop --scope read --days 1e20 --file {nothing}", "--days 1e+20 is out of range"),
-        ("keys new shop --scope read --days nan --file {nothing}", "--days nan is out of range"),
-        ("keys revoke shop --file {nothing}", "has no key shop"),
-        ("keys list --file {file}", "can't be read"),
-        ("data describe {nothing}", "nothing is not prepared data"),
-        ("data fetch movielens-2k", "movielens-2k"),
-        ("data synth {nothing} --users 0", "users can't be 0"),
-        ("data synth {nothing} --set shelves=4", "no setting 'shelves'"),
-        ("data synth {prepared}", "exists already"),
-        ("data synth {file}/shop", "check the path"),
-        ("data prepare {nothing} --to {nothing}", "there is no file or folder"),
-        ("data prepare {events} --to {prepared}", "exists already"),
-        ("data prepare {events} --to {nothing} --user buyer", "no column 'buyer'"),
-        ("data prepare {events} --to {nothing} --split weekly", "'weekly'"),
-        ("data prepare {events} --to {nothing} --min-user-events 99", "leaves none"),
-        ("data prepare {events} --to {file}/prepared", "check the path"),
-    ],
-)
-def test_what_can_not_be_done_is_said_in_one_sentence(
-    words: str, complaint: str, prepared: Path, bundles: Path, tmp_path: Path, nobody: str
-) -> None:
-    """On standard error, with status 1, and nothing is left behind."""
-    (tmp_path / "file").write_text("")
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        places = {
-            "nothing": tmp_path / "nothing",
-            "file": tmp_path / "file",
-            "prepared": prepared,
-            "events": prepared.parent / "events.csv",
-            "bundles": bundles,
-            "taken": taken.getsockname()[1],
-            "nobody": nobody,
-        }
-        given = words.format(**places)
-        if given.startswith("train") and "--run" not in given:
-            given += f" --run {tmp_path / 'nothing'}"
-        before = sorted(tmp_path.iterdir())
-        refused = invoke(*shlex.split(given))
-    assert refused.exit_code == 1, refused.exception
-    assert refused.stderr.startswith("turret: ")
-    assert complaint in refused.stderr
-    assert (refused.stderr.count("\n"), refused.stdout) == (1, "")
-    assert sorted(tmp_path.iterdir()) == before
-
-
-def test_a_real_process_complains_without_a_traceback(tmp_path: Path) -> None:
-    refused = run("evaluate", "nothing", folder=tmp_path)
-    assert (refused.returncode, refused.stdout) == (1, "")
-    assert refused.stderr == "turret: nothing: there is no run here; `turret train` makes one.\n"
-
-
-@pytest.mark.parametrize(("words", "name"), [(["trian"], "trian"), (["train", "--epochs", "3"], "--epochs")])
-def test_a_misspelt_command_line_is_refused_with_where_to_look(words: list[str], name: str) -> None:
-    refused = invoke(*words)
-    assert refused.exit_code == 2
-    assert name in refused.stderr
-    assert "--help" in refused.stderr
-
-
 def interrupt(*_: object) -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
@@ -197,20 +98,13 @@ def test_an_error_of_the_program_is_no_sentence_for_users(
     assert "turret:" not in invoke("evaluate").stderr
 
 
-LONG = {
-    "data synth": (["data", "synth", "made", "--users", "60000"], "simulating"),
-    "data prepare": (["data", "prepare", "events.csv", "--to", "made"], "Preparing"),
-}
-
-
-@pytest.mark.parametrize("name", LONG)
-def test_what_an_interrupt_cuts_short_leaves_no_folder(name: str, tmp_path: Path) -> None:
+@pytest.mark.process
+def test_what_an_interrupt_cuts_short_leaves_no_folder(tmp_path: Path) -> None:
     """A terminal shows how far it is; Ctrl-C ends it at once, and the terminal is as it was."""
     rows = [f"u{row % 20_011},i{row % 1009},{row}\n" for row in range(600_000)]
     (tmp_path / "events.csv").write_text("user,item,time\n" + "".join(rows))
-    words, shown = LONG[name]
-    with OnTerminal(*words, folder=tmp_path) as command:
-        command.wait_for(shown)
+    with OnTerminal("data", "prepare", "events.csv", "--to", "made", folder=tmp_path) as command:
+        command.wait_for("Preparing")
         command.process.send_signal(signal.SIGINT)
         status, seen = command.end()
     assert status == 130, seen
@@ -233,14 +127,6 @@ def test_a_training_that_was_interrupted_goes_on(prepared: Path, tmp_path: Path)
     assert re.search(r"turret: stopped\s*$", seen)
     gone_on = invoke("evaluate", tmp_path / "run", "--json")
     assert gone_on.exit_code == 0, gone_on.exception
-
-
-def test_a_service_that_is_interrupted_ends_well(bundles: Path) -> None:
-    with serving(bundles) as service:
-        status, complaints = service.stop(signal.SIGINT)
-    assert status == 0
-    (said,) = complaints.splitlines()
-    assert "there are no API keys" in said
 
 
 def test_every_option_of_serve_is_a_setting_of_the_service(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,6 @@ import pytest
 from tests.activation.conftest import PublishTaste
 from tests.support.command_line import environment, run, serving
 from turret.activation.commands import FigureOptions, activate_checked
-from turret.data.errors import TurretError
 from turret.data.prepared import PreparedData
 from turret.service.client.client import call
 from turret.tower.format.pointer import current
@@ -70,10 +69,6 @@ def test_a_running_service_is_compared_with_what_it_serves(
 
 
 def test_options_of_the_comparison_need_it() -> None:
-    with pytest.raises(TurretError, match="--metric hr@1 belongs to --not-worse-than"):
-        FigureOptions.of(None, "hr@1", None, None)
-    with pytest.raises(TurretError, match=r"--margin 0\.0 belongs to --not-worse-than"):
-        FigureOptions.of(None, None, 0.0, None)
     assert FigureOptions.of(None, None, None, None) is None
     options = FigureOptions.of("live", None, 0.0, None)
     assert options == FigureOptions("live", "ndcg@10", 0.0, Path("var/prepared"))

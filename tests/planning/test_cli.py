@@ -3,7 +3,6 @@ import re
 import subprocess
 import sys
 
-import pytest
 from typer.testing import CliRunner, Result
 
 import turret.cli
@@ -52,28 +51,6 @@ def test_the_machine_is_this_one_by_default() -> None:
     machine = json.loads(invoke(*SHOP, "--json").stdout)["machine"]
     assert machine["cores"] >= 1
     assert min(machine["memory"], machine["disk"]) > 1e8
-
-
-@pytest.mark.parametrize(
-    ("words", "complaint"),
-    [
-        (("--users", "many", "--items", "1", "--events", "1"), "--users many: it must be a number"),
-        (("--users", "9", "--items", "1", "--events", "1"), "--events 1 with --users 9"),
-        ((*SHOP, "--experiment", "dssm"), "--experiment dssm: its training was not measured"),
-        ((*SHOP, "--experiment", "../x"), "--experiment ../x: no such experiment"),
-    ],
-)
-def test_what_can_not_be_planned_is_a_sentence(words: tuple[str, ...], complaint: str) -> None:
-    done = invoke(*words)
-    assert done.exit_code == 1
-    assert complaint in done.stderr
-
-
-@pytest.mark.parametrize("option", ["--memory", "--disk", "--hours"])
-def test_what_json_can_not_say_is_refused(option: str) -> None:
-    done = invoke(*SHOP, option, "inf", "--json")
-    assert done.exit_code == 2
-    assert not done.stdout
 
 
 def test_planning_loads_no_heavy_package() -> None:

@@ -50,21 +50,6 @@ def test_a_folder_without_records_is_a_sentence(tmp_path: Path) -> None:
     assert "has no records yet" in shown.stderr
 
 
-@pytest.mark.parametrize(
-    ("options", "complaint"),
-    [
-        (["--canary", "0.1"], "--canary 0.1: only a running service routes users"),
-        (["--canary", "0", "--url", "http://x"], "--canary 0: a canary needs users"),
-        (["--metric", "auc"], "--metric auc: it must be ndcg, recall, hr or mrr"),
-        ([], "is not prepared data"),
-    ],
-)
-def test_what_can_not_work_is_a_sentence(tmp_path: Path, options: list[str], complaint: str) -> None:
-    done = invoke("--data", tmp_path, "--bundles", tmp_path, "--work", tmp_path / "work", *options)
-    assert done.exit_code == 1
-    assert complaint in done.stderr
-
-
 SETTINGS = RetrainSettings(data=Path("d"), bundles=Path("b"), work=Path("w"))
 
 
