@@ -16,24 +16,24 @@ from turret.service.errors import RequestError
     ],
 )
 def test_every_refusal_has_one_shape(
-    client: TestClient, method: str, path: str, status: int, field: str
+    fresh_client: TestClient, method: str, path: str, status: int, field: str
 ) -> None:
-    answer = client.request(method, path)
+    answer = fresh_client.request(method, path)
     assert answer.status_code == status
     assert set(answer.json()["error"]) == {"field", "value", "message"}
     assert answer.json()["error"]["field"] == field
     assert len(answer.content) < 600
 
 
-def test_a_method_that_is_not_allowed_is_answered_with_those_that_are(client: TestClient) -> None:
-    assert client.get("/v1/recommend").headers["allow"] == "POST"
+def test_a_method_that_is_not_allowed_is_answered_with_those_that_are(fresh_client: TestClient) -> None:
+    assert fresh_client.get("/v1/recommend").headers["allow"] == "POST"
 
 
 def test_a_fault_of_the_service_has_the_same_shape_and_tells_no_details(
-    client: TestClient, monkeypatch: pytest.MonkeyPatch
+    fresh_client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("turret.service.http.routes.versions.checked_versions", None)
-    answer = client.get("/v1/versions")
+    answer = fresh_client.get("/v1/versions")
     assert answer.status_code == 500
     assert answer.json()["error"]["field"] == "path"
     assert "NoneType" not in answer.text
@@ -49,8 +49,8 @@ def test_a_fault_of_the_service_has_the_same_shape_and_tells_no_details(
         {"history": [{"deep": [[[[["x"] * 1000]]]]}]},
     ],
 )
-def test_what_was_sent_is_not_sent_back_whole(client: TestClient, body: dict[str, object]) -> None:
-    answer = client.post("/v1/recommend", json=body)
+def test_what_was_sent_is_not_sent_back_whole(fresh_client: TestClient, body: dict[str, object]) -> None:
+    answer = fresh_client.post("/v1/recommend", json=body)
     assert answer.status_code == 422
     assert len(answer.content) < 2000
 

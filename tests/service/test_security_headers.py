@@ -8,8 +8,8 @@ from turret.service.settings import Settings
 
 
 @pytest.mark.parametrize("path", ["/livez", "/v1/users/7", "/nowhere", "/openapi.json", "/metrics"])
-def test_an_answer_is_not_guessed_kept_framed_or_run(client: TestClient, path: str) -> None:
-    headers = client.get(path).headers
+def test_an_answer_is_not_guessed_kept_framed_or_run(fresh_client: TestClient, path: str) -> None:
+    headers = fresh_client.get(path).headers
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert headers["Cache-Control"] == "no-store"
     assert headers["Content-Security-Policy"] == "default-src 'none'; frame-ancestors 'none'"
@@ -34,8 +34,8 @@ def test_the_page_loads_from_its_service_and_from_allowed_origins_of_pictures(se
     }
 
 
-def test_the_docs_load_and_run_nothing(client: TestClient) -> None:
-    answer = client.get("/docs")
+def test_the_docs_load_and_run_nothing(fresh_client: TestClient) -> None:
+    answer = fresh_client.get("/docs")
     policy = answer.headers["Content-Security-Policy"]
     assert policy.startswith("default-src 'none'; style-src 'unsafe-inline';")
     assert "frame-ancestors 'none'" in policy

@@ -112,13 +112,15 @@ def damaged(bundles: Path, make_contents: Make) -> list[str]:
 
 
 @pytest.fixture
-def answers(client: TestClient, admin: dict[str, str]) -> Callable[[str], list[str]]:
+def answers(fresh_client: TestClient, admin: dict[str, str]) -> Callable[[str], list[str]]:
     """What those are told who ask for a version in every way."""
 
     def ask(version: str) -> list[str]:
         calls = [
-            client.post("/admin/activate", json={"version": version}, headers=admin),
-            client.post("/admin/routes", json={"canary": {"version": version, "share": 0.5}}, headers=admin),
+            fresh_client.post("/admin/activate", json={"version": version}, headers=admin),
+            fresh_client.post(
+                "/admin/routes", json={"canary": {"version": version, "share": 0.5}}, headers=admin
+            ),
         ]
         assert {call.status_code for call in calls} <= {200, 409, 503}, [call.text for call in calls]
         return [call.text for call in calls]
@@ -127,13 +129,13 @@ def answers(client: TestClient, admin: dict[str, str]) -> Callable[[str], list[s
 
 
 def test_no_refusal_tells_where_the_bundles_lie(
-    client: TestClient, bundles: Path, damaged: list[str], answers: Callable[[str], list[str]]
+    fresh_client: TestClient, bundles: Path, damaged: list[str], answers: Callable[[str], list[str]]
 ) -> None:
     """Some files, as those of training, are not opened by a service: a version may be served without them."""
     told = [words for version in damaged for words in answers(version)]
     assert not [words for words in told if str(bundles.parent) in words]
     assert len({words for words in told if "stay" in words}) > 100
-    listed = client.get("/v1/versions")
+    listed = fresh_client.get("/v1/versions")
     assert listed.status_code == 200
     assert len([one for one in listed.json()["versions"] if one["error"]]) >= 10
     assert str(bundles.parent) not in listed.text
@@ -141,21 +143,21 @@ def test_no_refusal_tells_where_the_bundles_lie(
 
 @pytest.mark.fault(51)
 def test_no_fault_of_the_folder_tells_where_it_lies(
-    client: TestClient, admin: dict[str, str], bundles: Path, answers: Callable[[str], list[str]]
+    fresh_client: TestClient, admin: dict[str, str], bundles: Path, answers: Callable[[str], list[str]]
 ) -> None:
     told = answers("missing")
     with activation_lock(bundles):
-        client.app.state.components.settings.__dict__["activation_seconds"] = 0.01  # type: ignore[attr-defined]
+        fresh_client.app.state.components.settings.__dict__["activation_seconds"] = 0.01  # type: ignore[attr-defined]
         told += answers("v1")
     (bundles / "current").unlink()
     for make in (Path.mkdir, lambda path: path.symlink_to(bundles / "admin.key"), os.mkfifo):
         make(bundles / "current")
-        told.append(client.get("/v1/versions").text)
+        told.append(fresh_client.get("/v1/versions").text)
         shutil.rmtree(bundles / "current") if (bundles / "current").is_dir() else (
             bundles / "current"
         ).unlink()
     moved = bundles.rename(bundles.parent / "moved")
-    told += [client.get("/v1/versions").text, client.post("/admin/rollback", headers=admin).text]
+    told += [fresh_client.get("/v1/versions").text, fresh_client.post("/admin/rollback", headers=admin).text]
     moved.rename(bundles)
     assert not [words for words in told if str(bundles.parent) in words]
 

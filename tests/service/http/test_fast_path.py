@@ -8,10 +8,10 @@ from turret.service.http.app import create_app
 from turret.service.settings import Settings
 
 
-def test_each_stage_of_a_recommendation_is_timed(client: TestClient) -> None:
+def test_each_stage_of_a_recommendation_is_timed(fresh_client: TestClient) -> None:
     for _ in range(2):
-        assert client.post("/v1/recommend", json={"history": [101]}).status_code == 200
-    text = client.get("/metrics").text
+        assert fresh_client.post("/v1/recommend", json={"history": [101]}).status_code == 200
+    text = fresh_client.get("/metrics").text
     for stage in ("parse", "history", "rows", "encode", "search", "answer"):
         assert f'turret_stage_seconds_count{{stage="{stage}"}} 2.0' in text
 
@@ -20,13 +20,13 @@ def test_each_stage_of_a_recommendation_is_timed(client: TestClient) -> None:
     ("body", "status"), [(b"{", 400), (b'{"k": 0}', 422), (b'{"history": [101], "user": 1}', 422)]
 )
 def test_what_is_refused_is_refused_in_the_words_of_the_route(
-    client: TestClient, settings: Settings, monkeypatch: pytest.MonkeyPatch, body: bytes, status: int
+    fresh_client: TestClient, settings: Settings, monkeypatch: pytest.MonkeyPatch, body: bytes, status: int
 ) -> None:
     def ask(asked: TestClient) -> tuple[int, Any]:
         answer = asked.post("/v1/recommend", content=body, headers={"Content-Type": "application/json"})
         return answer.status_code, json.loads(answer.content)
 
-    refused = ask(client)
+    refused = ask(fresh_client)
     assert refused[0] == status
     monkeypatch.setattr("turret.service.http.fast_path.PATH", "/elsewhere")
     with TestClient(create_app(settings)) as by_route:

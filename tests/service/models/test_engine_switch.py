@@ -34,11 +34,11 @@ def shop(bundles: Path, make_contents: Callable[..., BundleContents], server: Se
 
 
 def test_a_rollback_to_a_version_that_its_engine_lost_takes_place_and_warns(
-    shop: Path, server: Server, client: TestClient, caplog: pytest.LogCaptureFixture
+    shop: Path, server: Server, fresh_client: TestClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The fallback is better than the version that it leaves."""
     server.fault = "lost"
-    answer = client.post("/admin/rollback", headers=ADMIN)
+    answer = fresh_client.post("/admin/rollback", headers=ADMIN)
     assert answer.status_code == 200
     assert answer.json()["version"] == "engine"
     warning = answer.json()["warning"]

@@ -221,14 +221,14 @@ def test_what_is_traced_has_its_stages_and_its_caller(desk: Desk, lines: Lines) 
     assert line["trace_id"] == "a" * 32
 
 
-def test_every_call_of_the_service_has_an_id_on_its_answer(client: TestClient) -> None:
+def test_every_call_of_the_service_has_an_id_on_its_answer(fresh_client: TestClient) -> None:
     calls = [
-        client.get("/livez"),
-        client.get("/nowhere"),
-        client.put("/v1/recommend"),
-        client.post("/v1/recommend", content="{"),
-        client.post("/admin/activate", json={}),
-        client.get("/metrics"),
+        fresh_client.get("/livez"),
+        fresh_client.get("/nowhere"),
+        fresh_client.put("/v1/recommend"),
+        fresh_client.post("/v1/recommend", content="{"),
+        fresh_client.post("/admin/activate", json={}),
+        fresh_client.get("/metrics"),
     ]
     assert [call.status_code for call in calls] == [200, 404, 405, 400, 401, 200]
     assert len({call.headers["x-request-id"] for call in calls}) == len(calls)

@@ -35,28 +35,28 @@ def wait_for(what: Callable[[], Any], seconds: float = 10.0) -> None:
 Recommend = Callable[..., dict[str, Any]]
 
 
-def test_answers_are_counted_by_what_they_came_from(client: TestClient, recommend: Recommend) -> None:
+def test_answers_are_counted_by_what_they_came_from(fresh_client: TestClient, recommend: Recommend) -> None:
     recommend(history=[101, 102, "nobody", "none"], k=5)
     recommend(history=["nobody"])
     recommend(history=[101], exclude=list(range(100, 160)))
     recommend(history=[101], exclude=list(range(100, 150)), k=10, exclude_seen=True)
     recommend(history=[101], exclude=list(range(100, 155)), k=10)
-    client.post("/v1/recommend/batch", json={"requests": [{"history": [101]}, {}]})
-    assert value(client, 'turret_answers_total{source="towers"}') == 5
-    assert value(client, 'turret_answers_total{source="popular"}') == 2
-    assert value(client, "turret_empty_answers_total") == 1
-    assert value(client, "turret_short_answers_total") == 1
-    assert value(client, "turret_history_items_total") == 4 + 1 + 1 + 1 + 1 + 1
-    assert value(client, "turret_unknown_items_total") == 3
-    assert value(client, "turret_batch_size_sum") == 7
-    assert value(client, 'turret_batch_size_bucket{le="1.0"}') == 5
+    fresh_client.post("/v1/recommend/batch", json={"requests": [{"history": [101]}, {}]})
+    assert value(fresh_client, 'turret_answers_total{source="towers"}') == 5
+    assert value(fresh_client, 'turret_answers_total{source="popular"}') == 2
+    assert value(fresh_client, "turret_empty_answers_total") == 1
+    assert value(fresh_client, "turret_short_answers_total") == 1
+    assert value(fresh_client, "turret_history_items_total") == 4 + 1 + 1 + 1 + 1 + 1
+    assert value(fresh_client, "turret_unknown_items_total") == 3
+    assert value(fresh_client, "turret_batch_size_sum") == 7
+    assert value(fresh_client, 'turret_batch_size_bucket{le="1.0"}') == 5
 
 
-def test_events_are_counted_and_so_are_those_that_came_again(client: TestClient) -> None:
+def test_events_are_counted_and_so_are_those_that_came_again(fresh_client: TestClient) -> None:
     event = {"event_id": 1, "user_id": 1, "item_id": 1}
-    client.post("/v1/events", json={"events": [event, event, event | {"event_id": 2}]})
-    assert value(client, "turret_events_stored_total") == 2
-    assert value(client, "turret_event_duplicates_total") == 1
+    fresh_client.post("/v1/events", json={"events": [event, event, event | {"event_id": 2}]})
+    assert value(fresh_client, "turret_events_stored_total") == 2
+    assert value(fresh_client, "turret_event_duplicates_total") == 1
 
 
 @pytest.fixture
@@ -182,11 +182,11 @@ def test_refusals_and_waiting_requests_are_told_once_each(settings: Settings) ->
     assert (refused("overload").value, refused("size").value, refused("time").value) == (3, 4, 1)
 
 
-def test_keys_and_bodies_that_are_refused_are_counted_by_reason(client: TestClient) -> None:
-    client.post("/admin/activate", json={"version": "v1"})
-    client.post("/v1/recommend", content=b" " * 1_000_001, headers={"Content-Type": "application/json"})
+def test_keys_and_bodies_that_are_refused_are_counted_by_reason(fresh_client: TestClient) -> None:
+    fresh_client.post("/admin/activate", json={"version": "v1"})
+    fresh_client.post("/v1/recommend", content=b" " * 1_000_001, headers={"Content-Type": "application/json"})
     for reason, count in (("key", 1), ("size", 1), ("scope", 0), ("rate", 0)):
-        assert value(client, f'turret_refused_total{{reason="{reason}"}}') == count
+        assert value(fresh_client, f'turret_refused_total{{reason="{reason}"}}') == count
 
 
 def test_items_that_came_and_went_are_counted(tmp_path: Path) -> None:

@@ -36,8 +36,8 @@ EVENT = {"event_id": 1, "user_id": 1, "item_id": 1}
         b"\x1f\x8b\x08\x00\x00\x00\x00\x00",
     ],
 )
-def test_invalid_json_is_refused(client: TestClient, body: bytes) -> None:
-    answer = client.post("/v1/recommend", content=body)
+def test_invalid_json_is_refused(fresh_client: TestClient, body: bytes) -> None:
+    answer = fresh_client.post("/v1/recommend", content=body)
     assert answer.status_code == 400
     assert answer.json()["error"]["message"]
 
@@ -133,9 +133,9 @@ def test_a_repeated_key_among_very_many_is_found_quickly() -> None:
     ],
 )
 def test_a_wrong_value_is_refused_with_the_name_of_its_field(
-    client: TestClient, path: str, body: Any, field: str
+    fresh_client: TestClient, path: str, body: Any, field: str
 ) -> None:
-    answer = client.post(path, json=body)
+    answer = fresh_client.post(path, json=body)
     assert answer.status_code == 422
     error = answer.json()["error"]
     assert error["field"] == field
@@ -143,26 +143,26 @@ def test_a_wrong_value_is_refused_with_the_name_of_its_field(
     assert len(answer.content) < 2000
 
 
-def test_a_body_over_the_limit_is_refused(client: TestClient) -> None:
-    answer = client.post("/v1/recommend", content=b" " * 1_000_001)
+def test_a_body_over_the_limit_is_refused(fresh_client: TestClient) -> None:
+    answer = fresh_client.post("/v1/recommend", content=b" " * 1_000_001)
     assert answer.status_code == 413
     assert "1000000 bytes" in answer.json()["error"]["message"]
 
 
-def test_a_body_of_unknown_length_is_counted_while_it_arrives(client: TestClient) -> None:
+def test_a_body_of_unknown_length_is_counted_while_it_arrives(fresh_client: TestClient) -> None:
     def chunks() -> Any:
         for _ in range(200):
             yield b" " * 10_000
 
-    assert client.post("/v1/recommend", content=chunks()).status_code == 413
+    assert fresh_client.post("/v1/recommend", content=chunks()).status_code == 413
 
 
 @pytest.mark.parametrize("content_type", ["application/json", "application/json; charset=utf-8", None])
 def test_a_body_is_read_if_it_calls_itself_json_or_nothing(
-    client: TestClient, content_type: str | None
+    fresh_client: TestClient, content_type: str | None
 ) -> None:
     headers = {} if content_type is None else {"Content-Type": content_type}
-    answer = client.post("/v1/recommend", content=json.dumps({"history": [101]}), headers=headers)
+    answer = fresh_client.post("/v1/recommend", content=json.dumps({"history": [101]}), headers=headers)
     assert answer.status_code == 200
 
 
@@ -176,9 +176,9 @@ def test_a_body_is_read_if_it_calls_itself_json_or_nothing(
     ],
 )
 def test_a_number_out_of_bounds_is_refused_with_the_bounds(
-    client: TestClient, body: dict[str, Any], message: str
+    fresh_client: TestClient, body: dict[str, Any], message: str
 ) -> None:
-    answer = client.post("/v1/recommend", json=body)
+    answer = fresh_client.post("/v1/recommend", json=body)
     assert (answer.status_code, answer.json()["error"]["message"]) == (422, message)
 
 
@@ -248,10 +248,10 @@ def test_a_list_that_is_too_long_is_refused_by_its_length(
     assert errors.value.error_count() == 1
 
 
-def test_a_batch_asks_for_a_bounded_number_of_items(client: TestClient) -> None:
+def test_a_batch_asks_for_a_bounded_number_of_items(fresh_client: TestClient) -> None:
     asked = [{"k": 1000}] * 10
-    assert client.post("/v1/recommend/batch", json={"requests": asked}).status_code == 200
-    answer = client.post("/v1/recommend/batch", json={"requests": [*asked, {"k": 1}]})
+    assert fresh_client.post("/v1/recommend/batch", json={"requests": asked}).status_code == 200
+    answer = fresh_client.post("/v1/recommend/batch", json={"requests": [*asked, {"k": 1}]})
     assert answer.status_code == 422
     assert answer.json()["error"]["field"] == "requests"
     assert "10001 items in total; request at most 10000" in answer.json()["error"]["message"]

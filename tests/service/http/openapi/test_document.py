@@ -114,8 +114,8 @@ def test_a_version_is_described_with_all_that_its_manifest_has() -> None:
     assert set(IndexChoiceAnswer.model_fields) <= set(IndexChoice.model_fields)
 
 
-def test_every_reference_leads_somewhere_and_no_schema_is_left_over(client: TestClient) -> None:
-    for document in (whole(), client.get("/openapi.json").json()):
+def test_every_reference_leads_somewhere_and_no_schema_is_left_over(fresh_client: TestClient) -> None:
+    for document in (whole(), fresh_client.get("/openapi.json").json()):
         references = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(document)))
         assert references == set(document["components"]["schemas"])
 
@@ -139,12 +139,12 @@ def test_with_the_page_the_admin_port_describes_the_calls_of_both(settings: Sett
 
 
 def test_an_open_service_asks_for_no_key_and_a_closed_one_does(
-    client: TestClient, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    fresh_client: TestClient, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("turret.service.auth.keyring.CHECK_SECONDS", 0.0)
 
     def secured() -> set[str]:
-        return {name for name, call in calls(client.get("/openapi.json").json()) if "security" in call}
+        return {name for name, call in calls(fresh_client.get("/openapi.json").json()) if "security" in call}
 
     assert secured() == {name for name, scope in SCOPES.items() if scope == "admin"}
     add_key(settings.keys, record("shop", new_key("shop"), ("read",)))
@@ -197,19 +197,21 @@ def test_it_names_what_the_live_version_knows(described: TestClient) -> None:
 
 
 def test_it_follows_an_activation(
-    client: TestClient,
+    fresh_client: TestClient,
     settings: Settings,
     admin: dict[str, str],
     make_contents: Callable[..., BundleContents],
     user_features: Any,
 ) -> None:
     def features() -> Any:
-        schemas = client.get("/openapi.json").json()["components"]["schemas"]
+        schemas = fresh_client.get("/openapi.json").json()["components"]["schemas"]
         return schemas["UserFeatures"]["properties"]
 
     assert features() == {}
     publish(settings.bundles, make_contents("v2", features=user_features))
-    assert client.post("/admin/activate", json={"version": "v2", "force": True}, headers=admin).is_success
+    assert fresh_client.post(
+        "/admin/activate", json={"version": "v2", "force": True}, headers=admin
+    ).is_success
     assert set(features()) == {"country", "age", "likes"}
 
 
@@ -227,13 +229,13 @@ def test_it_follows_an_activation(
     ],
 )
 def test_another_method_is_told_all_that_there_are(
-    client: TestClient, admin: dict[str, str], method: str, path: str, allowed: str
+    fresh_client: TestClient, admin: dict[str, str], method: str, path: str, allowed: str
 ) -> None:
-    answer = client.request(method, path, headers=admin)
+    answer = fresh_client.request(method, path, headers=admin)
     assert answer.status_code == 405
     assert answer.headers["Allow"] == allowed
     assert answer.json()["error"]["field"] == "method"
 
 
-def test_there_is_a_page_to_read(client: TestClient) -> None:
-    assert client.get("/docs").status_code == 200
+def test_there_is_a_page_to_read(fresh_client: TestClient) -> None:
+    assert fresh_client.get("/docs").status_code == 200

@@ -37,65 +37,67 @@ def activate(client: TestClient, admin: dict[str, str], version: Any) -> Any:
 
 
 def test_another_version_answers_after_its_activation(
-    client: TestClient, admin: dict[str, str], two: Path
+    fresh_client: TestClient, admin: dict[str, str], two: Path
 ) -> None:
-    answer = activate(client, admin, "v2")
+    answer = activate(fresh_client, admin, "v2")
     assert (answer.status_code, answer.json()) == (200, {"version": "v2", "previous": "v1"})
-    found = client.post("/v1/recommend", json={"history": [201]}).json()
+    found = fresh_client.post("/v1/recommend", json={"history": [201]}).json()
     assert found["version"] == "v2"
     assert all(200 <= item["id"] < 230 for item in found["items"])
     assert current(two) == "v2"
-    assert 'turret_live_version{version="v2"} 1.0' in client.get("/metrics").text
-    assert client.get("/readyz").json()["version"] == "v2"
+    assert 'turret_live_version{version="v2"} 1.0' in fresh_client.get("/metrics").text
+    assert fresh_client.get("/readyz").json()["version"] == "v2"
 
 
 def test_a_damaged_bundle_is_refused_and_the_old_one_stays(
-    client: TestClient, admin: dict[str, str], two: Path
+    fresh_client: TestClient, admin: dict[str, str], two: Path
 ) -> None:
     path = two / "v2" / "index.faiss"
     path.chmod(0o644)
     path.write_bytes(path.read_bytes()[:-4])
-    answer = activate(client, admin, "v2")
+    answer = activate(fresh_client, admin, "v2")
     assert answer.status_code == 409
     assert "index.faiss" in answer.json()["error"]["message"]
-    assert client.post("/v1/recommend", json={}).json()["version"] == current(two) == "v1"
-    assert 'turret_activations_total{outcome="refused"} 1.0' in client.get("/metrics").text
+    assert fresh_client.post("/v1/recommend", json={}).json()["version"] == current(two) == "v1"
+    assert 'turret_activations_total{outcome="refused"} 1.0' in fresh_client.get("/metrics").text
 
 
 def test_a_tower_that_fails_when_it_is_run_is_refused(
-    client: TestClient, admin: dict[str, str], two: Path, make_contents: Make
+    fresh_client: TestClient, admin: dict[str, str], two: Path, make_contents: Make
 ) -> None:
     """A checksum of the manifest's own making, and a tower that reads what it should but not in that form."""
     rewrite(two / "v2", "user_tower.onnx", failing((two / "v2" / "user_tower.onnx").read_bytes()))
-    answer = activate(client, admin, "v2")
+    answer = activate(fresh_client, admin, "v2")
     assert answer.status_code == 409
     assert "user_tower.onnx" in answer.json()["error"]["message"]
 
 
 def test_an_unknown_version_is_refused_with_the_known_ones(
-    client: TestClient, admin: dict[str, str], two: Path
+    fresh_client: TestClient, admin: dict[str, str], two: Path
 ) -> None:
-    answer = activate(client, admin, "v3")
+    answer = activate(fresh_client, admin, "v3")
     assert answer.status_code == 409
     assert "there are: v1, v2" in answer.json()["error"]["message"]
 
 
 @pytest.mark.parametrize("version", ["../v1", "/etc", "", ".", "current", "v" * 65, 1, None, ["v1"], "v1\n"])
 def test_what_is_no_name_of_a_version_is_refused(
-    client: TestClient, admin: dict[str, str], version: object
+    fresh_client: TestClient, admin: dict[str, str], version: object
 ) -> None:
-    answer = activate(client, admin, version)
+    answer = activate(fresh_client, admin, version)
     assert answer.status_code == 422
     assert answer.json()["error"]["field"] == "version"
 
 
-def test_a_rollback_makes_the_one_before_live(client: TestClient, admin: dict[str, str], two: Path) -> None:
-    assert client.post("/admin/rollback", headers=admin).status_code == 409
-    activate(client, admin, "v2")
-    activate(client, admin, "v2")
-    assert client.post("/admin/rollback", headers=admin).json() == {"version": "v1", "previous": "v2"}
+def test_a_rollback_makes_the_one_before_live(
+    fresh_client: TestClient, admin: dict[str, str], two: Path
+) -> None:
+    assert fresh_client.post("/admin/rollback", headers=admin).status_code == 409
+    activate(fresh_client, admin, "v2")
+    activate(fresh_client, admin, "v2")
+    assert fresh_client.post("/admin/rollback", headers=admin).json() == {"version": "v1", "previous": "v2"}
     assert current(two) == "v1"
-    assert client.post("/admin/rollback", headers=admin).json() == {"version": "v2", "previous": "v1"}
+    assert fresh_client.post("/admin/rollback", headers=admin).json() == {"version": "v2", "previous": "v1"}
 
 
 def test_the_first_version_can_be_activated(settings: Settings, admin: dict[str, str], two: Path) -> None:
@@ -110,11 +112,11 @@ def test_the_first_version_can_be_activated(settings: Settings, admin: dict[str,
 
 
 def test_a_rollback_works_though_the_newest_bundle_is_gone(
-    client: TestClient, admin: dict[str, str], two: Path
+    fresh_client: TestClient, admin: dict[str, str], two: Path
 ) -> None:
-    activate(client, admin, "v2")
+    activate(fresh_client, admin, "v2")
     (two / "v2").rename(two / ".gone")
-    assert client.post("/admin/rollback", headers=admin).status_code == 200
+    assert fresh_client.post("/admin/rollback", headers=admin).status_code == 200
 
 
 def test_an_activation_that_gets_no_turn_is_refused(
@@ -137,15 +139,15 @@ def test_an_activation_that_gets_no_turn_is_refused(
 )
 @pytest.mark.parametrize("path", ["/admin/activate", "/admin/rollback"])
 def test_without_the_key_nothing_is_done(
-    client: TestClient, two: Path, path: str, header: str | None
+    fresh_client: TestClient, two: Path, path: str, header: str | None
 ) -> None:
     headers = {} if header is None else {b"Authorization": header.encode()}
-    answer = client.post(path, json={"version": "v2"}, headers=headers)
+    answer = fresh_client.post(path, json={"version": "v2"}, headers=headers)
     assert answer.status_code == 401
     assert answer.json()["error"]["field"] == "Authorization"
     assert "TURRET_ADMIN_KEY" in answer.json()["error"]["message"]
     assert "a-key-of-sixteen" not in answer.text
-    assert client.get("/v1/version").json()["version"] == "v1"
+    assert fresh_client.get("/v1/version").json()["version"] == "v1"
 
 
 def test_with_an_admin_port_the_calls_are_only_there(settings: Settings, admin: dict[str, str]) -> None:

@@ -26,13 +26,13 @@ def two(bundles: Path, make_contents: Make) -> Path:
 
 
 @pytest.fixture
-def call(client: TestClient, admin: dict[str, str], two: Path) -> Call:
+def call(fresh_client: TestClient, admin: dict[str, str], two: Path) -> Call:
     """Call the comparison: a method, the rest of the path, and a body."""
 
     def ask(method: str, path: str = "", body: Any = None) -> Any:
         if method == "POST" and body is None:
             body = {}
-        return client.request(method, f"/admin/comparison{path}", json=body, headers=admin)
+        return fresh_client.request(method, f"/admin/comparison{path}", json=body, headers=admin)
 
     return ask
 
@@ -61,10 +61,10 @@ def test_a_version_is_opened_described_and_closed(call: Call) -> None:
     assert call("DELETE").json() == call("GET").json() == {"version": None, "live": "v1"}
 
 
-def test_both_versions_answer_one_history(opened: Call, client: TestClient) -> None:
+def test_both_versions_answer_one_history(opened: Call, fresh_client: TestClient) -> None:
     body = {"history": [120, 130], "k": 5, "explain": True}
     found = opened("POST", "/recommend", body).json()
-    live = client.post("/v1/recommend", json=body).json()
+    live = fresh_client.post("/v1/recommend", json=body).json()
     assert found["live"]["items"] == live["items"]
     assert "cursor" not in found["live"]
     assert [found[side]["version"] for side in ("live", "other")] == ["v1", "v2"]
@@ -77,32 +77,32 @@ def test_both_versions_answer_one_history(opened: Call, client: TestClient) -> N
     assert found["overlap"] == len(shared) / 5
 
 
-def test_withdrawn_items_are_in_neither_answer(opened: Call, client: TestClient) -> None:
+def test_withdrawn_items_are_in_neither_answer(opened: Call, fresh_client: TestClient) -> None:
     """Also with the versions open already; an item of one version alone can be withdrawn too."""
     body = {"history": [120]}
     before = opened("POST", "/recommend", body).json()
     best = {before[side]["items"][0]["id"] for side in ("live", "other")}
     for item in best:
-        assert client.delete(f"/v1/items/{item}").status_code == 200
+        assert fresh_client.delete(f"/v1/items/{item}").status_code == 200
     after = opened("POST", "/recommend", body).json()
     assert not best & {move["id"] for move in after["moves"]}
 
 
-def test_a_stored_user_is_answered_with_the_stored_history(opened: Call, client: TestClient) -> None:
+def test_a_stored_user_is_answered_with_the_stored_history(opened: Call, fresh_client: TestClient) -> None:
     events = [{"event_id": str(item), "user_id": 7, "item_id": item} for item in (120, 130)]
-    assert client.post("/v1/events", json={"events": events}).status_code == 200
+    assert fresh_client.post("/v1/events", json={"events": events}).status_code == 200
     stored = opened("POST", "/recommend", {"user_id": 7}).json()
     given = opened("POST", "/recommend", {"history": [120, 130]}).json()
     assert stored == given
 
 
-def test_the_overlap_is_over_stored_users_or_recorded_queries(opened: Call, client: TestClient) -> None:
+def test_the_overlap_is_over_stored_users_or_recorded_queries(opened: Call, fresh_client: TestClient) -> None:
     golden = opened("GET", "/overlap").json()
     assert golden["source"] == "golden"
     assert golden["histories"] == sum(golden["overlap_histogram"]) > 0
     assert len(golden["overlap_histogram"]) == 10
     events = [{"event_id": str(user), "user_id": user, "item_id": 120 + user} for user in range(30)]
-    assert client.post("/v1/events", json={"events": events}).status_code == 200
+    assert fresh_client.post("/v1/events", json={"events": events}).status_code == 200
     users = opened("GET", "/overlap?users=20&k=5").json()
     assert (users["source"], users["histories"]) == ("users", 20)
     assert 0 <= users["overlap_mean"] <= 1
@@ -140,10 +140,10 @@ def test_the_live_version_is_not_compared_with_itself(call: Call) -> None:
 
 
 def test_a_version_that_becomes_live_ends_the_comparison(
-    opened: Call, client: TestClient, admin: dict[str, str]
+    opened: Call, fresh_client: TestClient, admin: dict[str, str]
 ) -> None:
     body = {"version": "v2", "force": True}
-    assert client.post("/admin/activate", json=body, headers=admin).status_code == 200
+    assert fresh_client.post("/admin/activate", json=body, headers=admin).status_code == 200
     assert opened("GET").json() == {"version": None, "live": "v2"}
     assert "v2 is live" in message(opened("GET", "/catalog"), 409)
     assert opened("GET", "/catalog?version=v1").status_code == 200
@@ -209,8 +209,8 @@ def test_a_parameter_that_does_not_fit_is_refused(call: Call, query: str) -> Non
 
 
 @pytest.mark.parametrize(("method", "path"), [("GET", ""), ("POST", ""), ("DELETE", ""), *CALLS])
-def test_without_the_key_nothing_is_told(client: TestClient, method: str, path: str) -> None:
-    assert client.request(method, f"/admin/comparison{path}").status_code == 401
+def test_without_the_key_nothing_is_told(fresh_client: TestClient, method: str, path: str) -> None:
+    assert fresh_client.request(method, f"/admin/comparison{path}").status_code == 401
 
 
 def test_a_service_without_a_version_says_so(settings: Settings, admin: dict[str, str], two: Path) -> None:

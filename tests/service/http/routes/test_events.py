@@ -28,21 +28,23 @@ def stored_time(client: TestClient, **more: Any) -> str:
     return str(found["time"])
 
 
-def test_an_event_is_in_the_users_next_answer(client: TestClient, recommend: Recommend) -> None:
+def test_an_event_is_in_the_users_next_answer(fresh_client: TestClient, recommend: Recommend) -> None:
     before = recommend(user_id=7)
-    assert post(client, event("a"), event("b", item_id="102")) == {"stored": 2, "duplicates": 0}
+    assert post(fresh_client, event("a"), event("b", item_id="102")) == {"stored": 2, "duplicates": 0}
     after = recommend(user_id="7")
     assert {item["source"] for item in before["items"]} == {"popular"}
     assert after["items"] == recommend(history=[101, 102])["items"]
 
 
-def test_an_event_counts_once(client: TestClient) -> None:
-    assert post(client, event(1), event("1")) == {"stored": 1, "duplicates": 1}
-    assert post(client, event(1), event(2)) == {"stored": 1, "duplicates": 1}
+def test_an_event_counts_once(fresh_client: TestClient) -> None:
+    assert post(fresh_client, event(1), event("1")) == {"stored": 1, "duplicates": 1}
+    assert post(fresh_client, event(1), event(2)) == {"stored": 1, "duplicates": 1}
 
 
-def test_items_that_no_version_knows_yet_are_stored_too(client: TestClient, recommend: Recommend) -> None:
-    post(client, event(1, item_id="new"), event(2, item_id=101))
+def test_items_that_no_version_knows_yet_are_stored_too(
+    fresh_client: TestClient, recommend: Recommend
+) -> None:
+    post(fresh_client, event(1, item_id="new"), event(2, item_id=101))
     answer = recommend(user_id=7)
     assert answer["unknown_items"] == ["new"]
     assert answer["items"] == recommend(history=[101])["items"]
@@ -52,13 +54,13 @@ def test_items_that_no_version_knows_yet_are_stored_too(client: TestClient, reco
     "given",
     [1577934245, 1577934245.0, "2020-01-02T03:04:05", "2020-01-02T03:04:05Z", "2020-01-02T05:04:05+02:00"],
 )
-def test_times_are_seconds_or_iso(client: TestClient, given: object) -> None:
-    assert stored_time(client, time=given) == "2020-01-02T03:04:05.000+00:00"
+def test_times_are_seconds_or_iso(fresh_client: TestClient, given: object) -> None:
+    assert stored_time(fresh_client, time=given) == "2020-01-02T03:04:05.000+00:00"
 
 
 @pytest.mark.parametrize("more", [{}, {"time": None}])
-def test_the_time_is_now_unless_given(client: TestClient, more: dict[str, None]) -> None:
-    found = datetime.fromisoformat(stored_time(client, **more))
+def test_the_time_is_now_unless_given(fresh_client: TestClient, more: dict[str, None]) -> None:
+    found = datetime.fromisoformat(stored_time(fresh_client, **more))
     assert abs(found.timestamp() - time.time()) < 60
 
 
@@ -66,8 +68,8 @@ def test_the_time_is_now_unless_given(client: TestClient, more: dict[str, None])
     "given",
     [1577934245000, -1e12, 1e300, True, "yesterday", "1577934245", "", [], "0000-01-01", "9999-99-99"],
 )
-def test_other_times_are_refused(client: TestClient, given: object) -> None:
-    answer = client.post("/v1/events", json={"events": [event(1, time=given)]})
+def test_other_times_are_refused(fresh_client: TestClient, given: object) -> None:
+    answer = fresh_client.post("/v1/events", json={"events": [event(1, time=given)]})
     assert answer.status_code == 422
     assert answer.json()["error"]["field"] == "events.0.time"
 
@@ -83,20 +85,20 @@ def test_other_times_are_refused(client: TestClient, given: object) -> None:
         253402300799.9999,
     ],
 )
-def test_the_ends_of_time_can_be_shown(client: TestClient, given: object) -> None:
+def test_the_ends_of_time_can_be_shown(fresh_client: TestClient, given: object) -> None:
     """Either refused, or stored and shown; never a time that later can't be written."""
-    answer = client.post("/v1/events", json={"events": [event(1, time=given)]})
+    answer = fresh_client.post("/v1/events", json={"events": [event(1, time=given)]})
     assert answer.status_code in (200, 422)
-    assert client.get("/v1/users/7").status_code == 200
+    assert fresh_client.get("/v1/users/7").status_code == 200
 
 
-def test_a_fault_in_one_event_stores_none(client: TestClient) -> None:
-    answer = client.post("/v1/events", json={"events": [event(1), event(2, time="never")]})
+def test_a_fault_in_one_event_stores_none(fresh_client: TestClient) -> None:
+    answer = fresh_client.post("/v1/events", json={"events": [event(1), event(2, time="never")]})
     assert answer.status_code == 422
-    assert client.get("/v1/users/7").json()["total"] == 0
+    assert fresh_client.get("/v1/users/7").json()["total"] == 0
 
 
-def test_a_thousand_events_are_one_call(client: TestClient) -> None:
-    assert post(client, *(event(number) for number in range(1000)))["stored"] == 1000
-    answer = client.post("/v1/events", json={"events": [event(number) for number in range(1001)]})
+def test_a_thousand_events_are_one_call(fresh_client: TestClient) -> None:
+    assert post(fresh_client, *(event(number) for number in range(1000)))["stored"] == 1000
+    answer = fresh_client.post("/v1/events", json={"events": [event(number) for number in range(1001)]})
     assert answer.status_code == 422

@@ -62,7 +62,7 @@ def test_a_wrong_parameter_is_refused(mapped: TestClient, query: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["", "/points", "/colours?field=genres", "/items?point=1"])
-def test_a_version_without_a_map_says_how_to_get_one(client: TestClient, path: str) -> None:
-    answer = client.get(f"/v1/map{path}")
+def test_a_version_without_a_map_says_how_to_get_one(fresh_client: TestClient, path: str) -> None:
+    answer = fresh_client.get(f"/v1/map{path}")
     assert answer.status_code == 404
     assert "export the run again" in answer.json()["error"]["message"]

@@ -10,9 +10,9 @@ from turret.service.settings import Settings
 from turret.tower.bundle.publish import BundleContents, publish
 
 
-def test_an_item_of_the_version_is_shown_with_its_fields_and_popularity(client: TestClient) -> None:
+def test_an_item_of_the_version_is_shown_with_its_fields_and_popularity(fresh_client: TestClient) -> None:
     """The bundle of the tests has 60 items with the counts 60 to 1."""
-    assert client.get("/v1/items/107").json() == {
+    assert fresh_client.get("/v1/items/107").json() == {
         "version": "v1",
         "id": 107,
         "fields": {"title": "Item 107", "genres": ["drama"]},
@@ -28,12 +28,12 @@ def test_an_item_of_the_version_is_shown_with_its_fields_and_popularity(client: 
     }
 
 
-def test_an_empty_id_is_not_found(client: TestClient) -> None:
-    assert client.get("/v1/items/").status_code == 404
+def test_an_empty_id_is_not_found(fresh_client: TestClient) -> None:
+    assert fresh_client.get("/v1/items/").status_code == 404
 
 
-def test_similar_items_leave_out_the_item_itself(client: TestClient) -> None:
-    answer = client.get("/v1/items/101/similar?k=59").json()
+def test_similar_items_leave_out_the_item_itself(fresh_client: TestClient) -> None:
+    answer = fresh_client.get("/v1/items/101/similar?k=59").json()
     found = [item["id"] for item in answer["items"]]
     assert answer["version"] == "v1"
     assert sorted([*found, 101]) == list(range(100, 160))
@@ -42,33 +42,33 @@ def test_similar_items_leave_out_the_item_itself(client: TestClient) -> None:
     assert "exhausted" not in answer
 
 
-def test_ten_are_given_unless_said_otherwise(client: TestClient) -> None:
-    assert len(client.get("/v1/items/101/similar").json()["items"]) == 10
+def test_ten_are_given_unless_said_otherwise(fresh_client: TestClient) -> None:
+    assert len(fresh_client.get("/v1/items/101/similar").json()["items"]) == 10
 
 
-def test_more_than_there_are_say_so(client: TestClient) -> None:
-    assert client.get("/v1/items/101/similar?k=60").json()["exhausted"] is True
+def test_more_than_there_are_say_so(fresh_client: TestClient) -> None:
+    assert fresh_client.get("/v1/items/101/similar?k=60").json()["exhausted"] is True
 
 
 @pytest.mark.parametrize("call", ["", "/similar"])
 @pytest.mark.parametrize("item", ["99", "0101", "x", "%00", "-1", "9" * 30, "a/b"])
-def test_an_unknown_item_is_not_found(client: TestClient, item: str, call: str) -> None:
-    answer = client.get(f"/v1/items/{item}{call}")
+def test_an_unknown_item_is_not_found(fresh_client: TestClient, item: str, call: str) -> None:
+    answer = fresh_client.get(f"/v1/items/{item}{call}")
     assert answer.status_code == 404
     assert answer.json()["error"]["field"] == "id"
 
 
 @pytest.mark.parametrize("path", ["%ff/similar", "%ED%A0%80/similar", "10%fe"])
-def test_a_path_that_is_not_utf_8_names_no_item(client: TestClient, path: str) -> None:
+def test_a_path_that_is_not_utf_8_names_no_item(fresh_client: TestClient, path: str) -> None:
     for method in ("GET",) if path.endswith("similar") else ("GET", "PUT", "DELETE"):
-        answer = client.request(method, f"/v1/items/{path}", json={"features": {}})
+        answer = fresh_client.request(method, f"/v1/items/{path}", json={"features": {}})
         assert (answer.status_code, answer.json()["error"]["field"]) == (422, "id")
         assert "UTF-8" in answer.json()["error"]["message"]
 
 
 @pytest.mark.parametrize("k", ["0", "-1", "1001", "x", "", "1e3", "10.0", "99999999999999999999", "٣"])
-def test_k_out_of_range_is_refused(client: TestClient, k: str) -> None:
-    answer = client.get("/v1/items/101/similar", params={"k": k})
+def test_k_out_of_range_is_refused(fresh_client: TestClient, k: str) -> None:
+    answer = fresh_client.get("/v1/items/101/similar", params={"k": k})
     assert answer.status_code == 422
     assert answer.json()["error"]["field"] == "k"
 

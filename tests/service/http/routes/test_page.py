@@ -10,30 +10,30 @@ from turret.service.page.assets import page_assets
 from turret.service.settings import Settings
 
 
-def test_the_start_page_is_checked_again_and_its_files_are_kept(client: TestClient) -> None:
-    page = client.get("/")
+def test_the_start_page_is_checked_again_and_its_files_are_kept(fresh_client: TestClient) -> None:
+    page = fresh_client.get("/")
     assert page.status_code == 200
     assert page.headers["Content-Type"].startswith("text/html")
     assert page.headers["Cache-Control"] == "no-cache"
     for name, asset in page_assets().files.items():
-        answer = client.get(f"/page/{name}")
+        answer = fresh_client.get(f"/page/{name}")
         assert answer.content == asset.content
         assert answer.headers["Content-Type"] == asset.media_type
         assert answer.headers["Cache-Control"] == "public, max-age=31536000, immutable"
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
 
 
-def test_a_client_that_reads_no_gzip_gets_plain_files(client: TestClient) -> None:
-    plain = client.get("/", headers={"Accept-Encoding": "identity"})
-    packed = client.get("/", headers={"Accept-Encoding": "gzip"})
+def test_a_client_that_reads_no_gzip_gets_plain_files(fresh_client: TestClient) -> None:
+    plain = fresh_client.get("/", headers={"Accept-Encoding": "identity"})
+    packed = fresh_client.get("/", headers={"Accept-Encoding": "gzip"})
     assert "Content-Encoding" not in plain.headers
     assert packed.headers["Content-Encoding"] == "gzip"
     assert plain.content == packed.content == gzip.decompress(page_assets().index.compressed or b"")
 
 
 @pytest.mark.parametrize("path", ["x.js", "../settings.py", "%2e%2e/assets.py", "a%0Ab", ""])
-def test_a_file_that_the_page_does_not_have_is_not_found(client: TestClient, path: str) -> None:
-    answer = client.get(f"/page/{path}")
+def test_a_file_that_the_page_does_not_have_is_not_found(fresh_client: TestClient, path: str) -> None:
+    answer = fresh_client.get(f"/page/{path}")
     assert answer.status_code == 404
 
 

@@ -17,13 +17,13 @@ from turret.tower.format.pointer import current
 from turret.tower.format.snapshot import take_snapshot
 
 
-def test_probes_answer(client: TestClient) -> None:
-    assert client.get("/livez").json() == {"status": "alive"}
-    assert client.get("/readyz").json() == {"status": "ready", "version": "v1"}
+def test_probes_answer(fresh_client: TestClient) -> None:
+    assert fresh_client.get("/livez").json() == {"status": "alive"}
+    assert fresh_client.get("/readyz").json() == {"status": "ready", "version": "v1"}
 
 
-def test_metrics_are_in_the_text_format(client: TestClient) -> None:
-    answer = client.get("/metrics")
+def test_metrics_are_in_the_text_format(fresh_client: TestClient) -> None:
+    answer = fresh_client.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain")
     assert "# TYPE turret_requests_total counter" in answer.text
 

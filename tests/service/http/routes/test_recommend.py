@@ -101,31 +101,33 @@ def test_fewer_than_asked_for_say_that_nothing_is_left(recommend: Recommend) -> 
     assert len(ids(recommend(k=1000))) == 60
 
 
-def test_a_given_history_counts_instead_of_the_stored_one(client: TestClient, recommend: Recommend) -> None:
+def test_a_given_history_counts_instead_of_the_stored_one(
+    fresh_client: TestClient, recommend: Recommend
+) -> None:
     event = {"event_id": 1, "user_id": 7, "item_id": 130}
-    client.post("/v1/events", json={"events": [event]})
+    fresh_client.post("/v1/events", json={"events": [event]})
     assert ids(recommend(user_id=7, history=[101])) == ids(recommend(history=[101]))
     assert ids(recommend(user_id=7)) == ids(recommend(user_id="7")) == ids(recommend(history=[130]))
     assert ids(recommend(user_id=7, history=[], k=60)) == POPULAR
 
 
 def test_a_history_of_a_thousand_is_read_and_one_more_is_not(
-    client: TestClient, recommend: Recommend
+    fresh_client: TestClient, recommend: Recommend
 ) -> None:
     recommend(history=[101] * 1000)
-    answer = client.post("/v1/recommend", json={"history": [101] * 1001})
+    answer = fresh_client.post("/v1/recommend", json={"history": [101] * 1001})
     assert answer.status_code == 422
     assert "the newest 1000" in answer.json()["error"]["message"]
 
 
-def test_a_batch_answers_as_single_calls_do(client: TestClient, recommend: Recommend) -> None:
+def test_a_batch_answers_as_single_calls_do(fresh_client: TestClient, recommend: Recommend) -> None:
     requests: list[dict[str, Any]] = [
         {"history": [101, 102], "k": 3},
         {"user_id": "nobody", "k": 2},
         {"history": ["x"], "k": 1},
         {"history": [103], "k": 1000, "exclude": [100]},
     ]
-    answer = client.post("/v1/recommend/batch", json={"requests": requests})
+    answer = fresh_client.post("/v1/recommend/batch", json={"requests": requests})
     assert answer.status_code == 200
     for request, result in zip(requests, answer.json()["results"], strict=True):
         alone = recommend(**request)
@@ -135,19 +137,19 @@ def test_a_batch_answers_as_single_calls_do(client: TestClient, recommend: Recom
         assert set(alone) == set(result)
 
 
-def test_a_fault_in_a_batch_is_named_with_its_place(client: TestClient) -> None:
+def test_a_fault_in_a_batch_is_named_with_its_place(fresh_client: TestClient) -> None:
     requests = [{"k": 1}, {"history": [101], "features": {"age": 3}}]
-    answer = client.post("/v1/recommend/batch", json={"requests": requests})
+    answer = fresh_client.post("/v1/recommend/batch", json={"requests": requests})
     assert answer.json()["error"]["field"] == "requests.1.features.age"
-    answer = client.post("/v1/recommend/batch", json={"requests": [{"k": 1}, {"k": 0}]})
+    answer = fresh_client.post("/v1/recommend/batch", json={"requests": [{"k": 1}, {"k": 0}]})
     assert answer.json()["error"]["field"] == "requests.1.k"
 
 
 @pytest.mark.parametrize("wrong", [{"cursor": "nonsense"}, {"min_version": "never"}, {"filter": {"x": 1}}])
 def test_whatever_is_refused_in_a_batch_is_named_with_its_place(
-    client: TestClient, wrong: dict[str, Any]
+    fresh_client: TestClient, wrong: dict[str, Any]
 ) -> None:
-    answer = client.post("/v1/recommend/batch", json={"requests": [{"k": 1}, {"k": 1, **wrong}]})
+    answer = fresh_client.post("/v1/recommend/batch", json={"requests": [{"k": 1}, {"k": 1, **wrong}]})
     assert answer.status_code in (409, 422)
     assert answer.json()["error"]["field"].startswith("requests.1.")
 

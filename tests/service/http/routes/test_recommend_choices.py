@@ -32,19 +32,19 @@ def test_pages_are_the_whole_answer_in_pieces(recommend: Recommend, body: dict[s
     assert page["exhausted"] is True
 
 
-def test_events_between_two_pages_do_not_move_them(client: TestClient, recommend: Recommend) -> None:
+def test_events_between_two_pages_do_not_move_them(fresh_client: TestClient, recommend: Recommend) -> None:
     first = [{"event_id": n, "user_id": 7, "item_id": 101 + n, "time": 1000 + n} for n in range(3)]
-    client.post("/v1/events", json={"events": first})
+    fresh_client.post("/v1/events", json={"events": first})
     whole = ids(recommend(user_id=7, k=20))
     page = recommend(user_id=7, k=10)
     later = {"event_id": "later", "user_id": 7, "item_id": 140, "time": 4_000_000_000}
-    client.post("/v1/events", json={"events": [later]})
+    fresh_client.post("/v1/events", json={"events": [later]})
     assert ids(page) + ids(recommend(user_id=7, k=10, cursor=page["cursor"])) == whole
     assert ids(recommend(user_id=7, k=20)) != whole
 
 
-def test_a_cursor_of_another_version_is_refused_in_words(client: TestClient) -> None:
-    answer = client.post("/v1/recommend", json={"history": [101], "cursor": "v2~0~a~3~3f800000"})
+def test_a_cursor_of_another_version_is_refused_in_words(fresh_client: TestClient) -> None:
+    answer = fresh_client.post("/v1/recommend", json={"history": [101], "cursor": "v2~0~a~3~3f800000"})
     assert answer.status_code == 409
     assert answer.json()["error"]["field"] == "cursor"
     assert "v2" in answer.json()["error"]["message"]
@@ -68,8 +68,8 @@ def test_a_cap_limits_the_items_of_a_value(recommend: Recommend) -> None:
     assert ids(answer) == ids(recommend(history=[101], k=2))
 
 
-def test_a_cap_on_an_unknown_field_is_refused(client: TestClient) -> None:
-    answer = client.post("/v1/recommend", json={"history": [101], "cap": {"brand": 1}})
+def test_a_cap_on_an_unknown_field_is_refused(fresh_client: TestClient) -> None:
+    answer = fresh_client.post("/v1/recommend", json={"history": [101], "cap": {"brand": 1}})
     assert answer.status_code == 422
     assert answer.json()["error"]["field"] == "cap.brand"
     assert "genres" in answer.json()["error"]["message"]
@@ -115,8 +115,8 @@ def test_what_is_left_of_one_item_pulls_nothing(recommend: Recommend) -> None:
     assert item["pulled_by"] == []
 
 
-def test_a_batch_can_be_explained_too(client: TestClient) -> None:
+def test_a_batch_can_be_explained_too(fresh_client: TestClient) -> None:
     requests = [{"history": [101, 102], "explain": True, "k": 2}, {"history": [101], "k": 2}]
-    first, second = client.post("/v1/recommend/batch", json={"requests": requests}).json()["results"]
+    first, second = fresh_client.post("/v1/recommend/batch", json={"requests": requests}).json()["results"]
     assert len(first["explanation"]["items"]) == 2
     assert "explanation" not in second

@@ -100,10 +100,10 @@ def test_a_batch_reads_the_times_of_each_request(timed: TestClient) -> None:
         assert alone == found
 
 
-def test_a_version_that_reads_no_times_leaves_them_alone(client: TestClient) -> None:
+def test_a_version_that_reads_no_times_leaves_them_alone(fresh_client: TestClient) -> None:
     """So that a client may send them whatever is live."""
     body = {"history": [101, 102], "history_times": [0, HOUR], "at": MONDAY}
-    assert asked(client, **body) == asked(client, history=[101, 102])
+    assert asked(fresh_client, **body) == asked(fresh_client, history=[101, 102])
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_a_version_that_reads_no_times_leaves_them_alone(client: TestClient) -> 
         ({"history": [101], "history_times": [9], "at": 8}, "1970-01-01T00:00:09"),
     ],
 )
-def test_a_refusal_says_what_is_wrong(client: TestClient, body: dict[str, Any], words: str) -> None:
-    answer = client.post("/v1/recommend", json=body)
+def test_a_refusal_says_what_is_wrong(fresh_client: TestClient, body: dict[str, Any], words: str) -> None:
+    answer = fresh_client.post("/v1/recommend", json=body)
     assert answer.status_code == 422
     assert words in answer.json()["error"]["message"]

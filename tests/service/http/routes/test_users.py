@@ -32,10 +32,10 @@ def post(client: TestClient, user_id: int | str, count: int) -> None:
         assert client.post("/v1/events", json={"events": events[start : start + 1000]}).status_code == 200
 
 
-def test_what_is_stored_of_a_user_is_shown(client: TestClient) -> None:
+def test_what_is_stored_of_a_user_is_shown(fresh_client: TestClient) -> None:
     event = {"event_id": "e", "user_id": "a/b é", "item_id": "101", "time": 0, "kind": "view"}
-    client.post("/v1/events", json={"events": [event]})
-    assert client.get("/v1/users/a%2Fb%20%C3%A9").json() == {
+    fresh_client.post("/v1/events", json={"events": [event]})
+    assert fresh_client.get("/v1/users/a%2Fb%20%C3%A9").json() == {
         "user_id": "a/b é",
         "total": 1,
         "events": [
@@ -44,25 +44,25 @@ def test_what_is_stored_of_a_user_is_shown(client: TestClient) -> None:
     }
 
 
-def test_of_many_events_the_newest_thousand_are_shown(client: TestClient) -> None:
-    post(client, 7, 1005)
-    answer = client.get("/v1/users/7").json()
+def test_of_many_events_the_newest_thousand_are_shown(fresh_client: TestClient) -> None:
+    post(fresh_client, 7, 1005)
+    answer = fresh_client.get("/v1/users/7").json()
     assert answer["total"] == 1005
     assert [event["item_id"] for event in answer["events"]] == list(range(5, 1005))
 
 
-def test_nothing_is_stored_of_an_unknown_user(client: TestClient) -> None:
-    assert client.get("/v1/users/nobody").json() == {"user_id": "nobody", "total": 0, "events": []}
-    assert client.delete("/v1/users/nobody").json() == {"user_id": "nobody", "deleted": 0}
+def test_nothing_is_stored_of_an_unknown_user(fresh_client: TestClient) -> None:
+    assert fresh_client.get("/v1/users/nobody").json() == {"user_id": "nobody", "total": 0, "events": []}
+    assert fresh_client.delete("/v1/users/nobody").json() == {"user_id": "nobody", "deleted": 0}
 
 
-def test_a_forgotten_user_is_a_new_one(client: TestClient) -> None:
-    post(client, 7, 3)
-    post(client, 8, 1)
-    assert client.delete("/v1/users/7").json() == {"user_id": "7", "deleted": 3}
-    assert client.get("/v1/users/7").json()["total"] == 0
-    assert client.get("/v1/users/8").json()["total"] == 1
-    answer = client.post("/v1/recommend", json={"user_id": 7, "k": 1}).json()
+def test_a_forgotten_user_is_a_new_one(fresh_client: TestClient) -> None:
+    post(fresh_client, 7, 3)
+    post(fresh_client, 8, 1)
+    assert fresh_client.delete("/v1/users/7").json() == {"user_id": "7", "deleted": 3}
+    assert fresh_client.get("/v1/users/7").json()["total"] == 0
+    assert fresh_client.get("/v1/users/8").json()["total"] == 1
+    answer = fresh_client.post("/v1/recommend", json={"user_id": 7, "k": 1}).json()
     assert answer["items"][0]["source"] == "popular"
 
 
@@ -110,11 +110,11 @@ def test_a_path_is_decoded_once_and_names_one_user(server: TestClient, path: str
     assert server.delete(f"/v1/users/{path}").json() == {"user_id": user, "deleted": 1}
 
 
-def test_a_random_user_has_stored_events(client: TestClient) -> None:
-    missing = client.get("/v1/random-user")
+def test_a_random_user_has_stored_events(fresh_client: TestClient) -> None:
+    missing = fresh_client.get("/v1/random-user")
     assert missing.status_code == 404
     assert "turret history load" in missing.json()["error"]["message"]
     events = [{"event_id": "1", "user_id": user, "item_id": 100} for user in ("a/b", "ü")]
-    assert client.post("/v1/events", json={"events": events}).status_code == 200
-    drawn = {client.get("/v1/random-user").json()["user_id"] for _ in range(40)}
+    assert fresh_client.post("/v1/events", json={"events": events}).status_code == 200
+    drawn = {fresh_client.get("/v1/random-user").json()["user_id"] for _ in range(40)}
     assert drawn == {"a/b", "ü"}

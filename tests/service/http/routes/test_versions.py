@@ -7,8 +7,8 @@ from turret.service.settings import Settings
 from turret.tower.bundle.publish import BundleContents, publish
 
 
-def test_the_live_version_is_described(client: TestClient) -> None:
-    answer = client.get("/v1/version").json()
+def test_the_live_version_is_described(fresh_client: TestClient) -> None:
+    answer = fresh_client.get("/v1/version").json()
     assert (answer["version"], answer["item_count"], answer["dimension"]) == ("v1", 60, 8)
     assert answer["scoring"] == {"kind": "cosine", "temperature": 0.5, "absolute": False, "item_bias": False}
     assert answer["metrics"] == {"recall@10": 0.5}
@@ -18,11 +18,11 @@ def test_the_live_version_is_described(client: TestClient) -> None:
 
 
 def test_every_version_is_listed(
-    client: TestClient, bundles: Path, make_contents: Callable[..., BundleContents]
+    fresh_client: TestClient, bundles: Path, make_contents: Callable[..., BundleContents]
 ) -> None:
     publish(bundles, make_contents("v2", seed=1))
     (bundles / "broken").mkdir()
-    answer = client.get("/v1/versions").json()
+    answer = fresh_client.get("/v1/versions").json()
     assert answer["live"] == "v1"
     assert {one["version"]: one["error"] is None for one in answer["versions"]} == {
         "broken": False,
@@ -31,24 +31,24 @@ def test_every_version_is_listed(
     }
 
 
-def test_a_folder_that_vanished_is_no_fault_of_the_client(client: TestClient, bundles: Path) -> None:
+def test_a_folder_that_vanished_is_no_fault_of_the_client(fresh_client: TestClient, bundles: Path) -> None:
     bundles.rename(bundles.with_name("elsewhere"))
-    answer = client.get("/v1/versions")
+    answer = fresh_client.get("/v1/versions")
     assert answer.status_code == 503
     assert "retry-after" in answer.headers
-    assert client.post("/v1/recommend", json={"history": [101]}).status_code == 200
+    assert fresh_client.post("/v1/recommend", json={"history": [101]}).status_code == 200
 
 
 def test_activations_and_refusals_are_listed_newest_first(
-    client: TestClient,
+    fresh_client: TestClient,
     admin: dict[str, str],
     settings: Settings,
     make_contents: Callable[..., BundleContents],
 ) -> None:
     publish(settings.bundles, make_contents("v2"))
-    assert client.post("/admin/activate", json={"version": "v2"}, headers=admin).status_code == 200
-    assert client.post("/admin/activate", json={"version": "v3"}, headers=admin).status_code == 409
-    listed = client.get("/v1/activations").json()["activations"]
+    assert fresh_client.post("/admin/activate", json={"version": "v2"}, headers=admin).status_code == 200
+    assert fresh_client.post("/admin/activate", json={"version": "v3"}, headers=admin).status_code == 409
+    listed = fresh_client.get("/v1/activations").json()["activations"]
     shown = [(record["version"], record["outcome"], record["who"]) for record in listed]
     assert shown == [
         ("v3", "refused", "admin"),
