@@ -51,7 +51,7 @@ def main() -> int:
     result: dict[str, Any] = {"commit": _commit(), "begun": time.strftime("%FT%TZ", time.gmtime(begun))}
     with TemporaryDirectory() as folder:
         result["tests"] = _tests(Path(folder) / "junit.xml")
-    faults = _run("tests.mutations")
+    faults = _run("tests.planted")
     thresholds = _run("benchmarks.thresholds")
     result |= {"planted_faults_exit_status": faults, "benchmarks_exit_status": thresholds}
     result["minutes"] = round((time.time() - begun) / 60)
