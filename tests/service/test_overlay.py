@@ -1,0 +1,654 @@
+"""Fresh, changed and withdrawn items: over a bundle, ranked with it, and in every worker."""
+
+import asyncio
+import gc
+import weakref
+from collections import Counter
+from collections.abc import Callable, Container, Hashable, Iterator, Mapping
+from copy import copy
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from tests.conftest import contents
+from tests.contracts.stores import ADDRESSES, Opening
+from tests.support.item_towers import placed, with_item_tower
+from tests.support.virtual_time import run
+from turret.data.vocabulary import Vocabulary
+from turret.service.errors import ConflictError, ItemsUnavailableError
+from turret.service.overlay.apply_changes import apply_changes, can_name, empty_overlay, exported_at
+from turret.service.overlay.fresh import FreshItems
+from turret.service.overlay.item_overlay_cache import ItemOverlayCache
+from turret.service.overlay.item_writer import ItemWriter
+from turret.service.overlay.searching import fresh_scores, merge
+from turret.service.schemas.items import ItemBody
+from turret.service.shared_state import SharedState
+from turret.service.stores.contract import Change, Changes, ItemStore
+from turret.service.stores.memory import MemoryItems
+from turret.service.stores.sqlite.items import SqliteItems
+from turret.tower.bundle.bundle import Bundle
+from turret.tower.bundle.publish import publish
+from turret.tower.catalog.filters import Filter
+from turret.tower.catalog.masks import MaskCache, RowMask
+from turret.tower.format.manifest import Scoring
+from turret.tower.retrieval.retriever import Ranking
+
+LATE = 9_999_999_999_999  # long after any bundle
+FEATURES = b'{"n0":1.0}'
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Bundles of eight coordinates: `v1` with an item tower, `names` with text ids, `ids` without a tower."""
+    root = tmp_path_factory.mktemp("items")
+    publish(root, with_item_tower(contents("v1")))
+    publish(root, with_item_tower(contents("names", ids=[f"i{n}" for n in range(40)], seed=1)))
+    publish(root, contents("ids"))
+    return root
+
+
+@pytest.fixture(scope="module")
+def bundle(root: Path) -> Bundle:
+    """60 items with the ids 100 to 159, and an item tower."""
+    return Bundle.open(root / "v1")
+
+
+def put(number: int, item: str, axis: int = 0, time: int = LATE, fields: bytes = b'{"a":1}') -> Change:
+    """An item at the end of an axis."""
+    features = repr(placed(np.eye(8, dtype=np.float32)[axis])).replace("'", '"').encode()
+    return Change(item, number, time, features, fields)
+
+
+def withdrawn(number: int, item: str, time: int = LATE) -> Change:
+    return Change(item, number, time, None, None)
+
+
+def overlay_of(bundle: Bundle, *items: Change) -> FreshItems:
+    """What a bundle without changes becomes by those, given in the order of their numbers."""
+    return apply_changes(empty_overlay(bundle), bundle, Changes(items[-1].number, items))
+
+
+def shown(fresh: FreshItems) -> tuple[list[object], dict[int, bytes], list[int], set[str]]:
+    ids: list[object] = [fresh.id(60 + place) for place in range(len(fresh))]
+    return ids, dict(fresh.replaced), fresh.withdrawn.tolist(), set(fresh.withdrawn_ids)
+
+
+# --- Changes become an overlay
+
+
+def test_nothing_has_changed_at_first(bundle: Bundle) -> None:
+    fresh = empty_overlay(bundle)
+    assert shown(fresh) == ([], {}, [], set())
+    assert (len(fresh), fresh.number, fresh.vectors.shape, fresh.served) == (0, 0, (0, 8), None)
+
+
+def test_an_overlay_is_up_to_date_after_entries_that_are_all_invalid(bundle: Bundle) -> None:
+    """Without their number they would be read, and logged, again and again."""
+    fresh = overlay_of(bundle, Change("900", 7, 0, b"no JSON", b"{}"))
+    assert (shown(fresh), fresh.number) == (([], {}, [], set()), 7)
+
+
+def test_unknown_items_get_vectors_and_known_ones_keep_theirs_with_other_fields(bundle: Bundle) -> None:
+    fresh = overlay_of(bundle, put(1, "900", 3), put(2, "901", 5), put(3, "105", fields=b'{"b":2}'))
+    assert shown(fresh) == ([900, 901], {5: b'{"b":2}'}, [], set())
+    assert np.array_equal(fresh.vectors.round(5), np.eye(8)[[3, 5]])
+    assert [fresh.fields_of(row) for row in (4, 5, 60, 61)] == [None, b'{"b":2}', b'{"a":1}', b'{"a":1}']
+    assert fresh.number == 3
+
+
+def test_what_was_put_before_the_bundle_was_made_is_in_it(bundle: Bundle) -> None:
+    before, after = exported_at(bundle) - 1, exported_at(bundle)
+    fresh = overlay_of(
+        bundle, put(1, "105", time=before), put(2, "106", time=after), put(3, "900", time=before)
+    )
+    assert shown(fresh) == ([900], {6: b'{"a":1}'}, [], set())
+
+
+def test_another_index_absorbs_nothing(bundle: Bundle) -> None:
+    """It is of a later day, but of the same catalog."""
+    first, later = exported_at(bundle), copy(bundle)
+    moments = {"created": "2999-01-01T00:00:00.000+00:00", "exported": bundle.manifest.created}
+    later.manifest = bundle.manifest.model_copy(update=moments)
+    assert exported_at(later) == first
+    assert shown(overlay_of(later, put(1, "105", time=first)))[1] == {5: b'{"a":1}'}
+
+
+def test_a_withdrawal_holds_for_every_later_bundle(bundle: Bundle) -> None:
+    """Also of an item that was fresh when it was withdrawn, until it is put again."""
+    fresh = overlay_of(bundle, withdrawn(1, "105", time=0), withdrawn(2, "900", time=0))
+    assert shown(fresh) == ([], {}, [5], {"900"})
+    assert fresh.served is not None
+    assert np.flatnonzero(~fresh.served.mask).tolist() == [5]
+    again = (put(3, "105", time=exported_at(bundle) - 1), put(4, "900"))
+    assert shown(apply_changes(fresh, bundle, Changes(4, again))) == ([900], {}, [], set())
+
+
+def test_what_is_put_again_moves_behind_the_others_and_is_there_once(bundle: Bundle) -> None:
+    first = overlay_of(bundle, *(put(n, f"{900 + n}", n) for n in (1, 2, 3)))
+    more = Changes(6, (put(4, "901", 7), withdrawn(5, "902"), put(6, "105")))
+    second = apply_changes(first, bundle, more)
+    assert shown(second) == ([903, 901], {5: b'{"a":1}'}, [], {"902"})
+    assert np.array_equal(second.vectors.round(5), np.eye(8)[[3, 7]])
+    assert shown(first)[0] == [901, 902, 903], "what a request holds stays as it is"
+
+
+def test_step_by_step_is_all_at_once(bundle: Bundle) -> None:
+    """Every process ends with the same rows, however it came there."""
+    generator = np.random.default_rng(5)
+    history: list[Change] = []
+    fresh = empty_overlay(bundle)
+    for number in range(1, 80):
+        item = str(generator.integers(150, 170))
+        one = withdrawn(number, item) if generator.random() < 0.3 else put(number, item, number % 8)
+        history = [*(change for change in history if change.item != item), one]
+        fresh = apply_changes(fresh, bundle, Changes(number, (one,)))
+    whole = overlay_of(bundle, *history)
+    assert shown(whole) == shown(fresh)
+    assert np.allclose(whole.vectors, fresh.vectors)
+    assert whole.number == fresh.number == 79
+
+
+def test_without_an_item_tower_the_rest_still_holds(root: Path) -> None:
+    fresh = overlay_of(Bundle.open(root / "ids"), put(1, "900"), put(2, "101"), withdrawn(3, "102"))
+    assert shown(fresh) == ([], {1: b'{"a":1}'}, [2], set())
+
+
+def test_what_an_item_tower_can_not_read_is_left_aside(bundle: Bundle) -> None:
+    """It was put while another version was live, whose tower could."""
+    fresh = overlay_of(
+        bundle,
+        Change("900", 1, LATE, b'{"n3":1.0,"colour":"red","n4":"one"}', b"{}"),
+        Change("901", 2, LATE, b'{"kind":"book"}', b"{}"),
+    )
+    assert np.array_equal(fresh.vectors.round(4), np.eye(8)[[3, 0]])
+
+
+def test_ids_of_the_other_kind_are_left_aside(bundle: Bundle, root: Path) -> None:
+    names = Bundle.open(root / "names")
+    items = put(1, "x"), put(2, "007"), put(3, "7"), put(4, "-7")
+    assert shown(overlay_of(bundle, *items))[0] == [7, -7]
+    fresh = overlay_of(names, *items)
+    assert [fresh.id(40 + place) for place in range(4)] == ["x", "007", "7", "-7"]
+    assert [can_name(bundle.vocabulary, item) for item in ("7", "-7", "007", "x")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("features", "fields"), [(b"{", b"{}"), (b"[]", b"{}"), (b"{}", b"no"), (b"{}", b"7"), (b"\xff", b"{}")]
+)
+def test_what_is_no_item_is_left_alone_and_said(
+    bundle: Bundle, features: bytes, fields: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A damaged store, or one that somebody else writes too: the other items are served all the same."""
+    for item in ("900", "105"):
+        fresh = overlay_of(bundle, replace(put(1, item), features=features, fields=fields), put(2, "901"))
+        assert (list(fresh.ids), dict(fresh.replaced), fresh.number) == (["901"], {}, 2)
+        assert item in caplog.text
+
+
+# --- One catalog of a bundle and its fresh items
+
+
+@dataclass
+class Young(Filter):
+    """Allows items with an `age` below `limit`; of the bundle, which has no ages, the rows below 10."""
+
+    limit: int
+    masks: MaskCache = field(default_factory=lambda: MaskCache(60))
+    asked: int = 0
+
+    def allowed(self) -> RowMask:
+        return RowMask(np.arange(60) < 10)
+
+    def cached(self, rows: Hashable, make: Callable[[], NDArray[np.bool_]]) -> RowMask:
+        return self.masks.get((rows, self.limit), make)
+
+    def matches(self, fields: Mapping[str, Any]) -> bool:
+        self.asked += 1
+        return int(fields.get("age", 99)) < self.limit
+
+
+@pytest.fixture
+def fresh(bundle: Bundle) -> FreshItems:
+    """Two fresh items, of ages 3 and 30; rows 1 and 20 with ages 40 and 4; row 2 withdrawn."""
+    ages = {"900": b'{"age":3}', "901": b'{"age":30}', "101": b'{"age":40}', "120": b'{"age":4}'}
+    items = (put(number, item, fields=age) for number, (item, age) in enumerate(ages.items(), 1))
+    return overlay_of(bundle, *items, withdrawn(5, "102"), withdrawn(6, "999"))
+
+
+def test_ids_and_rows_are_those_of_one_catalog(fresh: FreshItems, bundle: Bundle) -> None:
+    pairs: dict[int | str, int] = {100: 0, 159: 59, "159": 59, 900: 60, "900": 60, "901": 61}
+    assert {one: fresh.row(one) for one in pairs} == pairs
+    assert [fresh.row(one) for one in (160, "0900", "x", 999)] == [None] * 4
+    assert [fresh.id(row) for row in (0, 59, 60, 61)] == [100, 159, 900, 901]
+    with pytest.raises(IndexError):
+        fresh.id(62)
+    rows, unknown = fresh.known_rows([901, "x", 100, 102, 900, 999])
+    assert (rows.tolist(), unknown, rows.dtype) == ([61, 0, 2, 60], ["x", 999], np.int32)
+    rows, unknown = empty_overlay(bundle).known_rows([901, 100])
+    assert (rows.tolist(), unknown) == ([0], [901])
+
+
+def test_a_filter_reads_replaced_fields_and_never_allows_what_is_withdrawn(
+    fresh: FreshItems, bundle: Bundle
+) -> None:
+    young = Young(10)
+    allowed = fresh.allowed(young)
+    assert allowed.rows.tolist() == [0, 3, 4, 5, 6, 7, 8, 9, 20]
+    assert fresh.fresh_allowed(young).tolist() == [True, False]
+    assert not allowed.mask.flags.writeable
+    assert fresh.fresh_allowed(Young(99)).tolist() == [True, True]
+    assert empty_overlay(bundle).allowed(Young(10)).rows.tolist() == list(range(10))
+
+
+def test_a_filter_is_evaluated_once_for_an_overlay(fresh: FreshItems) -> None:
+    """Another one, even of the same number as another store may have it, shares no mask with it."""
+    first = Young(10)
+    second = Young(10, first.masks)
+    masks = (
+        [fresh.allowed(one) for one in (first, second)],
+        [fresh.fresh_allowed(one) for one in (first, second)],
+    )
+    assert (first.asked, second.asked) == (4, 0)
+    assert all(one is other for one, other in masks)
+    other = replace(fresh, ids=fresh.ids[:1], fields=fresh.fields[:1], vectors=fresh.vectors[:1])
+    assert other.number == fresh.number
+    assert [len(one.fresh_allowed(first)) for one in (fresh, other, fresh)] == [2, 1, 2]
+
+
+# --- Their ranking among those of the bundle
+
+N = 6
+
+
+def drawn(count: int, dimension: int = 2) -> FreshItems:
+    vectors = np.random.default_rng(0).standard_normal((count, dimension)).astype(np.float32)
+    ids = [f"f{place}" for place in range(count)]
+    return FreshItems(Vocabulary([f"i{row}" for row in range(N)]), vectors, ids, [b"{}"] * count)
+
+
+def ranking(scores: list[float]) -> Ranking:
+    """All N rows with these scores, best first, then lower rows."""
+    order = sorted(range(len(scores)), key=lambda row: (-scores[row], row))
+    return Ranking(np.array(order, np.int64), np.array([scores[row] for row in order], np.float32))
+
+
+few = st.sampled_from([-1.0, 0.0, 0.5, 1.0])
+
+
+@given(
+    main=st.lists(few, min_size=N, max_size=N),
+    others=st.lists(few, max_size=5),
+    k=st.integers(1, 12),
+    excluded=st.sets(st.integers(0, N + 4)),
+    mask=st.lists(st.booleans(), min_size=5, max_size=5),
+    is_filtered=st.booleans(),
+)
+def test_the_ranking_is_what_one_catalog_would_give(
+    main: list[float], others: list[float], k: int, excluded: set[int], mask: list[bool], is_filtered: bool
+) -> None:
+    """Sorted by score, then by row, also with ties, excluded rows and short rankings."""
+    allowed = np.array(mask[: len(others)], dtype=bool) if is_filtered else None
+    kept = [row for row in ranking(main).rows.tolist() if row not in excluded]
+    answer = Ranking(np.array(kept[:k], np.int64), np.array([main[row] for row in kept[:k]], np.float32))
+    scores = np.array(others, np.float32)
+    found = merge(answer, scores, drawn(len(others)), k, np.array(sorted(excluded), int), allowed)
+    candidates = [(-main[row], row) for row in kept] + [
+        (-score, N + place)
+        for place, score in enumerate(others)
+        if N + place not in excluded and (allowed is None or allowed[place])
+    ]
+    expected = sorted(candidates)[:k]
+    assert found.rows.tolist() == [row for _, row in expected]
+    assert found.scores.tolist() == [-score for score, _ in expected]
+    assert found.plan == answer.plan
+
+
+@pytest.mark.parametrize("absolute", [False, True])
+def test_scores_are_those_of_the_bundle(absolute: bool) -> None:
+    scoring = Scoring(kind="dot", temperature=0.5, absolute=absolute)
+    items = drawn(4)
+    expected = [(row[0] - 2 * row[1]) / 0.5 for row in items.vectors.tolist()]
+    found = fresh_scores(np.array([1.0, -2.0], np.float32), items, scoring)
+    assert found.dtype == np.float32
+    assert found.tolist() == pytest.approx([abs(one) if absolute else one for one in expected], rel=1e-5)
+
+
+def test_a_few_of_thousands_are_found() -> None:
+    scores = np.zeros(10_000, dtype=np.float32)
+    scores[[17, 9_000, 400]] = [2.0, 3.0, 2.0]
+    found = merge(ranking([0.0, 2.0, 2.5, 0.0, 0.0, 0.0]), scores, drawn(10_000), 4)
+    assert found.rows.tolist() == [N + 9_000, 2, 1, N + 17]
+
+
+# --- The overlay of each worker follows the store
+
+
+class Watched(MemoryItems):
+    """Counts its reads; fails at some of them, hangs on request, and may be an earlier copy."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads = 0
+        self.failing: Container[int] = ()
+        self.hangs = False
+        self.restored: MemoryItems | None = None
+
+    async def changes(self, since: int) -> Changes:
+        self.reads += 1
+        fails = self.reads in self.failing
+        await asyncio.sleep(3600 if self.hangs else 0)
+        if fails:
+            raise ItemsUnavailableError("the store is away")
+        return await (super().changes(since) if self.restored is None else self.restored.changes(since))
+
+
+async def put_fresh(store: ItemStore, item: str) -> int:
+    return await store.put(item, FEATURES, b"{}", 0)
+
+
+def test_an_item_is_in_the_overlay_after_its_change(bundle: Bundle) -> None:
+    async def work() -> None:
+        store = Watched()
+        overlay = ItemOverlayCache(store)
+        assert overlay.current(bundle) is None
+        assert len(await overlay.of(bundle)) == 0
+        assert len((await overlay.changed(bundle, await put_fresh(store, "900"))).ids) == 1
+        assert (await overlay.of(bundle)).row("900") == 60
+
+    run(work())
+
+
+def test_a_change_during_a_read_is_read_by_the_next_request(bundle: Bundle) -> None:
+    """The overlay is as new as the generation before the read, not as that after it."""
+    generation = SharedState().items
+
+    class Overtaken(MemoryItems):
+        async def changes(self, since: int) -> Changes:
+            found = await super().changes(since)
+            if not since and not found.last:
+                await put_fresh(self, "900")
+                generation.bump()
+            return found
+
+    async def work() -> None:
+        overlay = ItemOverlayCache(Overtaken(), generation)
+        assert len(await overlay.of(bundle)) == 0
+        assert overlay.current(bundle) is None
+        assert len(await overlay.of(bundle)) == 1
+        assert overlay.current(bundle) is not None
+
+    run(work())
+
+
+def test_it_is_read_once_for_many_requests(bundle: Bundle) -> None:
+    async def work() -> None:
+        store = Watched()
+        overlay = ItemOverlayCache(store)
+        found = await asyncio.gather(*(overlay.of(bundle) for _ in range(50)))
+        assert store.reads == 1
+        assert all(one is found[0] for one in found)
+        assert overlay.current(bundle) is found[0]
+
+    run(work())
+
+
+def test_a_change_of_one_process_is_in_the_next_look_of_another(bundle: Bundle, tmp_path: Path) -> None:
+    """They share the file and the number; no time has to pass."""
+
+    async def work() -> None:
+        generation = SharedState().items
+        stores = [SqliteItems(tmp_path / "items.sqlite") for _ in range(2)]
+        one, other = (ItemOverlayCache(store, generation) for store in stores)
+        await other.of(bundle)
+        for number in range(5):
+            await one.changed(bundle, await put_fresh(stores[0], str(900 + number)))
+            assert other.current(bundle) is None
+            assert len(await other.of(bundle)) == number + 1
+        for store in stores:
+            await store.close()
+
+    asyncio.run(work())
+
+
+def test_another_machine_sees_it_when_it_polls(bundle: Bundle) -> None:
+    async def work() -> None:
+        store = MemoryItems()
+        here, there = ItemOverlayCache(store), ItemOverlayCache(store)
+        await there.of(bundle)
+        polling = asyncio.create_task(there.watch())
+        await asyncio.sleep(0)
+        await here.changed(bundle, await put_fresh(store, "900"))
+        assert len(await there.of(bundle)) == 0
+        await asyncio.sleep(ItemOverlayCache.POLL_SECONDS + 0.1)
+        assert len(await there.of(bundle)) == 1
+        polling.cancel()
+
+    run(work())
+
+
+def test_an_unavailable_store_delays_no_answer(bundle: Bundle) -> None:
+    """Answers use the previous overlay without a read each; a change is not acknowledged."""
+
+    async def work() -> None:
+        store = Watched()
+        overlay = ItemOverlayCache(store)
+        await put_fresh(store, "900")
+        await overlay.of(bundle)
+        store.failing = range(1000)
+        with pytest.raises(ItemsUnavailableError):
+            await overlay.changed(bundle, await store.withdraw("901", 0))
+        assert (await overlay.within(bundle, 1.0))[1] is True
+        reads = store.reads
+        for _ in range(10):
+            assert (await overlay.of(bundle)).row("900") == 60
+        assert store.reads == reads
+        store.failing = ()
+        await store.withdraw("900", 1)
+        await overlay.poll()
+        assert (await overlay.within(bundle, 1.0))[1] is False
+        assert (await overlay.of(bundle)).row("900") is None
+
+    run(work())
+
+
+def test_a_change_is_read_though_another_has_tried_and_failed(bundle: Bundle) -> None:
+    """Both wait for a read under way; the first fails for the last number of all, which the second has."""
+
+    async def work() -> None:
+        store = Watched()
+        overlay = ItemOverlayCache(store)
+        await overlay.of(bundle)
+        number = await put_fresh(store, "900")
+        store.failing = (3,)
+        calls = overlay.poll(), overlay.changed(bundle, number), overlay.changed(bundle, number)
+        _, tried, waiting = await asyncio.gather(*calls, return_exceptions=True)
+        assert isinstance(tried, ItemsUnavailableError)
+        assert isinstance(waiting, FreshItems)
+        assert len(waiting) == 1
+
+    run(work())
+
+
+def test_a_store_that_hangs_is_waited_for_so_long(bundle: Bundle) -> None:
+    async def work() -> None:
+        store = Watched()
+        store.hangs = True
+        overlay = ItemOverlayCache(store, seconds=0.5)
+        await asyncio.gather(*(overlay.of(bundle) for _ in range(20)))
+        assert store.reads == 1
+        assert asyncio.get_running_loop().time() == 0.5
+        assert (await overlay.within(bundle, 1.0))[1] is True
+        with pytest.raises(ItemsUnavailableError, match=r"0\.5 seconds"):
+            await overlay.changed(bundle, 1)
+
+    run(work())
+
+
+def test_a_slow_store_is_waited_for_only_so_long_and_by_one(bundle: Bundle) -> None:
+    """Requests use the previous overlay and say so; the read continues."""
+
+    async def work() -> None:
+        store, generation = Watched(), SharedState().items
+        overlay = ItemOverlayCache(store, generation, seconds=0.5)
+        fresh, lacks = await overlay.within(bundle, 1.0)
+        assert (len(fresh), lacks) == (0, False)
+        await overlay.changed(bundle, await put_fresh(store, "900"))
+        store.hangs = True
+        generation.bump()
+        reads = store.reads
+        found = await asyncio.gather(*(overlay.within(bundle, 0.05) for _ in range(50)))
+        assert asyncio.get_running_loop().time() == 0.05
+        assert {(len(fresh), lacks) for fresh, lacks in found} == {(1, True)}
+        await asyncio.sleep(0.5)
+        fresh, lacks = await overlay.within(bundle, 0.05)
+        assert (len(fresh), lacks, store.reads) == (1, True, reads + 1), "nobody waits for it any more"
+        store.hangs = False
+        await overlay.poll()
+        assert (await overlay.within(bundle, 0.05))[1] is False
+
+    run(work())
+
+
+def test_an_older_copy_of_the_store_is_read_from_its_beginning(bundle: Bundle) -> None:
+    async def work() -> None:
+        store = Watched()
+        overlay = ItemOverlayCache(store)
+        for number in range(5):
+            await put_fresh(store, str(900 + number))
+        assert len(await overlay.of(bundle)) == 5
+        store.restored = MemoryItems()
+        await put_fresh(store.restored, "777")
+        await overlay.poll()
+        assert (await overlay.of(bundle)).ids == ["777"]
+
+    run(work())
+
+
+def test_each_bundle_has_its_own(root: Path, bundle: Bundle) -> None:
+    """The vectors are of its item tower; a bundle that is gone leaves nothing behind."""
+
+    async def work() -> None:
+        store = MemoryItems()
+        overlay = ItemOverlayCache(store)
+        await put_fresh(store, "159")
+        names = Bundle.open(root / "names")
+        assert len(await overlay.of(bundle)) == 0
+        assert (await overlay.of(names)).row("159") == 40
+        await overlay.changed(bundle, await store.withdraw("159", 0))
+        assert (await overlay.of(names)).row("159") is None
+        gone = weakref.ref(names)
+        del names
+        gc.collect()
+        assert gone() is None
+
+    run(work())
+
+
+def test_a_thousand_are_made_ready_beside_the_requests(bundle: Bundle) -> None:
+    async def work() -> None:
+        store = MemoryItems()
+        for number in range(1000):
+            await put_fresh(store, str(1000 + number))
+        ready = asyncio.create_task(ItemOverlayCache(store).of(bundle))
+        ticks = 0
+        while not ready.done():
+            await asyncio.sleep(0)
+            ticks += 1
+        assert len(ready.result()) == 1000
+        assert ticks > 1, "the loop went on"
+
+    asyncio.run(work())
+
+
+# --- Writing them
+
+BODY = ItemBody(features=placed(np.eye(8, dtype=np.float32)[0]))
+LIMIT = 10
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[ItemStore]]:
+    """One store, opened by three workers; one of memory can't be, and is theirs together."""
+    opening = Opening()
+    opened = [opening.items(ADDRESSES[request.param](tmp_path)) for _ in range(3)]
+    yield opened[:1] * 3 if request.param == "memory" else opened
+    opening.close()
+
+
+async def put_all(workers: list[ItemWriter], bundle: Bundle, items: list[str]) -> Counter[str]:
+    async def ask(worker: ItemWriter, item: str) -> str:
+        try:
+            await worker.put(bundle, item, BODY)
+        except ConflictError:
+            return "refused"
+        return "put"
+
+    calls = (ask(workers[place % 3], item) for place, item in enumerate(items))
+    return Counter(await asyncio.gather(*calls))
+
+
+@pytest.mark.parametrize("first", [900, 100])
+def test_no_more_than_the_limit_are_put_by_many_at_once(
+    stores: list[ItemStore], bundle: Bundle, first: int
+) -> None:
+    """New items, and items of the bundle with new fields, by workers that see each other's changes late."""
+
+    async def work() -> None:
+        overlays = [ItemOverlayCache(store) for store in stores]
+        workers = [
+            ItemWriter(store, overlay, LIMIT, 20.0) for store, overlay in zip(stores, overlays, strict=True)
+        ]
+        items = [str(first + number) for number in range(40)]
+        assert await put_all(workers, bundle, items) == {"put": LIMIT, "refused": 30}
+        held = await overlays[0].reread(bundle)
+        assert len(held) + len(held.replaced) == LIMIT
+        there = list(held.ids) + [str(bundle.vocabulary.id(row)) for row in held.replaced]
+        assert await put_all(workers, bundle, [*there, *there]) == {"put": 2 * LIMIT}
+        await workers[1].withdraw(bundle, there[0])
+        assert await put_all(workers, bundle, items) == {"put": LIMIT, "refused": 30}
+        for store in {id(one): one for one in stores}.values():
+            await store.close()
+
+    asyncio.run(work())
+
+
+def test_a_limit_that_was_lowered_keeps_what_is_there(bundle: Bundle) -> None:
+    async def work() -> None:
+        store = MemoryItems()
+        before, after = (ItemWriter(store, ItemOverlayCache(store), limit, 5.0) for limit in (3, 1))
+        for item in ("900", "901", "902"):
+            await before.put(bundle, item, BODY)
+        await after.put(bundle, "901", BODY)
+        with pytest.raises(ConflictError, match="3 items have already been added"):
+            await after.put(bundle, "903", BODY)
+
+    run(work())
+
+
+def test_a_change_names_the_replicas_that_are_behind(bundle: Bundle) -> None:
+    """Those of a withdrawn item too; without replicas there is no such field."""
+    waited: list[tuple[int, float]] = []
+
+    async def wait(number: int, seconds: float) -> tuple[str, ...]:
+        waited.append((number, seconds))
+        return ("b",) if number == 1 else ()
+
+    async def work() -> None:
+        store = MemoryItems()
+        worker = ItemWriter(store, ItemOverlayCache(store), LIMIT, 20.0, wait)
+        assert (await worker.put(bundle, "900", BODY)).replicas_behind == ("b",)
+        assert (await worker.withdraw(bundle, "900")).replicas_behind is None
+
+    run(work())
+    assert waited == [(1, 20.0), (2, 20.0)]
