@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.service.conftest import ADMIN
 from tests.service.models.test_activation import activator
+from tests.support.service_app import ADMIN
 from tests.tower.engines.memory_engine import Server, engine_in_process
 from turret.service.models.model_holder import ModelHolder
 from turret.tower.bundle.publish import BundleContents, publish

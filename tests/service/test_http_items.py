@@ -1,0 +1,413 @@
+"""`/v1/items`, `/v1/fields` and `/v1/map`: what is known of items, and their changes in a live version."""
+
+from base64 import b64decode
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx2
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.conftest import contents
+from tests.support.item_towers import placed, with_item_tower
+from tests.support.service_app import ADMIN, activate, ids, recommended, serving
+from turret.service.errors import ItemsUnavailableError
+from turret.tower.bundle.publish import publish
+from turret.tower.format.item_map import quantised
+
+Put = Callable[..., httpx2.Response]
+HERE = contents().item_vectors[0]  # where item 100 is
+POINTS = quantised("pca", np.random.default_rng(0).standard_normal((60, 2)))
+
+
+# ---- Items of the version
+
+
+def test_items_are_found_and_paged(client: TestClient) -> None:
+    """The bundle of the tests has the items 100 to 159, titled `Item 100` and so on, by popularity."""
+    first = client.get("/v1/items", params={"query": "item 11", "limit": 4}).json()
+    assert first["version"] == "v1"
+    assert ids(first) == [110, 111, 112, 113]
+    assert first["items"][0] == {
+        "id": 110,
+        "fields": {"title": "Item 110", "genres": ["drama"]},
+        "training_events": 50,
+    }
+    second = client.get(
+        "/v1/items", params={"query": "item 11", "limit": 9, "cursor": first["cursor"]}
+    ).json()
+    assert ids(second) == [114, 115, 116, 117, 118, 119]
+    assert "cursor" not in second
+    assert ids(client.get("/v1/items").json()) == list(range(100, 120)), "without a query the most popular"
+
+
+def test_items_are_returned_by_their_ids_in_the_order_of_the_request(client: TestClient) -> None:
+    answer = client.get("/v1/items", params={"id": ["159", "7", "100", "0100"]}).json()
+    assert ids(answer) == [159, 100]
+
+
+def test_the_fields_are_summarised(client: TestClient) -> None:
+    assert client.get("/v1/fields").json() == {
+        "version": "v1",
+        "title": "title",
+        "picture": None,
+        "fields": [
+            {"name": "title", "kind": "text", "missing": 0},
+            {"name": "genres", "kind": "texts", "missing": 0, "values": [{"value": "drama", "items": 60}]},
+        ],
+    }
+
+
+def test_an_item_of_the_version_is_shown_with_its_fields_and_popularity(client: TestClient) -> None:
+    """The bundle of the tests has 60 items with the counts 60 to 1."""
+    assert client.get("/v1/items/107").json() == {
+        "version": "v1",
+        "id": 107,
+        "fields": {"title": "Item 107", "genres": ["drama"]},
+        "features": None,
+        "in_index": True,
+        "fresh": False,
+        "fields_replaced": False,
+        "withdrawn": False,
+        "training_events": 53,
+        "popularity_rank": 8,
+        "versions": ["v1"],
+        "degraded": [],
+    }
+
+
+def test_similar_items_leave_out_the_item_itself(client: TestClient) -> None:
+    answer = client.get("/v1/items/101/similar?k=59").json()
+    assert answer["version"] == "v1"
+    assert sorted([*ids(answer), 101]) == list(range(100, 160))
+    scores = [item["score"] for item in answer["items"]]
+    assert scores == sorted(scores, reverse=True)
+    assert "exhausted" not in answer
+    assert len(client.get("/v1/items/101/similar").json()["items"]) == 10
+    assert client.get("/v1/items/101/similar?k=60").json()["exhausted"] is True
+
+
+def test_ids_may_hold_anything(tmp_path: Path) -> None:
+    strange = ["a/b", "a b", "é?&#", "100%", "similar", "/", "🎬"]
+    publish(tmp_path, contents(ids=strange))
+    with serving(tmp_path) as client:
+        for item in strange:
+            assert client.get(f"/v1/items/{quote(item, safe='')}/similar").status_code == 200, item
+            assert client.get(f"/v1/items/{quote(item, safe='')}").json()["id"] == item
+
+
+# ---- The map
+
+
+@pytest.fixture(scope="module")
+def mapped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """A service whose live version has a map."""
+    root = tmp_path_factory.mktemp("mapped")
+    publish(root, replace(contents("mapped"), item_map=POINTS))
+    with serving(root) as client:
+        yield client
+
+
+def test_the_map_is_described_and_sent_as_bytes(mapped: TestClient) -> None:
+    assert mapped.get("/v1/map").json() == {"version": "mapped", "method": "pca", "items": 60}
+    sent = np.frombuffer(mapped.get("/v1/map/points").content, dtype="<u2").reshape(-1, 2)
+    assert (sent == POINTS.points).all()
+
+
+def test_points_are_coloured_by_a_field(mapped: TestClient) -> None:
+    answer = mapped.get("/v1/map/colours", params={"field": "genres"}).json()
+    assert answer["groups"] == [{"label": "drama", "items": 60}]
+    assert (answer["version"], answer["field"], answer["kind"]) == ("mapped", "genres", "texts")
+    assert b64decode(answer["codes"]) == b"\0" * 60
+
+
+def test_points_name_items_and_items_points(mapped: TestClient) -> None:
+    of_points = mapped.get("/v1/map/items", params={"point": ["59", "0"]}).json()["items"]
+    assert [(item["point"], item["id"]) for item in of_points] == [(59, 159), (0, 100)]
+    assert of_points[1]["fields"]["title"] == "Item 100"
+    of_items = mapped.get("/v1/map/items", params={"id": ["101", "7"]}).json()["items"]
+    assert [(item["point"], item["id"]) for item in of_items] == [(1, 101)]
+
+
+@pytest.mark.parametrize("path", ["", "/points", "/colours?field=genres", "/items?point=1"])
+def test_a_version_without_a_map_says_how_to_get_one(client: TestClient, path: str) -> None:
+    answer = client.get(f"/v1/map{path}")
+    assert answer.status_code == 404
+    assert "export the run again" in answer.json()["error"]["message"]
+
+
+# ---- Changes of items
+
+
+@pytest.fixture(scope="module")
+def towers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`v1` with an item tower, and `later`, other vectors and a tower beside them; `ids` has none."""
+    root = tmp_path_factory.mktemp("towers")
+    publish(root, with_item_tower(contents()))
+    publish(root, with_item_tower(contents("later", ids=[*range(100, 160), 900], seed=1)))
+    publish(root, contents("ids"))
+    return root
+
+
+@pytest.fixture
+def shop(towers: Path) -> Iterator[TestClient]:
+    """A service of `v1` whose items may change; three of them may be fresh."""
+    with serving(towers, fresh_items_limit=3) as client:
+        yield client
+        activate(client, "v1")
+
+
+@pytest.fixture
+def put(shop: TestClient) -> Put:
+    """Put an item where item 100 is."""
+
+    def make(item: object = 900, features: object = None, **body: Any) -> httpx2.Response:
+        features = placed(HERE) if features is None else features
+        return shop.put(f"/v1/items/{item}", json={"features": features, **body})
+
+    return make
+
+
+def asked(client: TestClient, *history: object, **body: Any) -> list[Any]:
+    return ids(recommended(client, history=history, **body))
+
+
+def similar(client: TestClient, item: int, k: int) -> list[Any]:
+    answer = client.get(f"/v1/items/{item}/similar?k={k}")
+    assert answer.status_code == 200, answer.text
+    return ids(answer.json())
+
+
+def state(client: TestClient, item: int) -> dict[str, Any]:
+    answer = client.get(f"/v1/items/{item}")
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def make_live(client: TestClient, version: str) -> None:
+    answer = activate(client, version, force=True)
+    assert answer.status_code == 200, answer.text
+
+
+def test_a_fresh_item_is_in_the_next_answer(shop: TestClient, put: Put) -> None:
+    """Where its features put it: beside the item whose vector it has, and behind it where they tie."""
+    assert put(fields={"title": "New"}).json() == {"version": "v1", "id": 900, "vector": "features"}
+    first = recommended(shop, history=[100], k=3)["items"][0]
+    assert (first["id"], first["source"], first["fields"]) == (900, "fresh", {"title": "New"})
+    assert first["score"] == pytest.approx(1 / 0.5, abs=1e-5)
+    assert asked(shop, 100, exclude_seen=False, k=2) == [100, 900]
+    assert asked(shop, k=61) == [*range(100, 160), 900], "popular items end with fresh ones"
+
+
+def test_a_fresh_item_counts_in_a_history(shop: TestClient, put: Put) -> None:
+    put()
+    by_both = recommended(shop, history=[900], k=5)
+    by_known = recommended(shop, history=[100], k=6)
+    assert ids(by_both)[0] == 100
+    assert "unknown_items" not in by_both
+    found = {item["id"]: item["score"] for item in by_known["items"]}
+    for item in by_both["items"][1:]:
+        assert item["score"] == pytest.approx(found[item["id"]], abs=1e-4)
+    assert 900 not in asked(shop, 900, k=59)
+    assert 900 not in asked(shop, 101, exclude=[900], k=60)
+
+
+def test_similar_works_from_it_and_to_it(shop: TestClient, put: Put) -> None:
+    put()
+    assert similar(shop, 900, k=1) == [100]
+    assert similar(shop, 100, k=1) == [900]
+    assert len(similar(shop, 900, k=100)) == 60
+
+
+def test_explanations_and_batches_know_fresh_items(shop: TestClient, put: Put) -> None:
+    put()
+    answer = recommended(shop, history=[900, 105, 120], k=3, explain=True, exclude_seen=False)
+    named = [one["id"] for item in answer["explanation"]["items"] for one in item["pulled_by"]]
+    assert 900 in named
+    requests = {"requests": [{"history": [100], "k": 1}, {"history": [900], "k": 1}]}
+    results = shop.post("/v1/recommend/batch", json=requests).json()["results"]
+    assert [ids(one)[0] for one in results] == [900, 100]
+
+
+def test_a_known_item_gets_other_fields_and_keeps_its_vector(shop: TestClient) -> None:
+    before, shown = asked(shop, 101, k=60), state(shop, 100)
+    away = {"features": placed(-HERE), "fields": {"title": "Renamed"}}
+    answer = shop.put("/v1/items/100", json=away)
+    assert answer.json() == {"version": "v1", "id": 100, "vector": "training"}
+    assert asked(shop, 101, k=60) == before
+    found = recommended(shop, history=[101], k=60)["items"]
+    assert {item["id"]: item["fields"] for item in found}[100] == {"title": "Renamed"}
+    assert state(shop, 100) == {**shown, "fields": {"title": "Renamed"}, "fields_replaced": True}
+
+
+def test_a_fresh_item_is_shown_with_the_features_that_were_put(shop: TestClient, put: Put) -> None:
+    """`later` was trained with it: there, only fields put since its export count, and its features do not."""
+    put(fields={"title": "New"})
+    put()
+    shown = state(shop, 900)
+    assert shown["fields"] == shown["features"] == placed(HERE), "fields are the features unless given"
+    put(fields={"title": "New"})
+    shown = state(shop, 900)
+    assert (shown["fields"], shown["features"]) == ({"title": "New"}, placed(HERE))
+    assert (shown["fresh"], shown["in_index"], shown["versions"]) == (True, False, [])
+    assert shown["training_events"] is shown["popularity_rank"] is None
+    make_live(shop, "later")
+    shown = state(shop, 900)
+    assert (shown["fresh"], shown["features"], shown["versions"]) == (False, None, ["later"])
+
+
+def test_an_item_names_the_canary_that_was_trained_with_it(shop: TestClient) -> None:
+    body = {"canary": {"version": "later", "share": 0.5}}
+    assert shop.post("/admin/routes", json=body, headers=ADMIN).status_code == 200
+    shown = state(shop, 107)
+    assert shop.post("/admin/routes", json={"canary": None}, headers=ADMIN).status_code == 200
+    assert (shown["version"], shown["versions"]) == ("v1", ["v1", "later"])
+    assert state(shop, 107)["versions"] == ["v1"]
+
+
+@pytest.mark.parametrize("item", [900, 107], ids=["fresh", "of the version"])
+def test_a_withdrawn_item_is_in_no_answer_until_it_is_put_again(
+    shop: TestClient, put: Put, item: int
+) -> None:
+    put()
+    for _ in range(2):
+        answer = shop.delete(f"/v1/items/{item}")
+        assert answer.json() == {"version": "v1", "id": item, "withdrawn": True}
+    assert item not in asked(shop, 101, k=61)
+    assert item not in asked(shop, k=61)
+    assert item not in similar(shop, 101, k=61)
+    assert shop.get("/v1/items", params={"query": str(item)}).json()["items"] == []
+    put(item)
+    assert item in asked(shop, 101, k=61)
+    assert item in asked(shop, k=61)
+
+
+def test_a_withdrawn_item_of_the_version_is_shown_and_another_is_not_found(
+    shop: TestClient, put: Put
+) -> None:
+    before = state(shop, 107)
+    put(900)
+    for item in (107, 900):
+        shop.delete(f"/v1/items/{item}")
+    assert state(shop, 107) == {**before, "withdrawn": True}
+    (listed,) = shop.get("/v1/items", params={"id": "107"}).json()["items"]
+    assert listed["withdrawn"] is True
+    answer = shop.get("/v1/items/900")
+    assert (answer.status_code, answer.json()["error"]["field"]) == (404, "id")
+    assert "withdrawn" in answer.json()["error"]["message"]
+    assert shop.get("/v1/items/900/similar").status_code == 404
+    put(107, fields={})
+    assert not state(shop, 107)["withdrawn"]
+
+
+def test_many_withdrawn_ones_leave_the_others(shop: TestClient) -> None:
+    """Whether they are fetched and dropped, or masked."""
+    for item in range(100, 150):
+        shop.delete(f"/v1/items/{item}")
+    assert set(asked(shop, 155, k=60)) == set(range(150, 160)) - {155}
+    assert asked(shop, k=60) == list(range(150, 160))
+
+
+def test_a_version_that_was_trained_with_it_has_it_once(shop: TestClient, put: Put) -> None:
+    """It is fresh again where that version is rolled back, and a withdrawal holds in all of them."""
+    put()
+    make_live(shop, "later")
+    assert asked(shop, 101, k=61).count(900) == 1
+    shop.delete("/v1/items/108")
+    make_live(shop, "v1")
+    back = asked(shop, 101, k=61)
+    assert back.count(900) == 1
+    assert 108 not in back
+    assert asked(shop, 100, k=1) == [900]
+
+
+def test_a_version_without_an_item_tower_says_what_would_help(shop: TestClient, put: Put) -> None:
+    put()
+    make_live(shop, "ids")
+    assert 900 not in asked(shop, 101, k=61)
+    answer = put(901)
+    assert answer.status_code == 409
+    assert "tower.item.features" in answer.json()["error"]["message"]
+    assert put(105).status_code == 200
+    make_live(shop, "v1")
+    assert 900 in asked(shop, 101, k=61)
+
+
+@pytest.mark.parametrize("first", [900, 100], ids=["fresh items", "other fields of known items"])
+def test_there_is_a_limit_to_changes(shop: TestClient, put: Put, first: int) -> None:
+    assert [put(first + number, fields={}).status_code for number in range(4)] == [200, 200, 200, 409]
+    assert put(first, fields={"title": "Again"}).status_code == 200
+    assert put(1000 - first).status_code == 200, "the other kind has a limit of its own"
+    assert "TURRET_FRESH_ITEMS_LIMIT" in put(first + 3).json()["error"]["message"]
+    shop.delete(f"/v1/items/{first + 1}")
+    assert put(first + 3).status_code == 200
+
+
+def test_new_ids_of_a_catalog_of_names_may_hold_anything(tmp_path: Path) -> None:
+    publish(tmp_path, with_item_tower(contents(ids=[f"i{n}" for n in range(40)])))
+    with serving(tmp_path) as client:
+        for item in ("a%2Fb", "similar", "7", "%F0%9F%8E%AC", "a%00b"):
+            assert client.put(f"/v1/items/{item}", json={"features": {"n0": 1.0}}).status_code == 200
+            assert client.get(f"/v1/items/{item}/similar").status_code == 200
+        found = asked(client, k=100)
+        assert [one for one in found if not one.startswith("i")] == ["a/b", "similar", "7", "🎬", "a\0b"]
+
+
+def test_an_item_that_could_not_be_kept_is_not_served(
+    shop: TestClient, put: Put, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object) -> int:
+        raise ItemsUnavailableError("the disk is full")
+
+    store = shop.app.state.components.items  # type: ignore[attr-defined]
+    monkeypatch.setattr(store, "put", fail)
+    monkeypatch.setattr(store, "withdraw", fail)
+    for answer in (put(), shop.delete("/v1/items/100")):
+        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "2")
+    assert asked(shop, k=100) == list(range(100, 160))
+
+
+def test_the_plan_counts_fresh_items_among_those_looked_at(shop: TestClient, put: Put) -> None:
+    def plan(**more: Any) -> dict[str, Any]:
+        found: dict[str, Any] = recommended(shop, history=[105], k=3, explain=True, **more)["explanation"]
+        shown: dict[str, Any] = found["plan"]
+        return shown
+
+    named = {"filter": {"title": {"equals": "New"}}}
+    before, none = plan(), plan(**named)
+    put(fields={"title": "New"})
+    assert plan() == {**before, "fetched": before["fetched"] + 1}
+    assert plan(**named) == {**none, "allowed": none["allowed"] + 1, "fetched": none["fetched"] + 1}
+
+
+def test_a_page_goes_on_into_fresh_items(shop: TestClient, put: Put) -> None:
+    for number in range(3):
+        put(900 + number, features=placed(np.roll(HERE, number)))
+    page = recommended(shop, history=[105], k=7)
+    found = ids(page)
+    while "cursor" in page:
+        page = recommended(shop, history=[105], k=7, cursor=page["cursor"])
+        found += ids(page)
+        assert len(found) <= 62
+    assert found == asked(shop, 105, k=62)
+
+
+def test_filters_read_the_fields_of_fresh_items_and_replaced_ones(shop: TestClient, put: Put) -> None:
+    """The bundle's own are all of the genre drama."""
+    put(900, fields={"title": "New", "genres": ["war"]})
+    put(901, fields={"title": "Other", "genres": ["drama"]})
+    put(105, fields={"title": "Renamed", "genres": ["war", "noir"]})
+    shop.delete("/v1/items/106")
+    war, drama = ({"genres": {"any_of": [genre]}} for genre in ("war", "drama"))
+    for history in ([101], []):
+        assert set(asked(shop, *history, k=100, filter=war)) == {900, 105}
+        found = asked(shop, *history, k=100, filter=drama, exclude_seen=False)
+        assert set(found) == {*range(100, 160), 901} - {105, 106}
+    shop.delete("/v1/items/900")
+    assert asked(shop, 101, k=100, filter=war) == [105]
+    assert asked(shop, 101, k=100, filter={"title": {"equals": "nothing"}}) == []

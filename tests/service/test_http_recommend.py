@@ -1,0 +1,390 @@
+"""`/v1/recommend`, one request and a batch: sources, features, pages, choices, explanations, times."""
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+from numpy.typing import NDArray
+
+from tests.conftest import USER_FEATURES, contents, plain_ranking
+from tests.support.service_app import client_of, ids, post_events, recommended, serving
+from turret.service.settings import Settings
+from turret.tower.bundle.bundle import Bundle
+from turret.tower.bundle.publish import publish
+
+POPULAR = list(range(100, 160))  # by the bundle's popularity
+HOUR = 3600
+MONDAY = 4 * 24 * HOUR  # of the first week of 1970, which began on a Thursday
+
+
+def batch(client: TestClient, *requests: dict[str, Any]) -> list[dict[str, Any]]:
+    answer = client.post("/v1/recommend/batch", json={"requests": requests})
+    assert answer.status_code == 200, answer.text
+    results: list[dict[str, Any]] = answer.json()["results"]
+    return results
+
+
+def test_a_history_is_answered_by_the_towers(client: TestClient) -> None:
+    rows, scores = plain_ranking(contents().item_vectors, [1, 2], 0.5, 3)
+    answer = recommended(client, history=[101, 102], k=3)
+    assert answer["version"] == "v1"
+    assert answer["degraded"] == []
+    assert ids(answer) == [100 + row for row in rows.tolist()]
+    assert [item["score"] for item in answer["items"]] == pytest.approx(scores.tolist(), rel=1e-5)
+    assert {item["source"] for item in answer["items"]} == {"towers"}
+    assert answer["items"][0]["fields"] == {"title": f"Item {ids(answer)[0]}", "genres": ["drama"]}
+    assert set(answer) == {"version", "items", "degraded", "cursor"}
+    assert len(ids(recommended(client, history=[101]))) == 10
+
+
+@pytest.mark.parametrize("body", [{}, {"user_id": "nobody"}, {"history": []}, {"user_id": 1, "history": []}])
+def test_without_a_known_history_popular_items_are_given(client: TestClient, body: dict[str, Any]) -> None:
+    answer = recommended(client, **body, k=4)
+    assert ids(answer) == POPULAR[:4]
+    assert {item["source"] for item in answer["items"]} == {"popular"}
+    assert [item["score"] for item in answer["items"]] == [60, 59, 58, 57]
+
+
+def test_unknown_items_are_skipped_and_named_once(client: TestClient) -> None:
+    answer = recommended(client, history=[101, "nothing", "102"], k=5)
+    assert answer["unknown_items"] == ["nothing"]
+    assert ids(answer) == ids(recommended(client, history=[101, 102], k=5))
+    answer = recommended(client, history=["x", 5, "x"], k=2)
+    assert (ids(answer), answer["unknown_items"]) == (POPULAR[:2], ["x", 5])
+
+
+def test_seen_and_excluded_items_are_left_out(client: TestClient) -> None:
+    assert 101 not in ids(recommended(client, history=[101], k=59))
+    assert ids(recommended(client, history=[101], k=1, exclude_seen=False)) == [101]
+    first, second = ids(recommended(client, history=[101], k=2))
+    assert ids(recommended(client, history=[101], k=1, exclude=[first, "unknown"])) == [second]
+    assert ids(recommended(client, k=2, exclude=["100", 102])) == [101, 103]
+
+
+def test_a_version_for_repeat_consumption_keeps_seen_items_unless_told_otherwise(tmp_path: Path) -> None:
+    publish(tmp_path, replace(contents(), exclude_seen=False))
+    with serving(tmp_path) as client:
+        assert client.get("/v1/version").json()["exclude_seen"] is False
+        bodies: list[dict[str, Any]] = [{}, {"exclude_seen": None}, {"exclude_seen": False}]
+        for body in bodies:
+            assert ids(recommended(client, history=[101], k=1, **body)) == [101]
+        one = {"history": [101], "k": 1}
+        results = batch(client, one, {**one, "exclude_seen": True})
+        assert [101 in ids(answer) for answer in results] == [True, False]
+
+
+def test_fewer_than_asked_for_say_that_nothing_is_left(client: TestClient) -> None:
+    answer = recommended(client, history=[101], k=1000)
+    assert (len(ids(answer)), len(set(ids(answer)))) == (59, 59)
+    assert answer["exhausted"] is True
+    assert "exhausted" not in recommended(client, history=[101], k=59)
+    everything = recommended(client, history=POPULAR, k=5)
+    assert (everything["items"], everything["exhausted"]) == ([], True)
+    assert len(ids(recommended(client, k=1000))) == 60
+
+
+def test_a_given_history_counts_instead_of_the_stored_one(fresh_client: TestClient) -> None:
+    def asked(**body: Any) -> list[Any]:
+        return ids(recommended(fresh_client, **body))
+
+    post_events(fresh_client, {"event_id": 1, "user_id": 7, "item_id": 130})
+    assert asked(user_id=7, history=[101]) == asked(history=[101])
+    assert asked(user_id=7) == asked(user_id="7") == asked(history=[130])
+    assert asked(user_id=7, history=[], k=60) == POPULAR
+
+
+def test_the_largest_history_is_read(client: TestClient) -> None:
+    recommended(client, history=[101] * 1000)
+    answer = client.post("/v1/recommend", json={"history": [101] * 1001})
+    assert answer.status_code == 422
+    assert "the newest 1000" in answer.json()["error"]["message"]
+
+
+def test_a_whole_number_may_be_written_with_a_point(client: TestClient) -> None:
+    """JSON has one kind of numbers, and so has its schema."""
+    assert recommended(client, history=[101.0, 102], k=5.0) == recommended(client, history=[101, 102], k=5)
+
+
+def test_a_batch_answers_as_single_calls_do(client: TestClient) -> None:
+    requests: list[dict[str, Any]] = [
+        {"history": [101, 102], "k": 3},
+        {"user_id": "nobody", "k": 2},
+        {"history": ["x"], "k": 1},
+        {"history": [103], "k": 1000, "exclude": [100]},
+    ]
+    for request, result in zip(requests, batch(client, *requests), strict=True):
+        alone = recommended(client, **request)
+        assert ids(result) == ids(alone)
+        others = set(result) - {"items", "cursor"}  # which tells the moment where a stored history counts
+        assert {name: result[name] for name in others} == {name: alone[name] for name in others}
+        assert set(alone) == set(result)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"k": 0}, "k"),
+        ({"history": [101], "features": {"age": 3}}, "features.age"),
+        ({"cursor": "nonsense"}, "cursor"),
+        ({"min_version": "never"}, "min_version"),
+        ({"filter": {"x": 1}}, "filter.x"),
+    ],
+)
+def test_a_fault_in_a_batch_is_named_with_its_place(
+    client: TestClient, wrong: dict[str, Any], field: str
+) -> None:
+    answer = client.post("/v1/recommend/batch", json={"requests": [{"k": 1}, {"k": 1, **wrong}]})
+    assert answer.status_code in (409, 422)
+    assert answer.json()["error"]["field"] == f"requests.1.{field}"
+
+
+def test_each_stage_of_a_recommendation_is_timed(fresh_client: TestClient) -> None:
+    for _ in range(2):
+        recommended(fresh_client, history=[101])
+    text = fresh_client.get("/metrics").text
+    for stage in ("parse", "history", "rows", "encode", "search", "answer"):
+        assert f'turret_stage_seconds_count{{stage="{stage}"}} 2.0' in text
+
+
+@pytest.mark.parametrize(
+    ("body", "status"), [(b"{", 400), (b'{"k": 0}', 422), (b'{"history": [101], "user": 1}', 422)]
+)
+def test_the_fast_path_refuses_in_the_words_of_the_route(
+    client: TestClient, settings: Settings, monkeypatch: pytest.MonkeyPatch, body: bytes, status: int
+) -> None:
+    def ask(asked: TestClient) -> tuple[int, Any]:
+        answer = asked.post("/v1/recommend", content=body, headers={"Content-Type": "application/json"})
+        return answer.status_code, json.loads(answer.content)
+
+    refused = ask(client)
+    assert refused[0] == status
+    monkeypatch.setattr("turret.service.http.fast_path.PATH", "/elsewhere")
+    with client_of(settings) as by_route:
+        assert ask(by_route) == refused
+
+
+# ---- Features of users
+
+
+@pytest.fixture(scope="module")
+def featured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """A service whose items have texts as ids and whose user tower reads features."""
+    root = tmp_path_factory.mktemp("featured")
+    publish(root, contents(ids=[f"i{number}" for number in range(30)], features=USER_FEATURES))
+    with serving(root) as client:
+        yield client
+
+
+def test_features_change_the_answer(featured: TestClient) -> None:
+    def ask(**features: object) -> list[Any]:
+        return ids(recommended(featured, history=["i1", "i2"], features=features))
+
+    assert ask() == ask(country=None) == ask(country="unknown")
+    assert ask() != ask(age=90)
+    assert ask(likes=["drama"]) != ask(likes=["comedy"])
+
+
+@pytest.mark.parametrize("history", [["i1"], [], ["unknown"]])
+def test_features_are_checked_also_where_popular_items_are_given(
+    featured: TestClient, history: list[str]
+) -> None:
+    answer = featured.post("/v1/recommend", json={"history": history, "features": {"age": "old"}})
+    assert answer.status_code == 422
+    assert answer.json()["error"]["field"] == "features.age"
+
+
+# ---- Pages, minimum scores, diversity, caps and explanations
+
+
+@pytest.mark.parametrize("body", [{"history": [101, 102]}, {"history": [101], "exclude": [110]}, {}])
+def test_pages_are_the_whole_answer_in_pieces(client: TestClient, body: dict[str, Any]) -> None:
+    whole = recommended(client, **body, k=1000)
+    assert "cursor" not in whole
+    page = recommended(client, **body, k=7)
+    pages = ids(page)
+    while "cursor" in page:
+        page = recommended(client, **body, k=7, cursor=page["cursor"])
+        pages += ids(page)
+        assert len(pages) <= 60
+    assert pages == ids(whole)
+    assert page["exhausted"] is True
+
+
+def test_events_between_two_pages_do_not_move_them(fresh_client: TestClient) -> None:
+    first = [{"event_id": n, "user_id": 7, "item_id": 101 + n, "time": 1000 + n} for n in range(3)]
+    post_events(fresh_client, *first)
+    whole = ids(recommended(fresh_client, user_id=7, k=20))
+    page = recommended(fresh_client, user_id=7, k=10)
+    post_events(fresh_client, {"event_id": "later", "user_id": 7, "item_id": 140, "time": 4_000_000_000})
+    after = recommended(fresh_client, user_id=7, k=10, cursor=page["cursor"])
+    assert ids(page) + ids(after) == whole
+    assert ids(recommended(fresh_client, user_id=7, k=20)) != whole
+
+
+def test_a_cursor_of_another_version_is_refused_in_words(client: TestClient) -> None:
+    answer = client.post("/v1/recommend", json={"history": [101], "cursor": "v2~0~a~3~3f800000"})
+    assert (answer.status_code, answer.json()["error"]["field"]) == (409, "cursor")
+    assert "v2" in answer.json()["error"]["message"]
+
+
+def test_a_minimum_score_cuts_the_answers_of_the_towers_off(client: TestClient) -> None:
+    scores = [item["score"] for item in recommended(client, history=[101], k=10)["items"]]
+    answer = recommended(client, history=[101], k=10, min_score=scores[3])
+    assert [item["score"] for item in answer["items"]] == scores[:4]
+    assert answer["exhausted"] is True
+    assert len(recommended(client, k=3, min_score=1e6)["items"]) == 3, "popular items have other scores"
+
+
+def test_a_cap_limits_the_items_of_a_value(client: TestClient) -> None:
+    """Every item of this bundle is a drama."""
+    answer = recommended(client, history=[101], k=5, cap={"genres": 2})
+    assert (len(ids(answer)), answer["exhausted"]) == (2, True)
+    assert ids(answer) == ids(recommended(client, history=[101], k=2))
+    refused = client.post("/v1/recommend", json={"history": [101], "cap": {"brand": 1}})
+    assert (refused.status_code, refused.json()["error"]["field"]) == (422, "cap.brand")
+    assert "genres" in refused.json()["error"]["message"]
+
+
+def test_diversity_takes_other_items_and_begins_with_the_best(client: TestClient) -> None:
+    plain = ids(recommended(client, history=[101]))
+    answer = recommended(client, history=[101], diversity=0.6)
+    assert plain[0] == ids(answer)[0]
+    assert plain != ids(answer)
+    assert len(set(ids(answer))) == 10
+    assert "cursor" not in answer
+
+
+def test_an_explanation_names_what_pulls_items_up(client: TestClient, published: Path) -> None:
+    answer = recommended(client, history=[101, 105, 111], k=3, explain=True)
+    explanation = answer["explanation"]
+    bundle = Bundle.open(published / "v1")
+    for item, shown in zip(explanation["items"], answer["items"], strict=True):
+        assert item["id"] == shown["id"]
+        parts = item["score_parts"]
+        assert parts["inner_product"] / parts["temperature"] == pytest.approx(shown["score"], rel=1e-5)
+        for pull in item["pulled_by"]:
+            left = [one for one in (101, 105, 111) if one != pull["id"]]
+            rows, _ = bundle.vocabulary.known_rows(left)
+            (vector,) = bundle.encoder.encode([rows], [{}])
+            row = bundle.vocabulary.row(item["id"])
+            without = float(np.array(bundle.vectors[row]) @ vector) / parts["temperature"]
+            assert pull["change"] == pytest.approx(shown["score"] - without, rel=1e-3, abs=1e-5)
+            assert pull["change"] > 0
+    assert any(item["pulled_by"] for item in explanation["items"])
+    assert explanation["plan"]["kind"] in {"index", "over_fetch", "subset", "selector"}
+    assert {"history", "encode", "search"} <= set(explanation["milliseconds"])
+
+
+def test_an_explanation_has_no_more_than_there_is_to_explain(client: TestClient) -> None:
+    popular = recommended(client, explain=True)["explanation"]
+    assert popular["plan"]["kind"] == "popularity"
+    assert "items" not in popular
+    (item,) = recommended(client, history=[101], k=1, explain=True)["explanation"]["items"]
+    assert item["pulled_by"] == []
+    first, second = batch(
+        client, {"history": [101, 102], "explain": True, "k": 2}, {"history": [101], "k": 2}
+    )
+    assert len(first["explanation"]["items"]) == 2
+    assert "explanation" not in second
+
+
+# ---- Times
+
+
+@pytest.fixture(scope="module")
+def timed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """A service whose tower adds hours of gaps to the first coordinate, and of clocks to the second."""
+    root = tmp_path_factory.mktemp("timed")
+    publish(root, contents(times=True))
+    with serving(root) as client:
+        yield client
+
+
+def scored(client: TestClient, **body: Any) -> list[tuple[int, Any]]:
+    return [(item["id"], item["score"]) for item in recommended(client, **{"k": 5, **body})["items"]]
+
+
+def expected(rows: list[int], gaps: float, clocks: float) -> list[tuple[int, Any]]:
+    """The five best items outside the history for these sums of hours."""
+    vectors: NDArray[np.float32] = contents().item_vectors
+    state = vectors[rows].astype(np.float64).mean(axis=0)
+    state[:2] += gaps, clocks
+    scores = vectors @ state / np.linalg.norm(state) / 0.5
+    best = [row for row in np.argsort(-scores, kind="stable").tolist() if row not in rows][:5]
+    return [(100 + row, pytest.approx(float(scores[row]), rel=1e-4)) for row in best]
+
+
+def test_the_times_of_a_history_and_of_the_request_are_read(timed: TestClient) -> None:
+    """As seconds or as text: an hour until the second item, half an hour until the request."""
+    wanted = expected([1, 2], 1.5, (MONDAY * 2 + 2.5 * HOUR) / HOUR)
+    body = {"history": [101, 102], "history_times": [MONDAY, MONDAY + HOUR]}
+    assert scored(timed, **body, at=MONDAY + 1.5 * HOUR) == wanted
+    texts = {"history": [101, 102], "history_times": ["1970-01-05T00:00Z", "1970-01-05T01:00Z"]}
+    assert scored(timed, **texts, at="1970-01-05T01:30:00") == wanted
+
+
+@pytest.mark.parametrize("more", [{}, {"at": MONDAY}, {"history_times": None}])
+def test_without_times_they_are_unknown(timed: TestClient, more: dict[str, Any]) -> None:
+    """Also where the request has a time: nobody knows how long ago anything was."""
+    assert scored(timed, history=[101, 102], **more) == expected([1, 2], 0.0, 0.0)
+
+
+def test_stored_events_bring_their_times(timed: TestClient) -> None:
+    events = [
+        {"event_id": number, "user_id": 7, "item_id": item, "time": MONDAY + at}
+        for number, (item, at) in enumerate([(101, 0), (999, 10), (102, HOUR)])
+    ]
+    post_events(timed, *events)
+    wanted = expected([1, 2], 3.0, (MONDAY * 2 + 4 * HOUR) / HOUR)
+    assert scored(timed, user_id=7, at=MONDAY + 3 * HOUR) == wanted, "the unknown item 999 is skipped"
+
+
+def test_the_request_comes_now_if_it_does_not_say_when(timed: TestClient) -> None:
+    """And an event that another clock puts into the future is just over."""
+    now = time.time()
+    body: dict[str, Any] = {"history": [101, 102], "history_times": [now - 7200, now - 3600]}
+    by_now = dict(scored(timed, **body))
+    assert by_now == pytest.approx(dict(scored(timed, **body, at=now)), rel=0.01)
+    assert by_now != pytest.approx(dict(scored(timed, **body, at=now + 90 * 86_400)), rel=0.01)
+    recommended(timed, history=[101], history_times=[now + 5])
+
+
+def test_a_batch_reads_the_times_of_each_request(timed: TestClient) -> None:
+    bodies: list[dict[str, Any]] = [
+        {"history": [101, 102], "history_times": [0, HOUR], "at": 2 * HOUR, "k": 5},
+        {"history": [], "k": 5},
+        {"history": [103], "k": 5},
+        {"history": [104, 105, 106], "history_times": [HOUR, 2 * HOUR, 2 * HOUR], "at": MONDAY, "k": 5},
+    ]
+    for body, result in zip(bodies, batch(timed, *bodies), strict=True):
+        found = [(item["id"], pytest.approx(item["score"], rel=1e-5)) for item in result["items"]]
+        assert scored(timed, **body) == found
+
+
+def test_a_version_that_reads_no_times_leaves_them_alone(client: TestClient) -> None:
+    """So that a client may send them whatever is live."""
+    body = {"history": [101, 102], "history_times": [0, HOUR], "at": MONDAY}
+    assert scored(client, **body) == scored(client, history=[101, 102])
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"history_times": [1]}, "send both"),
+        ({"history": [101], "history_times": [1, 2]}, "2 times for 1 items"),
+        ({"history": [101, 102, 103], "history_times": [1, 5, 2]}, "entry 2 (counted from 0) is earlier"),
+        ({"history": [101], "history_times": [9], "at": 8}, "1970-01-01T00:00:09"),
+    ],
+)
+def test_times_that_do_not_fit_are_refused_in_words(
+    client: TestClient, body: dict[str, Any], words: str
+) -> None:
+    answer = client.post("/v1/recommend", json=body)
+    assert answer.status_code == 422
+    assert words in answer.json()["error"]["message"]

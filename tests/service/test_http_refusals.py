@@ -1,0 +1,228 @@
+"""Requests that do not fit: each is refused with its status, the field that is wrong and a sentence."""
+
+import gzip
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.conftest import contents
+from tests.support.item_towers import with_item_tower
+from tests.support.service_app import ADMIN, serving
+from turret.service.error_responses import refused
+from turret.service.errors import RequestError
+from turret.tower.bundle.publish import publish
+from turret.tower.format.item_map import quantised
+
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """A service whose version has all that a request may ask for: an item tower and a map."""
+    points = quantised("pca", np.random.default_rng(0).standard_normal((60, 2)))
+    root = tmp_path_factory.mktemp("whole")
+    publish(root, with_item_tower(replace(contents(), item_map=points)))
+    with serving(root) as client:
+        yield client
+
+
+# Paths with the field that is named.
+PARAMETERS = [
+    ("/v1/items?limit=0", "limit"),
+    ("/v1/items?limit=101", "limit"),
+    ("/v1/items?limit=x", "limit"),
+    ("/v1/items?cursor=-1", "cursor"),
+    ("/v1/items?cursor=10000", "cursor"),
+    ("/v1/items?cursor=%D9%A1", "cursor"),
+    (f"/v1/items?query={'a' * 201}", "query"),
+    ("/v1/items?query=%C3%28", "query"),
+    ("/v1/items?query=a&id=1", "id"),
+    ("/v1/items?id=", "id"),
+    ("/v1/items?id=1&id=%FF", "id"),
+    ("/v1/items?" + "&".join(["id=1"] * 101), "id"),
+    *(
+        (f"/v1/items/101/similar?k={k}", "k")
+        for k in ("0", "-1", "1001", "x", "", "1e3", "10.0", "9" * 20, "%D9%A3")
+    ),
+    ("/v1/items/%ff/similar", "id"),
+    ("/v1/items/%ED%A0%80/similar", "id"),
+    ("/v1/items/10%fe", "id"),
+    ("/v1/map/items", "point"),
+    ("/v1/map/items?point=60", "point"),
+    ("/v1/map/items?point=-1", "point"),
+    ("/v1/map/items?point=x", "point"),
+    ("/v1/map/items?point=1&id=101", "point"),
+    ("/v1/map/items?" + "&".join(["point=1"] * 101), "point"),
+    ("/v1/map/colours", "field"),
+    ("/v1/map/colours?field=%3Cb%3E", "field"),
+    ("/admin/comparison/overlap?users=0", "users"),
+    ("/admin/comparison/overlap?users=1001", "users"),
+    ("/admin/comparison/overlap?users=x", "users"),
+    ("/admin/comparison/overlap?k=0", "k"),
+    ("/admin/comparison/overlap?k=1001", "k"),
+    ("/admin/comparison/overlap?version=current", "version"),
+]
+
+
+@pytest.mark.parametrize(("path", "field"), PARAMETERS)
+def test_a_parameter_that_does_not_fit_is_named(whole: TestClient, path: str, field: str) -> None:
+    answer = whole.get(path, headers=ADMIN)
+    assert (answer.status_code, answer.json()["error"]["field"]) == (422, field), answer.text
+    assert answer.json()["error"]["message"]
+
+
+def event(**more: Any) -> dict[str, Any]:
+    return {"events": [{"event_id": 1, "user_id": 7, "item_id": 101, **more}]}
+
+
+TIMES = [1577934245000, -1e12, 1e300, True, "yesterday", "1577934245", "", [], "0000-01-01", "9999-99-99"]
+NO_VERSIONS = ["../v1", "/etc", "", ".", "current", "v" * 65, 1, None, ["v1"], "v1\n"]
+NO_IDS = ["x", "0900", "9" * 30, "%ff", ""]
+BODIES = [
+    *(("POST", "/v1/events", event(time=time), 422, "events.0.time") for time in TIMES),
+    *(("POST", "/admin/activate", {"version": version}, 422, "version") for version in NO_VERSIONS),
+    ("POST", "/admin/comparison", {}, 422, "version"),
+    ("POST", "/admin/comparison", {"version": "../v1"}, 422, "version"),
+    ("POST", "/admin/comparison", {"version": "v2", "force": True}, 422, "force"),
+    ("POST", "/admin/comparison/recommend", {"cursor": "x"}, 422, "cursor"),
+    ("POST", "/admin/comparison/recommend", {"min_version": "v1"}, 422, "min_version"),
+    ("POST", "/admin/comparison/recommend", {"shoe": 1}, 422, "shoe"),
+    ("POST", "/admin/comparison/recommend?version=.", {}, 422, "version"),
+    ("PUT", "/v1/items/900", {}, 422, "features"),
+    ("PUT", "/v1/items/900", {"features": [1]}, 422, "features"),
+    ("PUT", "/v1/items/900", {"features": {}, "fields": 3}, 422, "fields"),
+    ("PUT", "/v1/items/900", {"features": {}, "more": 3}, 422, "more"),
+    ("PUT", "/v1/items/900", {"features": {"n0": "one"}}, 422, "features.n0"),
+    ("PUT", "/v1/items/900", {"features": {"colour": "red"}}, 422, "features.colour"),
+    ("PUT", "/v1/items/100", {"features": {"colour": "red"}}, 422, "features.colour"),
+    ("PUT", "/v1/items/900", {"features": {"tags": ["new"] * 2001}}, 422, "features"),
+    ("PUT", "/v1/items/900", {"features": {}, "fields": {"text": "x" * 16_000}}, 413, "fields"),
+    *(("PUT", f"/v1/items/{item}", {"features": {}}, 422, "id") for item in NO_IDS),
+    ("DELETE", "/v1/items/10%fe", None, 422, "id"),
+    ("DELETE", "/v1/items/901", None, 404, "id"),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body", "status", "field"), BODIES)
+def test_a_body_that_does_not_fit_is_refused_and_changes_nothing(
+    whole: TestClient, method: str, path: str, body: Any, status: int, field: str
+) -> None:
+    answer = whole.request(method, path, json=body, headers=ADMIN)
+    assert (answer.status_code, answer.json()["error"]["field"]) == (status, field), answer.text
+    assert len(whole.post("/v1/recommend", json={"k": 100}).json()["items"]) == 60
+    assert whole.get("/v1/users/7").json()["total"] == 0
+
+
+@pytest.mark.parametrize("item", ["99", "0101", "x", "%00", "-1", "9" * 30, "a/b", ""])
+def test_an_unknown_item_is_not_found(client: TestClient, item: str) -> None:
+    for call in ("", "/similar"):
+        answer = client.get(f"/v1/items/{item}{call}")
+        assert (answer.status_code, answer.json()["error"]["field"]) == (404, "id")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("GET", "/v1/recommend", "POST"),
+        ("PUT", "/v1/events", "POST"),
+        ("TRACE", "/v1/users/7", "DELETE, GET"),
+        ("POST", "/v1/items/101", "DELETE, GET, PUT"),
+        ("POST", "/v1/items/101/similar", "GET"),
+        ("PUT", "/v1/items/101/similar", "GET"),
+        ("DELETE", "/v1/items/101/similar", "GET"),
+        ("PUT", "/admin/routes", "GET, POST"),
+        ("DELETE", "/docs", "GET, HEAD"),
+    ],
+)
+def test_another_method_is_told_all_that_there_are(
+    client: TestClient, method: str, path: str, allowed: str
+) -> None:
+    answer = client.request(method, path, headers=ADMIN)
+    assert (answer.status_code, answer.headers["Allow"]) == (405, allowed)
+    assert answer.json()["error"]["field"] == "method"
+
+
+@pytest.mark.parametrize("path", ["/nowhere", "/" + "x" * 5000, "/%ff%00"])
+def test_another_path_is_refused_in_the_form_of_all_refusals(client: TestClient, path: str) -> None:
+    answer = client.get(path)
+    assert answer.status_code == 404
+    assert set(answer.json()["error"]) == {"field", "value", "message"}
+    assert answer.json()["error"]["field"] == "path"
+    assert len(answer.content) < 600
+
+
+def test_a_fault_of_the_service_has_the_same_form_and_tells_no_details(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("turret.service.http.routes.versions.checked_versions", None)
+    answer = client.get("/v1/versions")
+    assert answer.status_code == 500
+    assert answer.json()["error"]["field"] == "path"
+    assert "NoneType" not in answer.text
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"user_id": ["x" * 900_000]},
+        {"k": "x" * 900_000},
+        {"x" * 900_000: 1},
+        {"features": {"x" * 900_000: 1}},
+        {"history": [{"deep": [[[[["x"] * 1000]]]]}]},
+    ],
+    ids=["list", "text", "name", "feature", "nested"],
+)
+def test_what_was_sent_is_not_sent_back_whole(client: TestClient, body: dict[str, object]) -> None:
+    answer = client.post("/v1/recommend", json=body)
+    assert answer.status_code == 422
+    assert len(answer.content) < 2000
+
+
+def _subclasses(kind: type[RequestError]) -> set[type[RequestError]]:
+    return {kind}.union(*map(_subclasses, kind.__subclasses__()))
+
+
+@pytest.mark.parametrize("kind", sorted(_subclasses(RequestError) - {RequestError}, key=str))
+def test_every_reason_to_refuse_a_request_has_a_status(kind: type[RequestError]) -> None:
+    assert 400 <= refused(kind("field", None, "a message")).status_code < 600
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Content-Type": "application/json"}, 200),
+        ({"Content-Type": "Application/JSON; charset=utf-8"}, 200),
+        ({"Content-Type": "application/x+json"}, 200),
+        ({"Content-Type": "text/plain"}, 415),
+        ({"Content-Type": "application/x-www-form-urlencoded"}, 415),
+        ({"Content-Type": "multipart/form-data; boundary=x"}, 415),
+        ({"Content-Type": "a"}, 415),
+        ({"Content-Type": "text/json"}, 415),
+        ({}, 200),
+        ({"Origin": "http://example.com"}, 415),
+        ({"Origin": "http://example.com", **JSON}, 200),
+        ({"Content-Encoding": "identity", **JSON}, 200),
+    ],
+)
+def test_bodies_that_any_web_page_can_send_are_refused(
+    client: TestClient, headers: dict[str, str], status: int
+) -> None:
+    """One without a type is a program's, unless it has an origin."""
+    answer = client.post("/v1/recommend", content=b"{}", headers=headers)
+    assert answer.status_code == status
+    assert status == 200 or answer.json()["error"]["field"] == "Content-Type"
+
+
+@pytest.mark.parametrize("packing", ["gzip", "br", "deflate, gzip", "GZIP"])
+def test_packed_bodies_are_refused_unread(client: TestClient, packing: str) -> None:
+    bomb = gzip.compress(bytes(10_000_000))
+    answer = client.post("/v1/recommend", content=bomb, headers={"Content-Encoding": packing, **JSON})
+    assert (answer.status_code, answer.json()["error"]["field"]) == (415, "Content-Encoding")
+
+
+def test_calls_without_a_body_may_have_any_type(client: TestClient) -> None:
+    assert client.get("/livez", headers={"Content-Type": "text/plain"}).status_code == 200

@@ -1,0 +1,62 @@
+"""A service in the process of the tests: its settings, and calls of it that have to succeed."""
+
+from pathlib import Path
+from typing import Any
+
+import httpx2
+from fastapi.testclient import TestClient
+
+from turret.service.http.app import create_app
+from turret.service.settings import Settings
+
+KEY = "a-key-of-sixteen"
+ADMIN = {"Authorization": f"Bearer {KEY}"}
+
+
+def settings_of(bundles: Path, **others: Any) -> Settings:
+    """Settings of a small service in memory: no access log, and the admin calls on the port of the API."""
+    given = {
+        "bundles": bundles,
+        "access_log": False,
+        "store": "memory://",
+        "admin_key": KEY,
+        "admin_port": None,
+        "overlap_minimum": 0,
+    }
+    return Settings.model_validate(given | others)
+
+
+def client_of(settings: Settings) -> TestClient:
+    """A client of an application of its own; `with` runs the application's start and end."""
+    return TestClient(create_app(settings), raise_server_exceptions=False)
+
+
+def serving(bundles: Path, **others: Any) -> TestClient:
+    """A client of a service on `bundles` with the usual settings and these others."""
+    return client_of(settings_of(bundles, **others))
+
+
+def recommended(client: TestClient, **body: Any) -> dict[str, Any]:
+    """Ask for a recommendation that has to succeed."""
+    answer = client.post("/v1/recommend", json=body)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def ids(answer: dict[str, Any]) -> list[Any]:
+    """The ids of an answer's items."""
+    return [item["id"] for item in answer["items"]]
+
+
+def post_events(client: TestClient, *events: dict[str, Any]) -> dict[str, Any]:
+    """Store events; gives the answer."""
+    answer = client.post("/v1/events", json={"events": events})
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def activate(client: TestClient, version: Any, **more: Any) -> httpx2.Response:
+    """Ask for an activation with the admin key."""
+    return client.post("/admin/activate", json={"version": version, **more}, headers=ADMIN)
