@@ -53,7 +53,7 @@ nightly: $(STAMP)
 	$(BIN)/python -m tests.nightly
 
 test-compose: $(STAMP)
-	$(BIN)/python -m tests.compose
+	$(BIN)/python -m deploy.compose_proof
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

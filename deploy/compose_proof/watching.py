@@ -1,4 +1,4 @@
-"""Check 9: Prometheus scrapes both replicas, and its rules and the dashboard's queries work."""
+"""Prometheus scrapes both replicas, and its rules and the dashboard's queries work."""
 
 import json
 import time
@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from tests.compose.calls import call
-from tests.compose.checks.refusals import CORRUPT, make_corrupt
-from tests.compose.project import ROOT, wait
-from tests.compose.proof import REPLICAS, Proof, require
+from deploy.compose_proof.activation import CORRUPT, make_corrupt
+from deploy.compose_proof.calls import call
+from deploy.compose_proof.project import ROOT, wait
+from deploy.compose_proof.proof import REPLICAS, Proof, require
 
 ALERT = "TurretRefusesVersions"
 

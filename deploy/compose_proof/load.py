@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPException
 from typing import Any
 
-from tests.compose.calls import Answer, ask
+from deploy.compose_proof.calls import Answer, ask
 
 RATE = 50
 CLIENTS = 10

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.compose.calls import call
+from deploy.compose_proof.calls import call
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[2]
 NAME = "turret-proof"
 BUNDLES_MB = 160
 

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.compose.project import ROOT, Project
+from deploy.compose_proof.project import ROOT, Project
 
 MOST_MB = 350
 MOST_REBUILD_SECONDS = 60

@@ -1,15 +1,41 @@
-"""Bring up the production profile from nothing and run the checks: `python -m tests.compose [NUMBER ...]`."""
+"""Bring up the production profile from nothing, and run the checks with some numbers, by default all.
+
+`python -m deploy.compose_proof [NUMBER ...]`; `make test-compose` runs all.
+"""
 
 import json
 import shutil
 import sys
 import time
+from collections.abc import Callable
 
-from tests.compose import images
-from tests.compose.checks import CHECKS
-from tests.compose.load import RATE, Load
-from tests.compose.project import Project
-from tests.compose.proof import REPLICAS, Proof, last_json
+from deploy.compose_proof import images
+from deploy.compose_proof.activation import (
+    check_absent_replica,
+    check_index_kind_and_rollback,
+    check_new_version,
+    check_refusals,
+)
+from deploy.compose_proof.load import RATE, Load
+from deploy.compose_proof.project import ROOT, Project
+from deploy.compose_proof.proof import REPLICAS, Proof, last_json
+from deploy.compose_proof.recovery import check_backup, check_kills
+from deploy.compose_proof.retraining import check_retraining
+from deploy.compose_proof.rolls import check_rolls
+from deploy.compose_proof.watching import check_watching
+
+# In the order in which they run.
+CHECKS: dict[int, tuple[str, Callable[[Proof], str]]] = {
+    1: ("a new version is trained, exported and activated", check_new_version),
+    2: ("another kind of index, and a rollback", check_index_kind_and_rollback),
+    3: ("a replica and the Redis are killed", check_kills),
+    4: ("a replica is down during an activation", check_absent_replica),
+    5: ("full disk, corrupt bundle, two activations at once", check_refusals),
+    6: ("a code roll and back", check_rolls),
+    7: ("retraining on served events, and the gate", check_retraining),
+    8: ("backup, destroyed volumes, restore", check_backup),
+    9: ("Prometheus, alerts and the dashboard", check_watching),
+}
 
 _USERS = """
 import json
@@ -33,6 +59,8 @@ def main(numbers: list[int]) -> int:
     results: dict[str, str] = {}
     mb_over_base = -1.0
     try:
+        # The proof starts the other profile; the engine checks this one's file alone.
+        project.compose("--file", str(ROOT / "docker-compose.yml"), "config", "--quiet")
         made = images.build(project)
         mb_over_base = round(made.mb_over_base, 1)
         print(

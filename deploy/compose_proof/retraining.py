@@ -1,11 +1,11 @@
-"""Check 7: served events are retrained on, and a worse model is refused by the gate."""
+"""Served events are retrained on, and a worse model is refused by the gate."""
 
 import random
 import time
 from datetime import UTC, datetime
 from typing import Any
 
-from tests.compose.proof import Proof, in_words, last_json, require
+from deploy.compose_proof.proof import Proof, in_words, last_json, require
 
 FANS = 300
 _TRAINING = ["--mode", "anew", "--experiment", "demo", "--set", "training.epochs=4"]

@@ -1,9 +1,9 @@
-"""Check 6: a code roll between two image tags and back."""
+"""A code roll between two image tags and back."""
 
 import subprocess
 
-from tests.compose.project import CommandError, Project
-from tests.compose.proof import REPLICAS, Proof, in_words, require
+from deploy.compose_proof.project import CommandError, Project
+from deploy.compose_proof.proof import REPLICAS, Proof, in_words, require
 
 
 def check_rolls(proof: Proof) -> str:

@@ -5,9 +5,9 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from tests.compose.calls import Answer, call
-from tests.compose.load import Load
-from tests.compose.project import Project
+from deploy.compose_proof.calls import Answer, call
+from deploy.compose_proof.load import Load
+from deploy.compose_proof.project import Project
 
 REPLICAS = 2
 
