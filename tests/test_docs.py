@@ -1,0 +1,162 @@
+"""README.md, CONTRIBUTING.md and docs/*.md name only what exists, and their examples can be used."""
+
+import re
+import tomllib
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests.support.command_line import calls, check_call, commands
+from tests.support.places import ROOT
+from turret.data.errors import TurretError
+from turret.training.config.experiment import ExperimentConfig, load_experiment
+from turret.training.tuning.space import load_space
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+MADE = "deploy/secrets"  # by deploy/setup
+SHELL = ("sh", "console", "bash", "shell")
+
+
+def shell_lines(text: str) -> str:
+    """The command lines of fenced shell blocks and of indented blocks."""
+    blocks = [block for language, block in FENCE.findall(text) if language in SHELL]
+    prompts = [line for block in blocks for line in block.splitlines() if line.startswith("$ ")]
+    typed = [block for block in blocks if not re.search(r"^\$ ", block, re.MULTILINE)]
+    indented = re.findall(r"^ {4}((?:turret|make|docker) .*)$", FENCE.sub("", text), re.MULTILINE)
+    return "\n".join([*typed, *(line.removeprefix("$ ") for line in prompts), *indented])
+
+
+def spans(text: str) -> list[str]:
+    """The code spans of a page, between single backquotes."""
+    return re.findall(r"`([^`\n]+)`", FENCE.sub("", text))
+
+
+def make_targets(text: str) -> set[str]:
+    words = [line.split() for line in [*shell_lines(text).splitlines(), *spans(text)]]
+    return {
+        word for line in words if line[:1] == ["make"] for word in line[1:2] if re.fullmatch("[a-z-]+", word)
+    }
+
+
+def anchors(text: str) -> set[str]:
+    """GitHub's anchors of the headings of a page."""
+    headings = re.findall(r"^#+ (.+)$", FENCE.sub("", text), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def wrong_commands(text: str) -> Iterator[str]:
+    """A span like `turret export RUN --bundles DIR` has placeholders for values: only its names are read."""
+    for call in calls(shell_lines(text)):
+        try:
+            check_call(call)
+        except Exception as error:
+            yield f"turret {' '.join(call)}: {error or type(error).__name__}"
+    for span in spans(text):
+        known = [name for name in commands() if f"{span} ".startswith(f"turret {name} ")]
+        if not known and re.match(r"turret (?!data\b)[a-z]", span):
+            yield f"{span}: no such command"
+        for name in known:
+            options = {option for parameter in commands()[name].params for option in parameter.opts}
+            for option in set(re.findall(r"(?<=\s)--?[a-z][\w-]*", span)) - options - {"--help"}:
+                yield f"{span}: no option {option}"
+    known_targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    yield from (f"make {target}: no such target" for target in make_targets(text) - set(known_targets))
+
+
+def wrong_links(text: str, folder: Path) -> Iterator[str]:
+    """Relative links and their anchors, and the paths and modules of the repository in code spans."""
+    for link in re.findall(r"\]\((?![a-z]+:)([^)\s]+)\)", FENCE.sub("", text)):
+        file, _, anchor = link.partition("#")
+        target = folder / file
+        if file and not target.exists():
+            yield f"{link}: no such file"
+        elif anchor and anchor not in anchors(target.read_text("utf-8") if file else text):
+            yield f"{link}: no such heading"
+    for span in spans(text):
+        path = re.fullmatch(r"(?:data|tower|training|service|tests|benchmarks|docs|deploy)/[\w./-]+", span)
+        if path and not span.startswith(MADE) and not (ROOT / span).exists():
+            yield f"{span}: no such path"
+        for module in re.findall(r"python -m ((?:turret|benchmarks|tests)[\w.]*)", span):
+            if not find_spec(module):
+                yield f"{span}: no such module"
+
+
+def wrong_settings(text: str, folder: Path) -> Iterator[str]:
+    """A snippet with a table of an experiment is one, or it is a space of settings for `turret tune`."""
+    for language, snippet in FENCE.findall(text):
+        if language == "toml" and tomllib.loads(snippet).keys() & ExperimentConfig.model_fields.keys():
+            try:
+                if "choices = [" in snippet:
+                    (folder / "space.toml").write_text(snippet)
+                    load_space(folder / "space.toml", load_experiment("youtubednn"), ())
+                else:
+                    ExperimentConfig.model_validate(tomllib.loads(snippet))
+            except (ValueError, TurretError) as error:
+                yield f"{snippet}: {error}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_names_only_what_exists(page: Path, tmp_path: Path) -> None:
+    """Commands and their options, make targets, links, paths, modules, settings of experiments."""
+    text = page.read_text("utf-8")
+    assert [*wrong_commands(text), *wrong_links(text, page.parent), *wrong_settings(text, tmp_path)] == []
+
+
+def test_the_readme_shows_every_step_and_both_make_targets() -> None:
+    """A reader who types only its commands gets from a log to recommendations."""
+    text = (ROOT / "README.md").read_text("utf-8")
+    shown = {
+        name for name in commands() for call in calls(shell_lines(text)) if " ".join(call).startswith(name)
+    }
+    assert shown >= {"data prepare", "train", "evaluate", "export", "serve", "recommend", "activate"}
+    assert {"demo", "test"} <= make_targets(text)
+
+
+WRONG = """
+# Some page: of *it*
+
+```sh
+turret train --run x \\
+  --sets a='b;c'  # comment
+FOO=1 .venv/bin/turret trian x > log && turret versions | cat
+curl -d '{"a": 1}' localhost
+```
+
+```console
+$ turret data no
+turret is an output here
+```
+
+    docker compose run --rm trainer activate
+
+```toml
+[training]
+epoch = 5
+```
+
+Say `turret nothing`, `turret export --no` or `make all`, see [it](#some-page-of-it), [that](nowhere.md) and
+[there](#nowhere), not [this](http://x); `tests/none.py` and `python -m benchmarks.none` are missing.
+"""
+
+
+def test_what_is_wrong_on_a_page_is_noticed(tmp_path: Path) -> None:
+    """Each kind of fault once."""
+    assert [line.partition(": ")[0] for line in wrong_commands(WRONG)] == [
+        "turret train --run x --sets a=b;c",
+        "turret trian x",
+        "turret data no",
+        "turret activate",
+        "turret nothing",
+        "turret export --no",
+        "make all",
+    ]
+    assert [line.partition(": ")[0] for line in wrong_links(WRONG, tmp_path)] == [
+        "nowhere.md",
+        "#nowhere",
+        "tests/none.py",
+        "python -m benchmarks.none",
+    ]
+    assert "epoch" in "".join(wrong_settings(WRONG, tmp_path))
