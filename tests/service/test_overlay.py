@@ -335,13 +335,13 @@ def test_a_few_of_thousands_are_found() -> None:
 
 
 class Watched(MemoryItems):
-    """Counts its reads; fails at some of them, hangs on request, and may be an earlier copy."""
+    """Counts its reads, which take `seconds`; fails at some of them, and may be an earlier copy."""
 
     def __init__(self) -> None:
         super().__init__()
         self.reads = 0
         self.failing: Container[int] = ()
-        self.hangs = False
+        self.seconds = 0.0
         self.restored: MemoryItems | None = None
 
     async def changes(self, since: int) -> Changes:
@@ -349,7 +349,7 @@ class Watched(MemoryItems):
         if self.reads in self.failing:
             raise ItemsUnavailableError("the store is away")
         found = await (super().changes(since) if self.restored is None else self.restored.changes(since))
-        await asyncio.sleep(3600 if self.hangs else 0)  # the reply is under way
+        await asyncio.sleep(self.seconds)  # the reply is under way
         return found
 
 
@@ -467,8 +467,9 @@ def test_a_change_is_read_though_another_has_tried_and_failed(bundle: Bundle) ->
 
     async def work() -> None:
         store = Watched()
-        overlay = ItemOverlayCache(store)
+        overlay = ItemOverlayCache(store, seconds=2)
         await overlay.of(bundle)
+        store.seconds = 1
         polling = asyncio.create_task(overlay.poll())
         await asyncio.sleep(0)
         number = await put_fresh(store, "900")
@@ -486,7 +487,7 @@ def test_a_change_is_read_though_another_has_tried_and_failed(bundle: Bundle) ->
 def test_a_store_that_hangs_is_waited_for_so_long(bundle: Bundle) -> None:
     async def work() -> None:
         store = Watched()
-        store.hangs = True
+        store.seconds = 3600
         overlay = ItemOverlayCache(store, seconds=0.5)
         await asyncio.gather(*(overlay.of(bundle) for _ in range(20)))
         assert store.reads == 1
@@ -507,7 +508,7 @@ def test_a_slow_store_is_waited_for_only_so_long_and_by_one(bundle: Bundle) -> N
         fresh, lacks = await overlay.within(bundle, 1.0)
         assert (len(fresh), lacks) == (0, False)
         await overlay.changed(bundle, await put_fresh(store, "900"))
-        store.hangs = True
+        store.seconds = 3600
         generation.bump()
         reads = store.reads
         found = await asyncio.gather(*(overlay.within(bundle, 0.05) for _ in range(50)))
@@ -516,7 +517,7 @@ def test_a_slow_store_is_waited_for_only_so_long_and_by_one(bundle: Bundle) -> N
         await asyncio.sleep(0.5)
         fresh, lacks = await overlay.within(bundle, 0.05)
         assert (len(fresh), lacks, store.reads) == (1, True, reads + 1), "nobody waits for it any more"
-        store.hangs = False
+        store.seconds = 0
         await overlay.poll()
         assert (await overlay.within(bundle, 0.05))[1] is False
 
