@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.support.engine_servers import running
-from tests.tower.engines.memory_engine import MemoryEngine
+from tests.support.memory_engine import MemoryEngine
 from turret.tower.catalog.masks import RowMask
 from turret.tower.engines import opening
 from turret.tower.engines.access import Access, set_access

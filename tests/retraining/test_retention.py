@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.retraining.records import record
-from tests.tower.engines.conftest import URL, server, shop
-from tests.tower.engines.memory_engine import Server
+from tests.support.memory_engine import URL, Server, server, shop
 from turret.data.progress import LOGGER
 from turret.retraining.record import RetrainRecord
 from turret.retraining.retention import choose_retired, delete_retired, protected_versions, retired

