@@ -6,10 +6,12 @@ The clock stands while the loop waits for a thread, so that no limit passes beca
 import asyncio
 import selectors
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from concurrent.futures import Executor
+from typing import Any, TypeVar, TypeVarTuple
 
 from tests.support.until import PATIENCE
 
+Given = TypeVarTuple("Given")
 Result = TypeVar("Result")
 
 
@@ -32,7 +34,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self.now
 
     def run_in_executor(
-        self, executor: Any, func: Callable[..., Result], *args: Any
+        self, executor: Executor | None, func: Callable[[*Given], Result], *args: *Given
     ) -> asyncio.Future[Result]:
         """Run `func` in a thread; no time passes until its result is there."""
         self.threads += 1
