@@ -1,0 +1,84 @@
+"""Logs of some lines, and a log of tastes with bundles that know them or not."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from turret.data.prepared import PreparedData
+from turret.data.preparing.prepare import prepare
+from turret.data.reading.schema import PrepareConfig
+from turret.tower.bundle.publish import BundleContents, publish
+
+Prepare = Callable[..., PreparedData]
+GROUPS, GROUP = 10, 6
+DAY = 86_400
+START = 1_700_000_000
+PublishTaste = Callable[..., BundleContents]
+
+
+def taste_log(users: int, days: int = 4) -> str:
+    """Each user takes an item of one group of items every day, never the same twice."""
+    lines = ["user_id,item_id,timestamp"]
+    random = np.random.default_rng(1)
+    for user in range(users):
+        items = random.permutation(GROUP)[:days] + 100 + GROUP * (user % GROUPS)
+        lines += [f"{user},{item},{START + day * DAY + user}" for day, item in enumerate(items)]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture(scope="session")
+def tastes(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
+    """120 users of 4 events with times; the last event is the test part."""
+    folder = tmp_path_factory.mktemp("tastes")
+    (folder / "log.csv").write_text(taste_log(120))
+    prepare(PrepareConfig(source=folder / "log.csv"), folder / "prepared")
+    return PreparedData.open(folder / "prepared")
+
+
+@pytest.fixture
+def publish_taste(
+    tmp_path: Path,
+    make_contents: Callable[..., BundleContents],
+    oracle: Callable[..., Any],
+    tastes: PreparedData,
+) -> PublishTaste:
+    """Publish a bundle into `tmp_path / "bundles"`: items of one group are near each other, up to noise."""
+
+    def make(version: str, noise: float = 0.1) -> BundleContents:
+        plain = make_contents(version, dimension=GROUPS)
+        random = np.random.default_rng(2)
+        noisy = np.repeat(np.eye(GROUPS), GROUP, axis=0)
+        noisy += noise * random.standard_normal(noisy.shape)
+        vectors: NDArray[np.float32] = (noisy / np.linalg.norm(noisy, axis=1, keepdims=True)).astype(
+            np.float32
+        )
+        histories = [[0], [1, 2, 3], [59, 0, 30]]
+        made = replace(
+            plain,
+            item_vectors=vectors,
+            expected=[oracle(vectors, rows, 0.5) for rows in histories],
+            fingerprints={"data": tastes.fingerprint},
+            data_until=tastes.manifest.time.until,
+        )
+        publish(tmp_path / "bundles", made)
+        return made
+
+    return make
+
+
+@pytest.fixture
+def prepared(tmp_path: Path) -> Prepare:
+    """Prepare a log given as CSV text."""
+
+    def make(text: str, name: str = "log", **settings: object) -> PreparedData:
+        (tmp_path / f"{name}.csv").write_text(text)
+        config = PrepareConfig.model_validate({"source": tmp_path / f"{name}.csv", **settings})
+        prepare(config, tmp_path / name)
+        return PreparedData.open(tmp_path / name)
+
+    return make

@@ -1,0 +1,360 @@
+"""`turret history`: the events of a log go into a store, and stored ones back into a log."""
+
+import asyncio
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from tests.contracts.stores import ADDRESSES
+from tests.support.redis_server import sweep
+from tests.turret.conftest import Prepare
+from turret.data.prepared import PreparedData
+from turret.data.preparing.prepare import prepare
+from turret.data.reading.schema import FilesSplit, PrepareConfig
+from turret.history import dumping, loading
+from turret.history.dumping import TimeRange, dump_histories
+from turret.history.loading import load_histories
+from turret.history.logged_events import KeptEvents, logged_events
+from turret.service.errors import HistoryUnavailableError, ServiceError
+from turret.service.settings import Settings
+from turret.service.stores.contract import Event, HistoryStore, Stores
+from turret.service.stores.registry import open_stores
+
+HEAD = "user_id,item_id,timestamp\n"
+START = 1_700_000_000
+LOG = HEAD + "".join(f"u{user},i{item % 3},{START + item}\n" for user in range(5) for item in range(4))
+# Of `logged_events`, and of a dump: everything.
+NOW = 1_700_000_100_000
+KEPT = KeptEvents(newest=100, oldest=None, latest=NOW + 300_000, now=NOW)
+ALL = TimeRange(0, 2**50)
+
+
+@pytest.fixture(params=["sqlite", pytest.param("redis", marks=pytest.mark.nightly)])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """An empty store."""
+    place = ADDRESSES[request.param](tmp_path)
+    yield place
+    sweep(place)
+
+
+def stored(address: str, user: str) -> list[Event]:
+    async def read() -> list[Event]:
+        stores = open_stores(Settings(store=address))
+        try:
+            return (await stores.histories.events(user, 100_000))[1]
+        finally:
+            await stores.close()
+
+    return asyncio.run(read())
+
+
+def append(address: str, *events: Event) -> None:
+    async def write() -> None:
+        stores = open_stores(Settings(store=address))
+        assert await stores.histories.append(events) == len(events)
+        await stores.close()
+
+    asyncio.run(write())
+
+
+def test_the_events_of_the_log_are_stored_and_a_second_time_nothing(address: str, prepared: Prepare) -> None:
+    data = prepared(LOG)
+    report = load_histories(data, Settings(store=address))
+    assert (report.read, report.kept, report.stored, report.users) == (20, 20, 20, 5)
+    assert [(event.item, event.time) for event in stored(address, "u3")] == [
+        (item, 1000 * (START + place)) for place, item in enumerate(["i0", "i1", "i2", "i0"])
+    ]
+    assert load_histories(data, Settings(store=address)).stored == 0
+
+
+def test_an_event_that_came_into_the_log_from_the_store_is_not_stored_again(
+    address: str, prepared: Prepare
+) -> None:
+    """It has an id of its client there. A second use of the item at the same time is new, though."""
+    append(address, Event("own", "a", 7, 1000 * START), Event("later", "a", "z", 1000 * START + 1))
+    data = prepared(HEAD + f"a,7,{START}\na,7,{START}\na,8,{START}\n")
+    assert load_histories(data, Settings(store=address)).stored == 2
+    events = stored(address, "a")
+    assert [(event.item, event.time - 1000 * START) for event in events] == [(7, 0), (7, 0), (8, 0), ("z", 1)]
+    assert events[0].event_id == "own"
+    assert load_histories(data, Settings(store=address)).stored == 0
+
+
+def test_many_stored_events_newer_than_the_log_hide_none_of_its_own(address: str, prepared: Prepare) -> None:
+    newer = (Event(f"e{number}", "a", "z", 1000 * START + 5_000 + number) for number in range(500))
+    append(address, Event("own", "a", "x", 1000 * START), *newer)
+    assert load_histories(prepared(HEAD + f"a,x,{START}\n"), Settings(store=address)).stored == 0
+
+
+def test_only_the_newest_events_that_an_answer_reads_are_loaded(address: str, prepared: Prepare) -> None:
+    report = load_histories(prepared(LOG), Settings(store=address, stored_history_limit=3))
+    assert (report.read, report.stored) == (20, 15)
+    assert "15 events of 5 users: 15 are new" in report.sentence(address)
+    assert "5 older ones are not loaded" in report.sentence(address)
+    assert [event.item for event in stored(address, "u0")] == ["i1", "i2", "i0"]
+
+
+class Failing:
+    """A store that becomes unavailable after some writes."""
+
+    def __init__(self, store: HistoryStore, writes: int) -> None:
+        self._store = store
+        self._left = writes
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def append(self, events: list[Event]) -> int:
+        self._left -= 1
+        if self._left < 0:
+            raise HistoryUnavailableError("history store unavailable: disk full")
+        return await self._store.append(events)
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Let stores fail after so many writes of two events or a few more each."""
+    monkeypatch.setattr(loading, "WRITE_EVENTS", 2)
+
+    def arrange(writes: int) -> None:
+        def begin(settings: Settings) -> Stores:
+            stores = open_stores(settings)
+            failing: Any = Failing(stores.histories, writes)
+            return Stores(failing, stores.items)
+
+        monkeypatch.setattr(loading, "open_stores", begin)
+
+    return arrange
+
+
+def test_an_interrupted_load_continues(
+    address: str, prepared: Prepare, failing: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = prepared(LOG)
+    monkeypatch.setattr(loading, "_RETRY_SECONDS", (0.0,))
+    failing(3)
+    with pytest.raises(
+        ServiceError, match=r"disk full; 6 new events are stored, and the same command continues"
+    ):
+        load_histories(data, Settings(store=address))
+    failing(100)
+    assert load_histories(data, Settings(store=address)).stored == 14
+    assert [event.item for event in stored(address, "u1")] == ["i0", "i1", "i2", "i0"]
+
+
+def test_a_store_that_is_unavailable_for_a_moment_is_called_again(
+    tmp_path: Path, prepared: Prepare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading, "_RETRY_SECONDS", (0.0, 0.0))
+    calls = iter([HistoryUnavailableError("locked"), HistoryUnavailableError("locked")])
+
+    class Recovering(Failing):
+        async def append(self, events: list[Event]) -> int:
+            if error := next(calls, None):
+                raise error
+            return await self._store.append(events)
+
+    def begin(settings: Settings) -> Stores:
+        stores = open_stores(settings)
+        recovering: Any = Recovering(stores.histories, 0)
+        return Stores(recovering, stores.items)
+
+    monkeypatch.setattr(loading, "open_stores", begin)
+    assert load_histories(prepared(LOG), Settings(store=f"sqlite:///{tmp_path}/h.sqlite")).stored == 20
+
+
+def test_a_log_without_times_is_refused_by_a_store_that_deletes_by_time(
+    tmp_path: Path, prepared: Prepare
+) -> None:
+    data = prepared("user_id,item_id\na,x\n", columns={"in_file_order": True})
+    with pytest.raises(ServiceError, match="has an order but no times, and with TURRET_KEEP_DAYS = 3"):
+        load_histories(data, Settings(store=f"sqlite:///{tmp_path}/h.sqlite", keep_days=3))
+
+
+def test_old_events_are_left_out_where_the_store_deletes_them(tmp_path: Path, prepared: Prepare) -> None:
+    report = load_histories(prepared(LOG), Settings(store=f"sqlite:///{tmp_path}/h.sqlite", keep_days=3))
+    assert (report.read, report.kept, report.stored) == (20, 0, 0)
+
+
+MOMENT = 1000 * START
+
+
+def rows(path: Path) -> list[tuple[Any, ...]]:
+    frame = pl.read_parquet(path).with_columns(pl.col("timestamp").dt.epoch("ms") - MOMENT)
+    return sorted(frame.rows())
+
+
+def test_a_dump_has_the_stored_events(address: str, tmp_path: Path) -> None:
+    append(
+        address,
+        Event("e1", "a", "x", MOMENT, "view"),
+        Event("e2", "b", 7, MOMENT + 1),
+        Event("e3", "a", "y", MOMENT),
+    )
+    report = dump_histories(Settings(store=address), ALL, tmp_path / "new" / "events.parquet")
+    assert (report.events, report.users, report.first, report.last) == (3, 2, MOMENT, MOMENT + 1)
+    assert rows(tmp_path / "new" / "events.parquet") == [
+        ("a", "x", 0, "view", "e1"),
+        ("a", "y", 0, None, "e3"),
+        ("b", "7", 1, None, "e2"),
+    ]
+    assert stat.S_IMODE((tmp_path / "new" / "events.parquet").stat().st_mode) == 0o600
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["events.parquet"]
+
+
+def test_a_dump_has_the_events_of_a_range_of_times(address: str, tmp_path: Path) -> None:
+    append(address, *(Event(f"e{place}", "a", place, MOMENT + place) for place in range(5)))
+    dump_histories(Settings(store=address), TimeRange(MOMENT + 1, MOMENT + 3), tmp_path / "e.parquet")
+    assert [row[1:3] for row in rows(tmp_path / "e.parquet")] == [(1, 1), (2, 2)]
+
+
+def test_users_are_counted_over_parts(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user whose events are in two parts is one user, and parts may differ in the type of their ids."""
+    monkeypatch.setattr(dumping, "PART_EVENTS", 2)
+    events = [Event(f"e{place}", f"{place // 1500}", place, MOMENT + place) for place in range(4_500)]
+    append(address, *events)
+    report = dump_histories(Settings(store=address), ALL, tmp_path / "e.parquet")
+    assert (report.events, report.users) == (4_500, 3)
+    assert rows(tmp_path / "e.parquet") == [
+        (place // 1500, place, place, None, f"e{place}") for place in range(4_500)
+    ]
+
+
+@pytest.mark.parametrize("other", ["x", "07", "9" * 30])
+def test_ids_are_integers_only_if_all_of_them_print_as_integers(tmp_path: Path, other: str) -> None:
+    address = f"sqlite:///{tmp_path}/h.sqlite"
+    append(address, Event("e1", "1", 1, MOMENT), Event("e2", "2", other, MOMENT))
+    dump_histories(Settings(store=address), ALL, tmp_path / "e.parquet")
+    assert sorted(row[:2] for row in rows(tmp_path / "e.parquet")) == [(1, "1"), (2, other)]
+
+
+def test_a_loaded_log_is_dumped_as_a_log_that_prepares_to_the_same(
+    address: str, tmp_path: Path, prepared: Prepare
+) -> None:
+    """Without options, and bit for bit: equal times keep their order."""
+    lines = [f"u{place % 7},i{place % 5},{1_700_000_000 + place // 3}" for place in range(300)]
+    data = prepared("user_id,item_id,timestamp\n" + "\n".join(lines))
+    load_histories(data, Settings(store=address))
+    dump_histories(Settings(store=address), ALL, tmp_path / "e.parquet")
+    prepare(PrepareConfig(source=tmp_path / "e.parquet"), tmp_path / "again")
+    assert PreparedData.open(tmp_path / "again").fingerprint == data.fingerprint
+
+
+def test_nothing_is_written_where_the_store_holds_nothing(address: str, tmp_path: Path) -> None:
+    with pytest.raises(ServiceError, match=r"holds no events from the beginning to .* nothing is written"):
+        dump_histories(Settings(store=address), TimeRange.of(None, "2024-01-01"), tmp_path / "e.parquet")
+    assert not list(tmp_path.glob("*.parquet"))
+    assert not list(tmp_path.glob(".e.parquet*"))
+
+
+def test_a_failure_leaves_the_file_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "e.parquet").write_text("before")
+    address = f"sqlite:///{tmp_path}/h.sqlite"
+    append(address, Event("e", "a", "x", MOMENT))
+
+    class Failing:
+        async def scan(self, first: int, last: int) -> Any:
+            yield [Event("e", "a", "x", MOMENT)]
+            raise HistoryUnavailableError("history store unavailable: it went away")
+
+        async def close(self) -> None:
+            pass
+
+    failing: Any = Failing()
+    monkeypatch.setattr(dumping, "open_stores", lambda settings: Stores(failing, failing))
+    with pytest.raises(HistoryUnavailableError, match="it went away"):
+        dump_histories(Settings(store=address), ALL, tmp_path / "e.parquet")
+    assert (tmp_path / "e.parquet").read_text() == "before"
+    assert not list(tmp_path.glob(".e.parquet*"))
+
+
+def test_times_are_dates_or_numbers() -> None:
+    assert TimeRange.of("2024-05-01", "1714521601") == TimeRange(1_714_521_600_000, 1_714_521_601_000)
+    assert TimeRange.of(None, "2024-05-01").first < -(10**15)
+    assert TimeRange.of("2024-05-01", None).last > 1_714_521_600_000
+
+
+def logged(data: PreparedData, kept: KeptEvents = KEPT, portion: int = 1000) -> list[Event]:
+    return [one for _, users in logged_events(data, kept, portion) for user in users for one in user]
+
+
+def test_events_are_those_of_the_log_by_user_and_time(prepared: Prepare) -> None:
+    data = prepared(HEAD + "b,x,1700000003\na,y,1700000002\na,x,1700000001\n")
+    assert [event[1:] for event in logged(data)] == [
+        ("a", "x", 1_700_000_001_000, None),
+        ("a", "y", 1_700_000_002_000, None),
+        ("b", "x", 1_700_000_003_000, None),
+    ]
+
+
+def test_an_id_is_made_of_time_item_and_the_number_among_equal_events(prepared: Prepare) -> None:
+    """However the rows are arranged, and whatever comes between equal ones."""
+    log = HEAD + "a,x,1700000001\na,y,1700000001\na,x,1700000001\nb,x,1700000001\na,x,1700000001\n"
+    ids = [(event.user, event.event_id) for event in logged(prepared(log))]
+    assert ids == [
+        ("a", "log:1700000001000:0:x"),
+        ("a", "log:1700000001000:0:y"),
+        ("a", "log:1700000001000:1:x"),
+        ("a", "log:1700000001000:2:x"),
+        ("b", "log:1700000001000:0:x"),
+    ]
+
+
+def test_users_come_in_the_order_of_their_text_and_integers_stay_integers(prepared: Prepare) -> None:
+    data = prepared(HEAD + "2,7,1700000001\n10,7,1700000001\n1,8,1700000001\n")
+    assert [(event.user, event.item) for event in logged(data)] == [("1", 8), ("10", 7), ("2", 7)]
+
+
+@pytest.mark.parametrize("portion", [1, 2, 3, 1000])
+def test_portions_hold_whole_users_and_count_what_was_read(prepared: Prepare, portion: int) -> None:
+    log = HEAD + "".join(f"{user},{item},{1700000000 + item}\n" for user in "cab" for item in range(3))
+    portions = list(logged_events(prepared(log), replace(KEPT, newest=2), portion))
+    assert sum(read for read, _ in portions) == 9
+    assert [[event.item for event in user] for _, users in portions for user in users] == [[1, 2]] * 3
+
+
+def test_the_newest_events_of_each_user_and_those_of_the_retention_period_are_kept(prepared: Prepare) -> None:
+    log = HEAD + "".join(f"a,{item},{1700000000 + item}\n" for item in range(5)) + "b,9,1700000000\n"
+    data = prepared(log)
+    assert [event.item for event in logged(data, replace(KEPT, newest=2))] == [3, 4, 9]
+    assert [event.item for event in logged(data, replace(KEPT, oldest=1_700_000_003_000))] == [3, 4]
+
+
+def test_times_outside_of_the_window_are_clamped_as_the_service_does(prepared: Prepare) -> None:
+    """The id has the time of the log, which does not change between two calls."""
+    stored = logged(
+        prepared(HEAD + "a,x,-5\na,y,1700000001\na,z,1900000000\n", columns={"time_unit": "seconds"})
+    )
+    assert [event.time for event in stored] == [0, 1_700_000_001_000, NOW]
+    assert [event.event_id for event in stored][::2] == ["log:-5000:0:x", "log:1900000000000:0:z"]
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "user_id,item_id\na,x\na,y\nb,x\na,x\n",
+        "user_id,item_id,position\na,x,1.5\na,y,2\nb,x,7\na,x,2.5\n",
+    ],
+)
+def test_a_log_without_times_has_the_positions_in_a_history(prepared: Prepare, log: str) -> None:
+    data = prepared(log, columns={"in_file_order": "position" not in log})
+    shown = [(event.user, event.item, event.time) for event in logged(data)]
+    assert shown == [("a", "x", 0), ("a", "y", 1), ("a", "x", 2), ("b", "x", 0)]
+    newest = logged(data, replace(KEPT, newest=2))
+    assert [event.event_id for event in newest] == ["log:1:0:y", "log:2:0:x", "log:0:0:x"]
+
+
+def test_a_log_split_by_files_is_sorted_by_time_alone(tmp_path: Path) -> None:
+    """Its test events may be older than those of training."""
+    (tmp_path / "train.csv").write_text(HEAD + "a,x,1700000001\na,z,1700000003\n")
+    (tmp_path / "test.csv").write_text(HEAD + "a,y,1700000002\n")
+    split = FilesSplit(kind="files", train=tmp_path / "train.csv", test=tmp_path / "test.csv")
+    prepare(PrepareConfig(split=split), tmp_path / "prepared")
+    data = PreparedData.open(tmp_path / "prepared")
+    assert [event.item for event in logged(data)] == ["x", "y", "z"]
+    assert [event.item for event in logged(data, replace(KEPT, newest=1))] == ["z"]
