@@ -1,0 +1,432 @@
+"""`turret activate --not-worse-than`: both versions rank events that neither was trained on."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from typer.testing import CliRunner, Result
+
+import turret.activation.held_out as held_out_module
+import turret.cli
+from tests.support.command_line import run, serving
+from tests.support.trained import trained_shop
+from tests.turret.conftest import DAY, START, PublishTaste
+from turret.activation import ranking
+from turret.activation.held_out import HeldOut, held_out
+from turret.activation.not_worse import Comparison, UnclearError, WorseError, compare_versions
+from turret.activation.ranking import best_rows, metric_of_users
+from turret.data.errors import DataError
+from turret.data.features import Feature
+from turret.data.prepared import PreparedData
+from turret.data.preparing.prepare import prepare
+from turret.data.reading.schema import PrepareConfig
+from turret.model import load
+from turret.service.client.client import call
+from turret.tower.bundle.bundle import Bundle
+from turret.tower.bundle.publish import BundleContents, publish
+from turret.tower.format.manifest import Manifest, Norms, Scoring
+from turret.tower.format.pointer import current
+from turret.training.commands import export_run, train_run
+from turret.training.evaluation.evaluation import TOWERS
+from turret.training.evaluation.per_user import load_per_user
+from turret.training.run import PER_USER, Run
+
+
+def activate(folder: Path, *words: str | Path) -> Result:
+    given = ["activate", *words, "--bundles", folder / "bundles", "--not-worse-than", "live"]
+    return CliRunner().invoke(turret.cli.app, list(map(str, given)))
+
+
+def test_a_worse_version_stays_out_and_a_better_one_comes_in(
+    tmp_path: Path, publish_taste: PublishTaste, tastes: PreparedData
+) -> None:
+    publish_taste("first", noise=0.6)
+    publish_taste("worse", noise=3.0)
+    publish_taste("better")
+    refused = activate(tmp_path, "worse", "--data", tastes.folder)
+    assert (refused.exit_code, refused.stdout) == (3, "")
+    assert refused.stderr.startswith("turret: worse is worse than first: ndcg@10 is ")
+    assert current(tmp_path / "bundles") == "first"
+    accepted = activate(tmp_path, "better", "--data", tastes.folder)
+    assert (accepted.exit_code, accepted.stderr) == (0, "")
+    assert accepted.stdout.startswith("better is not worse than first: ndcg@10 is ")
+    assert current(tmp_path / "bundles") == "better"
+
+
+@pytest.mark.nightly
+def test_a_running_service_is_compared_with_what_it_serves(
+    tmp_path: Path, publish_taste: PublishTaste, tastes: PreparedData
+) -> None:
+    publish_taste("first")
+    publish_taste("worse", noise=3.0)
+    publish_taste("same")
+    words = ("--bundles", "bundles", "--not-worse-than", "live", "--data", tastes.folder)
+    with serving(tmp_path / "bundles") as service:
+        refused = run("activate", "worse", *words, "--url", service.admin, folder=tmp_path)
+        assert refused.returncode == 3, refused.stderr
+        assert call(service.url, "/v1/version")["version"] == "first"
+        accepted = run("activate", "same", *words, "--url", service.admin, folder=tmp_path)
+        assert accepted.returncode == 0, accepted.stderr
+        assert call(service.url, "/v1/version")["version"] == "same"
+
+
+def test_without_another_live_version_nothing_is_compared(
+    tmp_path: Path, publish_taste: PublishTaste
+) -> None:
+    publish_taste("first")
+    assert activate(tmp_path, "first").stdout.startswith(
+        "first is live already, so it is compared with none."
+    )
+    (tmp_path / "bundles" / "current").unlink()
+    shown = activate(tmp_path, "first").stdout
+    assert shown.startswith("No version is live, so first is compared with none.")
+    assert current(tmp_path / "bundles") == "first"
+
+
+def manifest(version: str, data: str, until: str | None = None) -> Manifest:
+    return Manifest(
+        version=version,
+        created="",
+        data_until=until,
+        dimension=2,
+        item_count=2,
+        scoring=Scoring(kind="dot", temperature=1.0),
+        history_length=5,
+        norms=Norms(quantiles=(), zeros=0),
+        fingerprints={"data": data},
+        files={},
+    )
+
+
+def after(days: float) -> str:
+    """The time before the events of a day, which begin `days` days after the first ones."""
+    return datetime.fromtimestamp(START + days * DAY - 1, UTC).isoformat(timespec="milliseconds")
+
+
+def test_both_trained_on_the_data_are_measured_on_its_test_part(tastes: PreparedData) -> None:
+    chosen = held_out(tastes, manifest("new", tastes.fingerprint), manifest("live", tastes.fingerprint))
+    np.testing.assert_array_equal(chosen.starts, tastes.splits[:, 1])
+    np.testing.assert_array_equal(chosen.ends, tastes.offsets[1:])
+    assert (chosen.rule, chosen.warning) == ("of the test part", None)
+
+
+def test_an_older_live_version_is_measured_on_later_events_of_the_test_part(tastes: PreparedData) -> None:
+    """Users without a later event are left out: the live version may have been trained on their last one."""
+    last = datetime.fromtimestamp(START + 3 * DAY + 59, UTC).isoformat()
+    chosen = held_out(tastes, manifest("new", tastes.fingerprint), manifest("live", "older", last))
+    times = [int(tastes.times[start]) for start in chosen.starts]
+    assert len(chosen.users) == 60
+    assert min(times) == (START + 3 * DAY + 60) * 1000
+    assert chosen.rule == f"of the test part and after {last}"
+
+
+def test_two_versions_of_other_data_are_measured_on_events_after_both(tastes: PreparedData) -> None:
+    chosen = held_out(tastes, manifest("new", "other", after(2)), manifest("live", "older", after(1)))
+    np.testing.assert_array_equal(chosen.starts, tastes.offsets[:-1] + 2)
+    np.testing.assert_array_equal(chosen.ends, tastes.offsets[1:])
+    assert chosen.warning is None
+    reverse = held_out(tastes, manifest("new", "other", after(1)), manifest("live", "older", after(2)))
+    np.testing.assert_array_equal(reverse.starts, chosen.starts)
+
+
+@pytest.mark.parametrize(("until", "reason"), [(after(9), "none is after"), (None, "has no times")])
+def test_a_live_version_that_may_know_the_events_is_warned_of(
+    tastes: PreparedData, until: str | None, reason: str
+) -> None:
+    chosen = held_out(tastes, manifest("new", tastes.fingerprint), manifest("live", "newer", until))
+    np.testing.assert_array_equal(chosen.starts, tastes.splits[:, 1])
+    assert chosen.warning is not None
+    assert "version live may have been trained on some of these events" in chosen.warning
+    assert reason in chosen.warning
+
+
+@pytest.mark.parametrize(
+    ("until", "reason"), [(after(9), "no event that version new was not trained on"), (None, "without times")]
+)
+def test_events_that_the_new_version_may_know_are_refused(
+    tastes: PreparedData, until: str | None, reason: str
+) -> None:
+    with pytest.raises(DataError, match=reason):
+        held_out(tastes, manifest("new", "newer", until), manifest("live", tastes.fingerprint))
+
+
+def test_data_without_a_test_part_and_without_times_is_refused(tmp_path: Path, tastes: PreparedData) -> None:
+    (tmp_path / "log.csv").write_text("user_id,item_id\na,1\nb,2\n")
+    config = {"source": tmp_path / "log.csv", "columns": {"in_file_order": True}}
+    prepare(PrepareConfig.model_validate(config), tmp_path / "data")
+    data = PreparedData.open(tmp_path / "data")
+    with pytest.raises(DataError, match="no event that version new was not trained on"):
+        held_out(data, manifest("new", data.fingerprint), manifest("live", data.fingerprint))
+    with pytest.raises(DataError, match="without times"):
+        held_out(data, manifest("new", "other", after(0)), manifest("live", data.fingerprint))
+
+
+def test_blocks_and_samples_of_users_change_no_bounds(
+    tastes: PreparedData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    versions = manifest("new", "other", after(2.0005)), manifest("live", "older", after(1))
+    whole = held_out(tastes, *versions)
+    assert len(set((whole.starts - tastes.offsets[whole.users]).tolist())) == 2
+    monkeypatch.setattr(held_out_module, "_EVENTS_A_BLOCK", 7)
+    blocks = held_out(tastes, *versions)
+    np.testing.assert_array_equal(blocks.starts, whole.starts)
+    monkeypatch.setattr(held_out_module, "MOST_USERS", 50)
+    some = held_out(tastes, *versions)
+    assert len(some.users) == 50
+    np.testing.assert_array_equal(some.starts, whole.starts[some.users])
+
+
+def comparison(
+    new: list[float], live: list[float], margin: float = 0.1, warning: str | None = None
+) -> Comparison:
+    rows = np.arange(len(new))
+    users = HeldOut(rows, rows, rows, "of the test part", warning)
+    return Comparison.of(("new", "live"), "ndcg@10", margin, users, np.array(new), np.array(live))
+
+
+def test_equal_versions_are_not_worse_without_any_margin() -> None:
+    sentence = comparison([0.5, 0.1] * 20, [0.5, 0.1] * 20, margin=0.0).check()
+    assert sentence.startswith(
+        "new is not worse than live: ndcg@10 is 0.3000 against 0.3000 for 40 users with "
+    )
+    assert sentence.endswith("interval over paired users [+0.0000, +0.0000]; a loss of up to 0 % is accepted")
+
+
+def test_a_loss_within_the_margin_is_accepted() -> None:
+    assert "not worse" in comparison([0.46, 0.48] * 50, [0.5, 0.5] * 50).check()
+
+
+def test_a_certain_loss_is_refused() -> None:
+    with pytest.raises(WorseError, match=r"new is worse than live: .* -0\.1000 \(-20\.0%\)") as caught:
+        comparison([0.3, 0.5] * 50, [0.5, 0.5] * 50).check()
+    assert caught.value.exit_status == 3
+    margin = float(str(caught.value).split("--margin ")[1].split(" ")[0])
+    assert margin == pytest.approx(0.24, abs=0.01)
+    assert "not worse" in comparison([0.3, 0.5] * 50, [0.5, 0.5] * 50, margin).check()
+
+
+def test_noise_is_told_from_a_loss() -> None:
+    """No difference on average, but a spread that hides a loss of a tenth."""
+    new, live = [0.0, 1.0] * 300, [1.0, 0.0] * 300
+    with pytest.raises(UnclearError, match="600 users are too few to show that new is not worse") as caught:
+        comparison(new, live).check()
+    assert caught.value.exit_status == 4
+    needed = int(str(caught.value).split("about ")[1].split(" users")[0].replace(",", ""))
+    # Differences of 1 and -1 deviate by 1; the tolerance is for the resamples.
+    assert needed == pytest.approx((1.96 / 0.05) ** 2, rel=0.1)
+
+
+def test_a_remedy_is_one() -> None:
+    """A margin above 1, or fewer users than there are, would be none."""
+    with pytest.raises(UnclearError, match=r"; train again, or compare on more users$"):
+        comparison([0.0] * 60, [1.0] + [0.0] * 59).check()
+    with pytest.raises(WorseError, match=r"--margin 0\.14 would accept it$"):
+        comparison([0.45, 0.43, 0.42, 0.43] * 25, [0.5] * 100, margin=0.13).check()
+
+
+def test_few_users_tell_nothing() -> None:
+    with pytest.raises(UnclearError, match="at least 30 users are needed"):
+        comparison([1.0] * 29, [0.0] * 29).check()
+
+
+def test_metrics_of_zero_tell_nothing() -> None:
+    with pytest.raises(UnclearError, match="can't tell new from live"):
+        comparison([0.0] * 40, [0.0] * 40).check()
+    assert comparison([0.1] * 40, [0.0] * 40).check().endswith("no loss is accepted")
+
+
+def test_an_advantage_of_the_live_version_is_said() -> None:
+    assert comparison([0.5] * 40, [0.5] * 40, warning="it knows them").check().endswith("(it knows them)")
+    with pytest.raises(WorseError, match=r"\(it knows them\)$"):
+        comparison([0.1] * 40, [0.5] * 40, warning="it knows them").check()
+
+
+def test_a_bundle_is_compared_with_another_one(
+    tmp_path: Path, publish_taste: PublishTaste, tastes: PreparedData
+) -> None:
+    publish_taste("good")
+    publish_taste("bad", noise=3.0)
+    with pytest.raises(WorseError, match="bad is worse than good: ndcg@10 is"):
+        compare_versions(tmp_path / "bundles", "bad", "good", tastes).check()
+    sentence = compare_versions(tmp_path / "bundles", "good", "bad", tastes, "recall@3").check()
+    assert sentence.startswith("good is not worse than bad: recall@3 is")
+
+
+def last_events(data: PreparedData) -> HeldOut:
+    users = np.arange(len(data.users))
+    return HeldOut(users, np.asarray(data.splits[:, 1]), np.asarray(data.offsets[1:]), "of the test part")
+
+
+def test_rankings_are_those_of_the_oracle(
+    tmp_path: Path,
+    publish_taste: PublishTaste,
+    tastes: PreparedData,
+    oracle: Callable[..., tuple[NDArray[np.int64], NDArray[np.float32]]],
+) -> None:
+    made = publish_taste("v1", noise=0.5)
+    bundle = Bundle.open(tmp_path / "bundles" / "v1")
+    values = metric_of_users(bundle, tastes, last_events(tastes), "mrr@5", 5)
+    for user, value in enumerate(values):
+        rows = [made.vocabulary.row(item) for item in tastes.item_ids.ids(tastes.history(user, "test"))]
+        (target,) = tastes.item_ids.ids(tastes.targets(user, "test"))
+        best = oracle(made.item_vectors, rows, 0.5, 5)[0].tolist()
+        row = made.vocabulary.row(target)
+        assert value == (1 / (best.index(row) + 1) if row in best else 0.0)
+    assert 0.2 < values.mean() < 0.9
+
+
+def test_the_best_rows_are_those_of_a_stable_sort() -> None:
+    random = np.random.default_rng(0)
+    for k in (1, 3, 20, 30):
+        scores = random.integers(0, 5, 20).astype(np.float32)
+        scores[random.integers(0, 20, 4)] = -np.inf
+        expected = [row for row in np.argsort(-scores, kind="stable") if np.isfinite(scores[row])][:k]
+        assert best_rows(scores, k).tolist() == expected
+
+
+@pytest.mark.parametrize("absolute", [True, False])
+def test_one_product_ranks_as_the_index_does(
+    tmp_path: Path,
+    make_contents: Callable[..., BundleContents],
+    tastes: PreparedData,
+    monkeypatch: pytest.MonkeyPatch,
+    absolute: bool,
+) -> None:
+    publish(tmp_path, make_contents(absolute=absolute))
+    bundle = Bundle.open(tmp_path / "v1")
+    by_product = metric_of_users(bundle, tastes, last_events(tastes), "mrr@10", 10)
+    monkeypatch.setattr(ranking, "_SCORES_A_BLOCK", 130)  # two users
+    np.testing.assert_array_equal(
+        metric_of_users(bundle, tastes, last_events(tastes), "mrr@10", 10), by_product
+    )
+    index = bundle.manifest.index.model_copy(update={"is_exact": False})
+    bundle.manifest = bundle.manifest.model_copy(update={"index": index})
+    np.testing.assert_array_equal(
+        metric_of_users(bundle, tastes, last_events(tastes), "mrr@10", 10), by_product
+    )
+
+
+def test_an_unknown_item_is_a_miss_and_an_unknown_history_gets_popular_items(
+    tmp_path: Path, make_contents: Callable[..., BundleContents]
+) -> None:
+    """The bundle has the items 100 to 159, the most popular first."""
+    lines = ["a,101", "a,900", "b,900", "b,100", "c,901", "c,159"]
+    (tmp_path / "log.csv").write_text("\n".join(["user_id,item_id", *lines]) + "\n")
+    config = {"source": tmp_path / "log.csv", "columns": {"in_file_order": True}}
+    prepare(PrepareConfig.model_validate({**config, "split": {"kind": "last"}}), tmp_path / "data")
+    data = PreparedData.open(tmp_path / "data")
+    publish(tmp_path / "bundles", make_contents())
+    users = np.arange(3)
+    targets = HeldOut(users, np.asarray(data.offsets[1:]) - 1, np.asarray(data.offsets[1:]), "")
+    bundle = Bundle.open(tmp_path / "bundles" / "v1")
+    assert metric_of_users(bundle, data, targets, "hr@10", 10).tolist() == [0.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize("exclude_seen", [True, False])
+def test_items_of_the_history_are_ranked_as_the_bundle_says(
+    tmp_path: Path, make_contents: Callable[..., BundleContents], exclude_seen: bool
+) -> None:
+    (tmp_path / "log.csv").write_text("user_id,item_id\na,101\na,101\n")
+    config = {"source": tmp_path / "log.csv", "columns": {"in_file_order": True}}
+    prepare(PrepareConfig.model_validate(config), tmp_path / "data")
+    data = PreparedData.open(tmp_path / "data")
+    publish(tmp_path / "bundles", replace(make_contents(), exclude_seen=exclude_seen))
+    bundle = Bundle.open(tmp_path / "bundles" / "v1")
+    targets = HeldOut(np.array([0]), np.array([1]), np.array([2]), "")
+    assert metric_of_users(bundle, data, targets, "hr@1", 1).tolist() == [0.0 if exclude_seen else 1.0]
+
+
+def test_features_and_times_of_the_data_are_read(
+    tmp_path: Path,
+    make_contents: Callable[..., BundleContents],
+    user_features: tuple[Feature, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A category that a user lacks is left out."""
+    (tmp_path / "log.csv").write_text(
+        "user_id,item_id,timestamp\n"
+        + "".join(f"u{user},{item},{1_700_000_000 + item * 3600}\n" for user in (1, 2) for item in (103, 110))
+    )
+    (tmp_path / "users.csv").write_text("user_id,country,age,likes\nu1,de,20,drama|comedy\nu2,,,\n")
+    settings: dict[str, Any] = {
+        "source": tmp_path / "log.csv",
+        "users": tmp_path / "users.csv",
+        "user_features": {"category": ["country"], "number": ["age"], "multi": ["likes"]},
+    }
+    prepare(PrepareConfig.model_validate(settings), tmp_path / "data")
+    data = PreparedData.open(tmp_path / "data")
+    assert data.user_features.raw(0) == {"country": "de", "age": 20.0, "likes": ["drama", "comedy"]}
+    assert data.user_features.raw(1) == {"age": 20.0, "likes": []}
+    publish(tmp_path / "bundles", make_contents(features=user_features, times=True))
+    bundle = Bundle.open(tmp_path / "bundles" / "v1")
+    asked: list[Any] = []
+    encode = bundle.encoder.encode
+
+    def recording(*arguments: Any) -> Any:
+        asked.append(arguments)
+        return encode(*arguments)
+
+    monkeypatch.setattr(bundle.encoder, "encode", recording)
+    targets = HeldOut(np.arange(2), np.asarray(data.offsets[1:]) - 1, np.asarray(data.offsets[1:]), "")
+    metric_of_users(bundle, data, targets, "ndcg@10", 10)
+    ((histories, features, times),) = asked
+    assert [rows.tolist() for rows in histories] == [[3], [3]]
+    assert features == [data.user_features.raw(0), data.user_features.raw(1)]
+    assert [one.events.tolist() for one in times] == [[1_700_000_000.0 + 103 * 3600]] * 2
+    assert [one.asked for one in times] == [1_700_000_000.0 + 110 * 3600] * 2
+
+
+@pytest.mark.parametrize("name", ["ids", "features"])
+def test_a_bundle_has_the_metrics_that_its_run_was_evaluated_with(name: str) -> None:
+    """An activation (ONNX, from a bundle) and an evaluation (torch, from a run) measure the same."""
+    shop = trained_shop()
+    bundle = Bundle.open(shop.bundles / name)
+    chosen = held_out(shop.data, bundle.manifest, bundle.manifest)
+    users, stored = load_per_user(shop.folder / name / PER_USER["test"], TOWERS)
+    assert shop.data.users.ids(chosen.users) == users
+    values = metric_of_users(bundle, shop.data, chosen, "ndcg@10", 10)
+    # Items that tie but for rounding may change places.
+    assert np.isclose(values, stored["ndcg@10"]).mean() > 0.98
+    assert values.mean() == pytest.approx(stored["ndcg@10"].mean(), abs=0.003)
+
+
+@pytest.mark.nightly
+def test_repeat_consumption_is_one_setting_from_the_log_to_the_answer(tmp_path: Path) -> None:
+    """Each user takes two items in turn: the next one is always one of those used."""
+    lines = [
+        f"u{user},i{(user % 10) * 2 + turn % 2},{1_700_000_000 + turn * 60}"
+        for user in range(120)
+        for turn in range(6)
+    ]
+    (tmp_path / "log.csv").write_text("\n".join(["user_id,item_id,timestamp", *lines]) + "\n")
+    prepare(PrepareConfig(source=tmp_path / "log.csv"), tmp_path / "data")
+    data = PreparedData.open(tmp_path / "data")
+    assert data.manifest.repeat_share == pytest.approx(4 / 6)
+    found: dict[bool, float] = {}
+    for exclude_seen in (True, False):
+        folder = tmp_path / f"run-{exclude_seen}"
+        settings = ["training.epochs=10", "training.batch_size=64", "evaluation.k=[2, 10]"]
+        settings.append("training.device=cpu")
+        settings.append(f"evaluation.exclude_seen={str(exclude_seen).lower()}")
+        train_run(data.folder, "demo", folder, settings)
+        report = Run.read(folder).evaluate(data, "test")
+        kinds = [finding["kind"] for finding in report["verdict"]]
+        assert ("repeats" in kinds) == exclude_seen
+        model = load(export_run(folder, None, tmp_path / "bundles", str(exclude_seen)))
+        assert model.bundle.manifest.exclude_seen == exclude_seen
+        best = {one.id for one in model.recommend(["i0", "i1"], k=2)}
+        assert bool(best & {"i0", "i1"}) == (not exclude_seen)
+        targets = HeldOut(np.arange(120), np.asarray(data.splits[:, 1]), np.asarray(data.offsets[1:]), "")
+        found[exclude_seen] = float(metric_of_users(model.bundle, data, targets, "hr@2", 2).mean())
+        assert found[exclude_seen] == pytest.approx(hits_at_2(folder), abs=0.02)
+    assert found[True] == 0.0
+    assert found[False] > 0.5
+
+
+def hits_at_2(run: Path) -> float:
+    return float(load_per_user(run / PER_USER["test"], TOWERS)[1]["hr@2"].mean())
