@@ -1,0 +1,403 @@
+"""From a query to a page of items: what is read for it, what is chosen, and what is answered together."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import orjson
+import pytest
+from numpy.typing import NDArray
+
+from turret.data.vocabulary import Vocabulary
+from turret.service.errors import InvalidFieldError, RequestError
+from turret.service.latency import LatencyEstimate
+from turret.service.models.loaded_model import LoadedModel, open_live
+from turret.service.overlay.fresh import FreshItems
+from turret.service.overlay.item_overlay_cache import ItemOverlayCache
+from turret.service.ranking.answer_record import AnswerRecord
+from turret.service.ranking.answers import recommend
+from turret.service.ranking.item_view import ItemView
+from turret.service.ranking.micro_batcher import MicroBatcher
+from turret.service.ranking.query import NO_HISTORY, Query, QueryReader, make_query
+from turret.service.ranking.selecting import POOL, POOL_PER_ITEM, Conditions, Ranked, Selection, select
+from turret.service.schemas.cursor import Cursor
+from turret.service.schemas.requests import RecommendRequest
+from turret.service.settings import Settings
+from turret.service.stores.breaker import Breaker
+from turret.service.stores.contract import Event, History
+from turret.service.stores.memory import MemoryHistory, MemoryItems
+from turret.tower.bundle.bundle import Bundle
+from turret.tower.bundle.publish import BundleContents, publish
+from turret.tower.retrieval.retriever import Ranking
+
+NOW = 1_700_000_000_000
+STORED = History(["a", "b"], [NOW - 10, NOW + 120_000])  # the second by a clock that is ahead
+
+
+# --- The query
+
+
+def test_pages_count_the_events_that_the_first_has_counted() -> None:
+    """Also those ahead of this clock, and whatever the time is that the answer is asked for."""
+    for at, asked in ((None, NOW + 120_000), (1_600_000_000, 1_600_000_000_000)):
+        first = make_query(RecommendRequest(user_id="u", at=at), STORED, (), NOW)
+        assert (first.history, first.request_time) == (["a", "b"], asked)
+        cursor = Cursor("v1", first.until, 10, 1.0, 3).text()
+        later = History(["a", "b", "c"], [*STORED.times, NOW + 150_000])
+        next_page = make_query(RecommendRequest(user_id="u", at=at, cursor=cursor), later, (), NOW + 200_000)
+        assert (next_page.history, next_page.request_time) == (["a", "b"], asked)
+    sent = make_query(RecommendRequest(history=["a"]), NO_HISTORY, (), NOW)
+    assert (sent.until, sent.request_time) == (NOW, NOW), "a history that was sent has no events to wait for"
+
+
+@pytest.mark.parametrize(
+    ("default", "requested", "excludes"),
+    [(True, None, True), (False, None, False), (True, False, False), (False, True, True)],
+)
+def test_seen_items_are_those_of_the_whole_history(
+    tmp_path: Path,
+    make_contents: Callable[..., BundleContents],
+    default: bool,
+    requested: bool | None,
+    excludes: bool,
+) -> None:
+    """A tower reads the newest five; an item that was used long before them would come again."""
+    publish(tmp_path, replace(make_contents(), exclude_seen=default))
+    live = open_live(tmp_path, "v1")
+    store, overlay = MemoryHistory(), ItemOverlayCache(MemoryItems())
+    reader = QueryReader(Breaker(store), overlay, Settings(bundles=tmp_path, stored_history_limit=5_000))
+    events = [Event(str(number), "u", 100 + number % 50, number) for number in range(1_500)]
+    request = RecommendRequest(user_id="u", exclude_seen=requested)
+
+    async def read() -> Query:
+        await store.append([Event("first", "u", 159, 0), *events])
+        return await reader.read(request, live, 2_000)
+
+    query = asyncio.run(read())
+    assert (159 in query.history) == excludes
+    assert len(query.history) == (1_501 if excludes else 1_000)
+
+
+# --- A page of the ranking
+
+COUNT = 1_000
+# Every score twice, so that pages end in ties.
+SCORES = np.repeat(np.arange(COUNT // 2, 0, -1), 2).astype(np.float32)
+
+
+class Shelf:
+    """Items whose field `brand` is the row's tens, and whose vectors are drawn."""
+
+    def __init__(self) -> None:
+        self.drawn = np.random.default_rng(0).normal(size=(COUNT, 8)).astype(np.float32)
+        self.compared: list[int] = []
+
+    def fields(self, row: int) -> dict[str, object]:
+        return {"brand": row // 10, "tags": ["all"]}
+
+    def directions(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        self.compared.append(len(rows))
+        found: NDArray[np.float32] = self.drawn[rows]
+        return found
+
+
+def ranking(calls: list[int] | None = None, count: int = COUNT) -> Ranked:
+    """The rows in their order, noting how many were asked for."""
+
+    def ranked(k: int) -> Ranking:
+        if calls is not None:
+            calls.append(k)
+        return Ranking(np.arange(min(k, count)), SCORES[: min(k, count)])
+
+    return ranked
+
+
+def fixed(order: list[int], scores: list[float]) -> Ranked:
+    rows_of, scores_of = np.array(order), np.array(scores, dtype=np.float32)
+    return lambda k: Ranking(rows_of[:k], scores_of[:k])
+
+
+def chosen(conditions: Conditions, ranked: Ranked | None = None, overlay: Shelf | None = None) -> Selection:
+    return select(ranked or ranking(), conditions, overlay or Shelf())  # type: ignore[arg-type]
+
+
+def rows(selection: Selection) -> list[int]:
+    found: list[int] = selection.ranking.rows.tolist()
+    return found
+
+
+@pytest.mark.parametrize("k", [1, 7, 250])
+def test_pages_follow_each_other_without_gaps_or_repeats(k: int) -> None:
+    seen: list[int] = []
+    after = None
+    while True:
+        page = chosen(Conditions(k, after))
+        seen += rows(page)
+        if page.exhausted or not len(page.ranking.rows):
+            break
+        last = page.ranking
+        after = Cursor("v1", 0, len(seen), float(last.scores[-1]), int(last.rows[-1]))
+    assert seen == list(range(COUNT))
+
+
+OTHER_BITS = [float(np.nextafter(SCORES[3], np.float32(towards))) for towards in (0.0, 1e9)]
+TIED = fixed([9, 3, 7, 1], [2.0, 2.0, 2.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("cursor", "ranked", "k", "expected"),
+    [
+        ((4, OTHER_BITS[0], 3), None, 3, [4, 5, 6]),  # of a machine whose arithmetic ends in other bits
+        ((4, OTHER_BITS[1], 3), None, 3, [4, 5, 6]),
+        ((500, SCORES[3], 3), None, 3, [4, 5, 6]),  # most of the items that were shown are withdrawn
+        ((2, SCORES[60], 60), None, 5, [61, 62, 63, 64, 65]),  # more came before it
+        # The row that ended the page is gone, and the other of its score stood above it.
+        ((2, 2.0, 5), fixed([3, 7, 9], [2.0, 2.0, 1.0]), 5, [7, 9]),
+        # The item's score has changed: its new position says nothing about the page before.
+        ((2, 2.0, 3), fixed([5, 7, 9, 3], [2.5, 1.5, 1.0, 0.5]), 5, [7, 9, 3]),
+        # Division by the temperature may leave a lower row behind a higher one of the same score.
+        ((1, 2.0, 9), TIED, 1, [3]),
+        ((2, 2.0, 3), TIED, 1, [7]),
+        ((3, 2.0, 7), TIED, 1, [1]),
+    ],
+)
+def test_a_page_is_found_though_the_ranking_has_changed(
+    cursor: tuple[int, float, int], ranked: Ranked | None, k: int, expected: list[int]
+) -> None:
+    shown, score, row = cursor
+    assert rows(chosen(Conditions(k, Cursor("v1", 0, shown, float(score), row)), ranked)) == expected
+
+
+@pytest.mark.parametrize(
+    ("conditions", "count", "expected", "exhausted"),
+    [
+        (Conditions(10, min_score=499.0), COUNT, [0, 1, 2, 3], True),
+        (Conditions(4, min_score=499.0), COUNT, [0, 1, 2, 3], False),
+        (Conditions(4, min_score=1e9), COUNT, [], True),
+        (Conditions(100, cap={"brand": 1}), COUNT, list(range(0, COUNT, 10)), False),
+        (Conditions(101, cap={"brand": 1}), COUNT, list(range(0, COUNT, 10)), True),
+        (Conditions(5, cap={"brand": 2, "tags": 3}), COUNT, [0, 1, 10], True),
+        (Conditions(3), 2, [0, 1], True),
+        (Conditions(3), COUNT, [0, 1, 2], False),
+        (Conditions(3), 0, [], True),
+    ],
+)
+def test_all_that_meet_the_conditions_are_found_however_far_down(
+    conditions: Conditions, count: int, expected: list[int], exhausted: bool
+) -> None:
+    page = chosen(conditions, ranking(count=count))
+    assert (rows(page), page.exhausted) == (expected, exhausted)
+
+
+def test_diversity_chooses_from_the_best_alone() -> None:
+    calls: list[int] = []
+    page = chosen(Conditions(10, diversity=0.5), ranking(calls))
+    assert calls == [POOL]
+    assert rows(page) != list(range(10))
+    assert rows(page)[0] == 0
+    assert max(rows(page)) < POOL
+
+
+def test_a_cap_that_keeps_nearly_all_out_has_no_more_items_compared_with_each_other() -> None:
+    """Beyond the best, what fits under the cap comes by its score: the work doesn't grow with the square."""
+    overlay = Shelf()
+    for k in (10, 100):
+        page = chosen(Conditions(k, diversity=0.3, cap={"brand": 1}), overlay=overlay)
+        assert (len({row // 10 for row in rows(page)}), page.exhausted) == (k, False)
+    assert max(overlay.compared) <= POOL_PER_ITEM * 100
+
+
+@pytest.mark.parametrize(("item_bias", "width"), [(True, 2), (False, 3)])
+def test_items_are_not_alike_for_being_popular(item_bias: bool, width: int) -> None:
+    """Two items at right angles with the same large bias would else seem to be nearly the same."""
+    vectors = np.array([[1, 0, 9], [0, 1, 9]], dtype=np.float32)
+    vocabulary, both = Vocabulary(["a", "b"]), np.array([0, 1])
+    bundle: Any = SimpleNamespace(
+        vocabulary=vocabulary,
+        manifest=SimpleNamespace(scoring=SimpleNamespace(item_bias=item_bias)),
+        encoder=SimpleNamespace(gather=lambda rows, more: vectors[rows]),
+    )
+    view = ItemView(cast(Bundle, bundle), FreshItems(vocabulary, np.empty((0, 3), np.float32)))
+    assert np.array_equal(view.directions(both), vectors[:, :width])
+    assert view.vectors(both).shape == (2, 3)
+
+
+# --- Queries that arrive together
+
+
+@pytest.fixture
+def live(published: Path) -> LoadedModel:
+    live = open_live(published, "v1")
+    live.latency.add(1e-4)
+    return live
+
+
+@pytest.fixture
+def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many queries each call of `recommend` is given from here on."""
+    sizes: list[int] = []
+
+    def counted(live: Any, fresh: Any, queries: Sequence[Query], *more: Any) -> Any:
+        sizes.append(len(queries))
+        return recommend(live, fresh, queries, *more)
+
+    monkeypatch.setattr("turret.service.ranking.micro_batcher.recommend", counted)
+    return sizes
+
+
+def asked(*history: int, **more: Any) -> Query:
+    return make_query(RecommendRequest(history=list(history), **more), NO_HISTORY, (), 0)
+
+
+def nothing_beside(live: LoadedModel) -> FreshItems:
+    return FreshItems(live.bundle.vocabulary, np.empty((0, live.bundle.manifest.dimension), np.float32))
+
+
+def together(
+    live: LoadedModel, queries: Sequence[Query], noted: list[AnswerRecord] | None = None
+) -> list[Any]:
+    """The answers in JSON with their stages, or what was raised, of queries that are asked in one turn."""
+    fresh = nothing_beside(live)
+
+    async def ask() -> list[Any]:
+        batcher = MicroBatcher(lambda _, notes: None if noted is None else noted.extend(notes))
+        return await asyncio.gather(
+            *(batcher.answer(live, fresh, one) for one in queries), return_exceptions=True
+        )
+
+    return [
+        one if isinstance(one, BaseException) else (orjson.dumps(one[0]), one[1])
+        for one in asyncio.run(ask())
+    ]
+
+
+QUERIES = [asked(101), asked(102, 103), asked(), asked(105, k=3), asked(101, exclude_seen=False)]
+
+
+def test_what_arrives_together_is_answered_together_and_as_if_alone(
+    live: LoadedModel, sizes: list[int]
+) -> None:
+    """Each is told its share of the stages."""
+    noted: list[AnswerRecord] = []
+    answers = together(live, QUERIES, noted)
+    assert sizes == [len(QUERIES)]
+    assert [note.known for note in noted] == [1, 2, 0, 1, 1]
+    assert [answer for answer, _ in answers] == [together(live, [one])[0][0] for one in QUERIES]
+    for _, stages in answers:
+        assert set(stages) == {"rows", "encode", "search", "answer"}
+        assert min(stages.values()) >= 0
+
+
+def test_queries_of_one_turn_are_answered_by_the_overlay_that_each_has_read(
+    live: LoadedModel, sizes: list[int]
+) -> None:
+    """Between two of them an item was withdrawn: the later one never shows it."""
+    before, query = nothing_beside(live), asked(101)
+
+    async def ask(*overlays: FreshItems) -> list[list[int]]:
+        batcher = MicroBatcher(lambda *_: None)
+        answers = await asyncio.gather(*(batcher.answer(live, fresh, query) for fresh in overlays))
+        return [[item["id"] for item in orjson.loads(orjson.dumps(answer))["items"]] for answer, _ in answers]
+
+    (ids,) = asyncio.run(ask(before))
+    after = replace(before, withdrawn=np.array([live.bundle.vocabulary.row(ids[0])]), number=1)
+    first, second = asyncio.run(ask(before, after))
+    assert first == ids
+    assert ids[0] not in second
+    assert sizes == [1, 1, 1]
+
+
+def test_the_fault_of_one_is_not_that_of_the_others(live: LoadedModel, sizes: list[int]) -> None:
+    found = together(live, [asked(101), asked(101, cap={"nothing": 1}), asked(102)])
+    assert isinstance(found[1], RequestError)
+    assert found[1].field == "cap.nothing"
+    assert sizes == [3, 2], "the others are not answered one by one for it"
+    assert [found[place][0] for place in (0, 2)] == [
+        together(live, [one])[0][0] for one in (asked(101), asked(102))
+    ]
+
+
+def test_nobody_waits_for_ever_where_an_answer_can_not_be_noted(live: LoadedModel) -> None:
+    fresh = nothing_beside(live)
+
+    def fail(*_: Any) -> None:
+        raise ValueError("of the figures")
+
+    async def ask() -> list[Any]:
+        batcher = MicroBatcher(fail)
+        queries = [asked(101), asked(102, cap={"nothing": 1}), asked(103)]
+        return await asyncio.gather(
+            *(batcher.answer(live, fresh, one) for one in queries), return_exceptions=True
+        )
+
+    assert [type(one) for one in asyncio.run(ask())] == [ValueError, InvalidFieldError, ValueError]
+
+
+def test_who_has_given_up_is_not_answered(live: LoadedModel, sizes: list[int]) -> None:
+    async def ask() -> Any:
+        batcher = MicroBatcher(lambda *_: None)
+        fresh = nothing_beside(live)
+        tasks = [asyncio.create_task(batcher.answer(live, fresh, one)) for one in QUERIES[:3]]
+        asyncio.get_running_loop().call_soon(tasks[1].cancel)
+        found = await asyncio.gather(*tasks, return_exceptions=True)
+        alone = asyncio.create_task(batcher.answer(live, fresh, QUERIES[0]))
+        await asyncio.sleep(0)
+        alone.cancel()
+        await asyncio.gather(alone, return_exceptions=True)
+        return [*found, await batcher.answer(live, fresh, QUERIES[0])]
+
+    found = asyncio.run(ask())
+    assert isinstance(found[1], asyncio.CancelledError)
+    assert orjson.dumps(found[3][0]) == orjson.dumps(found[0][0])
+    assert sum(sizes) == 3
+
+
+@pytest.mark.parametrize(("first", "expected"), [(2, [3]), (1, [1, 1])])
+def test_several_take_along_who_arrives_while_they_are_read(
+    live: LoadedModel, sizes: list[int], first: int, expected: list[int]
+) -> None:
+    """A lone one waits for nobody."""
+
+    async def ask() -> None:
+        batcher = MicroBatcher(lambda *_: None)
+        fresh, loop = nothing_beside(live), asyncio.get_running_loop()
+        tasks = [loop.create_task(batcher.answer(live, fresh, one)) for one in QUERIES[:first]]
+        await asyncio.sleep(0)  # these are at hand
+        tasks.append(loop.create_task(batcher.answer(live, fresh, QUERIES[3])))
+        await asyncio.gather(*tasks)
+
+    asyncio.run(ask())
+    assert sizes == expected
+
+
+def test_versions_do_not_share_a_turn(published: Path, live: LoadedModel, sizes: list[int]) -> None:
+    other = open_live(published, "v1")
+    other.latency.add(1e-4)
+
+    async def ask() -> None:
+        batcher = MicroBatcher(lambda *_: None)
+        beside = {id(one): nothing_beside(one) for one in (live, other)}
+        models = (live, other, live, other, live)
+        await asyncio.gather(*(batcher.answer(one, beside[id(one)], asked(101)) for one in models))
+
+    asyncio.run(ask())
+    assert sizes == [3, 2]
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(1e-4, [16, 4]), (5e-4, [4] * 5), (0.003, [1] * 20)])
+def test_a_turn_is_short_whatever_an_answer_takes(
+    live: LoadedModel, sizes: list[int], monkeypatch: pytest.MonkeyPatch, seconds: float, expected: list[int]
+) -> None:
+    monkeypatch.setattr(LatencyEstimate, "wants_sample", lambda _: False)
+    live.latency.seconds = seconds
+    together(live, [asked(101)] * 20)
+    assert sizes == expected
+
+
+def test_the_first_answers_of_a_version_come_alone(published: Path, sizes: list[int]) -> None:
+    together(open_live(published, "v1"), [asked(101)] * 3)
+    assert sizes[0] == 1
