@@ -3,6 +3,7 @@
 import queue
 import threading
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -29,17 +30,20 @@ class _Sample(NamedTuple):
 
 
 class RecallSampler:
-    """Measures `share` of the offered answers, at most `rate` a second.
+    """Measures `share` of the offered answers, at most `rate` a second of `clock`.
 
     A low-priority thread searches them exactly in at most a twentieth of a core's time; samples beyond that
     are dropped and counted.
     """
 
-    def __init__(self, metrics: Metrics, share: float, rate: float) -> None:
+    def __init__(
+        self, metrics: Metrics, share: float, rate: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._share = share
         self._metrics = metrics
+        self._clock = clock
         self._pause = 1.0 / rate if rate > 0 else float("inf")
-        self._not_before = 0.0
+        self._not_before = float("-inf")
         self._sampling = Sampling(share)
         self._waiting: queue.Queue[_Sample | None] = queue.Queue(_WAITING)
         self._thread: threading.Thread | None = None
@@ -70,7 +74,7 @@ class RecallSampler:
             self._thread.join(5)
 
     def _take(self, live: LoadedModel, vector: NDArray[np.float32], record: AnswerRecord) -> None:
-        now = time.monotonic()
+        now = self._clock()
         if now < self._not_before:
             return
         self._not_before = now + self._pause

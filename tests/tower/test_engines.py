@@ -14,6 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.conftest import contents
+from tests.support.clock import Clock
 from tests.support.memory_engine import (
     ITEMS,
     URL,
@@ -65,15 +66,6 @@ from turret.tower.index.planner import Planner
 
 __all__ = ["server", "shop"]  # fixtures
 QUERIES = user_vectors(5)
-
-
-class Clock:
-    """Moved by hand."""
-
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

@@ -1,0 +1,739 @@
+"""What a service notes of its requests and answers: counts, logs, live recall, drift, the last hour."""
+
+import asyncio
+import json
+import re
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+from numpy.typing import NDArray
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route, Router
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tests.conftest import contents
+from tests.support import virtual_time
+from tests.support.clock import Clock
+from tests.support.item_towers import with_item_tower
+from tests.support.service_app import client_of, post_events, recommended, serving
+from tests.support.until import until
+from turret.service.models.loaded_model import LoadedModel
+from turret.service.monitoring import observation as observing
+from turret.service.monitoring import recent
+from turret.service.monitoring.drift import MIN_HITS, Drift, Reference, divergence, noise_of, tenth
+from turret.service.monitoring.middleware import Telemetry
+from turret.service.monitoring.observation import Observation
+from turret.service.monitoring.recall import RecallSampler, _Sample, recall_of, size_of
+from turret.service.monitoring.recent import RecentMetrics
+from turret.service.monitoring.request_ids import request_id
+from turret.service.ranking.answer_record import AnswerRecord
+from turret.service.settings import Settings
+from turret.service.telemetry.logs import Logs
+from turret.service.telemetry.metrics import FAMILIES, Metrics
+from turret.service.telemetry.spans import Spans
+from turret.service.telemetry.table import Table
+from turret.service.wire.admission import admission
+from turret.tower.bundle.bundle import load
+from turret.tower.bundle.publish import publish
+from turret.tower.engines.circuit import Circuit
+from turret.tower.errors import BundleError
+from turret.tower.format.integrity import lengths_of, measure_norms
+from turret.tower.format.manifest import Manifest, Scoring
+
+
+def sample(text: str, name: str) -> float:
+    """The value of a sample in the text of metrics, 0 where it is missing."""
+    lines = [line for line in text.splitlines() if line.startswith(name + " ")]
+    return float(lines[0].split()[-1]) if lines else 0.0
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics()
+
+
+# --- Request ids
+
+
+@pytest.mark.parametrize("usable", [b"a", b"~!#", b"x" * 128, b"6f1d-\"'<>"])
+def test_a_usable_id_is_kept(usable: bytes) -> None:
+    assert request_id(usable) == usable.decode()
+
+
+def test_any_other_is_replaced_by_a_new_one() -> None:
+    unusable = [None, b"", b"x" * 129, b"two words", b"line\nend", b"\x1b[2J", "é".encode(), b"a\x00"]
+    made = {request_id(one) for one in unusable}
+    assert len(made) == len(unusable)
+    assert all(re.fullmatch("[0-9a-f]{16}-[0-9a-f]+", one) for one in made)
+
+
+# --- Around each request
+
+
+class Traces:
+    """Keeps what it is offered."""
+
+    def __init__(self) -> None:
+        self.offered: list[Spans] = []
+
+    def start(self) -> None: ...
+    def close(self) -> None: ...
+    def take_dropped(self) -> int:
+        return 0
+
+    def offer(self, spans: Spans) -> None:
+        self.offered.append(spans)
+
+
+class Desk:
+    """An application of a few lines behind telemetry, with all that this notes."""
+
+    def __init__(self, file: Any) -> None:
+        self.metrics, self.traces, self._file = Metrics(), Traces(), file
+        self.logs = Logs(form="json", descriptor=file.fileno())
+        self.logs.start()
+
+    def around(self, app: ASGIApp) -> TestClient:
+        telemetry = Telemetry(app, self.metrics, self.logs, self.traces)
+        return TestClient(telemetry, raise_server_exceptions=False)
+
+    def value(self, name: str) -> float:
+        return sample(self.metrics.text().decode(), name)
+
+    def lines(self) -> list[dict[str, Any]]:
+        self.logs.close()
+        self._file.seek(0)
+        return [json.loads(line) for line in self._file]
+
+
+@pytest.fixture
+def desk() -> Iterator[Desk]:
+    with tempfile.TemporaryFile() as file:
+        desk = Desk(file)
+        yield desk
+        desk.logs.close()
+
+
+START: Message = {"type": "http.response.start", "status": 200, "headers": []}
+
+
+def answering(status: int = 200, **facts: Any) -> ASGIApp:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        scope["turret"].update(facts)
+        await send({**START, "status": status, "headers": [(b"x-own", b"1")]})
+        await send({"type": "http.response.body", "body": b"{}"})
+
+    return app
+
+
+async def failing(scope: Scope, receive: Receive, send: Send) -> None:
+    raise ValueError("boom")
+
+
+async def breaking_off(scope: Scope, receive: Receive, send: Send) -> None:
+    await send(START)
+    raise ValueError("boom")
+
+
+def test_an_answer_has_the_id_that_was_sent_beside_its_own_headers(desk: Desk) -> None:
+    """And the headers of an answer that is used again stay as they are."""
+    answer = desk.around(answering()).get("/livez", headers={"X-Request-ID": "mine"})
+    assert (answer.headers["x-request-id"], answer.headers["x-own"]) == ("mine", "1")
+    headers: list[tuple[bytes, bytes]] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({**START, "headers": headers})
+        await send({"type": "http.response.body", "body": b""})
+
+    given = [desk.around(app).get("/").headers["x-request-id"] for _ in range(2)]
+    assert given[0] != given[1]
+    assert headers == []
+
+
+def test_a_request_is_counted_timed_traced_and_logged(desk: Desk) -> None:
+    class Key:
+        name = "shop"
+        secret = "never-logged"
+
+    parent = f"00-{'a' * 32}-{'b' * 16}-01"
+    stages = {"parse": 0.0002, "search": 0.003}
+    app = answering(version="v7", key=Key(), degraded=("history",), stages=stages)
+    headers = {"X-Request-ID": "id-1", "Authorization": "Bearer never-logged", "traceparent": parent}
+    desk.around(app).post("/v1/recommend", content="never-logged", headers=headers)
+    assert desk.value('turret_requests_total{route="/v1/recommend",status="200"}') == 1
+    assert desk.value('turret_request_seconds_count{class="2xx",route="/v1/recommend"}') == 1
+    assert desk.value('turret_stage_seconds_bucket{le="0.0002",stage="parse"}') == 1
+    assert desk.value('turret_stage_seconds_sum{stage="search"}') == 0.003
+    assert desk.value('turret_degraded_total{part="history"}') == 1
+    (line,) = desk.lines()
+    assert line.pop("seconds") > 0
+    assert line.pop("time").endswith("Z")
+    assert line == {
+        "level": "info",
+        "message": "answered",
+        "request_id": "id-1",
+        "method": "POST",
+        "route": "/v1/recommend",
+        "status": 200,
+        "version": "v7",
+        "key": "shop",
+        "degraded": ["history"],
+        "client": "testclient",
+        "trace_id": "a" * 32,
+    }
+    (spans,) = desk.traces.offered
+    assert (spans.method, spans.route, spans.status) == ("POST", "/v1/recommend", 200)
+    assert (spans.stages, spans.parent) == (tuple(stages.items()), parent.encode())
+    assert "never-logged" not in str(spans)
+
+
+def test_a_path_is_counted_by_the_route_that_has_matched_it(desk: Desk) -> None:
+    async def users(_: Request) -> Response:
+        return Response()
+
+    desk.around(Router([Route("/v1/users/{user_id:int}", users)])).get("/v1/users/7")
+    desk.around(answering(404)).get("/v1/users/7/what")
+    assert desk.value('turret_requests_total{route="/v1/users/{user_id:path}",status="200"}') == 1
+    assert desk.value('turret_requests_total{route="unknown",status="404"}') == 1
+
+
+def test_what_nobody_handled_is_logged_once_and_answered_with_the_id(desk: Desk) -> None:
+    desk.around(breaking_off).get("/v1/users")
+    answer = desk.around(failing).get("/v1/version", headers={"X-Request-ID": "id-9"})
+    assert answer.status_code == 500
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["x-request-id"] == "id-9"
+    assert answer.json()["error"]["message"].endswith("under request id id-9")
+    assert desk.value('turret_requests_total{route="/v1/version",status="500"}') == 1
+    told, answered = desk.lines()[-2:]
+    assert told["traceback"].endswith("ValueError: boom")
+    assert (told["level"], told["request_id"]) == ("error", "id-9")
+    assert (answered["level"], answered["status"]) == ("warning", 500)
+
+
+def test_a_failure_in_the_middle_of_an_answer_counts_as_one(desk: Desk) -> None:
+    desk.around(breaking_off).get("/v1/version")
+    assert desk.value('turret_requests_total{route="/v1/version",status="500"}') == 1
+
+
+def test_what_is_given_up_before_an_answer_is_counted_as_such(desk: Desk) -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        assert desk.metrics.in_flight.value == 1
+        await asyncio.Event().wait()
+
+    async def give_up() -> None:
+        telemetry = Telemetry(app, desk.metrics, desk.logs)
+        scope = {"type": "http", "method": "GET", "path": "/v1/version", "headers": []}
+
+        async def nothing(*_: Message) -> Any: ...
+
+        async with asyncio.timeout(1):
+            await telemetry(scope, nothing, nothing)
+
+    with pytest.raises(TimeoutError):
+        virtual_time.run(give_up())
+    assert desk.value('turret_requests_total{route="/v1/version",status="499"}') == 1
+    assert desk.metrics.in_flight.value == 0
+
+
+def test_probes_are_counted_but_not_logged_while_all_is_well(desk: Desk) -> None:
+    desk.around(answering()).get("/readyz")
+    desk.around(answering(503)).get("/readyz")
+    assert desk.value('turret_requests_total{route="/readyz",status="200"}') == 1
+    assert [line["status"] for line in desk.lines()] == [503]
+    assert [one.status for one in desk.traces.offered] == [503]
+
+
+def test_every_call_of_the_service_has_an_id_on_its_answer(client: TestClient) -> None:
+    calls = [
+        client.get("/livez"),
+        client.get("/nowhere"),
+        client.put("/v1/recommend"),
+        client.post("/v1/recommend", content="{"),
+        client.post("/admin/activate", json={}),
+        client.get("/metrics"),
+    ]
+    assert [call.status_code for call in calls] == [200, 404, 405, 400, 401, 200]
+    assert len({call.headers["x-request-id"] for call in calls}) == len(calls)
+
+
+# --- Counts of a whole service
+
+
+def test_answers_are_counted_by_what_they_came_from(fresh_client: TestClient) -> None:
+    recommended(fresh_client, history=[101, 102, "nobody", "none"], k=5)
+    recommended(fresh_client, history=["nobody"])
+    recommended(fresh_client, history=[101], exclude=list(range(100, 160)))
+    recommended(fresh_client, history=[101], exclude=list(range(100, 150)), k=10, exclude_seen=True)
+    recommended(fresh_client, history=[101], exclude=list(range(100, 155)), k=10)
+    fresh_client.post("/v1/recommend/batch", json={"requests": [{"history": [101]}, {}]})
+    event = {"event_id": 1, "user_id": 1, "item_id": 1}
+    post_events(fresh_client, event, event, event | {"event_id": 2})
+    fresh_client.post("/admin/activate", json={"version": "v1"})
+    headers = {"Content-Type": "application/json"}
+    fresh_client.post("/v1/recommend", content=b" " * 1_000_001, headers=headers)
+    text = fresh_client.get("/metrics").text
+    expected = {
+        'turret_answers_total{source="towers"}': 5,
+        'turret_answers_total{source="popular"}': 2,
+        "turret_empty_answers_total": 1,
+        "turret_short_answers_total": 1,
+        "turret_history_items_total": 4 + 1 + 1 + 1 + 1 + 1,
+        "turret_unknown_items_total": 3,
+        "turret_batch_size_sum": 7,
+        'turret_batch_size_bucket{le="1.0"}': 5,
+        "turret_events_stored_total": 2,
+        "turret_event_duplicates_total": 1,
+        'turret_refused_total{reason="key"}': 1,
+        'turret_refused_total{reason="size"}': 1,
+        'turret_refused_total{reason="scope"}': 0,
+        'turret_refused_total{reason="rate"}': 0,
+    }
+    assert {name: sample(text, name) for name in expected} == expected
+
+
+def test_items_that_came_and_went_are_counted(tmp_path: Path) -> None:
+    publish(tmp_path, with_item_tower(contents()))
+    with serving(tmp_path) as client:
+        for item in (900, 901):
+            assert client.put(f"/v1/items/{item}", json={"features": {}}).status_code == 200
+        for item in (901, 101, 102):
+            assert client.delete(f"/v1/items/{item}").status_code == 200
+        client.post("/v1/recommend", json={"history": [105], "k": 100})
+        text = client.get("/metrics").text
+    assert sample(text, "turret_fresh_items") == 1
+    assert sample(text, 'turret_answers_total{source="fresh"}') == 1
+    assert sample(text, "turret_withdrawn_items") == 3
+
+
+@pytest.fixture
+def watched(settings: Settings) -> Settings:
+    return settings.model_copy(update={"recall_sample": 1.0, "recall_rate": 1e6, "drift_sample": 1.0})
+
+
+def test_live_answers_are_searched_again(watched: Settings) -> None:
+    with client_of(watched) as client:
+
+        def value(name: str) -> float:
+            return sample(client.get("/metrics").text, name)
+
+        def searched() -> bool:
+            outcomes = (f'turret_recall_samples_total{{outcome="{one}"}}' for one in ("answered", "dropped"))
+            return sum(map(value, outcomes)) == 20
+
+        for k in (5, 50):
+            for item in range(101, 111):
+                recommended(client, history=[item], k=k, exclude=[150])
+        until(searched, "the samples of recall")
+        assert value('turret_recall_at_k{k="10"}') == 1.0  # the index of the fixture is exact
+        assert value('turret_recall_at_k{k="100"}') == 1.0
+        assert value('turret_recall_samples_total{outcome="failed"}') == 0
+
+
+def test_live_answers_are_compared_with_the_recorded_ones(watched: Settings) -> None:
+    with client_of(watched) as client:
+
+        def asked() -> str:
+            recommended(client, history=[101, 102, 103], k=10)  # one of the recorded histories
+            return client.get("/metrics").text
+
+        until(lambda: sample(asked(), "turret_top_score_rank_count"), "a comparison")
+        for _ in range(100):
+            recommended(client, history=[101, 102, 103], k=10)
+        text = asked()
+    assert 0.3 < sample(text, 'turret_drift{of="scores"}') < 1  # the same answer is not all that was recorded
+    assert 0 < sample(text, 'turret_drift_noise{of="scores"}') < 0.3
+
+
+def test_what_is_dropped_is_told_at_the_next_scrape(settings: Settings) -> None:
+    observation = Observation(settings.model_copy(update={"log_queue": 1}), lambda: None)
+    for _ in range(5):
+        observation.logs.sink.put(None)
+    for _ in range(2):
+        text = observation.metrics.text().decode()
+        assert sample(text, 'turret_telemetry_dropped_total{sink="logs"}') == 4
+
+
+def test_a_store_that_fails_is_told_until_it_answers_again(settings: Settings) -> None:
+    clock, observation = Clock(), Observation(settings, lambda: None)
+    circuit = Circuit(failures=2, seconds=1.0, clock=clock)
+    observation.follow_circuits({"read": circuit})
+    opened = observation.metrics.breaker_open.labels("read")
+
+    def admitted() -> object:
+        token = circuit.admit()
+        assert token is not None
+        return token
+
+    for expected in (0, 1):
+        circuit.fail(admitted())
+        assert opened.value == expected
+    for _ in range(2):
+        clock.now += 1
+        circuit.fail(admitted())  # a trial
+        assert opened.value == 1
+    clock.now += 1
+    circuit.succeed(admitted())
+    assert opened.value == 0
+    assert observation.metrics.breaker_openings.labels("read").value == 1
+
+
+def test_refusals_and_waiting_requests_are_told_once_each(settings: Settings) -> None:
+    """However often the figures are brought up to date."""
+    observation = Observation(settings, lambda: None)
+    lanes = admission(settings.model_copy(update={"store_limit": 1, "batch_limit": 1}))
+    observation.follow_requests(lanes)
+    refused = observation.metrics.refused.labels
+    for path, times in (("/v1/events", 3), ("/v1/recommend/batch", 2)):
+        for _ in range(times):
+            lanes.limiter(path).try_acquire()
+    lanes.refused_connections["size"] += 4
+    lanes.waiting = 5
+    for _ in range(2):
+        observation.metrics.refresh()
+        assert (refused("overload").value, refused("size").value, refused("time").value) == (3, 4, 0)
+        assert observation.metrics.queue_length.value == 5
+        assert observation.metrics.under_way.labels("store").value == 1
+    lanes.refused_connections["time"] += 1
+    observation.metrics.refresh()
+    assert (refused("overload").value, refused("size").value, refused("time").value) == (3, 4, 1)
+
+
+# --- The last hour
+
+
+def test_its_steps_end_by_themselves(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observing, "STEP_SECONDS", 0.0)
+
+    async def work() -> None:
+        observation = Observation(settings, lambda: None)
+        observation.start()
+        await asyncio.sleep(3 * observing.REFRESH_SECONDS)
+        assert len(observation.recent.series()["times"]) > 1
+        await observation.close()
+
+    virtual_time.run(work())
+
+
+def test_the_counts_of_all_workers_become_rates_shares_and_quantiles() -> None:
+    table, recommend = Table(FAMILIES, 2), "/v1/recommend"
+    first, second = workers = [Metrics(table, number) for number in range(2)]
+    first.requests.labels(recommend, "200").inc(1000)
+    kept = RecentMetrics(second, lambda: {"recall": {"10": 0.97}})
+    kept.sample(100.0)
+    assert kept.series()["times"] == []
+    first.requests.labels(recommend, "200").inc(30)
+    second.requests.labels(recommend, "503").inc(10)
+    for worker in workers:
+        worker.seconds.labels(recommend, "2xx").observe(0.0015)
+        worker.answers.labels("towers").inc(3)
+    first.answers.labels("popular").inc(2)
+    first.empty_answers.inc(4)
+    first.degraded.labels("history").inc(1)
+    first.stages.labels("search").observe(0.00015)
+    kept.sample(110.0)
+    kept.sample(120.0)
+    shown = kept.series()
+    assert shown["times"] == [110.0, 120.0]
+    assert shown["requests"] == {recommend: [4.0, 0.0]}
+    assert shown["errors"] == [1.0, 0.0]
+    assert shown["latency"] == {recommend: {"p50": [0.0015, None], "p99": [pytest.approx(0.00199), None]}}
+    assert shown["stages"].keys() == {"search"}
+    assert shown["answers"] == {"towers": [0.75, None], "popular": [0.25, None], "fresh": [0.0, None]}
+    assert shown["fallback"] == [0.25, None]
+    assert shown["empty"] == [0.5, None]
+    assert shown["degraded"] == [0.125, None]
+    assert shown["recall"] == {"10": [0.97, 0.97]}
+    assert shown["drift"] == {}
+
+
+def test_an_hour_is_kept_and_a_clock_that_is_set_back_skips_a_step(
+    metrics: Metrics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert recent.STEPS * recent.STEP_SECONDS == 3600
+    monkeypatch.setattr(recent, "STEPS", 3)
+    kept = RecentMetrics(metrics)
+    for now in range(0, 100, 10):
+        kept.sample(float(now))
+    assert kept.series()["times"] == [70.0, 80.0, 90.0]
+    for now in (50, 60):
+        kept.sample(float(now))
+    assert kept.series()["times"] == [80.0, 90.0, 60.0]
+
+
+# --- Live recall
+
+
+@dataclass
+class Version:
+    """A live version as far as it is searched."""
+
+    manifest: Manifest
+    vectors: NDArray[np.float32]
+
+    @property
+    def bundle(self) -> "Version":
+        return self
+
+
+def version(vectors: NDArray[np.float32], absolute: bool = False) -> LoadedModel:
+    manifest = Manifest(
+        version="v1",
+        created="now",
+        dimension=vectors.shape[1],
+        item_count=len(vectors),
+        scoring=Scoring(kind="dot", temperature=1.0, absolute=absolute),
+        history_length=5,
+        norms=measure_norms(lengths_of(vectors)),
+        files={},
+    )
+    return cast(LoadedModel, Version(manifest, vectors))
+
+
+EIGHT = version(np.arange(8, dtype=np.float32)[:, None])  # the higher the row, the better
+ONE = np.ones(1, np.float32)
+NOTHING = np.empty(0, np.int64)
+
+
+def record(vector: NDArray[np.float32], k: int, rows: Any, **given: Any) -> AnswerRecord:
+    arrays = {"excluded": NOTHING, "allowed": None, "scores": NOTHING, "rows": np.asarray(rows), **given}
+    return AnswerRecord("towers", k, len(rows), 1, 0, vector, **arrays)
+
+
+@pytest.mark.parametrize("absolute", [False, True])
+@pytest.mark.parametrize("lost", [0, 3])
+def test_recall_is_the_share_of_the_best_allowed_rows(absolute: bool, lost: int) -> None:
+    drawn = np.random.default_rng(0).standard_normal((20_000, 4)).astype(np.float32)
+    vector = np.array([1.0, -2.0, 0.5, 3.0], np.float32)
+    scores = drawn.astype(np.float64) @ vector.astype(np.float64)
+    scores = np.abs(scores) if absolute else scores
+    allowed = np.random.default_rng(1).random(len(drawn)) < 0.1
+    scores[~allowed] = -np.inf
+    excluded = np.argsort(-scores)[:5]
+    scores[excluded] = -np.inf
+    rows = np.argsort(-scores)[: 10 + lost]
+    found = np.concatenate([rows[: 10 - lost], rows[10:]])  # the last ones are not among the ten best
+    answer = record(vector, 10, found, excluded=excluded, allowed=allowed)
+    assert recall_of(_Sample(version(drawn, absolute), vector, answer)) == pytest.approx(1 - lost / 10)
+
+
+@pytest.mark.parametrize(
+    ("scores", "k", "rows", "expected"),
+    [
+        ([3.0, 1.0, 1.0, 1.0, 0.0], 2, [0, 3], 1),  # a row that ties with the last of the best counts
+        ([3.0, 1.0, 1.0, 1.0, 0.0], 2, [0, 4], 0.5),
+        (range(8), 4, [7, 6], 0.5),  # what is too short lacks what it lacks
+        (range(8), 20, [7, 6, 5, 4, 3, 2, 1, 0], 1),
+        (range(8), 4, [9, 7, 8, 6], 1),  # places that fresh items took are not judged
+        (range(8), 4, [9, 7, 8, 5], 0.5),
+        ([], 4, [], None),
+    ],
+)
+def test_a_row_counts_if_its_score_suffices(
+    scores: list[float], k: int, rows: list[int], expected: float | None
+) -> None:
+    live = version(np.array(scores, np.float32)[:, None]) if scores else EIGHT
+    given = {} if scores else {"allowed": np.zeros(8, np.bool_)}
+    assert recall_of(_Sample(live, ONE, record(ONE, k, rows, **given))) == expected
+
+
+def test_every_k_has_a_size() -> None:
+    assert [size_of(k) for k in (1, 30, 31, 300, 301)] == ["10", "10", "100", "100", "1000"]
+
+
+def samples_of(metrics: Metrics, outcome: str) -> float:
+    return metrics.recall_samples.labels(outcome).value
+
+
+def test_what_is_offered_is_measured_beside_and_a_failure_ends_nothing(metrics: Metrics) -> None:
+    """The buffers of an answer may be used again at once."""
+    sampler = RecallSampler(metrics, share=1.0, rate=1e6)
+    vector, rows, excluded = np.ones(1, np.float32), np.array([7, 6]), np.array([5])
+    sampler.offer(EIGHT, record(vector, 2, rows, excluded=excluded))
+    vector[:], rows[:], excluded[:] = -1, 0, 7
+    sampler.offer(EIGHT, record(np.ones(3, np.float32), 2, [1]))
+    sampler.offer(EIGHT, record(ONE, 2, [7, 0]))
+    sampler.start()
+    until(lambda: samples_of(metrics, "answered") == 2, "two measurements")
+    assert samples_of(metrics, "failed") == 1
+    assert 'turret_recall_at_k{k="10"} 0.75' in metrics.text().decode()
+    sampler.close()
+
+
+@pytest.mark.parametrize(("share", "fewest", "most"), [(1.0, 20_000, 20_000), (0.01, 120, 290), (0.0, 0, 0)])
+def test_a_share_of_the_answers_is_taken_and_what_comes_too_fast_is_dropped(
+    metrics: Metrics, share: float, fewest: int, most: int
+) -> None:
+    """Nobody measures yet: all that are taken but 16 are counted as dropped."""
+    sampler = RecallSampler(metrics, share, rate=1e12)
+    for _ in range(20_000):
+        sampler.offer(EIGHT, record(ONE, 2, [7, 6]))
+    waiting = 16 if share else 0
+    assert fewest <= samples_of(metrics, "dropped") + waiting <= most
+
+
+def test_no_more_are_taken_than_the_rate(metrics: Metrics) -> None:
+    clock = Clock()
+    sampler = RecallSampler(metrics, share=1.0, rate=0.1, clock=clock)
+    for seconds in (0.0, 9.9, 0.1, 9.9, 0.1):
+        clock.now += seconds
+        for _ in range(100):
+            sampler.offer(EIGHT, record(ONE, 2, [7, 6]))
+    sampler.start()
+    until(lambda: samples_of(metrics, "answered") == 3, "three measurements")
+    assert samples_of(metrics, "dropped") == 0
+    sampler.close()
+    assert samples_of(metrics, "answered") == 3
+
+
+def test_without_a_share_nothing_runs(metrics: Metrics) -> None:
+    def running() -> int:
+        return sum(thread.name == "recall" for thread in threading.enumerate())
+
+    before, none = running(), RecallSampler(metrics, share=0.0, rate=1.0)
+    none.start()
+    assert running() <= before
+    none.close()
+
+
+# --- Drift
+
+
+def plain_divergence(one: list[float], other: list[float]) -> float:
+    """Mean relative entropy, in bits, to the mean of both."""
+    total = 0.0
+    for p, q in zip(np.array(one) / sum(one), np.array(other) / sum(other), strict=True):
+        for part in (p, q):
+            total += part * np.log2(part / ((p + q) / 2)) / 2 if part else 0.0
+    return total
+
+
+def test_the_divergence_is_that_of_jensen_and_shannon() -> None:
+    assert divergence([1, 2, 3, 0], [10, 20, 30, 0]) == pytest.approx(0, abs=1e-12)
+    assert divergence([1, 2, 0, 0], [0, 0, 5, 1]) == pytest.approx(1)
+    generator = np.random.default_rng(0)
+    for _ in range(20):
+        one, other = (generator.integers(0, 50, 10).astype(float).tolist() for _ in range(2))
+        assert divergence(one, other) == pytest.approx(plain_divergence(one, other))
+        assert divergence(one, other) == pytest.approx(divergence(other, one))
+
+
+def test_the_noise_is_what_samples_of_one_distribution_come_to() -> None:
+    generator = np.random.default_rng(0)
+    shape = [0.05, 0.3, 0.2, 0.1, 0.35]
+    pairs = [(generator.multinomial(400, shape), generator.multinomial(900, shape)) for _ in range(2000)]
+    measured = np.mean([divergence(one.tolist(), other.tolist()) for one, other in pairs])
+    assert noise_of(*(counts.tolist() for counts in pairs[0])) == pytest.approx(measured, rel=0.05)
+    assert [tenth(share) for share in (0.0, 0.0999, 0.1, 0.55, 0.95, 1.0)] == [0, 0, 1, 5, 9, 9]
+
+
+def test_the_reference_is_that_of_the_recorded_queries(published: Path) -> None:
+    """Popularity is the share of events of more popular items; the fixture's were used 60, 59 ... 1 times."""
+    reference = Reference(load(published, "v1"))
+    assert len(reference.scores) == sum(reference.counts["scores"]) == 3
+    assert sum(reference.counts["popularity"]) == 3 * 10
+    assert [reference.rank(score) for score in reference.scores] == pytest.approx([1 / 6, 3 / 6, 5 / 6])
+    assert (reference.rank(-1e9), reference.rank(1e9)) == (0, 1)
+    total = 60 * 61 / 2
+    assert reference.popularity[:3] == pytest.approx([0, 60 / total, 119 / total])
+    assert reference.popularity[-1] == pytest.approx(1 - 1 / total)
+
+
+@pytest.mark.parametrize("replaced", [True, False])
+def test_recorded_queries_that_were_replaced_or_removed_are_not_read(bundles: Path, replaced: bool) -> None:
+    """Nobody has checked those, nor how large they are."""
+    bundle = load(bundles, "v1")
+    path = bundles / "v1" / "golden.json"
+    path.rename(path.with_suffix(".old"))
+    if replaced:
+        path.write_text(path.with_suffix(".old").read_text())
+    with pytest.raises(BundleError, match="changed since it was opened"):
+        Reference(bundle)
+
+
+LIVE = object()
+
+
+@pytest.fixture
+def drift(metrics: Metrics) -> Drift:
+    drift = Drift(metrics, share=1.0)
+    drift.compare_with(LIVE, recorded(40))
+    return drift
+
+
+def recorded(queries: int) -> Any:
+    """A reference of even scores from 0 to 1 and of items as popular as their row is small."""
+    plain = Reference.__new__(Reference)
+    plain.scores = [(place + 0.5) / queries for place in range(queries)]
+    plain.popularity = np.linspace(0, 0.99, 100, dtype=np.float32)
+    plain.counts = {"scores": [queries // 10] * 10, "popularity": [queries] * 10}
+    return plain
+
+
+def distances(drift: Drift) -> dict[tuple[str, str], float]:
+    metrics: list[Any] = list(drift.distances())
+    return {
+        (metric.name, sample.labels["of"]): sample.value for metric in metrics for sample in metric.samples
+    }
+
+
+Offer = Callable[[float, int], None]
+
+
+@pytest.fixture
+def offer(drift: Drift) -> Offer:
+    """Offer an answer with this best score, of these ten rows on."""
+    return lambda score, first: drift.offer(LIVE, np.arange(first, first + 10), np.full(10, score))
+
+
+def test_answers_as_recorded_are_as_near_as_chance_makes_them(drift: Drift, offer: Offer) -> None:
+    generator = np.random.default_rng(0)
+    for _ in range(2000):
+        offer(generator.random(), 10 * int(generator.integers(10)))
+    found = distances(drift)
+    for of in ("scores", "popularity"):
+        assert found["turret_drift", of] < 3 * found["turret_drift_noise", of] < 0.2
+
+
+def test_other_scores_and_other_items_are_far_once_there_are_enough(drift: Drift, offer: Offer) -> None:
+    """Another version begins from nothing."""
+    for _ in range(MIN_HITS - 1):
+        offer(0.99, 0)
+    assert ("turret_drift", "scores") not in distances(drift)
+    offer(0.99, 0)
+    found = distances(drift)
+    assert found["turret_drift", "scores"] > 0.4
+    assert found["turret_drift", "popularity"] > 0.4
+    drift.compare_with(object(), recorded(40))
+    assert distances(drift) == {}
+
+
+def test_the_histograms_are_exported_raw(drift: Drift, offer: Offer, metrics: Metrics) -> None:
+    """Of answers of the version that is compared alone, and of items that were in its data."""
+    drift.offer(SimpleNamespace(), np.arange(10), np.ones(10))
+    drift.offer(LIVE, np.arange(0), np.ones(0))
+    assert sample(metrics.text().decode(), "turret_top_score_rank_count") == 0
+    offer(0.34, 90)
+    drift.offer(LIVE, np.array([100, 101, 5]), np.ones(3))
+    text = metrics.text().decode()
+    assert 'turret_top_score_rank_bucket{le="0.4"} 1.0' in text
+    assert 'turret_top_score_rank_bucket{le="0.3"} 0.0' in text
+    assert "turret_item_popularity_count 11.0" in text
+
+
+@pytest.mark.parametrize(("share", "fewest", "most"), [(0.1, 800, 1200), (0.0, 0, 0)])
+def test_a_share_of_the_answers_is_noted(metrics: Metrics, share: float, fewest: int, most: int) -> None:
+    drift = Drift(metrics, share)
+    drift.compare_with(LIVE, recorded(40))
+    for _ in range(10_000):
+        drift.offer(LIVE, np.arange(10), np.ones(10))
+    assert fewest <= sample(metrics.text().decode(), "turret_top_score_rank_count") <= most
