@@ -22,7 +22,7 @@ from benchmarks.abuse_attacks.shop import LIVE, item_vectors, publish_shop
 from benchmarks.abuse_attacks.sockets import inodes, listening_inodes, owner
 from benchmarks.abuse_attacks.summary import Probe, summary, summed
 from benchmarks.abuse_attacks.wire import ask, dial, post, read_answer, statuses
-from tests.faults.processes import until
+from tests.support.until import until
 from turret.tower.bundle.bundle import load
 from turret.tower.errors import BundleError
 from turret.tower.inference.session import Session
@@ -172,7 +172,7 @@ def test_the_process_at_the_other_end_is_found(answering: Any) -> None:
     assert listening_inodes([address[1]]) <= inodes(os.getpid())
     with dial(address) as connection:
         connection.sendall(b"x")
-        until(lambda: owner(connection, [1, os.getpid()]) == os.getpid())  # once it is accepted
+        until(lambda: owner(connection, [1, os.getpid()]) == os.getpid(), "it is accepted")
         assert read_answer(connection).status == 200
 
 

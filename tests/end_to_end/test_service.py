@@ -10,8 +10,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.faults.sending import until
 from tests.support.service_process import WITHOUT_TRAINING, Start
+from tests.support.until import until
 from turret.tower.bundle.publish import BundleContents, publish
 
 
@@ -185,7 +185,7 @@ def test_a_client_that_goes_away_in_the_middle_is_no_fault_of_the_service(start:
     with socket.create_connection(("127.0.0.1", port)) as client:
         client.sendall(b"POST /v1/recommend HTTP/1.1\r\nHost: x\r\nContent-Length: 900000\r\n\r\n")
         client.sendall(b" " * 100_000)
-        until(lambda: held() == "100000.0")
-    until(lambda: held() == "0.0")
+        until(lambda: held() == "100000.0", "the body is held")
+    until(lambda: held() == "0.0", "nothing is held")
     assert 'turret_requests_total{route="/v1/recommend"' not in service.client.get("/metrics").text
     assert service.stop() == (0, "")

@@ -15,7 +15,7 @@ from turret.tower.format.manifest import MANIFEST, Manifest, read_manifest, writ
 from turret.tower.format.pointer import point
 from turret.tower.tuning.choice import IndexRequest
 
-COUNT, FIRST, WIDTH, TEMPERATURE = 8000, 100, 16, 0.5
+COUNT, FIRST, WIDTH, TEMPERATURE = 2_500, 100, 16, 0.5
 ASKED = 0.8  # recall: low, so that an index that misses nothing by accident is no approximate one
 SEED = 5
 # Shares of the catalog by value of the field `share`; an item has those of its place in a random order.

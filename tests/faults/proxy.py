@@ -1,8 +1,8 @@
 """A proxy as stands in front of services: it sends requests to those that are ready by their /readyz."""
 
 import http.client
+import itertools
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
@@ -18,6 +18,7 @@ class Proxy(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.addresses = [urlsplit(service).netloc for service in services]
         self.ready = list(self.addresses)
+        self.turn = itertools.count()
         self._over = threading.Event()
         self._running = [threading.Thread(target=self._look), threading.Thread(target=self.serve_forever)]
         for thread in self._running:
@@ -64,7 +65,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         ready = self.server.ready
         # From one to the other, so that all of them have requests under way.
-        address = ready[int(time.monotonic() * 1e6) % len(ready)]
+        address = ready[next(self.server.turn) % len(ready)]
         connection = self._kept.setdefault(address, http.client.HTTPConnection(address, timeout=10))
         status, answer = 502, b"{}"
         try:

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,15 +11,17 @@ import numpy as np
 import pytest
 from numpy.lib import format as npy
 
-from tests.faults.processes import activate
+from tests.conftest import contents
 from tests.support.bundle_damage import change_manifest, replace, rewrite
 from tests.support.hostile_towers import dividing, growing, looping, peaked, thief
+from tests.support.service_calls import activate
 from tests.support.service_process import Process
-from turret.tower.bundle.publish import BundleContents, publish
+from turret.tower.bundle.publish import publish
 from turret.tower.format.manifest import DIGEST, MANIFEST
 from turret.tower.format.pointer import current
 
-Make = Callable[..., BundleContents]
+# One service for all of them: each costs the check of a version.
+pytestmark = pytest.mark.process
 QUESTION = {"history": [101, 102], "k": 5}
 
 
@@ -59,6 +60,9 @@ class Running:
 @pytest.fixture(scope="module")
 def running(published: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     root = shutil.copytree(published, tmp_path_factory.mktemp("running") / "bundles")
+    # What a publication that was killed leaves behind: the start of the service removes it.
+    left = shutil.copytree(root / "v1", root / ".publishing-v2-0123")
+    os.utime(left, (1e9, 1e9))
     process = Process(root)
     try:
         yield Running(root, process)
@@ -67,22 +71,22 @@ def running(published: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.fixture
-def version(running: Running, request: pytest.FixtureRequest, make_contents: Make) -> Iterator[Path]:
+def version(running: Running, request: pytest.FixtureRequest) -> Iterator[Path]:
     """Another version beside the live one, of the same ids and sizes, to be damaged."""
-    folder = publish(running.root, make_contents("v2", seed=1, **getattr(request, "param", {})))
+    folder = publish(running.root, contents("v2", seed=1, **getattr(request, "param", {})))
     yield folder
     shutil.rmtree(folder)
 
 
 @pytest.mark.fault(1)
-@pytest.mark.parametrize("name", ["index.faiss", "item_vectors.npy", "catalogue.bin", "user_tower.onnx"])
+@pytest.mark.parametrize("name", ["index.faiss", "user_tower.onnx"])
 def test_a_file_that_was_cut_short_is_refused(running: Running, version: Path, name: str) -> None:
     replace(version / name, (version / name).read_bytes()[:-100])
     running.refuses("v2", name, "is not the file that was published", reason="checksum")
 
 
 @pytest.mark.fault(2)
-@pytest.mark.parametrize("name", ["index.faiss", "item_vectors.npy", "vocabulary.json", MANIFEST])
+@pytest.mark.parametrize("name", ["item_vectors.npy", MANIFEST])
 def test_a_flipped_bit_is_refused(running: Running, version: Path, name: str) -> None:
     content = bytearray((version / name).read_bytes())
     content[len(content) * 2 // 3] ^= 2
@@ -108,32 +112,18 @@ def test_headers_that_ask_for_terabytes_are_refused(running: Running, version: P
     running.refuses("v2", "item_vectors.npy", "cut short", reason="soundness")
 
 
-OTHER_MODELS: dict[str, dict[str, Any]] = {
-    "weights": {},
-    "order": {"ids": [*range(101, 160), 100]},
-    "count": {"ids": [*range(100, 161)]},
-    "dimension": {"dimension": 9},
-}
-# What differs between v1 and each of those; with other weights only, ids and this tower are the same.
-MIXED = [
-    (how, name)
-    for name, differing in {
-        "index.faiss": ("weights", "order", "count", "dimension"),
-        "item_vectors.npy": ("weights", "order", "count", "dimension"),
-        "vocabulary.json": ("order", "count"),
-        "catalogue.json": ("order", "count"),
-        "user_tower.onnx": ("dimension",),
-        "golden.json": ("weights", "order", "count", "dimension"),
-    }.items()
-    for how in differing
-]
-
-
 @pytest.mark.fault(4)
 @pytest.mark.parametrize(
     ("version", "name"),
-    [(OTHER_MODELS[how], name) for how, name in MIXED],
-    ids=[f"{name} of other {how}" for how, name in MIXED],
+    [
+        ({}, "item_vectors.npy"),  # other weights only: ids and this tower are the same
+        ({}, "golden.json"),
+        ({"ids": [*range(101, 160), 100]}, "vocabulary.json"),
+        ({"ids": [*range(101, 160), 100]}, "catalogue.json"),
+        ({"ids": range(100, 161)}, "index.faiss"),
+        ({"dimension": 9}, "user_tower.onnx"),
+    ],
+    ids=lambda given: given if isinstance(given, str) else "of other " + ("weights", *given)[-1],
     indirect=["version"],
 )
 def test_files_of_two_models_are_refused(running: Running, version: Path, name: str) -> None:
@@ -150,7 +140,7 @@ def test_files_of_two_models_are_refused(running: Running, version: Path, name: 
 
 
 @pytest.mark.fault(5)
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 0.0, 1e30])
+@pytest.mark.parametrize("value", [np.nan, 0.0, 1e30])
 def test_vectors_that_are_no_numbers_are_refused(running: Running, version: Path, value: float) -> None:
     """In the vectors and in the index alike, with checksums that agree."""
     vectors = np.load(version / "item_vectors.npy")
@@ -184,27 +174,15 @@ def test_a_bundle_that_is_not_there_as_a_whole_is_refused(running: Running, vers
 
 
 @pytest.mark.fault(7)
-def test_what_a_killed_publication_left_is_removed_when_the_service_starts(
-    bundles: Path, start: Callable[..., Process]
-) -> None:
-    left = bundles / ".publishing-v2-0123"
-    shutil.copytree(bundles / "v1", left)
-    then = time.time() - 3600
-    os.utime(left, (then, then))
-    service = start()
-    assert "version v1" in service.greeting
-    assert not left.exists()
-    assert current(bundles) == "v1"
+def test_what_a_killed_publication_left_was_removed_when_the_service_started(running: Running) -> None:
+    assert "version v1" in running.process.greeting
+    assert not (running.root / ".publishing-v2-0123").exists()
 
 
 @pytest.mark.fault(34)
-@pytest.mark.parametrize("number", [3, 1, "2"])
-def test_a_bundle_of_another_format_is_refused_in_words(
-    running: Running, version: Path, number: object
-) -> None:
-    change_manifest(version, format_version=number)
-    words = f"it is of format {number}; this release reads bundles of format 2"
-    running.refuses("v2", words, reason="checksum")
+def test_a_bundle_of_another_format_is_refused_in_words(running: Running, version: Path) -> None:
+    change_manifest(version, format_version=3)
+    running.refuses("v2", "it is of format 3; this release reads bundles of format 2", reason="checksum")
 
 
 @pytest.mark.fault(48)
@@ -213,10 +191,10 @@ def test_a_bundle_of_another_format_is_refused_in_words(
     [
         # The working directory of a service under test is the repository; its own files do for a secret.
         (lambda: thief("pyproject.toml", 8), "another file"),
-        (lambda: looping(), "a graph of its own"),
-        (lambda: growing(), "depends on the numbers"),
-        (lambda: dividing(), "divides whole numbers"),
-        (lambda: peaked(), "depends on the numbers"),
+        (looping, "a graph of its own"),
+        (growing, "depends on the numbers"),
+        (dividing, "divides whole numbers"),
+        (peaked, "depends on the numbers"),
     ],
     ids=["thief", "looping", "growing", "dividing", "peaked"],
 )

@@ -12,9 +12,9 @@ from tests.conftest import contents
 from tests.support.item_towers import placed, with_item_tower
 from tests.support.redis_server import place_in_redis, sweep
 from tests.support.service_process import Process, Start, plain_client
+from tests.support.until import until
 from turret.tower.bundle.publish import publish
 
-pytestmark = pytest.mark.fault(30)
 WORKERS = 3
 FEATURES = {"features": placed(contents().item_vectors[1])}  # where item 101 is
 
@@ -27,7 +27,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     started: list[Process] = []
 
     def begin(**settings: Any) -> Process:
-        started.append(Process(root, **{"admin_key": "a-key-of-sixteen", **settings}))
+        started.append(Process(root, **settings))
         return started[-1]
 
     yield begin
@@ -54,20 +54,18 @@ def everywhere(client: httpx2.Client) -> list[list[int]]:
     return [answer(client, history=[105]), answer(client), [item["id"] for item in similar.json()["items"]]]
 
 
-def test_withdrawn_is_left_out_by_every_worker_in_the_next_answer(start: Start) -> None:
-    """Every acknowledged change, put or withdrawn, holds at once in all of them."""
+@pytest.mark.process
+@pytest.mark.fault(30)
+def test_a_change_holds_in_every_worker_in_the_next_answer(start: Start) -> None:
+    """An item that is withdrawn and put back, and one that the bundle doesn't have."""
     service = start(workers=WORKERS)
-    for _ in range(8):
+    for _ in range(4):
         assert service.client.delete("/v1/items/107").status_code == 200
         for client in fresh_connections(service):
             assert all(107 not in found for found in everywhere(client))
         assert service.client.put("/v1/items/107", json=FEATURES).status_code == 200
         for client in fresh_connections(service):
             assert 107 in answer(client, history=[105])
-
-
-def test_a_fresh_item_is_served_by_every_worker_until_it_is_withdrawn(start: Start) -> None:
-    service = start(workers=WORKERS)
     assert service.client.put("/v1/items/900", json=FEATURES).json()["vector"] == "features"
     for client in fresh_connections(service):
         assert answer(client, history=[101])[0] == 900
@@ -76,6 +74,8 @@ def test_a_fresh_item_is_served_by_every_worker_until_it_is_withdrawn(start: Sta
         assert 900 not in answer(client, history=[101])
 
 
+@pytest.mark.nightly
+@pytest.mark.fault(30)
 def test_it_holds_after_a_crash_and_a_restart(start: Start) -> None:
     first = start(workers=2)
     assert first.client.put("/v1/items/900", json=FEATURES).status_code == 200
@@ -88,6 +88,8 @@ def test_it_holds_after_a_crash_and_a_restart(start: Start) -> None:
         assert 900 in found
 
 
+@pytest.mark.nightly
+@pytest.mark.fault(30)
 def test_it_holds_under_traffic(start: Start) -> None:
     """No answer that begins after the acknowledgement has the item, whoever asks meanwhile; none fails."""
     service = start(workers=2)
@@ -123,19 +125,35 @@ def test_it_holds_under_traffic(start: Start) -> None:
     assert not faults
 
 
+@pytest.mark.nightly
+@pytest.mark.fault(30)
 def test_machines_that_share_a_redis_share_their_items(start: Start, tmp_path: Path) -> None:
-    """Within about a second, as nothing but the Redis tells the other one."""
     address = place_in_redis(tmp_path)
     try:
         here, there = start(store=address), start(store=address)
         assert 107 in answer(there.client, history=[105])
         assert here.client.delete("/v1/items/107").status_code == 200
         assert 107 not in answer(here.client, history=[105])
-        waiting = threading.Event()
-        for _ in range(100):
-            if 107 not in answer(there.client, history=[105]):
-                break
-            waiting.wait(0.05)
-        assert 107 not in answer(there.client, history=[105])
+        until(lambda: 107 not in answer(there.client, history=[105]), "the other machine follows")
     finally:
         sweep(address)
+
+
+@pytest.mark.nightly
+@pytest.mark.fault(60)
+def test_the_limit_of_new_items_holds_whoever_puts_them_at_once(start: Start) -> None:
+    limit = 20
+    service = start(workers=WORKERS, fresh_items_limit=limit)
+    statuses: list[int] = []
+
+    def put(first: int) -> None:
+        for number, client in enumerate(fresh_connections(service, 6)):
+            statuses.append(client.put(f"/v1/items/{first + number}", json=FEATURES).status_code)
+
+    threads = [threading.Thread(target=put, args=(900 + 10 * number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(statuses) == [200] * limit + [409] * (48 - limit)
+    assert len([item for item in answer(service.client, history=[101], k=200) if item >= 900]) == limit

@@ -1,138 +1,127 @@
-"""Requests that are slow, huge, deep, or no requests."""
+"""Requests that are slow, huge, deep, too many, or no requests; and bytes that are neither head nor body."""
 
 import gzip
 import json
 import socket
 import threading
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 
+from tests.faults.conftest import SharedService
+from tests.support.service_calls import address, children, peak
 from tests.support.service_process import Process, Start
+from tests.support.until import until
+from turret.service.keys.key_file import add_key
+from turret.service.keys.keys import new_key, record
+from turret.service.wire.counted_protocol import DISCARDED_BYTES, FRAMING_BYTES
 
 JSON = {"Content-Type": "application/json"}
-POST = b"POST /v1/recommend HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+HEAD = b"POST /v1/recommend HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n"
+BODY = json.dumps({"history": [101], "k": 3}).encode()
+# The system's own buffers of a connection hold up to 10 MB that the service has not read.
+MOST_SENT = DISCARDED_BYTES + 16_000_000
 
 
-def address(service: Process) -> tuple[str, int]:
-    parts = urlsplit(service.urls[0])
-    assert parts.hostname
-    assert parts.port
-    return parts.hostname, parts.port
+def chunk(content: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(content), content)
 
 
 @contextmanager
 def connections(service: Process, count: int, first: bytes) -> Iterator[list[socket.socket]]:
-    held = []
-    try:
-        for _ in range(count):
-            held.append(socket.create_connection(address(service), timeout=20))
-            held[-1].sendall(first)
-        yield held
-    finally:
+    """So many connections, on each of which the same was sent."""
+    with ExitStack() as opened:
+        held = [opened.enter_context(socket.create_connection(address(service))) for _ in range(count)]
         for one in held:
-            one.close()
+            one.sendall(first)
+        yield held
 
 
 def answer_of(connection: socket.socket) -> bytes:
     """All that comes until the connection is closed."""
     found = b""
-    try:
+    with suppress(ConnectionResetError):
         while part := connection.recv(65536):
             found += part
-    except ConnectionResetError:
-        pass
     return found
 
 
-def memory_of(service: Process) -> int:
-    """The most that a worker ever had in memory, in bytes."""
-    pids = Path(f"/proc/{service.process.pid}/task/{service.process.pid}/children").read_text().split()
-    lines = [Path(f"/proc/{pid}/status").read_text().split("VmHWM:")[1] for pid in pids]
-    return max(int(line.split()[0]) for line in lines) * 1024
-
-
-@pytest.mark.nightly
-@pytest.mark.fault(18)
-@pytest.mark.parametrize(
-    "first",
-    [
-        b"",
-        b"POST /v1/reco",
-        POST + b"X: y\r\n",
-        POST + b"Content-Length: 100\r\n\r\n{",
-        POST + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n",
-    ],
-    ids=["half-open", "path", "headers", "body", "chunks"],
-)
-def test_slow_clients_are_given_up_and_nobody_else_waits(start: Start, first: bytes) -> None:
-    """Two hundred connections that never finish; others are answered, and all two hundred are closed."""
-    service = start(head_seconds=1.5, body_seconds=2.5)
-    with connections(service, 200, first) as held:
-        began = time.monotonic()
-        slowest = 0.0
-        while time.monotonic() - began < 1.5:
-            asked = time.perf_counter()
-            assert service.client.post("/v1/recommend", json={"history": [101], "k": 3}).status_code == 200
-            slowest = max(slowest, time.perf_counter() - asked)
-        assert slowest < 1.0
-        answers = [answer_of(one) for one in held]
-        assert time.monotonic() - began < 10
-    if first:
-        assert all(b" 408 " in one and b'"request"' in one for one in answers)
-    else:
-        assert not any(answers)
-    assert service.stop() == (0, "")
-
-
-@pytest.mark.fault(18)
-def test_a_byte_a_moment_keeps_no_connection(start: Start) -> None:
-    service = start(head_seconds=1)
-    with connections(service, 20, POST) as held:
-        deadline = time.monotonic() + 6
-        open_still = list(held)
-        while open_still and time.monotonic() < deadline:
-            for one in list(open_still):
-                try:
-                    one.sendall(b"x")
-                except (BrokenPipeError, ConnectionResetError):
-                    open_still.remove(one)
-            time.sleep(0.05)
-        assert not open_still
-
-
-@pytest.mark.fault(18)
-@pytest.mark.parametrize(
-    "head",
-    [
-        POST + b"X: " + b"x" * 1_000_000 + b"\r\n\r\n",
-        POST + b"X: " + b"x" * 20_000_000,
-        POST + b"X: y\r\n" * 5_000 + b"\r\n",
-        b"GET /" + b"x" * 100_000 + b" HTTP/1.1\r\n\r\n",
-    ],
-    ids=["long header", "endless header", "many headers", "long path"],
-)
-def test_huge_heads_are_refused_while_they_arrive(start: Start, head: bytes) -> None:
-    service = start()
-    before = memory_of(service)
-    with connections(service, 1, b"") as (one,):
-        sender = threading.Thread(target=send_all, args=(one, head))
-        sender.start()
-        assert b" 431 " in answer_of(one)
-        sender.join()
-    assert memory_of(service) - before < 20_000_000
-    assert service.client.get("/livez").status_code == 200
-    assert service.stop() == (0, "")
+def answered(service: Process) -> bool:
+    return service.client.post("/v1/recommend", json={"history": [101], "k": 3}).status_code == 200
 
 
 def send_all(connection: socket.socket, content: bytes) -> None:
     with suppress(OSError):  # it is refused before its end, as it should be
         connection.sendall(content)
+
+
+@pytest.mark.nightly
+@pytest.mark.fault(18)
+def test_slow_clients_are_given_up_and_nobody_else_waits(start: Start) -> None:
+    """Two hundred connections that never finish; others are answered, and all two hundred are closed."""
+    service = start(head_seconds=1.5, body_seconds=2.5)
+    begun = (
+        b"",
+        b"POST /v1/reco",
+        HEAD + b"X: y\r\n",
+        HEAD + b"Content-Length: 100\r\n\r\n{",
+        CHUNKED + b"\r\n1\r\n{\r\n",
+    )
+    with ExitStack() as opened:
+        held = [opened.enter_context(connections(service, 40, first)) for first in begun]
+        for _ in range(50):
+            assert answered(service)
+        half_open, *others = [[answer_of(one) for one in some] for some in held]
+    assert not any(half_open)
+    assert all(b" 408 " in one and b'"request"' in one for some in others for one in some)
+    assert service.stop() == (0, "")
+
+
+@pytest.mark.nightly
+@pytest.mark.fault(18)
+def test_a_byte_a_moment_keeps_no_connection(start: Start) -> None:
+    service = start(head_seconds=1)
+    with connections(service, 20, HEAD) as held:
+        still = set(held)
+
+        def all_are_closed() -> bool:
+            for one in list(still):
+                try:
+                    one.sendall(b"x")
+                except (BrokenPipeError, ConnectionResetError):
+                    still.remove(one)
+            return not still
+
+        until(all_are_closed, "all are closed")
+
+
+HEADS = {
+    "long header": HEAD + b"X: " + b"x" * 1_000_000 + b"\r\n\r\n",
+    "endless header": HEAD + b"X: " + b"x" * 20_000_000,
+    "many headers": HEAD + b"X: y\r\n" * 5_000 + b"\r\n",
+    "long path": b"GET /" + b"x" * 100_000 + b" HTTP/1.1\r\n\r\n",
+}
+
+
+def refuses_heads(service: Process) -> None:
+    """Each is refused while it arrives."""
+    for name, head in HEADS.items():
+        with connections(service, 1, b"") as (one,):
+            sender = threading.Thread(target=send_all, args=(one, head))
+            sender.start()
+            assert b" 431 " in answer_of(one), name
+            sender.join()
+
+
+@pytest.mark.nightly
+@pytest.mark.fault(18)
+def test_huge_heads_are_refused_while_they_arrive(service: SharedService) -> None:
+    refuses_heads(service)
+    assert answered(service)
 
 
 def chunks(size: int) -> Iterator[bytes]:
@@ -166,52 +155,152 @@ BOMBS: dict[str, tuple[Any, set[int]]] = {
 }
 
 
-@pytest.mark.fault(19)
-@pytest.mark.fault(20)
-def test_bombs_are_refused_quickly_and_small(start: Start) -> None:
-    """Each in its turn, on two calls: 4xx in the one shape of errors, no 500, and the memory stays."""
-    service = start()
-    assert service.client.post("/v1/recommend", json={"history": [101]}).status_code == 200
-    before = memory_of(service)
+def refuses_bombs(service: Process) -> None:
+    """Each in its turn, on two calls: 4xx in the one shape of errors, and no 500."""
     for name, (bomb, statuses) in BOMBS.items():
         path = "/v1/recommend/batch" if "batch" in name else "/v1/recommend"
-        began = time.perf_counter()
         content = bomb() if callable(bomb) else bomb
         answer = service.client.post(path, content=content, headers=JSON)
         assert answer.status_code in statuses, (name, answer.text)
         assert answer.json()["error"]["message"], name
-        assert time.perf_counter() - began < 3, name
-    assert memory_of(service) - before < 60_000_000
-    assert service.client.post("/v1/recommend", json={"history": [101]}).status_code == 200
+    packed = gzip.compress(bytes(300_000_000), 1)
+    answer = service.client.post(
+        "/v1/recommend", content=packed, headers={**JSON, "Content-Encoding": "gzip"}
+    )
+    assert answer.status_code == 415
+    assert answer.json()["error"]["field"] == "Content-Encoding"
+
+
+@pytest.mark.process
+@pytest.mark.fault(19, 20)
+def test_bombs_are_refused(service: SharedService) -> None:
+    refuses_bombs(service)
+    assert answered(service)
+
+
+def send_trailers(service: Process, line: bytes) -> int:
+    """Send trailers without end until the service ends the connection; gives how many bytes were sent."""
+    sent = 0
+    with connections(service, 1, CHUNKED + b"\r\n" + chunk(BODY) + b"0\r\nX: ") as (one,):
+        with suppress(OSError):
+            while sent < MOST_SENT:
+                one.sendall(line)
+                sent += len(line)
+        assert b" 400 " in answer_of(one)
+    return sent
+
+
+@pytest.mark.process
+@pytest.mark.fault(35)
+@pytest.mark.parametrize("line", [b"X: y\r\n" * 10_000, b"x" * 60_000], ids=["lines", "one line"])
+def test_trailers_without_end_are_refused_while_they_arrive(service: SharedService, line: bytes) -> None:
+    assert FRAMING_BYTES < send_trailers(service, line) < MOST_SENT
+    assert answered(service)
+
+
+@pytest.mark.nightly
+@pytest.mark.fault(18, 19, 35)
+def test_the_memory_of_a_worker_stays_whatever_is_sent(start: Start) -> None:
+    """A body has a megabyte at most; the bombs have 350."""
+    service = start()
+    assert answered(service)
+    (worker,) = children(service.process.pid)
+    before = peak(worker)
+    refuses_heads(service)
+    refuses_bombs(service)
+    send_trailers(service, b"x" * 60_000)
+    assert peak(worker) - before < 60_000_000
     assert service.stop() == (0, "")
 
 
-@pytest.mark.fault(19)
-def test_a_packed_bomb_is_not_opened(start: Start) -> None:
-    service = start()
-    before = memory_of(service)
-    bomb = gzip.compress(bytes(300_000_000), 1)
-    answer = service.client.post("/v1/recommend", content=bomb, headers={**JSON, "Content-Encoding": "gzip"})
-    assert answer.status_code == 415
-    assert answer.json()["error"]["field"] == "Content-Encoding"
-    assert memory_of(service) - before < 10_000_000
-
-
-@pytest.mark.fault(20)
-@pytest.mark.parametrize("k", [59, 60, 61, 1000])
-def test_fewer_items_come_where_there_are_no_more_and_that_is_said(start: Start, k: int) -> None:
-    """The catalog has 60, one of them seen: every other one comes, once, and none of another world."""
-    service = start()
-    for body in (
-        {"history": [101], "k": k},
-        {"k": k},
-        {"history": [101], "exclude": list(range(100, 150)), "k": k},
+@pytest.mark.nightly
+@pytest.mark.fault(35, 36)
+def test_bodies_of_who_has_no_key_are_not_waited_for(start: Start, bundles: Path) -> None:
+    """Nor is a trailer a header: a key there lets nobody in, and other trailers are no reason to refuse."""
+    key = new_key("shop")
+    add_key(bundles.parent / "keys.json", record("shop", key, ["read"]))
+    service = start(body_seconds=600)
+    authorization = f"Authorization: Bearer {key}\r\n".encode()
+    for head, trailers, status in (
+        (b"", authorization, b" 401 "),
+        (authorization, b"X-Sum: 7\r\n", b" 200 "),
     ):
-        answer = service.client.post("/v1/recommend", json=body).json()
-        left = set(range(100, 160)) - set(body.get("history", ())) - set(body.get("exclude", ()))  # type: ignore[call-overload]
-        found = [item["id"] for item in answer["items"]]
-        assert len(found) == len(set(found)) == min(k, len(left))
-        assert set(found) <= left
-        assert answer.get("exhausted", False) is (len(left) < k)
-    similar = service.client.get(f"/v1/items/101/similar?k={k}").json()
-    assert len({item["id"] for item in similar["items"]}) == min(k, 59)
+        request = CHUNKED + head + b"Connection: close\r\n\r\n" + chunk(BODY) + b"0\r\n" + trailers + b"\r\n"
+        with connections(service, 1, request) as (one,):
+            assert status in answer_of(one).partition(b"\r\n")[0]
+    with connections(service, 200, HEAD + b"Content-Length: 60000\r\n\r\n" + b" " * 100) as held:
+        for one in held:
+            assert b" 401 " in one.recv(65536)
+    # Nor do those who wait to be asked for theirs keep out a client that has a large one.
+    offer = HEAD + authorization + b"Content-Length: 200000\r\nExpect: 100-continue\r\n\r\n"
+    with connections(service, 200, offer) as held:
+        for one in held:
+            assert one.recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        large = BODY[:-1] + b" " * 150_000 + b"}"
+        headers = {"Authorization": f"Bearer {key}", **JSON}
+        assert service.client.post("/v1/recommend", content=large, headers=headers).status_code == 200
+
+
+def drain(connection: socket.socket) -> None:
+    """Read what has come."""
+    connection.setblocking(False)
+    with suppress(BlockingIOError):
+        while connection.recv(65536):
+            pass
+    connection.setblocking(True)
+
+
+@pytest.mark.nightly
+@pytest.mark.fault(37)
+@pytest.mark.parametrize("path", ["/openapi.json", "/docs", "/metrics", "/readyz", "/nothing"])
+def test_probes_are_answered_whatever_anybody_asks(service: SharedService, path: str) -> None:
+    """320 requests at once, again and again: each probe in between is answered with 200."""
+    get = f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+    with connections(service, 320, b"") as held, connections(service, 1, b"") as (probe,):
+        for _ in range(3):
+            for one in held:
+                one.sendall(get)
+            probe.sendall(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
+            answer = b""
+            while not answer.endswith(b"}"):
+                answer += probe.recv(65536)
+            assert answer.startswith(b"HTTP/1.1 200 ")
+            for one in held:
+                drain(one)
+
+
+@pytest.mark.nightly
+@pytest.mark.fault(38)
+def test_a_body_that_comes_with_an_offer_of_http_2_is_read(service: SharedService) -> None:
+    """As `curl --http2` sends it."""
+    offer = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"
+    request = HEAD + offer + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY
+    with connections(service, 1, request) as (one,):
+        head, _, body = answer_of(one).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 ")
+    assert len(json.loads(body)["items"]) == 3
+
+
+@pytest.mark.nightly
+@pytest.mark.fault(17)
+def test_more_than_it_can_carry_is_refused_with_a_time_to_come_back(start: Start) -> None:
+    """Each of four hundred clients is answered or told to come back; after them all are answered again.
+    What is served meanwhile, and how soon is refused, are figures of `benchmarks.overload`."""
+    service = start(queue_limit=8)
+    request = HEAD + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY
+    served = refused = 0
+    for _ in range(5):
+        with connections(service, 400, request) as held:
+            for one in held:
+                answer = one.recv(65536)
+                if answer.startswith(b"HTTP/1.1 200 "):
+                    served += 1
+                else:
+                    assert answer.startswith(b"HTTP/1.1 503 ")
+                    assert b"\r\nretry-after: " in answer.lower()
+                    refused += 1
+    assert served + refused == 2_000
+    assert served > 0
+    assert refused > 0
+    until(lambda: answered(service), "it is over")
+    assert service.stop() == (0, "")

@@ -10,19 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.processes import activate, admin, children, until
-from tests.faults.versions import ask
+from tests.conftest import contents
+from tests.support.service_calls import activate, admin, answered_versions, ask, children
 from tests.support.service_process import Process, Start
-from turret.tower.bundle.publish import BundleContents, publish
+from tests.support.until import until
+from turret.tower.bundle.publish import publish
 
-Make = Callable[..., BundleContents]
+pytestmark = [pytest.mark.nightly, pytest.mark.fault(62)]
 CHECKED = set(range(200, 240))  # the items of v2 as the fixture `three` publishes it
 
 
 @pytest.fixture
-def other(tmp_path: Path, make_contents: Make) -> Path:
+def other(tmp_path: Path) -> Path:
     """The folder of another sound version that calls itself v2: items 400-439."""
-    return publish(tmp_path / "elsewhere", make_contents("v2", ids=range(400, 440), seed=7))
+    return publish(tmp_path / "elsewhere", contents("v2", ids=range(400, 440), seed=7))
 
 
 def move(root: Path, other: Path) -> None:
@@ -64,8 +65,6 @@ def answers(service: Process, count: int = 60) -> set[tuple[str, bool]]:
     return found
 
 
-@pytest.mark.nightly
-@pytest.mark.fault(62)
 @pytest.mark.parametrize("replace", [move, overwrite])
 def test_a_worker_that_was_stopped_serves_no_files_that_were_not_checked(
     start: Start, three: Path, other: Path, replace: Callable[[Path, Path], None]
@@ -75,7 +74,7 @@ def test_a_worker_that_was_stopped_serves_no_files_that_were_not_checked(
     with stopped(service) as pid:
         assert activate(service, three, "v2").json()["behind"] == [pid]
         replace(three, other)
-    until(lambda: ("v1", False) in answers(service, 5))
+    until(lambda: ("v1", False) in answers(service, 5), "the worker answers again")
     seen = answers(service)
     if replace is move:  # files that are overwritten change under the maps of those that have them open
         assert seen == {("v1", False), ("v2", True)}
@@ -86,19 +85,17 @@ def test_a_worker_that_was_stopped_serves_no_files_that_were_not_checked(
     assert "does not hold the files that were activated" in complaints
 
 
-@pytest.mark.fault(62)
 def test_a_worker_that_was_stopped_follows_to_an_exact_copy(start: Start, three: Path, other: Path) -> None:
-    """Files that were only touched are their checksums are compared again."""
+    """Files that were only touched are compared by their checksums."""
     service = start(workers=2, activation_seconds=0.3)
     with stopped(service):
         assert activate(service, three, "v2").status_code == 200
         copy(three, other)
-    until(lambda: answers(service, 20) == {("v2", True)})
+    until(lambda: answers(service, 20) == {("v2", True)}, "both workers serve v2")
     _, complaints = service.stop()
     assert "their checksums are compared again" in complaints
 
 
-@pytest.mark.fault(62)
 def test_a_worker_that_was_stopped_over_several_activations_follows_to_the_last(
     start: Start, three: Path, other: Path
 ) -> None:
@@ -107,10 +104,9 @@ def test_a_worker_that_was_stopped_over_several_activations_follows_to_the_last(
         assert activate(service, three, "v2").status_code == 200
         assert activate(service, three, "v3").status_code == 200
         move(three, other)
-    until(lambda: {version for version, _ in answers(service, 20)} == {"v3"})
+    until(lambda: answered_versions(service) == {"v3"}, "both workers serve v3")
 
 
-@pytest.mark.fault(62)
 def test_a_forged_line_of_the_activations_leads_nobody_to_what_was_not_checked(
     start: Start, three: Path, other: Path
 ) -> None:
@@ -124,12 +120,10 @@ def test_a_forged_line_of_the_activations_leads_nobody_to_what_was_not_checked(
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         lines[-1]["manifest"] = "0" * 64
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    until(lambda: ("v1", False) in answers(service, 5))
+    until(lambda: ("v1", False) in answers(service, 5), "the worker answers again")
     assert answers(service) == {("v1", False), ("v2", True)}
 
 
-@pytest.mark.nightly
-@pytest.mark.fault(62)
 def test_a_worker_that_takes_the_place_of_another_opens_what_was_activated_and_nothing_else(
     start: Start, three: Path, other: Path
 ) -> None:
@@ -138,21 +132,16 @@ def test_a_worker_that_takes_the_place_of_another_opens_what_was_activated_and_n
     assert activate(service, three, "v2").status_code == 200
     move(three, other)
     os.kill(children(service.process.pid)[0], signal.SIGKILL)
-    until(lambda: {version for version, _ in answers(service, 10)} == {"v1"})
+    until(lambda: answered_versions(service, 10) == {"v1"}, "both workers serve v1")
     assert answers(service) == {("v1", False)}
     _, complaints = service.stop()
     assert "does not hold the files that were activated" in complaints
 
 
-@pytest.mark.nightly
-@pytest.mark.fault(62)
-@pytest.mark.parametrize("kind", ["canary", "shadow"])
-def test_a_worker_routes_to_what_was_checked_and_nothing_else(
-    start: Start, three: Path, other: Path, kind: str
-) -> None:
+def test_a_worker_routes_to_what_was_checked_and_nothing_else(start: Start, three: Path, other: Path) -> None:
     service = start(workers=2, activation_seconds=0.3)
     with stopped(service):
-        routes = {kind: {"version": "v2", "share": 1.0}}
+        routes = {"canary": {"version": "v2", "share": 1.0}}
         assert admin(service, three, "routes", routes).status_code == 200
         move(three, other)
     seen = answers(service, 100)
@@ -161,7 +150,6 @@ def test_a_worker_routes_to_what_was_checked_and_nothing_else(
     assert "the route to version v2 is ignored" in complaints
 
 
-@pytest.mark.fault(62)
 def test_the_way_back_leads_to_what_was_live_and_nothing_else(start: Start, three: Path, other: Path) -> None:
     service = start(workers=2)
     for version in ("v2", "v3"):
@@ -170,4 +158,4 @@ def test_the_way_back_leads_to_what_was_live_and_nothing_else(start: Start, thre
     answer = admin(service, three, "rollback")
     assert answer.status_code == 409
     assert "activate it by its name" in answer.json()["error"]["message"]
-    assert {version for version, _ in answers(service)} == {"v3"}
+    assert answered_versions(service) == {"v3"}

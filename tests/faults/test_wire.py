@@ -15,12 +15,12 @@ from collections import defaultdict
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 
-from tests.faults.processes import children, rss, until
+from tests.support.service_calls import address, children, peak, resident
 from tests.support.service_process import Process, plain_client
+from tests.support.until import until
 from tests.support.wire_answers import MalformedAnswerError, WireAnswer, read_answers
 from tests.support.wire_grammar import Case, Grammar, World
 from tests.support.wire_productions import POOLS
@@ -33,10 +33,8 @@ pytestmark = pytest.mark.nightly
 SEED = int(os.environ.get("TURRET_FUZZ_SEED", "1511"))
 SECONDS = float(os.environ.get("TURRET_FUZZ_SECONDS", "20"))
 CONNECTIONS = 48  # at once
-PROBE_SECONDS = 0.05
-# What a client has to wait for at most: the deadlines below, one after the other, and a second of the watch
-# for each.
-HANG_SECONDS = 15.0
+# Far longer than the deadlines below, one after the other: a connection that takes so long hangs.
+HANG_SECONDS = 60.0
 SETTINGS: dict[str, Any] = {
     "workers": 2,
     "head_seconds": 0.6,
@@ -46,8 +44,6 @@ SETTINGS: dict[str, Any] = {
 }
 # Over idle: buffers of 48 connections, a few hundred kilobytes each, and what the allocator keeps of them.
 MEMORY_BYTES = 64_000_000
-STALL_SECONDS = 0.15  # of the loop's own thread; the wall clock counts what else this machine does
-LIVEZ_SECONDS = 2.0
 ANSWERED = ("recommendation", "recommendation_of_upgrade", "event")
 ALLOWED, FORBIDDEN = "allowed", "forbidden"
 
@@ -61,8 +57,7 @@ class Fuzz:
     """Sends cases at a service for some seconds, and notes which of them broke what."""
 
     def __init__(self, service: Process, key: str) -> None:
-        parts = urlsplit(service.urls[0])
-        self.place = parts.hostname or "", parts.port or 0
+        self.place = address(service)
         ask = json.dumps({"history": [101, 102], "k": 3}).encode()
         bearer = f"Bearer {key}".encode()
         self.grammar = Grammar(SEED, World(ask, stored(ALLOWED), stored(FORBIDDEN), bearer))
@@ -70,15 +65,11 @@ class Fuzz:
         self.names: set[str] = set()
         self.statuses: set[int] = set()
         self.cases = 0
-        self.livez: list[float] = []
         self.end = 0.0
 
     async def run(self) -> None:
         self.end = time.monotonic() + SECONDS
-        probing = asyncio.create_task(self.probe())
         await asyncio.gather(*(self.connections() for _ in range(CONNECTIONS)))
-        probing.cancel()
-        await asyncio.gather(probing, return_exceptions=True)
 
     async def connections(self) -> None:
         while time.monotonic() < self.end:
@@ -137,17 +128,6 @@ class Fuzz:
             if wrong or not complete:
                 self.note("valid", case, str([one.status for one in answers]))
 
-    async def probe(self) -> None:
-        """Ask whether it lives, each time on a connection of its own, so that either worker may answer."""
-        while True:
-            asked = time.monotonic()
-            with suppress(OSError), socket.create_connection(self.place) as connection:
-                connection.setblocking(False)
-                connection.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-                await receive(connection, True)
-            self.livez.append(time.monotonic() - asked)
-            await asyncio.sleep(PROBE_SECONDS)
-
     def note(self, oracle: str, case: Case, reason: str) -> None:
         sent = b"".join(case.segments)
         self.broken[oracle].append(
@@ -180,12 +160,6 @@ def sockets(pid: int) -> int:
     return count
 
 
-def peak(pid: int) -> int:
-    """The most that a process ever held, in bytes."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.split("VmHWM:")[1].split()[0]) * 1024
-
-
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory: pytest.TempPathFactory, published: Path) -> Any:
     """What came of one run, and the state of the service after it."""
@@ -206,11 +180,11 @@ def after(service: Process, fuzz: Fuzz) -> dict[str, Any]:
     for _ in range(20):  # each worker is warm
         service.client.post("/v1/recommend", json={"history": [101]}, headers={"Connection": "close"})
     workers = children(service.process.pid)
-    idle = {pid: (rss(pid, "Rss") * 1024, sockets(pid)) for pid in workers}
+    idle = {pid: (resident(pid), sockets(pid)) for pid in workers}
     asyncio.run(fuzz.run())
     service.client.close()
-    with suppress(AssertionError):
-        until(lambda: all(sockets(pid) <= idle[pid][1] for pid in workers), 10)
+    with suppress(AssertionError, OSError):
+        until(lambda: all(sockets(pid) <= idle[pid][1] for pid in workers), "all connections are closed")
     survivors = children(service.process.pid)
     found = {
         "fuzz": fuzz,
@@ -220,9 +194,9 @@ def after(service: Process, fuzz: Fuzz) -> dict[str, Any]:
         "sockets": {pid: sockets(pid) - idle[pid][1] for pid in survivors if pid in idle},
     }
     headers = dict(service.client.headers)
-    service.client = plain_client(service.urls[0], 10, headers)
+    service.client = plain_client(service.urls[0], headers=headers)
     with suppress(AssertionError):  # each worker tells its figures once in a moment
-        until(lambda: metrics(service)["turret_held_bytes"] == 0, 10)
+        until(lambda: metrics(service)["turret_held_bytes"] == 0, "nothing is held")
     found["metrics"] = metrics(service)
     found |= {name: service.client.get(f"/v1/users/{name}").json()["total"] for name in (ALLOWED, FORBIDDEN)}
     found["status"], found["errors"] = service.stop()
@@ -235,7 +209,6 @@ def metrics(service: Process) -> dict[str, float]:
     return {name: float(value) for name, value in pairs}
 
 
-@pytest.mark.nightly
 @pytest.mark.fault(39)
 @pytest.mark.parametrize("oracle", ["hang", "answers", "fault", "valid"])
 def test_bytes_of_any_kind_get_answers_or_an_end(outcome: dict[str, Any], oracle: str) -> None:
@@ -259,13 +232,6 @@ def test_what_clients_do_is_no_fault_of_the_service(outcome: dict[str, Any]) -> 
 @pytest.mark.fault(39)
 def test_what_is_held_has_a_bound(outcome: dict[str, Any]) -> None:
     assert outcome["grown"] < MEMORY_BYTES
-
-
-@pytest.mark.nightly
-def test_the_loop_is_not_held_up(outcome: dict[str, Any]) -> None:
-    assert outcome["metrics"]['turret_loop_stall_seconds{clock="processor"}'] < STALL_SECONDS
-    assert len(outcome["fuzz"].livez) > SECONDS
-    assert max(outcome["fuzz"].livez) < LIVEZ_SECONDS
 
 
 @pytest.mark.fault(39)

@@ -1,7 +1,8 @@
-"""The page in a real browser: Playwright drives the Chromium of the system."""
+"""The page in a real browser: Playwright drives the Chromium of the system.
+
+The tests wait for conditions of the page, and for no time."""
 
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,16 +16,10 @@ import pytest
 
 from tests.conftest import contents
 from tests.support.service_process import Process
-from turret.service.page.assets import STATIC
+from tests.support.tools import require
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.format.item_map import quantised
 
-playwright_api = pytest.importorskip(
-    "playwright.sync_api", reason="the page is tested with Playwright: pip install playwright"
-)
-
-_NAMES = ("chromium", "chromium-browser", "google-chrome")
-CHROMIUM = os.environ.get("TURRET_TEST_CHROMIUM") or next(filter(None, map(shutil.which, _NAMES)), None)
 KEY = "a-key-of-sixteen"
 GENRES = ("Comedy", "Drama", "Science Fiction", "Romance")
 _FIRST = ("Amélie", "Star", "Dark", "Silent", "Golden", "Lost", "Étranger", "Winter")
@@ -77,12 +72,11 @@ def service(published_movies: Path) -> Iterator[Process]:
 # While Playwright runs, its thread has an event loop, and `asyncio.run` of other files' tests refuses.
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    if CHROMIUM is None:
-        pytest.skip("the page is tested in Chromium, and there is none: apt-get install chromium")
-    if not (STATIC / "index.html").exists():
-        pytest.fail("service/page/static has no index.html")
-    with playwright_api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    require("playwright", "chromium")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         yield chromium
         chromium.close()
 
@@ -97,7 +91,7 @@ class View:
         self.allows_lost_connections = False
         self.errors: list[str] = []
         self.hosts: set[str] = set()
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(60_000)
         page.on("console", self._on_console)
         page.on("pageerror", lambda error: self.errors.append(f"exception: {error}"))
         page.on("response", self._on_response)

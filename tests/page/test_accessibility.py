@@ -37,6 +37,7 @@ def violations(view: View, axe: str) -> list[tuple[str, list[Any]]]:
     ]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", ADDRESSES)
 def test_no_rule_is_broken(service: Process, open_view: OpenView, axe: str, name: str, scheme: str) -> None:
@@ -55,19 +56,3 @@ def test_no_rule_is_broken(service: Process, open_view: OpenView, axe: str, name
     view.settle()
     assert violations(view, axe) == []
     assert view.page.evaluate("document.documentElement.scrollWidth") <= 390
-
-
-def test_the_views_are_reached_and_left_by_keyboard(service: Process, open_view: OpenView) -> None:
-    view = open_view(service)
-    view.wait_for_items()
-    view.page.keyboard.press("Tab")
-    assert view.page.evaluate("document.activeElement.id") == "skip"
-    view.page.keyboard.press("Enter")
-    assert view.page.evaluate("document.activeElement.tagName") == "H1"
-    view.page.get_by_role("link", name="Service", exact=True).focus()
-    view.page.keyboard.press("Enter")
-    view.wait_for(
-        "() => document.activeElement.textContent === 'Service' && document.activeElement.tagName === 'H1'"
-    )
-    assert view.page.title() == "Service · Turret"
-    assert view.page.locator("nav [aria-current=page]").inner_text() == "Service"

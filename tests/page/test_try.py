@@ -5,6 +5,8 @@ import subprocess
 import sys
 from urllib.parse import quote_plus
 
+import pytest
+
 from tests.page.conftest import OpenView, View
 from tests.support.service_process import Process
 
@@ -29,19 +31,12 @@ def recommended(service: Process, **body: object) -> list[str]:
     return [item["id"] for item in answer.json()["items"]]
 
 
-def test_without_a_history_popular_items_are_shown_and_said_to_be(
-    service: Process, open_view: OpenView
-) -> None:
+@pytest.mark.process
+def test_an_item_is_found_while_typing_and_added_by_keyboard(service: Process, open_view: OpenView) -> None:
     view = open_view(service)
     view.wait_for_items()
     assert view.ids() == [f"m{number:03d}" for number in range(10)]
     assert "these are popular items" in view.page.locator("#messages").inner_text()
-    assert view.page.title() == "Try · Turret"
-
-
-def test_an_item_is_found_while_typing_and_added_by_keyboard(service: Process, open_view: OpenView) -> None:
-    view = open_view(service)
-    view.wait_for_items()
     assert all(title.startswith("Amélie") for title in search(view, "amelie"))
     assert all("Łódź" in title for title in search(view, "LODZ"))
     search(view, "star wars")
@@ -54,6 +49,7 @@ def test_an_item_is_found_while_typing_and_added_by_keyboard(service: Process, o
     assert view.ids() == recommended(service, history=[added], k=10)
 
 
+@pytest.mark.nightly
 def test_a_history_is_reordered_and_shortened_by_its_buttons(service: Process, open_view: OpenView) -> None:
     view = open_view(service, "#try?history=m001,m002,m003")
     view.wait_for("() => document.querySelectorAll('#history > li').length === 3")
@@ -67,6 +63,7 @@ def test_a_history_is_reordered_and_shortened_by_its_buttons(service: Process, o
     assert view.history() == []
 
 
+@pytest.mark.process
 def test_every_control_changes_the_answer(service: Process, open_view: OpenView) -> None:
     view = open_view(service, "#try?history=m001,m002")
     view.wait_for_items()
@@ -84,15 +81,7 @@ def test_every_control_changes_the_answer(service: Process, open_view: OpenView)
     view.wait_for("() => document.querySelectorAll('#results > li').length < 4")
 
 
-def test_a_filter_is_made_from_the_fields_of_the_catalog(service: Process, open_view: OpenView) -> None:
-    view = open_view(service, "#try?history=m001")
-    view.wait_for_items()
-    view.page.locator("#filter-add").select_option("year")
-    view.page.get_by_role("group", name="year").get_by_label("From").fill("2010")
-    expected = recommended(service, history=["m001"], k=10, filter={"year": {"gte": 2010}})
-    view.wait_for_ids(expected)
-
-
+@pytest.mark.nightly
 def test_the_address_of_a_colleague_shows_the_same(service: Process, open_view: OpenView) -> None:
     filtering = {"genres": {"any_of": ["Drama"]}, "year": {"gte": 1960}}
     code = (
@@ -114,6 +103,7 @@ def test_the_address_of_a_colleague_shows_the_same(service: Process, open_view: 
     assert again.ids() == expected
 
 
+@pytest.mark.nightly
 def test_the_copied_requests_have_the_same_answer(service: Process, open_view: OpenView) -> None:
     view = open_view(service, "#try?history=m001,m009&k=3")
     view.wait_for_items(3)
@@ -128,6 +118,7 @@ def test_the_copied_requests_have_the_same_answer(service: Process, open_view: O
     assert [line.split()[0] for line in done.stdout.splitlines()] == view.ids()
 
 
+@pytest.mark.nightly
 def test_why_has_the_pulls_the_parts_the_neighbours_and_the_plan(
     service: Process, open_view: OpenView
 ) -> None:
@@ -151,6 +142,7 @@ def test_why_has_the_pulls_the_parts_the_neighbours_and_the_plan(
     assert "examined" in view.page.locator("#plan").inner_text()
 
 
+@pytest.mark.nightly
 def test_a_stored_user_and_a_random_one_are_shown_with_their_history(
     service: Process, open_view: OpenView
 ) -> None:

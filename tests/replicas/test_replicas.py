@@ -1,39 +1,101 @@
-"""Replicas answer with one version, whichever of them took the call."""
+"""Two real services, each with its own workers and port, on one folder of bundles and one Redis, answer with
+one version, whichever of them took the call."""
 
-import json
 import os
 import shutil
 import signal
+import socket
 import threading
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from itertools import pairwise
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-import httpx2
 import pytest
 
 from tests.conftest import contents
-from tests.faults.processes import activate, admin, children, metric, until
-from tests.faults.versions import ask, damage
-from tests.replicas.conftest import Begin, name_of, stopped
 from tests.support.item_towers import with_item_tower
-from tests.support.redis_server import RedisServer, needs_redis
-from tests.support.service_process import Process, plain_client
+from tests.support.redis_cluster import own_cluster
+from tests.support.redis_server import RedisServer, own_redis
+from tests.support.service_calls import activate, admin, answered_versions, ask, children, damage, metric
+from tests.support.service_process import Process
+from tests.support.until import until
+from turret.service.stores.redis.key_names import KeyNames
 from turret.tower.bundle.publish import publish
 
-pytestmark = [needs_redis, pytest.mark.nightly]
+Begin = Callable[..., Process]
 Pair = tuple[Process, Process]
+
+
+@pytest.fixture
+def redis(tmp_path: Path) -> Iterator[RedisServer]:
+    with own_redis(tmp_path / "redis") as server:
+        yield server
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Versions with disjoint items, 100-159, 200-239 and 300-319; v1 is current and has an item tower."""
+    root = tmp_path / "bundles"
+    publish(root, with_item_tower(contents("v1")))
+    publish(root, with_item_tower(contents("v2", ids=range(200, 240), seed=1)))
+    publish(root, with_item_tower(contents("v3", ids=range(300, 320), seed=2)))
+    return root
+
+
+@pytest.fixture
+def begin(root: Path) -> Iterator[Begin]:
+    """Start a replica on a store; it ends with the test."""
+    started: list[Process] = []
+
+    def start(store: str, bundles: Path = root, **settings: Any) -> Process:
+        started.append(Process(bundles, store=store, history_timeout=0.5, **settings))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.close()
+
+
+@pytest.fixture
+def pair(begin: Begin, redis: RedisServer) -> Pair:
+    """Two replicas of two workers each, that know of each other."""
+    services = begin(redis.address, workers=2), begin(redis.address, workers=2)
+    for service in services:
+        until_known(service, 2)
+    return services
+
+
+def until_known(service: Process, replicas: int) -> None:
+    until(lambda: metric(service, "turret_replicas ") == replicas, f"{replicas} replicas are known")
+
+
+def name_of(service: Process) -> str:
+    return f"{socket.gethostname()}:{service.urls[0].rpartition(':')[2]}"
 
 
 def versions(*services: Process, count: int = 12) -> set[str]:
     """The versions that connections of their own get."""
-    return {ask(service)["version"] for service in services for _ in range(count)}
+    return set().union(*(answered_versions(service, count) for service in services))
 
 
-def test_an_activation_and_a_rollback_hold_in_all_replicas_when_they_are_acknowledged(
-    pair: Pair, root: Path
-) -> None:
+@contextmanager
+def stopped(service: Process) -> Iterator[None]:
+    """Stop all processes of a replica; they go on at the end."""
+    pids = [service.process.pid, *children(service.process.pid)]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.process
+@pytest.mark.fault(71)
+def test_what_one_replica_acknowledges_holds_in_all(pair: Pair, root: Path) -> None:
+    """Activations, a rollback, routes, `min_version` and items."""
     a, b = pair
     for service, version in ((a, "v2"), (b, "v3"), (a, "v1")):
         answer = activate(service, root, version)
@@ -43,228 +105,26 @@ def test_an_activation_and_a_rollback_hold_in_all_replicas_when_they_are_acknowl
     answer = admin(b, root, "rollback")
     assert (answer.json()["version"], answer.json()["previous"]) == ("v3", "v1")
     assert versions(a, b) == {"v3"}
-
-
-def test_routes_of_one_replica_are_those_of_all(pair: Pair, root: Path) -> None:
-    a, b = pair
-    answer = admin(a, root, "routes", {"canary": {"version": "v2", "share": 1}})
-    assert answer.status_code == 200, answer.text
-    assert "behind" not in answer.text
-    users = [ask(service, user_id=user)["version"] for service in pair for user in range(20)]
-    assert set(users) == {"v2"}
+    # v1 was activated after v2: whoever asks for v2 or a later one may get the newest alone.
+    assert {ask(a, min_version="v2")["version"] for _ in range(10)} == {"v3"}
+    canary = {"version": "v2", "share": 1}
+    assert "behind" not in admin(a, root, "routes", {"canary": canary}).text
+    assert {ask(service, user_id=user)["version"] for service in pair for user in range(20)} == {"v2"}
     activate(b, root, "v2")  # the canary becomes live, and the route to it ends
     assert [admin(service, root, "routes").json()["canary"] for service in pair] == [None, None]
     assert versions(a, b) == {"v2"}
-
-
-def test_an_item_is_in_the_answers_of_all_replicas_when_it_is_acknowledged(pair: Pair) -> None:
-    a, b = pair
-    body = {"features": {f"n{place}": 1.0 for place in range(8)}}
-    for number in range(20):
+    features = {"features": {f"n{place}": 1.0 for place in range(8)}}
+    for number in range(10):
         writer, reader = (a, b) if number % 2 else (b, a)
-        answer = writer.client.put(f"/v1/items/{9000 + number}", json=body)
+        answer = writer.client.put(f"/v1/items/{9000 + number}", json=features)
         assert answer.status_code == 200, answer.text
         assert "replicas_behind" not in answer.json()
-        assert reader.client.get(f"/v1/items/{9000 + number}").status_code == 200
         assert 9000 + number in {item["id"] for item in ask(reader, k=81)["items"]}
-        gone = reader.client.delete(f"/v1/items/{9000 + number}")
-        assert gone.json()["withdrawn"]
+        assert reader.client.delete(f"/v1/items/{9000 + number}").json()["withdrawn"]
         assert 9000 + number not in {item["id"] for item in ask(writer, k=81)["items"]}
 
 
-@pytest.mark.fault(68)
-def test_a_replica_that_was_down_during_an_activation_serves_its_version_from_the_first_answer_on(
-    pair: Pair, root: Path, replica: Begin
-) -> None:
-    """Also if the folder's pointer names another version."""
-    a, b = pair
-    b.stop()
-    until(lambda: metric(a, "turret_replicas ") == 1)
-    answer = activate(a, root, "v2")
-    assert "replicas_behind" not in answer.json()  # b has said that it ends
-    (root / "current").write_text("v3\n")
-    again = replica(workers=2)
-    assert versions(again, count=30) == {"v2"}
-    assert again.client.get("/readyz").json()["version"] == "v2"
-    _, complaints = again.stop()
-    assert "names version v3, but the live version of all replicas is v2" in complaints
-
-
-@pytest.mark.fault(68)
-def test_a_replica_that_hangs_is_named_and_follows_when_it_is_back(pair: Pair, root: Path) -> None:
-    a, b = pair
-    with stopped(b):
-        answer = activate(a, root, "v2")
-        assert answer.json()["replicas_behind"] == [name_of(b)]
-        assert versions(a) == {"v2"}
-        assert activate(a, root, "v3").json()["replicas_behind"] == [
-            name_of(b)
-        ]  # at once, as it is known to hang
-        put = a.client.put("/v1/items/9000", json={"features": {}})
-        assert put.json()["replicas_behind"] == [name_of(b)]
-        until(lambda: metric(a, "turret_replicas_behind ") == 1)
-        assert metric(a, "turret_replicas ") == 1
-    until(lambda: versions(b) == {"v3"})
-    until(lambda: metric(a, "turret_replicas_behind ") == 0)
-    assert metric(b, "turret_replicas ") == 2
-
-
-@pytest.mark.fault(68)
-def test_a_killed_replica_is_named(pair: Pair, root: Path) -> None:
-    a, b = pair
-    b.process.kill()
-    assert activate(a, root, "v2").json()["replicas_behind"] == [name_of(b)]
-
-
-@pytest.mark.fault(71)
-def test_activations_at_once_through_both_replicas_take_turns(pair: Pair, root: Path) -> None:
-    asked = [("v2", "v3", "v1")[place % 3] for place in range(9)]
-    with ThreadPoolExecutor(4) as pool:
-        answers = list(pool.map(lambda n: activate(pair[n % 2], root, asked[n]).json(), range(9)))
-    lines = [json.loads(line) for line in (root / "activations.jsonl").read_text().splitlines()]
-    assert [line["sequence"] for line in lines] == list(range(1, 11))
-    chain = [line["version"] for line in lines]
-    assert [line.get("previous") for line in lines[1:]] == chain[:-1]
-    assert sorted((answer["previous"], answer["version"]) for answer in answers) == sorted(pairwise(chain))
-    assert versions(*pair) == {chain[-1]}
-
-
-@pytest.mark.fault(69)
-def test_without_redis_answers_go_on_and_an_activation_is_refused(
-    pair: Pair, root: Path, redis: RedisServer
-) -> None:
-    a, b = pair
-    activate(a, root, "v2")
-    redis.kill()
-    for refused in (activate(a, root, "v3"), admin(b, root, "rollback")):
-        assert refused.status_code == 503
-        assert "Retry-After" in refused.headers
-        assert "nothing is changed" in refused.json()["error"]["message"]
-    assert admin(b, root, "routes", {"shadow": {"version": "v3", "share": 1}}).status_code == 503
-    assert versions(a, b) == {"v2"}
-    assert (root / "current").read_text().strip() == "v2"
-    redis.start()
-    until(lambda: metric(a, "turret_replicas ") == 2)
-    assert activate(b, root, "v3").json()["version"] == "v3"
-    assert versions(a, b) == {"v3"}
-
-
-@pytest.mark.fault(69)
-def test_a_replica_that_starts_without_redis_serves_the_pointer_and_corrects_itself(
-    pair: Pair, root: Path, redis: RedisServer, replica: Begin
-) -> None:
-    a, b = pair
-    activate(a, root, "v2")
-    b.stop()
-    redis.kill()
-    (root / "current").write_text("v3\n")
-    again = replica()
-    assert versions(again) == {"v3"}
-    assert again.client.post("/v1/recommend", json={"min_version": "v2"}).status_code == 503
-    redis.start()
-    until(lambda: versions(again, count=4) == {"v2"})
-    assert again.client.post("/v1/recommend", json={"min_version": "v2"}).status_code == 200
-    assert versions(a) == {"v2"}
-    _, complaints = again.stop()
-    assert "serving the current version of the folder until the replicas' record is read" in complaints
-    assert [line for line in (root / "activations.jsonl").read_text().splitlines() if "pointer" in line] == []
-
-
-@pytest.mark.fault(71)
-def test_min_version_holds_in_the_other_replica(pair: Pair, root: Path) -> None:
-    """Also in one that could not follow: it waits, and then refuses."""
-    a, b = pair
-    activate(a, root, "v2")
-    asked = {"min_version": "v2"}
-    assert {ask(b, **asked)["version"] for _ in range(10)} == {"v2"}
-    activate(b, root, "v1")
-    assert {ask(a, **asked)["version"] for _ in range(10)} == {"v1"}  # the newer activation
-    assert b.client.post("/v1/recommend", json={"min_version": "v3"}).status_code == 409
-
-
-@pytest.mark.fault(70)
-def test_a_replica_that_can_not_open_the_live_version_is_not_ready_and_changes_nothing(
-    pair: Pair, root: Path, replica: Begin
-) -> None:
-    a, b = pair
-    activate(a, root, "v2")
-    b.stop()
-    damage(root, "v2")
-    again = replica()
-    until(lambda: again.client.get("/readyz").status_code == 503)
-    for method, path, body in (
-        ("GET", "/readyz", None),
-        ("POST", "/v1/recommend", {"k": 3}),
-        ("POST", "/v1/recommend/batch", {"requests": [{"k": 3}]}),
-        ("GET", "/v1/items/101/similar", None),
-        ("GET", "/v1/version", None),
-    ):
-        refused = again.client.request(method, path, json=body)
-        assert refused.status_code == 503
-        assert refused.headers["retry-after"] == "2"
-        assert "can't open the live version" in refused.json()["error"]["message"]
-    assert a.client.get("/readyz").json() == {"status": "ready", "version": "v2"}
-    until(lambda: metric(a, "turret_replicas_behind ") == 1)
-    assert activate(again, root, "v3").status_code == 200  # through the replica that is not ready
-    assert versions(a, again) == {"v3"}
-    until(lambda: again.client.get("/readyz").status_code == 200)
-
-
-@pytest.mark.fault(69)
-def test_a_lost_record_is_written_again(pair: Pair, root: Path, redis: RedisServer, replica: Begin) -> None:
-    a, b = pair
-    activate(a, root, "v2")
-    (root / "current").write_text("v3\n")
-    redis.ask("FLUSHALL")
-    until(lambda: metric(b, "turret_replicas ") == 2)
-    assert versions(replica(), a, b) == {"v2"}
-
-
-def test_the_first_version_of_waiting_replicas_is_found_once(
-    root: Path, tmp_path: Path, replica: Begin
-) -> None:
-    empty = tmp_path / "empty"
-    services = [replica(empty, wait=True) for _ in range(2)]
-    assert {service.client.get("/readyz").status_code for service in services} == {503}
-    publish(empty, with_item_tower(contents("v1")))
-    for service in services:
-        until(lambda service=service: service.client.get("/readyz").status_code == 200)  # type: ignore[misc]
-    assert len((empty / "activations.jsonl").read_text().splitlines()) == 1
-
-
-def test_replicas_with_folders_of_their_own_agree_too(
-    pair: Pair, root: Path, tmp_path: Path, replica: Begin
-) -> None:
-    """Each of them has the same bundles; the log and the pointer of the other folder follow."""
-    a, _ = pair
-    apart = tmp_path / "apart"
-    shutil.copytree(root, apart)
-    c = replica(apart)
-    until(lambda: metric(a, "turret_replicas ") == 3)
-    activate(a, root, "v2")
-    assert ask(c)["version"] == "v2"
-    admin(a, root, "routes", {"canary": {"version": "v3", "share": 1}})
-    assert ask(c, user_id=1)["version"] == "v3"
-    until(lambda: (apart / "current").read_text().strip() == "v2")
-    c.stop()
-    assert ask(replica(apart), min_version="v2")["version"] == "v2"
-
-
-@pytest.mark.fault(70)
-def test_other_data_under_the_key_of_the_record_is_an_error_in_words(
-    root: Path, replica: Begin, redis: RedisServer
-) -> None:
-    key = "turret:replicas:default:live"
-    redis.ask("SET", key, "something else")
-    a = replica()
-    assert versions(a) == {"v1"}
-    refused = activate(a, root, "v2")
-    assert refused.status_code == 503
-    assert "holds no record of this service" in refused.json()["error"]["message"]
-    redis.ask("DEL", key)
-    until(lambda: activate(a, root, "v2").status_code == 200)
-
-
+@pytest.mark.nightly
 @pytest.mark.fault(71)
 def test_no_answer_of_any_replica_is_older_than_an_acknowledged_activation(pair: Pair, root: Path) -> None:
     """An answer that begins after the acknowledgement is of that activation or a later one."""
@@ -285,40 +145,150 @@ def test_no_answer_of_any_replica_is_older_than_an_acknowledged_activation(pair:
     threads = [threading.Thread(target=look, args=(service,)) for service in pair * 2]
     for thread in threads:
         thread.start()
-    for number in range(12):
-        order.append(("v2", "v3", "v1")[number % 3])
-        answer = activate(pair[number % 2], root, order[-1])
-        assert answer.status_code == 200, answer.text
-        assert "replicas_behind" not in answer.json()
-        acknowledged[0] = len(order) - 1
-    over.set()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
-    assert count[0] > 50
-
-
-@pytest.mark.fault(68)
-def test_another_worker_follows_while_the_first_one_hangs(replica: Begin, root: Path) -> None:
-    """The replica is named, as one of its workers is behind, and its other worker has the new version."""
-    a, b = replica(activation_seconds=6), replica(workers=2)
-    until(lambda: metric(a, "turret_replicas ") == 2)
-    pid = children(b.process.pid)[0]
-    os.kill(pid, signal.SIGSTOP)
     try:
-        assert activate(a, root, "v2").json()["replicas_behind"] == [name_of(b)]
-        seen = set()
-        with ThreadPoolExecutor(8) as pool:
-            for version in pool.map(lambda _: _patiently(b), range(16)):
-                seen.add(version)
-        assert "v2" in seen
+        for number in range(12):
+            order.append(("v2", "v3", "v1")[number % 3])
+            answer = activate(pair[number % 2], root, order[-1])
+            assert answer.status_code == 200, answer.text
+            assert "replicas_behind" not in answer.json()
+            acknowledged[0] = len(order) - 1
+            seen = count[0]
+            until(lambda seen=seen: count[0] > seen + 4, "all are answered")  # type: ignore[misc]
     finally:
-        os.kill(pid, signal.SIGCONT)
-    until(lambda: versions(b) == {"v2"})
+        over.set()
+        for thread in threads:
+            thread.join()
+    assert wrong == []
 
 
-def _patiently(service: Process) -> object:
-    """The version of an answer; None if the connection has come to the worker that hangs."""
-    with plain_client(service.urls[0], timeout=2) as client, suppress(httpx2.HTTPError):
-        return client.post("/v1/recommend", json={}).json()["version"]
-    return None
+@pytest.mark.nightly
+@pytest.mark.fault(68)
+def test_a_replica_that_hangs_or_is_killed_is_named_and_follows_when_it_is_back(
+    pair: Pair, root: Path, begin: Begin, redis: RedisServer
+) -> None:
+    a, b = pair
+    with stopped(b):
+        for version in ("v2", "v3"):
+            answer = activate(a, root, version)
+            assert answer.json()["replicas_behind"] == [name_of(b)]
+            assert versions(a) == {version}
+        until(lambda: metric(a, "turret_replicas_behind ") == 1, "it is behind")
+        assert metric(a, "turret_replicas ") == 1
+    until(lambda: versions(b) == {"v3"}, "it follows")
+    until(lambda: metric(a, "turret_replicas_behind ") == 0, "it is back")
+    b.process.kill()
+    assert activate(a, root, "v2").json()["replicas_behind"] == [name_of(b)]
+    (root / "current").write_text("v3\n")  # what the folder says does not count
+    again = begin(redis.address, workers=2)
+    assert versions(again, count=30) == {"v2"}
+    assert again.client.get("/readyz").json()["version"] == "v2"
+    _, complaints = again.stop()
+    assert "names version v3, but the live version of all replicas is v2" in complaints
+
+
+@pytest.mark.nightly
+@pytest.mark.fault(69)
+def test_without_redis_answers_go_on_and_changes_are_refused(
+    pair: Pair, root: Path, redis: RedisServer, begin: Begin
+) -> None:
+    """A replica that starts meanwhile serves the folder's version, and corrects itself."""
+    a, b = pair
+    activate(a, root, "v2")
+    redis.kill()
+    for refused in (activate(a, root, "v3"), admin(b, root, "rollback")):
+        assert refused.status_code == 503
+        assert "Retry-After" in refused.headers
+        assert "nothing is changed" in refused.json()["error"]["message"]
+    assert admin(b, root, "routes", {"shadow": {"version": "v3", "share": 1}}).status_code == 503
+    assert versions(a, b) == {"v2"}
+    assert (root / "current").read_text().strip() == "v2"
+    (root / "current").write_text("v3\n")
+    c = begin(redis.address)
+    assert versions(c) == {"v3"}
+    assert c.client.post("/v1/recommend", json={"min_version": "v2"}).status_code == 503
+    redis.start()
+    until(lambda: versions(c, count=4) == {"v2"}, "it corrects itself")
+    assert c.client.post("/v1/recommend", json={"min_version": "v2"}).status_code == 200
+    until_known(a, 3)
+    assert activate(b, root, "v3").json()["version"] == "v3"
+    assert versions(a, b, c) == {"v3"}
+    _, complaints = c.stop()
+    assert "serving the current version of the folder until the replicas' record is read" in complaints
+    assert [line for line in (root / "activations.jsonl").read_text().splitlines() if "pointer" in line] == []
+
+
+@pytest.mark.nightly
+@pytest.mark.fault(70)
+def test_a_replica_that_can_not_open_the_live_version_is_not_ready_and_changes_nothing(
+    pair: Pair, root: Path, begin: Begin, redis: RedisServer
+) -> None:
+    a, b = pair
+    activate(a, root, "v2")
+    b.stop()
+    damage(root, "v2")
+    again = begin(redis.address)
+    until(lambda: again.client.get("/readyz").status_code == 503, "it is not ready")
+    for method, path, body in (
+        ("GET", "/readyz", None),
+        ("POST", "/v1/recommend", {"k": 3}),
+        ("POST", "/v1/recommend/batch", {"requests": [{"k": 3}]}),
+        ("GET", "/v1/items/101/similar", None),
+        ("GET", "/v1/version", None),
+    ):
+        refused = again.client.request(method, path, json=body)
+        assert refused.status_code == 503
+        assert refused.headers["retry-after"] == "2"
+        assert "can't open the live version" in refused.json()["error"]["message"]
+    assert a.client.get("/readyz").json() == {"status": "ready", "version": "v2"}
+    until(lambda: metric(a, "turret_replicas_behind ") == 1, "it is behind")
+    assert activate(again, root, "v3").status_code == 200  # through the replica that is not ready
+    assert versions(a, again) == {"v3"}
+    until(lambda: again.client.get("/readyz").status_code == 200, "it is ready")
+
+
+@pytest.mark.nightly
+def test_replicas_with_folders_of_their_own_agree_too(
+    pair: Pair, root: Path, tmp_path: Path, begin: Begin, redis: RedisServer
+) -> None:
+    """Each of them has the same bundles; the log and the pointer of the other folder follow."""
+    a, _ = pair
+    apart = shutil.copytree(root, tmp_path / "apart")
+    c = begin(redis.address, apart)
+    until_known(a, 3)
+    activate(a, root, "v2")
+    assert ask(c)["version"] == "v2"
+    admin(a, root, "routes", {"canary": {"version": "v3", "share": 1}})
+    assert ask(c, user_id=1)["version"] == "v3"
+    until(lambda: (apart / "current").read_text().strip() == "v2", "its pointer follows")
+    c.stop()
+    assert ask(begin(redis.address, apart), min_version="v2")["version"] == "v2"
+
+
+def store(service: Process, number: int) -> bool:
+    """Store an event of each of ten users; whether it was acknowledged."""
+    events = [
+        {"event_id": f"e{number}", "user_id": f"u{user}", "item_id": 100 + number} for user in range(10)
+    ]
+    return bool(service.client.post("/v1/events", json={"events": events}).status_code == 200)
+
+
+@pytest.mark.nightly
+@pytest.mark.fault(69)
+def test_replicas_on_a_cluster_survive_the_master_of_their_record(
+    tmp_path: Path, begin: Begin, root: Path
+) -> None:
+    with own_cluster(tmp_path / "cluster") as cluster:
+        a, b = (begin(f"{cluster.address}?replicas=1") for _ in range(2))
+        for service in (a, b):
+            until_known(service, 2)
+        assert activate(a, root, "v2").status_code == 200
+        assert store(a, 1)
+        master = cluster.master_of(KeyNames("turret:", is_cluster=True).shared("items:number"))
+        master.kill()
+        assert versions(a, b) == {"v2"}  # nothing of an answer needs the record
+        master.start()
+        cluster.until_whole()
+        until(lambda: activate(b, root, "v3").status_code == 200, "a change is acknowledged")
+        until(lambda: versions(a, b) == {"v3"}, "both follow")
+        until(lambda: store(b, 2), "an event is acknowledged")
+        assert [event["item_id"] for event in a.client.get("/v1/users/u7").json()["events"]] == [101, 102]

@@ -1,26 +1,23 @@
 """Disks that are full: a small file system, and a limit on the size of files, which needs no rights."""
 
-import os
 import resource
-import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
+from tests.support.tools import missing, require
 
 
 @contextmanager
 def small_disk(place: Path, size: str = "1m") -> Iterator[Path]:
     """Mount an empty file system of `size` on the new folder `place`, or skip the test."""
-    if os.geteuid() != 0 or shutil.which("mount") is None:
-        pytest.skip("a small file system can only be mounted by root")
+    require("root")
     place.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)]
     done = subprocess.run(mount, capture_output=True, text=True, check=False)
     if done.returncode:
-        pytest.skip(f"a small file system can't be mounted here: {done.stderr.strip()}")
+        missing("root", f"a small file system can't be mounted here: {done.stderr.strip()}")
     try:
         yield place
     finally:

@@ -7,10 +7,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import httpx2
+
+from tests.support.until import PATIENCE, until
 
 START = """
 import json, sys
@@ -37,7 +40,9 @@ HERE = Path(__file__).parents[2]
 OPEN = "there are no API keys in"
 
 
-def plain_client(url: str = "", timeout: float = 10, headers: dict[str, str] | None = None) -> httpx2.Client:
+def plain_client(
+    url: str = "", timeout: float = PATIENCE, headers: dict[str, str] | None = None
+) -> httpx2.Client:
     """A client of plain HTTP: without the 27 ms that reading certificates takes."""
     return httpx2.Client(base_url=url, timeout=timeout, headers=headers, trust_env=False, verify=False)
 
@@ -55,11 +60,25 @@ class Process:
             stderr=subprocess.PIPE,
             text=True,
         )
+        self._said = b""
         assert self.process.stdout is not None
         self.greeting = self.process.stdout.readline()
         urls = re.findall(r"http://[\d.:]+", self.greeting)
         self.client = plain_client(urls[0] if urls else "")
         self.urls = urls
+
+    def has_said(self, words: str, times: int = 1) -> bool:
+        """Whether words were written to standard error so many times; `stop` gives all that was."""
+        stream = self.process.stderr
+        assert stream is not None
+        os.set_blocking(stream.fileno(), False)
+        with suppress(BlockingIOError):
+            self._said += os.read(stream.fileno(), 1 << 20)
+        return self._said.count(words.encode()) >= times
+
+    def until_said(self, words: str, times: int = 1) -> None:
+        """Wait until it has said so."""
+        until(lambda: self.has_said(words, times), f"the service says {words!r}")
 
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
         """Send a signal; gives the exit status and what was written to standard error.
@@ -68,7 +87,8 @@ class Process:
         """
         self.client.close()
         self.process.send_signal(number)
-        _, complaints = self.process.communicate(timeout=20)
+        _, rest = self.process.communicate(timeout=PATIENCE)
+        complaints = self._said.decode() + rest
         lines = [line for line in complaints.splitlines(keepends=True) if OPEN not in line]
         return self.process.returncode, "".join(lines)
 

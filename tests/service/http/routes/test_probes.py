@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.faults.versions import damage
+from tests.support.service_calls import damage
 from turret.service.http.app import create_app
 from turret.service.models.activation_log import ActivationLog
 from turret.service.models.activation_state import commit, new_record

@@ -1,9 +1,8 @@
-"""A thousand damaged bundles, and none of them is served."""
+"""Damage of every kind to the files of a bundle: none is opened, and nothing ends the process."""
 
 import json
 import os
 import random
-import resource
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,24 +10,16 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import contents
 from tests.support.bundle_damage import replace, rewrite
 from turret.tower.bundle.bundle import load
-from turret.tower.bundle.publish import BundleContents, publish
+from turret.tower.bundle.publish import publish
 from turret.tower.errors import BundleError
 from turret.tower.format.manifest import DIGEST, MANIFEST
 
 Damage = Callable[[Path, random.Random], None]
-# Where checksums are made to agree, only a part of the damage can be seen, but none may end the process.
+# Rounds of `--thorough`; where checksums are made to agree, only a part of the damage can be seen.
 ROUNDS, SEALED_ROUNDS = 1000, 300
-
-
-def deep_and_huge() -> dict[str, bytes]:
-    return {
-        "deep": b"[" * 5_000_000,
-        "deep objects": b'{"a":' * 1_000_000,
-        "long": b'"' + b"x" * 30_000_000 + b'"',
-        "many": b"[" + b"0," * 500_000 + b"0]",
-    }
 
 
 def some_file(folder: Path, generator: random.Random) -> Path:
@@ -119,9 +110,10 @@ KINDS: list[Damage] = [flip_bits, cut, insert, zero, swap, remove, edit_manifest
 
 
 @pytest.fixture
-def pair(bundles: Path, make_contents: Callable[..., BundleContents]) -> Path:
-    """v1, and beside it v2 of the same ids and sizes, to take files from."""
-    publish(bundles, make_contents("v2", seed=1, temperature=0.4))
+def pair(bundles: Path) -> Path:
+    """The version `whole`, and beside it v2 of the same ids and sizes, to take files from."""
+    publish(bundles, contents("v2", seed=1, temperature=0.4))
+    (bundles / "v1").rename(bundles / "whole")
     return bundles
 
 
@@ -132,21 +124,14 @@ def damaged(root: Path, damage: Damage, generator: random.Random) -> None:
 
 
 @pytest.mark.fault(2)
-def test_a_thousand_damaged_bundles_are_refused(pair: Path, thorough: bool) -> None:
-    """Bits, cuts, exchanges: each is refused in a sentence, quickly, and with no memory that grows."""
-    (pair / "v1").rename(pair / "whole")
+@pytest.mark.parametrize("damage", KINDS)
+def test_a_damaged_bundle_is_refused(pair: Path, damage: Damage, thorough: bool) -> None:
+    """Bits, cuts, exchanges: each is refused in a sentence."""
     generator = random.Random(5)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    counted = dict.fromkeys((damage.__name__ for damage in KINDS), 0)
-    rounds = ROUNDS if thorough else 20 * len(KINDS)
-    for number in range(rounds):
-        damage = KINDS[number % len(KINDS)]
+    for _ in range(ROUNDS // len(KINDS) if thorough else 5):
         damaged(pair, damage, generator)
         with pytest.raises(BundleError):
             load(pair, "v1", trust_note=True)
-        counted[damage.__name__] += 1
-    assert min(counted.values()) >= rounds // len(KINDS)
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000, "kilobytes"
     damaged(pair, lambda folder, _: None, generator)
     load(pair, "v1")
 
@@ -154,9 +139,7 @@ def test_a_thousand_damaged_bundles_are_refused(pair: Path, thorough: bool) -> N
 @pytest.mark.fault(3)
 def test_what_no_checksum_sees_ends_no_process_either(pair: Path, thorough: bool) -> None:
     """Files damaged before they were published, so to speak: the parsers meet them, crafted headers too."""
-    (pair / "v1").rename(pair / "whole")
     generator = random.Random(6)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     refused = 0
     rounds = SEALED_ROUNDS if thorough else 40
     for number in range(rounds):
@@ -172,13 +155,18 @@ def test_what_no_checksum_sees_ends_no_process_either(pair: Path, thorough: bool
         except BundleError:
             refused += 1
     assert refused > rounds / 2
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000, "kilobytes"
 
 
-@pytest.mark.parametrize("content", deep_and_huge().values(), ids=deep_and_huge())
-@pytest.mark.parametrize(
-    "name", ["vocabulary.json", "catalogue.json", "golden.json", "user_features.json", MANIFEST]
-)
+DEEP_AND_HUGE = {
+    "deep": b"[" * 5_000_000,
+    "deep objects": b'{"a":' * 1_000_000,
+    "long": b'"' + b"x" * 30_000_000 + b'"',
+    "many": b"[" + b"0," * 500_000 + b"0]",
+}
+
+
+@pytest.mark.parametrize("content", DEEP_AND_HUGE.values(), ids=DEEP_AND_HUGE)
+@pytest.mark.parametrize("name", ["vocabulary.json", "golden.json", MANIFEST])
 @pytest.mark.fault(3)
 def test_deep_and_huge_documents_are_refused(bundles: Path, name: str, content: bytes) -> None:
     if name == MANIFEST:

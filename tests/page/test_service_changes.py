@@ -1,20 +1,71 @@
-"""A service that stops, restarts and changes its version under the page; one without a bundle."""
+"""What happens under an open page: keys that are asked for, a service that stops, another version."""
 
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.page.conftest import KEY, OpenView, movies
-from tests.support.ports import free_port
+import pytest
+
+from tests.page.conftest import KEY, OpenView, View, movies
+from tests.support.ports import held_port
 from tests.support.service_process import Process
+from tests.support.until import until
+from turret.service.keys.key_file import add_key, remove_key
+from turret.service.keys.keys import new_key, record
 from turret.tower.bundle.publish import publish
 
 HEADERS = {"Authorization": f"Bearer {KEY}"}
 
 
+def enter(view: View, key: str) -> None:
+    view.page.locator("#key").fill(key)
+    view.page.get_by_role("button", name="Use this key").click()
+
+
+def until_told(view: View, words: str) -> None:
+    view.wait_for("words => document.getElementById('key-message')?.textContent.includes(words)", words)
+
+
+@pytest.mark.process
+def test_a_key_is_asked_for_and_used_and_asked_for_again_when_it_is_revoked(
+    movie_bundles: Path, start: Callable[..., Process], open_view: OpenView
+) -> None:
+    """It is never shown, and one without the scope for stored users is told so."""
+    file, key, second = movie_bundles.parent / "keys.json", new_key("shop"), new_key("second")
+    for made in (key, second):
+        add_key(file, record(made.split("_")[1], made, ("read",)))
+    service = start(movie_bundles, keys=str(file), admin_key=KEY, store="memory://")
+
+    def is_revoked() -> bool:
+        headers = {"Authorization": f"Bearer {key}"}
+        return service.client.post("/v1/recommend", json={}, headers=headers).status_code == 401
+
+    view = open_view(service, "#try?history=m001,m002")
+    view.allowed_statuses = {401, 403}
+    view.page.locator("#key").wait_for()
+    enter(view, "not-the-right-key-at-all")
+    until_told(view, "wrong, revoked or expired")
+    enter(view, key)
+    view.wait_for_items()
+    view.page.locator("#request > summary").click()
+    assert key not in view.page.content()
+    assert key not in view.page.evaluate("location.href + JSON.stringify(localStorage)")
+    assert "$TURRET_KEY" in view.page.locator("#request").inner_text()
+    remove_key(file, "shop")
+    until(is_revoked, "the key is revoked")
+    view.page.locator("#k").fill("4")
+    until_told(view, "revoked")
+    enter(view, second)
+    view.wait_for_items(4)
+    view.page.get_by_label("A stored user").check()
+    view.page.locator("#random-user").click()
+    until_told(view, "requires the scope write")
+
+
+@pytest.mark.nightly
 def test_a_service_that_stops_and_starts_again_is_said_and_recovered_from(
     movie_bundles: Path, start: Callable[..., Process], open_view: OpenView
 ) -> None:
-    port = free_port()
+    port = held_port(open_view)
     service = start(movie_bundles, admin_key=KEY, port=port)
     view = open_view(service, "#try?history=m001,m002")
     view.wait_for_items()
@@ -28,6 +79,7 @@ def test_a_service_that_stops_and_starts_again_is_said_and_recovered_from(
     view.wait_for_items(5)
 
 
+@pytest.mark.nightly
 def test_another_version_that_goes_live_is_said_and_shown(
     movie_bundles: Path, start: Callable[..., Process], open_view: OpenView
 ) -> None:
@@ -44,6 +96,7 @@ def test_another_version_that_goes_live_is_said_and_shown(
     assert after != before
 
 
+@pytest.mark.nightly
 def test_a_service_without_a_bundle_is_said_until_there_is_one(
     tmp_path: Path, start: Callable[..., Process], open_view: OpenView
 ) -> None:
@@ -57,6 +110,7 @@ def test_a_service_without_a_bundle_is_said_until_there_is_one(
     view.wait_for_items()
 
 
+@pytest.mark.nightly
 def test_a_view_that_can_not_be_loaded_is_said(service: Process, open_view: OpenView) -> None:
     view = open_view(service)
     view.wait_for_items()

@@ -1,0 +1,451 @@
+"""Events that were acknowledged: through kills, torn logs, full disks, wrong clocks and ids of others."""
+
+import os
+import random
+import signal
+import socket
+import sqlite3
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import datetime
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.faults.conftest import SharedService
+from tests.support.full_disk import small_disk
+from tests.support.redis_server import own_redis
+from tests.support.service_calls import (
+    acknowledged,
+    address,
+    children,
+    event,
+    metric,
+    recommended,
+    send,
+    stored,
+)
+from tests.support.service_process import Process, Start, plain_client
+from tests.support.tools import require
+from tests.support.until import until
+from turret.service.stores.sqlite.histories import SqliteHistory
+
+ROUNDS, QUICK_ROUNDS, WHOLE_EVERY = 200, 10, 5
+WRITERS, EVENTS_A_CALL, USERS = 4, 3, 200
+BATCH = 5
+TEN_YEARS = 10 * 365 * 86_400
+
+
+class Writer(threading.Thread):
+    """Sends events one call after the other, each until it is acknowledged, as a careful client does."""
+
+    def __init__(self, number: int, url: list[str], stop: threading.Event) -> None:
+        super().__init__(name=f"writer-{number}")
+        self.number = number
+        self.url = url  # of one entry, which changes when the service starts anew
+        self.stop = stop
+        self.acknowledged: dict[str, str] = {}
+        self.sent = 0
+        self.resent = 0
+
+    def run(self) -> None:
+        with plain_client() as client:
+            while not self.stop.is_set():
+                events = [self._event() for _ in range(EVENTS_A_CALL)]
+                while not self._acknowledged(client, events):
+                    self.resent += 1
+                    if self.stop.wait(0.005):
+                        return
+                self.acknowledged |= {event["event_id"]: event["user_id"] for event in events}
+
+    def _event(self) -> dict[str, str]:
+        self.sent += 1
+        name = f"{self.number}-{self.sent}"
+        return {"event_id": name, "user_id": f"user-{self.sent % USERS}", "item_id": "101"}
+
+    def _acknowledged(self, client: httpx2.Client, events: list[dict[str, str]]) -> bool:
+        try:
+            answer = client.post(f"{self.url[0]}/v1/events", json={"events": events})
+        except httpx2.HTTPError:
+            return False
+        assert answer.status_code in (200, 503), answer.text
+        return answer.status_code == 200
+
+
+@pytest.mark.process
+@pytest.mark.fault(12, 25)
+def test_no_acknowledged_event_is_lost_or_doubled_by_sigkill_at_random_moments(
+    bundles: Path, thorough: bool
+) -> None:
+    """The moments are counted in acknowledged events. `--thorough` kills two hundred times."""
+    chance = random.Random(0)
+    service = Process(bundles, workers=2)
+    url, stop = [service.urls[0]], threading.Event()
+    writers = [Writer(number, url, stop) for number in range(WRITERS)]
+    for writer in writers:
+        writer.start()
+
+    def until_more() -> None:
+        most = sum(len(writer.acknowledged) for writer in writers) + chance.randrange(100)
+        until(lambda: sum(len(writer.acknowledged) for writer in writers) > most, "events are acknowledged")
+
+    try:
+        for number in range(ROUNDS if thorough else QUICK_ROUNDS):
+            until_more()
+            if number % WHOLE_EVERY == WHOLE_EVERY - 1:  # all of it, workers included
+                service.process.send_signal(signal.SIGKILL)
+                service.close()
+                service = Process(bundles, workers=2)
+                url[0] = service.urls[0]
+            elif workers := children(service.process.pid):
+                os.kill(chance.choice(workers), signal.SIGKILL)
+        until_more()
+    finally:
+        stop.set()
+        for writer in writers:
+            writer.join()
+    sent = {name: user for writer in writers for name, user in writer.acknowledged.items()}
+    assert sum(writer.resent for writer in writers) > 0, "no call was cut off"
+    found: Counter[str] = Counter()
+    for number in range(USERS):
+        found.update(stored(service, f"user-{number}"))
+    service.close()
+    assert [name for name in sent if name not in found] == []
+    assert [name for name, count in found.items() if count > 1] == []
+    # What was not acknowledged may be there, but nothing that nobody sent.
+    assert set(found) <= {
+        f"{writer.number}-{number + 1}" for writer in writers for number in range(writer.sent)
+    }
+
+
+def killed_while_writing(service: Process) -> set[int]:
+    """Send batches, a user each, from several threads, and kill it; the numbers that were acknowledged."""
+    done: set[int] = set()
+
+    def write(first: int) -> None:
+        for number in range(first, 100_000, 3):
+            try:
+                if acknowledged(service, *batch(number)):
+                    done.add(number)
+            except httpx2.HTTPError:
+                return
+
+    writers = [threading.Thread(target=write, args=(first,)) for first in range(3)]
+    for writer in writers:
+        writer.start()
+    until(lambda: len(done) >= 40, "forty batches are acknowledged")
+    service.process.kill()
+    for writer in writers:
+        writer.join()
+    return done
+
+
+def batch(number: int) -> list[dict[str, object]]:
+    return [event(f"{number}-{place}", f"user-{number}", time=place) for place in range(BATCH)]
+
+
+def check_batches(service: Process, done: set[int]) -> None:
+    """What was acknowledged is there; every other batch is there as a whole or not at all."""
+    for number in range(max(done) + 10):
+        found = len(stored(service, f"user-{number}"))
+        assert found == BATCH if number in done else found in (0, BATCH)
+    assert recommended(service, f"user-{max(done)}")["degraded"] == []
+
+
+@pytest.mark.process
+@pytest.mark.fault(25)
+def test_what_was_acknowledged_is_there_after_a_crash(start: Start, bundles: Path) -> None:
+    """With whatever the crash left behind the last whole record of the write-ahead log."""
+    done = killed_while_writing(start())
+    log, store = bundles.parent / "history.sqlite-wal", bundles.parent / "history.sqlite"
+    written, database = log.read_bytes(), store.read_bytes()
+    frame = 24 + 4096
+    for name, tail in {
+        "nothing": b"",
+        "half a record": written[-frame : -frame // 2],
+        "noise": random.Random(0).randbytes(3 * frame + 100),
+        "zeros": bytes(frame + 10),
+    }.items():
+        copied = bundles.parent / name / "history.sqlite"
+        copied.parent.mkdir()
+        copied.write_bytes(database)
+        copied.with_name(log.name).write_bytes(written + tail)
+        again = start(store=f"sqlite:///{copied}")
+        check_batches(again, done)
+        assert acknowledged(again, event("after", "after"))
+        assert stored(again, "after") == ["after"]
+        again.close()
+
+
+@pytest.mark.nightly
+@pytest.mark.fault(25)
+def test_a_log_that_lost_its_end_is_read_to_its_last_whole_record(start: Start, bundles: Path) -> None:
+    """As where a disk said that it had written and hadn't: whole batches, and never a part of one."""
+    done = killed_while_writing(start())
+    log = bundles.parent / "history.sqlite-wal"
+    written = log.read_bytes()
+    log.write_bytes(written[: len(written) // 2 + 1_001])
+    again = start()
+    counts = [len(stored(again, f"user-{number}")) for number in range(max(done) + 1)]
+    assert set(counts) <= {0, BATCH}
+    assert 0 < sum(counts) < BATCH * len(done)
+
+
+@pytest.mark.nightly
+@pytest.mark.fault(25)
+def test_a_redis_that_crashed_with_a_torn_log(start: Start, tmp_path: Path) -> None:
+    """It drops the torn end, and a call is one record there."""
+    with own_redis(tmp_path / "redis") as redis:
+        service = start(store=redis.address, breaker_seconds=0.2)
+        done = {number for number in range(20) if acknowledged(service, *batch(number))}
+        redis.kill()
+        (log,) = (tmp_path / "redis" / "appendonlydir").glob("*.incr.aof")
+        log.write_bytes(log.read_bytes() + b"*3\r\n$3\r\nSET\r\n$9\r\nturr")
+        redis.start()
+        until(lambda: acknowledged(service, event("after", "after")), "the store is back")
+        check_batches(service, done)
+
+
+@pytest.mark.nightly
+@pytest.mark.fault(25)
+def test_a_file_that_is_damaged_is_refused_at_the_start_in_words(start: Start, bundles: Path) -> None:
+    service = start()
+    assert acknowledged(service, *batch(1))
+    service.stop()
+    path = bundles.parent / "history.sqlite"
+    path.write_bytes(path.read_bytes()[:4096] + random.Random(0).randbytes(5 * 4096))
+    status, said = start().stop()
+    assert status == 1
+    assert "history store " in said
+    assert "it is damaged: move it away" in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.nightly
+@pytest.mark.fault(25)
+def test_a_file_that_is_damaged_while_it_is_used_degrades_answers(start: Start, bundles: Path) -> None:
+    """No user is shown what isn't theirs, and nobody gets a 500."""
+    users = [f"user-{number}-{'y' * 400}" for number in range(300)]
+    service = start()
+    for first in range(0, 300, 20):
+        assert acknowledged(service, *(event("x" * 400, u) for u in users[first : first + 20]))
+    service.stop()
+    path = bundles.parent / "history.sqlite"
+    with closing(sqlite3.connect(path)) as whole:
+        assert whole.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
+    service = start()
+    assert stored(service, "nobody") == []
+    size = path.stat().st_size
+    with path.open("r+b") as damaged:
+        damaged.seek(8 * 4096)
+        damaged.write(random.Random(0).randbytes(size - 8 * 4096))
+    degraded = 0
+    for user in users:
+        degraded += recommended(service, user)["degraded"] == ["history"]
+        shown = service.client.get(f"/v1/users/{user}")
+        assert shown.status_code in (200, 503)
+        if shown.status_code == 200:
+            assert [one["item_id"] for one in shown.json()["events"]] in ([], [101])
+    assert degraded > 100
+    assert service.client.get("/readyz").status_code == 200
+
+
+def fill(service: Process) -> tuple[set[str], set[str]]:
+    """Send events of many users, three to a user, until some are refused; the users of either kind."""
+    kept: set[str] = set()
+    refused: set[str] = set()
+    for number in range(5_000):
+        user = f"user-{number}-{'x' * 300}"
+        ok = acknowledged(service, *(event(f"{number}-{place}", user) for place in range(3)))
+        (kept if ok else refused).add(user)
+        if len(refused) >= 8:
+            return kept, refused
+    raise AssertionError("it was never full")
+
+
+def check_users(service: Process, kept: set[str], refused: set[str]) -> None:
+    """What was acknowledged is there as a whole, what was refused not at all, and answers go on."""
+    assert {len(stored(service, user)) for user in kept} == {3}
+    assert [stored(service, user) for user in refused] == [[]] * len(refused)
+    answer = recommended(service, min(kept))
+    assert (answer["degraded"], answer["items"][0]["source"]) == ([], "towers")
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 1 MB."""
+    with small_disk(tmp_path / "disk") as place:
+        yield place
+
+
+@pytest.mark.process
+@pytest.mark.fault(10)
+def test_on_a_full_disk_events_are_refused_and_answers_go_on(start: Start, disk: Path) -> None:
+    """Also after a restart on the full disk; with room again, events are stored again."""
+    settings = {"store": f"sqlite:///{disk}/history.sqlite", "breaker_seconds": 0.2}
+    (disk / "other").write_bytes(bytes(300_000))
+    service = start(**settings)
+    kept, refused = fill(service)
+    check_users(service, kept, refused)
+    service.process.kill()
+    again = start(**settings)
+    check_users(again, kept, refused)
+    assert not acknowledged(again, *(event(f"big-{n}", f"{n}" * 100) for n in range(900)))
+    (disk / "other").unlink()
+    until(lambda: acknowledged(again, event("after", "after")), "there is room again")
+    check_users(again, kept, refused)
+    assert stored(again, "after") == ["after"]
+
+
+def times(service: Process) -> dict[str, datetime]:
+    events = service.client.get("/v1/users/7").json()["events"]
+    return {one["event_id"]: datetime.fromisoformat(one["time"]) for one in events}
+
+
+@pytest.mark.nightly
+@pytest.mark.fault(24)
+def test_events_twice_out_of_order_from_the_future_and_from_long_ago(service: SharedService) -> None:
+    """An event counts once, by its own time; a wrong clock's counts as now, so that it isn't the newest
+    for years."""
+    now = time.time()
+    order = [5, 1, 4, 2, 3, 0]
+    for place in order:
+        assert acknowledged(service, event(f"{place}", "order", 101 + place, time=now - 60 + place))
+    again = [event(f"{place}", "order", 150, time=now - 90) for place in range(6)]
+    assert send(service, *again).json() == {"stored": 0, "duplicates": 6}
+    assert stored(service, "order") == [f"{place}" for place in range(6)]
+    body = {"history": [101 + place for place in range(6)], "k": 5}
+    expected = service.client.post("/v1/recommend", json=body).json()["items"]
+    assert recommended(service, "order")["items"] == expected
+    sent = [event("year 9999", time="9999-12-31"), event("year 1", time="0001-01-02")]
+    sent += [event("an hour ahead", time=now + 3600), event("1970", time=0), event("1966", time=-1e8)]
+    assert send(service, *sent).json() == {"stored": 5, "duplicates": 0, "clamped": 4}
+    found = times(service)
+    assert now <= found["year 9999"].timestamp() <= time.time() + 300
+    assert {found[name].timestamp() for name in ("year 1", "1970", "1966")} == {0}
+    assert stored(service)[:3] == ["year 1", "1970", "1966"]
+
+
+@pytest.fixture
+def clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file with the seconds by which the clock of what is started is ahead; monotonic clocks are left."""
+    require("faketime")
+    clock = tmp_path / "clock"
+    clock.write_text("+0\n")
+    faked: dict[str, object] = {
+        "LD_PRELOAD": next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")),
+        "FAKETIME_TIMESTAMP_FILE": clock,
+        "FAKETIME_NO_CACHE": 1,
+        "DONT_FAKE_MONOTONIC": 1,
+        # Else libfaketime moves the moments until which threads wait for each other, though monotonic.
+        "FAKETIME_FORCE_MONOTONIC_FIX": 0,
+    }
+    for name, value in faked.items():
+        monkeypatch.setenv(name, str(value))
+    return clock
+
+
+@pytest.mark.nightly
+@pytest.mark.fault(24)
+def test_a_clock_that_jumps(start: Start, clock: Path) -> None:
+    """Ten years ahead and back: requests go on, and what has no time gets that of the clock."""
+    service = start()
+    assert acknowledged(service, event("before"))
+    for jump, name in ((TEN_YEARS, "ahead"), (-TEN_YEARS, "behind"), (0, "back")):
+        clock.write_text(f"{jump:+d}\n")
+        for place in range(20):
+            assert acknowledged(service, event(f"{name} {place}"))
+            assert recommended(service)["degraded"] == []
+        assert service.client.get("/readyz").status_code == 200
+    found = times(service)
+    offsets = {name: round((found[name].timestamp() - time.time()) / TEN_YEARS) for name in found}
+    # That the clock did jump is seen in the times of events that were sent without one.
+    assert [offsets[name] for name in ("before", "ahead 0", "behind 0", "back 0")] == [0, 1, -1, 0]
+    assert len(found) == 61
+    assert list(found.values()) == sorted(found.values())
+
+
+LONG, EVENTS_EACH = 100, 3_000
+
+
+def write_long_histories(path: Path) -> None:
+    """Store histories of LONG users faster than events could be sent."""
+    SqliteHistory(path).close_now()
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA synchronous = OFF")
+        connection.execute(
+            f"""
+            WITH RECURSIVE
+                users (u) AS (SELECT 0 UNION ALL SELECT u + 1 FROM users WHERE u < {LONG - 1}),
+                numbers (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM numbers WHERE n < {EVENTS_EACH - 1})
+            INSERT INTO events (user, time, arrival, event_id, item, kind)
+            SELECT printf('long-%02d', u), n, n, printf('%08d', n), 100 + n % 59, NULL FROM users, numbers
+            """
+        )
+
+
+@pytest.mark.nightly
+@pytest.mark.fault(56)
+def test_one_clients_long_histories_degrade_nobody_elses(start: Start, tmp_path: Path) -> None:
+    """A batch of a few kilobytes asks for 300,000 events; those who ask for one user don't notice."""
+    write_long_histories(tmp_path / "long.sqlite")
+    service = start(store=f"sqlite:///{tmp_path}/long.sqlite", history_timeout=5, request_seconds=600)
+    assert send(service, event("e", "short", 110)).status_code == 200
+    requests = [{"user_id": f"long-{number:02}", "k": 1} for number in range(LONG)]
+    answers: list[httpx2.Response] = []
+
+    def ask_for_much() -> None:
+        with plain_client(service.urls[0]) as client:
+            answers.extend(client.post("/v1/recommend/batch", json={"requests": requests}) for _ in range(4))
+
+    many = [threading.Thread(target=ask_for_much) for _ in range(2)]
+    for one in many:
+        one.start()
+    degraded = [recommended(service, "short")["degraded"]]
+    while any(one.is_alive() for one in many):
+        degraded.append(recommended(service, "short")["degraded"])
+    for one in many:
+        one.join()
+    assert not any(degraded), f"{sum(map(bool, degraded))} of {len(degraded)} answers did without the store"
+    assert [one.status_code for one in answers] == [200] * 8
+    for answer in answers:
+        # The newest hundred events of each user have all items but one.
+        assert {result["items"][0]["id"] for result in answer.json()["results"]} == {159}
+    assert metric(service, "turret_breaker_openings_total") == 0
+
+
+def ask_raw(service: Process, method: str, path: str) -> bytes:
+    """Ask with a path as it stands; clients would change it."""
+    with socket.create_connection(address(service)) as connection:
+        lines = f"{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        connection.sendall(lines.encode("latin-1"))
+        return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+@pytest.mark.nightly
+@pytest.mark.fault(58)
+def test_a_path_names_one_user(service: SharedService) -> None:
+    for number, user in enumerate(("\ufffd", "%ff", "a", "a\n")):
+        assert send(service, event(f"e{number}", user)).status_code == 200
+    for path in ("%ff", "%FE", "%ED%A0%80", "%C3"):
+        for method in ("GET", "DELETE"):
+            answer = ask_raw(service, method, f"/v1/users/{path}")
+            assert answer.startswith(b"HTTP/1.1 422 ")
+            assert b"this isn't UTF-8" in answer
+    assert b'"deleted":1' in ask_raw(service, "DELETE", "/v1/users/a%0A")
+    assert b'"deleted":0' in ask_raw(service, "DELETE", "/v1/users/a%0a")
+    assert b'"deleted":1' in ask_raw(service, "DELETE", "/v1/users/%25ff")
+    assert stored(service, "%EF%BF%BD") == ["e0"]
+    assert stored(service, "a") == ["e2"]
+
+
+@pytest.mark.nightly
+@pytest.mark.fault(57)
+def test_an_event_id_that_somebody_else_has_used_costs_nobody_an_event(service: SharedService) -> None:
+    assert send(service, event("1", "thief"), event("2", "thief")).json() == {"stored": 2, "duplicates": 0}
+    assert send(service, event("1", "victim"), event("1", "thief")).json() == {"stored": 1, "duplicates": 1}
+    assert (stored(service, "victim"), stored(service, "thief")) == (["1"], ["1", "2"])

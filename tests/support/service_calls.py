@@ -1,0 +1,174 @@
+"""What tests do with a running service: calls of each kind, its workers, and traffic while things happen."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+
+from tests.support.service_process import Process, plain_client
+
+
+def address(service: Process) -> tuple[str, int]:
+    """The host and the port of its calls."""
+    parts = urlsplit(service.urls[0])
+    assert parts.hostname
+    assert parts.port
+    return parts.hostname, parts.port
+
+
+def admin(service: Process, bundles: Path, path: str, body: Any = None) -> httpx2.Response:
+    """Ask for an admin call, wherever the service takes them; `routes` without a body is read."""
+    url = f"{service.urls[-1] if 'admin' in service.greeting else service.urls[0]}/admin/{path}"
+    header = {"Authorization": f"Bearer {(bundles / 'admin.key').read_text().strip()}"}
+    with plain_client() as client:
+        if body is None and path == "routes":
+            return client.get(url, headers=header)
+        return client.post(url, json=body, headers=header)
+
+
+def activate(service: Process, bundles: Path, version: str, **more: Any) -> httpx2.Response:
+    return admin(service, bundles, "activate", {"version": version, **more})
+
+
+def anew(service: Process, method: str, path: str, **given: Any) -> httpx2.Response:
+    """Ask on a connection of its own, so that any worker may answer."""
+    with plain_client(service.urls[0]) as client:
+        return client.request(method, path, **given)
+
+
+def lasting_client(service: Process) -> httpx2.Client:
+    """A client whose connection stays; the service has to keep it too (`keep_alive_seconds`)."""
+    limits = httpx2.Limits(keepalive_expiry=None)
+    return httpx2.Client(base_url=service.urls[0], timeout=60, trust_env=False, verify=False, limits=limits)
+
+
+def ask(service: Process, **body: Any) -> dict[str, Any]:
+    """A recommendation on a connection of its own."""
+    found: dict[str, Any] = anew(service, "POST", "/v1/recommend", json=body).json()
+    return found
+
+
+def answered_versions(service: Process, count: int = 20) -> set[str]:
+    """The versions of so many answers, of any workers."""
+    return {ask(service)["version"] for _ in range(count)}
+
+
+def event(event_id: str, user: int | str = 7, item: int = 101, **more: Any) -> dict[str, Any]:
+    return {"event_id": event_id, "user_id": user, "item_id": item, **more}
+
+
+def send(service: Process, *events: dict[str, Any]) -> httpx2.Response:
+    return service.client.post("/v1/events", json={"events": events})
+
+
+def acknowledged(service: Process, *events: dict[str, Any]) -> bool:
+    """Send events; whether the answer is that they are stored, or else a refusal as it should be."""
+    answer = send(service, *events)
+    if answer.status_code == 200:
+        return True
+    assert answer.status_code == 503, answer.text
+    assert int(answer.headers["retry-after"]) >= 1
+    assert answer.json()["error"]["field"] == "store"
+    return False
+
+
+def stored(service: Process, user: int | str = 7) -> list[str]:
+    """The ids of the events of a user, up to 1000."""
+    answer = service.client.get(f"/v1/users/{user}")
+    assert answer.status_code == 200, answer.text
+    body = answer.json()
+    found = [one["event_id"] for one in body["events"]]
+    assert body["total"] == len(found) == len(set(found))
+    return found
+
+
+def recommended(service: Process, user: int | str = 7) -> dict[str, Any]:
+    """Five items for a stored user."""
+    answer = service.client.post("/v1/recommend", json={"user_id": user, "k": 5})
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    assert len(found["items"]) == 5
+    return found
+
+
+def metric(service: Process, name: str) -> float:
+    """The value of a figure, all its labels together; 0 where it isn't there."""
+    text = service.client.get("/metrics").text
+    lines = [line for line in text.splitlines() if line.startswith(name)]
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process has started and that still run: the workers of a service."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = status.read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue  # it has just ended
+        if int(fields[1]) == pid and fields[0] != "Z":
+            found.append(int(status.parent.name))
+    return sorted(found)
+
+
+def resident(pid: int, field: str = "Rss") -> int:
+    """Bytes of a process: `Rss`, `Private_Dirty`, or `Pss`, where a page of n processes counts as an nth."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith(f"{field}:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError(f"{pid} has no {field}")
+
+
+def peak(pid: int) -> int:
+    """The most bytes that a process ever held."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) * 1024
+
+
+def damage(root: Path, version: str, name: str = "item_vectors.npy") -> None:
+    """Flip a bit of a file of a version."""
+    path = root / version / name
+    path.chmod(0o644)
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 0x40
+    path.write_bytes(content)
+
+
+class Traffic:
+    """Clients that ask as fast as they are answered, each on a connection of its own."""
+
+    def __init__(self, url: str) -> None:
+        self.answers: list[tuple[int, str | None]] = []  # status, version
+        self.broken: list[str] = []
+        self._url = url
+        self._over = threading.Event()
+
+    def _ask(self) -> None:
+        with plain_client(self._url) as client:
+            while not self._over.is_set():
+                try:
+                    answer = client.post("/v1/recommend", json={})
+                except httpx2.HTTPError as error:
+                    self.broken.append(repr(error))
+                    continue
+                version = answer.json().get("version") if answer.status_code == 200 else None
+                self.answers.append((answer.status_code, version))
+
+    @contextmanager
+    def flowing(self, clients: int = 4) -> Iterator["Traffic"]:
+        threads = [threading.Thread(target=self._ask) for _ in range(clients)]
+        for thread in threads:
+            thread.start()
+        try:
+            yield self
+        finally:
+            self._over.set()
+            for thread in threads:
+                thread.join()
+
+    def statuses(self) -> set[int]:
+        return {status for status, _ in self.answers}
