@@ -1,0 +1,735 @@
+"""Metrics, log lines and traces as a worker writes them, without a request that waits for any of it."""
+
+import fcntl
+import json
+import logging
+import os
+import re
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any, get_args
+
+import pytest
+from fastapi.testclient import TestClient
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.support.service_app import client_of
+from tests.support.tools import require
+from tests.support.until import until
+from turret.service.errors import ServiceError
+from turret.service.http.app import create_admin_app, create_app
+from turret.service.models.gate import Reason
+from turret.service.settings import Settings
+from turret.service.telemetry.log_lines import Access, Lines, Message, level_of
+from turret.service.telemetry.log_sink import Sink
+from turret.service.telemetry.logs import DirectLog, Logs
+from turret.service.telemetry.metrics import FAMILIES, REASONS, ROUTES, Metrics
+from turret.service.telemetry.quantiles import quantile
+from turret.service.telemetry.spans import Spans
+from turret.service.telemetry.table import (
+    Buckets,
+    Cell,
+    Family,
+    Labelled,
+    Mean,
+    Shares,
+    Table,
+    describe,
+    described,
+    recent,
+)
+from turret.service.telemetry.traces import open_traces, trace_of
+
+NO_PROCESS = float(2**22 + 1)  # above what Linux gives to processes
+
+
+# --- The table of numbers that workers share
+
+COUNTER = Family("hits", "counter", "Hits", (("kind", ("a", "b", "other")),))
+GAUGE = Family("waiting", "gauge", "Waiting")
+HISTOGRAM = Family("seconds", "histogram", "Seconds", (), (0.1, 1.0))
+MEAN = Family("share", "mean", "Share")
+SHARES = Family("places", "shares", "Places", (), (1.0, 2.0, 3.0))
+
+
+@pytest.fixture
+def table() -> Table:
+    return Table((COUNTER, GAUGE, HISTOGRAM, MEAN, SHARES), workers=2)
+
+
+def test_no_two_series_share_a_cell(table: Table) -> None:
+    taken = [
+        cell
+        for family in (COUNTER, GAUGE, HISTOGRAM, MEAN, SHARES)
+        for at in table.offsets[family.name].values()
+        for cell in range(at, at + family.width)
+    ]
+    assert len(taken) == len(set(taken))
+    assert max(taken) < len(table.part(0))
+
+
+def test_a_worker_writes_its_own_part_and_a_replaced_one_goes_on_counting(table: Table) -> None:
+    """Its gauges begin anew."""
+
+    def opened(worker: int) -> tuple[Labelled[Cell], Labelled[Cell]]:
+        cells = table.attach(worker)
+        return Labelled(Cell, table, "hits", cells, int), Labelled(Cell, table, "waiting", cells, int)
+
+    (hits, waiting), (of_other, _) = opened(0), opened(1)
+    hits.labels("b").inc(3)
+    waiting.labels().set(7)
+    of_other.labels("b").inc(5)
+    hits, waiting = opened(0)
+    hits.labels("b").inc()
+    assert (hits.labels("b").value, of_other.labels("b").value, waiting.labels().value) == (4, 5, 0)
+
+
+def test_unlisted_label_values_count_as_other_or_are_refused(table: Table) -> None:
+    hits = Labelled(Cell, table, "hits", table.attach(0), int)
+    for number in range(1000):
+        hits.labels(f"made-up-{number}").inc()
+    hits.labels("a").inc()
+    assert (hits.labels("other").value, hits.labels("a").value) == (1000, 1)
+    strict = Table((Family("hits", "counter", "Hits", (("kind", ("a",)),)),))
+    with pytest.raises(KeyError):
+        Labelled(Cell, strict, "hits", strict.attach(0), int).labels("b")
+
+
+@pytest.mark.parametrize(("value", "place"), [(0.0, 0), (0.1, 0), (0.11, 1), (1.0, 1), (1.1, 2), (9e9, 2)])
+def test_a_value_counts_in_the_first_bucket_whose_bound_is_not_below_it(
+    table: Table, value: float, place: int
+) -> None:
+    cells = table.attach(0)
+    Labelled(Buckets, table, "seconds", cells, int).labels().observe(value)
+    at = table.offsets["seconds"][()]
+    assert list(cells[at : at + 4]) == [float(place == n) for n in range(3)] + [value]
+
+
+def test_means_and_shares_cover_this_window_and_the_previous_one(table: Table) -> None:
+    window, cells = 10, table.attach(0)
+    mean = Labelled(Mean, table, "share", cells, lambda: window).labels()
+    shares = Labelled(Shares, table, "places", cells, lambda: window).labels()
+    mean_at, shares_at = table.offsets["share"][()], table.offsets["places"][()]
+    mean.observe(0.2)
+    shares.hit([0, 2, 2])
+    window = 11
+    mean.observe(0.6)
+    shares.hit([1])
+    assert recent(cells, mean_at, 3, 11) == pytest.approx([0.8, 2])
+    assert recent(cells, mean_at, 3, 12) == pytest.approx([0.6, 1])
+    assert recent(cells, mean_at, 3, 13) == [0, 0]
+    assert recent(cells, shares_at, 4, 11) == [1, 1, 2]
+    assert recent(cells, shares_at, 4, 12) == [0, 1, 0]
+    window = 12  # takes the bank of window 10
+    mean.observe(1.0)
+    assert recent(cells, mean_at, 3, 12) == pytest.approx([1.6, 2])
+    shares.clear()
+    assert recent(cells, shares_at, 4, 12) == [0, 0, 0]
+
+
+@pytest.mark.parametrize("version", ["v1", "a" * 64, "", None])
+def test_a_worker_describes_its_version_while_it_lives(table: Table, version: str | None) -> None:
+    assert table.alive() == []
+    cells = table.attach(1)
+    describe(cells, version, 3)
+    assert described(cells) == (os.getpid(), version or "", 3)
+    assert table.alive() == [cells]
+    cells[0] = NO_PROCESS
+    assert table.alive() == []
+
+
+@pytest.mark.parametrize(
+    ("counts", "share", "value"),
+    [
+        ([0, 0, 0], 0.5, None),
+        ([4, 0, 0], 0.5, 0.5),
+        ([0, 4, 0], 0.5, 1.5),
+        ([2, 2, 0], 0.5, 1.0),
+        ([1, 0, 3], 0.99, 2.0),
+        ([10, 0, 0], 1.0, 1.0),
+    ],
+)
+def test_a_quantile_is_interpolated_in_its_bucket(
+    counts: list[float], share: float, value: float | None
+) -> None:
+    """With the bounds 1 and 2, and a bucket above them."""
+    assert quantile((1.0, 2.0), counts, share) == value
+
+
+# --- The text of metrics
+
+
+def samples(text: str | bytes) -> dict[str, float]:
+    """Every sample as `name{label=value,...}`, by the library's own parser."""
+    return {
+        sample.name + json.dumps(sample.labels, sort_keys=True): sample.value
+        for family in text_string_to_metric_families(text if isinstance(text, str) else text.decode())
+        for sample in family.samples
+    }
+
+
+def test_counters_of_dead_workers_stay_and_their_gauges_go() -> None:
+    """Two workers count and die, the first is replaced and dies as well; then the second one's is asked."""
+    table = Table(FAMILIES, 2)
+    for worker, count in ((0, 1000), (1, 200), (0, 30)):
+        metrics = Metrics(table, worker)
+        metrics.serves(f"v{worker}", 1)
+        metrics.in_flight.inc(5)
+        for _ in range(count):
+            metrics.events_stored.inc()
+            metrics.seconds.labels("/v1/events", "2xx").observe(0.004)
+        table.part(worker)[0] = NO_PROCESS
+    metrics = Metrics(table, 1)
+    metrics.serves("v9", 2)
+    metrics.in_flight.inc()
+    found = samples(metrics.text())
+    assert found["turret_events_stored_total{}"] == 1230
+    labels = '{"class": "2xx", "route": "/v1/events"}'
+    assert found[f"turret_request_seconds_count{labels}"] == 1230
+    assert found[f"turret_request_seconds_sum{labels}"] == pytest.approx(1230 * 0.004)
+    assert found["turret_in_flight{}"] == 1
+    assert found["turret_worker_starts_total{}"] == 4
+    assert found["turret_workers{}"] == 1
+    assert [name for name in found if name.startswith("turret_live_version")] == [
+        'turret_live_version{"version": "v9"}'
+    ]
+    assert not any(name.startswith("turret_recall_at_k") for name in found), "a mean of no measurements"
+
+
+def test_workers_are_summed_except_for_gauges_of_a_maximum() -> None:
+    table = Table(FAMILIES, 2)
+    workers = [Metrics(table, number) for number in range(2)]
+    for worker in workers:
+        worker.serves("v1", 1)
+        worker.in_flight.inc(2)
+        worker.fresh_items.set(7)
+        worker.activations.labels("refused").inc()
+    workers[0].recall.labels("10").observe(1.0)
+    workers[1].recall.labels("10").observe(0.5)
+    for worker in workers:
+        found = samples(worker.text())
+        assert found["turret_in_flight{}"] == 4
+        assert found["turret_fresh_items{}"] == 7
+        assert found['turret_activations_total{"outcome": "refused"}'] == 2
+        assert found['turret_recall_at_k{"k": "10"}'] == 0.75
+        assert found['turret_workers_serving{"version": "v1"}'] == 2
+        assert found['turret_live_version{"version": "v1"}'] == 1
+
+
+def test_buckets_are_cumulative_and_end_with_the_count() -> None:
+    metrics = Metrics()
+    for size in (1, 2, 2, 3, 5000):
+        metrics.batch_size.observe(size)
+    found = samples(metrics.text())
+    assert found['turret_batch_size_bucket{"le": "1.0"}'] == 1
+    assert found['turret_batch_size_bucket{"le": "2.0"}'] == 3
+    assert found['turret_batch_size_bucket{"le": "1000.0"}'] == 4
+    assert found['turret_batch_size_bucket{"le": "+Inf"}'] == found["turret_batch_size_count{}"] == 5
+    assert found["turret_batch_size_sum{}"] == 5008
+    (size,) = (value for name, value in found.items() if name.startswith("turret_worker_resident_bytes"))
+    assert 10e6 < size < 100e9
+
+
+def test_requests_are_counted_by_route_and_status(
+    fresh_client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Paths that do not exist share one label, and a fault of the service is a 500."""
+    for body in ({}, {}, {"k": 0}):
+        fresh_client.post("/v1/recommend", json=body)
+    fresh_client.get("/v1/items/101/similar")
+    fresh_client.put("/v1/items/101", json={"features": {}})
+    for number in range(5):
+        fresh_client.get(f"/v1/users/{number}")
+        fresh_client.get(f"/nowhere/{number}")
+    monkeypatch.setattr("turret.service.http.routes.versions.checked_versions", None)
+    fresh_client.get("/v1/versions")
+    text = fresh_client.get("/metrics").text
+    counts = {
+        (line["route"], line["status"]): value
+        for name, value in samples(text).items()
+        if name.startswith("turret_requests_total") and value and (line := json.loads(name[21:]))
+    }
+    assert counts == {
+        ("/v1/recommend", "200"): 2,
+        ("/v1/recommend", "422"): 1,
+        ("/v1/items/{item_id:path}/similar", "200"): 1,
+        ("/v1/items/{item_id:path}", "200"): 1,
+        ("/v1/users/{user_id:path}", "200"): 5,
+        ("/v1/versions", "500"): 1,
+        ("unknown", "404"): 5,
+    }
+    assert "nowhere" not in text
+
+
+def test_two_applications_count_apart(fresh_client: TestClient, settings: Settings) -> None:
+    def counted(client: TestClient) -> float:
+        name = 'turret_requests_total{"route": "/livez", "status": "200"}'
+        return samples(client.get("/metrics").text).get(name, 0)
+
+    fresh_client.get("/livez")
+    with client_of(settings) as other:
+        assert (counted(fresh_client), counted(other)) == (1, 0)
+
+
+def test_every_route_and_every_reason_of_the_gate_is_a_label(settings: Settings) -> None:
+    """Else its requests would be counted as `unknown`."""
+    app = create_app(settings.model_copy(update={"admin_port": 0}))
+    paths = {*app.openapi()["paths"], *create_admin_app(app).openapi()["paths"]}
+    assert paths
+    assert paths <= {re.sub(r":\w+}", "}", route) for route in ROUTES}
+    assert set(get_args(Reason)) <= set(REASONS)
+
+
+def test_names_are_those_of_the_field() -> None:
+    assert len({family.name for family in FAMILIES}) == len(FAMILIES)
+    for family in FAMILIES:
+        assert re.fullmatch("turret(_[a-z]+)+", family.name)
+        assert not family.name.endswith("_total")  # the text format adds it
+        assert list(family.buckets) == sorted(set(family.buckets))
+        assert (family.kind in ("histogram", "shares")) == bool(family.buckets)
+
+
+# --- Lines of the log
+
+ANSWERED = Access(
+    time=1_714_557_600.5,
+    request_id="id-1",
+    method="POST",
+    route="/v1/recommend",
+    status=200,
+    seconds=0.0012345678,
+    version="v1",
+    key="shop",
+    degraded=("history",),
+    client="::1",
+    trace=None,
+)
+SAID = Message(1_714_557_601.0, "warning", "it is late", {"logger": "turret"})
+
+
+def test_a_request_is_one_line_of_json_or_of_text() -> None:
+    line = Lines("json").write(ANSWERED._replace(trace="ab" * 16))
+    assert line.count(b"\n") == 1
+    assert json.loads(line) == {
+        "time": "2024-05-01T10:00:00.500Z",
+        "level": "info",
+        "message": "answered",
+        "request_id": "id-1",
+        "method": "POST",
+        "route": "/v1/recommend",
+        "status": 200,
+        "seconds": 0.001235,
+        "version": "v1",
+        "key": "shop",
+        "degraded": ["history"],
+        "client": "::1",
+        "trace_id": "ab" * 16,
+    }
+    assert Lines("text").write(ANSWERED) == (
+        b"2024-05-01T10:00:00.500Z info    POST /v1/recommend 200 1.23 ms "
+        b"version=v1 key=shop degraded=history client=::1 id=id-1\n"
+    )
+    levels = [level_of(status) for status in (200, 404, 429, 503)]
+    assert levels == ["info", "info", "info", "warning"], "a fault of the service alone is a warning"
+
+
+def test_a_message_with_any_content_is_one_line() -> None:
+    odd = SAID._replace(message='a\nb"\x1b', fields={"logger": "l", "odd": {1, 2}.__class__})
+    line = Lines("json").write(odd)
+    assert line.count(b"\n") == 1
+    assert json.loads(line)["message"] == 'a\nb"\x1b'
+    assert b"\x1b" not in Lines("text").write(odd)
+    assert Lines("text").write(SAID) == b"2024-05-01T10:00:01.000Z warning it is late logger=turret\n"
+
+
+# --- The thread that writes them
+
+
+@pytest.fixture
+def pipe() -> Iterator[list[int]]:
+    ends = list(os.pipe())
+    yield ends
+    for end in ends:
+        if end >= 0:
+            os.close(end)
+
+
+def sink_into(descriptor: int, limit: int = 100) -> Sink:
+    return Sink(lambda record: f"{record}\n".encode(), lambda count: f"lost {count}", descriptor, limit)
+
+
+def read_lines(descriptor: int) -> list[str]:
+    return os.read(descriptor, 1_000_000).decode().splitlines()
+
+
+def test_lines_are_written_in_order_including_those_before_the_start(pipe: list[int]) -> None:
+    sink = sink_into(pipe[1])
+    sink.put("first")
+    sink.start()
+    for number in range(50):
+        sink.put(number)
+    sink.close()
+    assert read_lines(pipe[0]) == ["first", *map(str, range(50))]
+    assert sink.take_dropped() == 0
+
+
+def test_put_does_not_block_without_a_reader(pipe: list[int]) -> None:
+    """A pipe takes 64 kB; after that, writing to it blocks for ever."""
+    sink = sink_into(pipe[1], limit=100)
+    sink.start()
+    sink.put("x" * 1_000_000)
+    os.read(pipe[0], 1)  # the thread has it, and none of the next
+    for number in range(1000):
+        sink.put(number)
+    assert (sink.take_dropped(), sink.take_dropped()) == (900, 0)
+    sink.close(seconds=0.0)
+    os.set_blocking(pipe[0], False)
+    written = bytearray()
+
+    def is_told() -> bool:
+        with suppress(BlockingIOError):
+            written.extend(os.read(pipe[0], 1_000_000))
+        return b"lost 900" in written
+
+    until(is_told, "what the reader has missed")
+
+
+def test_lines_lost_to_a_closed_pipe_are_counted_and_reported_to_the_next_reader(pipe: list[int]) -> None:
+    os.close(pipe[0])
+    pipe[0] = -1
+    sink = sink_into(pipe[1])
+    sink.start()
+    for number in range(5):
+        sink.put(number)
+    dropped: list[int] = []
+    until(lambda: dropped.append(sink.take_dropped()) or sum(dropped) == 5, "five lost lines")
+    readable, writable = os.pipe()
+    os.dup2(writable, pipe[1])  # as when a log is opened again
+    os.close(writable)
+    sink.put("back")
+    sink.close()
+    assert read_lines(readable) == ["back", "lost 5"]
+    os.close(readable)
+
+
+def test_a_record_that_cannot_be_formatted_does_not_stop_the_others(pipe: list[int]) -> None:
+    def write(record: object) -> bytes:
+        if record == "bad":
+            raise ValueError(record)
+        return f"{record}\n".encode()
+
+    sink = Sink(write, str, pipe[1])
+    for record in ("good", "bad", "good"):
+        sink.put(record)
+    sink.start()
+    sink.close()
+    assert read_lines(pipe[0]) == ["good", "unwritable log line: ValueError", "good"]
+
+
+def test_lines_are_written_in_chunks_that_a_pipe_takes_atomically(
+    pipe: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[bytes] = []
+
+    def write(_: int, chunk: bytes) -> int:
+        written.append(chunk)
+        return len(chunk)
+
+    monkeypatch.setattr("turret.service.telemetry.log_sink.os.write", write)
+    sink = sink_into(pipe[1], limit=1000)
+    lines = [*(f"{number:0100d}" for number in range(500)), "y" * 10_000]
+    for line in lines:
+        sink.put(line)
+    sink.start()
+    sink.close()
+    assert b"".join(written).decode().splitlines() == lines
+    assert max(map(len, written[:-1])) <= 4096
+    assert len(written) < 20
+
+
+# --- The log of a process
+
+Write = Callable[..., list[dict[str, Any]]]
+
+
+def access(status: int) -> Access:
+    return ANSWERED._replace(method="GET", route="/livez", status=status)
+
+
+@pytest.fixture
+def written() -> Write:
+    """Run something while a log is open; gives its lines."""
+
+    def run(act: Callable[[Logs], object], **options: Any) -> list[dict[str, Any]]:
+        with tempfile.TemporaryFile() as file:
+            logs = Logs(descriptor=file.fileno(), **options)
+            logs.start()
+            act(logs)
+            logs.close()
+            file.seek(0)
+            return [json.loads(line) for line in file]
+
+    return run
+
+
+def test_messages_of_libraries_are_logged_and_a_closed_log_leaves_no_handler(
+    written: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("uvicorn", "uvicorn.error"):  # as a new process has them
+        logger = logging.getLogger(name)
+        monkeypatch.setattr(logger, "propagate", True)
+        monkeypatch.setattr(logger, "disabled", False)
+        monkeypatch.setattr(logger, "level", logging.NOTSET)
+    before = list(logging.getLogger().handlers)
+    lines = written(lambda _: logging.getLogger("uvicorn.error").warning("%s is late", "it"))
+    assert [(line["level"], line["message"], line["logger"]) for line in lines] == [
+        ("warning", "it is late", "uvicorn.error")
+    ]
+    assert logging.getLogger().handlers == before
+
+
+def test_an_exception_has_its_traceback_and_its_request(written: Write) -> None:
+    def fail(_: Logs) -> None:
+        try:
+            raise ValueError("boom")
+        except ValueError:
+            logging.getLogger("turret").exception("it failed", extra={"request_id": "id-7"})
+
+    (line,) = written(fail)
+    assert (line["level"], line["message"], line["request_id"]) == ("error", "it failed", "id-7")
+    assert line["traceback"].endswith("ValueError: boom")
+
+
+@pytest.mark.parametrize(
+    ("options", "statuses", "said"),
+    [
+        ({}, [200, 404, 500], 2),
+        ({"access": False}, [], 2),
+        ({"level": "debug"}, [200, 404, 500], 3),
+        ({"level": "warning"}, [500], 1),
+        ({"level": "error"}, [], 1),
+    ],
+)
+def test_answers_and_messages_are_logged_by_the_settings(
+    written: Write, options: dict[str, Any], statuses: list[int], said: int
+) -> None:
+    def act(logs: Logs) -> None:
+        for status in (200, 404, 500):
+            logs.answered(access(status))
+        for level in (logging.DEBUG, logging.INFO, logging.ERROR):
+            logging.getLogger("turret.x").log(level, "so")
+
+    lines = written(act, **options)
+    assert [line["status"] for line in lines if "status" in line] == statuses
+    assert sum(line["message"] == "so" for line in lines) == said
+
+
+def test_a_faulty_format_is_logged_without_its_arguments(written: Write) -> None:
+    record = logging.makeLogRecord({"name": "turret", "msg": "%d", "args": ("secret",)})
+    (line,) = written(lambda logs: logs._handler.handle(record))  # pytest's own handler would raise
+    assert "turret logged a message that can't be formatted: '%d'" in line["message"]
+    assert "secret" not in json.dumps(line)
+
+
+def test_auto_is_text_at_a_terminal_and_json_elsewhere() -> None:
+    leader, follower = os.openpty()
+    logs = Logs(descriptor=follower)
+    logs.start()
+    logs.answered(access(200))
+    logs.close()
+    assert b"GET /livez 200" in os.read(leader, 1000)
+    os.close(leader)
+    os.close(follower)
+
+
+@pytest.fixture
+def own_logger() -> Iterator[logging.Logger]:
+    """A logger that no handler of pytest's reads; what was taken over is given back."""
+    root = logging.getLogger()
+    before = list(root.handlers)
+    yield logging.getLogger("turret.supervisor")
+    root.handlers[:] = before
+
+
+def test_a_descriptor_beyond_those_of_select_is_written_to(
+    own_logger: logging.Logger, pipe: list[int]
+) -> None:
+    high = fcntl.fcntl(pipe[1], fcntl.F_DUPFD, 1024)
+    DirectLog("info", "json", high).start()
+    own_logger.error("worker %d ended", 3)
+    os.set_blocking(pipe[0], False)
+    line = json.loads(os.read(pipe[0], 9999))
+    assert (line["level"], line["message"]) == ("error", "worker 3 ended")
+    os.close(high)
+
+
+def test_a_direct_log_drops_lines_that_would_block(own_logger: logging.Logger, pipe: list[int]) -> None:
+    readable, writable = pipe
+    DirectLog("info", "json", writable).start()
+    os.set_blocking(writable, False)
+    filled = 0
+    with suppress(BlockingIOError):
+        while True:
+            filled += os.write(writable, b"x" * 4096)
+    os.set_blocking(writable, True)
+    own_logger.error("nobody reads")
+    own_logger.error("nobody reads")
+    while filled:
+        filled -= len(os.read(readable, min(filled, 65536)))
+    own_logger.error("back")
+    lines = [json.loads(line)["message"] for line in os.read(readable, 9999).splitlines()]
+    assert lines == ["2 log lines were dropped, as standard error was blocked", "back"]
+    os.close(readable)
+    pipe[0] = -1
+    own_logger.error("nobody is there")
+
+
+def test_the_log_of_a_worker_replaces_the_one_that_it_inherits(own_logger: logging.Logger) -> None:
+    DirectLog("info", "json").start()
+    with tempfile.TemporaryFile() as file:
+        logs = Logs(descriptor=file.fileno())
+        logs.start()
+        assert not any(isinstance(one, DirectLog) for one in logging.getLogger().handlers)
+        logs.close()
+
+
+# --- Traces
+
+STAGES = (("parse", 0.001), ("search", 0.002))
+TRACE, CALLER = "a" * 32, "b" * 16
+
+
+@pytest.mark.parametrize(
+    ("parent", "trace"),
+    [
+        (f"00-{TRACE}-{CALLER}-01", TRACE),
+        (f"01-{TRACE}-{CALLER}-01-more", TRACE),
+        (f"ff-{TRACE}-{CALLER}-01", None),
+        (f"00-{'0' * 32}-{CALLER}-01", None),
+        (f"00-{TRACE}-{'0' * 16}-01", None),
+        (f"00-{'A' * 32}-{CALLER}-01", None),
+        ("nonsense", None),
+    ],
+)
+def test_a_trace_is_read_from_its_header(parent: str, trace: str | None) -> None:
+    assert trace_of(parent.encode()) == trace
+
+
+def test_traces_are_made_where_they_are_asked_for_and_need_their_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
+    monkeypatch.delenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", raising=False)
+    monkeypatch.setitem(sys.modules, "turret.service.telemetry.tracing", None)  # as without OpenTelemetry
+    assert open_traces(False, 1.0) is None
+    assert open_traces(None, 1.0) is None
+    remedy = r"OpenTelemetry is not installed; run: pip install 'turret\[otel\]', or set TURRET_TRACES=false"
+    with pytest.raises(ServiceError, match=f"^traces is true, but {remedy}$"):
+        open_traces(True, 1.0)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+    with pytest.raises(ServiceError, match=f"^OTEL_EXPORTER_OTLP_ENDPOINT is set, but {remedy}$"):
+        open_traces(None, 1.0)
+    assert open_traces(False, 1.0) is None
+
+
+def spans(status: int = 200, parent: str | None = None) -> Spans:
+    parsed = None if parent is None else parent.encode()
+    return Spans(1_714_557_600.0, "POST", "/v1/recommend", status, 0.01, "id-1", "v1", STAGES, parsed)
+
+
+def traced(share: float, *requests: Spans) -> Sequence[Any]:
+    require("otel")
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+    from turret.service.telemetry.tracing import Tracing
+
+    exporter = InMemorySpanExporter()
+    tracing = Tracing(share, exporter)
+    tracing.start()
+    for one in requests:
+        tracing.offer(one)
+    tracing.close()
+    assert tracing.take_dropped() == 0
+    return exporter.get_finished_spans()
+
+
+def test_a_request_is_a_span_and_its_stages_are_within_it() -> None:
+    parse, search, request = traced(1.0, spans())
+    assert (request.name, request.kind.name) == ("POST /v1/recommend", "SERVER")
+    assert dict(request.attributes) == {
+        "http.request.method": "POST",
+        "http.route": "/v1/recommend",
+        "http.response.status_code": 200,
+        "turret.request_id": "id-1",
+        "turret.version": "v1",
+    }
+    assert (request.start_time, request.end_time) == (1_714_557_599_990_000_000, 1_714_557_600_000_000_000)
+    assert request.status.status_code.name == "UNSET"
+    assert [one.name for one in (parse, search)] == ["parse", "search"]
+    assert {one.parent.span_id for one in (parse, search)} == {request.context.span_id}
+    assert parse.start_time == request.start_time
+    assert search.start_time == parse.end_time
+    assert search.end_time == 1_714_557_599_993_000_000
+    assert request.resource.attributes["service.name"] == "turret"
+    assert traced(1.0, spans(status=503))[-1].status.status_code.name == "ERROR"
+
+
+def test_a_span_joins_the_trace_of_its_caller_who_decides_on_it() -> None:
+    """A wrong header begins a trace."""
+    *_, request = traced(0.0, spans(parent=f"00-{TRACE}-{CALLER}-01"))
+    assert f"{request.context.trace_id:032x}" == TRACE
+    assert f"{request.parent.span_id:016x}" == CALLER
+    assert traced(1.0, spans(parent=f"00-{TRACE}-{CALLER}-00")) == ()
+    *_, request = traced(1.0, spans(parent="nonsense \xff"))
+    assert request.parent is None
+
+
+def test_a_share_of_the_requests_is_traced() -> None:
+    found = traced(0.1, *(spans() for _ in range(1000)))
+    assert 50 < len(found) / 3 < 160
+
+
+@pytest.mark.parametrize("is_stuck", [True, False])
+def test_a_collector_that_does_not_take_spans_delays_no_request(is_stuck: bool) -> None:
+    """One that never answers, until told to, and one that fails: every span is sent or counted as dropped."""
+    require("otel")
+    from opentelemetry.sdk.trace import ReadableSpan
+    from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+
+    from turret.service.telemetry.tracing import Tracing
+
+    released = threading.Event()
+    sent: list[int] = []
+
+    class Collector(SpanExporter):
+        def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+            if not is_stuck:
+                return SpanExportResult.FAILURE
+            released.wait(60)
+            sent.append(len(spans))
+            return SpanExportResult.SUCCESS
+
+        def shutdown(self) -> None: ...
+
+    count = 20_000 if is_stuck else 10
+    tracing = Tracing(1.0, Collector())
+    tracing.start()
+    for _ in range(count):
+        tracing.offer(spans())
+    if is_stuck:
+        tracing.close(seconds=0.1)
+        released.set()
+        dropped: list[int] = []
+
+        def is_whole() -> bool:
+            dropped.append(tracing.take_dropped())
+            return sum(sent) == 3 * (count - sum(dropped))
+
+        until(is_whole, "all that was not dropped")
+        assert 0 < sum(sent) <= 3 * 2048, "no more wait than there is room for"
+    else:
+        tracing.close()
+        assert tracing.take_dropped() == 3 * count
