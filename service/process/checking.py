@@ -10,6 +10,7 @@ import selectors
 import signal
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -48,6 +49,7 @@ class Checks:
 
     seconds: float
     selector: selectors.BaseSelector
+    clock: Callable[[], float] = time.monotonic
     _running: dict[int, Check] = field(default_factory=dict)
 
     def begin(self, worker: int, request: GateRequest, answer: socket.socket) -> None:
@@ -62,7 +64,7 @@ class Checks:
             _report(answer, f"before it began: {error.strerror}")
             answer.close()
             return
-        check = Check(worker, pid, answer, time.monotonic() + self.seconds)
+        check = Check(worker, pid, answer, self.clock() + self.seconds)
         self._running[pid] = check
         with contextlib.suppress(OSError):  # then only its deadline ends it
             self.selector.register(answer, selectors.EVENT_READ, check)
@@ -77,7 +79,7 @@ class Checks:
     def kill_overdue(self) -> None:
         """Kill the checks that have used up their time."""
         for check in self._running.values():
-            if time.monotonic() >= check.ends and not check.reason:
+            if self.clock() >= check.ends and not check.reason:
                 self.kill(check, f"after {self.seconds:g} seconds, the limit (TURRET_GATE_SECONDS)")
 
     def reap(self, pid: int, code: int) -> bool:

@@ -8,7 +8,6 @@ import select
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from time import monotonic
 from typing import Any
 
 import uvicorn
@@ -53,7 +52,7 @@ class Server(uvicorn.Server):
         While lingering, requests on kept connections are answered with `Connection: close`. The caller shuts
         the application down, as other servers may still need it.
         """
-        begun, seconds = monotonic(), self.config.timeout_graceful_shutdown
+        begun, seconds = asyncio.get_running_loop().time(), self.config.timeout_graceful_shutdown
         patience = math.inf if seconds is None else seconds
         await self._wait(begun + min(LINGER_SECONDS, patience))
         await asyncio.gather(*(balancer.finish() for balancer in self._balancers))
@@ -65,7 +64,7 @@ class Server(uvicorn.Server):
         """Wait until no connection or task is left, at most until `end`."""
         while (self.server_state.connections or self.server_state.tasks) and not self.force_exit:
             act()
-            if monotonic() >= end:
+            if asyncio.get_running_loop().time() >= end:
                 return
             await asyncio.sleep(_POLL_SECONDS)
 

@@ -8,6 +8,7 @@ import socket
 import struct
 import sys
 import time
+from collections.abc import Callable
 
 from turret.service.process.serving import LINGER_SECONDS
 from turret.service.settings import Settings
@@ -40,11 +41,13 @@ class Shutdown:
         shared_state: SharedState,
         sockets: list[socket.socket],
         selector: selectors.BaseSelector,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
         self._shared_state = shared_state
         self._sockets = sockets
         self._selector = selector
+        self._clock = clock
         self._signals: list[int] = []
         self._next = self._closing = 0.0  # when the next order is due, and when the sockets close
         self.order = Order.SERVE
@@ -73,9 +76,9 @@ class Shutdown:
 
     def advance(self) -> bool:
         """Give the next order when it is due; return True when workers that still run have to be killed."""
-        if self.order >= Order.FINISH and time.monotonic() >= self._closing:
+        if self.order >= Order.FINISH and self._clock() >= self._closing:
             self._close_sockets()
-        if self.order == Order.SERVE or time.monotonic() < self._next:
+        if self.order == Order.SERVE or self._clock() < self._next:
             return False
         if self.order == Order.STOP:
             return True
@@ -87,7 +90,7 @@ class Shutdown:
             self._refuse_handshakes()
         self._shared_state.order = self.order = order
         waits = {Order.DRAIN: delay, Order.FINISH: self._settings.drain_seconds + SPARE_SECONDS}
-        self._next = time.monotonic() + waits.get(order, SPARE_SECONDS)
+        self._next = self._clock() + waits.get(order, SPARE_SECONDS)
 
     def _refuse_handshakes(self) -> None:
         """Let no connection begin while the workers accept those that are complete.
@@ -95,7 +98,7 @@ class Shutdown:
         A stopped worker keeps its copies of the sockets open, and the kernel would go on completing
         connections that nobody accepts; so the sockets are shut down for all processes a moment later.
         """
-        self._closing = time.monotonic() + 2 * LINGER_SECONDS
+        self._closing = self._clock() + 2 * LINGER_SECONDS
         for listening in self._sockets:
             if not drop_handshakes(listening):
                 listening.close()

@@ -18,7 +18,7 @@ and a slice of wall time would end after hardly any work.
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from time import monotonic, thread_time
 from typing import TYPE_CHECKING
 
@@ -74,7 +74,7 @@ class Admission:
     their own: `probe`, `open` (the API's description and the page) and `unknown` (requests refused for their
     heads, such as those without a valid key); all else is `other` (admin, metrics, versions, search, map). A
     request times out after `request_seconds`, except in `other`; one that waits `queue_seconds` for a slice
-    is refused. `held` counts buffered bytes.
+    is refused. `held` counts buffered bytes. `clock` gives wall seconds, `processor` those of this thread.
     """
 
     def __init__(
@@ -83,17 +83,20 @@ class Admission:
         request_seconds: float = 30.0,
         queue_seconds: float = 0.5,
         held: HeldBytes | None = None,
+        clock: Callable[[], float] = monotonic,
+        processor: Callable[[], float] = thread_time,
     ) -> None:
         others = {"other": limits.get("other", OTHER_LIMIT), "open": OPEN_LIMIT}
         others |= {"unknown": UNKNOWN_LIMIT, "probe": PROBE_LIMIT}
         self._limiters = {
-            name: Limiter(name, limit, None if name == "other" else request_seconds)
+            name: Limiter(name, limit, None if name == "other" else request_seconds, clock)
             for name, limit in {**limits, **others}.items()
         }
         self.unknown, self.probe = self._limiters["unknown"], self._limiters["probe"]
         self.held = held or HeldBytes()
         self._queue_seconds = queue_seconds
-        self._slice_began = 0.0  # `thread_time`
+        self._clock, self._processor = clock, processor
+        self._slice_began = 0.0  # by `processor`
         self._slice_ends = False
         self._ran, self._passed = LOOP_SECONDS, LOOP_SECONDS  # processor and wall seconds of recent slices
         self.paused = 0
@@ -161,10 +164,10 @@ class Admission:
 
     async def _probe(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer at once, as late probes count as failed; outside the slice."""
-        begun = thread_time()
+        begun = self._processor()
         await app(scope, receive, send)
         if self._slice_began:
-            self._slice_began += thread_time() - begun
+            self._slice_began += self._processor() - begun
 
     async def _wait_until_sent(self, limiter: Limiter, cycle: "RequestResponseCycle") -> None:
         """Wait until a response is sent or its connection closed."""
@@ -177,17 +180,17 @@ class Admission:
 
     def _is_over(self) -> bool:
         """Whether this slice is used up; starts one if there is none."""
-        now = thread_time()
+        now = self._processor()
         if not self._slice_began:
             self._slice_began = now
             # Also of a slice that does not end by its time: refusals may take up all of the process. A call
             # that is due lets the loop not wait, so the time until it is the loop's own.
-            asyncio.get_running_loop().call_soon(self._record_slice, now, monotonic())
+            asyncio.get_running_loop().call_soon(self._record_slice, now, self._clock())
         return now - self._slice_began > LOOP_SECONDS
 
     async def _wait_for_slice(self) -> bool:
         """Wait for a slice, first come first served; False after `queue_seconds`."""
-        since = monotonic()
+        since = self._clock()
         self.waiting += 1
         try:
             while True:
@@ -196,7 +199,7 @@ class Admission:
                     asyncio.get_running_loop().call_soon(self._end_slice)
                 await asyncio.sleep(0)
                 is_over = self._is_over()
-                if monotonic() - since > self._queue_seconds:
+                if self._clock() - since > self._queue_seconds:
                     return False
                 if not is_over:
                     return True
@@ -206,8 +209,8 @@ class Admission:
     def _record_slice(self, began: float, began_at: float) -> None:
         """Record a slice's processor and wall time; sums, as few slices have most of the standstill."""
         decay = 1 - 1 / _RECENT_SLICES
-        self._ran = decay * self._ran + thread_time() - began
-        self._passed = decay * self._passed + monotonic() - began_at
+        self._ran = decay * self._ran + self._processor() - began
+        self._passed = decay * self._passed + self._clock() - began_at
 
     def _end_slice(self) -> None:
         self._slice_ends = False

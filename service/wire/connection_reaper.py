@@ -2,7 +2,6 @@
 
 import asyncio
 from dataclasses import dataclass
-from time import monotonic
 from typing import Protocol
 
 
@@ -23,7 +22,7 @@ class Watched(Protocol):
     """A connection with deadlines."""
 
     def check_deadlines(self, now: float) -> None:
-        """Close if a deadline has passed at `now` (monotonic seconds)."""
+        """Close if a deadline has passed at `now` (seconds of the loop)."""
 
 
 class ConnectionReaper:
@@ -44,8 +43,11 @@ class ConnectionReaper:
         """Stop checking a connection."""
         self.connections.discard(connection)
 
-    def _check(self, loop: asyncio.AbstractEventLoop) -> None:
-        now = monotonic()
+    def look(self, now: float) -> None:
+        """Check all connections at `now` (seconds of the loop)."""
         for connection in tuple(self.connections):
             connection.check_deadlines(now)
+
+    def _check(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.look(loop.time())
         self._timer = loop.call_later(self._seconds, self._check, loop) if self.connections else None

@@ -6,7 +6,6 @@ So no input is parsed or buffered without bound: no endless line, no trailers, n
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum
-from time import monotonic
 from typing import Any, NoReturn
 
 import httptools
@@ -74,7 +73,7 @@ class CountedProtocol(HttpToolsProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._phase = Phase.HEAD
-        self._since = monotonic()
+        self._since = self.loop.time()
         self._is_discarding = False  # input is not parsed any more
         self._discarded = 0  # bytes since then
         self._fed = 0  # bytes since the last complete request
@@ -105,7 +104,7 @@ class CountedProtocol(HttpToolsProtocol):
         self.guards.admission.begin_slice()
         # In small pieces: a piece may end within a head, which only the next piece counts.
         for start in range(0, len(data), HEAD_BYTES):
-            if self._is_discarding:
+            if self._is_discarding or self.transport.is_closing():
                 return
             part = data[start : start + HEAD_BYTES]
             self._piece = len(part)
@@ -127,7 +126,7 @@ class CountedProtocol(HttpToolsProtocol):
         """Start the deadline of a head."""
         self._stop_if_discarding()
         self._phase = Phase.HEAD
-        self._since = monotonic()
+        self._since = self.loop.time()
         self._missed = 0 if self._fed else self._piece
         self._fed = self._fed or 1
         super().on_message_begin()

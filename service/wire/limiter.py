@@ -1,5 +1,6 @@
 """A concurrency limit for requests of one kind."""
 
+from collections.abc import Callable
 from time import monotonic
 from typing import Protocol
 
@@ -20,10 +21,13 @@ class Connection(Protocol):
 class Limiter:
     """At most `limit` requests at a time, each for at most `seconds` (None: no timeout), until it is sent."""
 
-    def __init__(self, name: str, limit: int, seconds: float | None) -> None:
+    def __init__(
+        self, name: str, limit: int, seconds: float | None, clock: Callable[[], float] = monotonic
+    ) -> None:
         self.name = name
         self.limit = limit
         self.seconds = seconds
+        self._clock = clock
         self.active = 0
         self.refused = 0
         self._unsent: dict[Connection, float] = {}  # when each unsent response was written, oldest first
@@ -43,7 +47,7 @@ class Limiter:
 
     def add_unsent(self, connection: Connection) -> None:
         """Record that a request's response is written but unsent."""
-        self._unsent[connection] = monotonic()
+        self._unsent[connection] = self._clock()
 
     def release(self, connection: Connection) -> None:
         """Release the place of a request."""
@@ -55,7 +59,7 @@ class Limiter:
 
     def _stalled(self) -> Connection | None:
         oldest = next(iter(self._unsent), None)
-        if oldest is None or monotonic() - self._unsent[oldest] < STALLED_SECONDS:
+        if oldest is None or self._clock() - self._unsent[oldest] < STALLED_SECONDS:
             return None
         return oldest
 

@@ -6,7 +6,6 @@ A request starts when it is complete, and is active until its response has been 
 import asyncio
 import math
 from functools import partial
-from time import monotonic
 from typing import Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -102,7 +101,7 @@ class GuardedProtocol(CountedProtocol):
         self._fed = 0
         self.guards.admission.held.remove_sender(self)
         if self.cycle.response_complete:
-            self._phase, self._since = Phase.HEAD, monotonic()
+            self._phase, self._since = Phase.HEAD, self.loop.time()
         else:
             self._phase = Phase.WORK
             super().on_message_complete()
@@ -133,7 +132,7 @@ class GuardedProtocol(CountedProtocol):
             return True
         if self.cycle is not None and not self.cycle.response_complete:
             return False
-        is_slow = monotonic() - self._since > _HEAD_SECONDS
+        is_slow = self.loop.time() - self._since > _HEAD_SECONDS
         return self._phase in (Phase.IDLE, Phase.BODY) or not self._fed or is_slow
 
     def shutdown(self) -> None:
@@ -202,7 +201,7 @@ class GuardedProtocol(CountedProtocol):
         if not limiter.try_acquire():
             self._refuse(cycle)
             return
-        self._limiter, self._running, self._begun = limiter, cycle, monotonic()
+        self._limiter, self._running, self._begun = limiter, cycle, self.loop.time()
         asgi: ASGIApp = partial(self._run, app, limiter, cycle)
         work = cycle.run_asgi(asgi)  # type: ignore[arg-type]  # both are ASGI 3
         # `_run` needs to know the pipeline only while the service drains.
@@ -289,7 +288,7 @@ class GuardedProtocol(CountedProtocol):
         if not response and self._phase is not Phase.BODY:
             self.transport.close()
             return
-        self._phase, self._since = Phase.END, monotonic()
+        self._phase, self._since = Phase.END, self.loop.time()
         self._unset_keepalive_if_required()
         self._resume()
         self.flow.resume_reading()

@@ -1,14 +1,18 @@
-"""A server on a real socket, before an application that does as little as a test needs."""
+"""A server before an application that does as little as a test needs, in an event loop with its own clock.
+
+Its clients are at the other ends of socket pairs: nothing listens, and nothing waits for time.
+"""
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import orjson
 import uvicorn
 
+from tests.support.until import eventually
 from turret.service.process.serving import Server
 from turret.service.wire.admission import Admission
 from turret.service.wire.connection_reaper import ConnectionReaper, Deadlines
@@ -17,6 +21,7 @@ from turret.service.wire.held_bytes import HeldBytes
 from turret.service.wire.protocol import guarded
 
 GET = b"GET /v1/recommend HTTP/1.1\r\nHost: x\r\n\r\n"
+PROBE = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
 POST = b"POST /v1/recommend HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n"
 Answer = tuple[int, dict[str, str], bytes]
 
@@ -43,97 +48,110 @@ class Application:
         await send({"type": "http.response.body", "body": b"k" * self.size})
 
 
+class Client:
+    """One end of a connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self._writer = reader, writer
+
+    def send(self, content: bytes) -> None:
+        self._writer.write(content)
+
+    async def answer(self) -> Answer | None:
+        """The next answer; None: the server has closed the connection."""
+        try:
+            head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return None
+        first, *lines = head.strip().split("\r\n")
+        headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
+        body = await self.reader.readexactly(int(headers.get("content-length", 0)))
+        return int(first.split()[1]), headers, body
+
+    async def leave(self) -> None:
+        self._writer.close()
+        with suppress(ConnectionError):
+            await self._writer.wait_closed()
+
+
 class Running:
     """The server, to be sent bytes."""
 
-    def __init__(self, port: int, app: Application, admission: Admission, server: Server) -> None:
-        self.port, self.app, self.admission, self.server = port, app, admission, server
+    def __init__(self, app: Application, admission: Admission, server: Server) -> None:
+        self.app, self.admission, self.server = app, admission, server
+        self._clients: list[Client] = []
 
-    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await asyncio.open_connection("127.0.0.1", self.port)
+    async def connect(self, content: bytes = b"") -> Client:
+        """Connect, and send bytes."""
+        ours, theirs = socket.socketpair()
+        config = self.server.config
+        protocol: Any = config.http_protocol_class
+        await asyncio.get_running_loop().connect_accepted_socket(
+            lambda: protocol(config=config, server_state=self.server.server_state, app_state={}), theirs
+        )
+        client = Client(*await asyncio.open_connection(sock=ours))
+        self._clients.append(client)
+        client.send(content)
+        return client
 
     async def ask(self, content: bytes) -> list[Answer]:
-        """Send bytes on a connection of their own, and read the answers until it is closed or is quiet."""
-        reader, writer = await self.connect()
-        writer.write(content)
-        answers = []
-        try:
-            while (answer := await asyncio.wait_for(read(reader), 3)) is not None:
-                answers.append(answer)
-                if answer[1].get("connection") != "close" and content.count(b"HTTP/1.1") <= len(answers):
-                    break
-        finally:
-            await leave(writer)
+        """Send bytes on a connection of their own; read an answer to each request, or all until it closes."""
+        client = await self.connect(content)
+        answers: list[Answer] = []
+        while (answer := await client.answer()) is not None:
+            answers.append(answer)
+            if answer[1].get("connection") != "close" and content.count(b"HTTP/1.1") <= len(answers):
+                break
+        await client.leave()
         return answers
 
+    async def statuses(self, content: bytes) -> list[int]:
+        """The statuses of `ask`."""
+        return [status for status, _, _ in await self.ask(content)]
 
-async def leave(writer: asyncio.StreamWriter) -> None:
-    writer.close()
-    with suppress(ConnectionError):
-        await writer.wait_closed()
-
-
-async def read(reader: asyncio.StreamReader) -> Answer | None:
-    try:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode()
-    except (asyncio.IncompleteReadError, ConnectionError):
-        return None
-    first, *lines = head.strip().split("\r\n")
-    headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
-    body = await reader.readexactly(int(headers.get("content-length", 0)))
-    return int(first.split()[1]), headers, body
+    async def leave(self) -> None:
+        """Close the connections of all clients."""
+        for client in self._clients:
+            await client.leave()
 
 
 @asynccontextmanager
 async def running(
     limit: int = 4,
     most: int = 100,
-    keep: int = 5,
     body_limit: int = 1_000_000,
     is_admissible: Callable[[Any], bool] = lambda _: True,
     held: HeldBytes | None = None,
     drain: int | None = None,
-    **seconds: float,
 ) -> AsyncIterator[Running]:
+    """Serve within a running loop; at the end the clients leave and all requests are answered."""
     limits = {"recommend": limit, "batch": 1, "store": 1, "other": 1}
-    admission = Admission(limits, seconds.pop("request", 30), held=held)
+    clock = asyncio.get_running_loop().time
+    admission = Admission(limits, held=held, clock=clock, processor=lambda: 1.0)
     app = Application()
-    guards = Guards(admission, ConnectionReaper(0.05), Deadlines(**seconds), most, body_limit, is_admissible)
+    guards = Guards(admission, ConnectionReaper(), Deadlines(), most, body_limit, is_admissible)
     config = uvicorn.Config(
         app,
         http=guarded(guards),
         ws="none",
         lifespan="off",
         log_level="warning",
-        timeout_keep_alive=keep,
         timeout_graceful_shutdown=drain,
     )
     server = Server(config)
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        serving = asyncio.create_task(server.serve(sockets=[listening]))
-        while not server.started:
-            await asyncio.sleep(0.01)
-        yield Running(listening.getsockname()[1], app, admission, server)
-        if drain is None:
-            app.open.set()
+    serving = asyncio.create_task(server.serve(sockets=[]))
+    await eventually(lambda: server.started, "the server has started")
+    running = Running(app, admission, server)
+    try:
+        async with asyncio.timeout(1_000):
+            yield running
+    finally:
+        app.open.set()
+        await running.leave()
         server.should_exit = True
         await serving
-        await asyncio.sleep(0.05)  # what was closed last is closed in the next turns of the loop
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    """Wait for a state of the server, which shares this event loop."""
-    async with asyncio.timeout(5):
-        while not is_so():
-            await asyncio.sleep(0.005)
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(20):
-            await scenario()
-
-    asyncio.run(bounded())
+    assert not server.server_state.connections
+    assert admission.held.total == admission.unknown.active == admission.limiter("/v1/recommend").active == 0
 
 
 def served(answer: Answer | None) -> None:
