@@ -345,9 +345,9 @@ async def test_a_request_is_active_until_its_response_is_sent_unless_another_nee
         await eventually(lambda: held.unsent > 1_000_000, "the response waits for its client")
         (answer,) = await server.ask(GET)
         refused(answer, 503, "service")
-        answer = await reading.answer()
-        assert answer is not None
-        assert len(answer[2]) == 8_000_000
+        whole = await reading.answer()
+        assert whole is not None
+        assert len(whole[2]) == 8_000_000
         await eventually(lambda: limiter.active == 0 == held.unsent, "the response is sent")
         stalled = await server.connect(GET)
         await eventually(lambda: held.unsent > 1_000_000, "the response waits for its client")

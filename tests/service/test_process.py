@@ -1,0 +1,584 @@
+"""The processes of a service: how they listen, share connections, check versions and end."""
+
+import asyncio
+import errno
+import json
+import logging
+import os
+import resource
+import selectors
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import uvicorn
+
+from tests.support.virtual_time import in_virtual_time
+from turret.service.errors import ServiceError
+from turret.service.models.gate import GateReport, GateRequest, Passage
+from turret.service.models.memory import data_bytes
+from turret.service.process import checking
+from turret.service.process.checking import Checks
+from turret.service.process.connection_balancer import ConnectionBalancer
+from turret.service.process.forking import describe_exit, fork
+from turret.service.process.open_files import connection_limit, raise_open_files, reserve
+from turret.service.process.serving import LINGER_SECONDS, Server, listen, url_of
+from turret.service.process.shutdown import SPARE_SECONDS, Shutdown, drop_handshakes
+from turret.service.process.worker import LoopStall
+from turret.service.settings import Settings
+from turret.service.shared_state import Order
+from turret.service.telemetry.metrics import Metrics
+from turret.service.wire.admission import Admission
+from turret.service.wire.connection_reaper import ConnectionReaper, Deadlines
+from turret.service.wire.counted_protocol import Guards
+from turret.service.wire.protocol import guarded
+
+
+class Clock:
+    """A clock that a test turns."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def selector() -> Iterator[selectors.BaseSelector]:
+    with selectors.DefaultSelector() as selector:
+        yield selector
+
+
+# Checks of versions
+
+
+class Children:
+    """The children that checks would be forked into: their numbers, and those that were killed."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.killed: list[int] = []
+
+    def fork(self, work: Callable[[], object]) -> int:
+        self.count += 1
+        return self.count
+
+    def kill(self, pid: int, number: int) -> None:
+        assert number == signal.SIGKILL
+        self.killed.append(pid)
+
+
+@pytest.fixture
+def children(monkeypatch: pytest.MonkeyPatch) -> Children:
+    children = Children()
+    monkeypatch.setattr(checking, "fork", children.fork)
+    monkeypatch.setattr(os, "kill", children.kill)
+    return children
+
+
+@pytest.fixture
+def checks(selector: selectors.BaseSelector, clock: Clock) -> Checks:
+    return Checks(5.0, selector, clock)
+
+
+def begin(checks: Checks, worker: int = 0, root: Path = Path("/nowhere"), **more: Any) -> socket.socket:
+    """Ask for a check; gives the end on which its outcome comes."""
+    ours, theirs = socket.socketpair()
+    checks.begin(worker, GateRequest(root=root, version="v1", **more), theirs)
+    return ours
+
+
+def outcome(answer: socket.socket) -> Any:
+    """What a check that has ended has told."""
+    content = b""
+    with answer:
+        while chunk := answer.recv(65536):
+            content += chunk
+    return json.loads(content)
+
+
+def test_a_check_beyond_its_time_is_killed(checks: Checks, children: Children, clock: Clock) -> None:
+    answer = begin(checks)
+    clock.now += 4.9
+    checks.kill_overdue()
+    assert not children.killed
+    clock.now += 0.1
+    checks.kill_overdue()
+    checks.kill_overdue()  # not twice, though it isn't reaped yet
+    assert children.killed == [1]
+    assert checks.reap(1, -signal.SIGKILL)
+    assert outcome(answer)["crashed"].startswith("after 5 seconds")
+
+
+def test_a_worker_has_one_check_at_a_time(checks: Checks, children: Children) -> None:
+    first, *others = [begin(checks, worker) for worker in (0, 1, 0)]
+    assert children.killed == [1]
+    checks.reap(1, -signal.SIGKILL)
+    assert "requested another check" in outcome(first)["crashed"]
+    checks.kill_all()
+    assert children.killed == [1, 2, 3]
+    for pid, answer in zip((2, 3), others, strict=True):
+        checks.reap(pid, -signal.SIGKILL)
+        assert outcome(answer) == {"crashed": "as the service stops"}
+
+
+def test_a_check_whose_worker_closed_its_socket_is_reported(checks: Checks, children: Children) -> None:
+    begin(checks).close()
+    ((key, _),) = checks.selector.select(0)
+    checks.kill(key.data, "as its worker no longer waits")
+    assert children.killed == [1]
+    assert not checks.selector.get_map()
+    assert checks.reap(1, -signal.SIGKILL)
+    assert not checks.reap(1, 0)
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (-6, "by SIGABRT"),
+        (-9, "by SIGKILL"),
+        (7, "with status 7"),
+        (-40, "by signal 40"),
+        (-64, "by SIGRTMAX"),
+    ],
+)
+def test_the_exit_of_a_check_is_described(checks: Checks, children: Children, code: int, words: str) -> None:
+    answer = begin(checks)
+    checks.reap(1, code)
+    assert outcome(answer) == {"crashed": words} == {"crashed": describe_exit(code)}
+
+
+def test_a_failed_fork_is_reported(checks: Checks, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: object) -> int:
+        raise OSError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(checking, "fork", refuse)
+    assert "Resource temporarily unavailable" in outcome(begin(checks))["crashed"]
+
+
+@pytest.mark.process
+def test_checks_are_processes_with_limits_that_tell_their_outcome_to_the_worker_that_asked(
+    checks: Checks, monkeypatch: pytest.MonkeyPatch, published: Path
+) -> None:
+    pids: list[int] = []
+
+    def forking(work: Callable[[], object]) -> int:
+        pids.append(fork(work))
+        return pids[-1]
+
+    def passing(asked: GateRequest) -> Passage:
+        if asked.version == "v1" and asked.force:
+            found = {
+                name: resource.getrlimit(getattr(resource, name))[0]
+                for name in ("RLIMIT_DATA", "RLIMIT_CPU", "RLIMIT_CORE")
+            }
+            raise ValueError(json.dumps(found | {"descriptors": len(os.listdir("/dev/fd"))}))
+        if asked.memory_factor > 100:
+            bytearray(8 << 40)
+        return Passage(report=GateReport(version=asked.version, time="now", forced=asked.force, checks=()))
+
+    monkeypatch.setattr(checking, "fork", forking)
+    monkeypatch.setattr(checking, "pass_gate", passing)
+    cases: list[dict[str, Any]] = [
+        {"root": published},
+        {"force": True, "root": published},
+        {"memory_factor": 200.0},
+    ]
+    answers = [begin(checks, worker, **more) for worker, more in enumerate(cases)]
+    for pid in pids:
+        assert checks.reap(pid, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    passed, told, failed = map(outcome, answers)
+    assert Passage.model_validate(passed).report.version == "v1"
+    assert failed["crashed"].startswith("with MemoryError")
+    found = json.loads(told["crashed"].removeprefix("with ValueError: "))
+    cores, inherited = os.cpu_count() or 1, data_bytes() or 0
+    assert (found["RLIMIT_CPU"], found["RLIMIT_CORE"]) == (5 * cores, 0)
+    assert 250e6 < found["RLIMIT_DATA"] - inherited < 300e6 + cores * 20e6
+    assert found["descriptors"] == 5  # the standard ones, its own socket, and the folder that is listed
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("raised", [None, ValueError, KeyboardInterrupt, SystemExit])
+def test_a_child_ends_with_its_work_and_an_exception_ends_only_it(
+    raised: type[BaseException] | None, tmp_path: Path
+) -> None:
+    def work() -> None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # where the traceback goes
+        (tmp_path / "made").touch()
+        if raised is not None:
+            raise raised("there")
+
+    _, status = os.waitpid(fork(work), 0)
+    assert os.waitstatus_to_exitcode(status) == (raised is not None)
+    assert (tmp_path / "made").exists()
+
+
+# The balance of connections between workers: in a loop with its own clock, on a socket of the file system.
+
+
+class Listening(socket.socket):
+    """Counts its accepts; `failure` is what the next one raises."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(socket.AF_UNIX)
+        self.accepts = 0
+        self.failure: OSError | None = None
+        self.bind(str(path))
+        self.listen(100)
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        self.accepts += 1
+        failure, self.failure = self.failure, None
+        if failure is not None:
+            raise failure
+        return super().accept()
+
+
+class Taken(asyncio.Protocol):
+    """The connections that a balancer has taken."""
+
+    def __init__(self) -> None:
+        self.transports: list[asyncio.BaseTransport] = []
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transports.append(transport)
+
+
+@dataclass
+class Slot:
+    """As much of a worker's slot as a balancer looks at."""
+
+    number: int
+    pid: int = 1
+    silence: float = 0.0
+    connections: int = 0
+
+
+class Balance:
+    """A balancer with clients that wait."""
+
+    def __init__(self, path: Path, clients: int = 40, slots: tuple[Slot, ...] = ()) -> None:
+        self.listening, self.taken = Listening(path), Taken()
+        given: Any = slots
+        self.balancer = ConnectionBalancer(
+            self.listening, lambda: self.taken, given[0] if slots else None, given
+        )
+        self.clients = [self.connect() for _ in range(clients)]
+
+    def connect(self) -> socket.socket:
+        client = socket.socket(socket.AF_UNIX)
+        try:
+            client.connect(self.listening.getsockname())
+        except OSError:
+            client.close()
+            raise
+        return client
+
+    async def after(self, seconds: float) -> int:
+        """How many are taken after so many seconds."""
+        await asyncio.sleep(seconds)
+        return len(self.taken.transports)
+
+    async def close(self) -> None:
+        if self.listening.fileno() != -1:
+            self.balancer.stop()
+            self.listening.close()
+        for transport in self.taken.transports:
+            transport.close()
+        await asyncio.sleep(0)
+        for client in self.clients:
+            client.close()
+
+
+OTHERS = {"none": (), "not there": (Slot(0), Slot(1, pid=0)), "asleep": (Slot(0), Slot(1, silence=1.0))}
+
+
+@pytest.mark.parametrize("slots", OTHERS.values(), ids=OTHERS)
+@in_virtual_time
+async def test_a_worker_without_others_that_are_awake_accepts_every_connection(
+    slots: tuple[Slot, ...], tmp_path: Path
+) -> None:
+    balance = Balance(tmp_path / "s", slots=slots)
+    assert await balance.after(0.2) == 40
+    assert [slot.connections for slot in slots[:1]] == [40] * len(slots[:1])
+    await balance.close()
+
+
+@in_virtual_time
+async def test_a_worker_yields_to_one_with_fewer_connections_for_a_limited_time(tmp_path: Path) -> None:
+    """Beside another that takes nothing: two at once, then one every fiftieth of a second."""
+    balance = Balance(tmp_path / "s", slots=(Slot(0), Slot(1)))
+    assert await balance.after(0.01) == 2
+    assert 2 + 6 <= await balance.after(0.2) <= 2 + 11
+    await balance.close()
+
+
+@in_virtual_time
+async def test_a_stopped_balancer_accepts_no_connection(tmp_path: Path) -> None:
+    balance = Balance(tmp_path / "s")
+    balance.balancer.stop()
+    assert await balance.after(1) == 0
+    await balance.close()
+
+
+@in_virtual_time
+async def test_finish_accepts_waiting_connections_and_returns_when_each_has_a_protocol(
+    tmp_path: Path,
+) -> None:
+    """Also beside another worker that has fewer: what is left in a socket that closes is reset."""
+    balance = Balance(tmp_path / "s", 20, (Slot(0), Slot(1)))
+    path = balance.listening.getsockname()
+    await balance.balancer.finish()
+    assert len(balance.taken.transports) == 20
+    with socket.socket(socket.AF_UNIX) as late, pytest.raises(ConnectionRefusedError):
+        late.connect(path)
+    await balance.close()
+
+
+@in_virtual_time
+async def test_a_socket_shut_down_by_the_supervisor_is_not_looked_at_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    balance = Balance(tmp_path / "s")
+    balance.listening.failure = OSError(errno.EINVAL, "Invalid argument")  # as that of TCP raises
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert balance.listening.accepts == 1
+    assert not caplog.records
+    await balance.close()
+
+
+@in_virtual_time
+async def test_a_worker_without_descriptors_waits_a_moment(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    balance = Balance(tmp_path / "s")
+    balance.listening.failure = OSError(errno.EMFILE, "Too many open files")
+    assert await balance.after(0.1) == 0
+    assert caplog.messages == ["can't accept connections: Too many open files; retrying"]
+    assert await balance.after(0.2) == 40
+    await balance.close()
+
+
+@in_virtual_time
+async def test_a_probe_on_a_new_connection_takes_few_turns_of_the_loop(tmp_path: Path) -> None:
+    """Under attack each takes tens of milliseconds: one accepts, one starts to read, one answers."""
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    limits = dict.fromkeys(("recommend", "batch", "store"), 1)
+    guards = Guards(Admission(limits), ConnectionReaper(), Deadlines())
+    config = uvicorn.Config(answer, http=guarded(guards), ws="none", lifespan="off", log_level="warning")
+    server, listening = Server(config), Listening(tmp_path / "s")
+    serving = asyncio.create_task(server.serve(sockets=[listening]))
+    while not server.started:
+        await asyncio.sleep(0)
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(tmp_path / "s"))
+        client.setblocking(False)
+        client.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        turns, received = 0, b""
+        while not received:
+            await asyncio.sleep(0)
+            turns += 1
+            try:
+                received = client.recv(100)
+            except BlockingIOError:
+                assert turns < 4
+    assert received.startswith(b"HTTP/1.1 200")
+    server.should_exit = True
+    await serving
+
+
+# Addresses, descriptors and the end
+
+
+@pytest.mark.process
+def test_a_free_port_is_found_and_an_address_that_can_not_be_bound_is_named() -> None:
+    with listen("127.0.0.1", 0) as listening:
+        port = listening.getsockname()[1]
+        assert url_of(listening) == f"http://127.0.0.1:{port}"
+        for host in ("127.0.0.1", "256.256.256.256", "no.such.host.invalid"):
+            with pytest.raises(ServiceError, match=f"{host}:{port}"):
+                listen(host, port)
+    if socket.has_dualstack_ipv6():
+        with listen("::1", 0) as listening:
+            assert url_of(listening).startswith("http://[::1]:")
+
+
+@pytest.mark.process
+@pytest.mark.skipif(sys.platform != "linux", reason="the filter is Linux's")
+def test_new_handshakes_are_dropped_and_waiting_connections_accepted() -> None:
+    """And once the socket is shut down, though another descriptor keeps it open, refused."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    place = listening.getsockname()
+    with socket.fromfd(listening.fileno(), socket.AF_INET, socket.SOCK_STREAM) as kept, listening:
+        with socket.create_connection(place) as before:
+            assert drop_handshakes(kept)
+            with pytest.raises(TimeoutError):
+                socket.create_connection(place, timeout=0.1)
+            taken, _ = listening.accept()
+            with taken:
+                before.sendall(b"hello")
+                assert taken.recv(5) == b"hello"
+        listening.shutdown(socket.SHUT_RDWR)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(place)
+        with socket.create_server(place) as again, socket.create_connection(place):
+            again.accept()[0].close()
+
+
+def test_other_systems_report_that_there_is_no_filter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with socket.socket() as listening:
+        assert not drop_handshakes(listening)
+
+
+@pytest.fixture
+def shutdown(selector: selectors.BaseSelector, clock: Clock) -> Iterator[Shutdown]:
+    """Of a service with a listening socket, which waits 7 seconds for load balancers and 20 for requests."""
+    settings = Settings.model_validate({"drain_delay": 7, "drain_seconds": 20})
+    shared: Any = SimpleNamespace(order=Order.SERVE)
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)
+    before = {number: signal.getsignal(number) for number in numbers}
+    with socket.socket() as listening:
+        shutdown = Shutdown(settings, shared, [listening], selector, clock)
+        shutdown.listen_to_signals()
+        yield shutdown
+    signal.set_wakeup_fd(-1)
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    for end in shutdown._pipe:  # a supervisor ends with it
+        end.close()
+
+
+def orders_at(shutdown: Shutdown, clock: Clock, seconds: list[float]) -> list[Order | None]:
+    """The order at each of these seconds from now; None: the workers are to be killed."""
+    begun, given = clock.now, list[Order | None]()
+    for second in seconds:
+        clock.now = begun + second
+        given.append(None if shutdown.advance() else shutdown.order)
+    return given
+
+
+def test_a_terminated_service_drains_finishes_and_stops_each_in_its_time(
+    shutdown: Shutdown, clock: Clock
+) -> None:
+    assert orders_at(shutdown, clock, [0, 1_000]) == [Order.SERVE] * 2
+    signal.raise_signal(signal.SIGTERM)
+    shutdown.take_signals()
+    ends = 7 + 20 + SPARE_SECONDS
+    assert orders_at(shutdown, clock, [0, 6.9, 7, ends - 0.1, ends, ends + SPARE_SECONDS]) == [
+        *(Order.DRAIN, Order.DRAIN, Order.FINISH, Order.FINISH, Order.STOP, None)
+    ]
+
+
+def test_an_interrupt_and_each_further_signal_skip_a_wait(shutdown: Shutdown, clock: Clock) -> None:
+    signal.raise_signal(signal.SIGINT)
+    shutdown.take_signals()
+    assert orders_at(shutdown, clock, [0, 2 * LINGER_SECONDS]) == [Order.FINISH] * 2
+    signal.raise_signal(signal.SIGTERM)
+    shutdown.take_signals()
+    assert orders_at(shutdown, clock, [0, SPARE_SECONDS]) == [Order.STOP, None]
+
+
+class Limits:
+    """Those of a process, as the system would keep them."""
+
+    def __init__(self, soft: int, hard: int) -> None:
+        self.now = soft, hard
+
+    def getrlimit(self, _: int) -> tuple[int, int]:
+        return self.now
+
+    def setrlimit(self, _: int, limits: tuple[int, int]) -> None:
+        self.now = limits
+
+
+@pytest.fixture
+def limits(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Limits:
+    made = Limits(*request.param)
+    monkeypatch.setattr(resource, "getrlimit", made.getrlimit)
+    monkeypatch.setattr(resource, "setrlimit", made.setrlimit)
+    return made
+
+
+UNLIMITED = resource.RLIM_INFINITY
+
+
+@pytest.mark.parametrize(
+    ("limits", "raised", "taken"),
+    [
+        ((1024, 524_288), 1000 + 192, 1000),
+        ((1024, UNLIMITED), 1000 + 192, 1000),
+        ((UNLIMITED, UNLIMITED), UNLIMITED, 1000),
+        ((5000, 5000), 5000, 1000),
+        ((512, 1024), 1024, 1024 - 192),
+        ((208, 208), 208, 16),
+    ],
+    indirect=["limits"],
+)
+def test_the_descriptor_limit_is_raised_to_the_hard_limit_at_most(
+    limits: Limits, raised: int, taken: int
+) -> None:
+    settings = Settings(max_connections=1000)
+    raise_open_files(settings)
+    assert limits.now[0] == raised
+    assert connection_limit(settings) == taken
+
+
+@pytest.mark.parametrize("limits", [(1024, 1024)], indirect=True)
+def test_a_reduced_connection_limit_is_logged_with_the_descriptors_needed(
+    limits: Limits, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        raise_open_files(Settings(max_connections=4096))
+    (said,) = caplog.messages
+    for number in ("832", "4096", "1024", "4288"):
+        assert number in said
+    caplog.clear()
+    raise_open_files(Settings(max_connections=832))
+    assert not caplog.messages
+
+
+@pytest.mark.parametrize("limits", [(100, 207)], indirect=True)
+def test_too_few_descriptors_for_anything_are_refused(limits: Limits) -> None:
+    with pytest.raises(ServiceError, match=r"may open 207 files.*ulimit -n.*to 4288"):
+        raise_open_files(Settings())
+    with pytest.raises(ServiceError, match="to 208"):
+        raise_open_files(Settings(max_connections=16))
+    raise_open_files(Settings(max_connections=15))  # which is all that was asked for
+
+
+def test_a_redis_takes_descriptors_too() -> None:
+    settings = Settings.model_validate({"store": "rediss://:secret@host", "redis_connections": 100})
+    assert reserve(settings) >= reserve(Settings()) + 104
+
+
+def test_the_longest_delay_beyond_the_interval_is_recorded_by_both_clocks() -> None:
+    wall_clock, processor_clock, metrics = Clock(), Clock(), Metrics()
+    wall, processor = metrics.loop_stall.labels("wall"), metrics.loop_stall.labels("processor")
+    stall = LoopStall(wall, processor, 0.02, wall_clock, processor_clock)
+    stall.tick()
+    assert (wall.value, processor.value) == (0, 0)
+    for passed, ran in ((0.02, 0.015), (0.5, 0.1), (0.3, 0.3), (0.1, 0.01)):
+        wall_clock.now += passed
+        processor_clock.now += ran
+        stall.tick()
+    assert wall.value == pytest.approx(0.48)  # the second, in which another process had the processor
+    assert processor.value == pytest.approx(0.28)  # the third
+    assert 'turret_loop_stall_seconds{clock="wall"} 0.48' in metrics.text().decode()
