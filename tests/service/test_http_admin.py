@@ -1,0 +1,332 @@
+"""`/admin`, `/v1/version` and their like: which version answers, and how another one compares."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.conftest import USER_FEATURES, contents
+from tests.support.bundle_damage import rewrite
+from tests.support.service_app import ADMIN, activate, client_of, ids, post_events, recommended, serving
+from turret.service.comparison import opening
+from turret.service.http.app import create_admin_app, create_app
+from turret.service.models.activation_state import activation_lock
+from turret.service.settings import Settings
+from turret.tower.bundle.publish import publish
+from turret.tower.format.pointer import current
+
+Call = Callable[..., Any]
+
+
+@pytest.fixture
+def versions(bundles: Path) -> Path:
+    """v1 has the items 100 to 159 and is live; v2 has those from 110 to 179."""
+    publish(bundles, contents("v2", ids=range(110, 180), seed=1))
+    return bundles
+
+
+def rolled_back(client: TestClient) -> Any:
+    return client.post("/admin/rollback", headers=ADMIN)
+
+
+def message(answer: Any, status: int) -> str:
+    assert answer.status_code == status, answer.text
+    words: str = answer.json()["error"]["message"]
+    return words
+
+
+def damage(path: Path) -> None:
+    path.chmod(0o644)
+    path.write_bytes(path.read_bytes()[:-4])
+
+
+def failing(tower: bytes) -> bytes:
+    """Let a tower sum over an axis that its history doesn't have."""
+    model = onnx.load_from_string(tower)
+    axis = next(tensor for tensor in model.graph.initializer if tensor.name == "axis1")
+    axis.CopyFrom(onnx.numpy_helper.from_array(np.array([7], np.int64), "axis1"))
+    serialised: bytes = model.SerializeToString()
+    return serialised
+
+
+# ---- Versions
+
+
+def test_the_live_version_is_described(client: TestClient) -> None:
+    answer = client.get("/v1/version").json()
+    assert (answer["version"], answer["item_count"], answer["dimension"]) == ("v1", 60, 8)
+    assert answer["scoring"] == {"kind": "cosine", "temperature": 0.5, "absolute": False, "item_bias": False}
+    assert answer["metrics"] == {"recall@10": 0.5}
+    assert answer["recall"] == [{"k": 10, "selectivity": 1.0, "recall": 1.0}]
+    assert answer["index"] == {"kind": "flat", "is_exact": True}
+    assert "files" not in answer
+
+
+def test_every_version_is_listed_with_its_error(fresh_client: TestClient, versions: Path) -> None:
+    (versions / "broken").mkdir()
+    answer = fresh_client.get("/v1/versions").json()
+    assert answer["live"] == "v1"
+    sound = {one["version"]: one["error"] is None for one in answer["versions"]}
+    assert sound == {"broken": False, "v1": True, "v2": True}
+
+
+def test_a_folder_that_vanished_is_no_fault_of_the_client(fresh_client: TestClient, bundles: Path) -> None:
+    bundles.rename(bundles.with_name("elsewhere"))
+    answer = fresh_client.get("/v1/versions")
+    assert answer.status_code == 503
+    assert "retry-after" in answer.headers
+    recommended(fresh_client, history=[101])
+
+
+def test_activations_and_refusals_are_listed_newest_first(fresh_client: TestClient, versions: Path) -> None:
+    assert activate(fresh_client, "v2").status_code == 200
+    assert activate(fresh_client, "v3").status_code == 409
+    listed = fresh_client.get("/v1/activations").json()["activations"]
+    assert [(record["version"], record["outcome"], record["who"]) for record in listed] == [
+        ("v3", "refused", "admin"),
+        ("v2", "activated", "admin"),
+        ("v1", "activated", "start"),
+    ]
+
+
+# ---- Activations
+
+
+def test_another_version_answers_after_its_activation(fresh_client: TestClient, versions: Path) -> None:
+    answer = activate(fresh_client, "v2")
+    assert (answer.status_code, answer.json()) == (200, {"version": "v2", "previous": "v1"})
+    found = recommended(fresh_client, history=[175])
+    assert found["version"] == "v2"
+    assert all(110 <= item < 180 for item in ids(found))
+    assert "unknown_items" not in found
+    assert current(versions) == "v2"
+    assert 'turret_live_version{version="v2"} 1.0' in fresh_client.get("/metrics").text
+    assert fresh_client.get("/readyz").json()["version"] == "v2"
+
+
+@pytest.mark.parametrize("name", ["index.faiss", "user_tower.onnx"])
+def test_a_damaged_bundle_is_refused_and_the_old_one_stays(
+    fresh_client: TestClient, versions: Path, name: str
+) -> None:
+    """The tower has a checksum of the manifest's own making, and fails when it is run."""
+    if name == "index.faiss":
+        damage(versions / "v2" / name)
+    else:
+        rewrite(versions / "v2", name, failing((versions / "v2" / name).read_bytes()))
+    assert name in message(activate(fresh_client, "v2"), 409)
+    assert recommended(fresh_client)["version"] == current(versions) == "v1"
+    assert 'turret_activations_total{outcome="refused"} 1.0' in fresh_client.get("/metrics").text
+
+
+def test_an_unknown_version_is_refused_with_the_known_ones(fresh_client: TestClient, versions: Path) -> None:
+    assert "there are: v1, v2" in message(activate(fresh_client, "v3"), 409)
+
+
+def test_a_rollback_makes_the_one_before_live(fresh_client: TestClient, versions: Path) -> None:
+    """Also where the bundle that it leaves is gone."""
+    assert rolled_back(fresh_client).status_code == 409
+    activate(fresh_client, "v2")
+    activate(fresh_client, "v2")
+    assert rolled_back(fresh_client).json() == {"version": "v1", "previous": "v2"}
+    assert current(versions) == "v1"
+    assert rolled_back(fresh_client).json() == {"version": "v2", "previous": "v1"}
+    (versions / "v2").rename(versions / ".gone")
+    assert rolled_back(fresh_client).status_code == 200
+
+
+def test_the_first_version_can_be_activated(settings: Settings, versions: Path) -> None:
+    (versions / "current").unlink()
+    client = client_of(settings.model_copy(update={"wait": True}))
+    assert message(activate(client, "v3"), 409).endswith("no version is live yet")
+    assert rolled_back(client).status_code == 409
+    assert activate(client, "v2").json() == {"version": "v2", "previous": None}
+    assert client.get("/readyz").json()["version"] == current(versions) == "v2"
+
+
+def test_an_activation_that_gets_no_turn_is_refused(settings: Settings, versions: Path) -> None:
+    """As while one hangs in another process; nothing has changed then."""
+    with (
+        client_of(settings.model_copy(update={"activation_seconds": 0.05})) as client,
+        activation_lock(versions),
+    ):
+        routes = client.post("/admin/routes", json={"canary": None}, headers=ADMIN)
+        for refused in (activate(client, "v2"), routes):
+            assert "another activation" in message(refused, 503)
+            assert refused.headers["Retry-After"] == "1"
+    assert current(versions) == "v1"
+
+
+@pytest.mark.parametrize(
+    "header", [None, "", "a-key-of-sixteen", "Bearer", "Bearer wrong", "bearer é", "Basic YTpi"]
+)
+def test_without_the_key_nothing_is_done(fresh_client: TestClient, header: str | None) -> None:
+    headers = {} if header is None else {b"Authorization": header.encode()}
+    for path in ("activate", "rollback", "comparison"):
+        answer = fresh_client.post(f"/admin/{path}", json={"version": "v2"}, headers=headers)
+        assert "TURRET_ADMIN_KEY" in message(answer, 401)
+        assert answer.json()["error"]["field"] == "Authorization"
+        assert "a-key-of-sixteen" not in answer.text
+    assert fresh_client.get("/v1/version").json()["version"] == "v1"
+
+
+def test_with_an_admin_port_the_calls_are_only_there(settings: Settings) -> None:
+    """And those of the API beside them, for the page, unless there is none."""
+    for page, status in ((True, 200), (False, 404)):
+        app = create_app(settings.model_copy(update={"admin_port": 1, "page": page}))
+        with TestClient(app) as client:
+            assert activate(client, "v1").status_code == 404
+            beside = TestClient(create_admin_app(app))
+            assert activate(beside, "v1").status_code == 200
+            assert beside.post("/v1/recommend", json={}).status_code == status
+
+
+# ---- Two versions side by side
+
+
+@pytest.fixture
+def call(fresh_client: TestClient, versions: Path) -> Call:
+    """Call the comparison: a method, the rest of the path, and a body."""
+
+    def ask(method: str, path: str = "", body: Any = None) -> Any:
+        body = {} if method == "POST" and body is None else body
+        return fresh_client.request(method, f"/admin/comparison{path}", json=body, headers=ADMIN)
+
+    return ask
+
+
+@pytest.fixture
+def opened(call: Call) -> Call:
+    assert call("POST", body={"version": "v2"}).status_code == 200
+    return call
+
+
+def test_a_version_is_opened_described_and_closed(call: Call) -> None:
+    assert call("GET").json() == {"version": None, "live": "v1"}
+    found = call("POST", body={"version": "v2"})
+    assert found.status_code == 200
+    assert {name: found.json()[name] for name in ("version", "live")} == {"version": "v2", "live": "v1"}
+    assert 0 < found.json()["expires_seconds"] <= 300
+    assert call("GET").json()["opened"] == found.json()["opened"]
+    assert call("GET", "?version=v3").json()["version"] is None
+    assert call("DELETE", "?version=v3").json()["version"] == "v2"
+    assert call("DELETE").json() == call("GET").json() == {"version": None, "live": "v1"}
+
+
+def test_both_versions_answer_one_history(opened: Call, fresh_client: TestClient) -> None:
+    body = {"history": [120, 130], "k": 5, "explain": True}
+    found = opened("POST", "/recommend", body).json()
+    assert found["live"]["items"] == recommended(fresh_client, **body)["items"]
+    assert "cursor" not in found["live"]
+    assert [found[side]["version"] for side in ("live", "other")] == ["v1", "v2"]
+    assert len(found["other"]["explanation"]["items"]) == 5
+    ranks = {move["id"]: (move["live_rank"], move["other_rank"]) for move in found["moves"]}
+    for place, side in enumerate(("live", "other")):
+        assert [ranks[item][place] for item in ids(found[side])] == [1, 2, 3, 4, 5]
+    shared = [item for item, both in ranks.items() if None not in both]
+    assert found["overlap"] == len(shared) / 5
+
+
+def test_withdrawn_items_are_in_neither_answer(opened: Call, fresh_client: TestClient) -> None:
+    """Also with the versions open already; an item of one version alone can be withdrawn too."""
+    body = {"history": [120]}
+    before = opened("POST", "/recommend", body).json()
+    best = {ids(before[side])[0] for side in ("live", "other")}
+    for item in best:
+        assert fresh_client.delete(f"/v1/items/{item}").status_code == 200
+    after = opened("POST", "/recommend", body).json()
+    assert not best & {move["id"] for move in after["moves"]}
+
+
+def test_a_stored_user_is_answered_with_the_stored_history(opened: Call, fresh_client: TestClient) -> None:
+    post_events(
+        fresh_client,
+        *({"event_id": item, "user_id": 7, "item_id": item, "time": item} for item in (120, 130)),
+    )
+    stored = opened("POST", "/recommend", {"user_id": 7}).json()
+    assert stored == opened("POST", "/recommend", {"history": [120, 130]}).json()
+
+
+def test_the_overlap_is_over_stored_users_or_recorded_queries(opened: Call, fresh_client: TestClient) -> None:
+    golden = opened("GET", "/overlap").json()
+    assert golden["source"] == "golden"
+    assert golden["histories"] == sum(golden["overlap_histogram"]) > 0
+    assert len(golden["overlap_histogram"]) == 10
+    post_events(fresh_client, *({"event_id": n, "user_id": n, "item_id": 120 + n} for n in range(30)))
+    users = opened("GET", "/overlap?users=20&k=5").json()
+    assert (users["source"], users["histories"]) == ("users", 20)
+    assert 0 <= users["overlap_mean"] <= 1
+    assert 0 <= users["changed_first"] <= 1
+
+
+def test_the_catalogs_are_compared(opened: Call) -> None:
+    found = opened("GET", "/catalog").json()
+    assert [found[name] for name in ("added", "removed", "kept")] == [20, 10, 50]
+    assert len(found["added_examples"]) == len(found["removed_examples"]) == 10
+    assert all(160 <= item["id"] < 180 for item in found["added_examples"])
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("POST", "/recommend"), ("GET", "/overlap"), ("GET", "/catalog")]
+)
+def test_a_version_in_the_address_is_opened(call: Call, method: str, path: str) -> None:
+    """As by a worker that does not know the comparison; without one the call says how to open it."""
+    assert "POST /admin/comparison" in message(call(method, path), 409)
+    assert call(method, f"{path}?version=v2").status_code == 200
+    assert call(method, path).status_code == 200
+    assert call("GET").json()["version"] == "v2"
+
+
+def test_a_version_that_can_not_be_opened_is_refused_and_the_open_one_stays(opened: Call) -> None:
+    assert "there are: v1, v2" in message(opened("POST", body={"version": "v9"}), 404)
+    assert "v1 is live" in message(opened("POST", body={"version": "v1"}), 409)
+    assert opened("GET").json()["version"] == "v2"
+
+
+def test_a_version_that_becomes_live_ends_the_comparison(opened: Call, fresh_client: TestClient) -> None:
+    assert activate(fresh_client, "v2", force=True).status_code == 200
+    assert opened("GET").json() == {"version": None, "live": "v2"}
+    assert "v2 is live" in message(opened("GET", "/catalog"), 409)
+    assert opened("GET", "/catalog?version=v1").status_code == 200
+
+
+def test_a_version_beyond_the_memory_is_refused(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "available_bytes", lambda: 1000)
+    assert "are left; give the service more memory" in message(call("POST", body={"version": "v2"}), 409)
+    assert call("GET").json()["version"] is None
+
+
+def test_a_damaged_version_is_not_compared(call: Call, versions: Path) -> None:
+    damage(versions / "v2" / "index.faiss")
+    words = message(call("POST", body={"version": "v2"}), 409)
+    assert "index.faiss" in words
+    assert str(versions.parent) not in words
+
+
+def test_files_that_vanish_end_the_comparison_with_a_sentence(opened: Call, versions: Path) -> None:
+    shutil.rmtree(versions / "v2")
+    words = message(opened("GET", "/catalog"), 409)
+    assert "changed or are gone" in words
+    assert str(versions.parent) not in words
+    assert opened("GET").json()["version"] is None
+    assert "there are: v1" in message(opened("GET", "/catalog?version=v2"), 404)
+
+
+def test_features_that_one_version_reads_are_left_to_it(call: Call, versions: Path) -> None:
+    publish(versions, contents("v3", features=USER_FEATURES))
+    body = {"history": [120], "features": {"country": "nl"}}
+    assert call("POST", "/recommend?version=v3", body).status_code == 200
+    body["features"] = {"shoe": 1}
+    assert message(call("POST", "/recommend", body), 422).startswith("version v1: ")
+
+
+def test_a_service_without_a_version_compares_none(versions: Path) -> None:
+    (versions / "current").unlink()
+    client = serving(versions, wait=True)
+    assert client.get("/admin/comparison", headers=ADMIN).json() == {"version": None, "live": None}
+    answer = client.post("/admin/comparison", json={"version": "v2"}, headers=ADMIN)
+    assert "no version is live yet" in message(answer, 503)

@@ -1,0 +1,219 @@
+"""The page: its files, their headers, what it knows of its service, and which hosts it may ask."""
+
+import gzip
+import hashlib
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.support.service_app import client_of
+from turret.service.errors import ServiceError
+from turret.service.http.app import create_admin_app, create_app
+from turret.service.keys.key_file import add_key
+from turret.service.keys.keys import new_key, record
+from turret.service.page import vendored
+from turret.service.page.assets import STATIC, page_assets
+from turret.service.page.page_settings import admin_url
+from turret.service.page.vendored import FOLDER, PACKAGES
+from turret.service.settings import Settings, read_settings
+
+IMPORTS = re.compile(r"(?:from|import\()\s*[\"'](\.[^\"']+)[\"']")
+LINKS = re.compile(r"(?:src|href)=[\"']\.?/page/([^\"']+)[\"']")
+PRELOADED = re.compile(r'"([a-z]+/[a-z]+\.js)"')
+HOSTS = re.compile(r"https?://([^/\s\"'`$]+)")
+OURS = [path for path in STATIC.rglob("*") if path.is_file() and "vendored" not in path.parts]
+
+
+def test_the_start_page_is_checked_again_and_its_files_are_kept(client: TestClient) -> None:
+    page = client.get("/")
+    assert page.status_code == 200
+    assert page.headers["Content-Type"].startswith("text/html")
+    assert page.headers["Cache-Control"] == "no-cache"
+    for name, asset in page_assets().files.items():
+        answer = client.get(f"/page/{name}")
+        assert answer.content == asset.content
+        assert answer.headers["Content-Type"] == asset.media_type
+        assert answer.headers["Cache-Control"] == "public, max-age=31536000, immutable"
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    for name in ("x.js", "../settings.py", "%2e%2e/assets.py", "a%0Ab", ""):
+        assert client.get(f"/page/{name}").status_code == 404, name
+
+
+def test_a_client_that_reads_no_gzip_gets_plain_files(client: TestClient) -> None:
+    plain = client.get("/", headers={"Accept-Encoding": "identity"})
+    packed = client.get("/", headers={"Accept-Encoding": "gzip"})
+    assert "Content-Encoding" not in plain.headers
+    assert packed.headers["Content-Encoding"] == "gzip"
+    assert plain.content == packed.content == gzip.decompress(page_assets().index.compressed or b"")
+
+
+def test_the_page_can_be_switched_off(settings: Settings) -> None:
+    with client_of(settings.model_copy(update={"page": False})) as client:
+        for path in ("/", "/page/settings.json"):
+            assert client.get(path).status_code == 404
+        assert client.get("/v1/fields").status_code == 200
+
+
+def test_the_page_needs_no_key_and_its_data_do(settings: Settings) -> None:
+    add_key(settings.keys, record("shop", new_key("shop"), ("read",)))
+    with client_of(settings) as client:
+        assert client.get("/").status_code == 200
+        assert client.get("/page/settings.json").json()["keys_required"] is True
+        for path in ("/v1/items", "/v1/fields", "/v1/map", "/v1/activations", "/metrics/recent"):
+            assert client.get(path).status_code == 401, path
+
+
+def test_the_page_knows_where_the_admin_calls_are(settings: Settings) -> None:
+    app = create_app(settings.model_copy(update={"admin_port": 8001}))
+    with (
+        TestClient(app, base_url="http://localhost:8000") as client,
+        TestClient(create_admin_app(app)) as admin,
+    ):
+        here = client.get("/page/settings.json").json()
+        assert (here["admin_here"], here["admin_url"]) == (False, "http://localhost:8001/")
+        there = admin.get("/page/settings.json").json()
+        assert (there["admin_here"], there["admin_url"]) == (True, None)
+        assert here["keys_required"] is False
+        assert here["pictures"] == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "hostname", "url"),
+    [
+        ({}, "127.0.0.1", "http://127.0.0.1:8001/"),
+        ({}, "::1", "http://[::1]:8001/"),
+        ({}, "shop.example", None),
+        ({}, "", None),
+        ({"admin_host": "0.0.0.0"}, "shop.example", "http://shop.example:8001/"),
+        ({"admin_port": 9000}, "localhost", "http://localhost:9000/"),
+        ({"admin_port": 0}, "localhost", None),
+        ({"admin_port": "same"}, "localhost", None),
+    ],
+)
+def test_the_admin_port_is_named_to_those_who_can_reach_it(
+    settings: dict[str, Any], hostname: str, url: str | None
+) -> None:
+    assert admin_url(read_settings(port=8000, **settings), hostname) == url
+
+
+def test_the_page_loads_from_its_service_and_from_allowed_origins_of_pictures(settings: Settings) -> None:
+    pictures = {"page_pictures": ("https://img.example.com",)}
+    with client_of(settings.model_copy(update=pictures)) as client:
+        policy = client.get("/").headers["Content-Security-Policy"]
+    assert dict(part.strip().split(" ", 1) for part in policy.split(";")) == {
+        "default-src": "'none'",
+        "script-src": "'self'",
+        "style-src": "'self'",
+        "font-src": "'self'",
+        "img-src": "'self' data: https://img.example.com",
+        "connect-src": "'self'",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+        "frame-ancestors": "'none'",
+    }
+
+
+def test_origins_of_pictures_are_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    origins = read_settings(page_pictures="https://img.example.com, http://127.0.0.1:9000").page_pictures
+    assert origins == ("https://img.example.com", "http://127.0.0.1:9000")
+    assert read_settings(page_pictures="").page_pictures == ()
+    monkeypatch.setenv("TURRET_PAGE_PICTURES", "https://img.example.com")
+    assert read_settings().page_pictures == ("https://img.example.com",)
+
+
+@pytest.mark.parametrize(
+    "text", ["img.example.com", "https://img.example.com/a", "https://a; script-src *", "*", "'self'"]
+)
+def test_no_origin_can_loosen_the_policy(text: str) -> None:
+    with pytest.raises(ServiceError, match="is not an origin; send scheme and host"):
+        read_settings(page_pictures=text)
+
+
+# ---- Files
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "app").mkdir()
+    (tmp_path / "index.html").write_text('<script type="module" src="/page/app/main.js"></script>')
+    (tmp_path / "app" / "main.js").write_text("export const one = 1;" * 20)
+    (tmp_path / "letters.woff2").write_bytes(b"\0" * 100)
+    (tmp_path / "README.md").write_text("not served")
+    return tmp_path
+
+
+def test_files_are_named_by_the_hash_of_all_of_them(folder: Path) -> None:
+    assets = page_assets(folder)
+    assert assets.files.keys() == {f"{assets.digest}/app/main.js", f"{assets.digest}/letters.woff2"}
+    assert assets.index.content.decode() == (
+        f'<script type="module" src="/page/{assets.digest}/app/main.js"></script>'
+    )
+    page_assets.cache_clear()
+    (folder / "app" / "main.js").write_text("export const one = 2;")
+    assert page_assets(folder).digest != assets.digest
+
+
+def test_texts_are_compressed_and_typefaces_are_not(folder: Path) -> None:
+    files = {name.partition("/")[2]: asset for name, asset in page_assets(folder).files.items()}
+    script, typeface = files["app/main.js"], files["letters.woff2"]
+    assert script.compressed is not None
+    assert gzip.decompress(script.compressed) == script.content
+    assert script.sent_bytes == len(script.compressed)
+    assert (typeface.compressed, typeface.sent_bytes) == (None, 100)
+    assert script.media_type.startswith("text/javascript")
+
+
+def test_all_files_of_the_page_together_are_small_when_sent() -> None:
+    assets = page_assets()
+    assert sum(asset.sent_bytes for asset in (assets.index, *assets.files.values())) < 200_000
+
+
+def test_every_import_and_link_of_the_page_leads_to_a_file() -> None:
+    imported = [
+        path.parent / target
+        for path in OURS
+        if path.suffix == ".js"
+        for target in IMPORTS.findall(path.read_text("utf-8"))
+    ]
+    preloaded = PRELOADED.findall((STATIC / "app" / "boot.js").read_text("utf-8"))
+    linked = LINKS.findall((STATIC / "index.html").read_text("utf-8"))
+    assert imported
+    assert preloaded
+    assert linked
+    for path in (*imported, *(STATIC / target for target in (*preloaded, *linked))):
+        assert path.is_file(), path
+
+
+def test_the_page_names_no_other_host() -> None:
+    """But for the names of XML."""
+    for path in OURS:
+        if path.suffix in {".js", ".css", ".html"}:
+            assert set(HOSTS.findall(path.read_text("utf-8"))) <= {"www.w3.org"}, path.name
+
+
+def test_every_third_party_file_is_stored_unchanged_and_listed_with_its_hash_and_licence() -> None:
+    readme = (FOLDER / "README.md").read_text(encoding="utf-8")
+    rows = {line.split("`")[1]: line for line in readme.splitlines() if line.startswith("| `")}
+    names = {name for package in PACKAGES for name in package.files.values()}
+    assert names == rows.keys() == {path.name for path in FOLDER.iterdir()} - {"README.md"}
+    for package in PACKAGES:
+        assert any("LICENSE" in name for name in package.files.values()), package.name
+        for name in package.files.values():
+            assert f"{package.name} {package.version}" in rows[name]
+            assert package.licence in rows[name]
+            assert hashlib.sha256((FOLDER / name).read_bytes()).hexdigest() in rows[name]
+
+
+def test_a_package_with_another_integrity_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def pack(command: list[str], **_: object) -> None:
+        Path(command[command.index("--pack-destination") + 1], "other.tgz").write_bytes(b"another package")
+
+    monkeypatch.setattr(subprocess, "run", pack)
+    monkeypatch.setattr(vendored, "FOLDER", tmp_path)
+    with pytest.raises(SystemExit, match=r"uplot@1.6.32 has the integrity sha512-.*nothing was stored"):
+        vendored.main()
+    assert list(tmp_path.iterdir()) == []
