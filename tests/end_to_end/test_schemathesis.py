@@ -1,4 +1,4 @@
-"""What the document of the calls says is so, as far as hundreds of requests made up from it can tell."""
+"""The calls are as their document describes them, as far as requests made up from it can tell."""
 
 import json
 import os
@@ -8,16 +8,110 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+import schemathesis
+from hypothesis import given, settings
+from schemathesis import Case
+from schemathesis.config import SchemathesisConfig
+from schemathesis.core.failures import FailureGroup
+from schemathesis.generation import GenerationMode
+from schemathesis.schemas import BaseSchema
+from starlette.types import Receive, Scope, Send
 
+from tests.end_to_end import unsayable
 from tests.support.described_shop import publish_described
+from tests.support.places import ROOT
+from tests.support.service_app import ADMIN, settings_of
 from tests.support.service_process import Process
+from turret.service.http.app import create_app
+from turret.service.http.openapi.document import whole
 from turret.service.keys.key_file import add_key
 from turret.service.keys.keys import new_key, record
 
-ROOT = Path(__file__).parents[2]
-SCOPES = ("read", "write", "admin")
+CONFIGURATION = ROOT / "schemathesis.toml"
+PATHS = whole()["paths"]
+CALLS = [(method.upper(), path) for path, methods in PATHS.items() for method in methods]
+# Those that take something can be sent what does not fit; each body has much that can be wrong.
+TAKING = [
+    (method, path)
+    for method, path in CALLS
+    if {"parameters", "requestBody"} & set(PATHS[path][method.lower()])
+]
+
+
+class Described:
+    """A service within the process, and the document that it gives of itself."""
+
+    def __init__(self, folder: Path) -> None:
+        publish_described(folder, "v2", seed=1)
+        publish_described(folder, "v1")
+        self._app = create_app(settings_of(folder))
+        self.document = self.read()
+
+    def read(self) -> BaseSchema:
+        configuration = SchemathesisConfig.from_path(CONFIGURATION)
+        return schemathesis.openapi.from_asgi("/openapi.json", self._started, config=configuration)
+
+    async def _started(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Schemathesis would keep an application that it started until the end of the process."""
+        assert scope["type"] != "lifespan"
+        await self._app(scope, receive, send)
+
+
+@pytest.fixture(scope="module")
+def described(tmp_path_factory: pytest.TempPathFactory) -> Described:
+    assert unsayable.UNSAYABLE  # the module registers a check of its own
+    return Described(tmp_path_factory.mktemp("described"))
+
+
+def explore(document: BaseSchema, method: str, path: str, mode: GenerationMode, examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(document[path][method].as_strategy(generation_mode=mode))
+    def answers_as_described(case: Case[Any]) -> None:
+        case.call_and_validate(headers=ADMIN)
+
+    answers_as_described()
+
+
+# A few requests of each call, as making one of a batch takes a tenth of a second; nightly there are hundreds.
+@pytest.mark.parametrize(("method", "path"), CALLS)
+def test_what_fits_is_answered_as_described(
+    described: Described, method: str, path: str, thorough: bool
+) -> None:
+    explore(described.document, method, path, GenerationMode.POSITIVE, 100 if thorough else 6)
+
+
+@pytest.mark.parametrize(("method", "path"), TAKING)
+def test_what_does_not_fit_is_refused_as_described(
+    described: Described, method: str, path: str, thorough: bool
+) -> None:
+    explore(described.document, method, path, GenerationMode.NEGATIVE, 100 if thorough else 6)
+
+
+@pytest.mark.parametrize(
+    ("mode", "name", "schema", "found"),
+    [
+        (GenerationMode.POSITIVE, "k", {"type": "integer", "minimum": 1001}, "k was refused, and fits"),
+        (GenerationMode.NEGATIVE, "exclude_seen", {"type": "string"}, "Schema-violating request accepted"),
+    ],
+)
+def test_a_document_that_says_what_is_not_so_is_found(
+    described: Described, mode: GenerationMode, name: str, schema: dict[str, Any], found: str
+) -> None:
+    """The same checks with another schema of one field; else they could be checks of nothing."""
+    wrong = {
+        "type": "object",
+        "properties": {name: schema},
+        "required": [name],
+        "additionalProperties": False,
+    }
+    document = described.read()
+    document.raw_schema["components"]["schemas"]["RecommendRequest"] = wrong
+    with pytest.raises(FailureGroup) as failures:
+        explore(document, "POST", "/v1/recommend", mode, 50)
+    assert found in str(failures.value.exceptions)
 
 
 @dataclass(frozen=True)
@@ -34,7 +128,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
     publish_described(tmp_path / "bundles", "v2", seed=1)
     publish_described(tmp_path / "bundles", "v1")
     key = new_key("tests")
-    add_key(tmp_path / "keys.json", record("tests", key, SCOPES))
+    add_key(tmp_path / "keys.json", record("tests", key, ("read", "write", "admin")))
     process = Process(tmp_path / "bundles", admin_port=0)
     try:
         yield Service(process.urls[0], process.urls[-1], key, process)
@@ -42,77 +136,26 @@ def service(tmp_path: Path) -> Iterator[Service]:
         process.close()
 
 
-def explore(service: Service, document: str | Path, folder: Path, *more: str) -> tuple[int, str]:
-    """Run schemathesis as anybody would; gives its status and what it printed."""
-    command = [
-        sys.executable,
-        "-m",
-        "schemathesis.cli",
-        "run",
-        str(document),
-        "--checks",
-        "all",
-        "--no-color",
-    ]
-    header = ["--header", f"Authorization: Bearer {service.key}"]
-    finished = subprocess.run(
-        [*command, *header, "--seed", "1", "--max-examples", "10", "--no-color", *more],
-        cwd=folder,
-        env={
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "SCHEMATHESIS_HOOKS": "tests.end_to_end.unsayable",
-        },
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    return finished.returncode, finished.stdout + finished.stderr
-
-
-def with_our_configuration(folder: Path) -> Path:
-    (folder / "schemathesis.toml").write_bytes((ROOT / "schemathesis.toml").read_bytes())
-    return folder
-
-
 @pytest.mark.nightly
-def test_every_call_is_as_described(service: Service, tmp_path: Path) -> None:
+def test_calls_in_a_row_of_both_ports_are_as_described(service: Service, tmp_path: Path) -> None:
     """Every check, in every phase: values at and beyond their bounds, made-up ones, calls in a row."""
-    status, printed = explore(service, f"{service.url}/openapi.json", with_our_configuration(tmp_path))
-    assert status == 0, printed[-6000:]
-    (generated,) = re.findall(r"(\d+) generated", printed)
-    assert int(generated) > 500
+    (tmp_path / "schemathesis.toml").write_bytes(CONFIGURATION.read_bytes())
+    for url in (service.url, service.admin_url):
+        command = [sys.executable, "-m", "schemathesis.cli", "run", f"{url}/openapi.json", "--checks", "all"]
+        header = ["--header", f"Authorization: Bearer {service.key}"]
+        hooks = {"PYTHONPATH": str(ROOT), "SCHEMATHESIS_HOOKS": "tests.end_to_end.unsayable"}
+        finished = subprocess.run(
+            [*command, *header, "--no-color", "--seed", "1", "--max-examples", "10"],
+            cwd=tmp_path,
+            env=os.environ | hooks,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert finished.returncode == 0, finished.stdout[-6000:]
+        (generated,) = re.findall(r"(\d+) generated", finished.stdout)
+        assert int(generated) > 500
+    document = service.process.client.get(f"{service.admin_url}/openapi.json").json()
+    assert "/admin" in json.dumps(document["paths"])
     assert service.process.client.get("/readyz").json()["status"] == "ready"
     assert service.process.stop()[0] == 0
-
-
-@pytest.mark.nightly
-def test_the_calls_of_the_admin_port_are_as_described(service: Service, tmp_path: Path) -> None:
-    document = f"{service.admin_url}/openapi.json"
-    status, printed = explore(service, document, with_our_configuration(tmp_path))
-    assert status == 0, printed[-6000:]
-    assert "/admin" in json.dumps(service.process.client.get(document).json()["paths"])
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("bounds", "phase", "found"),
-    [
-        ({"minimum": 1001, "maximum": 2000}, "fuzzing", "k was refused, and fits"),
-        ({"minimum": 5}, "coverage", "ST201"),
-    ],
-)
-def test_a_document_that_says_what_is_not_so_is_found(
-    service: Service, tmp_path: Path, bounds: dict[str, int], phase: str, found: str
-) -> None:
-    """The same checks with other bounds of k; else they could be checks of nothing."""
-    document = service.process.client.get("/openapi.json").json()
-    document["components"]["schemas"]["RecommendRequest"]["properties"]["k"] |= bounds
-    path = tmp_path / "openapi.json"
-    path.write_text(json.dumps(document), encoding="utf-8")
-    folder = with_our_configuration(tmp_path)
-    one_call = ("--url", service.url, "--include-path", "/v1/recommend", "--phases", phase)
-    status, printed = explore(service, path, folder, *one_call)
-    assert status == 1
-    assert found in printed, printed[-3000:]

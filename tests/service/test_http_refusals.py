@@ -35,6 +35,7 @@ PARAMETERS = [
     ("/v1/items?limit=0", "limit"),
     ("/v1/items?limit=101", "limit"),
     ("/v1/items?limit=x", "limit"),
+    ("/v1/items?id=1&limit=0", "limit"),
     ("/v1/items?cursor=-1", "cursor"),
     ("/v1/items?cursor=10000", "cursor"),
     ("/v1/items?cursor=%D9%A1", "cursor"),

@@ -42,6 +42,7 @@ async def find_items(
     those with its words; the most popular of them first. An empty query returns the most popular items.
     A search leaves out withdrawn items; with `id` they are marked, and unknown ones are left out.
     """
+    start, count = _start(cursor), _limit(limit)
     bundle = model_holder.answering.bundle
     fresh, _ = await overlay.within(bundle, settings.history_timeout)
     if id is not None:
@@ -50,8 +51,7 @@ async def find_items(
         _check_ids(id)
         rows = [row for each in id if (row := fresh.row(each)) is not None]
         return _items(bundle.manifest.version, items_json(bundle, fresh, rows))
-    query, start, count = _checked_query(query or ""), _start(cursor), _limit(limit)
-    page = await search.page(bundle, fresh, query, start, count)
+    page = await search.page(bundle, fresh, _checked_query(query or ""), start, count)
     following = str(start + count) if page.has_more else None
     return _items(bundle.manifest.version, items_json(bundle, fresh, page.rows), following)
 
