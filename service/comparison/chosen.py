@@ -2,12 +2,13 @@
 
 import struct
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 from turret.service.shared_state import COMPARISON, SharedState
 
-# Version, SHA-256 of its manifest, when it was chosen (ms since 1970), its end (ns of the monotonic clock).
-_RECORD = struct.Struct("=64s64sqq")
+# Version, SHA-256 of its manifest, when it was chosen (ms since 1970), its end (seconds of the clock).
+_RECORD = struct.Struct("=64s64sqd")
 
 
 class Chosen(NamedTuple):
@@ -20,11 +21,17 @@ class Chosen(NamedTuple):
 
 
 class ChosenVersion:
-    """One version at a time, until it expires. Every call of any worker that uses it renews it."""
+    """One version at a time, until it expires. Every call of any worker that uses it renews it.
 
-    def __init__(self, shared_state: SharedState, seconds: float) -> None:
+    `clock` is monotonic, in seconds, and the same for all workers.
+    """
+
+    def __init__(
+        self, shared_state: SharedState, seconds: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._shared_state = shared_state
-        self._nanoseconds = round(seconds * 1e9)
+        self._seconds = seconds
+        self._clock = clock
 
     def read(self) -> Chosen | None:
         """The chosen version; None if there is none, or it has expired."""
@@ -52,12 +59,12 @@ class ChosenVersion:
 
     def _read(self) -> Chosen | None:
         version, manifest, opened, ends = _RECORD.unpack_from(self._shared_state.memory, COMPARISON)
-        left = (ends - time.monotonic_ns()) / 1e9
+        left = ends - self._clock()
         if left <= 0:
             return None
         return Chosen(version.rstrip(b"\0").decode("ascii"), manifest.decode("ascii"), opened, left)
 
     def _write(self, version: str, manifest: str, opened: int) -> None:
-        ends = time.monotonic_ns() + self._nanoseconds
+        ends = self._clock() + self._seconds
         names = version.encode("ascii"), manifest.encode("ascii")
         _RECORD.pack_into(self._shared_state.memory, COMPARISON, *names, opened, ends)

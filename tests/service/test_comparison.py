@@ -1,0 +1,628 @@
+"""A version beside the live one, which the workers hold no longer than it is used."""
+
+import asyncio
+import gc
+import threading
+import weakref
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.support.clock import Clock
+from tests.support.virtual_time import run
+from turret.data.features import Feature
+from turret.service import components as composition
+from turret.service.comparison import background, opening, user_sample
+from turret.service.comparison import comparison as module
+from turret.service.comparison.background import BackgroundThread
+from turret.service.comparison.catalog_changes import EXAMPLES, catalog_changes
+from turret.service.comparison.chosen import ChosenVersion
+from turret.service.comparison.measured_overlap import (
+    measure_overlap,
+    queries_of_golden,
+    queries_of_users,
+)
+from turret.service.comparison.opening import VersionOpener
+from turret.service.comparison.side import Side, overlap_between
+from turret.service.comparison.side_by_side import moves
+from turret.service.comparison.user_sample import UserSample, sample_users
+from turret.service.components import Components
+from turret.service.errors import (
+    ConflictError,
+    HistoryUnavailableError,
+    InvalidFieldError,
+    NotFoundError,
+    NotReadyError,
+)
+from turret.service.models import gate
+from turret.service.models.activation import Activator
+from turret.service.models.gate import GateRequest, Passage, crashed, pass_gate, read_report
+from turret.service.models.loaded_model import LoadedModel, open_live
+from turret.service.models.model_holder import ModelHolder
+from turret.service.models.traffic_split import Route, Routes, write_routes
+from turret.service.overlay.apply_changes import empty_overlay
+from turret.service.ranking.query import NO_HISTORY, Query, make_query
+from turret.service.schemas.fields import HISTORY_LIMIT
+from turret.service.schemas.requests import RecommendRequest
+from turret.service.settings import Settings
+from turret.service.shared_state import COMPARISON, SharedState
+from turret.service.stores.contract import Event, History
+from turret.service.stores.memory import MemoryHistory
+from turret.service.telemetry.metrics import FAMILIES
+from turret.service.telemetry.table import Table
+from turret.service.worker_context import WorkerContext
+from turret.tower.bundle.publish import BundleContents, publish
+from turret.tower.errors import EncodingError
+
+Make = Callable[..., BundleContents]
+MakeSide = Callable[..., Side]
+
+
+def nothing() -> None:
+    pass
+
+
+# --- Two sides
+
+
+@pytest.fixture
+def make_side(tmp_path: Path, make_contents: Make) -> MakeSide:
+    """Publish a version and open it."""
+
+    def make(version: str, **contents: object) -> Side:
+        publish(tmp_path / "published", make_contents(version, **contents))
+        model = open_live(tmp_path / "published", version)
+        return Side(model, empty_overlay(model.bundle))
+
+    return make
+
+
+def query(**request: Any) -> Query:
+    return make_query(RecommendRequest(**request), NO_HISTORY, (), 0)
+
+
+def test_an_answer_has_the_ids_of_its_items_and_no_next_page(make_side: MakeSide) -> None:
+    side = make_side("v1")
+    answer, ids = side.answer(query(history=[110, 120], k=5), frozenset())
+    assert (answer["version"], "cursor" in answer, len(ids)) == ("v1", False, 5)
+    assert not {110, 120} & set(ids)
+    answer, _ = Side(side.model, side.fresh, ("items",)).answer(query(), frozenset())
+    assert answer["degraded"] == ["items"], "a part that is missing is named"
+    with pytest.raises(InvalidFieldError, match=r"^version v1: "):
+        side.answer(query(cap={"shoe": 1}), frozenset())
+
+
+def test_a_feature_of_the_other_version_alone_is_left_out(
+    make_side: MakeSide, user_features: tuple[Feature, ...]
+) -> None:
+    plain, rich = make_side("v1"), make_side("v2", features=user_features)
+    assert {"country", "age"} <= rich.feature_names
+    asked = query(history=[110], features={"country": "nl"})
+    assert plain.answer(asked, rich.feature_names)[1] == plain.answer(query(history=[110]), frozenset())[1]
+    assert rich.answer(asked, plain.feature_names)[1] != rich.answer(query(history=[110]), frozenset())[1]
+    with pytest.raises(EncodingError, match=r"^version v1: "):
+        plain.answer(query(history=[110], features={"shoe": 1}), rich.feature_names)
+
+
+@pytest.mark.parametrize(
+    ("live", "other", "overlap"),
+    [
+        ([1, 2, 3, 4], [4, 3, 9, 8], 0.5),
+        ([1], [1, 2, 3, 4], 0.25),
+        ([], [1], 0.0),
+        ([], [], 1.0),
+        ([7], ["7"], 1.0),
+    ],
+)
+def test_the_overlap_is_the_same_from_both_sides(live: list[Any], other: list[Any], overlap: float) -> None:
+    assert overlap_between(live, other) == overlap_between(other, live) == overlap
+
+
+def test_items_move_enter_and_leave() -> None:
+    """Ids of another type are the same items."""
+    assert moves([7, 8, 9], ["9", "7", "5"]) == [
+        {"id": 7, "live_rank": 1, "other_rank": 2},
+        {"id": 8, "live_rank": 2, "other_rank": None},
+        {"id": 9, "live_rank": 3, "other_rank": 1},
+        {"id": "5", "live_rank": None, "other_rank": 3},
+    ]
+    assert moves([], []) == []
+
+
+HISTORIES = [History((100 + user, 101 + user), (1000, 2000)) for user in range(40)]
+
+
+@pytest.mark.parametrize(
+    ("other", "mean", "histogram", "changed_first"),
+    [("same", 1.0, [0] * 9 + [40], 0.0), ("apart", 0.0, [40] + [0] * 9, 1.0)],
+)
+def test_the_overlap_is_measured_over_users(
+    make_side: MakeSide, other: str, mean: float, histogram: list[int], changed_first: float
+) -> None:
+    live = make_side("v1")
+    compared = live if other == "same" else make_side("v2", ids=range(200, 260))
+    assert measure_overlap(live, compared, queries_of_users(HISTORIES, 10, 5000), nothing) == {
+        "histories": 40,
+        "overlap_mean": mean,
+        "overlap_histogram": histogram,
+        "changed_first": changed_first,
+    }
+
+
+def test_the_histogram_has_each_mean_in_its_tenth(make_side: MakeSide) -> None:
+    """And a measurement that takes too long has what was measured until then."""
+    live, other = make_side("v1"), make_side("v2", seed=1)
+    for k in (1, 3, 7, 10):
+        found = measure_overlap(live, other, queries_of_users(HISTORIES, k, 5000), nothing)
+        counts = found["overlap_histogram"]
+        least = sum(tenth * count for tenth, count in enumerate(counts)) / 10 / 40
+        assert least <= found["overlap_mean"] + 1e-9 <= least + 0.1 + 2e-9
+    queries = queries_of_users(HISTORIES, 10, 5000)
+    assert measure_overlap(live, other, queries, nothing, seconds=-1)["histories"] == 1
+
+
+def test_the_recorded_queries_are_those_of_the_bundle(make_side: MakeSide) -> None:
+    side = make_side("v1", times=True)
+    queries = queries_of_golden(side.model.bundle, 5, 5000)
+    assert queries
+    assert all(query.request.k == 5 and query.history for query in queries)
+    assert measure_overlap(side, side, queries, nothing)["overlap_mean"] == 1.0
+    (side.model.bundle.folder / "golden.json").unlink()
+    with pytest.raises(ConflictError, match="store events first"):
+        queries_of_golden(side.model.bundle, 5, 5000)
+
+
+def test_items_are_added_and_removed(make_side: MakeSide) -> None:
+    live, other = make_side("v1").model.bundle, make_side("v2", ids=range(105, 180)).model.bundle
+    found = catalog_changes(live, other, nothing)
+    assert [found[name] for name in ("added", "removed", "kept")] == [20, 5, 55]
+    removed = orjson.loads(orjson.dumps(found["removed_examples"]))
+    assert {item["id"] for item in removed} == {100, 101, 102, 103, 104}
+    assert removed[0]["fields"] == live.catalog.of(live.vocabulary.row(removed[0]["id"]) or 0)
+    events = [other.popularity[other.vocabulary.row(item["id"])] for item in found["added_examples"]]
+    assert len(events) == EXAMPLES
+    assert events == sorted(events, reverse=True)
+
+
+def test_a_catalog_does_not_differ_from_itself_nor_from_itself_with_texts_as_ids(make_side: MakeSide) -> None:
+    live = make_side("v1").model.bundle
+    texts = make_side("v2", ids=[str(item) for item in range(100, 160)]).model.bundle
+    assert catalog_changes(live, live, nothing) == {
+        "added": 0,
+        "removed": 0,
+        "kept": 60,
+        "changed_fields": 0,
+        "added_examples": [],
+        "removed_examples": [],
+    }
+    assert catalog_changes(live, texts, nothing)["kept"] == 60
+
+
+# --- Stored users
+
+
+def event(user: int, item: int, time: int = 0) -> Event:
+    return Event(f"{user}-{item}", str(user), item, time)
+
+
+def sampled(store: object, size: int, seconds: float = 5.0) -> list[History]:
+    async def sample() -> list[History]:
+        thread = BackgroundThread("test")
+        histories = await sample_users(store, size, thread, seconds)  # type: ignore[arg-type]
+        await thread.close()
+        return histories
+
+    return run(sample())
+
+
+def test_a_user_whose_events_are_in_two_portions_is_one() -> None:
+    sample = UserSample(5)
+    sample.add([event(1, 10, 1), event(2, 20, 2)])
+    sample.add([event(2, 21, 3), event(3, 30, 4)])
+    assert sample.histories() == [History((10,), (1,)), History((20, 21), (2, 3)), History((30,), (4,))]
+
+
+def test_of_a_long_history_the_newest_items_count() -> None:
+    sample = UserSample(1)
+    sample.add(event(1, item) for item in range(HISTORY_LIMIT + 5))
+    (history,) = sample.histories()
+    assert (history.items[0], history.items[-1]) == (5, HISTORY_LIMIT + 4)
+
+
+def test_every_user_is_as_likely_as_any_other() -> None:
+    """Not only the first ones, who often are the oldest."""
+    sample = UserSample(1000)
+    sample.add(event(user, user) for user in range(10_000))
+    users = [history.items[0] for history in sample.histories()]
+    assert len(set(users)) == 1000
+    assert 4500 < sum(map(int, users)) / 1000 < 5500  # the mean's deviation is 91
+
+
+def test_the_users_of_a_store_are_sampled() -> None:
+    store = MemoryHistory()
+    asyncio.run(store.append([event(user, item, item) for user in range(9) for item in (1, 2)]))
+    assert sampled(store, 4) == [History((1, 2), (1, 2))] * 4
+    assert sampled(MemoryHistory(), 4) == []
+
+
+class Endless:
+    """A store that never ends, or fails, or hangs."""
+
+    def __init__(self, then: str = "") -> None:
+        self.then = then
+        self.portions = 0
+
+    async def scan(self, first: int, last: int) -> AsyncIterator[list[Event]]:
+        while True:
+            self.portions += 1
+            yield [event(self.portions, item) for item in range(1000)]
+            if self.then == "hang":
+                await asyncio.sleep(3600)
+            if self.then == "fail":
+                raise HistoryUnavailableError("the disk is gone")
+
+
+def test_a_scan_is_bounded_in_events_and_in_time() -> None:
+    """One that is broken off leaves what was read."""
+    store = Endless()
+    assert len(sampled(store, 3)) == 3
+    assert store.portions == user_sample._EVENTS // 1000
+    assert len(sampled(Endless("hang"), 3)) == 1
+    assert len(sampled(Endless("fail"), 3)) == 1
+
+
+# --- The thread behind the requests
+
+
+def test_calls_run_one_after_another_in_a_thread_of_low_priority(monkeypatch: pytest.MonkeyPatch) -> None:
+    lowered: set[int] = set()
+    monkeypatch.setattr(background, "lower_priority", lambda: lowered.add(threading.get_ident()))
+    running: list[int] = []
+
+    def call(number: int) -> int:
+        running.append(number)
+        assert (running, threading.get_ident() in lowered) == ([number], True)
+        running.remove(number)
+        return number
+
+    async def all_of_them() -> list[int]:
+        thread = BackgroundThread("test")
+        found = await asyncio.gather(*(thread.run(call, number) for number in range(20)))
+        await thread.close()
+        return found
+
+    assert asyncio.run(all_of_them()) == list(range(20))
+    assert threading.get_ident() not in lowered
+
+
+def test_a_long_call_ends_when_the_service_stops() -> None:
+    async def stop() -> None:
+        thread, has_begun = BackgroundThread("test"), threading.Event()
+
+        def for_ever() -> None:
+            while True:
+                has_begun.set()
+                thread.rest()
+
+        running = asyncio.ensure_future(thread.run(for_ever))
+        await asyncio.to_thread(has_begun.wait)
+        await thread.close()
+        with pytest.raises(NotReadyError, match="another instance"):
+            await running
+
+    asyncio.run(stop())
+
+
+# --- The version that all workers compare
+
+MANIFEST = "0123456789abcdef" * 4
+
+
+def test_it_is_read_by_every_worker_and_touches_nothing_else_that_they_share() -> None:
+    shared_state, clock = SharedState(2), Clock()
+    shared_state.target.raise_to(7, b"p" * 64, "w" * 64)
+    shared_state.slots[0].live = 7
+    one, other = (ChosenVersion(shared_state, 60, clock) for _ in range(2))
+    assert other.read() is None
+    one.choose("v" * 64, MANIFEST)
+    found = other.read()
+    assert found is not None
+    assert (found.version, found.manifest, found.seconds) == ("v" * 64, MANIFEST, 60)
+    assert shared_state.target.pinned == (7, b"p" * 64, "w" * 64)
+    assert [slot.live for slot in shared_state.slots] == [7, 0]
+    assert shared_state.memory[:COMPARISON].count(b"v") == 0
+
+
+def test_only_a_call_to_the_same_version_lets_it_expire_later() -> None:
+    clock = Clock()
+    chosen = ChosenVersion(SharedState(), 60, clock)
+    chosen.choose("v2", MANIFEST)
+    opened = chosen.read()
+    assert opened is not None
+    clock.now += 59
+    chosen.renew("v3")
+    assert chosen.read() == opened._replace(seconds=1)
+    chosen.renew("v2")
+    assert chosen.read() == opened
+    clock.now += 60
+    chosen.renew("v2")
+    assert chosen.read() is None, "what has expired is not renewed"
+
+
+def test_it_is_cleared_by_name_or_whatever_it_is() -> None:
+    chosen = ChosenVersion(SharedState(), 60)
+    for name, is_cleared in (("v3", False), ("v2", True), (None, True)):
+        chosen.choose("v2", MANIFEST)
+        chosen.clear(name)
+        assert (chosen.read() is None) == is_cleared
+
+
+# --- It is opened
+
+
+@pytest.fixture
+def root(bundles: Path, make_contents: Make) -> Path:
+    """Beside the live v1: v2 and v3 with the same items, and v4 with others."""
+    publish(bundles, make_contents("v2", seed=1))
+    publish(bundles, make_contents("v3", seed=2))
+    publish(bundles, make_contents("v4", ids=range(200, 230), seed=1))
+    return bundles
+
+
+async def _pass(request: GateRequest) -> Passage:
+    return pass_gate(request)
+
+
+def opened(root: Path, version: str, manifest: str | None = None, run_gate: Any = _pass) -> LoadedModel:
+    async def work() -> LoadedModel:
+        thread, holder = BackgroundThread("test"), ModelHolder(root)
+        opener = VersionOpener(holder, Activator(holder, Settings(bundles=root), run_gate), thread, 1.5)
+        try:
+            await opener.find(version)
+            return await opener.open(version, manifest)
+        finally:
+            await thread.close()
+
+    return run(work())
+
+
+def test_a_version_with_nothing_in_common_is_opened_and_its_report_says_so(root: Path) -> None:
+    """The gate would not let it go live. What has passed is not checked again."""
+    model = opened(root, "v4")
+    report = read_report(root, "v4")
+    assert report is not None
+    assert [check.name for check in report.failed] == ["overlap"]
+    assert opened(root, "v4", model.bundle.snapshot.manifest, None).version == "v4"
+    with pytest.raises(ConflictError, match="its manifest has SHA-256"):
+        opened(root, "v4", "0" * 64, None)
+    with pytest.raises(NotFoundError, match="there are: v1, v2, v3, v4"):
+        opened(root, "v9")
+
+
+def test_a_version_that_crashes_its_check_is_refused(root: Path) -> None:
+    async def crash(request: GateRequest) -> Passage:
+        return crashed(request, "by signal 11")
+
+    with pytest.raises(ConflictError, match="ended by signal 11; export it again"):
+        opened(root, "v2", run_gate=crash)
+
+
+def test_the_memory_is_checked_by_the_gate_and_by_each_worker(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that nobody knows is no obstacle, and one that ends meanwhile is said."""
+    monkeypatch.setattr(gate, "available_bytes", lambda: None)
+    monkeypatch.setattr(opening, "available_bytes", lambda: None)
+    assert opened(root, "v2").version == "v2"
+    for place in (gate, opening):
+        with monkeypatch.context() as patch:
+            patch.setattr(place, "available_bytes", lambda: 1000)
+            with pytest.raises(ConflictError, match="give the service more memory"):
+                opened(root, "v2")
+
+    def fail(*_: object) -> LoadedModel:
+        raise MemoryError
+
+    monkeypatch.setattr(opening, "open_live", fail)
+    with pytest.raises(ConflictError, match="the memory is full; give"):
+        opened(root, "v2")
+
+
+# --- It is held while it is used
+
+REQUEST = RecommendRequest(history=[120], k=5)
+SECONDS = 60.0
+
+
+@pytest.fixture
+def settings(root: Path) -> Settings:
+    given = {"bundles": root, "store": "memory://", "admin_key": "a-key-of-sixteen"}
+    return Settings.model_validate(given | {"comparison_seconds": SECONDS})
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
+    """The versions that the workers have in memory for the comparison, with that of each of them."""
+    models: list[weakref.ref[LoadedModel]] = []
+
+    def noted(*given: Any) -> LoadedModel:
+        models.append(weakref.ref(model := open_live(*given)))
+        return model
+
+    def in_memory() -> list[str]:
+        gc.collect()
+        return [model.version for one in models if (model := one())]
+
+    monkeypatch.setattr(opening, "open_live", noted)
+    return in_memory
+
+
+@asynccontextmanager
+async def workers(settings: Settings, count: int = 1) -> AsyncIterator[list[Components]]:
+    """The parts of several workers of one service, in one process, by the clock of the loop."""
+    shared_state, table = SharedState(count), Table(FAMILIES, count)
+    clocked = partial(ChosenVersion, clock=asyncio.get_running_loop().time)
+    async with AsyncExitStack() as stack:
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        patch.setattr(composition, "ChosenVersion", clocked)
+        opened = []
+        for number in range(count):
+            components = Components(settings, WorkerContext(shared_state, number, table=table))
+            stack.push_async_callback(components.close)
+            opened.append(components)
+        yield opened
+
+
+def test_a_worker_opens_what_another_was_asked_to_compare(
+    settings: Settings, held: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gate checks it once."""
+
+    async def compare() -> None:
+        async with workers(settings, 2) as (first, second):
+            await first.comparison.open("v2")
+            monkeypatch.setattr(second.activator, "check", None)
+            answer = await second.comparison.recommend(REQUEST, None)
+            assert held() == ["v2", "v2"]
+            assert answer["other"]["version"] == "v2"
+            assert second.comparison.end(None)["version"] is None
+            await asyncio.sleep(2 * module.WATCH_SECONDS)
+            assert held() == []
+            with pytest.raises(ConflictError, match="open one with"):
+                await first.comparison.catalog(None)
+
+    run(compare())
+
+
+def test_a_worker_that_is_asked_for_another_version_takes_all_with_it(
+    settings: Settings, held: Callable[[], list[str]]
+) -> None:
+    async def compare() -> None:
+        async with workers(settings, 2) as (first, second):
+            await first.comparison.open("v2")
+            await second.comparison.recommend(REQUEST, "v3")
+            await asyncio.sleep(2 * module.WATCH_SECONDS)
+            assert held() == ["v3"]
+            assert (await first.comparison.recommend(REQUEST, None))["other"]["version"] == "v3"
+
+    run(compare())
+
+
+def test_it_ends_by_itself_but_not_while_it_is_used(
+    settings: Settings, held: Callable[[], list[str]]
+) -> None:
+    async def compare() -> None:
+        async with workers(settings, 2) as (first, second):
+            await first.comparison.open("v2")
+            for _ in range(3):
+                await asyncio.sleep(0.9 * SECONDS)
+                await second.comparison.recommend(REQUEST, None)
+            assert held() == ["v2", "v2"]
+            await asyncio.sleep(0.9 * SECONDS)
+            assert held() == ["v2", "v2"]
+            await asyncio.sleep(0.1 * SECONDS + 2 * module.WATCH_SECONDS)
+            assert held() == []
+            assert first.comparison.state() == {"version": None, "live": "v1"}
+
+    run(compare())
+
+
+def test_a_version_that_has_become_live_is_released(
+    settings: Settings, held: Callable[[], list[str]]
+) -> None:
+    async def compare() -> None:
+        async with workers(settings) as (worker,):
+            await worker.comparison.open("v2")
+            await worker.activator.activate("v2", force=True)
+            await asyncio.sleep(2 * module.WATCH_SECONDS)
+            assert held() == []
+            assert worker.comparison.state() == {"version": None, "live": "v2"}
+
+    run(compare())
+
+
+def test_a_refused_version_leaves_the_open_one(settings: Settings) -> None:
+    """It is opened again with the next call."""
+    path = settings.bundles / "v3" / "index.faiss"
+    path.chmod(0o644)
+    path.write_bytes(b"")
+
+    async def compare() -> None:
+        async with workers(settings) as (worker,):
+            await worker.comparison.open("v2")
+            with pytest.raises(ConflictError, match=r"index\.faiss"):
+                await worker.comparison.open("v3")
+            assert (await worker.comparison.recommend(REQUEST, None))["other"]["version"] == "v2"
+
+    run(compare())
+
+
+def test_a_canary_is_not_opened_a_second_time(
+    settings: Settings, held: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_routes(settings.bundles, Routes(canary=Route(version="v2", share=0.5)))
+
+    async def compare() -> None:
+        async with workers(settings) as (worker,):
+            monkeypatch.setattr(worker.activator, "check", None)
+            assert (await worker.comparison.open("v2"))["version"] == "v2"
+            assert held() == []
+
+    run(compare())
+
+
+def test_no_version_is_opened_during_an_activation(settings: Settings) -> None:
+    """A worker's second check would end the first one."""
+
+    async def compare() -> None:
+        async with workers(settings) as (worker,):
+            is_checking, may_end = asyncio.Event(), asyncio.Event()
+
+            async def prepare(_: object) -> None:
+                is_checking.set()
+                await may_end.wait()
+
+            usual = worker.model_holder.prepare
+            worker.model_holder.prepare = prepare
+            activating = asyncio.create_task(worker.activator.activate("v3", force=True))
+            await is_checking.wait()
+            with pytest.raises(NotReadyError, match="an activation or another check is in progress"):
+                await worker.comparison.open("v2")
+            worker.model_holder.prepare = usual
+            may_end.set()
+            await activating
+            assert (await worker.comparison.open("v2"))["version"] == "v2"
+
+    run(compare())
+
+
+def test_calls_wait_for_each_other_and_not_too_many(settings: Settings) -> None:
+    async def compare() -> None:
+        async with workers(settings) as (worker,):
+            await worker.comparison.open("v2")
+            calls = [worker.comparison.recommend(REQUEST, None) for _ in range(20)]
+            found = await asyncio.gather(*calls, return_exceptions=True)
+            refused = [answer for answer in found if isinstance(answer, NotReadyError)]
+            assert len(refused) == 20 - module._MOST_WAITING
+            assert all(isinstance(answer, dict | NotReadyError) for answer in found)
+            assert (await worker.comparison.catalog(None))["kept"] == 60
+
+    run(compare())
+
+
+def test_both_versions_answer_the_same_stored_history(settings: Settings) -> None:
+    async def compare() -> None:
+        async with workers(settings) as (worker,):
+            await worker.histories.append([Event(str(i), "me", 100 + i, 1000 + i) for i in range(40)])
+            await worker.comparison.open("v2")
+            stored = await worker.comparison.recommend(RecommendRequest(user_id="me", k=5), None)
+            history: list[int | str] = [100 + i for i in range(40)]
+            given = await worker.comparison.recommend(RecommendRequest(history=history, k=5), None)
+            assert stored["moves"] == given["moves"]
+
+    run(compare())
