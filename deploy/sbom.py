@@ -33,21 +33,18 @@ def main(image: str, digest: str) -> int:
 
 def python_packages() -> list[dict[str, Any]]:
     """The installed Python distributions."""
-    found = {}
+    found: dict[str, dict[str, Any]] = {}
     for one in distributions():
         name, version = one.metadata["Name"], one.version
         purl = f"pkg:pypi/{re.sub('[-_.]+', '-', name).lower()}@{version}"
-        component: dict[str, Any] = {
-            "type": "library",
-            "bom-ref": purl,
-            "name": name,
-            "version": version,
-            "purl": purl,
-        }
+        found.setdefault(purl, component := _component(name, version, purl))
         if expression := one.metadata["License-Expression"]:
             component["licenses"] = [{"expression": expression}]
-        found.setdefault(purl, component)
     return list(found.values())
+
+
+def _component(name: str, version: str, purl: str) -> dict[str, Any]:
+    return {"type": "library", "bom-ref": purl, "name": name, "version": version, "purl": purl}
 
 
 def debian_packages() -> list[dict[str, Any]]:
@@ -61,7 +58,7 @@ def debian_packages() -> list[dict[str, Any]]:
     for line in listed.splitlines():
         name, version, architecture = line.split("\t")
         purl = f"pkg:deb/debian/{name}@{version.replace('+', '%2B')}?arch={architecture}"
-        found.append({"type": "library", "bom-ref": purl, "name": name, "version": version, "purl": purl})
+        found.append(_component(name, version, purl))
     return found
 
 
