@@ -5,12 +5,14 @@ whole: draw, scores, loss, backward, optimiser, sampler update. Each side has th
 and fused for the full softmax, of the rows drawn for the other. The sampler draws by a snapshot of which one
 hundredth is renewed after every step. The sides alternate in one process; figures are medians. As the full
 softmax lives on matrices of megabytes to gigabytes, it is measured once more where torch asks the system for
-large pages, in a process of its own.
+large pages, in a process of its own. `--items N` measures one catalog size (repeatable), and keeps no result.
 """
 
+import argparse
 import gc
 import statistics
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -117,17 +119,17 @@ def log_count_error(sampled: SampledStep) -> float:
     return error
 
 
-def measure(quick: bool) -> dict[str, Any]:
+def measure(sizes: Sequence[int], rounds: int) -> dict[str, Any]:
     """All sizes, and what is claimed of them."""
     rows = []
-    for item_count in QUICK_SIZES if quick else SIZES:
-        rows.append(measure_size(item_count, QUICK_ROUNDS if quick else ROUNDS))
+    for item_count in sizes:
+        rows.append(measure_size(item_count, rounds))
         gc.collect()
     by_size = {row["items"]: row for row in rows}
     return {
         "ratio_full_1e5": by_size.get(10**5, {}).get("ratio_full"),
         "ratio_full_1e6": by_size.get(10**6, {}).get("ratio_full"),
-        "growth_1e4_1e6": None if quick else growth(by_size[10**4], by_size[10**6]),
+        "growth_1e4_1e6": growth(by_size.get(10**4), by_size.get(10**6)),
         "max_log_count_error": max(row["log_count_error"] for row in rows),
         "largest_sampler_over_table": rows[-1]["sampler_bytes"] / rows[-1]["table_bytes"],
         "rows": rows,
@@ -143,8 +145,10 @@ def measure(quick: bool) -> dict[str, Any]:
     }
 
 
-def growth(small: dict[str, Any], large: dict[str, Any]) -> float:
-    """How many times longer the sampled step of the large catalog takes."""
+def growth(small: dict[str, Any] | None, large: dict[str, Any] | None) -> float | None:
+    """How many times longer the sampled step of the large catalog takes; None if a size was not measured."""
+    if small is None or large is None:
+        return None
     return float(large["sampled"]["median_ms"] / small["sampled"]["median_ms"])
 
 
@@ -186,11 +190,14 @@ def with_quartiles(times: dict[str, float]) -> str:
 
 def main() -> None:
     """Measure, print, keep."""
-    options = read_options(__doc__, needs_data=False)
+    more = argparse.ArgumentParser(add_help=False)
+    more.add_argument("--items", action="append", type=int, metavar="N", help="one size (repeatable; all)")
+    options = read_options(__doc__, needs_data=False, more=more)
     torch.set_num_threads(min(2, torch.get_num_threads()))
-    figures = measure(options.quick)
+    sizes = options.given.items or (QUICK_SIZES if options.quick else SIZES)
+    figures = measure(sizes, QUICK_ROUNDS if options.quick else ROUNDS)
     print_table(figures)
-    finish("kernel_cost", options, figures)
+    finish("kernel_cost", options, figures, keep=not options.given.items)
 
 
 if __name__ == "__main__":

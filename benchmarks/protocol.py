@@ -23,30 +23,32 @@ PACKAGES = ("turret", "torch", "numpy", "numba", "polars", "faiss-cpu", "onnxrun
 class Options:
     """`data` is the folder of the data sets; `quick` asks for a run of under a minute.
 
-    `given` has all options, those that only one script has among them.
+    `given` has all options, those that only one script has among them. With `is_trial` no result is kept.
     """
 
     data: Path
     quick: bool
     as_json: bool
     given: argparse.Namespace = field(default_factory=argparse.Namespace)
+    is_trial: bool = False
 
 
 def read_options(
     description: str | None, needs_data: bool = True, more: argparse.ArgumentParser | None = None
 ) -> Options:
-    """Read `--data DIR`, `--quick`, `--json` and the options of `more` from the command line.
+    """Read `--data DIR`, `--quick`, `--trial`, `--json` and the options of `more` from the command line.
 
     Without `needs_data` the folder need not be there: the script makes its own data.
     """
     parser = argparse.ArgumentParser(description=description, parents=[more] if more else [])
     parser.add_argument("--data", type=Path, default=DATA, help=f"the folder of the data sets ({DATA})")
     parser.add_argument("--quick", action="store_true", help="under a minute; the figures are not claims")
+    parser.add_argument("--trial", action="store_true", help="keep no result")
     parser.add_argument("--json", action="store_true", help="end with one JSON object on the last line")
     given = parser.parse_args()
     if needs_data and not given.data.is_dir():
         parser.error(f"--data {given.data}: there is no such folder; name the one with the data sets")
-    return Options(given.data, given.quick, given.json, given)
+    return Options(given.data, given.quick, given.json, given, given.trial)
 
 
 def machine() -> dict[str, Any]:
@@ -77,10 +79,10 @@ def peak_memory_mb() -> float:
 def finish(name: str, options: Options, figures: Mapping[str, Any], keep: bool = True) -> None:
     """Write the figures with the machine to `results/NAME.json`, and print them if JSON was asked for.
 
-    A quick run is printed and not kept, nor is one without `keep`: what is kept is what is claimed.
+    A quick run or a trial is not kept, nor is one without `keep`: what is kept is what is claimed.
     """
     result = {"benchmark": name, "quick": options.quick, **figures, "machine": machine()}
-    if keep and not options.quick:
+    if keep and not options.quick and not options.is_trial:
         RESULTS.mkdir(exist_ok=True)
         (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     if options.as_json:

@@ -100,5 +100,5 @@ ATTACKS: tuple[Attack, ...] = (
 
 # Points that are no attack on a running service.
 NOT_ATTACKS = {
-    28: "what the containers of docker-compose.yml share is fixed by that file (tests/test_deploy.py)"
+    28: "docker-compose.yml fixes what its containers share (tests/deploy/test_compose_files.py)"
 }

@@ -22,9 +22,9 @@ class Probe(NamedTuple):
 def summed(probes: Sequence[Probe]) -> dict[str, Any]:
     """The longest stall of `/livez`, and what became of the probes and of the honest client.
 
-    `starved_in_it_ms`: how long a worker waited for a core in that stall. Kinds: `livez` and `honest` on
-    kept connections, `livez_new`, `honest_new` and `readyz` on new ones. Status 0 is a connection that was
-    lost.
+    `starved_in_it_ms`: how long a worker waited for a core in that stall; `own_stall_ms`: the longest stall
+    without such waiting, which is comparable on a busy machine. Kinds: `livez` and `honest` on kept
+    connections, `livez_new`, `honest_new` and `readyz` on new ones. Status 0 is a connection that was lost.
     """
     alive = [one for one in probes if one.name.startswith("livez")]
     honest = [one for one in probes if one.name.startswith("honest")]
@@ -32,6 +32,7 @@ def summed(probes: Sequence[Probe]) -> dict[str, Any]:
     return {
         "longest_stall_ms": _milliseconds(longest.seconds),
         "starved_in_it_ms": _milliseconds(longest.starved),
+        "own_stall_ms": _milliseconds(max((one.seconds - one.starved for one in alive), default=0.0)),
         **{
             f"longest_{name}_ms": _milliseconds(
                 max((one.seconds for one in alive if one.name == name), default=0.0)

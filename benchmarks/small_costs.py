@@ -1,0 +1,134 @@
+"""What single steps of the service cost that every request takes, and that no request may wait for.
+
+`filter_ms`: a mask over 200,000 items. `look_us`: whether something has changed in the memory that workers
+share. `overlay_look_us`: the fresh items, of which there are none. `note_us`: the metrics of an answer.
+`log_put_us` and `log_close_s`: a line to a log that nobody reads, and the end of that log. `span_offer_us`
+and `span_close_s`: the same with spans and a collector that never answers. Each is the best of some turns,
+as other work on the machine only adds to it.
+"""
+
+import asyncio
+import os
+import threading
+import time
+import timeit
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+
+from benchmarks.protocol import finish, read_options
+from benchmarks.serving_shop import VERSIONS, served_shop
+from turret.service.monitoring.observation import Observation
+from turret.service.overlay.item_overlay_cache import ItemOverlayCache
+from turret.service.ranking.answer_record import AnswerRecord
+from turret.service.settings import Settings
+from turret.service.shared_state import SharedState
+from turret.service.stores.memory import MemoryItems
+from turret.service.telemetry.log_sink import Sink
+from turret.service.telemetry.spans import Spans
+from turret.service.telemetry.tracing import Tracing
+from turret.tower.bundle.bundle import Bundle
+from turret.tower.catalog.catalog import Catalog
+from turret.tower.catalog.filters import compile_filter
+
+ITEMS, SHOP_ITEMS = 200_000, 2_000
+TURNS = 7
+END_SECONDS = 0.2  # that a blocked log or collector is given at the end
+
+
+def best(step: Callable[[], object], count: int) -> float:
+    """The seconds of a step in the best of some turns of `count` steps."""
+    return min(timeit.repeat(step, number=count, repeat=TURNS)) / count
+
+
+def of_filter() -> float:
+    """The seconds of a mask by a list and a range."""
+    years = np.random.default_rng(0).integers(1900, 2020, ITEMS).tolist()
+    genres = [["drama", "war", "noir"][: year % 4] for year in years]
+    catalog = Catalog.build(range(ITEMS), {"year": years, "genres": genres})
+    asked = compile_filter({"genres": {"any_of": ["war"]}, "year": {"gte": 1990, "lt": 2000}}, catalog)
+    return best(lambda: asked.condition.mask(catalog), 3)
+
+
+async def of_overlay() -> float:
+    """The seconds of a look at the overlay of a bundle without fresh items."""
+    bundle = Bundle.open(served_shop(SHOP_ITEMS).bundles / VERSIONS[0])
+    overlay = ItemOverlayCache(MemoryItems())
+    await overlay.of(bundle)
+    return best(lambda: overlay.current(bundle), 1000)
+
+
+async def of_note() -> float:
+    """The seconds of noting an answer of ten items."""
+    observation = Observation(Settings(), lambda: None)
+    rows = np.arange(10)
+    note = AnswerRecord("towers", 10, 10, 50, 0, np.ones(8, np.float32), rows, None, rows, np.ones(10))
+    return best(lambda: observation.answered(None, [note]), 1000)  # type: ignore[arg-type]
+
+
+def of_blocked_log() -> tuple[float, float]:
+    """The seconds of a line, and of the end."""
+    readable, writable = os.pipe()
+    sink = Sink(lambda record: f"{record}\n".encode(), lambda count: f"lost {count}", writable, 100)
+    sink.start()
+    sink.put("x" * 1_000_000)  # more than a pipe takes
+    line = best(lambda: sink.put("line"), 1000)
+    begun = time.perf_counter()
+    sink.close(END_SECONDS)
+    seconds = time.perf_counter() - begun
+    os.close(readable)
+    return line, seconds
+
+
+class _Deaf(SpanExporter):
+    """Answers only when it is released."""
+
+    def __init__(self) -> None:
+        self.released = threading.Event()
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Wait for the release."""
+        self.released.wait()
+        return SpanExportResult.SUCCESS
+
+
+def of_blocked_collector() -> tuple[float, float]:
+    """The seconds of a request's spans, and of the end."""
+    exporter = _Deaf()
+    tracing = Tracing(1.0, exporter)
+    tracing.start()
+    stages = (("parse", 0.001), ("search", 0.002))
+    spans = Spans(1_714_557_600.0, "POST", "/v1/recommend", 200, 0.01, "id", "v1", stages, None)
+    offer = best(lambda: tracing.offer(spans), 1000)
+    begun = time.perf_counter()
+    tracing.close(END_SECONDS)
+    seconds = time.perf_counter() - begun
+    exporter.released.set()
+    return offer, seconds
+
+
+def main() -> None:
+    """Measure, print, keep."""
+    options = read_options(__doc__, needs_data=False)
+    target = SharedState().target
+    line, log_end = of_blocked_log()
+    offer, span_end = of_blocked_collector()
+    figures = {
+        "filter_ms": 1e3 * of_filter(),
+        "look_us": 1e6 * best(lambda: target.value, 10_000),
+        "overlay_look_us": 1e6 * asyncio.run(of_overlay()),
+        "note_us": 1e6 * asyncio.run(of_note()),
+        "log_put_us": 1e6 * line,
+        "log_close_s": log_end,
+        "span_offer_us": 1e6 * offer,
+        "span_close_s": span_end,
+    }
+    for name, value in figures.items():
+        print(f"{name:16} {value:10.3f}")
+    finish("small_costs", options, figures)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""Benchmarks that have a bar: `python -m benchmarks.thresholds [NAME ...]`, a part of `make nightly`.
+
+Each is run as quickly as its figures still mean something, and no result is kept. Prints a line for each bar,
+and ends with status 1 if a figure misses one. Bars are far enough from the figures of a quiet machine that
+noise alone misses none.
+"""
+
+import json
+import operator
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.checkouts import figure
+
+_COMPARISONS: dict[str, Callable[[float, float], bool]] = {"<=": operator.le, ">=": operator.ge}
+_SECONDS = 3600
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A figure of a benchmark's JSON, the bar that it has to keep, and the reason for the bar."""
+
+    figure: str
+    comparison: str
+    bar: float
+    reason: str
+
+    def is_kept(self, value: float | None) -> bool:
+        """Whether a value was measured, and keeps the bar."""
+        return value is not None and _COMPARISONS[self.comparison](value, self.bar)
+
+
+BARS: dict[str, tuple[Bar, ...]] = {
+    "small_costs --trial": (
+        Bar("filter_ms", "<=", 10, "a loop over 200,000 rows takes a hundred times as long"),
+        Bar("look_us", "<=", 0.3, "every request takes a look; a system call would take longer"),
+        Bar("overlay_look_us", "<=", 20, "every request takes a look; a call of the store would take longer"),
+        Bar("note_us", "<=", 100, "every answer is noted, in the event loop"),
+        Bar("log_put_us", "<=", 100, "a log that nobody reads delays no request"),
+        Bar("log_close_s", "<=", 1, "a log that nobody reads does not delay the end; it is given .2 s"),
+        Bar("span_offer_us", "<=", 100, "a collector that never answers delays no request"),
+        Bar("span_close_s", "<=", 2, "the same of a collector that never answers"),
+    ),
+    "abuse --attack wrong_keys": (
+        Bar("doors_opened", "<=", 0, "no guess finds a key"),
+        Bar("attacks.0.peak_mb_over_idle", "<=", 10, "guesses of keys are not kept (docs/security.md)"),
+        Bar("attacks.0.own_stall_ms", "<=", 100, "guesses of keys do not hold up the event loop"),
+    ),
+    "abuse --quick": (
+        Bar("doors_opened", "<=", 0, "no attack is let in (docs/security.md)"),
+        Bar("peak_mb_over_idle", "<=", 150, "clients together take a bounded memory (docs/security.md)"),
+    ),
+    "serving --trial": (
+        Bar("activate_failed", "<=", 0, "no request fails while versions change (docs/serving.md)"),
+        Bar("activate_p99_over_steady", "<=", 20, "requests hardly wait for an activation; 1.6 was measured"),
+        Bar("rps_over_bare_27k", ">=", 0.5, "a bare route of the framework is at most twice as fast"),
+        Bar("rps_over_bare_100k", ">=", 0.3, "the same with 100,000 items, where the search takes longer"),
+        Bar("rss_over_bundle", "<=", 1, "a worker maps the files of a version, and copies none"),
+    ),
+    "kernel_cost --items 10000 --items 100000 --items 1000000": (
+        Bar("ratio_full_1e5", ">=", 10, "times the full softmax; 12.8 was measured (docs/estimators.md)"),
+        Bar("ratio_full_1e6", ">=", 60, "times the full softmax; 82.5 was measured (docs/estimators.md)"),
+        Bar("growth_1e4_1e6", "<=", 3, "a step grows with the logarithm of the catalog; 1.9 was measured"),
+        Bar("max_log_count_error", "<=", 1e-4, "log counts are those of the closed form"),
+    ),
+}
+
+
+def run(command: str) -> dict[str, Any]:
+    """Run a benchmark; its figures, or none if it fails."""
+    words = [sys.executable, "-m", *f"benchmarks.{command} --json".split()]
+    done = subprocess.run(words, stdout=subprocess.PIPE, text=True, timeout=_SECONDS, check=False)
+    figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else {}
+    return figures
+
+
+def main(names: list[str]) -> int:
+    """Run the benchmarks with these names, by default all; 1 if a bar is missed."""
+    missed = 0
+    for command, bars in BARS.items():
+        if names and command.split()[0] not in names:
+            continue
+        figures = run(command)
+        for bar in bars:
+            value = figure(figures, bar.figure)
+            is_kept = bar.is_kept(value)
+            missed += not is_kept
+            shown = "not measured" if value is None else f"{value:.4g}"
+            print(
+                f"{'ok' if is_kept else 'MISSED':6} {command.split()[0]} {bar.figure}: {shown} "
+                f"{bar.comparison} {bar.bar:g} ({bar.reason})",
+                flush=True,
+            )
+    return int(missed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

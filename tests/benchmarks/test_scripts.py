@@ -1,0 +1,32 @@
+"""Benchmarks that need no data run to their end; `benchmarks.thresholds` judges some of their figures."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.places import ROOT
+
+SCRIPTS = (
+    "complementary_sum",
+    "draining",
+    "first_week",
+    "frequency_estimates",
+    "history_load",
+    "preparation",
+    "proxy",
+    "replicas",
+    "spherical_update",
+)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_quick_run_prints_its_figures(name: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", f"benchmarks.{name}", "--quick", "--json", "--data", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    figures = json.loads(done.stdout.splitlines()[-1])
+    assert (figures["benchmark"], figures["quick"]) == (name, True)
