@@ -18,6 +18,7 @@ Prepare = Callable[..., PreparedData]
 GROUPS, GROUP = 10, 6
 DAY = 86_400
 START = 1_700_000_000
+TasteContents = Callable[..., BundleContents]
 PublishTaste = Callable[..., BundleContents]
 
 
@@ -41,16 +42,10 @@ def tastes(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
 
 
 @pytest.fixture
-def publish_taste(
-    tmp_path: Path,
-    make_contents: Callable[..., BundleContents],
-    oracle: Callable[..., Any],
-    tastes: PreparedData,
-) -> PublishTaste:
-    """Publish a bundle into `tmp_path / "bundles"`: items of one group are near each other, up to noise."""
+def taste_contents(make_contents: Callable[..., BundleContents], oracle: Callable[..., Any]) -> TasteContents:
+    """The contents of a bundle that knows the tastes: items of a group are near each other, up to noise."""
 
-    def make(version: str, noise: float = 0.1) -> BundleContents:
-        plain = make_contents(version, dimension=GROUPS)
+    def make(version: str, data: PreparedData, noise: float = 0.1) -> BundleContents:
         random = np.random.default_rng(2)
         noisy = np.repeat(np.eye(GROUPS), GROUP, axis=0)
         noisy += noise * random.standard_normal(noisy.shape)
@@ -58,13 +53,23 @@ def publish_taste(
             np.float32
         )
         histories = [[0], [1, 2, 3], [59, 0, 30]]
-        made = replace(
-            plain,
+        return replace(
+            make_contents(version, dimension=GROUPS),
             item_vectors=vectors,
             expected=[oracle(vectors, rows, 0.5) for rows in histories],
-            fingerprints={"data": tastes.fingerprint},
-            data_until=tastes.manifest.time.until,
+            fingerprints={"data": data.fingerprint},
+            data_until=data.manifest.time.until,
         )
+
+    return make
+
+
+@pytest.fixture
+def publish_taste(tmp_path: Path, taste_contents: TasteContents, tastes: PreparedData) -> PublishTaste:
+    """Publish such a bundle, trained on the data of `tastes`, into `tmp_path / "bundles"`."""
+
+    def make(version: str, noise: float = 0.1) -> BundleContents:
+        made = taste_contents(version, tastes, noise)
         publish(tmp_path / "bundles", made)
         return made
 

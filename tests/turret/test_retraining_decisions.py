@@ -1,22 +1,61 @@
-"""The canary of an earlier run is promoted or ended; a refusal of the service is a decision."""
+"""What a retraining decides: warm or anew, activation, canary, and what the service refuses."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.retraining.records import record, size
+from tests.support.retrainings import record, size
 from turret.activation.held_out import HeldOut
 from turret.activation.not_worse import Comparison
 from turret.data.errors import DataError
-from turret.retraining import deployment as module
+from turret.retraining import deployment
 from turret.retraining.deployment import deploy, judge_canary, waiting_canary
 from turret.retraining.record import EndedCanary
+from turret.retraining.rule import RuleSettings, Situation, choose_mode
 from turret.retraining.settings import RetrainSettings
 from turret.retraining.state import RunState, iso
 from turret.service.errors import AnswerError, ServiceError
+
+USUAL = Situation(has_live=True, data_changed=False, warm_starts=2, new_events=0.1, new_items=0.05)
+RULE = RuleSettings(share=0.2, most_warm_starts=5)
+
+
+def test_a_few_new_events_are_a_warm_start() -> None:
+    choice = choose_mode(USUAL, RULE)
+    assert choice.mode == "warm"
+    assert choice.reason.startswith("2 warm starts and 10.0% new events")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"has_live": False}, "no version is live"),
+        ({"data_changed": True}, "another command has changed the prepared data"),
+        ({"warm_starts": 5}, "5 warm starts since the last full training"),
+        ({"new_events": 0.21}, "21.0% of the events are newer than the last full training"),
+        ({"new_items": 0.3}, "30.0% of the items are newer than the last full training"),
+    ],
+)
+def test_each_limit_leads_to_a_training_anew(change: dict[str, object], reason: str) -> None:
+    choice = choose_mode(replace(USUAL, **change), RULE)  # type: ignore[arg-type]
+    assert choice.mode == "anew"
+    assert choice.reason.startswith(reason)
+
+
+def test_a_limit_that_is_just_reached_is_not_exceeded() -> None:
+    assert choose_mode(replace(USUAL, new_events=0.2, new_items=0.2), RULE).mode == "warm"
+
+
+def test_a_requested_mode_overrides_the_limits_but_needs_a_live_version() -> None:
+    warm = replace(RULE, asked="warm")
+    assert choose_mode(replace(USUAL, warm_starts=99), warm).mode == "warm"
+    assert choose_mode(replace(USUAL, has_live=False), warm).mode == "anew"
+    assert choose_mode(USUAL, replace(RULE, asked="anew")).mode == "anew"
+
 
 USERS = 100
 SETTINGS = RetrainSettings(
@@ -61,10 +100,10 @@ Make = Callable[..., Service]
 def service(monkeypatch: pytest.MonkeyPatch) -> Make:
     def make(live: str | None, canary: str | None = None) -> Service:
         made = Service(live, canary)
-        monkeypatch.setattr(module, "read_routes", made.routes)
-        monkeypatch.setattr(module, "set_routes", made.set_routes)
-        monkeypatch.setattr(module, "activate_version", made.activate)
-        monkeypatch.setattr(module, "live_version", lambda bundles, url: made.live)
+        monkeypatch.setattr(deployment, "read_routes", made.routes)
+        monkeypatch.setattr(deployment, "set_routes", made.set_routes)
+        monkeypatch.setattr(deployment, "activate_version", made.activate)
+        monkeypatch.setattr(deployment, "live_version", lambda bundles, url: made.live)
         return made
 
     return make
@@ -79,7 +118,7 @@ def comparing(new: float, live: float, monkeypatch: pytest.MonkeyPatch) -> None:
         values = (np.full(USERS, new), np.full(USERS, live))
         return Comparison.of((version, other), "ndcg@10", settings.margin, held, *values)
 
-    monkeypatch.setattr(module, "_compared", compared)
+    monkeypatch.setattr(deployment, "_compared", compared)
 
 
 def test_a_good_version_becomes_the_canary_once(service: Make) -> None:
@@ -150,7 +189,7 @@ def test_a_canary_stays_without_events_to_judge_it(service: Make, monkeypatch: p
     def refuse(*words: object) -> Comparison:
         raise DataError("no event")
 
-    monkeypatch.setattr(module, "_compared", refuse)
+    monkeypatch.setattr(deployment, "_compared", refuse)
     assert judge_canary(SETTINGS, "try") is None
     assert made.canary is not None
 

@@ -1,4 +1,4 @@
-"""Records that tests write without a training."""
+"""Records of retrainings that never were."""
 
 from typing import Any
 

@@ -1,0 +1,485 @@
+"""`turret retrain` activates, refuses, fails and is killed; events are neither lost nor doubled.
+
+A stub stands for the training: it publishes a version that knows the tastes of the users up to some noise.
+"""
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import turret.cli
+from tests.support.trained import TrainedShop, trained_shop
+from tests.turret.conftest import DAY, START, TasteContents, taste_log
+from turret.data.errors import ConfigurationError, TurretError
+from turret.data.prepared import PreparedData
+from turret.data.preparing.prepare import prepare
+from turret.data.reading.schema import PrepareConfig
+from turret.history.loading import load_histories
+from turret.retraining import retrain as retrain_module
+from turret.retraining import training
+from turret.retraining.events import size_of
+from turret.retraining.lock import LockedError, retrain_lock
+from turret.retraining.record import RECORDS, read_records
+from turret.retraining.retrain import retrain
+from turret.retraining.rule import RuleSettings
+from turret.retraining.settings import RetrainSettings
+from turret.retraining.state import STATE, RunState, iso
+from turret.retraining.steps import STEPS, Context, Step
+from turret.retraining.training import publish_run, train_run
+from turret.service.errors import ServiceError
+from turret.service.settings import read_settings
+from turret.tower.bundle.publish import publish
+from turret.tower.bundle.reindex import reindex
+from turret.tower.errors import BundleError
+from turret.tower.format.listing import versions
+from turret.tower.format.manifest import read_manifest
+from turret.tower.format.pointer import current, point
+from turret.tower.tuning.choice import IndexRequest
+from turret.training.run import Run
+from turret.training.warm_start.parent_bundle import ParentBundle
+
+USERS = 120
+ANEW = RuleSettings(asked="anew")
+
+
+@dataclass
+class Training:
+    """Stands for the steps `train`, `evaluate` and `publish`; the next versions have this noise."""
+
+    contents: TasteContents
+    noise: float = 0.1
+    begun: list[RunState] = field(default_factory=list)
+
+    def train(self, settings: RetrainSettings, state: RunState) -> None:
+        """Leave the folder of a run."""
+        self.begun.append(state)
+        (settings.runs / state.run).mkdir(parents=True, exist_ok=True)
+
+    def evaluate(self, settings: RetrainSettings, state: RunState) -> None:
+        """Do nothing."""
+
+    def publish(self, settings: RetrainSettings, state: RunState) -> str:
+        """Publish the version, unless a run that was killed has done so."""
+        if not (settings.bundles / state.run).exists():
+            data = PreparedData.open(settings.data)
+            publish(settings.bundles, self.contents(state.run, data, self.noise))
+        return state.run
+
+
+@pytest.fixture
+def stub(taste_contents: TasteContents, monkeypatch: pytest.MonkeyPatch) -> Training:
+    made = Training(taste_contents)
+    for name in ("train", "evaluate", "publish"):
+        monkeypatch.setattr(f"turret.retraining.steps.{name}_run", getattr(made, name))
+    return made
+
+
+@pytest.fixture(scope="module")
+def stored_tastes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`prepared` has the first three days of each user, `history.sqlite` three more: one is for training."""
+    folder = tmp_path_factory.mktemp("tastes")
+    head, *rows = taste_log(USERS, days=6).splitlines()
+    is_late = [int(row.rpartition(",")[2]) >= START + 3 * DAY for row in rows]
+    for name, late in (("prepared", False), ("later", True)):
+        chosen = [row for row, is_row_late in zip(rows, is_late, strict=True) if is_row_late == late]
+        (folder / f"{name}.csv").write_text("\n".join([head, *chosen]) + "\n")
+        prepare(PrepareConfig(source=folder / f"{name}.csv"), folder / name)
+    store = read_settings(store=f"sqlite:///{folder}/history.sqlite")
+    load_histories(PreparedData.open(folder / "later"), store)
+    return folder
+
+
+@pytest.fixture
+def shop(stored_tastes: Path, tmp_path: Path, stub: Training) -> RetrainSettings:
+    """The settings of a retraining in a copy, where a version `first` of medium quality is live."""
+    folder = shutil.copytree(stored_tastes, tmp_path / "shop")
+    publish(folder / "bundles", stub.contents("first", PreparedData.open(folder / "prepared"), noise=0.6))
+    return RetrainSettings(
+        data=folder / "prepared",
+        bundles=folder / "bundles",
+        work=folder / "retrain",
+        store=f"sqlite:///{folder}/history.sqlite",
+        rule=RuleSettings(share=0.6),
+    )
+
+
+def count(settings: RetrainSettings) -> int:
+    return len(PreparedData.open(settings.data).event_items)
+
+
+def left_behind(settings: RetrainSettings) -> set[str]:
+    """Files of a retraining run, beside the records and the runs."""
+    return {path.name for path in settings.work.iterdir()} - {RECORDS, "runs"}
+
+
+def command(shop: RetrainSettings, *words: str) -> Result:
+    places = {"--data": shop.data, "--bundles": shop.bundles, "--work": shop.work, "--store": shop.store}
+    given = [str(word) for place in places.items() for word in place]
+    return CliRunner().invoke(turret.cli.app, ["retrain", *given, *words])
+
+
+def test_new_events_become_the_live_version_and_no_new_ones_change_nothing(
+    shop: RetrainSettings, stub: Training
+) -> None:
+    before = count(shop)
+    first = retrain(shop)
+    assert (first.decision, first.status, first.mode, first.live) == ("activated", 0, "warm", "first")
+    assert first.new_events == count(shop) - before == 3 * USERS
+    assert current(shop.bundles) == first.version
+    assert [state.origin for state in stub.begun] == ["first"]
+    assert first.figures is not None
+    assert (first.figures.users, first.figures.low > 0) == (USERS, True)
+    second = retrain(shop)
+    assert (second.decision, second.status, second.new_events) == ("nothing_new", 0, 0)
+    assert second.message == "No new events since the last training: nothing is trained."
+    assert current(shop.bundles) == first.version
+    assert read_records(shop.work) == [first, second]
+    assert left_behind(shop) == set()
+
+
+def test_the_command_prints_the_decision_and_its_status_is_that_of_activate(
+    shop: RetrainSettings, stub: Training
+) -> None:
+    stub.noise = 3.0
+    refused = command(shop, "--mode", "anew")
+    assert (refused.exit_code, refused.stdout) == (3, "")
+    assert " is worse than first: ndcg@10 is " in refused.stderr
+    nothing = command(shop)
+    assert (nothing.exit_code, nothing.stdout) == (
+        0,
+        "nothing_new: No new events since the last training: nothing is trained.\n",
+    )
+    (shop.work / RECORDS).unlink()
+    stub.noise = 0.1
+    activated = command(shop, "--json")
+    assert activated.exit_code == 0
+    record = json.loads(activated.stdout)
+    assert (record["decision"], record["mode"], record["version"]) == (
+        "activated",
+        "anew",
+        current(shop.bundles),
+    )
+
+
+def test_a_worse_version_is_refused_and_the_same_events_are_not_trained_on_again(
+    shop: RetrainSettings, stub: Training
+) -> None:
+    stub.noise = 3.0
+    refused = retrain(shop)
+    assert (refused.decision, refused.status) == ("refused", 3)
+    assert refused.figures is not None
+    assert refused.figures.high < 0
+    assert current(shop.bundles) == "first"
+    assert retrain(shop).decision == "nothing_new"
+
+
+def test_too_few_users_activate_nothing(shop: RetrainSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("turret.activation.not_worse.LEAST_USERS", 1000)
+    unclear = retrain(shop)
+    assert (unclear.decision, unclear.status) == ("unclear", 4)
+    assert current(shop.bundles) == "first"
+
+
+def test_the_gate_refuses_a_version_that_answers_too_differently(
+    shop: RetrainSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TURRET_OVERLAP_MINIMUM", "1")
+    refused = retrain(shop)
+    assert (refused.decision, refused.status) == ("refused", 1)
+    assert "in common with those of version first" in refused.message
+
+
+def test_a_shop_without_a_live_version_trains_anew_and_goes_live(shop: RetrainSettings) -> None:
+    (shop.bundles / "current").unlink()
+    record = retrain(shop)
+    assert (record.decision, record.mode, record.reason) == ("activated", "anew", "no version is live")
+    assert (record.live, record.figures) == (None, None)
+    assert current(shop.bundles) == record.version
+
+
+def test_few_events_wait_for_more(shop: RetrainSettings) -> None:
+    waiting = retrain(replace(shop, at_least=100_000))
+    assert waiting.decision == "nothing_new"
+    assert waiting.message.endswith("--at-least 100,000 are needed: nothing is trained.")
+    trained = retrain(shop)
+    assert (trained.decision, trained.new_events) == ("activated", waiting.new_events)
+
+
+def test_an_empty_store_is_no_error(shop: RetrainSettings) -> None:
+    empty = replace(shop, store=f"sqlite:///{shop.work.parent}/empty.sqlite")
+    assert retrain(empty).decision == "nothing_new"
+
+
+@pytest.mark.fault(72)
+def test_a_second_call_at_once_is_refused_without_a_record(shop: RetrainSettings) -> None:
+    with retrain_lock(shop.work), pytest.raises(LockedError, match="is running in"):
+        retrain(shop)
+    assert read_records(shop.work) == []
+
+
+def test_only_the_newest_versions_and_the_live_and_previous_one_stay(shop: RetrainSettings) -> None:
+    made = [retrain(shop).version]
+    for _ in range(3):
+        record = retrain(replace(shop, keep=1, at_least=0, rule=ANEW))
+        made.append(record.version)
+        assert record.decision == "activated"
+    assert {summary.version for summary in versions(shop.bundles)} == {"first", made[-1], made[-2]}
+    assert record.deleted == (made[1],)
+    assert {path.name for path in shop.runs.iterdir()} == {made[-1], made[-2]}
+
+
+class Killed(BaseException):
+    """Ends a run as SIGKILL does: no error is recorded."""
+
+
+class Killing:
+    """Ends each step twice, before it begins and before its result is saved; later calls pass."""
+
+    def __init__(self) -> None:
+        self.killed: list[str] = []
+
+    def __call__(self, name: str, step: Step) -> Step:
+        def dying(context: Context, state: RunState) -> RunState:
+            self._die(f"before {name}")
+            result = step(context, state)
+            self._die(f"after {name}")
+            return result
+
+        return dying
+
+    def _die(self, moment: str) -> None:
+        if moment not in self.killed:
+            self.killed.append(moment)
+            raise Killed
+
+
+@pytest.mark.fault(72)
+def test_a_run_that_is_killed_around_every_step_ends_as_one_that_is_not(
+    shop: RetrainSettings, stub: Training, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, killing = count(shop), Killing()
+    for name, step in list(STEPS.items()):
+        monkeypatch.setitem(STEPS, name, killing(name, step))
+    kills = 2 * len(STEPS)
+    for _ in range(kills):
+        with pytest.raises(Killed):
+            retrain(shop)
+    record = retrain(shop)
+    assert len(killing.killed) == kills
+    assert read_records(shop.work) == [record]
+    assert (record.decision, record.live, record.mode) == ("activated", "first", "warm")
+    assert record.new_events == count(shop) - before == 3 * USERS
+    assert {state.run for state in stub.begun} == {record.run}
+    assert left_behind(shop) == set()
+
+
+def test_a_kill_between_the_record_and_the_removal_of_the_state_records_once(
+    shop: RetrainSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def kill(work: Path, state: RunState) -> None:
+        raise Killed
+
+    with monkeypatch.context() as context:
+        context.setattr(retrain_module, "remove_state", kill)
+        with pytest.raises(Killed):
+            retrain(shop)
+    assert (shop.work / STATE).exists()
+    assert retrain(shop).decision == "nothing_new"
+    assert [record.decision for record in read_records(shop.work)] == ["activated", "nothing_new"]
+
+
+def failing(name: str, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(context: Context, state: RunState) -> RunState:
+        raise error
+
+    monkeypatch.setitem(STEPS, name, fail)
+
+
+def test_an_unreachable_service_is_recorded_and_the_next_call_goes_on(
+    shop: RetrainSettings, stub: Training, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as context:
+        failing("deploy", ServiceError("no service answers there"), context)
+        with pytest.raises(ServiceError):
+            retrain(shop)
+    (failed,) = read_records(shop.work)
+    assert (failed.decision, failed.step, failed.status) == ("failed", "deploy", 1)
+    activated = retrain(shop)
+    assert (activated.decision, activated.run) == ("activated", failed.run)
+    assert len(stub.begun) == 1
+    assert left_behind(shop) == set()
+
+
+def test_a_failed_training_begins_anew_and_loses_no_event(
+    shop: RetrainSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as context:
+        failing("train", TurretError("it diverged"), context)
+        with pytest.raises(TurretError):
+            retrain(shop)
+    (failed,) = read_records(shop.work)
+    assert left_behind(shop) == set()
+    activated = retrain(shop)
+    assert activated.decision == "activated"
+    assert activated.run != failed.run
+    assert activated.new_events == failed.new_events
+
+
+def test_a_full_disk_is_tried_again_some_times(
+    shop: RetrainSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing("evaluate", OSError(28, "No space left on device", "x"), monkeypatch)
+    for _ in range(4):
+        with pytest.raises(OSError, match="No space left"):
+            retrain(shop)
+    runs = [record.run for record in read_records(shop.work)]
+    assert len(set(runs[:3])) == 1
+    assert runs[3] != runs[2]
+
+
+def test_an_error_before_the_first_step_is_recorded(shop: RetrainSettings) -> None:
+    with pytest.raises(TurretError, match="is not prepared data"):
+        retrain(replace(shop, data=shop.work))
+    (failed,) = read_records(shop.work)
+    assert (failed.decision, failed.step) == ("failed", "begin")
+
+
+def test_a_folder_that_can_not_be_deleted_costs_no_decision(
+    shop: RetrainSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*words: object) -> None:
+        raise PermissionError(13, "Permission denied", "bundles")
+
+    monkeypatch.setattr("turret.retraining.steps.delete_retired", refuse)
+    monkeypatch.setattr("turret.retraining.steps.choose_retired", lambda *words: ("first",))
+    record = retrain(shop)
+    assert (record.decision, record.status, record.deleted) == ("activated", 0, ())
+
+
+def test_settings_are_checked_before_any_work(shop: RetrainSettings) -> None:
+    with pytest.raises(ConfigurationError, match="--url"):
+        retrain(replace(shop, canary=0.5))
+    assert not shop.work.exists()
+
+
+@dataclass
+class Asked:
+    """What the training of a run was asked for."""
+
+    run: Run
+    resume: bool
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
+    """The calls of `train` by `train_run`, which are not made."""
+    calls: list[Asked] = []
+
+    def begin(run: Run, data: PreparedData, resume: bool = False, **options: object) -> None:
+        calls.append(Asked(run, resume))
+
+    monkeypatch.setattr(training, "train", begin)
+    return calls
+
+
+@pytest.fixture
+def of_runs(tmp_path: Path) -> RetrainSettings:
+    """The settings of a retraining of the shared shop, whose version `ids` is that of a run."""
+    made: TrainedShop = trained_shop()
+    return RetrainSettings(data=made.folder / "prepared", bundles=made.bundles, work=tmp_path, overrides=())
+
+
+def begun(settings: RetrainSettings, **fields: object) -> RunState:
+    size = size_of(PreparedData.open(settings.data))
+    plain = {"run": "r1", "started": iso(0), "until": 0, "before": size, "after": size}
+    return RunState.model_validate(
+        {**plain, "data_changed": False, "step": "train", "live": current(settings.bundles), **fields}
+    )
+
+
+def test_a_warm_start_predicts_the_events_that_are_new_to_the_live_version(
+    of_runs: RetrainSettings, asked: list[Asked]
+) -> None:
+    warm = begun(of_runs, mode="warm", origin="ids")
+    train_run(of_runs, warm)
+    train_run(replace(of_runs, overrides=("training.since=2020-01-01",)), warm)
+    first, second = (call.run for call in asked)
+    assert first.experiment.training.since == read_manifest(of_runs.bundles / "ids").data_until
+    assert first.origin == (of_runs.bundles / "ids").resolve()
+    assert second.experiment.training.since == "2020-01-01"
+
+
+def test_a_training_anew_has_the_settings_of_the_live_version_or_of_an_experiment(
+    of_runs: RetrainSettings, asked: list[Asked]
+) -> None:
+    anew = begun(of_runs, mode="anew")
+    train_run(of_runs, anew)
+    train_run(replace(of_runs, experiment="demo", overrides=("tower.dimension=4",)), anew)
+    first, second = (call.run for call in asked)
+    assert (first.origin, first.experiment.tower.dimension, first.experiment.training.since) == (
+        None,
+        32,
+        None,
+    )
+    assert second.experiment.tower.dimension == 4
+
+
+def test_a_training_that_was_killed_goes_on(of_runs: RetrainSettings, asked: list[Asked]) -> None:
+    shutil.copytree(trained_shop().folder / "ids", of_runs.runs / "r1")
+    train_run(of_runs, begun(of_runs, mode="anew"))
+    assert [call.resume for call in asked] == [True]
+
+
+def test_an_experiment_chosen_by_the_data_replaces_an_interrupted_choice(
+    of_runs: RetrainSettings, asked: list[Asked], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen: list[tuple[Sequence[str], bool]] = []
+
+    def choose(
+        folder: Path,
+        data: PreparedData,
+        overrides: Sequence[str],
+        overwrite: bool,
+        report: Callable[[str], None],
+    ) -> Run:
+        chosen.append((overrides, overwrite))
+        live = ParentBundle.open(of_runs.bundles / "ids")
+        return Run(folder, live.experiment(overrides), data.folder, data.fingerprint)
+
+    monkeypatch.setattr(training, "chosen_run", choose)
+    train_run(replace(of_runs, experiment="auto"), begun(of_runs, mode="anew"))
+    assert chosen == [((), True)]
+    assert len(asked) == 1
+
+
+def test_the_successor_of_an_approximate_index_has_one_too(shop: RetrainSettings, stub: Training) -> None:
+    reindex(shop.bundles / "first", IndexRequest("hnsw", 0.97), "fast")
+    point(shop.bundles, "fast")
+    state = begun(shop)
+    stub.publish(shop, state)
+    assert publish_run(shop, state) == "r1-hnsw"
+    assert publish_run(shop, state) == "r1-hnsw"  # after a kill
+    manifest = read_manifest(shop.bundles / "r1-hnsw")
+    assert manifest.index.kind == "hnsw"
+    assert manifest.index_choice is not None
+    assert manifest.index_choice.recall == 0.97
+
+
+def test_an_index_that_misses_its_recall_leaves_exact_search(
+    shop: RetrainSettings, stub: Training, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reindex(shop.bundles / "first", IndexRequest("hnsw", 0.97), "fast")
+    point(shop.bundles, "fast")
+
+    def miss(*words: object) -> Path:
+        raise BundleError("the recall of hnsw is 0.9")
+
+    monkeypatch.setattr(training, "reindex", miss)
+    state = begun(shop)
+    stub.publish(shop, state)
+    assert publish_run(shop, state) == "r1"

@@ -1,0 +1,479 @@
+"""The folder of a retraining: stored events, records, the state of a run, the lock, and what is deleted."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import turret.cli
+from tests.support.memory_engine import URL, Server, server, shop
+from tests.support.retrainings import record, size
+from turret.data.errors import ConfigurationError, TurretError
+from turret.data.prepared import PreparedData
+from turret.data.preparing.append import append
+from turret.data.preparing.prepare import prepare
+from turret.data.progress import LOGGER
+from turret.data.reading.schema import PrepareConfig
+from turret.history.loading import load_histories
+from turret.retraining.events import count_new, count_predictable, gather, is_changed, open_data, size_of
+from turret.retraining.lock import LockedError, retrain_lock
+from turret.retraining.record import RECORDS, Figures, RetrainRecord, append_record, lineage, read_records
+from turret.retraining.retention import choose_retired, delete_retired, protected_versions, retired
+from turret.retraining.settings import RetrainSettings
+from turret.retraining.state import STATE, RunState, iso, read_state, record_of, remove_state
+from turret.retraining.steps import RECORD, STEPS, step_after
+from turret.service.models.activation_log import FILE_NAME
+from turret.service.models.traffic_split import Route, Routes, write_routes
+from turret.service.settings import read_settings
+from turret.tower.bundle.publish import BundleContents, publish
+from turret.tower.engines.publishing import publish_to_engine
+from turret.tower.format.manifest import Manifest, read_manifest
+from turret.tower.format.pointer import point
+
+__all__ = ["server", "shop"]  # fixtures
+START, DAY = 1_700_000_000, 86_400
+NOW = (START + 100 * DAY) * 1000
+Rows = Sequence[tuple[str, str, int]]
+LOG: Rows = [(user, f"i{day}", START + day * DAY) for user in ("ann", "bob") for day in range(5)]
+LATER: Rows = [("ann", "i9", START + 6 * DAY), ("cid", "i1", START + 7 * DAY)]
+
+
+def write(path: Path, rows: Rows) -> Path:
+    lines = ["user_id,item_id,timestamp", *(f"{user},{item},{time}" for user, item, time in rows)]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def store(settings: RetrainSettings, rows: Rows) -> None:
+    log = write(settings.work.parent / "stored.csv", rows)
+    prepare(PrepareConfig(source=log), log.with_suffix(""), overwrite=True)
+    load_histories(PreparedData.open(log.with_suffix("")), read_settings(store=settings.store))
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> RetrainSettings:
+    prepare(PrepareConfig(source=write(tmp_path / "log.csv", LOG)), tmp_path / "prepared")
+    return RetrainSettings(
+        data=tmp_path / "prepared",
+        bundles=tmp_path / "bundles",
+        work=tmp_path / "work",
+        store=f"sqlite:///{tmp_path}/history.sqlite",
+    )
+
+
+def begun(settings: RetrainSettings, until: int = NOW) -> RunState:
+    before = size_of(open_data(settings))
+    moment = {"run": "r1", "started": iso(NOW), "until": until}
+    return RunState.model_validate({**moment, "before": before, "data_changed": False, "step": "gather"})
+
+
+def test_later_events_are_added_once_and_their_dump_is_deleted(settings: RetrainSettings) -> None:
+    store(settings, [*LOG[:3], *LATER])
+    before = begun(settings)
+    for _ in range(2):
+        gather(settings, before, [])
+        data = open_data(settings)
+        assert len(data.event_items) == len(LOG) + len(LATER)
+        assert not list(settings.work.glob("*.parquet"))
+    assert data.users.row("cid") is not None
+
+
+def test_an_empty_store_changes_nothing(settings: RetrainSettings) -> None:
+    store(settings, [("old", "i1", START - 9 * DAY)])
+    fingerprint = open_data(settings).fingerprint
+    gather(settings, begun(settings), [])
+    assert open_data(settings).fingerprint == fingerprint
+
+
+def test_late_events_are_read_for_some_days(settings: RetrainSettings) -> None:
+    """The newest event of the data is on day 4."""
+    store(settings, [("ann", "i8", START + 2 * DAY)])
+    gather(replace(settings, late=1.0), begun(settings), [])
+    assert len(open_data(settings).event_items) == len(LOG)
+    gather(replace(settings, late=2.5), begun(settings), [])
+    assert len(open_data(settings).event_items) == len(LOG) + 1
+
+
+def test_a_wrong_future_time_does_not_hide_events(settings: RetrainSettings, tmp_path: Path) -> None:
+    """The range begins at the end of the last dump, if the data claims to be newer."""
+    append(write(tmp_path / "wrong.csv", [("bob", "i7", START + 9999 * DAY)]), settings.data)
+    store(settings, LATER)
+    dumped = record("r0", until=iso((START + 5 * DAY) * 1000), after=size(11), new_events=1)
+    failed = record("r1", until=iso(NOW), after=size(11), decision="failed")
+    gather(settings, begun(settings), [dumped, failed])
+    assert len(open_data(settings).event_items) == len(LOG) + 1 + len(LATER)
+
+
+def test_rows_without_a_catalog_entry_are_dropped(tmp_path: Path, settings: RetrainSettings) -> None:
+    items = tmp_path / "items.csv"
+    items.write_text("item_id,title\n" + "".join(f"i{number},T\n" for number in range(5)))
+    config = PrepareConfig(source=tmp_path / "log.csv", items=items)
+    prepare(config, settings.data, overwrite=True)
+    store(settings, LATER)
+    gather(settings, begun(settings), [])
+    assert len(open_data(settings).event_items) == len(LOG) + 1  # i9 is not in the catalog
+    items.write_text(items.read_text() + "i9,New\n")
+    gather(replace(settings, items=items, late=9.0), begun(settings), [])
+    assert len(open_data(settings).event_items) == len(LOG) + 2
+
+
+def test_data_without_times_is_refused(tmp_path: Path, settings: RetrainSettings) -> None:
+    (tmp_path / "plain.csv").write_text("user_id,item_id\na,x\na,y\na,z\n")
+    config = PrepareConfig.model_validate(
+        {"source": tmp_path / "plain.csv", "columns": {"in_file_order": True}}
+    )
+    prepare(config, tmp_path / "plain")
+    with pytest.raises(ConfigurationError, match="has an order but no times"):
+        open_data(replace(settings, data=tmp_path / "plain"))
+
+
+@pytest.fixture
+def live(settings: RetrainSettings, make_contents: Callable[..., BundleContents]) -> Manifest:
+    """The manifest of a version that was trained on the data of `settings`."""
+    data = open_data(settings)
+    contents = replace(
+        make_contents(), fingerprints={"data": data.fingerprint}, data_until=data.manifest.time.until
+    )
+    return read_manifest(publish(settings.bundles, contents))
+
+
+def test_new_events_are_counted_from_the_last_training(settings: RetrainSettings, live: Manifest) -> None:
+    store(settings, LATER)
+    before = size_of(open_data(settings))
+    assert count_new(open_data(settings), before, [], live) == 0
+    assert not is_changed(open_data(settings), [], live)
+    gather(settings, begun(settings), [])
+    data = open_data(settings)
+    assert count_new(data, before, [], live) == 2
+    # A failed training has used nothing, a refused one has.
+    failed = record("r1", decision="failed", after=size_of(data))
+    refused = record("r2", decision="refused", after=size_of(data))
+    assert count_new(data, size_of(data), [failed], live) == 2
+    assert count_new(data, size_of(data), [failed, refused], live) == 0
+    assert count_new(data, before, [], None) == len(LOG) + 2
+
+
+def test_data_that_another_command_wrote_is_noticed(
+    settings: RetrainSettings, live: Manifest, tmp_path: Path
+) -> None:
+    own = record("r1", after=size_of(open_data(settings)))
+    append(write(tmp_path / "more.csv", LATER), settings.data)
+    changed = open_data(settings)
+    assert is_changed(changed, [], live)
+    assert is_changed(changed, [own], live)
+    assert not is_changed(changed, [own, record("r2", after=size_of(changed))], live)
+    assert not is_changed(changed, [], None)
+    by_hand = live.model_copy(update={"fingerprints": {"data": changed.fingerprint}})
+    assert not is_changed(changed, [own], by_hand)
+    assert count_new(changed, size_of(changed), [own], by_hand) == 0
+
+
+def test_events_without_an_earlier_one_in_the_training_part_can_not_be_predicted(
+    settings: RetrainSettings,
+) -> None:
+    data = open_data(settings)
+    # The last two of each user's five events are validation and test.
+    assert count_predictable(data, iso((START + 2 * DAY) * 1000)) == 2
+    assert count_predictable(data, iso((START + 3 * DAY) * 1000)) == 0
+    assert count_predictable(data, iso(START * 1000)) == 4
+
+
+FIGURES = Figures(
+    metric="ndcg@10", users=99, new=0.25, live=0.2, low=0.01, high=0.09, margin=0.1, rule="newest"
+)
+
+
+def invoke(*words: str | Path) -> Result:
+    return CliRunner().invoke(turret.cli.app, ["retrain", *map(str, words)])
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    append_record(tmp_path, record("20260501-030000", new_events=1234, figures=FIGURES))
+    failed = {"decision": "failed", "status": 1, "step": "train", "version": None, "mode": None}
+    append_record(tmp_path, record("20260502-030000", **failed))
+    return tmp_path
+
+
+def test_the_history_is_a_table(work: Path) -> None:
+    shown = invoke("--history", "--work", work)
+    assert shown.exit_code == 0
+    first, second = [line for line in shown.stdout.splitlines() if "│ 2026050" in line]
+    for text in ("activated", "1,234", "warm", "ndcg@10 0.2500", "0.2000", "+0.0500 [+0.0100, +0.0900]"):
+        assert text in first
+    assert "failed (train)" in second
+
+
+def test_the_history_is_json_too(work: Path) -> None:
+    listed = json.loads(invoke("--history", "--json", "--work", work).stdout)
+    assert [one["decision"] for one in listed] == ["activated", "failed"]
+    assert listed[0]["figures"]["low"] == 0.01
+
+
+def test_a_folder_without_records_is_a_sentence(tmp_path: Path) -> None:
+    shown = invoke("--history", "--work", tmp_path)
+    assert shown.exit_code == 0
+    assert "has no records yet" in shown.stderr
+
+
+def test_a_record_is_one_line_of_json_and_is_read_back(tmp_path: Path) -> None:
+    written = [record("one", new_events=7, figures=FIGURES), record("two", decision="refused", status=3)]
+    for one in written:
+        append_record(tmp_path, one)
+    lines = (tmp_path / RECORDS).read_text().splitlines()
+    assert [json.loads(line)["run"] for line in lines] == ["one", "two"]
+    assert json.loads(lines[0])["figures"]["low"] == 0.01
+    assert read_records(tmp_path) == written
+
+
+def test_a_folder_without_records_has_none(tmp_path: Path) -> None:
+    assert read_records(tmp_path) == []
+
+
+def test_the_torn_line_of_a_crash_is_skipped_and_costs_no_later_record(tmp_path: Path) -> None:
+    append_record(tmp_path, record("one"))
+    with (tmp_path / RECORDS).open("a") as file:
+        file.write('{"run": "tor')
+    append_record(tmp_path, record("two"))
+    assert [one.run for one in read_records(tmp_path)] == ["one", "two"]
+
+
+def test_records_that_can_not_be_read_are_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / RECORDS).mkdir()
+    with pytest.raises(TurretError, match=r"retrains\.jsonl can't be read"):
+        read_records(tmp_path)
+
+
+def test_a_lineage_counts_the_warm_starts_since_the_last_full_training() -> None:
+    records = [
+        record("full", mode="anew", before=size(100), after=size(110)),
+        record("warm-1", origin="full", before=size(110), after=size(120)),
+        record("refused", origin="warm-1", decision="refused", before=size(120), after=size(130)),
+        record("warm-2", origin="warm-1", before=size(130), after=size(140)),
+    ]
+    found = lineage(records, "warm-2")
+    assert (found.warm_starts, found.full) == (2, size(110))
+    assert lineage(records, "full").warm_starts == 0
+
+
+def test_a_version_of_another_command_had_the_data_before_the_first_warm_start_from_it() -> None:
+    records = [
+        record("refused", live="first", decision="refused", before=size(100), after=size(110)),
+        record("warm-1", live="first", origin="first", before=size(110), after=size(120)),
+    ]
+    assert lineage(records[:1], "first").full == size(100)
+    found = lineage(records, "warm-1")
+    assert (found.warm_starts, found.full) == (1, size(100))
+    assert (lineage(records, "other").warm_starts, lineage(records, "other").full) == (0, None)
+    assert lineage([], None).full is None
+
+
+NAMES = list(STEPS)
+
+
+def state(**fields: object) -> RunState:
+    plain = {"run": "r1", "started": iso(0), "until": 0, "before": size(10), "data_changed": False}
+    return RunState.model_validate({**plain, "step": "gather", **fields})
+
+
+def test_a_state_is_read_back_and_removed_with_what_a_killed_dump_left(tmp_path: Path) -> None:
+    assert read_state(tmp_path) is None
+    written = state(step="train", new_events=3, after=size(13))
+    written.save(tmp_path)
+    assert read_state(tmp_path) == written
+    written.dump(tmp_path).write_text("events")
+    (tmp_path / f".{written.dump(tmp_path).name}.0.new").mkdir()
+    remove_state(tmp_path, written)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_state_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / STATE).write_text("{}")
+    with pytest.raises(TurretError, match="delete it, and the next run begins anew"):
+        read_state(tmp_path)
+
+
+def test_the_steps_follow_each_other_and_after_a_decision_only_retention_follows() -> None:
+    assert [step_after(state(step=name)) for name in NAMES] == [*NAMES[1:], RECORD]
+    decided = [step_after(state(step=name, decision="nothing_new")) for name in NAMES]
+    assert decided == ["retire"] * 8 + ["delete", RECORD]
+
+
+def test_the_record_of_a_state_without_a_decision_names_the_failed_step() -> None:
+    failed = record_of(state(step="train", message="it diverged", status=1), iso(2000))
+    assert (failed.decision, failed.step, failed.status) == ("failed", "train", 1)
+    done = record_of(state(step="deploy", decision="activated", version="v"), iso(2000))
+    assert (done.decision, done.step, done.version) == ("activated", None, "v")
+    assert (done.started, done.until, done.ended) == (iso(0), iso(0), iso(2000))
+
+
+def test_a_second_retraining_in_one_folder_is_refused_until_the_first_has_ended(tmp_path: Path) -> None:
+    work = tmp_path / "deep" / "work"
+    with retrain_lock(work):
+        refused = pytest.raises(LockedError, match="another `turret retrain` is running in")
+        with refused as error, retrain_lock(work):
+            pass
+        assert error.value.exit_status == 1
+    with retrain_lock(work):
+        pass
+
+
+def test_a_folder_that_can_not_be_made_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    refused = pytest.raises(LockedError, match=r"--work .*file/work: the folder can't be made")
+    with refused, retrain_lock(tmp_path / "file" / "work"):
+        pass
+
+
+def test_a_file_system_without_locks_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(descriptor: int) -> bool:
+        raise OSError("no locks")
+
+    monkeypatch.setattr("turret.data.files.locks.try_lock", refuse)
+    with pytest.raises(LockedError, match="its file system has no locks"), retrain_lock(tmp_path):
+        pass
+
+
+RUNS = [f"r{number}" for number in range(9)]
+Folder = Callable[..., RetrainSettings]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    """A folder with the bundles and runs of RUNS, and a bundle `mine` that no retraining made."""
+
+    def make(live: str = "r8", keep: int = 2) -> RetrainSettings:
+        settings = RetrainSettings(
+            data=tmp_path, bundles=tmp_path / "bundles", work=tmp_path / "work", keep=keep
+        )
+        for name in (*RUNS, "mine"):
+            (settings.bundles / name).mkdir(parents=True)
+            (settings.bundles / name / "manifest.json").write_text("{}")
+            (settings.runs / name).mkdir(parents=True)
+        point(settings.bundles, live)
+        return settings
+
+    return make
+
+
+def records(names: Sequence[str] = RUNS) -> list[RetrainRecord]:
+    return [record(name) for name in names]
+
+
+def log_activations(bundles: Path, *versions: str) -> None:
+    lines = [
+        {"time": "t", "version": version, "who": "admin", "outcome": "activated", "sequence": number}
+        for number, version in enumerate(versions, start=1)
+    ]
+    (bundles / FILE_NAME).write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")}
+
+
+def test_the_newest_stay_and_the_others_are_retired() -> None:
+    assert retired(["c", "b", "a"], {"a"}, 1) == ("b",)
+    assert retired(["c", "b", "a"], set(), 3) == ()
+
+
+def test_only_the_newest_runs_of_retrainings_and_their_bundles_stay(folder: Folder) -> None:
+    settings = folder()
+    chosen = choose_retired(settings, records())
+    assert chosen == tuple(RUNS[6::-1])
+    delete_retired(settings, chosen, records())
+    assert names(settings.bundles) == {"r7", "r8", "mine"}
+    assert names(settings.runs) == {"r7", "r8", "mine"}
+    assert not list(settings.bundles.glob(".retired-*"))
+    assert choose_retired(settings, records()) == ()
+
+
+def test_the_live_previous_canary_and_shadow_versions_stay(folder: Folder) -> None:
+    settings = folder(live="r0", keep=1)
+    log_activations(settings.bundles, "r3", "r1", "r0")
+    routes = Routes(canary=Route(version="r4", share=0.1), shadow=Route(version="r5", share=1))
+    write_routes(settings.bundles, routes)
+    assert protected_versions(settings.bundles, None, records()) == {"r0", "r1", "r4", "r5"}
+    delete_retired(settings, choose_retired(settings, records()), records())
+    assert names(settings.bundles) == {"r0", "r1", "r4", "r5", "r8", "mine"}
+
+
+def test_a_service_that_has_not_followed_the_pointer_keeps_its_version_and_the_one_before(
+    folder: Folder,
+) -> None:
+    settings = folder(live="r8", keep=1)
+    log_activations(settings.bundles, "r1", "r2")
+    assert protected_versions(settings.bundles, None, records()) == {"r8", "r2", "r1"}
+
+
+def test_the_version_before_a_local_activation_is_the_previous_one(folder: Folder) -> None:
+    settings = folder(live="r8", keep=1)
+    known = [*records(RUNS[:8]), record("r8", live="r2")]
+    assert protected_versions(settings.bundles, None, known) == {"r8", "r2"}
+
+
+def test_a_version_that_went_live_after_the_choice_stays(folder: Folder) -> None:
+    settings = folder()
+    chosen = choose_retired(settings, records())
+    point(settings.bundles, "r0")
+    delete_retired(settings, chosen, records())
+    assert names(settings.bundles) == {"r0", "r7", "r8", "mine"}
+
+
+def test_nothing_is_deleted_while_the_protected_versions_are_unknown(folder: Folder) -> None:
+    settings = folder()
+    (settings.bundles / "routes.json").write_text("{")
+    assert choose_retired(settings, records()) == ()
+
+
+def test_both_bundles_of_a_run_with_another_index_are_one(folder: Folder) -> None:
+    settings = folder(live="r1-hnsw", keep=1)
+    for name in ("r0-hnsw", "r1-hnsw"):
+        (settings.bundles / name).mkdir()
+    known = [record(name, version=f"{name}-hnsw") for name in ("r0", "r1")] + records(RUNS[2:])
+    delete_retired(settings, choose_retired(settings, known), known)
+    assert names(settings.bundles) == {"r1", "r1-hnsw", "r8", "mine"}
+
+
+def test_a_deletion_that_was_killed_between_hiding_and_removing_is_finished_by_the_next(
+    folder: Folder,
+) -> None:
+    settings = folder()
+    (settings.bundles / "r0").rename(settings.bundles / ".retired-r0-1")
+    delete_retired(settings, choose_retired(settings, records()), records())
+    assert not list(settings.bundles.glob(".retired-*"))
+
+
+def test_a_published_bundle_can_be_deleted(
+    bundles: Path, make_contents: Callable[..., BundleContents], tmp_path: Path
+) -> None:
+    """Its files are read-only; the folder is not."""
+    from turret.tower.bundle.publish import publish
+
+    publish(bundles, make_contents("r0"))
+    settings = RetrainSettings(data=tmp_path, bundles=bundles, work=tmp_path, keep=1)
+    delete_retired(settings, ["r0"], records(["r0"]))
+    assert names(bundles) == {"v1"}
+
+
+def test_a_deleted_version_leaves_its_engine(
+    shop: Path, server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An engine that is down keeps the collection, which the next publication drops."""
+    caplog.set_level("INFO", LOGGER)
+    settings = RetrainSettings(data=shop.parent, bundles=shop, work=shop.parent / "work", keep=0)
+    for name in ("r0", "r1", "r2"):
+        publish_to_engine(shop / "v1", URL, version=name)
+    delete_retired(settings, ["r0"], records(["r0"]))
+    assert len(server.items) == 2
+    assert "dropped the collection" in caplog.text
+    server.fault = "down"
+    delete_retired(settings, ["r1"], records(["r1"]))
+    assert "stay in redis://engine:6379" in caplog.text
+    assert not (shop / "r1").exists()
+    server.fault = None
+    publish_to_engine(shop / "v1", URL, version="r3")
+    assert len(server.items) == 2
