@@ -13,24 +13,13 @@ from typer.testing import CliRunner, Result
 
 import turret.cli
 from tests.support.command_line import OnTerminal, check_call, commands
-from turret.data.preparing.prepare import prepare
-from turret.data.reading.schema import PrepareConfig
+from tests.support.trained import trained_shop
 
 every_command = pytest.mark.parametrize("name", commands())
 
 
 def invoke(*words: str | Path) -> Result:
     return CliRunner().invoke(turret.cli.app, [*map(str, words)])
-
-
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Thirty users of the same eight items in turn. Nobody may write to it."""
-    folder = tmp_path_factory.mktemp("cli")
-    rows = [f"u{user},i{(user + step) % 8},{step}" for user in range(30) for step in range(8)]
-    (folder / "events.csv").write_text("\n".join(["user,item,time", *rows]) + "\n")
-    prepare(PrepareConfig(source=folder / "events.csv"), folder / "prepared")
-    return folder / "prepared"
 
 
 @every_command
@@ -115,9 +104,17 @@ def test_what_an_interrupt_cuts_short_leaves_no_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_a_training_that_was_interrupted_goes_on(prepared: Path, tmp_path: Path) -> None:
+def test_a_training_that_was_interrupted_goes_on(tmp_path: Path) -> None:
     """The terminal shows the epoch; what is there after Ctrl-C is a run that `--resume` finishes."""
-    words = ["train", "--data", str(prepared), "--set", "tower.dimension=4", "--set", "training.patience=500"]
+    words = [
+        "train",
+        "--data",
+        str(trained_shop().data.folder),
+        "--set",
+        "tower.dimension=4",
+        "--set",
+        "training.patience=500",
+    ]
     with OnTerminal(*words, "--set", "training.epochs=500", "--run", "run", folder=tmp_path) as command:
         command.wait_for("epoch 3/500")
         command.process.send_signal(signal.SIGINT)
@@ -147,18 +144,3 @@ def test_every_option_of_serve_is_a_setting_of_the_service(monkeypatch: pytest.M
         *(name.replace("-", "_") for name in given),
         "wait",
     }
-
-
-def test_every_option_of_a_report_on_samplers_is_heeded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is not given has the report's own default."""
-    asked: list[Any] = []
-    monkeypatch.setattr("turret.training.report.commands.report_samplers", lambda *given: asked.append(given))
-    assert invoke("report", "samplers").exit_code == 0
-    words = "--run r --data d --negatives 5 --negatives 7 --queries 9 --draws 30 --refresh-every 2 --seed 3"
-    assert invoke("report", "samplers", *words.split(), "--output", "o.svg", "--json", "--all").exit_code == 0
-    (run, data, plain, output, as_json, show_all), full = asked
-    assert (run, data, output, as_json, show_all) == (Path("var/run"), None, None, False, False)
-    assert (plain.negatives, plain.refresh_every) == ((4, 16, 64, 256), (1, 10, 100))
-    assert full[:2] == (Path("r"), Path("d"))
-    assert full[2] == type(plain)(negatives=(5, 7), queries=9, draws=30, refresh_every=(2,), seed=3)
-    assert full[3:] == (Path("o.svg"), True, True)

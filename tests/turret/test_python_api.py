@@ -1,6 +1,7 @@
 """The Python API: every block of docs/python.md runs, and errors are those of Turret."""
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 import turret
 from tests.support.command_line import ROOT, environment
-from turret.data.synthetic.synthesis import SyntheticConfig, synthesise
+from tests.support.trained import trained_shop
 from turret.model import Model
 from turret.tower.retrieval.retriever import Retriever
 from turret.training.run import CHECKPOINT
@@ -25,61 +26,41 @@ def blocks(page: Path) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
 
 
-BLOCKS = blocks(PAGE)
+@pytest.fixture(scope="module")
+def raw() -> Path:
+    """The files of a shop, as the page reads them."""
+    return trained_shop().folder / "raw"
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The files that the page reads."""
-    folder = tmp_path_factory.mktemp("python")
-    config = SyntheticConfig(
-        users=300, items=120, events_per_user=12, shortest_history=3, longest_history=30, seed=1
-    )
-    synthesise(config, folder / "shop")
-    for path in (folder / "shop").iterdir():
-        path.rename(folder / path.name)
-    return folder
+def model() -> Model:
+    return turret.load(trained_shop().bundles)
 
 
-@pytest.fixture(scope="module")
-def page(shop: Path) -> dict[str, object]:
-    """The names that the blocks define, run in order in the folder of the shop."""
+@pytest.mark.process  # it starts none, but its trainings take too long for `make test`
+def test_every_block_of_the_page_runs(raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One after the other, on files with the usual names of columns."""
+    monkeypatch.chdir(shutil.copytree(raw, tmp_path / "shop"))
     names: dict[str, object] = {}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(shop)
-        for block in BLOCKS:
-            exec(compile(block, str(PAGE), "exec"), names)
-    return names
+    for block in blocks(PAGE):
+        exec(compile(block, str(PAGE), "exec"), names)
+    assert Path("var/bundles/current").read_text() == "first\n"
+    assert isinstance(names["model"], Model)
 
 
 @pytest.mark.nightly
-def test_every_block_of_the_page_runs(page: dict[str, object], shop: Path) -> None:
-    assert len(BLOCKS) == len(re.findall(r"^```python", PAGE.read_text("utf-8"), re.MULTILINE)) >= 5
-    assert (shop / "var" / "bundles" / "current").read_text() == "first\n"
-    assert isinstance(page["model"], Model)
-
-
-@pytest.mark.nightly
-def test_the_example_of_the_readme_runs(shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_of_the_readme_runs(raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On files with the columns that it names."""
     names = {"user_id": "customer", "item_id": "sku"}
-    pl.read_csv(shop / "events.csv").rename(names).write_csv(tmp_path / "orders.csv")
-    pl.read_csv(shop / "items.csv").rename({"item_id": "sku"}).write_csv(tmp_path / "products.csv")
+    pl.read_csv(raw / "events.csv").rename(names).write_csv(tmp_path / "orders.csv")
+    pl.read_csv(raw / "items.csv").rename({"item_id": "sku"}).write_csv(tmp_path / "products.csv")
     monkeypatch.chdir(tmp_path)
     (example,) = blocks(README)
     exec(compile(example, str(README), "exec"), {})
     assert (tmp_path / "var" / "bundles" / "current").is_file()
 
 
-def test_the_way_from_a_log_to_recommendations_takes_15_lines() -> None:
-    lines = [line for line in BLOCKS[0].splitlines() if line.strip()]
-    assert len(lines) <= 15
-
-
-@pytest.mark.nightly
-def test_a_model_answers_as_the_retriever(page: dict[str, object]) -> None:
-    model = page["model"]
-    assert isinstance(model, Model)
+def test_a_model_answers_as_the_retriever(model: Model) -> None:
     rows = np.array([3, 5], dtype=np.int32)
     (ranking,) = Retriever(model.bundle).recommend([rows], [{}], 4, [rows])
     answer = model.recommend(model.bundle.vocabulary.ids(rows), k=4)
@@ -88,10 +69,7 @@ def test_a_model_answers_as_the_retriever(page: dict[str, object]) -> None:
     assert all(item.source == "towers" for item in answer)
 
 
-@pytest.mark.nightly
-def test_seen_and_excluded_items_are_left_out_and_unknown_ones_are_ignored(page: dict[str, object]) -> None:
-    model = page["model"]
-    assert isinstance(model, Model)
+def test_seen_and_excluded_items_are_left_out_and_unknown_ones_are_ignored(model: Model) -> None:
     ids = model.bundle.vocabulary.ids(range(len(model.bundle.vocabulary)))
     answer = model.recommend(["no such item", *ids[:2]], k=len(ids), exclude=ids[2:4])
     assert {item.id for item in answer} == set(ids[4:])
@@ -102,33 +80,30 @@ def test_seen_and_excluded_items_are_left_out_and_unknown_ones_are_ignored(page:
     assert popular[0].score >= popular[1].score >= popular[2].score
 
 
-@pytest.mark.nightly
-def test_a_filter_leaves_what_it_allows(page: dict[str, object]) -> None:
-    model = page["model"]
-    assert isinstance(model, Model)
+def test_a_filter_leaves_what_it_allows(model: Model) -> None:
     genre = model.bundle.fields["genres"][0][0]
     answer = model.recommend([model.bundle.vocabulary.id(0)], filter={"genres": {"any_of": [genre]}})
     assert answer
     assert all(genre in item.fields["genres"] for item in answer)
 
 
-def test_a_table_is_prepared_as_its_file_is(shop: Path, tmp_path: Path) -> None:
-    events = pl.read_csv(shop / "events.csv")
+def test_a_table_is_prepared_as_its_file_is(raw: Path, tmp_path: Path) -> None:
+    events = pl.read_csv(raw / "events.csv")
     from_table = turret.prepare(events, tmp_path / "table")
-    from_path = turret.prepare(shop / "events.csv", tmp_path / "path")
+    from_path = turret.prepare(raw / "events.csv", tmp_path / "path")
     assert from_table.fingerprint == from_path.fingerprint
 
 
-def test_errors_are_turret_errors_that_say_what_would_work(shop: Path, tmp_path: Path) -> None:
+def test_errors_are_turret_errors_that_say_what_would_work(raw: Path, tmp_path: Path) -> None:
     frame = pl.DataFrame({"buyer": ["a"], "thing": ["b"], "when": [1]})
     with pytest.raises(turret.TurretError, match="column"):
         turret.prepare(frame, tmp_path / "prepared")
     with pytest.raises(turret.TurretError, match="events can't be read from a dict"):
         turret.prepare({"user": ["a"]}, tmp_path / "prepared")  # type: ignore[arg-type]
     with pytest.raises(turret.TurretError, match="no setting 'colums'"):
-        turret.prepare(shop / "events.csv", tmp_path / "prepared", settings={"colums": 3})
+        turret.prepare(raw / "events.csv", tmp_path / "prepared", settings={"colums": 3})
     with pytest.raises(turret.TurretError, match=r"folder = 's3://shop/prepared' is in an object store"):
-        turret.prepare(shop / "events.csv", "s3://shop/prepared")
+        turret.prepare(raw / "events.csv", "s3://shop/prepared")
     with pytest.raises(turret.TurretError, match="is not prepared data"):
         turret.train(tmp_path, tmp_path / "run")
     with pytest.raises(turret.TurretError, match="there is no run here"):
@@ -138,25 +113,22 @@ def test_errors_are_turret_errors_that_say_what_would_work(shop: Path, tmp_path:
     assert not list(tmp_path.iterdir())
 
 
-def test_messages_name_arguments_in_place_of_options(shop: Path, tmp_path: Path) -> None:
+def test_messages_name_arguments_in_place_of_options(raw: Path, tmp_path: Path) -> None:
     """The same messages as on the command line, in the terms of Python."""
     with pytest.raises(turret.TurretError, match=r'name their column with settings\["columns.weight"\]'):
-        turret.prepare(shop / "events.csv", tmp_path, settings={"filters.min_weight": 1.0})
+        turret.prepare(raw / "events.csv", tmp_path, settings={"filters.min_weight": 1.0})
     (tmp_path / "prepared").mkdir()
     (tmp_path / "prepared" / "notes.txt").touch()
     with pytest.raises(turret.TurretError, match="replace it with overwrite=True"):
-        turret.prepare(shop / "events.csv", tmp_path / "prepared")
+        turret.prepare(raw / "events.csv", tmp_path / "prepared")
     (tmp_path / "run.json").write_text("{")
-    data = turret.prepare(shop / "events.csv", tmp_path / "data")
+    data = turret.prepare(raw / "events.csv", tmp_path / "data")
     (tmp_path / CHECKPOINT).touch()
     with pytest.raises(turret.TurretError, match=r"continue it with resume=True, .* with folder=\.\.\."):
         turret.train(data, tmp_path)
 
 
-@pytest.mark.nightly
-def test_a_model_refuses_what_it_does_not_know(page: dict[str, object]) -> None:
-    model = page["model"]
-    assert isinstance(model, Model)
+def test_a_model_refuses_what_it_does_not_know(model: Model) -> None:
     item = model.bundle.vocabulary.id(0)
     with pytest.raises(turret.TurretError, match="colour"):
         model.recommend([item], filter={"colour": "red"})
@@ -222,51 +194,42 @@ def test_an_index_is_chosen_for_vectors_of_any_model() -> None:
         turret.choose_index(vectors, vectors[:50], kind="tree")
 
 
-def run(script: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
-
-
-def test_importing_loads_nothing_and_changes_nothing() -> None:
-    script = """
+BARE = """
 import os, sys
 before = set(sys.modules), dict(os.environ)
 import turret
 loaded = {name.partition(".")[0] for name in set(sys.modules) - before[0]} - sys.stdlib_module_names
 print(*loaded, dict(os.environ) == before[1])
-"""
-    assert run(script) == "turret True"
 
-
-@pytest.mark.nightly
-def test_a_model_needs_no_extra(shop: Path, page: dict[str, object]) -> None:
-    script = f"""
-import sys
 from turret.data.extras import EXTRA_OF
 
 class Missing:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in EXTRA_OF:
-            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Missing())
-import turret
 try:
     turret.train
 except turret.MissingExtraError as error:
     assert isinstance(error, ImportError)
     print(error)
-print(len(turret.load({str(shop / "var" / "bundles")!r}).recommend([], k=4)))
+print(len(turret.load(sys.argv[1]).recommend([], k=4)))
 """
-    message, count = run(script).splitlines()
+
+
+@pytest.mark.process
+def test_importing_loads_nothing_and_a_model_needs_no_extra() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", BARE, str(trained_shop().bundles)],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    loaded, message, count = done.stdout.splitlines()
+    assert loaded == "turret True"
     assert "run: pip install 'turret[train]'" in message
     assert count == "4"
 

@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 import turret
+from tests.support.tools import require
 from turret.data.prepared import PreparedData
 from turret.service.settings import Settings
 from turret.service.stores.registry import open_stores
@@ -43,13 +44,12 @@ class ArrowTable:
 
 
 def pandas_frame(frame: pl.DataFrame) -> Any:
-    pytest.importorskip("pandas", "2.2")
-    pytest.importorskip("pyarrow")  # through which pandas exports its tables
+    require("pandas")
     return frame.to_pandas()
 
 
 def pyarrow_table(frame: pl.DataFrame) -> Any:
-    pytest.importorskip("pyarrow")
+    require("pandas")
     return frame.to_arrow()
 
 
