@@ -1,13 +1,17 @@
 """Objective, samplers, loop, evaluation and export: from prepared data to a bundle."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from turret.training.checks.losses import check_loss as check_loss
+    from turret.training.checks.samplers import check_sampler as check_sampler
     from turret.training.estimator import Estimator as Estimator
     from turret.training.samplers.fixed.given import GivenNegatives as GivenNegatives
 
 __all__ = [
     "checkpoint",
+    "checks",
     "cli",
     "commands",
     "device",
@@ -22,14 +26,15 @@ __all__ = [
     "trainer",
 ]
 
+_LOADED: dict[str, str] = {
+    "Estimator": "estimator",
+    "GivenNegatives": "samplers.fixed.given",
+    "check_loss": "checks.losses",
+    "check_sampler": "checks.samplers",
+}
+
 
 def __getattr__(name: str) -> Any:
-    if name == "Estimator":
-        from turret.training.estimator import Estimator
-
-        return Estimator
-    if name == "GivenNegatives":
-        from turret.training.samplers.fixed.given import GivenNegatives
-
-        return GivenNegatives
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _LOADED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"turret.training.{_LOADED[name]}"), name)

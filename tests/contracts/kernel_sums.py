@@ -45,7 +45,7 @@ class KernelSumsContract:
     def make(self, vectors: NDArray[np.float32], block: int = 4) -> KernelSums:
         raise NotImplementedError
 
-    @pytest.mark.parametrize("block", [1, 4, 7, 100])
+    @pytest.mark.parametrize("block", [1, 7])
     def test_draws_follow_the_kernel(self, block: int) -> None:
         """20,000 draws against the closed form; one in a million right programs fails."""
         vectors = unequal(60, 6, 1)

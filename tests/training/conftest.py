@@ -10,8 +10,11 @@ from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 from turret.data.synthetic.synthesis import SyntheticConfig, synthesise
-from turret.training.config.experiment import load_experiment
-from turret.training.run import Run
+from turret.tower.towers.model import TwoTowers
+from turret.training.batches.batches import Batch, TrainingBatches
+from turret.training.config.experiment import ExperimentConfig, load_experiment
+from turret.training.randomness import stream
+from turret.training.run import Run, build_model
 from turret.training.trainer import train
 
 QUICK = ["training.batch_size=256", "training.device=cpu", "tower.dimension=8", "evaluation.bootstrap=100"]
@@ -33,6 +36,18 @@ def handmade(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
     config = {"source": folder / "events.csv", "columns": {"in_file_order": True}}
     prepare(PrepareConfig.model_validate(config), folder / "prepared")
     return PreparedData.open(folder / "prepared")
+
+
+@pytest.fixture(scope="session")
+def batch(shop: PreparedData) -> Batch:
+    """The first batch of about 64 examples of the shop. Nobody may write to it."""
+    return next(TrainingBatches(shop, 64, 50, 64).epoch(stream(0, "order", 0)))
+
+
+@pytest.fixture
+def towers(shop: PreparedData) -> TwoTowers:
+    """Fresh towers of the default experiment for the shop, without dropout."""
+    return build_model(ExperimentConfig(), shop).eval()
 
 
 @pytest.fixture(scope="session")

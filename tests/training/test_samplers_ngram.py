@@ -1,3 +1,5 @@
+"""Samplers by the last item read: bigrams of the log, and a mixture of n-grams that learns."""
+
 import math
 
 import numpy as np
@@ -5,28 +7,92 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.contracts.estimates import EstimateContract
+from tests.contracts.samplers import (
+    COUNTS,
+    CPU,
+    Z_OF_ONE_IN_A_MILLION,
+    context_of,
+    draw_of,
+    follows,
+    query_of,
+)
 from tests.oracles.ngram import Mixture, redistributed
 from turret.training.errors import TrainingError
 from turret.training.randomness import stream
 from turret.training.samplers.adaptive.ngram import AdaptiveNgramSampler, first_in_line, frequency_bins
 from turret.training.samplers.adaptive.ngram_tables import NgramTables
-from turret.training.samplers.core.contract import DrawContext
+from turret.training.samplers.core.contract import Sampler
 from turret.training.samplers.core.draw import Draw
+from turret.training.samplers.fixed.bigram import BigramSampler
 from turret.training.samplers.fixed.weights import unigram_weights
 
-COUNTS = np.array([400, 200, 100, 60, 30, 20, 10, 5, 3, 2, 1, 1])
+
+def bigram(backoff: float = 3.0) -> BigramSampler:
+    pairs = np.flatnonzero(follows())
+    return BigramSampler(pairs, follows().ravel()[pairs], unigram_weights(COUNTS, 1.0), backoff, 10, CPU)
+
+
+def after(last: int) -> list[float]:
+    """The bigram's q after one item, written out: (c(last, i) + backoff u_i) / (c(last) + backoff)."""
+    table, unigram = follows(), (COUNTS + 1) / (COUNTS + 1).sum()
+    total = table[last].sum() + 3.0
+    return [(table[last, item] + 3.0 * unigram[item]) / total for item in range(12)]
+
+
+def proposal(sampler: Sampler) -> Tensor:
+    """q [12, 12] after each item."""
+    return sampler.probability(torch.zeros(12, 4), context_of(torch.arange(12)))
+
+
+def test_probabilities_of_a_bigram_are_those_of_the_counts() -> None:
+    """For each example's own last item; with a billion added counts nothing but the unigram is left."""
+    q = proposal(bigram())
+    for item in range(12):
+        assert q[item].tolist() == pytest.approx(after(item), rel=1e-5)
+    weights = unigram_weights(COUNTS, 1.0)
+    expected = torch.from_numpy(weights / weights.sum()).float().expand(12, -1)
+    torch.testing.assert_close(proposal(bigram(1e9)), expected, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("last", [0, 5, 11], ids=["followed", "never followed", "last and never followed"])
+def test_draws_after_one_item_are_its_own(last: int) -> None:
+    """Also where nothing ever came, which leaves the unigram."""
+    rows = torch.full((3000,), last)
+    draw = bigram().draw(torch.zeros(3000, 4), rows, context_of(rows, step=last))
+    shares = torch.bincount(draw.ids.flatten(), minlength=12).numpy() / draw.ids.numel()
+    q = np.array(after(last))
+    assert (np.abs(shares - q) < Z_OF_ONE_IN_A_MILLION * np.sqrt(q / draw.ids.numel())).all()
+
+
+def test_without_any_pair_the_unigram_is_left() -> None:
+    """Data whose users have one event each has no pairs, and still a proposal, which may learn."""
+    none, rows = np.empty(0, dtype=np.int64), torch.tensor([0, 1])
+    context = context_of(rows, torch.zeros(2, 4))
+    plain = BigramSampler(none, none, np.array([1.0, 3.0]), 2.0, 5, CPU)
+    torch.testing.assert_close(
+        plain.probability(torch.zeros(2, 4), context), torch.tensor([[0.25, 0.75]] * 2)
+    )
+    draw = plain.draw(torch.zeros(2, 4), rows, context)
+    assert draw.positive_log_count.tolist() == pytest.approx([math.log(5 / 4), math.log(15 / 4)])
+    tables = NgramTables(none, none, np.array([1.0, 3.0]))
+    learner = AdaptiveNgramSampler(tables, frequency_bins(none, none, 2), 5, 0.1, 1)
+    draw = learner.draw(torch.zeros(2, 4), rows, context)
+    learner.observe(draw, torch.zeros(2), torch.zeros(draw.ids.shape))
+    q = learner.probability(torch.zeros(2, 4), context)
+    torch.testing.assert_close(q.sum(dim=1), torch.ones(2), atol=1e-6, rtol=0)
+
+
+def test_a_closed_form_without_a_context_is_refused() -> None:
+    """Nothing says what was read last."""
+    for made in (bigram(), ngram()):
+        with pytest.raises(TrainingError, match="last item read"):
+            made.probability(torch.zeros(1, 4))
+
+
 FIRST, UNFOLLOWED = [0.1, 0.3, 0.6], [0.1, 0.9, 0.0]
 
 
-def follows() -> np.ndarray:
-    """How often one of twelve items follows another: after item 5 and the last nothing ever came."""
-    table = stream(7, "follows", 0).poisson(np.geomspace(0.05, 9.0, 12), size=(12, 12))
-    table[[5, 11]] = 0
-    return np.asarray(table)
-
-
-def sampler(rate: float = 0.2, publish_every: int = 2) -> AdaptiveNgramSampler:
+def ngram(rate: float = 0.2, publish_every: int = 2) -> AdaptiveNgramSampler:
     pairs = np.flatnonzero(follows())
     counts = follows().ravel()[pairs]
     tables = NgramTables(pairs, counts, unigram_weights(COUNTS, 1.0))
@@ -42,50 +108,18 @@ def mixture(last: int, shares: list[float]) -> Mixture:
     return Mixture(shares, unigram, bigram)
 
 
-def context(last: Tensor, step: int = 0) -> DrawContext:
-    vectors = torch.zeros(12, 4)
-    return DrawContext(stream(0, "draw", step), last, vectors[last], vectors.__getitem__)
-
-
-def proposal(sampler: AdaptiveNgramSampler) -> Tensor:
-    """q [12, 12] after each item."""
-    return sampler.probability(torch.zeros(12, 4), context(torch.arange(12)))
-
-
-class TestAdaptiveNgram(EstimateContract):
-    """Before it has learned, and with counts that are exact all the same when it has."""
-
-    def make(self) -> AdaptiveNgramSampler:
-        return sampler()
-
-    def scores(self) -> Tensor:
-        return torch.linspace(-1.0, 1.0, self.item_count)
-
-
-class TestLearned(TestAdaptiveNgram):
-    """Shares have moved in every step, and tables are drawn from that were published before the last one."""
-
-    def make(self) -> AdaptiveNgramSampler:
-        learned = sampler()
-        for step in range(5):
-            draw, _ = self.draw(learned, 100 + step)
-            scores = torch.from_numpy(stream(9, "scores", step).normal(size=(64, 11)))
-            learned.observe(draw, scores[:, 0], scores[:, 1:])
-        return learned
-
-
-def test_the_proposal_is_the_mixture_of_the_counts() -> None:
+def test_the_first_proposal_is_the_mixture_of_the_counts() -> None:
     """Uniform, unigram and bigram; only the first two after an item that nothing ever followed."""
-    q = proposal(sampler())
+    q = proposal(ngram())
     for last in range(12):
         parts = mixture(last, UNFOLLOWED if last in (5, 11) else FIRST)
         expected = [sum(parts.parts(last, item)) for item in range(12)]
         assert q[last].tolist() == pytest.approx(expected, rel=1e-5)
 
 
-def drawn(sampler: AdaptiveNgramSampler, last: list[int], positives: list[int]) -> Draw:
+def drawn(ngram: AdaptiveNgramSampler, last: list[int], positives: list[int]) -> Draw:
     rows = torch.tensor(last)
-    return sampler.draw(torch.zeros(len(last), 4), torch.tensor(positives), context(rows))
+    return ngram.draw(torch.zeros(len(last), 4), torch.tensor(positives), context_of(rows))
 
 
 def test_a_step_learns_as_it_is_written_down() -> None:
@@ -93,7 +127,7 @@ def test_a_step_learns_as_it_is_written_down() -> None:
 
     Examples whose last items were followed about as often move the same shares.
     """
-    learner, last, positives = sampler(rate=0.2, publish_every=1), [3, 3, 8], [1, 6, 2]
+    learner, last, positives = ngram(rate=0.2, publish_every=1), [3, 3, 8], [1, 6, 2]
     draw = drawn(learner, last, positives)
     scores = torch.from_numpy(stream(1, "scores", 0).normal(size=12))
     learner.observe(draw, scores[positives], scores[draw.ids])
@@ -130,7 +164,7 @@ def test_a_step_learns_as_it_is_written_down() -> None:
 
 def divergences(rate: float) -> tuple[float, float]:
     """The mean KL of the softmax of fixed scores from the proposal, before and after 300 steps."""
-    learner = sampler(rate, publish_every=10)
+    learner = ngram(rate, publish_every=10)
     scores = torch.from_numpy(stream(2, "model", 0).normal(scale=1.5, size=(12, 12)))
     p = scores.softmax(dim=1)
 
@@ -142,7 +176,7 @@ def divergences(rate: float) -> tuple[float, float]:
         random = stream(3, "examples", step)
         last = torch.from_numpy(random.integers(12, size=64))
         positives = torch.multinomial(p[last], 1, generator=torch.manual_seed(step))[:, 0]
-        draw = learner.draw(torch.zeros(64, 4), positives, context(last, step))
+        draw = learner.draw(torch.zeros(64, 4), positives, context_of(last, step=step))
         learner.observe(draw, scores[last, positives], scores[last[:, None], draw.ids])
     return before, divergence()
 
@@ -160,7 +194,7 @@ def test_the_proposal_comes_near_the_model() -> None:
 
 def test_tables_are_drawn_from_once_they_are_published() -> None:
     """The first of two steps moves the shares alone."""
-    learner = sampler(publish_every=2)
+    learner = ngram(publish_every=2)
     tables = [learner.tables.drawn_unigram.copy()]
     for _ in range(2):
         draw = drawn(learner, [0, 1], [2, 3])
@@ -172,7 +206,7 @@ def test_tables_are_drawn_from_once_they_are_published() -> None:
 
 def test_extreme_scores_and_masked_candidates_leave_a_proposal() -> None:
     """Scores of +-1e4, and an example whose candidates are all masked: q stays positive, and sums to one."""
-    learner = sampler(rate=0.5, publish_every=1)
+    learner = ngram(rate=0.5, publish_every=1)
     for step in range(50):
         draw = drawn(learner, [0, 5, 8], [2, 3, 4])
         draw.valid[1] = False
@@ -181,18 +215,6 @@ def test_extreme_scores_and_masked_candidates_leave_a_proposal() -> None:
     q = proposal(learner)
     assert (q > 0).all()
     torch.testing.assert_close(q.sum(dim=1), torch.ones(12), atol=1e-5, rtol=0)
-
-
-def test_without_any_pair_the_unigram_is_left() -> None:
-    """Data whose users have one event each has no pairs, and still a proposal that learns."""
-    none = np.empty(0, dtype=np.int64)
-    tables = NgramTables(none, none, np.array([1.0, 3.0]))
-    learner = AdaptiveNgramSampler(tables, frequency_bins(none, none, 2), 5, 0.1, 1)
-    rows = torch.tensor([0, 1])
-    draw = learner.draw(torch.zeros(2, 4), rows, context(rows))
-    learner.observe(draw, torch.zeros(2), torch.zeros(draw.ids.shape))
-    q = learner.probability(torch.zeros(2, 4), context(rows))
-    torch.testing.assert_close(q.sum(dim=1), torch.ones(2), atol=1e-6, rtol=0)
 
 
 def test_bins_are_powers_of_two() -> None:
@@ -208,7 +230,14 @@ def test_copies_are_found_in_their_line() -> None:
     assert first.tolist() == [[True, True, False, False, False], [True, False, True, True, False]]
 
 
-def test_a_closed_form_without_a_context_is_refused() -> None:
-    """Nothing says what was read last."""
-    with pytest.raises(TrainingError, match="last item read"):
-        sampler().probability(torch.zeros(1, 4))
+def test_counts_stay_exact_when_it_has_learned() -> None:
+    """Shares have moved in every step, and tables are drawn from that were published before the last one."""
+    learned = ngram()
+    for step in range(5):
+        draw, positives = draw_of(learned, step)
+        scores = torch.from_numpy(stream(9, "scores", step).normal(size=(64, 11)))
+        learned.observe(draw, scores[:, 0], scores[:, 1:])
+    draw, positives = draw_of(learned, 9)
+    q = learned.probability(query_of(64), context_of(positives))
+    assert not torch.allclose(proposal(learned), proposal(ngram()), rtol=1e-2)
+    torch.testing.assert_close(draw.log_count.exp(), 10 * q.gather(1, draw.ids), rtol=1e-4, atol=0)

@@ -1,3 +1,5 @@
+"""Unions of draws: each candidate is counted by all parts together."""
+
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -7,7 +9,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.contracts.samplers import AdaptiveSamplerContract, SamplerContract, chi_square_limit
+from tests.contracts.samplers import COUNTS as ITEM_COUNTS
+from tests.contracts.samplers import (
+    CPU,
+    ITEMS,
+    draw_of,
+)
 from turret.training.randomness import stream
 from turret.training.samplers.adaptive.hard_negatives import HardNegativesSampler
 from turret.training.samplers.core.contract import CountingSampler, DrawContext
@@ -19,79 +26,25 @@ from turret.training.samplers.from_batch.frequency import KnownFrequency
 from turret.training.samplers.from_batch.in_batch import InBatchSampler
 from turret.training.samplers.union import MixedSampler
 
-CPU = torch.device("cpu")
+
+def drawn_uniformly(size: int) -> CountingSampler:
+    return popularity_sampler(np.ones(ITEMS), size, CPU)
 
 
-class TestInBatchAndUniform(SamplerContract):
-    def make(self) -> MixedSampler:
-        in_batch = InBatchSampler(KnownFrequency(self.counts, CPU), self.item_count)
-        return MixedSampler([in_batch, popularity_sampler(np.ones(self.item_count), 50, CPU)])
-
-    def test_the_counts_are_b_p_plus_k_over_n(self) -> None:
-        """Of every candidate and every positive, whichever part it came from."""
-        draw, positives = self.draw(self.make(), 0)
-        added = 64 * torch.from_numpy(self.counts / self.counts.sum()).float() + 50 / 12
-        torch.testing.assert_close(draw.log_count.exp(), added[draw.ids])
-        torch.testing.assert_close(draw.positive_log_count.exp(), added[positives])
-
-
-class TestCrossBatchAndUniform(SamplerContract):
-    def make(self) -> MixedSampler:
-        """The queue holds one batch, so that the draws of two steps have no example in common."""
-        queue = CrossBatchSampler(KnownFrequency(self.counts, CPU), self.item_count, 1, CPU)
-        self.draw(queue, 1000)
-        return MixedSampler([queue, popularity_sampler(np.ones(self.item_count), 50, CPU)])
-
-
-class TestMinedAndUniform(AdaptiveSamplerContract):
-    def make(self) -> MixedSampler:
-        mined = HardNegativesSampler(Snapshot(self.item_count, self.refresh_every, CPU), 5)
-        sampler = MixedSampler([popularity_sampler(np.ones(self.item_count), 20, CPU), mined])
-        sampler.refresh(self.vectors())
-        return sampler
-
-    def test_draws_follow_the_probabilities(self) -> None:
-        """One example a step: the examples of a batch share what is not mined."""
-        sampler, query = self.make(), self.query(1)
-        drawn = np.zeros(self.item_count)
-        for step in range(2000):
-            ids = self.draw(sampler, step, size=1, query=query)[0].ids
-            drawn += np.bincount(ids.flatten().numpy(), minlength=self.item_count)
-        expected = 2000 * 25 * sampler.probability(query)[0].double().numpy()
-        statistic = float(((drawn - expected) ** 2 / expected).sum())
-        assert statistic < chi_square_limit(self.item_count - 1)
-
-
-class TestAll(SamplerContract):
-    """In-batch and queue share their examples over two steps, so frequencies are tested by enumeration."""
-
-    def make(self) -> MixedSampler:
-        frequency = KnownFrequency(self.counts, CPU)
-        parts = [
-            CrossBatchSampler(frequency, self.item_count, 1, CPU),
-            InBatchSampler(frequency, self.item_count),
-            HardNegativesSampler(Snapshot(self.item_count, 3, CPU), 4),
-            popularity_sampler(np.ones(self.item_count), 20, CPU),
-        ]
-        sampler = MixedSampler(parts)
-        sampler.refresh(self.vectors())
-        self.draw(sampler, 1000)
-        return sampler
-
-    def test_draws_follow_the_probabilities(self) -> None:
-        """Each part's size and place in the union, and the mined ones exactly."""
-        sampler = self.make()
-        draw, _ = self.draw(sampler, 0)
-        assert draw.ids.shape == (64, 64 + 20 + 64 + 4)
-        mined = sampler.parts[2].draw(self.query(64), self.positives(64, 0), self.context(draw.ids[:, 0], 0))
-        assert torch.equal(draw.ids[:, -4:], mined.ids)
+def test_the_counts_are_b_p_plus_k_over_n() -> None:
+    """Of every candidate and every positive, whichever part it came from."""
+    in_batch_part = InBatchSampler(KnownFrequency(ITEM_COUNTS, CPU), ITEMS)
+    draw, positives = draw_of(MixedSampler([in_batch_part, drawn_uniformly(50)]))
+    added = 64 * torch.from_numpy(ITEM_COUNTS / ITEM_COUNTS.sum()).float() + 50 / 12
+    torch.testing.assert_close(draw.log_count.exp(), added[draw.ids])
+    torch.testing.assert_close(draw.positive_log_count.exp(), added[positives])
 
 
 # A catalog of five: nobody's target is item 4, and item 3 is never drawn by the proposal.
 COUNTS = np.array([8, 4, 3, 1, 0])
 SHARES = [count / 16 for count in COUNTS.tolist()]
 Q = [0.125, 0.0, 0.25, 0.0, 0.625]
-VECTORS = torch.tensor([[0.1], [0.9], [0.3], [0.2], [0.4]])
+AXIS = torch.tensor([[0.1], [0.9], [0.3], [0.2], [0.4]])
 BATCH = 2
 
 
@@ -111,15 +64,15 @@ class Given(CountingSampler):
         return math.log(len(self.ids)) + self.log_q[ids]
 
 
-def context_of(positives: Tensor) -> DrawContext:
-    return DrawContext(stream(0, "draw", 0), positives, VECTORS[positives], VECTORS.__getitem__)
+def on_axis(positives: Tensor) -> DrawContext:
+    return DrawContext(stream(0, "draw", 0), positives, AXIS[positives], AXIS.__getitem__)
 
 
 def draw_for(sampler: CountingSampler, rows: Sequence[int]) -> Draw:
     """A draw for a batch whose first example prefers what is far along the axis, the second what is not."""
     positives = torch.tensor(rows)
     query = torch.tensor([[1.0], [-1.0]])[: len(rows)]
-    return sampler.draw(query, positives, context_of(positives))
+    return sampler.draw(query, positives, on_axis(positives))
 
 
 Rows = tuple[int, ...]
@@ -142,7 +95,7 @@ def queue(rows: Rows) -> CrossBatchSampler:
 
 def mined() -> HardNegativesSampler:
     sampler = HardNegativesSampler(Snapshot(5, 1, CPU), 2)
-    sampler.refresh(VECTORS)
+    sampler.refresh(AXIS)
     return sampler
 
 
@@ -150,7 +103,6 @@ def mined() -> HardNegativesSampler:
 UNIONS: dict[str, Parts] = {
     "in-batch, drawn": lambda drawn, queued: [in_batch(), Given(drawn)],
     "unique in-batch, drawn": lambda drawn, queued: [unique_in_batch(), Given(drawn)],
-    "queue, drawn": lambda drawn, queued: [queue(queued), Given(drawn)],
     "in-batch, queue, drawn, mined": lambda drawn, queued: [
         in_batch(),
         queue(queued),
@@ -202,23 +154,11 @@ def test_a_union_estimates_every_exp_sum_without_bias(name: str) -> None:
     assert expected_weights(UNIONS[name], own_counts=True)[0] > 1.9
 
 
-def test_examples_of_the_batch_see_every_other_item_without_bias() -> None:
-    """With its own positive masked, and no part that holds its own batch, the estimate is exact."""
-    weights, positive = torch.zeros(5, dtype=torch.float64), 2
-    for chance, batch, (drawn, queued) in all_steps([(positive,)]):
-        draw = draw_for(MixedSampler([queue(queued), Given(drawn), mined()]), batch)
-        counted = draw.valid[0] * chance / SHARES[positive]
-        weights.index_add_(0, draw.ids[0], counted * (-draw.log_count[0].double()).exp())
-    expected = torch.ones(5, dtype=torch.float64)
-    expected[positive] = 0.0
-    torch.testing.assert_close(weights, expected, atol=1e-5, rtol=0)
-
-
 def test_an_item_without_a_frequency_has_the_counts_of_the_other_parts() -> None:
     """Item 4 is nobody's target: its count in the batch is zero, and in the union that of the draw."""
     sampler = MixedSampler([in_batch(), Given([4, 4])])
     draw = draw_for(sampler, [0, 1])
-    assert sampler.parts[0].log_expected(VECTORS, torch.tensor([0, 1]), torch.tensor([4])).item() == -math.inf
+    assert sampler.parts[0].log_expected(AXIS, torch.tensor([0, 1]), torch.tensor([4])).item() == -math.inf
     assert draw.ids.tolist() == [0, 1, 4, 4]
     torch.testing.assert_close(draw.log_count[2:].exp(), torch.tensor([1.25, 1.25]))
 
@@ -227,7 +167,7 @@ def test_what_no_part_can_draw_is_not_expected() -> None:
     """Minus infinity and not NaN; no candidate is ever such an item."""
     sampler = MixedSampler([mined(), Given([2, 0])])
     draw = draw_for(sampler, [0, 2])
-    counts = sampler.log_expected(VECTORS, torch.tensor([0, 2]), torch.arange(5))
+    counts = sampler.log_expected(AXIS, torch.tensor([0, 2]), torch.arange(5))
     assert counts[0].tolist()[3] == -math.inf
     assert not counts.isnan().any()
     assert draw.log_count.isfinite().all()
@@ -239,7 +179,7 @@ def test_stored_vectors_stay_at_the_end_of_shared_candidates() -> None:
     draw = draw_for(MixedSampler(parts), [1, 3])
     assert draw.ids.tolist() == [4, 2, 1, 3, 0, 1, 2]
     assert draw.stored is not None
-    torch.testing.assert_close(draw.stored, VECTORS[[0, 1, 2]])
+    torch.testing.assert_close(draw.stored, AXIS[[0, 1, 2]])
     shares, q = torch.tensor(SHARES), torch.tensor(Q)
     torch.testing.assert_close(draw.log_count.exp(), (5 * shares + 2 * q)[draw.ids])
     assert torch.equal(draw.valid, draw.ids != torch.tensor([[1], [3]]))
@@ -250,7 +190,7 @@ def test_shared_candidates_come_before_those_of_single_examples() -> None:
     draw = draw_for(MixedSampler([mined(), queue((0, 1)), Given([4])]), [1, 3])
     assert draw.shared == 3
     assert draw.stored is not None
-    torch.testing.assert_close(draw.stored, VECTORS[[0, 1]])
+    torch.testing.assert_close(draw.stored, AXIS[[0, 1]])
     assert draw.ids.tolist() == [[4, 0, 1, 1, 4], [4, 0, 1, 0, 3]]
     added = 2 * torch.tensor(SHARES) + torch.tensor(Q)
     among = torch.tensor([[1, 0, 1, 1, 1], [0, 1, 0, 1, 1]])
@@ -264,7 +204,7 @@ def test_parts_do_not_share_a_random_stream() -> None:
         MixedSampler(
             [popularity_sampler(np.ones(1000), first, CPU), popularity_sampler(np.ones(1000), 40, CPU)]
         )
-        .draw(torch.zeros(2, 1), torch.tensor([0, 1]), context_of(torch.tensor([0, 1])))
+        .draw(torch.zeros(2, 1), torch.tensor([0, 1]), on_axis(torch.tensor([0, 1])))
         .ids
         for first in (40, 41)
     ]

@@ -1,0 +1,650 @@
+"""Losses over the catalog: formulas written out, clusters and trees, buckets, factored steps."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import load_file
+from torch import Tensor
+
+from tests.oracles import bucketed as bucket_oracle
+from tests.oracles import estimators
+from tests.oracles import hierarchical as stages_oracle
+from tests.oracles import huffman as tree_oracle
+from tests.oracles import softmax as oracle
+from turret.data.prepared import PreparedData
+from turret.tower.config import ScoringConfig
+from turret.tower.towers.model import TwoTowers
+from turret.training import commands, losses
+from turret.training.batches.batches import Batch
+from turret.training.config.experiment import ExperimentConfig
+from turret.training.errors import TrainingError
+from turret.training.evaluation.evaluation import evaluate
+from turret.training.losses.catalog import FullSoftmaxConfig, full_softmax, spherical_softmax
+from turret.training.losses.hierarchical import (
+    HierarchicalObjective,
+    HierarchicalSoftmaxConfig,
+    frequency_clusters,
+    hierarchical_log_probability,
+    hierarchical_softmax,
+)
+from turret.training.losses.huffman import HuffmanObjective, Paths, huffman_paths, tree_softmax
+from turret.training.losses.scalable import (
+    BucketedObjective,
+    ScalableCrossEntropyConfig,
+    scalable_cross_entropy,
+)
+from turret.training.losses.spherical_update import FactoredItems
+from turret.training.model_loss import build_objective, model_loss
+from turret.training.objectives.catalog import CatalogLossSettings, CatalogObjective
+from turret.training.objectives.contract import Objective
+from turret.training.randomness import stream
+from turret.training.run import MODEL, Run, build_model
+from turret.training.samplers.core.draw import Draw, without_accidental_hits
+from turret.training.trainer import train
+
+SCORES = torch.tensor([[1.3, -0.4, 2.1, 0.2, -1.7], [0.0, 3.0, -3.0, 0.5, 0.1]], dtype=torch.float64)
+POSITIVES = torch.tensor([4, 0])
+
+
+@pytest.mark.parametrize("epsilon", [None, 0.01, 1.0])
+def test_losses_over_all_scores_agree_with_their_formulas_written_out(epsilon: float | None) -> None:
+    """The full softmax, and the spherical one for each epsilon, on scores of either sign."""
+    loss = losses.full_softmax() if epsilon is None else losses.spherical_softmax(epsilon=epsilon)
+    assert isinstance(loss, CatalogLossSettings)
+    found = loss.build()(SCORES, POSITIVES)
+    for line, positive in enumerate(POSITIVES.tolist()):
+        row = SCORES[line]
+        if epsilon is None:
+            expected = oracle.full(row.numpy(), positive)
+        else:
+            expected = estimators.spherical_softmax(row.tolist(), positive, epsilon)
+        assert found[line].item() == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_spherical_softmax_of_large_scores_and_of_one_item() -> None:
+    scores = torch.tensor([[1e4, -1e4, 0.0], [0.0, 1e4, 1e4]])
+    loss = spherical_softmax(scores, torch.tensor([2, 0]), epsilon=1.0)
+    torch.testing.assert_close(loss, torch.full((2,), math.log(2e8)))
+    assert spherical_softmax(torch.tensor([[0.3]]), torch.tensor([0]), epsilon=1.0).item() == 0.0
+
+
+@pytest.mark.parametrize("size", [1e4, -1e4])
+def test_extreme_scores_of_clusters_trees_and_buckets_stay_finite(size: float) -> None:
+    """Value and gradient, in float32."""
+    scores = torch.tensor([[size, 0.0, -size]], requires_grad=True)
+    wide = (BUCKETED.float() * size).requires_grad_()
+    for given, loss in (
+        (scores, hierarchical_softmax(scores, torch.tensor([0]), scores, torch.tensor([2]))),
+        (scores, tree_softmax(scores, torch.tensor([[1.0, -1.0, 1.0]]))),
+        (wide, bucketed(wide)),
+    ):
+        (gradient,) = torch.autograd.grad(loss.sum(), given)
+        assert loss.isfinite().all()
+        assert gradient.isfinite().all()
+
+
+@pytest.fixture
+def model(shop: PreparedData) -> TwoTowers:
+    return build_model(ExperimentConfig.model_validate({"tower": {"scoring": MILD}}), shop).eval()
+
+
+INFINITY = float("inf")
+
+
+# Two examples, three clusters of three, two and three items.
+CLUSTER_SCORES = torch.tensor([[0.3, -1.2, 2.0], [1.0, 0.1, -0.4]], dtype=torch.float64)
+MEMBER_SCORES = torch.tensor(
+    [
+        [[0.5, -2.0, 1.0], [3.0, 0.0, -INFINITY], [0.1, 0.2, 0.3]],
+        [[-1.0, 0.0, 2.5], [0.7, -0.7, -INFINITY], [1.5, -0.5, 0.4]],
+    ],
+    dtype=torch.float64,
+)
+SIZES = (3, 2, 3)
+
+
+def two_stage(
+    cluster_scores: Tensor, member_scores: Tensor, clusters: list[int], positions: list[int]
+) -> Tensor:
+    chosen = torch.tensor(clusters)
+    return hierarchical_softmax(
+        cluster_scores, chosen, member_scores[torch.arange(len(chosen)), chosen], torch.tensor(positions)
+    )
+
+
+def of_two_stages(example: int, cluster: int, position: int) -> float:
+    members = [MEMBER_SCORES[example, c, :size].tolist() for c, size in enumerate(SIZES)]
+    return stages_oracle.probability(CLUSTER_SCORES[example].tolist(), members, cluster, position)
+
+
+def test_two_stages_agree_with_the_formula_written_out() -> None:
+    """The loss of every item of every cluster is minus its log probability."""
+    for cluster, size in enumerate(SIZES):
+        for position in range(size):
+            found = two_stage(CLUSTER_SCORES, MEMBER_SCORES, [cluster] * 2, [position] * 2)
+            for example in range(2):
+                expected = -math.log(of_two_stages(example, cluster, position))
+                assert float(found[example]) == pytest.approx(expected, rel=1e-12)
+
+
+def test_two_stages_sum_to_one_over_the_catalog() -> None:
+    """log p of all items is that of the formula, and nothing stands beyond the end of a cluster."""
+    log_p = hierarchical_log_probability(CLUSTER_SCORES, MEMBER_SCORES)
+    torch.testing.assert_close(log_p.exp().sum(dim=(1, 2)), torch.ones(2, dtype=torch.float64))
+    assert torch.equal(log_p.isinf(), MEMBER_SCORES.isinf())
+    assert float(log_p[1, 2, 0].exp()) == pytest.approx(of_two_stages(1, 2, 0), rel=1e-12)
+
+
+def test_one_cluster_is_the_full_softmax_and_so_are_clusters_of_one() -> None:
+    """A stage in which there is nothing to choose adds nothing; with a second cluster it would."""
+    scores, positives = MEMBER_SCORES[:, 0], torch.tensor([2, 0])
+    one = torch.zeros(2, 1, dtype=torch.float64)
+    expected = full_softmax(scores, positives)
+    torch.testing.assert_close(hierarchical_softmax(one, torch.zeros(2).long(), scores, positives), expected)
+    torch.testing.assert_close(hierarchical_softmax(scores, positives, one, torch.zeros(2).long()), expected)
+    two = torch.zeros(2, 2, dtype=torch.float64)
+    assert (hierarchical_softmax(two, torch.zeros(2).long(), scores, positives) - expected).min() > 0.5
+
+
+def test_the_gradient_of_two_stages_is_that_of_finite_differences() -> None:
+    """In both stages, in float64; what stands beyond the end of a cluster gets exactly none."""
+    full = MEMBER_SCORES.clone().requires_grad_()
+    assert torch.autograd.gradcheck(
+        lambda c, m: two_stage(c, m, [2, 0], [1, 2]), (CLUSTER_SCORES.clone().requires_grad_(), full)
+    )
+    (gradient,) = torch.autograd.grad(two_stage(CLUSTER_SCORES, full, [1, 1], [0, 1]).sum(), full)
+    assert not gradient[:, 1, 2].any()
+    assert gradient[:, 1, :2].abs().min() > 0
+    assert not gradient[:, [0, 2]].any()
+
+
+def test_clusters_are_cut_from_the_order_of_frequency() -> None:
+    """Ties stand by row, and the first clusters have one item more where it does not come out even."""
+    counts = np.array([5, 0, 9, 5, 1, 7, 0])
+    assert frequency_clusters(counts, 3).tolist() == [[2, 5, 0], [3, 4, -1], [1, 6, -1]]
+
+
+@pytest.mark.parametrize(("items", "clusters"), [(1, 1), (2, 1), (100, 10), (3700, 61)])
+def test_nothing_given_is_the_square_root(items: int, clusters: int) -> None:
+    """Every item stands in one cluster, and no cluster is more than one item larger than another."""
+    members = frequency_clusters(np.arange(items), 0)
+    sizes = (members >= 0).sum(dim=1)
+    assert len(members) == clusters
+    assert sorted(members[members >= 0].tolist()) == list(range(items))
+    assert int(sizes.max() - sizes.min()) <= 1
+
+
+MILD = {"kind": "cosine", "temperature": 0.5}
+
+
+def clustered(shop: PreparedData, clusters: int) -> HierarchicalObjective:
+    return HierarchicalObjective(frequency_clusters(shop.item_counts(), clusters), 64, stream(0, "c", 0))
+
+
+@pytest.mark.parametrize("clusters", [1, 7, 14, 192])
+@pytest.mark.parametrize("absolute", [False, True])
+def test_the_objective_of_clusters_is_that_of_plain_loops(
+    shop: PreparedData, model: TwoTowers, batch: Batch, clusters: int, absolute: bool
+) -> None:
+    """One example and one item at a time, for one cluster, uneven ones, and one for each item."""
+    scoring = ScoringConfig.model_validate({**MILD, "absolute": absolute})
+    model.config = model.config.model_copy(update={"scoring": scoring})
+    made = clustered(shop, clusters)
+    items = model.catalog_vectors().detach()
+    users = model.user_vectors(batch.histories, items[batch.histories.rows]).detach()
+    centres = torch.nn.functional.normalize(made.cluster_vectors.detach(), dim=1)
+    scored = (users @ torch.cat([centres, items]).T / 0.5).double()
+    scored = scored.abs() if absolute else scored
+    members = [[row for row in rows if row >= 0] for rows in made.members.tolist()]
+    of = {row: (c, position) for c, rows in enumerate(members) for position, row in enumerate(rows)}
+    weights = torch.arange(1.0, len(batch.targets) + 1)
+    total = 0.0
+    for line, target, weight in zip(scored.tolist(), batch.targets.tolist(), weights.tolist(), strict=True):
+        scores = [[line[clusters + row] for row in rows] for rows in members]
+        total -= weight * math.log(stages_oracle.probability(line[:clusters], scores, *of[target]))
+    out = model_loss(made, model, replace(batch, weights=weights), stream(0, "draw", 0))
+    assert out.loss.item() == pytest.approx(total / float(weights.sum()), rel=1e-4)
+    assert int(out.masked) == 0
+
+
+def test_items_of_clusters_are_ranked_by_log_p(shop: PreparedData, model: TwoTowers, batch: Batch) -> None:
+    """p sums to one over the catalog, and its log at the positives is the loss."""
+    made = clustered(shop, 14)
+    items = model.catalog_vectors()
+    users = model.user_vectors(batch.histories, items[batch.histories.rows])
+    log_p = made.scores(users, items, model.config.scoring)
+    torch.testing.assert_close(log_p.exp().sum(dim=1), torch.ones(len(users)))
+    of_positives = -log_p.gather(1, batch.targets[:, None]).mean()
+    torch.testing.assert_close(of_positives, model_loss(made, model, batch, stream(0, "draw", 0)).loss)
+    products = users @ items.T
+    assert not torch.equal(products.argmax(dim=1), log_p.argmax(dim=1)), "inner products would do as well"
+
+
+def test_only_the_clusters_of_the_positives_get_a_gradient(
+    shop: PreparedData, model: TwoTowers, batch: Batch
+) -> None:
+    """Items of other clusters are not even scored; all clusters are."""
+    made = clustered(shop, 50)
+    chosen = batch.targets[:3]
+    weights = torch.zeros(len(batch.targets))
+    weights[:3] = 1.0
+    few = model_loss(made, model, replace(batch, weights=weights), stream(0, "draw", 0)).loss
+    torch.autograd.backward(few)
+    assert model.item.table is not None
+    assert model.item.table.weight.grad is not None
+    assert made.cluster_vectors.grad is not None
+    moved = set(model.item.table.weight.grad.abs().sum(dim=1).nonzero().flatten().tolist())
+    mates = set(made.members[made.slots[chosen] // made.members.shape[1]].flatten().tolist())
+    assert moved <= mates | set(batch.histories.rows.tolist())
+    assert mates - {-1} <= moved
+    assert (made.cluster_vectors.grad.abs().sum(dim=1) > 0).all()
+
+
+@pytest.fixture(scope="module")
+def run_of_clusters(shop: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Three epochs on the shop."""
+    config = ExperimentConfig.model_validate(
+        {
+            "objective": {"loss": "hierarchical_softmax"},
+            "training": {"epochs": 3, "batch_size": 256, "device": "cpu", "learning_rate": 1e-2},
+        }
+    )
+    run = Run(tmp_path_factory.mktemp("hierarchical") / "run", config, shop.folder, shop.fingerprint)
+    progress = train(run, shop, report=lambda _: None)
+    assert progress.best is not None
+    assert progress.best > 0
+    return run
+
+
+def test_a_run_is_evaluated_by_its_own_log_p(
+    run_of_clusters: Run, shop: PreparedData, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The clusters' vectors are kept with the best model, and the inner product alone ranks otherwise."""
+    stored = load_file(run_of_clusters.folder / MODEL)
+    assert stored["objective.cluster_vectors"].shape == (14, 64)
+    commands.evaluate_run(run_of_clusters.folder, None, "validation", as_json=True)
+    capsys.readouterr()
+    report = run_of_clusters.metrics()["validation"]
+    config = run_of_clusters.experiment.evaluation
+    products = evaluate(run_of_clusters.open_model(shop), shop, "validation", config)
+    assert report["towers"]["ndcg@10"]["mean"] != products["towers"]["ndcg@10"]["mean"]
+
+
+def test_the_validation_of_training_is_that_of_the_kept_model(
+    run_of_clusters: Run, shop: PreparedData
+) -> None:
+    """Training ranks by log p too: what it called best is what evaluation finds."""
+    progress = train(run_of_clusters, shop, resume=True, report=lambda _: None)
+    report = evaluate(
+        run_of_clusters.open_model(shop),
+        shop,
+        "validation",
+        run_of_clusters.experiment.evaluation,
+        scores=run_of_clusters.open_scores(shop),
+    )
+    assert report["towers"]["ndcg@10"]["mean"] == pytest.approx(progress.best, rel=1e-6)
+
+
+def test_it_can_not_be_exported(run_of_clusters: Run, tmp_path: Path) -> None:
+    """The sentence says why and what would work, and nothing is written."""
+    with pytest.raises(
+        TrainingError, match=r"'hierarchical_softmax' does not rank.*no index.*'full_softmax'"
+    ) as refused:
+        commands.export_run(run_of_clusters.folder, None, tmp_path / "bundles", None)
+    assert str(run_of_clusters.folder) in str(refused.value)
+    assert not (tmp_path / "bundles").exists()
+
+
+SCORING = ScoringConfig(kind="cosine", temperature=0.5)
+TREES = [
+    [7],
+    [3, 1],
+    [1, 1, 1, 1],
+    [0, 0, 0, 0, 0, 0, 0, 0, 5],
+    [1, 2, 4, 8, 16, 32, 64],
+    [45, 13, 12, 16, 9, 5],
+]
+
+
+def path_of(paths: Paths, item: int) -> list[tuple[int, int]]:
+    pairs = zip(paths.nodes[item].tolist(), paths.signs[item].tolist(), strict=True)
+    return [(node, int(sign)) for node, sign in pairs if sign]
+
+
+@pytest.mark.parametrize("counts", TREES, ids=str)
+def test_no_tree_has_shorter_paths(counts: list[int]) -> None:
+    """The mean length under the counts is the least, no path is the beginning of another, nodes are N - 1."""
+    paths = huffman_paths(np.array(counts))
+    depths = [len(path_of(paths, item)) for item in range(len(counts))]
+    assert sum(count * depth for count, depth in zip(counts, depths, strict=True)) == tree_oracle.least_cost(
+        counts
+    )
+    assert sum(2.0**-depth for depth in depths) == 1.0
+    ways = [tuple(reversed(path_of(paths, item))) for item in range(len(counts))]
+    assert len({way[: len(short)] for short in ways for way in ways if way == short}) == len(ways)
+    nodes = paths.nodes[paths.signs != 0.0]
+    assert sorted(set(nodes.tolist())) == list(range(len(counts) - 1))
+    assert (paths.nodes[paths.signs == 0.0] == -1).all()
+
+
+def test_items_without_a_count_share_a_balanced_part() -> None:
+    """A thousand of them stand eleven levels deep at most, beside one that is frequent."""
+    paths = huffman_paths(np.array([10, *[0] * 1000]))
+    assert paths.nodes.shape[1] <= 11
+    assert len(path_of(paths, 0)) == 1
+
+
+def test_a_tree_agrees_with_the_formula_written_out() -> None:
+    """Each leaf's loss is minus the log of its probability, and those sum to one."""
+    paths = huffman_paths(np.array(TREES[-1]))
+    scores = torch.randn(5, generator=torch.manual_seed(0), dtype=torch.float64)
+    expected = [tree_oracle.probability(scores.tolist(), path_of(paths, item)) for item in range(6)]
+    losses = tree_softmax(scores[paths.nodes.clamp(min=0)], paths.signs)
+    np.testing.assert_allclose(losses, [-math.log(p) for p in expected], rtol=1e-12)
+    assert sum(expected) == pytest.approx(1.0)
+
+
+def test_the_gradient_of_a_tree_is_that_of_finite_differences_and_none_beyond_the_root() -> None:
+    scores = torch.randn(3, 4, generator=torch.manual_seed(0), dtype=torch.float64).requires_grad_()
+    signs = torch.tensor([[1.0, -1.0, 0.0, 0.0], [1.0, 1.0, -1.0, -1.0], [-1.0, 0.0, 0.0, 0.0]])
+    assert torch.autograd.gradcheck(lambda given: tree_softmax(given, signs.double()), scores)
+    (gradient,) = torch.autograd.grad(tree_softmax(scores, signs).sum(), scores)
+    assert torch.equal(gradient != 0.0, signs != 0.0)
+
+
+def down_a_tree(shop: PreparedData, model: TwoTowers) -> HuffmanObjective:
+    loss = HierarchicalSoftmaxConfig(tree="huffman")
+    config = ExperimentConfig.model_validate({"objective": {"loss": loss.model_dump()}})
+    made = build_objective(config.objective, model.config, shop, 0, torch.device("cpu"))
+    assert isinstance(made, HuffmanObjective)
+    return made
+
+
+def test_the_objective_of_a_tree_is_that_of_plain_loops(
+    shop: PreparedData, model: TwoTowers, batch: Batch
+) -> None:
+    """One example at a time, under its weight; and items are ranked by the same log p, which sums to one."""
+    made = down_a_tree(shop, model)
+    users = model.user_vectors(batch.histories, model.catalog_vectors()[batch.histories.rows]).detach()
+    nodes = torch.nn.functional.normalize(made.node_vectors.detach(), dim=1)
+    scored = (users @ nodes.T / 0.5).double().tolist()
+    paths, weights = Paths(made.nodes, made.signs), torch.arange(1.0, len(batch.targets) + 1)
+    total = 0.0
+    for line, target, weight in zip(scored, batch.targets.tolist(), weights.tolist(), strict=True):
+        total -= weight * math.log(tree_oracle.probability(line, path_of(paths, target)))
+    out = model_loss(made, model, replace(batch, weights=weights), stream(0, "draw", 0))
+    assert out.loss.item() == pytest.approx(total / float(weights.sum()), rel=1e-4)
+    log_p: Tensor = made.scores(users, model.catalog_vectors(), SCORING).detach()
+    torch.testing.assert_close(log_p.exp().sum(dim=1), torch.ones(len(users)))
+    expected = tree_oracle.probability(scored[3], path_of(paths, 11))
+    assert float(log_p[3, 11].exp()) == pytest.approx(expected, rel=1e-4)
+
+
+def test_frequent_items_have_short_paths(shop: PreparedData, model: TwoTowers) -> None:
+    """By how often an item is a target of the training part."""
+    made = down_a_tree(shop, model)
+    depths = (made.signs != 0.0).sum(dim=1)
+    counts = torch.from_numpy(shop.item_counts())
+    assert depths[counts.argsort()[-10:]].max() < depths[counts.argsort()[:10]].min()
+
+
+BUCKETED = 2 * torch.randn(6, 9, dtype=torch.float64, generator=torch.manual_seed(0))
+OWN = torch.tensor([0, 3, 3, 8, 5, 1])
+
+
+# Example 4 is in no bucket, examples 1 and 3 are in several; most positives are among some bucket's items.
+MEMBERS = torch.tensor([[0, 1, 3], [1, 3, 5], [3, 2, 1]])
+BUCKETS = torch.tensor([[0, 3, 4, 7], [1, 2, 3, 8], [6, 8, 5, 3]])
+
+
+def bucketed(
+    scores: Tensor, examples: Tensor = MEMBERS, items: Tensor = BUCKETS, hits: bool = False
+) -> Tensor:
+    """The loss of all examples; `hits` counts a positive among the items as one more item."""
+    lines = examples.flatten()
+    ids = items.repeat_interleave(examples.shape[1], dim=0)
+    valid = without_accidental_hits(ids, OWN[lines])
+    draw = Draw(ids, torch.zeros(ids.shape), torch.zeros(len(ids)), valid | hits)
+    positive = scores.gather(1, OWN[:, None])[:, 0]
+    return scalable_cross_entropy(positive, scores[lines[:, None], ids], draw, lines)
+
+
+def expected_in_buckets() -> list[float | None]:
+    buckets = list(zip(MEMBERS.tolist(), BUCKETS.tolist(), strict=True))
+    return bucket_oracle.losses(BUCKETED.tolist(), OWN.tolist(), buckets)
+
+
+def test_buckets_agree_with_plain_loops() -> None:
+    """The greatest of an example's losses, zero in no bucket; with accidental hits counted it is another."""
+    values = [0.0 if value is None else value for value in expected_in_buckets()]
+    assert bucketed(BUCKETED).tolist() == pytest.approx(values, rel=1e-12)
+    assert values[4] == 0.0
+    assert bucketed(BUCKETED, hits=True).tolist() != pytest.approx(values, rel=0.05)
+
+
+def test_an_example_counts_with_its_hardest_bucket() -> None:
+    """Neither with its easiest nor with the mean: the gradient reaches the items of one bucket alone."""
+    scores = BUCKETED.clone().requires_grad_()
+    each = [float(bucketed(BUCKETED, MEMBERS[b : b + 1], BUCKETS[b : b + 1])[3]) for b in range(3)]
+    assert float(bucketed(BUCKETED)[3]) == max(each) > min(each) + 0.1
+    (gradient,) = torch.autograd.grad(bucketed(scores)[3], scores)
+    hardest = set(BUCKETS[each.index(max(each))].tolist())
+    assert set(gradient[3].nonzero().flatten().tolist()) == hardest | {8}
+    assert not gradient[[0, 1, 2, 4, 5]].any()
+
+
+def test_one_bucket_of_everything_is_the_full_softmax() -> None:
+    """Value and gradient."""
+    scores, others = BUCKETED.clone().requires_grad_(), BUCKETED.clone().requires_grad_()
+    found = bucketed(scores, torch.arange(6)[None], torch.arange(9)[None])
+    full = full_softmax(others, OWN)
+    torch.testing.assert_close(found, full)
+    torch.autograd.backward([found.sum(), full.sum()])
+    torch.testing.assert_close(scores.grad, others.grad)
+
+
+def test_buckets_never_exceed_the_full_softmax() -> None:
+    """A part of the sum is smaller than the whole."""
+    assert (bucketed(BUCKETED) <= full_softmax(BUCKETED, OWN)).all()
+
+
+def test_the_gradient_of_buckets_is_that_of_finite_differences() -> None:
+    assert torch.autograd.gradcheck(bucketed, BUCKETED.clone().requires_grad_())
+
+
+def test_a_bucket_of_the_positive_alone_costs_nothing() -> None:
+    """Nothing is left after masking: zero, and no gradient."""
+    scores = BUCKETED.clone().requires_grad_()
+    out = bucketed(scores, torch.tensor([[1, 2]]), torch.tensor([[3]]))
+    (gradient,) = torch.autograd.grad(out.sum(), scores)
+    assert not out.any()
+    assert not gradient.any()
+
+
+EVERYTHING = {"buckets": 1, "bucket_examples": 1000, "bucket_items": 1000}
+FEW = {"buckets": 5, "bucket_examples": 7, "bucket_items": 20}
+
+
+@pytest.fixture(params=[False, True], ids=["signed", "absolute"])
+def signed_or_absolute(shop: PreparedData, request: pytest.FixtureRequest) -> TwoTowers:
+    scoring = {"kind": "cosine", "temperature": 0.2, "absolute": request.param}
+    return build_model(ExperimentConfig.model_validate({"tower": {"scoring": scoring}}), shop).eval()
+
+
+def of_buckets(
+    signed_or_absolute: TwoTowers, sizes: dict[str, int], mask_seen: bool = False
+) -> BucketedObjective:
+    config = ScalableCrossEntropyConfig.model_validate({"kind": "scalable_cross_entropy", **sizes})
+    return BucketedObjective(config, signed_or_absolute.item.item_count, mask_seen)
+
+
+def gradients(
+    made: Objective, signed_or_absolute: TwoTowers, batch: Batch
+) -> tuple[float, int, list[Tensor]]:
+    signed_or_absolute.zero_grad()
+    out = model_loss(made, signed_or_absolute, batch, stream(0, "draw", 0))
+    torch.autograd.backward(out.loss)
+    return (
+        out.loss.item(),
+        int(out.masked),
+        [p.grad for p in signed_or_absolute.parameters() if p.grad is not None],
+    )
+
+
+@pytest.mark.parametrize("mask_known", [False, True], ids=["all", "known masked"])
+def test_an_objective_with_one_bucket_of_everything_is_the_full_softmax(
+    signed_or_absolute: TwoTowers, batch: Batch, mask_known: bool
+) -> None:
+    """Sizes beyond the batch and the catalog take all there is; value and gradient of both towers agree."""
+    batch = replace(batch, weights=torch.arange(1.0, len(batch.targets) + 1))
+    value, masked, ours = gradients(
+        of_buckets(signed_or_absolute, EVERYTHING, mask_known), signed_or_absolute, batch
+    )
+    full, known, theirs = gradients(
+        CatalogObjective(FullSoftmaxConfig(), mask_known), signed_or_absolute, batch
+    )
+    assert value == pytest.approx(full, rel=1e-5)
+    assert masked == known + len(batch.targets), "each example's own positive is masked beside the known"
+    assert len(ours) == len(theirs) == len(list(signed_or_absolute.parameters()))
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-5)
+
+
+def projections(signed_or_absolute: TwoTowers, batch: Batch, buckets: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Scores [B, N], and how far examples and items lie along the directions: [G, B] and [G, N]."""
+    items = signed_or_absolute.catalog_vectors().detach()
+    users = signed_or_absolute.user_vectors(batch.histories, items[batch.histories.rows]).detach()
+    mixture = stream(0, "draw", 0).standard_normal((buckets, len(users)), dtype="float32")
+    directions = torch.tensor(mixture) @ users
+    found = (users @ items.T / 0.2, directions @ users.T, directions @ items.T)
+    if signed_or_absolute.config.scoring.absolute:
+        return found[0].abs(), found[1].abs(), found[2].abs()
+    return found
+
+
+def test_buckets_hold_what_lies_furthest_along_mixtures_of_users(
+    signed_or_absolute: TwoTowers, batch: Batch
+) -> None:
+    """The loss is that of plain loops over those buckets; examples in none do not count."""
+    scores, of_users, of_items = projections(signed_or_absolute, batch, 5)
+    buckets = [
+        (sorted(bucket_oracle.largest(mine, 7)), sorted(bucket_oracle.largest(theirs, 20)))
+        for mine, theirs in zip(of_users.tolist(), of_items.tolist(), strict=True)
+    ]
+    expected_in_buckets = bucket_oracle.losses(scores.tolist(), batch.targets.tolist(), buckets)
+    weights = torch.arange(1.0, len(batch.targets) + 1)
+    placed = [
+        (w, value)
+        for w, value in zip(weights.tolist(), expected_in_buckets, strict=True)
+        if value is not None
+    ]
+    assert 7 < len(placed) < len(batch.targets), "some examples must be in no bucket, some in several"
+    out = model_loss(
+        of_buckets(signed_or_absolute, FEW),
+        signed_or_absolute,
+        replace(batch, weights=weights),
+        stream(0, "draw", 0),
+    )
+    mean = sum(w * value for w, value in placed) / sum(w for w, _ in placed)
+    assert out.loss.item() == pytest.approx(mean, rel=1e-4)
+
+
+def test_known_items_of_a_bucket_are_masked_when_asked(signed_or_absolute: TwoTowers, batch: Batch) -> None:
+    """And counted beside accidental hits."""
+    plain, masked = (
+        model_loss(of_buckets(signed_or_absolute, FEW, seen), signed_or_absolute, batch, stream(0, "draw", 0))
+        for seen in (False, True)
+    )
+    assert int(masked.masked) > int(plain.masked)
+    assert masked.loss.item() < plain.loss.item()
+
+
+COUNT, WIDTH, RATE, EPSILON = 40, 5, 0.3, 0.7
+Floats = NDArray[np.float64]
+
+
+def users_and_positives(size: int, seed: int) -> tuple[Tensor, Tensor]:
+    """User vectors, and positives of which some repeat."""
+    random = torch.manual_seed(seed)
+    users = torch.randn(size, WIDTH, generator=random, dtype=torch.float64)
+    return users, torch.randint(0, 4, (size,), generator=random)
+
+
+def first_items() -> Tensor:
+    return 0.5 * torch.randn(COUNT, WIDTH, generator=torch.manual_seed(9), dtype=torch.float64)
+
+
+def dense_step(items: Floats, users: Floats, positives: list[int]) -> tuple[Floats, Floats, Floats]:
+    """The items after a step, the losses, and the gradient by the users; one example and item at a time."""
+    by_items, by_users, losses = np.zeros_like(items), np.zeros_like(users), np.zeros(len(users))
+    for b, y in enumerate(positives):
+        scores = [sum(w * h for w, h in zip(item, users[b], strict=True)) for item in items]
+        total = sum(score**2 + EPSILON for score in scores)
+        losses[b] = -math.log((scores[y] ** 2 + EPSILON) / total)
+        for i, score in enumerate(scores):
+            slope = 2.0 * score / total
+            if i == y:
+                slope -= 2.0 * score / (score**2 + EPSILON)
+            by_items[i] += slope / len(users) * users[b]
+            by_users[b] += slope / len(users) * items[i]
+    return items - RATE * by_items, losses, by_users
+
+
+@pytest.mark.parametrize("size", [1, 3, 5, 12])
+def test_every_factored_step_is_that_of_all_scores(size: int) -> None:
+    """Losses, gradients by the users and all item vectors over ten steps, in small and large batches."""
+    factored, items = FactoredItems(first_items(), EPSILON), first_items().numpy()
+    for step in range(10):
+        users, positives = users_and_positives(size, step)
+        losses, by_users = factored.step(users, positives, RATE)
+        items, expected, expected_by_users = dense_step(items, users.numpy(), positives.tolist())
+        np.testing.assert_allclose(losses, expected, rtol=1e-9)
+        np.testing.assert_allclose(by_users, expected_by_users, rtol=1e-8, atol=1e-12)
+        np.testing.assert_allclose(factored.vectors(torch.arange(COUNT)), items, rtol=1e-8, atol=1e-11)
+    assert np.abs(items - first_items().numpy()).max() > 0.05
+
+
+def test_the_gradient_of_a_factored_step_is_that_of_the_loss() -> None:
+    """By the differentiation of `spherical_softmax` over all scores."""
+    users, positives = users_and_positives(6, 0)
+    users.requires_grad_()
+    loss = spherical_softmax(users @ first_items().T, positives, epsilon=EPSILON).mean()
+    losses, by_users = FactoredItems(first_items(), EPSILON).step(users.detach(), positives, RATE)
+    torch.testing.assert_close(losses.mean(), loss.detach())
+    torch.testing.assert_close(by_users, torch.autograd.grad(loss, users)[0])
+
+
+def test_multiplying_out_changes_nothing() -> None:
+    """Neither the item vectors nor the steps that follow."""
+    ours, other = FactoredItems(first_items(), EPSILON), FactoredItems(first_items(), EPSILON)
+    for step in range(6):
+        users, positives = users_and_positives(4, step)
+        ours.step(users, positives, RATE)
+        other.step(users, positives, RATE)
+        torch.testing.assert_close(ours.multiply_out(), other.vectors(torch.arange(COUNT)))
+
+
+def test_many_steps_in_float32_stay_near() -> None:
+    """W is multiplied out before the inverse of U loses its bits; a tenth of a per cent after 500 steps."""
+    factored, items = FactoredItems(first_items().float(), EPSILON), first_items().requires_grad_()
+    for step in range(500):
+        users, positives = users_and_positives(8, step % 50)
+        factored.step(users.float(), positives, RATE)
+        loss = spherical_softmax(users @ items.T, positives, epsilon=EPSILON).mean()
+        (gradient,) = torch.autograd.grad(loss, items)
+        with torch.no_grad():
+            items -= RATE * gradient
+    ours = factored.vectors(torch.arange(COUNT)).double()
+    assert float((ours - items.detach()).norm() / items.detach().norm()) < 1e-3
+
+
+def test_factors_that_have_no_loss_are_refused() -> None:
+    with pytest.raises(TrainingError, match="an epsilon above zero"):
+        FactoredItems(first_items(), 0.0)
+    with pytest.raises(TrainingError, match=r"give \[N, D\]"):
+        FactoredItems(first_items()[0])

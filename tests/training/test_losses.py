@@ -1,0 +1,663 @@
+"""Losses over a draw: each formula written out a second time, and what each promises beyond the contract.
+
+Masks, gradients, extremes and steps of every kind are checked by `check_loss` in test_checks.py.
+"""
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tests.oracles import estimators
+from tests.oracles import softmax as oracle
+from tests.oracles.estimators import Example
+from turret.training import losses
+from turret.training.losses.binary import (
+    NceConfig,
+    NegativeSamplingConfig,
+    binary_cross_entropy,
+    gbce,
+    nce,
+    negative_sampling,
+    positive_against_others,
+)
+from turret.training.losses.catalog import full_softmax
+from turret.training.losses.pairwise import (
+    RankingConfig,
+    cosine_embedding,
+    cosine_hinge,
+    ranking,
+    ranking_hinge,
+)
+from turret.training.losses.sampled import (
+    BlackoutConfig,
+    SampledSoftmaxConfig,
+    blackout,
+    refined_logq,
+    sampled_softmax,
+    sampled_softmax_corrected,
+    standard_importance,
+    subset_softmax,
+)
+from turret.training.losses.terms import log_sum_exp, masked, mean_of_valid, minus_log_count, valid_count
+from turret.training.objectives.contract import Loss, LossSettings
+from turret.training.objectives.sampled import DrawLossSettings
+from turret.training.samplers.core.draw import Draw, drawn_with_replacement, without_accidental_hits
+
+# Strongly unequal: with a constant q a missing correction does not show.
+Q = torch.tensor([0.60, 0.20, 0.10, 0.05, 0.03, 0.02], dtype=torch.float64)
+POSITIVES = torch.tensor([1, 3, 0, 5, 4])
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A batch of scores and the draw behind them."""
+
+    positive: Tensor
+    drawn: Tensor
+    draw: Draw
+
+    def of(self, loss: Loss) -> Tensor:
+        return loss(self.positive, self.drawn, self.draw)
+
+    def examples(self) -> list[Example]:
+        """The batch as the oracles take it."""
+        draw = self.draw
+        log_counts = draw.log_count.expand(self.drawn.shape)
+        return [
+            Example(
+                self.positive[line].item(),
+                math.exp(draw.positive_log_count[line]),
+                self.drawn[line].tolist(),
+                log_counts[line].exp().tolist(),
+                draw.valid[line].tolist(),
+            )
+            for line in range(len(self.positive))
+        ]
+
+    def with_draw(self, **parts: Any) -> "Scored":
+        return replace(self, draw=replace(self.draw, **parts))
+
+
+def scored(shared: bool = True, keeps_hits: bool = False) -> Scored:
+    """Five examples of seven candidates, with duplicates, hits, and other candidates that are masked."""
+    random = torch.manual_seed(11)
+    scores = 1.5 * torch.randn(5, 6, dtype=torch.float64, generator=random)
+    ids = torch.tensor([0, 0, 1, 3, 0, 5, 2])
+    if not shared:
+        ids = torch.stack([ids, ids.flip(0), ids.roll(2), (ids + 1) % 6, ids])
+    log_count = (7 * Q).log()
+    draw = Draw(ids, log_count[ids], log_count[POSITIVES], without_accidental_hits(ids, POSITIVES))
+    if keeps_hits:
+        draw = draw.keeping_hits(POSITIVES)
+    draw.valid[0, 3] = draw.valid[2, 6] = draw.valid[4, 2:5] = False
+    return Scored(scores.gather(1, POSITIVES[:, None])[:, 0], scores.gather(1, ids.expand(5, -1)), draw)
+
+
+@dataclass(frozen=True)
+class Formula:
+    """Settings, their loss written out, and whether it reads the counts of candidates and of positives."""
+
+    settings: LossSettings
+    oracle: Callable[[Example], float]
+    reads_counts: bool = False
+    reads_positive_counts: bool = False
+
+    def expected(self, batch: Scored) -> Tensor:
+        return torch.tensor([self.oracle(example) for example in batch.examples()], dtype=torch.float64)
+
+    def agrees(self, batch: Scored, expected: Tensor) -> bool:
+        assert isinstance(self.settings, DrawLossSettings)
+        return torch.allclose(batch.of(self.settings.build(40)), expected, rtol=1e-9, atol=1e-12)
+
+
+FORMULAS = [
+    Formula(losses.sampled_softmax(), estimators.sampled_softmax, True),
+    Formula(losses.sampled_softmax_corrected(), estimators.sampled_softmax_corrected, True, True),
+    Formula(losses.subset_softmax(), estimators.subset_softmax),
+    Formula(losses.standard_importance(), estimators.standard_importance, True),
+    Formula(losses.refined_logq(), estimators.refined_logq, True),
+    Formula(losses.blackout(), estimators.blackout, True, True),
+    Formula(losses.nce(), estimators.nce, True, True),
+    Formula(losses.negative_sampling(), estimators.negative_sampling),
+    Formula(losses.binary_cross_entropy(), estimators.binary_cross_entropy),
+    Formula(losses.gbce(t=0.75), lambda one: estimators.gbce(one, t=0.75, item_count=40)),
+    Formula(losses.gbce(t=1.0), lambda one: estimators.gbce(one, t=1.0, item_count=40)),
+    Formula(losses.ranking(delta=0.8), lambda one: estimators.ranking(one, delta=0.8)),
+    Formula(losses.ranking(delta=0.0), lambda one: estimators.ranking(one, delta=0.0)),
+    Formula(
+        losses.ranking(delta="complementary_sum"),
+        lambda one: estimators.ranking(one, delta=math.log(39)),
+    ),
+    Formula(losses.ranking_hinge(delta=0.8), lambda one: estimators.ranking_hinge(one, delta=0.8)),
+    Formula(losses.cosine_hinge(margin=0.3), lambda one: estimators.ranking_hinge(one, delta=0.3)),
+    Formula(losses.cosine_embedding(margin=0.3), lambda one: estimators.cosine_embedding(one, margin=0.3)),
+]
+
+
+@pytest.mark.parametrize("shared", [True, False], ids=["shared", "own"])
+@pytest.mark.parametrize("formula", FORMULAS, ids=lambda one: str(one.settings))
+def test_each_loss_agrees_with_its_formula_written_out(formula: Formula, shared: bool) -> None:
+    """The mask matters for it, and counts where the formula has them: a constant in their place is seen."""
+    batch = scored(shared, keeps_hits=formula.settings.kind == "standard_importance")
+    expected, constant = formula.expected(batch), math.log(7 / 6)
+    assert formula.agrees(batch, expected)
+    assert not formula.agrees(batch.with_draw(valid=torch.ones_like(batch.draw.valid)), expected)
+    even = batch.with_draw(log_count=torch.full_like(batch.draw.log_count, constant))
+    assert formula.agrees(even, expected) is not formula.reads_counts
+    even = batch.with_draw(positive_log_count=torch.full_like(batch.draw.positive_log_count, constant))
+    assert formula.agrees(even, expected) is not formula.reads_positive_counts
+
+
+def test_without_a_valid_candidate_the_formulas_hold_too() -> None:
+    """Some examples have none by chance."""
+    batch = scored(keeps_hits=True)
+    batch.draw.valid[1:3] = False
+    for formula in FORMULAS:
+        assert formula.agrees(batch, formula.expected(batch)), formula.settings
+
+
+# Five items, from which positives come by P or have these scores, and an unlike proposal.
+SCORES = torch.tensor([1.3, -0.4, 2.1, 0.2, -1.7], dtype=torch.float64)
+POSITIVE = torch.tensor([2])
+P = torch.tensor([0.05, 0.40, 0.30, 0.20, 0.05], dtype=torch.float64)
+UNEQUAL = torch.tensor([0.60, 0.02, 0.08, 0.10, 0.20], dtype=torch.float64)
+EVERYTHING = torch.arange(5)
+
+
+def draw_of(ids: list[int], q: Tensor = UNEQUAL, hits: bool = False) -> Draw:
+    """The draw of these ids for an example whose positive is item 2."""
+    draw = drawn_with_replacement(torch.tensor(ids), q.log(), POSITIVE)
+    return draw.keeping_hits(POSITIVE) if hits else draw
+
+
+def loss_of(loss: Loss, draw: Draw, scores: Tensor = SCORES) -> Tensor:
+    return loss(scores[POSITIVE], scores[draw.ids].unsqueeze(0), draw)[0]
+
+
+def whole_catalog(positives: Tensor, hits: bool = False) -> Draw:
+    """Every item drawn once for certain."""
+    zeros = torch.zeros(5, dtype=torch.float64)
+    return Draw(EVERYTHING, zeros, zeros[positives], without_accidental_hits(EVERYTHING, positives) | hits)
+
+
+@pytest.mark.parametrize(("loss", "hits"), [(sampled_softmax, False), (standard_importance, True)])
+def test_the_whole_catalog_as_the_draw_is_the_full_softmax(loss: Loss, hits: bool) -> None:
+    """Value and gradient."""
+    positives = torch.tensor([0, 2, 2, 4])
+    scores = torch.randn(4, 5, dtype=torch.float64, requires_grad=True, generator=torch.manual_seed(1))
+    ours = loss(scores.gather(1, positives[:, None])[:, 0], scores, whole_catalog(positives, hits))
+    (gradient,) = torch.autograd.grad(ours.sum(), scores)
+    for line, positive in enumerate(positives.tolist()):
+        row = scores[line].detach().numpy()
+        assert ours[line].item() == pytest.approx(oracle.full(row, positive), rel=1e-12)
+        np.testing.assert_allclose(gradient[line], oracle.full_gradient(row, positive), atol=1e-12)
+    torch.testing.assert_close(ours, full_softmax(scores, positives), rtol=1e-12, atol=1e-12)
+
+
+def expected_sum(q: Tensor, drawn_from: Tensor, size: int) -> float:
+    """The exact expectation over all draws of the sum of exp over the other items, by the counts of `q`."""
+    return sum(
+        chance * math.expm1(float(loss_of(sampled_softmax, draw_of(list(ids), q)))) * math.exp(SCORES[2])
+        for ids, chance in oracle.all_draws(drawn_from.tolist(), size)
+        if chance
+    )
+
+
+def test_exp_sums_are_unbiased_over_all_draws_and_only_with_the_correction() -> None:
+    """With replacement; and without the positive, for which plain q_j in the counts are too high."""
+    truth = sum(math.exp(score) for i, score in enumerate(SCORES.tolist()) if i != 2)
+    uniform = torch.full((5,), 0.2, dtype=torch.float64)
+    assert expected_sum(UNEQUAL, UNEQUAL, 3) == pytest.approx(truth, rel=1e-9)
+    assert expected_sum(uniform, UNEQUAL, 3) != pytest.approx(truth, rel=0.05)
+    excluding = UNEQUAL.index_fill(0, POSITIVE, 0.0)
+    excluding = excluding / excluding.sum()
+    assert expected_sum(excluding, excluding, 2) == pytest.approx(truth, rel=1e-9)
+    assert expected_sum(UNEQUAL, excluding, 2) > 1.05 * truth
+
+
+def expected_bernoulli_sum(correct: bool) -> float:
+    """The exact expectation of the estimated sum when each other item is taken with its own probability."""
+    inclusion = {0: 0.9, 1: 0.1, 3: 0.4, 4: 0.25}
+    total = 0.0
+    for taken in itertools.product([False, True], repeat=4):
+        chosen = dict(zip(inclusion, taken, strict=True))
+        probability = math.prod(b if chosen[i] else 1 - b for i, b in inclusion.items())
+        ids = torch.tensor([i for i in inclusion if chosen[i]], dtype=torch.int64)
+        counts = [inclusion[i] if correct else 0.4125 for i in ids.tolist()]
+        log_count = torch.tensor(counts, dtype=torch.float64).log()
+        nowhere = torch.full((1,), -math.inf, dtype=torch.float64)
+        draw = Draw(ids, log_count, nowhere, torch.ones(1, len(ids), dtype=torch.bool))
+        total += probability * math.expm1(float(loss_of(sampled_softmax, draw))) * math.exp(SCORES[2])
+    return total
+
+
+def test_bernoulli_draws_estimate_the_sum_without_bias() -> None:
+    """Over all 16 draws, the empty one too, if each item's count is its probability and not their mean."""
+    truth = sum(math.exp(score) for i, score in enumerate(SCORES.tolist()) if i != 2)
+    assert expected_bernoulli_sum(correct=True) == pytest.approx(truth, rel=1e-9)
+    assert expected_bernoulli_sum(correct=False) != pytest.approx(truth, rel=0.05)
+
+
+def test_the_whole_sum_is_unbiased_if_drawn_positives_count() -> None:
+    """Standard importance sampling over all 125 draws; with hits masked its term is missing."""
+    found = {
+        hits: sum(
+            chance * math.exp(loss_of(standard_importance, draw_of(list(ids), hits=hits)) + SCORES[2])
+            for ids, chance in oracle.all_draws(UNEQUAL.tolist(), 3)
+            if hits or set(ids) != {2}
+        )
+        for hits in (True, False)
+    }
+    truth = float(SCORES.exp().sum())
+    assert found[True] == pytest.approx(truth, rel=1e-9)
+    assert found[False] == pytest.approx(truth - math.exp(2.1), rel=1e-9)
+
+
+def test_a_proposal_in_proportion_to_exp_scores_is_exact_for_every_draw() -> None:
+    """Over the others for losses that keep the positive, over all for standard importance sampling."""
+    truth = oracle.full(SCORES.numpy(), 2)
+    others = SCORES.exp().index_fill(0, POSITIVE, 0.0)
+    others = others / others.sum()
+    log_odds = math.log(math.expm1(truth))
+    for ids in ([0], [1, 1], [4, 3, 0, 0, 0, 1, 4]):
+        draw = draw_of(ids, others)
+        assert float(loss_of(sampled_softmax, draw)) == pytest.approx(truth, rel=1e-12)
+        refined = (1 - math.exp(-truth)) * log_odds
+        assert float(loss_of(refined_logq, draw)) == pytest.approx(refined, rel=1e-12)
+    for ids in ([0], [2, 2], [4, 3, 0, 2, 0, 1, 4]):
+        draw = draw_of(ids, SCORES.softmax(0), hits=True)
+        assert float(loss_of(standard_importance, draw)) == pytest.approx(truth, rel=1e-12)
+
+
+def gradient_of(loss: Loss, draw: Draw) -> Tensor:
+    scores = SCORES.clone().requires_grad_()
+    return torch.autograd.grad(loss_of(loss, draw, scores), scores)[0]
+
+
+def expected_gradient(log_q: Tensor, size: int) -> Tensor:
+    """The sampled softmax's gradient [5] by the scores, expected over all draws of others by `log_q` [5]."""
+    total = torch.zeros(5, dtype=torch.float64)
+    for ids in itertools.product(log_q.isfinite().nonzero()[:, 0].tolist(), repeat=size):
+        scores = SCORES.clone().requires_grad_()
+        draw = drawn_with_replacement(torch.tensor(ids), log_q, POSITIVE)
+        (gradient,) = torch.autograd.grad(loss_of(sampled_softmax, draw, scores), scores, create_graph=True)
+        total = total + log_q[draw.ids].sum().exp() * gradient
+    return total
+
+
+def bias(log_q: Tensor, size: int) -> Tensor:
+    return expected_gradient(log_q, size) - torch.from_numpy(oracle.full_gradient(SCORES.numpy(), 2))
+
+
+def of_others(logits: Tensor) -> Tensor:
+    """log q [5] over the four items that are not the positive."""
+    return logits.index_fill(0, POSITIVE, -math.inf).log_softmax(dim=0)
+
+
+def test_the_bias_of_the_gradient_falls_with_the_number_of_candidates() -> None:
+    errors = [float(bias(UNEQUAL.log(), size).detach().abs().max()) for size in (1, 3)]
+    assert errors[1] < 0.85 * errors[0]
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_one_proposal_alone_makes_the_gradient_unbiased(size: int) -> None:
+    """Theorem 2.1 of Blanc & Rendle 2018: the softmax of the others, and any other overrates the positive.
+
+    1 / (1 + x) is convex, so a sum x that varies makes the positive's share too large (Jensen). The nearest
+    of the other proposals are a thousandth off in their logarithms; the bias is of second order in that, far
+    above rounding, which is one part in 10^16.
+    """
+    assert bias(of_others(SCORES), size).detach().abs().max() < 1e-12
+    random = np.random.default_rng(0)
+    for spread in np.geomspace(1e-3, 3.0, 20):
+        noise = torch.from_numpy(random.normal(scale=spread, size=5))
+        assert bias(of_others(SCORES + noise), size)[2].detach() > 1e-3 * noise[[0, 1, 3, 4]].var()
+
+
+def of_many(loss: Loss, size: int, at: Tensor, hits: bool) -> Tensor:
+    """The gradient of each positive's loss [5, 5], the draw holding every item as often as expected."""
+    ids = EVERYTHING.repeat_interleave((size * UNEQUAL).round().long())
+    draw = drawn_with_replacement(ids, UNEQUAL.log(), EVERYTHING)
+    draw = draw.keeping_hits(EVERYTHING) if hits else draw
+    scores = at.expand(5, -1).clone().requires_grad_()
+    return torch.autograd.grad(loss(scores.diagonal(), scores[:, draw.ids], draw).sum(), scores)[0]
+
+
+@pytest.mark.parametrize(
+    ("loss", "hits", "consistent"),
+    [
+        (sampled_softmax, False, True),
+        (sampled_softmax_corrected, True, True),
+        (sampled_softmax_corrected, False, False),
+        (nce, True, True),
+        (nce, False, False),
+    ],
+)
+def test_which_gradients_go_to_that_of_maximum_likelihood(loss: Loss, hits: bool, consistent: bool) -> None:
+    """A corrected positive vanishes beside many candidates, so its hits have to stand for it."""
+    exact = P.expand(5, -1) - torch.eye(5, dtype=torch.float64)
+    error = (of_many(loss, 100_000, P.log(), hits) - exact).abs().max()
+    assert error < 1e-3 if consistent else error > 0.1
+
+
+def of_all_draws(loss: Loss, at: Tensor, size: int, hits: bool, q: Tensor = UNEQUAL) -> Tensor:
+    """The exact expectation, over positives from P and all draws, of the gradient by the scores.
+
+    The draws are made from UNEQUAL and corrected by `q`.
+    """
+    total = torch.zeros(5, dtype=torch.float64)
+    for ids, probability in oracle.all_draws(UNEQUAL.tolist(), size):
+        draw = drawn_with_replacement(torch.tensor(ids), q.log(), EVERYTHING)
+        draw = draw.keeping_hits(EVERYTHING) if hits else draw
+        scores = at.clone().requires_grad_()
+        losses = loss(scores, scores[draw.ids].expand(5, -1), draw)
+        total += probability * torch.autograd.grad((P * losses).sum(), scores)[0]
+    return total
+
+
+@pytest.mark.parametrize(
+    ("loss", "optimum", "other", "size", "hits"),
+    [
+        (nce, P.log(), P.log() + 0.5, 2, True),
+        (nce, P.logit(), P.log(), 2, False),
+        (negative_sampling, (P / UNEQUAL).log(), P.log(), 1, True),
+        (negative_sampling, (P / UNEQUAL).log(), P.log(), 3, True),
+    ],
+    ids=["log p if hits count", "log odds if they are masked", "the lift", "the lift of more candidates"],
+)
+def test_what_a_binary_loss_learns(loss: Loss, optimum: Tensor, other: Tensor, size: int, hits: bool) -> None:
+    assert of_all_draws(loss, optimum, size, hits).abs().max() < 1e-12
+    assert of_all_draws(loss, other, size, hits).abs().max() > 0.01
+
+
+def test_nce_needs_the_counts_of_its_draw_and_a_normaliser_for_scores_that_have_none() -> None:
+    """Scores log p + 3 have their optimum at a log normaliser of 3, where its gradient vanishes."""
+    uniform = torch.full((5,), 0.2, dtype=torch.float64)
+    assert of_all_draws(nce, P.log(), 2, hits=True, q=uniform).abs().max() > 0.02
+    for normaliser, at_rest in ((3.0, True), (2.0, False)):
+        gradient = of_all_draws(nce, P.log() + 3.0 - normaliser, 2, hits=True)
+        assert bool(gradient.sum().abs() < 1e-12) is at_rest
+
+
+def test_only_nce_counts_hits_by_default() -> None:
+    """As its articles do; the others mask the positive among the drawn."""
+    assert NceConfig().keeps_hits
+    for settings in (NegativeSamplingConfig(), SampledSoftmaxConfig(), BlackoutConfig()):
+        assert not settings.keeps_hits
+
+
+def test_losses_that_coincide() -> None:
+    """Each pair in one case, and not in another."""
+    batch = scored()
+    constant = math.log(7 / 6)
+    even = batch.with_draw(
+        log_count=torch.full_like(batch.draw.log_count, constant),
+        positive_log_count=torch.full_like(batch.draw.positive_log_count, constant),
+    )
+    first = replace(
+        batch,
+        drawn=batch.drawn[:, :1],
+        draw=replace(
+            batch.draw,
+            ids=batch.draw.ids[:1],
+            log_count=batch.draw.log_count[:1],
+            valid=batch.draw.valid[:, :1],
+        ),
+    )
+
+    def mean(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
+        return binary_cross_entropy(positive, drawn, draw) / (draw.valid.sum(dim=1) + 1)
+
+    def uncorrected(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
+        return gbce(positive, drawn, draw, t=0.0, item_count=40)
+
+    def corrected(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
+        return gbce(positive, drawn, draw, t=1.0, item_count=40)
+
+    def same(given: Scored, one: Loss, other: Loss) -> bool:
+        return torch.allclose(given.of(one), given.of(other), rtol=1e-12, atol=1e-12)
+
+    assert same(even, subset_softmax, sampled_softmax_corrected)
+    assert not same(batch, subset_softmax, sampled_softmax_corrected)
+    assert same(first, binary_cross_entropy, negative_sampling)
+    assert not same(batch, binary_cross_entropy, negative_sampling)
+    assert same(batch, uncorrected, mean)
+    assert not same(batch, corrected, mean)
+
+
+def test_a_small_loss_is_not_rounded_to_zero() -> None:
+    """At score 20 a positive costs exp(-20) in float32, where softplus(s) - s has nothing left."""
+    loss = positive_against_others(torch.tensor([20.0]), torch.tensor([[-math.inf]]))
+    assert loss.item() == pytest.approx(math.exp(-20.0), rel=1e-4)
+
+
+def expected_gbce_gradient(at: Tensor, t: float) -> Tensor:
+    """The exact expectation over positives from P and all uniform draws of two of the other items."""
+    total = torch.zeros(5, dtype=torch.float64)
+    for y in range(5):
+        others = [0.0 if item == y else 0.25 for item in range(5)]
+        for ids, probability in oracle.all_draws(others, 2):
+            scores = at.clone().requires_grad_()
+            zeros = torch.zeros(2, dtype=torch.float64)
+            draw = Draw(torch.tensor(ids), zeros, zeros[:1], torch.ones(1, 2, dtype=torch.bool))
+            loss = gbce(scores[y : y + 1], scores[draw.ids].unsqueeze(0), draw, t=t, item_count=5)
+            total += P[y] * probability * torch.autograd.grad(loss.sum(), scores)[0]
+    return total
+
+
+def test_gbce_with_full_correction_learns_the_probabilities_and_with_none_is_overconfident() -> None:
+    """sigma(s) = p is the optimum at t = 1; at t = 0 it is p / (p + alpha (1 - p)), which is larger."""
+    assert expected_gbce_gradient(P.logit(), t=1.0).abs().max() < 1e-12
+    assert expected_gbce_gradient(P.logit(), t=0.0).abs().max() > 0.01
+    overconfident = P / (P + 0.5 * (1 - P))
+    assert expected_gbce_gradient(overconfident.logit(), t=0.0).abs().max() < 1e-12
+
+
+def test_refined_logq_differentiates_the_log_odds_under_a_weight_that_stands_still() -> None:
+    """By finite differences; with a weight that moves they disagree."""
+    batch = scored(shared=False)
+    positive, drawn = batch.positive.clone().requires_grad_(), batch.drawn.clone().requires_grad_()
+    by_positive, by_drawn = torch.autograd.grad(
+        refined_logq(positive, drawn, batch.draw).sum(), [positive, drawn]
+    )
+    step = 1e-6
+    for line, example in enumerate(batch.examples()):
+        weight = 1.0 - estimators.positive_share(example)
+        log_odds = estimators.standard_importance(example)
+        ahead = replace(example, positive=example.positive + step)
+        rise = (estimators.standard_importance(ahead) - log_odds) / step
+        assert by_positive[line].item() == pytest.approx(weight * rise, rel=1e-5)
+        moving = (estimators.refined_logq(ahead) - estimators.refined_logq(example)) / step
+        assert by_positive[line].item() != pytest.approx(moving, rel=1e-3)
+        for position, score in enumerate(example.scores):
+            scores = [*example.scores]
+            scores[position] = score + step
+            rise = (estimators.standard_importance(replace(example, scores=scores)) - log_odds) / step
+            assert by_drawn[line, position].item() == pytest.approx(weight * rise, rel=1e-4, abs=1e-8)
+
+
+def test_refined_logq_has_the_gradient_of_the_sampled_softmax_and_not_of_the_plain_correction() -> None:
+    """For any draw; over the whole catalog it is that of the full softmax, and the value is not."""
+    draw = draw_of([0, 0, 4, 2, 3])
+    ours, kept, plain = (
+        gradient_of(loss, draw) for loss in (refined_logq, sampled_softmax, sampled_softmax_corrected)
+    )
+    torch.testing.assert_close(ours, kept, rtol=0, atol=1e-12)
+    assert (ours - plain).abs().max() > 0.05
+    everything = whole_catalog(POSITIVE)
+    expected = oracle.full_gradient(SCORES.numpy(), 2)
+    np.testing.assert_allclose(gradient_of(refined_logq, everything), expected, atol=1e-12)
+    full = oracle.full(SCORES.numpy(), 2)
+    assert float(loss_of(refined_logq, everything)) != pytest.approx(full, rel=0.1)
+
+
+@pytest.mark.parametrize("loss", [sampled_softmax, standard_importance, refined_logq])
+def test_nothing_but_hits_drawn_is_a_loss_and_a_gradient_of_zero(loss: Loss) -> None:
+    """Also by the positive's score, of which standard importance sampling is a bare difference otherwise."""
+    draw = draw_of([2, 2])
+    assert float(loss_of(loss, draw)) == 0.0
+    assert not gradient_of(loss, draw).any()
+
+
+def test_standard_importance_falls_without_bound_where_the_positive_is_not_drawn() -> None:
+    """What makes it unstable: a sum without its largest term."""
+    draw = draw_of([0, 1])
+    low = standard_importance(torch.tensor([100.0]).double(), SCORES[draw.ids].unsqueeze(0), draw)
+    assert low.item() < -90.0
+
+
+def blackout_of(positive: float, drawn: list[float]) -> tuple[float, Tensor]:
+    """The loss in float32 with all counts one, and its gradient by all scores."""
+    scores = torch.tensor([positive, *drawn], requires_grad=True)
+    loss = blackout(scores[:1], scores[1:].unsqueeze(0), certain(len(drawn)))
+    (gradient,) = torch.autograd.grad(loss.sum(), scores)
+    return loss.item(), gradient
+
+
+def certain(size: int) -> Draw:
+    """The draw of one example in which every candidate is expected once."""
+    zeros = torch.zeros(size)
+    return Draw(torch.arange(size), zeros, torch.zeros(1), torch.ones(1, size, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("gap", [2.0, 6.0, 8.0, 20.0, 60.0, 200.0, 1e4])
+def test_a_candidate_with_nearly_all_of_the_mass_costs_its_distance_twice_in_blackout(gap: float) -> None:
+    """With one candidate it is 2 softplus(gap), to float32 and on both sides of the change of formula."""
+    loss, gradient = blackout_of(0.0, [gap])
+    assert loss == pytest.approx(2 * (gap + math.log1p(math.exp(-gap))), rel=1e-5)
+    slope = 2 / (1 + math.exp(-gap))
+    assert gradient.tolist() == pytest.approx([-slope, slope], rel=1e-3)
+
+
+def test_two_candidates_that_share_all_of_the_mass_in_blackout() -> None:
+    """Neither is close to one, and the positive's share is below the smallest float."""
+    loss, gradient = blackout_of(-500.0, [0.0, 0.0])
+    assert loss == pytest.approx(500.0 + math.log(2) - 2 * math.log(0.5), rel=1e-6)
+    assert gradient.tolist() == pytest.approx([-1.0, 0.5, 0.5])
+
+
+def test_extreme_examples_of_blackout_are_exact_beside_plain_ones() -> None:
+    """Its first term is the corrected sampled softmax; the discrimination beyond it is never negative."""
+    batch = scored(shared=False)
+    drawn = batch.drawn.clone()
+    drawn[1, 1] += 15.0
+    drawn[3, 2] += 9.0
+    batch = replace(batch, drawn=drawn)
+    expected = torch.tensor([estimators.blackout(one) for one in batch.examples()], dtype=torch.float64)
+    torch.testing.assert_close(batch.of(blackout), expected, rtol=1e-6, atol=1e-9)
+    assert (batch.of(blackout) > batch.of(sampled_softmax_corrected)).all()
+    low = replace(batch, drawn=scored(shared=False).drawn - 30.0)
+    assert (low.of(blackout) - low.of(sampled_softmax_corrected)).abs().max() < 1e-9
+
+
+@pytest.mark.parametrize(("delta", "same"), [(math.log(4), True), (0.0, False)])
+def test_a_pair_log_n_less_one_apart_is_complementary_sum_sampling(delta: float, same: bool) -> None:
+    """Value and gradient of one uniform candidate of the four others; BPR is another loss."""
+
+    def pair(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
+        return ranking(positive, drawn, draw, delta=delta)
+
+    for drawn in (0, 1, 3, 4):
+        log_count = torch.tensor([0.25], dtype=torch.float64).log()
+        draw = replace(certain(1), ids=torch.tensor([drawn]), log_count=log_count)
+        values = [float(loss_of(loss, draw)) for loss in (pair, sampled_softmax)]
+        assert math.isclose(*values, rel_tol=1e-12) is same
+        slope, other = (gradient_of(loss, draw) for loss in (pair, sampled_softmax))
+        assert torch.allclose(slope, other, rtol=1e-12) is same
+
+
+def test_complementary_pairs_lie_below_the_full_softmax() -> None:
+    """In expectation over the uniform candidate, and further than four candidates taken together."""
+    others = [float(SCORES[item]) for item in (0, 1, 3, 4)]
+    pairs = [estimators.ranking(Example(2.1, 1.0, [score], [1.0], [True]), math.log(4)) for score in others]
+    together = [
+        oracle.sampled(2.1, [others[position] for position in positions], [1.0] * 4, [True] * 4)
+        for positions, _ in oracle.all_draws([0.25] * 4, 4)
+    ]
+    assert np.mean(pairs) < np.mean(together) < oracle.full(SCORES.numpy(), 2)
+
+
+@pytest.mark.parametrize("items", [1, 2, 5])
+def test_the_delta_of_a_complementary_sum_is_the_log_of_the_other_items(items: int) -> None:
+    """Each pair is then log(exp s_y + (N - 1) exp s_j) - s_y."""
+    loss = RankingConfig(delta="complementary_sum").build(items)
+    expected = math.log(math.exp(0.4) + max(items - 1, 1) * math.exp(-0.3)) - 0.4
+    found = loss(torch.tensor([0.4]), torch.tensor([[-0.3]]), certain(1)).item()
+    assert found == pytest.approx(expected, rel=1e-5)
+
+
+def test_pairs_far_enough_apart_cost_nothing_under_the_hinge() -> None:
+    """Loss and gradients are exactly zero."""
+    positive, drawn = torch.tensor([2.0], requires_grad=True), torch.tensor([[0.5]], requires_grad=True)
+    loss = ranking_hinge(positive, drawn, certain(1), delta=1.0)
+    assert loss.item() == 0.0
+    for gradient in torch.autograd.grad(loss.sum(), [positive, drawn]):
+        assert not gradient.any()
+
+
+def test_the_bounds_of_losses_of_cosines_are_reached_and_only_the_hinge_looks_at_the_pair() -> None:
+    """Zero at best, and at worst margin + 2 and 3 - margin; a candidate above the margin costs by itself."""
+    for cosine, worst in ((1.0, 0.0), (-1.0, 2.5)):
+        positive, drawn = torch.tensor([cosine]), torch.tensor([[-cosine, -cosine]])
+        assert cosine_hinge(positive, drawn, certain(2), margin=0.5).item() == worst
+        assert cosine_embedding(positive, drawn, certain(2), margin=0.5).item() == worst
+    positive, drawn = torch.tensor([1.0]), torch.tensor([[0.4, 0.2]])
+    assert cosine_hinge(positive, drawn, certain(2), margin=0.5).item() == 0.0
+    assert cosine_embedding(positive, drawn, certain(2), margin=0.3).item() == pytest.approx(0.05)
+
+
+def test_each_candidate_is_corrected_by_its_own_count() -> None:
+    """Shared counts [K] reach every example, counts [B, K] only their own."""
+    drawn, valid = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), torch.ones(2, 3, dtype=torch.bool)
+    shared, own = torch.tensor([0.5, -1.0, 2.0]), torch.tensor([[0.5, -1.0, 2.0], [1.0, 0.0, -3.0]])
+    of_shared, of_own = (
+        minus_log_count(drawn, Draw(torch.arange(3), counts, torch.zeros(2), valid)).tolist()
+        for counts in (shared, own)
+    )
+    assert of_shared == [[0.5, 3.0, 1.0], [3.5, 6.0, 4.0]]
+    assert of_own == [[0.5, 3.0, 1.0], [3.0, 5.0, 9.0]]
+
+
+def draw_with(valid: list[list[bool]]) -> Draw:
+    mask = torch.tensor(valid)
+    zeros = torch.zeros(mask.shape[1])
+    return Draw(torch.arange(mask.shape[1]), zeros, torch.zeros(len(mask)), mask)
+
+
+def test_masked_candidates_are_minus_infinity_without_a_gradient() -> None:
+    """Also those whose score, or whose gradient further on, is not a number."""
+    drawn = torch.tensor([[1.0, math.nan, 3.0], [4.0, 5.0, math.inf]], requires_grad=True)
+    scores = masked(drawn, draw_with([[True, False, True], [True, True, False]]))
+    assert scores.tolist() == [[1.0, -math.inf, 3.0], [4.0, 5.0, -math.inf]]
+    upstream = torch.tensor([[2.0, math.nan, 2.0], [2.0, 2.0, math.inf]])
+    (gradient,) = torch.autograd.grad(scores, drawn, upstream)
+    assert gradient.tolist() == [[2.0, 0.0, 2.0], [2.0, 2.0, 0.0]]
+
+
+def test_log_sum_exp_is_that_of_what_is_left() -> None:
+    """Minus infinity counts nothing, large scores do not overflow, and nothing has a gradient of zero.
+
+    torch's own is nan there.
+    """
+    wide = torch.tensor([[0.5, -math.inf, 2.0], [1000.0, 1000.0, -math.inf]], dtype=torch.float64)
+    expected = [math.log(math.exp(0.5) + math.exp(2.0)), 1000.0 + math.log(2.0)]
+    assert log_sum_exp(wide).tolist() == pytest.approx(expected, rel=1e-12)
+    scores = torch.tensor([[-math.inf, -math.inf], [0.0, math.log(3.0)]], requires_grad=True)
+    (gradient,) = torch.autograd.grad(log_sum_exp(scores).sum(), scores)
+    torch.testing.assert_close(gradient, torch.tensor([[0.0, 0.0], [0.25, 0.75]]))
+    assert log_sum_exp(torch.zeros(2, 0)).tolist() == [-math.inf, -math.inf]
+
+
+def test_the_mean_is_over_valid_candidates() -> None:
+    """Not over K; and zero where there are none."""
+    draw = draw_with([[True, True, False, False], [False] * 4, [True] * 4])
+    terms = torch.tensor([[2.0, 4.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0], [1.0, 2.0, 3.0, 6.0]])
+    assert valid_count(draw).tolist() == [2, 0, 4]
+    assert mean_of_valid(terms, draw).tolist() == [3.0, 0.0, 3.0]

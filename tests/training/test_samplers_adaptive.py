@@ -1,0 +1,549 @@
+"""Samplers that follow the item vectors: dense kernels, random features, mined negatives, two passes."""
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tests.contracts.samplers import (
+    COUNTS,
+    CPU,
+    ITEMS,
+    VECTORS,
+    Fixed,
+    context_of,
+    draw_of,
+    query_of,
+    sampler_of,
+)
+from tests.oracles.features import fourier_kernel, positive_proposal, shares
+from tests.oracles.softmax import all_draws
+from turret.tower.config import ScoringConfig
+from turret.training import samplers
+from turret.training.errors import TrainingError
+from turret.training.randomness import stream
+from turret.training.samplers.adaptive import dense as dense_module
+from turret.training.samplers.adaptive import hard_negatives as mined_module
+from turret.training.samplers.adaptive.dense import DenseSampler, LogKernel, quartic_kernel, softmax_kernel
+from turret.training.samplers.adaptive.feature_tables import FeatureTables
+from turret.training.samplers.adaptive.fourier_features import FourierFeaturesSampler
+from turret.training.samplers.adaptive.hard_negatives import HardNegativesSampler, best_items
+from turret.training.samplers.adaptive.orthogonal_directions import orthogonal_directions
+from turret.training.samplers.adaptive.positive_features import (
+    PositiveFeaturesSampler,
+)
+from turret.training.samplers.adaptive.two_stage import TwoStageSampler
+from turret.training.samplers.core.contract import DrawContext
+from turret.training.samplers.core.draw import Draw
+from turret.training.samplers.core.snapshot import Snapshot
+from turret.training.samplers.fixed.weights import unigram_weights
+
+DOT = ScoringConfig(kind="dot", temperature=0.5)
+ABSOLUTE = DOT.model_copy(update={"absolute": True})
+# The kernel of a query and an item, in inner products over the temperature.
+KERNELS: dict[str, tuple[LogKernel, Callable[[float], float]]] = {
+    "softmax": (softmax_kernel(DOT), math.exp),
+    "absolute softmax": (softmax_kernel(ABSOLUTE), lambda score: math.exp(abs(score))),
+    "quartic": (quartic_kernel(DOT), lambda score: score**4 + 1.0),
+}
+
+
+def dense(kernel: LogKernel, exclude_positive: bool = False) -> DenseSampler:
+    snapshot = Snapshot(ITEMS, 3, CPU)
+    snapshot.refresh(VECTORS)
+    return DenseSampler(kernel, 10, snapshot, exclude_positive)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_dense_probabilities_are_those_of_the_kernel(name: str) -> None:
+    """In proportion to its value for each item; symmetric kernels take h and -h for the same."""
+    kernel, written_out = KERNELS[name]
+    query = query_of(3)
+    q, opposite = dense(kernel).probability(query), dense(kernel).probability(-query)
+    for example, scores in enumerate((query.double() @ VECTORS.double().T / 0.5).tolist()):
+        weights = [written_out(score) for score in scores]
+        expected = [weight / sum(weights) for weight in weights]
+        assert q[example].tolist() == pytest.approx(expected, rel=1e-4)
+        assert max(expected) > 3 * min(expected)
+    assert torch.allclose(q, opposite) is (name != "softmax")
+
+
+def test_blocks_of_a_dense_draw_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A draw worked out for three examples at a time is the same."""
+    kernel = softmax_kernel(DOT)
+    whole, _ = draw_of(dense(kernel))
+    monkeypatch.setattr(dense_module, "WEIGHTS_A_BLOCK", 3 * ITEMS)
+    blocked, _ = draw_of(dense(kernel))
+    assert torch.equal(whole.ids, blocked.ids)
+    torch.testing.assert_close(whole.log_count, blocked.log_count)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_extreme_products_have_finite_counts(name: str) -> None:
+    """Inner products of 1e15, and of zero."""
+    query, rows = torch.tensor([[1e15, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]), torch.tensor([0, 1])
+    draw = dense(KERNELS[name][0]).draw(query, rows, context_of(rows))
+    assert draw.log_count.isfinite().all()
+
+
+@pytest.mark.parametrize(("off", "same"), [(0.0, True), (0.1, False)])
+def test_every_draw_by_the_softmax_without_the_positive_has_the_true_normaliser(
+    off: float, same: bool
+) -> None:
+    """Not on average but in each: all terms exp(s_j - l_j) are the K-th part of the others' sum."""
+    draw, positives = draw_of(dense(softmax_kernel(DOT), exclude_positive=True))
+    scores = query_of(64) @ VECTORS.T / 0.5
+    others = (scores.gather(1, draw.ids) - draw.log_count - off).logsumexp(dim=1)
+    positive = scores.gather(1, positives[:, None])[:, 0]
+    errors = (torch.logaddexp(positive, others) - scores.logsumexp(dim=1)).abs()
+    assert (errors < 1e-5).all() if same else (errors > 1e-3).all()
+
+
+@pytest.mark.parametrize(
+    "kind", ["softmax", "quartic", "mined", "quadratic", "positive_features", "fourier_features"]
+)
+def test_nothing_is_drawn_before_the_first_vectors(kind: str) -> None:
+    """The sentence says what to call."""
+    sampler = sampler_of(getattr(samplers, kind)(negatives=4), items=ITEMS)
+    with pytest.raises(TrainingError, match="refresh"):
+        draw_of(sampler)
+
+
+def test_a_closed_form_before_any_draw_of_two_passes_is_refused() -> None:
+    """There is no pool yet."""
+    with pytest.raises(TrainingError, match="draw before"):
+        two_pass().probability(torch.zeros(1, 4))
+
+
+def features_of(
+    kind: str,
+    vectors: Tensor,
+    features: int = 24,
+    sharpness: float = 2.0,
+    negatives: int = 50,
+) -> PositiveFeaturesSampler | FourierFeaturesSampler:
+    """A sampler by random features that follows these vectors."""
+    made = PositiveFeaturesSampler if kind == "positive" else FourierFeaturesSampler
+    random, snapshot = stream(0, "directions", 0), Snapshot(len(vectors), 3, CPU)
+    sampler = made(negatives, features, sharpness, snapshot, random)
+    sampler.refresh(vectors)
+    return sampler
+
+
+both_features = pytest.mark.parametrize("kind", ["positive", "fourier"])
+
+
+def test_the_proposal_of_positive_features_is_the_sum_over_features() -> None:
+    """For each query, what a loop over features and items says; it differs between queries."""
+    sampler, query = features_of("positive", VECTORS), query_of(5)
+    directions = sampler.directions.double().numpy() / math.sqrt(2.0)
+    assert directions.shape == (24, 4)
+    q = sampler.probability(query).numpy()
+    for example in range(5):
+        h = query[example].double().numpy()
+        expected = positive_proposal(h, VECTORS.double().numpy(), directions, 2.0)
+        np.testing.assert_allclose(q[example], expected, rtol=1e-4)
+    assert np.abs(q[0] - q[1]).max() > 0.01
+
+
+def test_the_proposal_of_fourier_features_is_the_softened_estimate() -> None:
+    """k + sqrt(k^2 + 1 / 2F) of a loop over features and items; negative k are among them."""
+    sampler, query = features_of("fourier", VECTORS), query_of(6)
+    directions = sampler.directions.T.double().numpy() / math.sqrt(2.0)
+    assert directions.shape == (24, 4)
+    q, negative = sampler.probability(query).numpy(), 0
+    for example in range(6):
+        h = query[example].double().numpy()
+        kernel = [fourier_kernel(h, w, directions, 2.0) for w in VECTORS.double().numpy()]
+        negative += sum(k < 0 for k in kernel)
+        np.testing.assert_allclose(
+            q[example], shares([k + math.sqrt(k * k + 1 / 48) for k in kernel]), rtol=1e-4
+        )
+    assert negative > 5
+
+
+def unit(count: int, purpose: str, width: int = 16) -> Tensor:
+    drawn = torch.from_numpy(stream(0, purpose, 0).normal(size=(count, width))).float()
+    return torch.nn.functional.normalize(drawn, dim=1)
+
+
+@both_features
+def test_many_features_come_near_the_kernel(kind: str) -> None:
+    """With 16,384 features of unit vectors q is within some per cent of the softmax of sharpness 1."""
+    items, query = unit(50, "items"), unit(8, "query")
+    kernel = (query @ items.T).softmax(dim=1)
+    errors = [
+        float((features_of(kind, items, count, 1.0).probability(query) / kernel - 1.0).abs().max())
+        for count in (16_384, 16)
+    ]
+    assert errors[0] < 0.1
+    assert errors[1] > 0.3
+
+
+@pytest.mark.parametrize(
+    ("kind", "norm", "tolerance"),
+    # Exponents of sharpness norm^2 are rounded to 6e-8 of themselves, and as much is a count off.
+    [
+        ("positive", 1.0, 1e-4),
+        ("positive", 10.0, 2e-4),
+        ("positive", 100.0, 2e-2),
+        ("fourier", 1.0, 1e-4),
+        ("fourier", 1000.0, 1e-4),
+    ],
+)
+def test_long_vectors_and_sharp_kernels_stay_finite(kind: str, norm: float, tolerance: float) -> None:
+    """Exponents of thousands give finite counts, which for all that is drawn are the closed form's."""
+    items, query = norm * unit(300, "items"), norm * unit(16, "query")
+    sampler, positives = features_of(kind, items, sharpness=20.0, negatives=64), torch.arange(16)
+    draw = sampler.draw(query, positives, context_of(positives, items))
+    assert draw.log_count.isfinite().all()
+    assert draw.positive_log_count.isfinite().all()
+    q = sampler.probability(query)
+    torch.testing.assert_close(q.sum(dim=1), torch.ones(16), atol=max(0.1 * tolerance, 1e-5), rtol=0)
+    torch.testing.assert_close(draw.log_count.exp(), 64 * q.gather(1, draw.ids), rtol=tolerance, atol=0)
+
+
+def test_what_was_followed_is_drawn_by_when_the_round_is_done() -> None:
+    """Until then draws and counts are those of the frozen vectors to the last bit."""
+    sampler = features_of("positive", VECTORS)
+    before, _ = draw_of(sampler)
+    for _ in range(2):
+        sampler.update((-VECTORS).__getitem__)
+        between, _ = draw_of(sampler)
+        assert torch.equal(between.ids, before.ids)
+        assert torch.equal(between.log_count, before.log_count)
+    sampler.update((-VECTORS).__getitem__)
+    after, _ = draw_of(sampler)
+    assert not torch.allclose(after.positive_log_count, before.positive_log_count)
+
+
+def test_the_kernel_is_never_sharper_than_the_softmax() -> None:
+    """A mild softmax has a kernel of its own sharpness; a sharp one the sharpness that is set."""
+    for temperature, sharpness in ((0.07, 4.0), (1.0, 1.0)):
+        scoring = ScoringConfig(temperature=temperature)
+        sampler = sampler_of(samplers.positive_features(features=8), items=12, scoring=scoring)
+        assert isinstance(sampler, PositiveFeaturesSampler)
+        assert sampler.scale**2 == pytest.approx(sharpness)
+
+
+def test_no_weight_is_lost_to_cancellation() -> None:
+    """The most negative estimate possible, -1, has a weight of 1 / 4F to float32's precision."""
+    sampler = features_of("fourier", torch.zeros(2, 100), features=10_000)
+    assert isinstance(sampler, FourierFeaturesSampler)
+    sampler.features = torch.tensor([[-0.01], [0.01]]) * (torch.arange(20_000) < 10_000)
+    q = sampler.probability(torch.zeros(1, 100))[0]
+    assert float(q[0] / q[1]) == pytest.approx(1 / 8e4, rel=1e-3)
+
+
+@pytest.mark.parametrize("refresh_every", [3, 1000])
+def test_a_restored_sampler_has_the_same_features_to_the_last_bit(refresh_every: int) -> None:
+    """Whether rows were mapped a few at a time, as they were followed, or all of them after a restart."""
+    items, moved = unit(211, "items", 64), unit(211, "moved", 64)
+    followed, restored = (
+        FourierFeaturesSampler(5, 32, 4.0, Snapshot(211, refresh_every, CPU), stream(0, "directions", 0))
+        for _ in range(2)
+    )
+    followed.refresh(items)
+    for _ in range(min(refresh_every, 30)):
+        followed.update(moved.__getitem__)
+    restored.restore(followed.state())
+    assert torch.equal(restored.features, followed.features)
+
+
+@pytest.mark.parametrize("norm", [1.0, 10.0])
+def test_counts_of_steep_proposals_are_those_of_float64(norm: float) -> None:
+    """Far in the tail too, where q itself is no float32: log q by a loop in float64."""
+    items, query = norm * unit(40, "items"), norm * unit(4, "query")
+    sampler, positives = (
+        features_of("positive", items, sharpness=20.0, negatives=1),
+        torch.tensor([0, 7, 20, 39]),
+    )
+    directions = sampler.directions.double() / math.sqrt(20.0)
+    x, z = (math.sqrt(20.0) * vectors.double() for vectors in (query, items))
+    logs = [z @ g - z.square().sum(dim=1) / 2 for g in directions]
+    kernel = torch.stack([(x @ g)[:, None] + log for g, log in zip(directions, logs, strict=True)])
+    log_q = kernel.logsumexp(dim=0).log_softmax(dim=1).float()
+    given = sampler.log_expected(query, positives, torch.arange(40))
+    torch.testing.assert_close(given, log_q, rtol=1e-5, atol=1e-4)
+    assert float(log_q.min()) < (-100.0 if norm > 1 else -10.0)
+
+
+def test_one_item_is_always_drawn() -> None:
+    """A catalog of one has q = 1."""
+    items = unit(1, "items")
+    sampler = features_of("positive", items, negatives=3)
+    draw = sampler.draw(
+        unit(2, "query"), torch.zeros(2, dtype=torch.int64), context_of(torch.zeros(2).long(), items)
+    )
+    torch.testing.assert_close(draw.log_count, torch.full((2, 3), math.log(3.0)))
+    assert not draw.valid.any()
+
+
+def tables_of(log_features: NDArray[np.float32]) -> FeatureTables:
+    made = FeatureTables.empty(*log_features.shape)
+    made.build(log_features.__getitem__)
+    return made
+
+
+def masses(made: FeatureTables, feature: int) -> NDArray[np.float64]:
+    """What the cells of a feature's table give to each item."""
+    keep = made.keep[feature].astype(np.float64)
+    mass = keep.copy()
+    np.add.at(mass, made.other[feature], 1.0 - keep)
+    return np.asarray(mass / len(mass))
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [
+        [1.0],
+        [5.0, 0.1, 3.0, 1e-9],
+        [0.5, 0.5, 3.0],
+        list(range(1, 50)),
+    ],
+    ids=str,
+)
+def test_cells_add_up_to_the_weights(weights: list[float]) -> None:
+    """What the cells give to each item is that item's share, to float32's rounding."""
+    given = np.array(weights)
+    made = tables_of(np.log(given)[None].astype(np.float32))
+    np.testing.assert_allclose(masses(made, 0), given / given.sum(), rtol=1e-5, atol=1e-7)
+    assert made.log_sums[0] == pytest.approx(np.log(given.sum()), rel=1e-5, abs=1e-6)
+
+
+def test_every_feature_has_its_own_table() -> None:
+    """Of 300 random features of 40 items, with exponents of +-20, each table has its feature's shares."""
+    logs = stream(0, "features", 0).normal(0.0, 8.0, size=(300, 40)).astype(np.float32)
+    made = tables_of(logs)
+    exact = np.exp(logs.astype(np.float64))
+    for feature in range(300):
+        shares = exact[feature] / exact[feature].sum()
+        np.testing.assert_allclose(masses(made, feature), shares, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("offset", [-3000.0, 3000.0])
+def test_exponents_can_be_of_any_size(offset: float) -> None:
+    """What would overflow or vanish as a number is right as a logarithm."""
+    logs = np.array([[0.0, 1.0, -2.0, 0.5], [0.0, -2000.0, 1.0, -500.0]], dtype=np.float32)
+    made, moved = tables_of(logs), tables_of(logs + np.float32(offset))
+    np.testing.assert_allclose(moved.log_sums, made.log_sums + offset, rtol=1e-6)
+    np.testing.assert_allclose(masses(moved, 0), masses(made, 0), atol=1e-3)
+    assert masses(moved, 1)[1] == masses(moved, 1)[3] == 0.0
+
+
+def test_large_catalogs_are_built_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parts, a few features each, give the same tables as all at once."""
+    logs = stream(2, "features", 0).normal(size=(7, 10)).astype(np.float32)
+    whole = tables_of(logs)
+    asked: list[slice] = []
+
+    def part(features: slice) -> NDArray[np.float32]:
+        asked.append(features)
+        return logs[features]
+
+    monkeypatch.setattr("turret.training.samplers.adaptive.feature_tables._HELD", 30)
+    made = FeatureTables.empty(7, 10)
+    made.build(part)
+    assert asked == [slice(0, 3), slice(3, 6), slice(6, 7)]
+    assert (made.keep == whole.keep).all()
+    assert (made.other == whole.other).all()
+
+
+def test_draws_follow_each_feature() -> None:
+    """Two features whose favourites differ draw their own."""
+    weights = np.array([[0.7, 0.2, 0.1, 1e-30], [0.05, 0.05, 0.0001, 0.9]])
+    made = tables_of(np.log(weights).astype(np.float32))
+    features = np.tile([0, 1], (2, 20_000))
+    drawn = made.draw(features, stream(3, "draw", 0))
+    assert drawn.shape == features.shape
+    for feature in (0, 1):
+        seen = np.bincount(drawn[features == feature], minlength=4) / 40_000
+        # 5 standard errors of a share of 40,000 draws.
+        np.testing.assert_allclose(seen, weights[feature] / weights[feature].sum(), atol=0.0125)
+
+
+def test_directions_of_a_block_are_orthogonal() -> None:
+    """Of 20 directions in 8 dimensions, the first, second and last block each; across blocks they are not."""
+    directions = orthogonal_directions(20, 8, stream(0, "directions", 0))
+    assert directions.shape == (20, 8)
+    for block in (directions[:8], directions[8:16], directions[16:]):
+        products = block @ block.T
+        np.testing.assert_allclose(products - np.diag(np.diagonal(products)), 0.0, atol=1e-10)
+    assert np.abs(directions[:8] @ directions[8:16].T).max() > 1.0
+
+
+def test_each_direction_is_gaussian() -> None:
+    """Mean 0, covariance the identity, and squared lengths that vary like chi-square of D degrees."""
+    drawn = np.concatenate([orthogonal_directions(8, 4, stream(1, "directions", n)) for n in range(4000)])
+    # 32,000 rows, dependent in blocks of 4: 5 standard errors of each moment are below these tolerances.
+    np.testing.assert_allclose(drawn.mean(axis=0), 0.0, atol=0.03)
+    np.testing.assert_allclose(np.cov(drawn.T), np.eye(4), atol=0.05)
+    lengths = (drawn**2).sum(axis=1)
+    assert abs(lengths.mean() - 4.0) < 0.1
+    assert abs(lengths.var() - 8.0) < 0.6
+
+
+def mined(absolute: bool = False) -> HardNegativesSampler:
+    """Five of twelve items."""
+    sampler = HardNegativesSampler(Snapshot(ITEMS, 3, CPU), 5, absolute)
+    sampler.refresh(VECTORS)
+    return sampler
+
+
+def test_the_best_are_expected_once_and_the_others_never() -> None:
+    """Asked of shared ids or of each example's own; a positive outside the best has no count."""
+    sampler = mined()
+    draw, positives = draw_of(sampler)
+    counts = sampler.log_expected(query_of(64), positives, torch.arange(ITEMS)).exp()
+    expected = torch.zeros(64, ITEMS).scatter(1, draw.ids, 1.0)
+    assert torch.equal(counts, expected)
+    assert (expected.sum(dim=1) == 5).all()
+    repeated = torch.tensor([3, 9, 3, 0])
+    assert torch.equal(sampler.log_expected(query_of(64), positives, repeated).exp(), expected[:, repeated])
+    assert sampler.log_expected(query_of(64), positives, repeated[:0]).shape == (64, 0)
+    among = (draw.ids == positives[:, None]).any(dim=1)
+    assert 0 < int(among.sum()) < 64
+    assert torch.equal(draw.positive_log_count, torch.where(among, 0.0, -math.inf))
+
+
+def normal(shape: tuple[int, ...], seed: int) -> Tensor:
+    return torch.from_numpy(stream(seed, "vectors", 0).normal(size=shape)).float()
+
+
+def best_by_sorting(query: Tensor, vectors: Tensor, count: int, absolute: bool) -> list[set[int]]:
+    """One example after the other, every item's score, sorted."""
+    best = []
+    for user in query.double().numpy():
+        scores = [float(np.dot(user, item)) for item in vectors.double().numpy()]
+        key = [-abs(score) if absolute else -score for score in scores]
+        best.append(set(sorted(range(len(scores)), key=key.__getitem__)[:count]))
+    return best
+
+
+@pytest.mark.parametrize("absolute", [False, True])
+@pytest.mark.parametrize("items", [1, 3, 7, 50])
+def test_the_best_are_those_of_a_full_sort(
+    monkeypatch: pytest.MonkeyPatch, items: int, absolute: bool
+) -> None:
+    """However the catalog and the batch are cut into blocks, also blocks smaller than the count."""
+    monkeypatch.setattr(mined_module, "ITEMS", items)
+    monkeypatch.setattr(mined_module, "EXAMPLES", 4)
+    query, vectors = normal((9, 3), 0), normal((40, 3), 1)
+    best = best_items(query, vectors, 6, absolute)
+    assert best.shape == (9, 6)
+    assert [set(rows) for rows in best.tolist()] == best_by_sorting(query, vectors, 6, absolute)
+
+
+def test_signs_matter_unless_scores_are_absolute() -> None:
+    """An item that points away is the worst by its score and the best without the sign."""
+    query, vectors = torch.tensor([[1.0]]), torch.tensor([[0.5], [-3.0], [0.1]])
+    assert best_items(query, vectors, 1, absolute=False).tolist() == [[0]]
+    assert best_items(query, vectors, 1, absolute=True).tolist() == [[1]]
+
+
+def two_pass(scoring: ScoringConfig = DOT) -> TwoStageSampler:
+    return TwoStageSampler(unigram_weights(COUNTS, 0.75), 40, 6, scoring, CPU)
+
+
+def test_counts_of_two_passes_are_those_of_both() -> None:
+    """The count in the pool times K p2 of one copy, none for the positive, and q the copies' p2 together."""
+    sampler = two_pass()
+    draw, positives = draw_of(sampler)
+    assert sampler.pool is not None
+    weights, pool = (COUNTS + 1.0) ** 0.75, sampler.pool.ids.tolist()
+    first = (40 * weights / weights.sum()).tolist()
+    scores = (query_of(64) @ VECTORS.T / 0.5).tolist()
+    for example, (ids, positive) in enumerate(zip(draw.ids.tolist(), positives.tolist(), strict=True)):
+        p2 = second_pass(scores[example], first, pool, positive)
+        expected = [first[item] * 6 * p2[pool.index(item)] for item in ids]
+        assert draw.log_count[example].exp().tolist() == pytest.approx(expected, rel=1e-4)
+    assert (draw.positive_log_count == -math.inf).all()
+    q = np.zeros(ITEMS)
+    np.add.at(q, pool, second_pass(scores[3], first, pool, -1))
+    np.testing.assert_allclose(sampler.probability(query_of(64))[3].numpy(), q, rtol=1e-4, atol=1e-6)
+    assert (q == 0.0).any()
+
+
+def second_pass(
+    scores: Sequence[float], first: Sequence[float], pool: Sequence[int], positive: int
+) -> list[float]:
+    """p2 of each copy in the pool, by the counts `first` of the first pass; zero for the positive."""
+    weights = [0.0 if item == positive else math.exp(scores[item]) / first[item] for item in pool]
+    return [weight / sum(weights) for weight in weights]
+
+
+def test_all_draws_of_both_passes_together_give_the_sum_over_the_others() -> None:
+    """Every pool of three of four items and every draw of two from it; without either count it is not so."""
+    counts, scores, positive = np.array([9, 4, 1, 0]), [0.3, 1.0, -0.5, 1.5], 1
+    weights = (counts + 1.0) / (counts + 1.0).sum()
+    first = [3 * share for share in weights]
+    total = sum(math.exp(score) for item, score in enumerate(scores) if item != positive)
+    means = {"both": 0.0, "second alone": 0.0, "first alone": 0.0}
+    for pool, chance in all_draws(weights.tolist(), 3):
+        if set(pool) == {positive}:
+            continue
+        count = drawn_from(pool, counts, scores, positive)
+        shares = second_pass(scores, first, pool, positive)
+        for positions, likely in all_draws(shares, 2):
+            if likely > 0:
+                items = [pool[position] for position in positions]
+                counted = {
+                    "both": count,
+                    "second alone": {item: count[item] / first[item] for item in items},
+                    "first alone": {item: 2 * first[item] for item in items},
+                }
+                for name, of in counted.items():
+                    means[name] += chance * likely * sum(math.exp(scores[item]) / of[item] for item in items)
+    assert means["both"] == pytest.approx(total, rel=1e-5)
+    assert means["second alone"] != pytest.approx(total, rel=0.05)
+    assert means["first alone"] != pytest.approx(total, rel=0.05)
+
+
+def draw_once(
+    pool: Sequence[int], counts: NDArray[np.int64], scores: Sequence[float], positive: int, size: int
+) -> Draw:
+    """The draw for `size` examples of one query from the given pool."""
+    sampler = TwoStageSampler(unigram_weights(counts, 1.0), len(pool), 2, DOT, CPU)
+    sampler.table = Fixed(pool)
+    vectors = torch.tensor(scores)[:, None] * 0.5
+    positives = torch.full((size,), positive)
+    context = DrawContext(stream(0, "draw", 0), positives, vectors[positives], vectors.__getitem__)
+    return sampler.draw(torch.ones(size, 1), positives, context)
+
+
+def drawn_from(
+    pool: Sequence[int], counts: NDArray[np.int64], scores: Sequence[float], positive: int
+) -> dict[int, float]:
+    """The count that the sampler reports for each item that it draws from the pool."""
+    draw = draw_once(pool, counts, scores, positive, 300)
+    found = zip(draw.ids.flatten().tolist(), draw.log_count.exp().flatten().tolist(), strict=True)
+    reported = dict(found)
+    assert set(reported) == set(pool) - {positive}
+    return reported
+
+
+def test_a_pool_of_the_positive_alone_leaves_nothing_valid() -> None:
+    """Nothing else can be drawn, so all candidates are masked, and their counts are finite."""
+    draw = draw_once([1, 1, 1], np.array([9, 4, 1, 0]), [0.3, 1.0, -0.5, 1.5], 1, 5)
+    assert not draw.valid.any()
+    assert draw.log_count.isfinite().all()
+
+
+def test_the_temperature_sharpens_the_second_pass() -> None:
+    """Scores are those that the loss uses, sign and all."""
+    shares = []
+    for scoring in (
+        DOT,
+        ScoringConfig(kind="dot", temperature=0.1),
+        DOT.model_copy(update={"absolute": True}),
+    ):
+        sampler = two_pass(scoring)
+        draw_of(sampler)
+        shares.append(sampler.probability(query_of(8)))
+    assert shares[1].max() > shares[0].max()
+    assert all(not torch.allclose(one, other) for one, other in itertools.combinations(shares, 2))

@@ -1,0 +1,443 @@
+"""Samplers from the batch and from earlier batches, and the frequencies that correct them."""
+
+import itertools
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tests.contracts.samplers import CPU
+from turret.training.errors import TrainingError
+from turret.training.losses.sampled import sampled_softmax_corrected
+from turret.training.randomness import stream
+from turret.training.samplers.core.contract import DrawContext
+from turret.training.samplers.core.draw import Draw
+from turret.training.samplers.from_batch.cross_batch import CrossBatchSampler
+from turret.training.samplers.from_batch.frequency import KnownFrequency
+from turret.training.samplers.from_batch.in_batch import InBatchSampler, log_inclusion
+from turret.training.samplers.from_batch.streaming_frequency import StreamingFrequency
+
+FEW = np.array([3, 1, 0])
+
+
+def test_known_shares_are_those_of_the_counts() -> None:
+    """log p is the log of the count's share; without a count there is none."""
+    frequency = KnownFrequency(FEW, CPU)
+    torch.testing.assert_close(frequency.log_share(torch.arange(3)).exp(), torch.tensor([0.75, 0.25, 0.0]))
+
+
+def test_smoothing_adds_to_every_count() -> None:
+    """p = (count + s) / (total + s N), which sums to one; a floor under the plain share would not."""
+    shares = KnownFrequency(FEW, CPU, smoothing=0.5).log_share(torch.arange(3)).exp()
+    torch.testing.assert_close(shares, torch.tensor([3.5, 1.5, 0.5]) / 5.5)
+    assert float(shares.sum()) == pytest.approx(1.0)
+
+
+def test_known_without_events_is_refused() -> None:
+    """A sentence says what to use instead; smoothed, all items are alike."""
+    nothing = np.zeros(4, dtype=np.int64)
+    with pytest.raises(TrainingError, match="streaming"):
+        KnownFrequency(nothing, CPU)
+    smoothed = KnownFrequency(nothing, CPU, smoothing=1.0)
+    torch.testing.assert_close(smoothed.log_share(torch.arange(4)).exp(), torch.full((4,), 0.25))
+
+
+def test_a_positive_without_a_count_is_refused() -> None:
+    """It is a candidate for others, whose correction would be infinite; the sentence names the row."""
+    frequency, rows = KnownFrequency(np.array([3, 1, 0, 1, 1]), CPU), torch.tensor([0, 2])
+    samplers = (InBatchSampler(frequency, 5), CrossBatchSampler(frequency, 5, 2, CPU))
+    for sampler in samplers:
+        with pytest.raises(TrainingError, match=r"row 2 .*smoothed.*streaming"):
+            sampler.draw(torch.zeros(2, 5), rows, example_of(rows))
+    frequency.observe(torch.tensor([0, 1]))
+    KnownFrequency(np.array([3, 0]), CPU, smoothing=1.0).observe(torch.tensor([1]))
+
+
+# A catalog of five with shares from one half to one sixteenth, which floats hold exactly.
+COUNTS = np.array([8, 4, 2, 1, 1])
+SHARES = [count / 16 for count in COUNTS.tolist()]
+BATCH = 3
+
+
+def example_of(positives: Tensor) -> DrawContext:
+    vectors = torch.eye(5)
+    return DrawContext(stream(0, "draw", 0), positives, vectors[positives], vectors.__getitem__)
+
+
+def expected_weights(unique: bool, by_example: int | None = None) -> Tensor:
+    """What each item of five weighs in the estimate, in expectation over all batches of three.
+
+    The estimate of sum_i exp(s_i) is a sum over the draw of exp(s_j - l_j); it is right for all scores, and
+    so is its gradient, exactly if each item's expected weight is one. With `by_example`, batches are those
+    whose first example has this positive, and only its valid candidates count.
+    """
+    sampler = InBatchSampler(KnownFrequency(COUNTS, CPU), 5, unique)
+    weights = torch.zeros(5, dtype=torch.float64)
+    for batch in itertools.product(range(5), repeat=BATCH):
+        chance = math.prod(SHARES[item] for item in batch)
+        if by_example is not None:
+            chance = chance / SHARES[by_example] if batch[0] == by_example else 0.0
+        positives = torch.tensor(batch)
+        draw = sampler.draw(torch.zeros(BATCH, 5), positives, example_of(positives))
+        counted = draw.valid[0] if by_example is not None else torch.ones_like(draw.valid[0])
+        weights.index_add_(0, draw.ids, chance * counted * (-draw.log_count.double()).exp())
+    return weights
+
+
+@pytest.mark.parametrize("unique", [False, True])
+def test_the_batch_estimates_every_exp_sum_without_bias(unique: bool) -> None:
+    """Over all 125 batches each item weighs one."""
+    torch.testing.assert_close(
+        expected_weights(unique), torch.ones(5, dtype=torch.float64), atol=1e-6, rtol=0
+    )
+
+
+def test_counts_with_repetition_are_wrong_for_a_unique_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """B p in place of the inclusion probability: the popular half of the catalog weighs far too little."""
+    monkeypatch.setattr(
+        "turret.training.samplers.from_batch.in_batch.log_inclusion",
+        lambda log_p, size: log_p + math.log(size),
+    )
+    weights = expected_weights(unique=True)
+    assert weights[0] < 0.6
+    assert weights[4] > 0.9
+
+
+def test_an_example_meets_the_others_of_its_batch() -> None:
+    """Its own positive weighs nothing, and the others fall short by one part in B, as documented."""
+    weights = expected_weights(unique=False, by_example=1)
+    assert weights[1] == 0.0
+    torch.testing.assert_close(
+        weights[[0, 2, 3, 4]], torch.full((4,), (BATCH - 1) / BATCH, dtype=torch.float64), atol=1e-6, rtol=0
+    )
+
+
+def test_inclusion_probabilities_are_stable() -> None:
+    """From one item in 10^12 to the only item, where the plain formula gives minus infinity or rounds."""
+    shares = torch.tensor([1e-12, 1e-4, 0.5, 1.0, 0.0])
+    expected = [math.log(4096e-12), math.log(-math.expm1(4096 * math.log1p(-1e-4))), 0.0, 0.0, -math.inf]
+    torch.testing.assert_close(log_inclusion(shares.log(), 4096), torch.tensor(expected))
+    assert (1.0 - (1.0 - shares[0]) ** 4096).log() == -math.inf
+
+
+def test_a_unique_batch_of_one_item_has_no_candidate() -> None:
+    """All examples have the same positive: nothing is valid, and nothing is infinite."""
+    positives = torch.tensor([2, 2, 2])
+    draw: Draw = InBatchSampler(KnownFrequency(COUNTS, CPU), 5, unique=True).draw(
+        torch.zeros(3, 5), positives, example_of(positives)
+    )
+    assert draw.ids.tolist() == [2]
+    assert not draw.valid.any()
+    assert draw.log_count.isfinite().all()
+
+
+@pytest.mark.parametrize("unique", [False, True])
+def test_hits_are_the_copies_of_other_examples(unique: bool) -> None:
+    """Where hits count, an example's own place is still masked; the same item of another example counts."""
+    positives = torch.tensor([3, 1, 3, 0])
+    sampler = InBatchSampler(KnownFrequency(np.ones(4, dtype=np.int64), torch.device("cpu")), 4, unique)
+    context = DrawContext(
+        np.random.default_rng(0), positives, torch.zeros(4, 2), lambda rows: torch.zeros(len(rows), 2)
+    )
+    draw = sampler.draw(torch.zeros(4, 2), positives, context).keeping_hits(positives)
+    counted = [sorted(draw.ids[valid].tolist()) for valid in draw.valid]
+    others = [[0, 1, 3], [0, 3, 3], [0, 1, 3], [1, 3, 3]]
+    assert counted == ([sorted(set(items)) for items in others] if unique else others)
+
+
+@pytest.mark.parametrize("unique", [False, True])
+def test_counts_of_a_batch_are_those_of_its_size(unique: bool) -> None:
+    """B p, or the chance to be among B positives at all, from which B p is far for all but the rarest."""
+    shares = torch.tensor(SHARES)
+    positives = torch.tensor([0, 0, 1, 4])
+    draw = InBatchSampler(KnownFrequency(COUNTS, CPU), 5, unique).draw(
+        torch.zeros(4, 5), positives, example_of(positives)
+    )
+    expected = 1.0 - (1.0 - shares) ** 4 if unique else 4 * shares
+    assert draw.ids.tolist() == ([0, 1, 4] if unique else [0, 0, 1, 4])
+    torch.testing.assert_close(draw.log_count.exp(), expected[draw.ids])
+    torch.testing.assert_close(draw.positive_log_count.exp(), expected[positives])
+
+
+def test_streaming_counts_come_near_the_known_ones() -> None:
+    """After many batches the estimated counts are within a few per cent of B p for frequent items."""
+    frequency, random = StreamingFrequency(1024, 2, 0.005, stream(0, "hash", 0)), stream(0, "batches", 0)
+    sampler = InBatchSampler(frequency, 5)
+    for _ in range(300):
+        positives = torch.from_numpy(random.choice(5, 256, p=SHARES))
+        draw = sampler.draw(torch.zeros(256, 5), positives, example_of(positives))
+    for item in range(3):
+        estimated = float(draw.log_count[draw.ids == item][0].exp())
+        assert abs(estimated / (256 * SHARES[item]) - 1) < 0.25
+
+
+def vectors_at(step: int, positives: Tensor) -> Tensor:
+    """Vectors that tell which item they are of and which step they are from."""
+    return torch.stack([positives, torch.full_like(positives, step)], dim=1).float()
+
+
+def draw_at(sampler: CrossBatchSampler, step: int, rows: list[int]) -> Draw:
+    positives = torch.tensor(rows)
+    vectors = vectors_at(step, positives)
+    context = DrawContext(stream(0, "draw", step), positives, vectors, lambda rows: vectors_at(step, rows))
+    return sampler.draw(torch.zeros(len(rows), 2), positives, context)
+
+
+def known(batches: int, counts: tuple[int, ...] = (8, 4, 2, 1, 1)) -> CrossBatchSampler:
+    return CrossBatchSampler(KnownFrequency(np.array(counts), CPU), len(counts), batches, CPU)
+
+
+def test_the_queue_holds_the_batches_before_this_one() -> None:
+    """Batches of any size join after the draw, with the vectors of their step, and leave in order."""
+    sampler, steps = known(2), [[0, 1, 2], [3], [4, 4], [0, 0]]
+    found = [draw_at(sampler, step, rows) for step, rows in enumerate(steps)]
+    assert [draw.ids.tolist() for draw in found] == [[], [0, 1, 2], [0, 1, 2, 3], [3, 4, 4]]
+    stored = [draw.stored.tolist() for draw in found if draw.stored is not None]
+    assert stored[2:] == [[[0, 0], [1, 0], [2, 0], [3, 1]], [[3, 1], [4, 2], [4, 2]]]
+
+
+def test_counts_are_those_of_the_queue_not_of_the_batch() -> None:
+    """S p with S the number in the queue when it was drawn from, also when asked for after the draw."""
+    sampler = known(2)
+    for step, rows in enumerate([[0, 1, 2], [3]]):
+        draw_at(sampler, step, rows)
+    draw = draw_at(sampler, 2, [1, 2])
+    expected = 4 * torch.tensor([8, 4, 2, 1, 1]) / 16
+    torch.testing.assert_close(draw.log_count.exp(), expected[draw.ids])
+    torch.testing.assert_close(draw.positive_log_count.exp(), expected[[1, 2]])
+    asked = sampler.log_expected(torch.zeros(2, 2), torch.tensor([1, 2]), torch.arange(5))
+    torch.testing.assert_close(asked.exp(), expected)
+
+
+def test_the_first_step_has_no_candidate_and_a_loss_of_zero() -> None:
+    """Nothing is infinite or NaN where nothing was drawn, with the positive corrected and without."""
+    draw = draw_at(known(3), 0, [1, 2])
+    assert draw.ids.shape == (0,)
+    assert draw.valid.shape == (2, 0)
+    assert draw.stored is not None
+    assert draw.stored.shape == (0, 2)
+    scores = torch.tensor([3.0, -1.0], requires_grad=True)
+    losses = sampled_softmax_corrected(scores, torch.zeros(2, 0), draw)
+    (gradient,) = torch.autograd.grad(losses.sum(), scores)
+    assert losses.tolist() == [0.0, 0.0]
+    assert gradient.tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("joined_first", [False, True])
+def test_the_queue_estimates_exp_sums_without_bias_for_every_example(joined_first: bool) -> None:
+    """Over all queues of two examples each item but the positive weighs one.
+
+    Were the batch to join before the draw, the example would find its own positive there, and the others'
+    count would be one example too high.
+    """
+    shares, weights, positive = [0.5, 0.25, 0.125, 0.0625, 0.0625], torch.zeros(5, dtype=torch.float64), 1
+    for queue in itertools.product(range(5), repeat=2):
+        sampler = known(1)
+        draw_at(sampler, 0, [positive, *queue] if joined_first else list(queue))
+        draw = draw_at(sampler, 1, [positive])
+        counted = math.prod(shares[item] for item in queue) * draw.valid[0]
+        weights.index_add_(0, draw.ids, counted * (-draw.log_count.double()).exp())
+    others = [0, 2, 3, 4]
+    assert weights[positive] == 0.0
+    expected = torch.full((4,), 2 / 3 if joined_first else 1.0, dtype=torch.float64)
+    torch.testing.assert_close(weights[others], expected, atol=1e-6, rtol=0)
+
+
+def test_a_streaming_frequency_is_restored_with_the_queue() -> None:
+    """What was estimated before is what counts are made of afterwards."""
+    original, other = (
+        CrossBatchSampler(StreamingFrequency(64, 2, 0.01, stream(0, "hash", 0)), 5, 2, CPU) for _ in range(2)
+    )
+    for step, rows in enumerate([[0, 0, 2], [3, 0], [0, 4]]):
+        draw_at(original, step, rows)
+    other.restore({name: tensor.clone() for name, tensor in original.state().items()})
+    expected, given = draw_at(original, 3, [0]), draw_at(other, 3, [0])
+    assert len(set(expected.log_count.tolist())) > 2
+    assert torch.equal(expected.log_count, given.log_count)
+
+
+@pytest.mark.parametrize("row", [-1, 5])
+def test_a_positive_outside_the_catalog_is_refused(row: int) -> None:
+    """It doesn't join the queue, and the sentence says which rows there are."""
+    sampler = known(2)
+    with pytest.raises(TrainingError, match=rf"row {row},.*0 to 4"):
+        draw_at(sampler, 0, [0, row])
+    assert draw_at(sampler, 1, [1]).ids.tolist() == []
+
+
+def streaming(rate: float = 0.01, buckets: int = 4096, hashes: int = 2) -> StreamingFrequency:
+    return StreamingFrequency(buckets, hashes, rate, stream(0, "hash", 0))
+
+
+class NeverRestarting(StreamingFrequency):
+    """The mean of all gaps, whatever the newest say."""
+
+    _EVIDENCE = math.inf
+
+
+def poisson(hits: float, examples: float, rate: float) -> float:
+    """The log likelihood of `hits` in so many examples, but for its constant."""
+    return (hits * math.log(rate * examples) if hits else 0.0) - rate * examples
+
+
+def contradicted(gap: float, before: int, hits: int, span: int) -> bool:
+    """Whether two rates explain the `before` and the new hits by a factor of exp(10) better than one."""
+    if before == 0:
+        return False
+    old, common = before * gap, (before + hits) / (before * gap + span)
+    apart = poisson(before, old, before / old) + poisson(hits, span, hits / span)
+    return apart - poisson(before, old, common) - poisson(hits, span, common) > 10.0
+
+
+def naive_gaps(batches: list[list[int]], rate: float, restart: bool = True) -> dict[int, float]:
+    """The mean gap of each item by one update a hit; several hits of a batch share their mean gap.
+
+    The nth hit weighs 1/n, and never less than the rate. An item that stays away for longer than its mean
+    gap is given one more hit at the end. With `restart`, hits that contradict the mean begin a new one.
+    """
+    now = 0
+    hits: dict[int, int] = {}
+    last: dict[int, int] = {}
+    gap: dict[int, float] = {}
+    memory = int(1 / rate)
+    for batch in batches:
+        for item in sorted(set(batch)):
+            positions = [position for position, other in enumerate(batch) if other == item]
+            span = now + 1 + positions[-1] - last.get(item, 0)
+            before = min(hits.get(item, 0), memory)
+            if restart and contradicted(gap.get(item, 0.0), before, len(positions), span):
+                hits[item] = 0
+            for _ in positions:
+                hits[item] = hits.get(item, 0) + 1
+                weight = max(rate, 1 / hits[item])
+                gap[item] = (1 - weight) * gap.get(item, 0.0) + weight * span / len(positions)
+            last[item] = now + 1 + positions[-1]
+        now += len(batch)
+    for item in hits:
+        silence = now - last[item]
+        if restart and silence and contradicted(gap[item], min(hits[item], memory), 0, silence):
+            gap[item] = silence
+        elif silence > gap[item]:
+            weight = max(rate, 1 / (hits[item] + 1))
+            gap[item] = (1 - weight) * gap[item] + weight * silence
+    return gap
+
+
+def assert_equal(frequency: StreamingFrequency, gaps: dict[int, float]) -> None:
+    for item, gap in gaps.items():
+        assert frequency.log_share(torch.tensor([item])).exp().item() == pytest.approx(1 / gap, rel=1e-5)
+
+
+def test_streaming_equals_one_update_after_the_other() -> None:
+    """The vectorised update equals the loop over hits, duplicates within a batch included."""
+    batches = [[1, 1, 2], [3, 1, 1, 1], [2, 3], [1, 5, 5], [1, 2, 1, 4, 1]]
+    frequency = streaming(rate=0.25)
+    for batch in batches:
+        frequency.observe(torch.tensor(batch))
+    assert_equal(frequency, naive_gaps(batches, 0.25))
+
+
+def test_a_mean_restarts_where_the_loop_over_hits_does() -> None:
+    """A reversal of popularity after 40 batches, at its end, and two and ten batches after it."""
+    random = np.random.default_rng(0)
+    shares = np.geomspace(1.0, 1e-4, 30)
+    shares /= shares.sum()
+    orders = [shares] * 40 + [shares[::-1]] * 10
+    batches = [random.choice(30, 64, p=order).tolist() for order in orders]
+    frequency = streaming(rate=0.05)
+    for number, batch in enumerate(batches, start=1):
+        frequency.observe(torch.tensor(batch))
+        if number in (40, 42, 50):
+            assert_equal(frequency, naive_gaps(batches[:number], 0.05))
+    assert naive_gaps(batches[:40], 0.05) == naive_gaps(batches[:40], 0.05, restart=False)
+    assert naive_gaps(batches, 0.05) != naive_gaps(batches, 0.05, restart=False)
+
+
+def test_rare_items_are_estimated_from_few_hits() -> None:
+    """After five to thirty hits each, the estimates of a Zipf tail are within a few tenths of the truth."""
+    random = np.random.default_rng(1)
+    shares = 1.0 / np.arange(1, 1001)
+    shares /= shares.sum()
+    frequency = streaming(buckets=1 << 14)
+    for _ in range(40):
+        frequency.observe(torch.from_numpy(random.choice(1000, 2048, p=shares)))
+    tail = np.flatnonzero((shares * 40 * 2048 > 5) & (shares * 40 * 2048 < 30))
+    error = frequency.log_share(torch.from_numpy(tail)).numpy() - np.log(shares[tail])
+    assert len(tail) > 300
+    # n hits estimate a rate to one part in the square root of n.
+    assert np.sqrt((error**2).mean()) < 0.4
+
+
+def drifting_batches(steps: int, size: int) -> Iterator[tuple[Tensor, dict[int, float]]]:
+    """Batches and the shares behind them: item 7 rises from 0.05 to 0.2 in a straight line, item 8 falls."""
+    random = np.random.default_rng(0)
+    for step in range(steps):
+        risen = 0.05 + 0.15 * step / (steps - 1)
+        shares = {7: risen, 8: 0.25 - risen}
+        coin = random.random(size)
+        batch = np.where(coin < 0.25, 8, random.integers(100, 200, size))
+        yield torch.from_numpy(np.where(coin < risen, 7, batch)), shares
+
+
+def worst_error(frequency: StreamingFrequency) -> float:
+    """The largest relative error of both items' estimates at the ends of the last ten of twenty stretches."""
+    errors: list[float] = []
+    for step, (batch, shares) in enumerate(drifting_batches(400, 512)):
+        frequency.observe(batch)
+        if step >= 200 and step % 20 == 19:
+            items = list(shares)
+            estimates: list[float] = frequency.log_share(torch.tensor(items)).exp().tolist()
+            errors += [abs(p / shares[item] - 1) for item, p in zip(items, estimates, strict=True)]
+    return max(errors)
+
+
+def test_streaming_tracks_a_drift_that_a_lifetime_mean_does_not() -> None:
+    """The estimate is off by no more than its own noise and the drift of the time that it remembers.
+
+    With rate a the mean is over about 1/a hits: gaps are geometric, so its relative deviation is
+    sqrt(a / (2 - a)) = 0.05, of which one in 10,000 estimates exceeds four; twenty are looked at. It
+    remembers 200 hits, at p = 0.05 that is 4,000 of 204,800 examples, in which p drifts by
+    0.15 * 4,000 / 204,800 = 6 % of 0.05. With a rate so small that every gap since the first counts alike,
+    and without a restart of the mean, the same estimate fails.
+    """
+    tolerance = 4 * (0.005 / 1.995) ** 0.5 + 0.06
+    assert worst_error(streaming(rate=0.005)) < tolerance
+    lifetime_mean = NeverRestarting(4096, 2, 1e-9, stream(0, "hash", 0))
+    assert worst_error(lifetime_mean) > 2 * tolerance
+
+
+def test_an_item_that_nobody_uses_any_more_is_forgotten() -> None:
+    """A silence that its old share makes impossible is its new mean gap; a mean that goes on is far off."""
+    random = np.random.default_rng(0)
+    batches = [np.where(random.random(100) < 0.1, 7, 1) for _ in range(100)]
+    batches += [np.ones(100, dtype=np.int64) for _ in range(1000)]
+    frequencies = (streaming(rate=0.01), NeverRestarting(4096, 2, 0.01, stream(0, "hash", 0)))
+    for frequency in frequencies:
+        for batch in batches:
+            frequency.observe(torch.from_numpy(batch))
+    restarted, going_on = (frequency.log_share(torch.tensor([7])).exp().item() for frequency in frequencies)
+    assert restarted == pytest.approx(1 / 100_000, rel=1e-3)
+    # Ten examples a gap, and one of 100,000 that weighs a hundredth.
+    assert going_on == pytest.approx(1 / 1010, rel=0.1)
+
+
+def test_a_state_of_another_size_is_refused() -> None:
+    """The catalog or the number of hashes changed since: a sentence says so."""
+    with pytest.raises(TrainingError, match=r"4096.*streaming_hashes"):
+        streaming(hashes=1).restore(streaming().state())
+
+
+def test_a_collision_is_outvoted_by_another_hash() -> None:
+    """In an array so small that everything collides somewhere, two hashes estimate better than one."""
+    random = np.random.default_rng(3)
+    errors = []
+    for hashes in (1, 3):
+        frequency = streaming(rate=0.02, buckets=60, hashes=hashes)
+        for _ in range(300):
+            frequency.observe(torch.from_numpy(random.integers(0, 40, 64)))
+        estimated = frequency.log_share(torch.arange(40)).exp().numpy()
+        errors.append(np.abs(estimated * 40 - 1).mean())
+    assert errors[1] < 0.7 * errors[0]

@@ -1,0 +1,285 @@
+"""The samplers by the quadratic kernel, and the snapshots that samplers by item vectors keep."""
+
+import math
+from typing import Literal
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tests.contracts.kernel_sums import statistic, unequal
+from tests.contracts.samplers import (
+    CPU,
+    VECTORS,
+    query_of,
+    sampler_of,
+)
+from tests.oracles.quadratic_kernel import shares
+from turret.tower.config import ScoringConfig
+from turret.training.errors import TrainingError
+from turret.training.randomness import stream
+from turret.training.samplers.core.categorical import draw_by_inversion, relative
+from turret.training.samplers.core.contract import DrawContext
+from turret.training.samplers.core.snapshot import Snapshot
+from turret.training.samplers.kernel.quadratic import (
+    BatchQuadraticSampler,
+    QuadraticConfig,
+    QuadraticSampler,
+)
+
+ALPHA = 5.0
+
+
+def made(
+    vectors: Tensor, kind: type[QuadraticSampler] = QuadraticSampler, negatives: int = 50, **settings: bool
+) -> QuadraticSampler:
+    sampler = kind(len(vectors), negatives, ALPHA, 3, CPU, **settings)
+    sampler.refresh(vectors)
+    return sampler
+
+
+def normal(rows: int, width: int = 4, seed: int = 0) -> Tensor:
+    return torch.from_numpy(stream(seed, "vectors", rows).normal(size=(rows, width))).float()
+
+
+@pytest.mark.parametrize("per", ["example", "batch"])
+def test_the_kernel_is_that_of_the_tempered_score(per: Literal["example", "batch"]) -> None:
+    """With alpha = 5 in units of scores at a temperature of .5; a kernel of <h, w> is far from it."""
+    vectors, query = normal(5), normal(1, seed=2)
+    scoring = ScoringConfig(kind="dot", temperature=0.5)
+    sampler = sampler_of(QuadraticConfig(alpha=ALPHA, per=per), items=5, scoring=scoring)
+    sampler.refresh(vectors)
+    q = sampler.probability(query)[0].numpy()
+    tempered = (query[0] / 0.5).numpy()
+    np.testing.assert_allclose(q, shares(ALPHA, tempered, vectors.numpy()), rtol=1e-5)
+    assert np.abs(q - shares(ALPHA, query[0].numpy(), vectors.numpy())).max() > 0.01
+
+
+def test_a_learned_temperature_is_followed_through_the_user_vectors() -> None:
+    """User vectors over a temperature draw, in the same step, as a sampler built for that temperature."""
+    vectors, query, positives = normal(20), normal(4, seed=2), torch.arange(4)
+    plain = made(vectors)
+    for temperature in (0.25, 2.0):
+        built = QuadraticSampler(20, 50, ALPHA, 3, CPU, temperature=temperature)
+        built.refresh(vectors)
+        expected = built.draw(query, positives, no_vectors())
+        draw = plain.draw(query / temperature, positives, no_vectors())
+        assert torch.equal(draw.ids, expected.ids)
+        torch.testing.assert_close(draw.log_count, expected.log_count)
+
+
+def test_a_batch_draws_for_each_example_by_its_sum_of_kernels() -> None:
+    """Chi-square of draws for two queries of very different sums; of two even halves it fails."""
+    vectors = unequal(12, 4, 3)
+    query = torch.from_numpy(unequal(2, 4, 4))
+    query[0] *= 6.0 / float(query[0].norm())
+    query[1] *= 0.5 / float(query[1].norm())
+    sampler = made(torch.from_numpy(vectors), BatchQuadraticSampler)
+    draws = [sampler.draw(query, torch.tensor([0, 1]), no_vectors(step)).ids for step in range(400)]
+    kernels = ALPHA * (query.numpy().astype(float) @ vectors.T) ** 2 + 1.0
+    value, limit = statistic(torch.cat(draws), kernels.sum(axis=0) / kernels.sum())
+    assert value < limit
+    value, limit = statistic(torch.cat(draws), (kernels / kernels.sum(axis=1, keepdims=True)).mean(axis=0))
+    assert value > 10 * limit
+
+
+def test_advancing_equals_a_refresh_bit_for_bit() -> None:
+    """After a round the counts are exactly those of a sampler that was given the vectors at once."""
+    vectors, moved, query = normal(101), normal(101, seed=1), normal(9, seed=2)
+    followed, refreshed = made(vectors), made(moved)
+    for _ in range(3):
+        followed.update(moved.__getitem__)
+    positives = torch.arange(9)
+    one, other = (sampler.draw(query, positives, no_vectors()) for sampler in (followed, refreshed))
+    assert torch.equal(one.ids, other.ids)
+    assert torch.equal(one.log_count, other.log_count)
+    assert torch.equal(one.positive_log_count, other.positive_log_count)
+
+
+def test_between_two_parts_counts_are_those_of_the_mixed_snapshot() -> None:
+    """Some rows are new and some old, and q is exact for just that."""
+    vectors, moved, query = normal(10), normal(10, seed=1), normal(1, seed=2)
+    sampler = made(vectors)
+    sampler.update(moved.__getitem__)
+    mixed = torch.cat([moved[:4], vectors[4:]])
+    expected = shares(ALPHA, query[0].numpy(), mixed.numpy())
+    np.testing.assert_allclose(sampler.probability(query)[0].numpy(), expected, rtol=1e-5)
+
+
+def test_a_catalog_of_one_item_can_be_drawn_from() -> None:
+    """Every candidate is that item, and its count is K."""
+    draw = made(normal(1), negatives=3).draw(normal(2), torch.tensor([0, 0]), no_vectors())
+    assert draw.ids.tolist() == [[0, 0, 0], [0, 0, 0]]
+    torch.testing.assert_close(draw.log_count.exp(), torch.full((2, 3), 3.0))
+
+
+def test_user_vectors_of_another_width_are_refused() -> None:
+    """Both widths are named."""
+    with pytest.raises(TrainingError, match=r"3 wide .* 4"):
+        made(normal(5)).draw(normal(2, width=3), torch.tensor([0, 1]), no_vectors())
+
+
+@pytest.mark.parametrize("kind", [QuadraticSampler, BatchQuadraticSampler])
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_user_vectors_that_are_not_finite_are_refused(kind: type[QuadraticSampler], bad: float) -> None:
+    """Rejection would never end by such a query; the example is named."""
+    query = normal(3)
+    query[1, 2] = bad
+    with pytest.raises(TrainingError, match=r"example 1 .*learning_rate"):
+        made(normal(5), kind).draw(query, torch.tensor([0, 1, 2]), no_vectors())
+
+
+def test_a_failed_step_leaves_the_sampler_as_it_was() -> None:
+    """Vectors that aren't finite change neither the snapshot nor how far it was followed."""
+    sampler, broken = made(normal(9)), normal(9)
+    before = sampler.probability(normal(2, seed=2))
+    broken[1] = math.nan
+    with pytest.raises(TrainingError, match="row 1 "):
+        sampler.update(broken.__getitem__)
+    assert torch.equal(sampler.probability(normal(2, seed=2)), before)
+    assert sampler.snapshot.position == 0
+
+
+def no_vectors(step: int = 0) -> DrawContext:
+    return DrawContext(stream(0, "draw", step), torch.zeros(0), torch.zeros(0, 4), lambda rows: rows)
+
+
+def test_the_proposal_of_an_example_is_the_kernel_and_that_of_a_batch_the_sum_of_kernels() -> None:
+    """Each example weighs as much as its sum of kernels: a mean of the examples' proposals it is not."""
+    query = query_of(5)
+    query[0] *= 5.0
+    kernels = ALPHA * (query.numpy().astype(float) @ VECTORS.numpy().T) ** 2 + 1.0
+    q = made(VECTORS).probability(query).numpy()
+    for example in range(5):
+        np.testing.assert_allclose(
+            q[example], shares(ALPHA, query[example].numpy(), VECTORS.numpy()), rtol=1e-5
+        )
+    assert np.abs(q[0] - q[1]).max() > 0.05
+    together = made(VECTORS, BatchQuadraticSampler).probability(query).numpy()
+    np.testing.assert_allclose(together[0], kernels.sum(axis=0) / kernels.sum(), rtol=1e-5)
+    assert np.abs(together[0] - q.mean(axis=0)).max() > 0.01
+
+
+def rows_of(value: float = 0.0, count: int = 10) -> Tensor:
+    return torch.arange(count)[:, None] + torch.tensor([value, -value])
+
+
+def refreshed(refresh_every: int = 4) -> Snapshot:
+    snapshot = Snapshot(10, refresh_every, CPU)
+    snapshot.refresh(rows_of())
+    return snapshot
+
+
+def test_nothing_can_be_read_before_the_first_refresh() -> None:
+    """A sentence says what was to be called, also by who follows before there is anything."""
+    snapshot = Snapshot(10, 4, CPU)
+    with pytest.raises(TrainingError, match="refresh"):
+        _ = snapshot.vectors
+    with pytest.raises(TrainingError, match="refresh"):
+        snapshot.update(rows_of().__getitem__)
+
+
+def test_the_snapshot_is_a_copy() -> None:
+    """What happens to the given vectors afterwards does not show."""
+    given = rows_of()
+    snapshot = Snapshot(10, 4, CPU)
+    snapshot.refresh(given)
+    given.zero_()
+    assert torch.equal(snapshot.vectors, rows_of())
+
+
+def test_each_step_follows_a_part_and_the_last_the_rest() -> None:
+    """ceil(10 / 4) rows a step, a short part at the end, and from the first row again."""
+    snapshot = refreshed()
+    parts = [snapshot.update(rows_of(1.0).__getitem__) for _ in range(5)]
+    assert parts == [slice(0, 3), slice(3, 6), slice(6, 9), slice(9, 10), slice(0, 3)]
+    assert torch.equal(snapshot.vectors, rows_of(1.0))
+
+
+@pytest.mark.parametrize("refresh_every", [1, 3, 10, 50])
+def test_no_vector_is_older_than_asked(refresh_every: int) -> None:
+    """After that many steps every row has been followed."""
+    snapshot = refreshed(refresh_every)
+    for _ in range(refresh_every):
+        snapshot.update(rows_of(1.0).__getitem__)
+    assert torch.equal(snapshot.vectors, rows_of(1.0))
+
+
+def test_a_refresh_starts_from_the_first_row_again() -> None:
+    """In the middle of a round everything is replaced, and what comes next is the first part."""
+    snapshot = refreshed()
+    snapshot.update(rows_of(1.0).__getitem__)
+    snapshot.refresh(rows_of(2.0))
+    assert torch.equal(snapshot.vectors, rows_of(2.0))
+    assert snapshot.update(rows_of(3.0).__getitem__) == slice(0, 3)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
+def test_vectors_that_are_not_finite_are_refused(bad: float) -> None:
+    """The first such row is named, with what to do, and the snapshot stays as it was."""
+    broken = rows_of(1.0)
+    broken[4:6, 1] = bad
+    snapshot = refreshed()
+    with pytest.raises(TrainingError, match=r"row 4 .*lower training.learning_rate or raise tower.scoring"):
+        snapshot.refresh(broken)
+    snapshot.update(rows_of().__getitem__)
+    with pytest.raises(TrainingError, match="row 4 "):
+        snapshot.update(broken.__getitem__)
+    assert torch.equal(snapshot.vectors, rows_of())
+    assert snapshot.update(rows_of().__getitem__) == slice(3, 6)
+
+
+def test_a_catalog_that_grew_is_refused() -> None:
+    """Both sizes are told."""
+    with pytest.raises(TrainingError, match=r"11 items.*built for 10"):
+        refreshed().refresh(rows_of(count=11))
+
+
+def test_a_restored_snapshot_goes_on_where_the_original_was() -> None:
+    """The vectors and the position come back, and are no longer shared with the original."""
+    original, other = refreshed(), Snapshot(10, 4, CPU)
+    original.update(rows_of(1.0).__getitem__)
+    other.restore(original.state())
+    assert other.update(rows_of(2.0).__getitem__) == slice(3, 6)
+    assert torch.equal(original.vectors[3:], rows_of()[3:])
+    assert torch.equal(other.vectors[:3], rows_of(1.0)[:3])
+
+
+def test_places_are_items_by_their_shares() -> None:
+    """Shares 1/4, 0 and 3/4: the first quarter is the first item, nothing the second."""
+    log_weights = torch.tensor([[0.0, -math.inf, math.log(3.0)], [0.0, 0.0, -math.inf]])
+    positions = torch.tensor([[0.0, 0.2499, 0.2501, 0.9999], [0.0, 0.4999, 0.5001, 0.9999]]).double()
+    assert draw_by_inversion(relative(log_weights), positions)[0].tolist() == [[0, 0, 2, 2], [0, 0, 1, 1]]
+
+
+def test_the_last_place_is_an_item_with_a_weight() -> None:
+    """The largest number below one, where rounding reaches for what comes after the last weight."""
+    log_weights = torch.cat([torch.linspace(0.0, 3.0, 999), torch.tensor([-math.inf])])[None]
+    position = torch.tensor([[math.nextafter(1.0, 0.0)]]).double()
+    assert draw_by_inversion(relative(log_weights), position)[0].item() == 998
+
+
+def test_log_weights_may_be_of_any_size() -> None:
+    """Only differences matter: neither 1e4 nor -1e4 overflows."""
+    for base in (1e4, -1e4):
+        log_weights = torch.tensor([[base, base, base - 1e4]])
+        positions = torch.tensor([[0.25, 0.75]]).double()
+        assert draw_by_inversion(relative(log_weights), positions)[0].tolist() == [[0, 1]]
+
+
+def test_a_tail_behind_many_items_is_reached() -> None:
+    """Weights behind a sum of 2^25 are still drawn, which float32 sums would lose."""
+    log_weights = torch.cat([torch.tensor([25 * math.log(2.0)]), torch.zeros(1000)])[None]
+    position = torch.tensor([[1.0 - 1e-12, 1.0 - 500 / (2**25 + 1000)]]).double()
+    found = draw_by_inversion(relative(log_weights), position)[0][0].tolist()
+    assert found[0] == 1000
+    assert abs(found[1] - 501) <= 1
+
+
+def test_the_sum_of_weights_comes_with_the_draw() -> None:
+    """A log weight less the log total is a log probability; the greatest weight is counted as one."""
+    log_weights = torch.tensor([[5.0, 5.0 + math.log(2.0), -math.inf]])
+    _, log_totals = draw_by_inversion(relative(log_weights), torch.zeros(1, 1).double())
+    assert log_weights.tolist()[0] == [pytest.approx(-math.log(2.0)), 0.0, -math.inf]
+    assert log_totals.tolist() == [[pytest.approx(math.log(1.5))]]

@@ -1,0 +1,3 @@
+"""Contracts of losses and samplers as functions, for the tests of a package that adds a kind."""
+
+__all__ = ["holds", "losses", "samplers"]
