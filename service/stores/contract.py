@@ -1,8 +1,8 @@
 """The contracts of stores: user histories, item changes, the replicas' record, and the registry entry.
 
-`tests/contracts` has a suite for each. Another package adds a store by an entry point in the group
-`turret.stores`: its name is the URL scheme, its value a `StoreKind` (docs/histories.md); `checked` checks the
-calls of its stores.
+`checks.check_store` checks that a store keeps them. Another package adds a store by an entry point in the
+group `turret.stores`: its name is the URL scheme, its value a `StoreKind` (docs/histories.md); `checked`
+checks the calls of its stores.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence

@@ -2,14 +2,16 @@
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.support.redis_cluster import place_in_cluster
 from tests.support.redis_server import place_in_redis
 from turret.service.settings import Settings
-from turret.service.stores.contract import HistoryStore, ItemStore
+from turret.service.stores.contract import HistoryStore, ItemStore, StoreKind
 from turret.service.stores.registry import open_stores, store_kind
 
 # As pip would have installed it.
@@ -24,10 +26,16 @@ ADDRESSES: dict[str, Callable[[Path], str]] = {
     "redis+cluster": place_in_cluster,
     "journal": lambda folder: f"journal:///{folder}/histories.journal",
 }
-_KINDS = {name: store_kind(f"{name}://") for name in ADDRESSES}
+_MARKS = {"redis": pytest.mark.process, "redis+cluster": pytest.mark.nightly}
+STORE_KINDS: dict[str, StoreKind] = {name: store_kind(f"{name}://") for name in ADDRESSES}
 
-LASTING = [name for name, kind in _KINDS.items() if kind.is_lasting]
-SHARED = [name for name, kind in _KINDS.items() if kind.is_shared]
+
+def marked(names: Iterable[str]) -> list[Any]:
+    """The names as parameters of a test, each with the tier of its server."""
+    return [pytest.param(name, marks=_MARKS.get(name, ())) for name in names]
+
+
+SHARED = [name for name, kind in STORE_KINDS.items() if kind.is_shared]
 
 
 class Opening:

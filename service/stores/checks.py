@@ -1,0 +1,338 @@
+"""Checks of a store against its contract, for the tests of this package and of others that add one."""
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+
+from turret.service.errors import ItemsOvertakenError
+from turret.service.settings import Settings
+from turret.service.stores.contract import Change, Event, History, HistoryStore, ItemStore, StoreKind, Stores
+
+_DAY = 86_400_000
+_FIRST, _LAST = -(2**53), 2**53  # times before and after all that are stored here
+_PORTION = 20_000  # events of a scan that may come together
+# Texts that a store could take for one another, or for something of its own.
+_TEXTS = (
+    *("é", "e\u0301", "🎬", "a b", "a\nb", "a\0b", "a\0", "'\"\\", "{x}*?[y]", "x:y", "id:1", " ", "7", "07"),
+    *("x" * 512, "\u202e", "user:7", "ids:a", "arrival", "\ufeff", "A", "a", "'; DROP TABLE events; --"),
+)
+# The same for a user and an event id that are written together.
+_PARTS = ("", "a", "b", "ab", ":", "a:b", "a:", "\0", "a\0b", "1", "11", "ids:a", "\n")
+
+
+def check_store(kind: StoreKind, place: Callable[[], str]) -> None:
+    """Raise AssertionError, with a sentence, unless the stores of `kind` keep the contract.
+
+    `place` returns the address of an empty place, another one at each call. Some checks store 30,000 events.
+    """
+    for check in _CHECKS:
+        asyncio.run(check(_Place(kind, place())))
+
+
+class _Place:
+    """An address to open stores at."""
+
+    def __init__(self, kind: StoreKind, address: str) -> None:
+        self.kind = kind
+        self._address = address
+        kind.prepare(address)
+
+    @asynccontextmanager
+    async def stores(self, **settings: object) -> AsyncIterator[Stores]:
+        """Open the stores with further settings of the service, and close them."""
+        stores = self.kind.open(Settings.model_validate({"store": self._address, **settings}))
+        try:
+            yield stores
+        finally:
+            await stores.close()
+
+
+def _expect(promise: str, found: object, wanted: object) -> None:
+    if found != wanted:
+        raise AssertionError(f"{promise}: {str(found)[:500]} instead of {str(wanted)[:500]}")
+
+
+def _event(number: int, user: str = "u", item: int | str = 1, time: int = 0) -> Event:
+    return Event(f"e{number}", user, item, time)
+
+
+def _history(events: Sequence[Event]) -> History:
+    return History([event.item for event in events], [event.time for event in events])
+
+
+async def _check_events(place: _Place) -> None:
+    items: tuple[int | str, ...] = (42, "42", 2**63 - 1, -(2**63), "1e3", "café 🎬", *_TEXTS)
+    events = [Event(str(n), "u", item, n, f"{item}"[:50]) for n, item in enumerate(items)]
+    events.append(Event("late", "u", 1, 253_402_300_799_999, ""))
+    others = [Event(text, text, text, -5, text) for text in _TEXTS]
+    async with place.stores() as (store, _):
+        promise = "append returns the number of new events"
+        _expect(promise, await store.append([]), 0)
+        _expect(promise, await store.append([*events, *others]), len(events) + len(others))
+        _expect(promise, await store.append([*others, *events]), 0)
+        _expect("events come back as they were", await store.events("u", 100), (len(events), events))
+        wanted = {text: _history([event]) for text, event in zip(_TEXTS, others, strict=True)}
+        found = await store.recent([*_TEXTS, "nobody"], 10)
+        _expect("every user has an own history", found, wanted | {"nobody": History([], [])})
+        _expect("nothing is read for nobody", await store.recent([], 10), {})
+        for event in others:
+            _expect("any text is an id", await store.events(event.user, 9), (1, [event]))
+        warnings = await store.health_warnings()
+        _expect("warnings are sentences", [type(warning) for warning in warnings], [str] * len(warnings))
+
+
+async def _check_event_ids(place: _Place) -> None:
+    async with place.stores() as (store, _):
+        stored = await store.append([_event(1, item=1), _event(1, item=2), _event(1, "v", 3)])
+        stored += await store.append(
+            [_event(1, item=4), _event(2, item=5), _event(1, "v", 6), _event(1, "w", 7)]
+        )
+        _expect("an event id counts once for a user", stored, 4)
+        found = {user: history.items for user, history in (await store.recent(["u", "v", "w"], 9)).items()}
+        _expect("the first event with an id stays", found, {"u": [1, 5], "v": [3], "w": [7]})
+        pairs = [Event(part, f"x{user}", 1, 1) for user in _PARTS for part in _PARTS]
+        _expect("no two pairs of user and event id are one", await store.append(pairs), len(pairs))
+
+
+async def _check_order(place: _Place) -> None:
+    draw = random.Random(7)
+    events = [_event(n, item=n, time=draw.randrange(-5, 50)) for n in range(300)]
+    equal = [Event(f"{n % 7}-{n}", "v", f"{n % 7}-{n}", 9) for n in range(120)]
+    ordered = sorted(events, key=lambda event: event.time)
+    async with place.stores() as (store, _):
+        for first in range(0, 300, 12):
+            await store.append(events[first : first + 12] + equal[first : first + 12])
+        promise = "events are ordered by time and then by arrival"
+        _expect(promise, await store.events("u", 1_000), (300, ordered))
+        _expect(promise, await store.recent(["v"], 1_000), {"v": _history(equal)})
+        promise = "a limit keeps the newest events"
+        _expect(promise, await store.events("u", 7), (300, ordered[-7:]))
+        wanted = {"u": _history(ordered[-5:]), "v": _history(equal[-5:])}
+        _expect(promise, await store.recent(["u", "v"], 5), wanted)
+
+
+async def _check_forgetting(place: _Place) -> None:
+    async with place.stores() as (store, _):
+        await store.append([_event(1), _event(2), _event(3, "v", 8)])
+        _expect("forget returns the number of events", [await store.forget("u") for _ in range(2)], [2, 0])
+        wanted = {"u": History([], []), "v": History([8], [0])}
+        _expect("only the forgotten user is forgotten", await store.recent(["u", "v"], 9), wanted)
+        again = await store.append([_event(1, item=3), _event(2, "v", 4), _event(2, item=5)])
+        _expect("the event ids of a forgotten user are forgotten", again, 3)
+        for text in _TEXTS:
+            await store.append([_event(1, text)])
+            _expect("a user of any id is forgotten", await store.forget(text), 1)
+
+
+async def _check_concurrency(place: _Place) -> None:
+    async with place.stores() as (store, _):
+        calls = (store.append([_event(n, item=n), _event(999)]) for n in range(40))
+        _expect("calls at one time lose and double nothing", sum(await asyncio.gather(*calls)), 41)
+        _expect("calls at one time lose and double nothing", (await store.events("u", 9))[0], 41)
+        await store.append([_event(n, f"u{n}", n) for n in range(50)])
+        for turns in range(10):
+            reads = [asyncio.ensure_future(store.recent([f"u{n}"], 1)) for n in range(50)]
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            for read in reads[::3]:
+                read.cancel()
+            await asyncio.gather(*reads, return_exceptions=True)
+            for n, read in enumerate(reads):
+                wanted = {f"u{n}": History([n], [0])}
+                promise = "a call has its own reply, also after others were cancelled"
+                _expect(promise, wanted if read.cancelled() else read.result(), wanted)
+
+
+async def _check_size(place: _Place) -> None:
+    events = [_event(n, f"u{n % 3}", "x" * 50, n) for n in range(30_000)]
+    async with place.stores() as (store, _):
+        _expect("a call may have any number of events", await store.append(events), 30_000)
+        _expect("all events are counted", await store.events("u0", 1_000), (10_000, events[::3][-1_000:]))
+        found = await store.recent([f"u{n}" for n in range(100)], 10_000)
+        lengths = [len(history.items) for history in found.values()]
+        _expect("a read may have any number of users", lengths, [10_000] * 3 + [0] * 97)
+        await store.append([_event(n, "long", n, n) for n in range(25_000)])
+        calls = (store.append([_event(n, "v", n)]) for n in range(5))
+        deleted, *stored = await asyncio.gather(store.forget("long"), *calls)
+        _expect("a long history is forgotten while others write", (deleted, stored), (25_000, [1] * 5))
+        _expect("nothing is left of it", await store.events("long", 9), (0, []))
+
+
+async def _check_random_user(place: _Place) -> None:
+    users = [f"u{n:03d}" for n in range(40)]
+    async with place.stores() as (store, _):
+        _expect("there is no random user of an empty store", await store.random_user(), None)
+        await store.append([_event(1, user) for user in users])
+        drawn = {await store.random_user() for _ in range(200)}
+        _expect("more than ten of forty users are drawn in 200 draws", len(drawn & set(users)) > 10, True)
+        for user in users[1:]:
+            await store.forget(user)
+        drawn = {await store.random_user() for _ in range(20)}
+        _expect("only a user with events is drawn", drawn, {users[0]})
+
+
+async def _scanned(store: HistoryStore, first: int = _FIRST, last: int = _LAST) -> dict[str, list[Event]]:
+    users: dict[str, list[Event]] = {}
+    previous = None
+    async for portion in store.scan(first, last):
+        _expect("a portion of a scan has a bound, and isn't empty", 0 < len(portion) <= _PORTION, True)
+        for event in portion:
+            is_next = event.user == previous or event.user not in users
+            _expect("the events of a user come one after another", is_next, True)
+            users.setdefault(event.user, []).append(event)
+            previous = event.user
+    return users
+
+
+async def _check_scan(place: _Place) -> None:
+    draw = random.Random(3)
+    long = [_event(n, "long", n, draw.choice([5, 5, 5, 70, 8])) for n in range(5_000)]
+    short = [_event(n, f"u{n % 700}", f"i{n}", n) for n in range(2_100)]
+    texts = [Event(text, text, text, n - 100, text) for n, text in enumerate(("", *_TEXTS))]
+    async with place.stores() as (store, _):
+        _expect("a scan of an empty store has no events", await _scanned(store), {})
+        for first in range(0, 5_000, 1_000):
+            await store.append(long[first : first + 1_000])
+        await store.append([*short, *texts])
+        wanted = {f"u{n}": short[n::700] for n in range(700)} | {event.user: [event] for event in texts}
+        wanted["long"] = sorted(long, key=lambda event: event.time)
+        _expect("a scan has every event once, those of a user oldest first", await _scanned(store), wanted)
+        found = await _scanned(store, 703, 705)
+        _expect("a scan has first <= time < last", found, {"u3": short[703:704], "u4": short[704:705]})
+
+
+async def _check_scan_of_changes(place: _Place) -> None:
+    kept = [_event(n, f"u{n % 50}", n, n) for n in range(30_000)]
+    async with place.stores() as (store, _):
+        await store.append(kept)
+        seen: list[Event] = []
+        turn = 30_000
+        async for portion in store.scan(_FIRST, _LAST):
+            seen += portion
+            await store.append([_event(turn, f"u{turn % 50}", turn, turn), _event(turn, f"v{turn}", turn, 1)])
+            await store.forget(f"v{turn - 2}")
+            turn += 1
+        found = sorted(set(kept).intersection(seen))
+        _expect("an event that is stored during a whole scan comes in it", found, sorted(kept))
+        _expect("no event comes twice in a scan", len(set(seen)), len(seen))
+
+
+async def _check_age(place: _Place) -> None:
+    now = time.time_ns() // 1_000_000
+    old, young, again = _event(1, time=now - 3 * _DAY), _event(2, time=now - _DAY), _event(3, time=now)
+    async with place.stores() as (store, _):
+        await store.append([_event(3, time=now - 4 * _DAY), _event(4, "gone", time=now - 4 * _DAY)])
+    async with place.stores(keep_days=2) as (store, _):
+        _expect("what is older than is kept is not read", await store.events("u", 9), (0, []))
+        _expect("what is older than is kept is not stored", await store.append([old, young]), 1)
+        _expect("the event id of an expired event is free", await store.append([again]), 1)
+        _expect("what is kept is read", await store.recent(["u"], 9), {"u": _history([young, again])})
+        scanned = {user: set(events) for user, events in (await _scanned(store)).items()}
+        _expect("an expired event is not scanned", scanned, {"u": {young, again}})
+        drawn = {await store.random_user() for _ in range(20)}
+        _expect("a user whose events have expired is not drawn", drawn, {"u"})
+        _expect("expired events are not counted", await store.forget("u"), 2)
+
+
+async def _check_items(place: _Place) -> None:
+    given = [(text, b'{"a":"\\n"}', f'{{"b":"{n} é"}}'.encode()) for n, text in enumerate(_TEXTS)]
+    count = len(given)
+    async with place.stores() as (_, store):
+        _expect("an empty store has no changes", await store.changes(0), (0, []))
+        numbers = [await store.put(*item, n) for n, item in enumerate(given)]
+        _expect("each change has the next number", numbers, list(range(1, count + 1)))
+        changes = [
+            Change(item, n + 1, n, features, fields) for n, (item, features, fields) in enumerate(given)
+        ]
+        _expect("items come back as they were, in order", await store.changes(0), (count, changes))
+        _expect("only later changes are read", await store.changes(count - 2), (count, changes[-2:]))
+        _expect("only later changes are read", await store.changes(count), (count, []))
+        await store.put("a", b"3", b"4", 6)
+        await store.withdraw("7", 7)
+        await store.withdraw("never put", 8)
+        wanted = [Change("a", count + 1, 6, b"3", b"4"), Change("7", count + 2, 7, None, None)]
+        wanted.append(Change("never put", count + 3, 8, None, None))
+        _expect("the last change counts", await store.changes(count), (count + 3, wanted))
+        before = [change for change in changes if change.item not in ("a", "7")]
+        _expect("it replaces the one before", await store.changes(0), (count + 3, before + wanted))
+
+
+async def _check_repeated_changes(place: _Place) -> None:
+    async with place.stores() as (_, store):
+        for _ in range(3):
+            await store.put("a", b"{}", b"1", 5)
+        found = [(change.item, change.fields) for change in (await store.changes(0)).items]
+        _expect("a repeated change is harmless", found, [("a", b"1")])
+        for _ in range(3):
+            await store.withdraw("a", 6)
+        found_withdrawn = [change.is_withdrawn for change in (await store.changes(0)).items]
+        _expect("a repeated change is harmless", found_withdrawn, [True])
+
+
+async def _put(store: ItemStore, item: str, highest: int) -> int | None:
+    try:
+        return await store.put(item, b"{}", b"{}", 5, highest)
+    except ItemsOvertakenError:
+        return None
+
+
+async def _check_highest(place: _Place) -> None:
+    async with place.stores() as (_, store):
+        made = [
+            await _put(store, item, highest) for item, highest in (("a", 1), ("b", 0), ("b", 1), ("a", 1))
+        ]
+        _expect("a change above `highest` raises ItemsOvertakenError", made, [1, None, None, None])
+        changes = await store.changes(0)
+        _expect("a change above `highest` is not made", changes, (1, [Change("a", 1, 5, b"{}", b"{}")]))
+        calls = await asyncio.gather(*(_put(store, f"i{n}", 8) for n in range(20)))
+        numbers = sorted(number for number in calls if number is not None)
+        _expect("calls at one time don't pass `highest`", numbers, list(range(2, 9)))
+
+
+async def _check_many_items(place: _Place) -> None:
+    async with place.stores() as (_, store):
+        numbers: list[int] = []
+        for first in range(0, 300, 100):
+            calls = (store.put(f"i{(first + n) % 270}", b"{}", b"{}", 0) for n in range(100))
+            numbers += await asyncio.gather(*calls)
+        _expect("changes at one time have different numbers", sorted(numbers), list(range(1, 301)))
+        last, items = await store.changes(0)
+        found = [change.number for change in items]
+        _expect("all changes are read, in order", (last, len(found), found), (300, 270, sorted(found)))
+
+
+async def _check_lasting(place: _Place) -> None:
+    """What is acknowledged survives the process, where the kind says so."""
+    for number in range(2 * place.kind.is_lasting):
+        async with place.stores() as (histories, items):
+            found = await histories.events("u", 9), await items.changes(0)
+            events = [_event(n, item=n) for n in range(number)]
+            changes = [Change("a", number, 0, b"1", b"2")][:number]
+            _expect("a lasting store keeps all", found, ((number, events), (number, changes)))
+            await histories.append([_event(number, item=number)])
+            await items.put("a", b"1", b"2", number)
+
+
+async def _check_sharing(place: _Place) -> None:
+    """Stores that are open at one address see each other, where the kind says so."""
+    if not place.kind.is_shared:
+        return
+    async with place.stores() as one, place.stores() as other:
+        for number, (writing, reading) in enumerate(((one, other), (other, one))):
+            await writing.histories.append([_event(number), _event(7, "v")])
+            await writing.items.put("a", b"{}", b"{}", number)
+            total, _ = await reading.histories.events("u", 9)
+            found = total, (await reading.items.changes(0)).last
+            _expect("an open store reads the changes of another", found, (number + 1, number + 1))
+        _expect("an event id counts once for all of them", (await one.histories.events("v", 9))[0], 1)
+        deleted = await one.histories.forget("u"), (await other.histories.events("u", 9))[0]
+        _expect("what one has forgotten is gone for all", deleted, (2, 0))
+
+
+_CHECKS = (
+    *(_check_events, _check_event_ids, _check_order, _check_forgetting, _check_concurrency, _check_age),
+    *(_check_random_user, _check_items, _check_repeated_changes, _check_highest, _check_lasting),
+    *(_check_sharing, _check_scan, _check_many_items, _check_scan_of_changes, _check_size),
+)

@@ -1,0 +1,185 @@
+"""Every store keeps the contract, as do processes that share one; a faulty store is noticed."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.contracts.stores import ADDRESSES, SHARED, STORE_KINDS, THIRD_PARTY, marked
+from tests.support.redis_server import sweep
+from turret.service.settings import Settings
+from turret.service.stores.breaker import Breaker
+from turret.service.stores.checks import check_store
+from turret.service.stores.contract import Event, History, Stores
+from turret.service.stores.memory import MEMORY, MemoryHistory, MemoryItems
+from turret.service.stores.registry import open_stores, store_kind
+from turret.service.stores.window import days
+
+
+def guarded(settings: Settings) -> Stores:
+    histories, items = MEMORY.open(settings)
+    return Stores(Breaker(histories, 30.0, 30.0), items)
+
+
+KINDS = {**STORE_KINDS, "guarded": replace(MEMORY, open=guarded)}
+
+
+@pytest.mark.parametrize("name", marked(KINDS))  # SQLite syncs a thousand times: two seconds
+def test_a_store_keeps_the_contract(name: str, tmp_path: Path) -> None:
+    addresses: list[str] = []
+
+    def place() -> str:
+        folder = tmp_path / f"{tmp_path.name}-{len(addresses)}"
+        addresses.append(ADDRESSES["memory" if name == "guarded" else name](folder))
+        return addresses[-1]
+
+    check_store(KINDS[name], place)
+    for address in addresses:
+        sweep(address)
+
+
+class OneIdForAll(MemoryHistory):
+    """An event id counts once, whoever's it is."""
+
+    def __init__(self, max_age: int | None) -> None:
+        super().__init__(max_age)
+        self._seen: set[str] = set()
+
+    async def append(self, events: Sequence[Event]) -> int:
+        new = {event.event_id: event for event in events if event.event_id not in self._seen}
+        self._seen |= new.keys()
+        return await super().append(list(new.values()))
+
+
+class OldestFirst(MemoryHistory):
+    """A limit keeps the oldest events."""
+
+    async def recent(self, users: Sequence[str], limit: int) -> dict[str, History]:
+        found = await super().recent(users, 10**6)
+        return {user: History(one.items[:limit], one.times[:limit]) for user, one in found.items()}
+
+
+class Remembering(MemoryHistory):
+    """The ids of forgotten events stay."""
+
+    async def forget(self, user: str) -> int:
+        ids = set(self._ids.get(user, ()))
+        deleted = await super().forget(user)
+        self._ids[user] = ids
+        return deleted
+
+
+class Scattering(MemoryHistory):
+    """A scan has the newest first."""
+
+    async def scan(self, first: int, last: int) -> AsyncIterator[list[Event]]:
+        async for portion in super().scan(first, last):
+            yield portion[::-1]
+
+
+class Ageless(MemoryHistory):
+    """Nothing is too old to be kept."""
+
+    def __init__(self, max_age: int | None) -> None:
+        super().__init__(None)
+
+
+class Unbounded(MemoryItems):
+    """A change above `highest` is made."""
+
+    async def put(
+        self, item: str, features: bytes, fields: bytes, time: int, highest: int | None = None
+    ) -> int:
+        return await super().put(item, features, fields, time)
+
+
+@pytest.mark.parametrize(
+    ("histories", "items", "sentence"),
+    [
+        (OneIdForAll, MemoryItems, "append returns the number of new events: "),
+        (OldestFirst, MemoryItems, "a limit keeps the newest events: "),
+        (Remembering, MemoryItems, "the event ids of a forgotten user are forgotten: "),
+        (Scattering, MemoryItems, "a scan has every event once, those of a user oldest first: "),
+        (Ageless, MemoryItems, "what is older than is kept is not stored: "),
+        (MemoryHistory, Unbounded, "a change above `highest` raises ItemsOvertakenError: "),
+    ],
+)
+def test_a_faulty_store_is_noticed_with_a_sentence(
+    histories: type[MemoryHistory], items: type[MemoryItems], sentence: str
+) -> None:
+    def opened(settings: Settings) -> Stores:
+        return Stores(histories(days(settings.keep_days)), items())
+
+    with pytest.raises(AssertionError, match=f"^{sentence}"):
+        check_store(replace(MEMORY, open=opened), lambda: "memory://")
+
+
+@pytest.mark.parametrize("promise", ["is_lasting", "is_shared"])
+def test_a_kind_may_not_promise_more_than_its_stores_keep(promise: str) -> None:
+    kind = replace(MEMORY, is_lasting=promise == "is_lasting", is_shared=promise == "is_shared")
+    with pytest.raises(AssertionError, match=r"^(a lasting store keeps all|an open store reads the changes)"):
+        check_store(kind, lambda: "memory://")
+
+
+# Stores events and items and says so, until it is done or killed.
+WRITER = """
+import asyncio, sys
+from turret.service.settings import Settings
+from turret.service.stores.contract import Event
+from turret.service.stores.registry import open_stores
+async def write(address, name, folder):
+    sys.path.append(folder)
+    stores = open_stores(Settings(store=address))
+    for number in range(60):
+        own = Event(f"{name}-{number}", "u", number, number)
+        await stores.histories.append([own, Event(f"both-{number}", "u", number, number)])
+        await stores.items.put(own.event_id, b"{}", b"{}", number)
+        print(own.event_id, flush=True)
+    await stores.close()
+asyncio.run(write(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.process if name == "sqlite" else pytest.mark.nightly)
+        for name in SHARED
+    ],
+)
+def test_processes_that_write_together_lose_and_double_nothing_though_one_is_killed(
+    name: str, tmp_path: Path
+) -> None:
+    """They also begin together, on a store that isn't there yet."""
+    address = ADDRESSES[name](tmp_path)
+    store_kind(address).prepare(address)
+    words = [[sys.executable, "-c", WRITER, address, name, str(THIRD_PARTY)] for name in ("a", "b", "c")]
+    killed, *others = [subprocess.Popen(one, stdout=subprocess.PIPE, text=True) for one in words]
+    assert killed.stdout is not None
+    acknowledged = [killed.stdout.readline().strip() for _ in range(10)]
+    killed.kill()
+    for writer in (killed, *others):
+        acknowledged += writer.communicate()[0].split()
+    assert [writer.returncode for writer in others] == [0, 0]
+
+    async def read() -> tuple[list[Event], list[str]]:
+        stores = open_stores(Settings(store=address))
+        try:
+            _, events = await stores.histories.events("u", 1_000)
+            return events, [change.item for change in (await stores.items.changes(0)).items]
+        finally:
+            await stores.close()
+
+    events, items = asyncio.run(read())
+    sweep(address)
+    ids = [event.event_id for event in events]
+    expected = {*acknowledged, *(f"both-{number}" for number in range(60))}
+    assert len(ids) == len(set(ids))
+    assert expected <= set(ids) <= expected | {f"a-{number}" for number in range(60)}
+    assert len(ids) <= len(expected) + 1
+    assert set(acknowledged) <= set(items)
+    assert [event.time for event in events] == sorted(event.time for event in events)
