@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.ports import late_port
+from tests.support.ports import free_port
 from turret.data.synthetic.synthesis import SyntheticConfig, synthesise
 
 SCRIPT = Path(__file__).parents[2] / "deploy" / "demo.sh"
@@ -37,12 +37,12 @@ def start(cwd: Path, **settings: str) -> "subprocess.Popen[str]":
     )
 
 
-@pytest.mark.nightly
+@pytest.mark.process
 def test_once_stops_after_the_answer(tmp_path: Path, shop: Path) -> None:
     """It prints every command, recommends by the id of a user, exits 0, and leaves nothing that listens."""
-    port = late_port()
+    port = free_port()
     demo = start(tmp_path, DATA=str(shop), ONCE="1", PORT=str(port))
-    printed, _ = demo.communicate(timeout=120)
+    printed, _ = demo.communicate(timeout=300)
     assert demo.returncode == 0, printed
     commands = ("data prepare", "train", "evaluate", "export", "serve", "history load", "recommend --user")
     for command in commands:
@@ -58,7 +58,7 @@ def test_once_stops_after_the_answer(tmp_path: Path, shop: Path) -> None:
 @pytest.mark.nightly
 def test_runs_until_ctrl_c(tmp_path: Path, shop: Path) -> None:
     """The service answers while the demo runs; Ctrl-C stops both, and that is no error."""
-    port = late_port()
+    port = free_port()
     demo = start(tmp_path, DATA=str(shop), PORT=str(port))
     assert demo.stdout is not None
     printed = ""
@@ -66,27 +66,24 @@ def test_runs_until_ctrl_c(tmp_path: Path, shop: Path) -> None:
         line = demo.stdout.readline()
         assert line, printed
         printed += line
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=60) as answer:
         assert answer.status == 200
     os.killpg(demo.pid, signal.SIGINT)
-    rest, _ = demo.communicate(timeout=30)
+    rest, _ = demo.communicate(timeout=60)
     assert demo.returncode == 0, rest
     assert "Traceback" not in rest
 
 
-def test_a_taken_port_is_told_before_anything_is_done(tmp_path: Path) -> None:
+@pytest.mark.nightly
+def test_a_taken_port_and_missing_data_are_told_before_anything_is_done(tmp_path: Path) -> None:
     """Nobody trains for minutes to learn that the service can't start."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        printed, _ = start(tmp_path, PORT=str(port)).communicate(timeout=30)
+        printed, _ = start(tmp_path, PORT=str(port)).communicate(timeout=60)
     assert f"port {port} is taken" in printed
     assert not (tmp_path / "var").exists()
-
-
-def test_data_that_is_not_there_is_told(tmp_path: Path) -> None:
-    """The sentence names the data sets that can be fetched."""
-    demo = start(tmp_path, DATA="nowhere", PORT=str(late_port()))
-    printed, _ = demo.communicate(timeout=30)
+    demo = start(tmp_path, DATA="nowhere", PORT=str(free_port()))
+    printed, _ = demo.communicate(timeout=60)
     assert demo.returncode == 1
     assert "DATA=nowhere is neither" in printed
     assert "movielens-100k" in printed

@@ -19,8 +19,6 @@ from tests.support.command_line import TURRET, environment, run
 from tests.support.service_process import plain_client
 from turret.data.prepared import PreparedData
 
-pytestmark = pytest.mark.nightly
-
 PAGE = Path(__file__).parents[2] / "docs" / "first_week.md"
 SHOP = Shop(users=600, items=150, categories=8, events_a_user=12, seed=10)
 # The log that the shop exports ends here; later orders reach the service.
@@ -159,6 +157,7 @@ def go_live(week: Week, service: Running, orders: list[dict[str, str]]) -> int:
     return 1 + send_orders(orders, service, PreparedData.open(week.folder / "var" / "prepared"))
 
 
+@pytest.mark.process
 def test_the_week_of_the_page(tmp_path: Path) -> None:
     """From messy files to answers by user id; then a worse model is refused, and a warm start goes live."""
     orders = write_first_log(tmp_path)

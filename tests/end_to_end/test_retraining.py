@@ -1,30 +1,28 @@
-"""Events that a service has stored become its next version, by the command that a timer runs."""
+"""Events that a service has stored become training data, and its next version."""
 
 import csv
 import json
-import re
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+from fastapi.testclient import TestClient
 
-from tests.support.command_line import TURRET, environment, output, run
+from tests.end_to_end.conftest import answering
+from tests.support.command_line import TURRET, environment, invoke, output, serving
 from tests.support.service_process import plain_client
+from tests.support.trained import TrainedShop
+from tests.support.until import until
 from turret.data.prepared import PreparedData
 from turret.service.client.commands import read_routes
+from turret.tower.bundle.bundle import Bundle
 
-pytestmark = pytest.mark.nightly
-
-SMALL = ("--users", "200", "--items", "150", "--events-per-user", "15", "--seed", "5")
-SHORT = ("--set", "shortest_history=5", "--set", "longest_history=30")
 QUICK = ("--set", "training.batch_size=128", "--set", "training.epochs=4")
 STORE = ("--store", "sqlite:///history.sqlite")
 FOLDERS = ("--data", "prepared", "--bundles", "bundles", "--work", "work")
@@ -33,7 +31,7 @@ Rows = Sequence[dict[str, str]]
 
 
 @dataclass(frozen=True)
-class Shop:
+class Live:
     """A service on the bundles of `folder`, and the events after its training in two parts."""
 
     folder: Path
@@ -52,10 +50,12 @@ class Shop:
             }
             for row in rows
         ]
-        assert self.client.post("/v1/events", json={"events": events}).json()["stored"] == len(events)
+        for first in range(0, len(events), 500):
+            batch = events[first : first + 500]
+            assert self.client.post("/v1/events", json={"events": batch}).json()["stored"] == len(batch)
 
     def retrain(self, *options: str) -> "subprocess.CompletedProcess[str]":
-        return run(*RETRAIN, "--url", self.admin, "--margin", "1", *options, folder=self.folder)
+        return invoke(*RETRAIN, "--url", self.admin, "--margin", "1", *options, folder=self.folder)
 
     def version(self) -> str:
         return str(self.client.get("/v1/version").json()["version"])
@@ -69,135 +69,177 @@ class Shop:
         return listed
 
 
-def read_rows(folder: Path) -> tuple[Rows, Rows]:
+def read_rows(shop: TrainedShop) -> tuple[Rows, Rows]:
     """The events of the synthetic log until the first training, and those after it."""
-    with (folder / "raw" / "events.csv").open(encoding="utf-8", newline="") as file:
+    with (shop.folder / "raw" / "events.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     cut = len(rows) * 2 // 3
     return rows[:cut], rows[cut:]
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A shop with the live version `first`, as commands make it."""
-    tmp_path = tmp_path_factory.mktemp("trained")
-    output("data", "synth", "raw", *SMALL, *SHORT, folder=tmp_path)
-    rows, _ = read_rows(tmp_path)
-    with (tmp_path / "early.csv").open("w", encoding="utf-8", newline="") as file:
+def begun(shop: TrainedShop, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The shop at the time of its first training, with the live version `first`."""
+    folder = tmp_path_factory.mktemp("begun")
+    rows, _ = read_rows(shop)
+    with (folder / "early.csv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, rows[0])
         writer.writeheader()
         writer.writerows(rows)
-    output("data", "prepare", "early.csv", "--to", "prepared", folder=tmp_path)
-    first = ("--set", "training.epochs=5", "--set", "tower.dimension=16")
-    output("train", "--data", "prepared", "--run", "run", "-e", "demo", *first, folder=tmp_path)
-    output("export", "run", "--bundles", "bundles", "--version", "first", folder=tmp_path)
-    return tmp_path
+    output("data", "prepare", "early.csv", "--to", "prepared", folder=folder)
+    first = ("--set", "training.epochs=5", "--set", "tower.dimension=16", "--set", "training.batch_size=256")
+    output("train", "--data", "prepared", "--run", "run", "-e", "demo", *first, folder=folder)
+    output("export", "run", "--bundles", "bundles", "--version", "first", folder=folder)
+    return folder
 
 
 @pytest.fixture
-def shop(trained: Path, tmp_path: Path) -> Iterator[Shop]:
+def live(begun: Path, shop: TrainedShop, tmp_path: Path) -> Iterator[Live]:
     folder = tmp_path / "shop"
-    shutil.copytree(trained, folder)
-    _, later = read_rows(folder)
+    shutil.copytree(begun, folder)
+    _, later = read_rows(shop)
     half = len(later) // 2
-    with serving(folder) as (url, admin), plain_client(url) as client:
-        yield Shop(folder, client, admin, [later[:half], later[half:]])
+    store = f"sqlite:///{folder}/history.sqlite"
+    with serving(folder / "bundles", store) as service, plain_client(service.url) as client:
+        yield Live(folder, client, service.admin, [later[:half], later[half:]])
 
 
-@contextmanager
-def serving(folder: Path) -> Iterator[tuple[str, str]]:
-    command = [*TURRET, "serve", "--bundles", "bundles", "--port", "0", *STORE]
-    pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
-    with subprocess.Popen(
-        command, cwd=folder, env=environment(), stdout=pipe, stderr=nothing, text=True
-    ) as process:
-        try:
-            assert process.stdout is not None
-            url, *_, admin = re.findall(r"http://[\d.:]+\d", process.stdout.readline())
-            yield url, admin
-        finally:
-            process.terminate()
-            process.wait(30)
-
-
-def test_served_events_become_the_live_version_and_a_worse_one_is_refused(shop: Shop) -> None:
-    before = shop.events()
-    shop.send(shop.parts[0])
-    done = shop.retrain()
+@pytest.mark.process
+def test_served_events_become_the_live_version_and_a_worse_one_is_refused(live: Live) -> None:
+    before = live.events()
+    live.send(live.parts[0])
+    done = live.retrain()
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("activated: ")
     assert " is not worse than first: ndcg@10 is " in done.stdout
-    live = shop.version()
-    assert live != "first"
-    assert shop.events() == before + len(shop.parts[0])
+    version = live.version()
+    assert version != "first"
+    assert live.events() == before + len(live.parts[0])
 
-    again = shop.retrain()
+    again = live.retrain()
     expected = "nothing_new: No new events since the last training: nothing is trained.\n"
     assert (again.returncode, again.stdout) == (0, expected)
 
-    shop.send(shop.parts[1])
+    live.send(live.parts[1])
     untrained = ("--mode", "anew", "--set", "training.learning_rate=1e-9", "--margin", "0.1")
-    worse = shop.retrain(*untrained)
+    worse = live.retrain(*untrained)
     assert (worse.returncode, worse.stdout) == (3, "")
-    assert f" is worse than {live}: ndcg@10 is " in worse.stderr
-    assert shop.version() == live
-    records = shop.records()
+    assert f" is worse than {version}: ndcg@10 is " in worse.stderr
+    assert live.version() == version
+    records = live.records()
     assert [record["decision"] for record in records] == ["activated", "nothing_new", "refused"]
-    assert [record["new_events"] for record in records] == [len(shop.parts[0]), 0, len(shop.parts[1])]
-    assert records[0]["version"] == live
+    assert [record["new_events"] for record in records] == [len(live.parts[0]), 0, len(live.parts[1])]
+    assert records[0]["version"] == version
     assert records[2]["figures"]["high"] < 0
 
 
+@pytest.mark.nightly
 @pytest.mark.fault(72)
-def test_a_killed_training_goes_on_without_losing_or_doubling_events(shop: Shop) -> None:
-    before = shop.events()
-    shop.send(shop.parts[0])
-    command = [*TURRET, *RETRAIN, "--url", shop.admin, "--margin", "1"]
-    with subprocess.Popen(command, cwd=shop.folder, env=environment(), stderr=subprocess.DEVNULL) as process:
-        wait_for_checkpoint(process, shop.folder / "work" / "runs")
+def test_a_killed_training_goes_on_without_losing_or_doubling_events(live: Live) -> None:
+    before = live.events()
+    live.send(live.parts[0])
+    # Enough epochs that it has not ended when it is stopped.
+    long = ("--set", "training.epochs=20", "--set", "training.patience=20")
+    command = [*TURRET, *RETRAIN, "--url", live.admin, "--margin", "1", *long]
+    with subprocess.Popen(command, cwd=live.folder, env=environment(), stderr=subprocess.DEVNULL) as process:
+        runs = live.folder / "work" / "runs"
+        until(lambda: list(runs.glob("*/checkpoint.safetensors")), "the first checkpoint of the training")
         process.send_signal(signal.SIGSTOP)
-        busy = shop.retrain()
+        assert process.poll() is None, "it ended before it was stopped"
+        busy = live.retrain()
         assert busy.returncode == 1
         assert "another `turret retrain` is running in work" in busy.stderr
         process.send_signal(signal.SIGKILL)
-    assert shop.version() == "first"
-    shop.send(shop.parts[1])
-    done = shop.retrain()
+    assert live.version() == "first"
+    live.send(live.parts[1])
+    done = live.retrain(*long)
     assert done.returncode == 0, done.stderr
     assert "was interrupted; it goes on with the step train" in done.stderr
     assert "Resuming at step " in done.stderr
-    assert shop.events() == before + len(shop.parts[0])
-    second = shop.retrain()
+    assert live.events() == before + len(live.parts[0])
+    second = live.retrain()
     assert second.returncode == 0, second.stderr
-    assert shop.events() == before + len(shop.parts[0]) + len(shop.parts[1])
-    records = shop.records()
-    assert [record["new_events"] for record in records] == [len(part) for part in shop.parts[:2]]
-    assert shop.version() == records[1]["version"]
+    assert live.events() == before + len(live.parts[0]) + len(live.parts[1])
+    records = live.records()
+    assert [record["new_events"] for record in records] == [len(part) for part in live.parts[:2]]
+    assert live.version() == records[1]["version"]
 
 
-def wait_for_checkpoint(process: "subprocess.Popen[bytes]", runs: Path) -> None:
-    end = time.monotonic() + 60
-    while not list(runs.glob("*/checkpoint.safetensors")):
-        assert process.poll() is None, "it ended before it was killed"
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
-def test_a_canary_is_promoted_by_the_next_run(shop: Shop) -> None:
-    shop.send(shop.parts[0])
-    first = shop.retrain("--canary", "0.5")
+@pytest.mark.nightly
+def test_a_canary_is_promoted_by_the_next_run(live: Live) -> None:
+    live.send(live.parts[0])
+    first = live.retrain("--canary", "0.5")
     assert first.returncode == 0, first.stderr
-    canary = shop.records()[0]["version"]
-    assert (shop.version(), shop.records()[0]["decision"]) == ("first", "canary")
-    routes = read_routes(shop.folder / "bundles", shop.admin)
+    canary = live.records()[0]["version"]
+    assert (live.version(), live.records()[0]["decision"]) == ("first", "canary")
+    routes = read_routes(live.folder / "bundles", live.admin)
     assert routes["canary"] == {"version": canary, "share": 0.5}
 
-    shop.send(shop.parts[1])
-    second = shop.retrain("--canary", "0.5")
+    live.send(live.parts[1])
+    second = live.retrain("--canary", "0.5")
     assert second.returncode == 0, second.stderr
-    assert shop.version() == canary
-    record = shop.records()[1]
+    assert live.version() == canary
+    record = live.records()[1]
     assert (record["canary"]["version"], record["canary"]["decision"]) == (canary, "promoted")
     assert record["origin"] == canary
-    routes = read_routes(shop.folder / "bundles", shop.admin)
+    routes = read_routes(live.folder / "bundles", live.admin)
     assert routes["canary"] == {"version": record["version"], "share": 0.5}
+
+
+def sources(client: TestClient, user: str) -> set[str]:
+    answer: dict[str, Any] = client.post("/v1/recommend", json={"user_id": user, "k": 5}).json()
+    assert not answer["degraded"]
+    return {item["source"] for item in answer["items"]}
+
+
+def test_histories_go_from_the_log_into_the_store_and_come_back_as_training_data(
+    shop: TrainedShop, tmp_path: Path
+) -> None:
+    """A user of the log is recommended by id; events that came from the store are not doubled."""
+    copy = shop.copy(tmp_path / "shop")
+    before = PreparedData.open(copy.folder / "prepared")
+    until_then = Bundle.open(copy.bundles / "ids").manifest.data_until
+    assert until_then == before.manifest.time.until
+    user, item, count = str(before.users.id(3)), before.item_ids.id(0), len(before.event_items)
+    load = ("history", "load", "--data", "prepared", *STORE)
+    with answering(copy.bundles, f"sqlite:///{copy.folder}/history.sqlite") as client:
+        assert sources(client, user) == {"popular"}
+        loaded = output(*load, folder=copy.folder)
+        assert f"{count:,} events of {len(before.users):,} users: {count:,} are new in" in loaded
+        assert sources(client, user) == {"towers"}
+        assert client.get("/v1/version").json()["data_until"] == until_then
+        events = [
+            {"event_id": f"e{place}", "user_id": name, "item_id": item}
+            for place, name in enumerate([user, "me"])
+        ]
+        assert client.post("/v1/events", json={"events": events}).json()["stored"] == 2
+        words = ("--since", str(until_then), "--to", "new.parquet", *STORE)
+        dumped = output("history", "dump", *words, folder=copy.folder)
+    # The newest event of the log is in both, and is not doubled.
+    assert dumped.startswith("3 events of")
+    appended = output("data", "append", "new.parquet", "--to", "prepared", folder=copy.folder)
+    assert "2 of 3 events are new" in appended
+    grown = PreparedData.open(copy.folder / "prepared")
+    assert len(grown.event_items) == count + 2
+    assert grown.users.row("me") is not None
+    assert ": 0 are new in" in output(*load, folder=copy.folder)
+
+
+def test_raw_events_are_loaded_with_the_columns_named_and_a_dump_gives_them_back(tmp_path: Path) -> None:
+    rows = [
+        ("ann", "x", "2024-05-01 10:00"),
+        ("ann", "y", "2024-05-02 10:00"),
+        ("bob", "", "2024-05-01 11:00"),
+    ]
+    with (tmp_path / "orders.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("customer", "sku", "ordered_at"), *rows])
+    named = ("--user", "customer", "--item", "sku", "--time", "ordered_at", *STORE)
+    refused = invoke("history", "load", "orders.csv", *named, folder=tmp_path)
+    assert refused.returncode == 1
+    assert "null item: 1" in refused.stderr
+    loaded = output("history", "load", "orders.csv", *named, "--on-bad", "drop", folder=tmp_path)
+    assert "left out: null item (1)" in loaded
+    assert "2 events of 1 users: 2 are new" in loaded
+    output("history", "dump", "--to", "events.parquet", *STORE, folder=tmp_path)
+    described = output("data", "prepare", "events.parquet", "--to", "again", folder=tmp_path)
+    assert "2024-05-01T10:00:00 to 2024-05-02T10:00:00" in described

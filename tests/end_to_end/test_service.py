@@ -2,7 +2,6 @@
 
 import signal
 import socket
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,30 +9,31 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.support.service_process import WITHOUT_TRAINING, Start
+from tests.support.service_process import WITHOUT_TRAINING, Process, Start, plain_client
 from tests.support.until import until
 from turret.tower.bundle.publish import BundleContents, publish
+
+KEY = "a-key-of-sixteen"
 
 
 def event(number: int) -> dict[str, Any]:
     return {"event_id": number, "user_id": 7, "item_id": 101 + number % 50, "time": number}
 
 
-def test_the_greeting_names_the_address_the_version_and_the_documents(start: Start) -> None:
-    service = start()
+@pytest.mark.process
+def test_it_starts_answers_and_ends_where_nothing_of_training_can_be_imported(start: Start) -> None:
+    """Its greeting names the address, the version and the documents; Ctrl-C ends it without a complaint."""
+    service = start(before=WITHOUT_TRAINING)
     assert "version v1" in service.greeting
     assert f"{service.urls[0]}/docs" in service.greeting
     assert service.client.get("/docs").status_code == 200
-    assert service.client.get("/readyz").json()["version"] == "v1"
-
-
-def test_it_starts_and_answers_where_nothing_of_training_can_be_imported(start: Start) -> None:
-    service = start(before=WITHOUT_TRAINING)
     answer = service.client.post("/v1/recommend", json={"history": [101], "k": 3})
     assert (answer.status_code, len(answer.json()["items"])) == (200, 3)
     assert service.client.post("/v1/events", json={"events": [event(1)]}).json()["stored"] == 1
+    assert service.stop(signal.SIGINT) == (0, "")
 
 
+@pytest.mark.process
 def test_an_acknowledged_event_survives_being_killed(start: Start) -> None:
     service = start()
     acknowledged = 0
@@ -49,52 +49,11 @@ def test_an_acknowledged_event_survives_being_killed(start: Start) -> None:
     assert answer == {"stored": 0, "duplicates": 1}
 
 
-def test_a_kill_among_many_writers_loses_nothing_that_was_acknowledged(start: Start) -> None:
-    service = start()
-    acknowledged: list[str] = []
-    enough = threading.Event()
-
-    def write(writer: int) -> None:
-        for number in range(10_000):
-            body = {"events": [event(0) | {"event_id": f"{writer}-{number}"}]}
-            try:
-                if service.client.post("/v1/events", json=body).status_code == 200:
-                    acknowledged.append(f"{writer}-{number}")
-            except httpx2.HTTPError:
-                return
-            if len(acknowledged) >= 100:
-                enough.set()
-
-    writers = [threading.Thread(target=write, args=(number,)) for number in range(4)]
-    for writer in writers:
-        writer.start()
-    assert enough.wait(30)
-    service.process.kill()
-    for writer in writers:
-        writer.join()
-    stored = start().client.get("/v1/users/7").json()["events"]
-    assert len(acknowledged) >= 100
-    assert {one["event_id"] for one in stored} >= set(acknowledged[-900:])
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_cleanly(start: Start, number: signal.Signals) -> None:
-    service = start(admin_port=0)
-    assert service.client.get("/livez").status_code == 200
-    assert service.stop(number) == (0, "")
-
-
-def test_two_signals_at_once_end_it_cleanly_too(start: Start) -> None:
-    """As Ctrl-C does in a script that also stops what it has started."""
-    service = start(admin_port=0)
-    assert service.client.get("/livez").status_code == 200
-    service.process.send_signal(signal.SIGINT)
-    assert service.stop(signal.SIGTERM) == (0, "")
-
-
+@pytest.mark.nightly
 def test_a_version_that_was_activated_is_live_after_a_restart(
     start: Start, bundles: Path, make_contents: Callable[..., BundleContents]
 ) -> None:
+    """Admin calls have an address of their own, and need the key."""
     publish(bundles, make_contents("v2", seed=3))
     service = start(admin_port=0)
     header = {"Authorization": f"Bearer {(bundles / 'admin.key').read_text().strip()}"}
@@ -109,6 +68,7 @@ def test_a_version_that_was_activated_is_live_after_a_restart(
     assert "version v2" in start().greeting
 
 
+@pytest.mark.nightly
 def test_a_service_that_waits_serves_the_first_version_of_its_folder(
     start: Start, tmp_path: Path, make_contents: Callable[..., BundleContents]
 ) -> None:
@@ -128,52 +88,7 @@ def test_a_service_that_waits_serves_the_first_version_of_its_folder(
     assert service.stop() == (0, "")
 
 
-def test_a_taken_port_is_said(start: Start) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        complaint = start(port=port).stop()
-    assert complaint == (
-        1,
-        f"turret: can't listen on 127.0.0.1:{port} (Address already in use); "
-        "stop the process that uses it, or choose another port\n",
-    )
-
-
-@pytest.mark.parametrize(
-    ("damage", "words"),
-    [
-        ("missing", "can't be listed"),
-        ("empty", "no current version"),
-        ("bundle", "index.faiss"),
-        ("store", "no store has the address 'redis'"),
-    ],
-)
-def test_what_can_not_be_served_is_said_in_one_line(
-    start: Start, bundles: Path, tmp_path: Path, damage: str, words: str
-) -> None:
-    root = tmp_path / damage
-    if damage == "empty":
-        root.mkdir()
-    if damage in ("bundle", "store"):
-        root = bundles
-    if damage == "bundle":
-        (root / "v1" / "index.faiss").unlink()
-    status, complaint = start(root, **({"store": "redis"} if damage == "store" else {})).stop()
-    assert status == 1
-    assert words in complaint
-    assert complaint.count("\n") == 1
-
-
-def test_an_unfinished_request_does_not_hold_up_the_end(start: Start) -> None:
-    service = start(drain_seconds=1)
-    port = int(service.urls[0].rsplit(":", 1)[1])
-    with socket.create_connection(("127.0.0.1", port)) as idle:
-        idle.sendall(b"POST /v1/recommend HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
-        assert service.client.get("/livez").status_code == 200
-        status, _ = service.stop()
-    assert status == 0
-
-
+@pytest.mark.nightly
 def test_a_client_that_goes_away_in_the_middle_is_no_fault_of_the_service(start: Start) -> None:
     service = start()
     port = int(service.urls[0].rsplit(":", 1)[1])
@@ -185,7 +100,32 @@ def test_a_client_that_goes_away_in_the_middle_is_no_fault_of_the_service(start:
     with socket.create_connection(("127.0.0.1", port)) as client:
         client.sendall(b"POST /v1/recommend HTTP/1.1\r\nHost: x\r\nContent-Length: 900000\r\n\r\n")
         client.sendall(b" " * 100_000)
-        until(lambda: held() == "100000.0", "the body is held")
-    until(lambda: held() == "0.0", "nothing is held")
+        until(lambda: held() == "100000.0", "the service holds what was sent")
+    until(lambda: held() == "0.0", "the service lets go of it")
     assert 'turret_requests_total{route="/v1/recommend"' not in service.client.get("/metrics").text
     assert service.stop() == (0, "")
+
+
+def compare(process: Process, method: str, path: str = "", body: object = None) -> tuple[int, dict[str, Any]]:
+    """An admin call on a connection of its own, so that each worker answers some."""
+    with plain_client(process.urls[0], 60, {"Authorization": f"Bearer {KEY}"}) as client:
+        answer = client.request(method, f"/admin/comparison{path}", json=body)
+        return answer.status_code, answer.json()
+
+
+@pytest.mark.nightly
+def test_every_worker_compares_the_version_that_one_has_opened(
+    start: Start, bundles: Path, make_contents: Callable[..., BundleContents]
+) -> None:
+    publish(bundles, make_contents("v2", ids=range(110, 180), seed=1))
+    process = start(workers=2, admin_key=KEY)
+    assert compare(process, "POST", body={"version": "v2"})[0] == 200
+    asked = ("POST", "/recommend", {"history": [120, 130], "k": 5})
+    answers = [compare(process, *asked) for _ in range(12)]
+    assert {status for status, _ in answers} == {200}
+    assert all(answer == answers[0] for answer in answers)
+    assert compare(process, "GET", "/catalog")[1]["added"] == 20
+    assert compare(process, "GET", "/overlap?k=5")[1]["source"] == "golden"
+    assert compare(process, "DELETE")[1] == {"version": None, "live": "v1"}
+    assert {compare(process, *asked)[0] for _ in range(6)} == {409}
+    assert process.stop()[0] == 0

@@ -73,17 +73,30 @@ def calls(script: str) -> list[list[str]]:
     return found
 
 
+def _told() -> set[str]:
+    """The variables of this environment that tell `turret` how to run or how to print."""
+    prefixes = ("TURRET_", "FORCE_COLOR", "NO_COLOR", "COLUMNS", "TERM", "GITHUB_ACTIONS")
+    return {name for name in os.environ if name.startswith(prefixes)}
+
+
 def environment() -> dict[str, str]:
-    """This process' environment without what would tell `turret` how to run or how to print."""
-    told = ("TURRET_", "FORCE_COLOR", "NO_COLOR", "COLUMNS", "TERM", "GITHUB_ACTIONS")
-    return {
-        **{name: value for name, value in os.environ.items() if not name.startswith(told)},
-        "PYTHONPATH": str(ROOT),
-    }
+    """This process' environment for a `turret` of its own, which tests tell how to run by words alone."""
+    kept = os.environ.keys() - _told()
+    return {**{name: os.environ[name] for name in kept}, "PYTHONPATH": str(ROOT)}
+
+
+def invoke(*words: str | Path, folder: Path) -> "subprocess.CompletedProcess[str]":
+    """Run a command in `folder` within this process; an error that is no sentence is raised."""
+    given = [*map(str, words)]
+    with chdir(folder):
+        done = CliRunner().invoke(turret.cli.app, given, env=dict.fromkeys(_told()))
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return subprocess.CompletedProcess(given, done.exit_code, done.stdout, done.stderr)
 
 
 def run(*words: str | Path, folder: Path, timeout: float = 120) -> "subprocess.CompletedProcess[str]":
-    """Run a command in `folder` to its end, with pipes for its output."""
+    """Run a command in `folder` as a process of its own, with pipes for its output."""
     return subprocess.run(
         [*TURRET, *map(str, words)],
         cwd=folder,
@@ -97,7 +110,7 @@ def run(*words: str | Path, folder: Path, timeout: float = 120) -> "subprocess.C
 
 def output(*words: str | Path, folder: Path) -> str:
     """What a command that succeeds prints; where nobody looks, it draws nothing and complains of nothing."""
-    done = run(*words, folder=folder)
+    done = invoke(*words, folder=folder)
     # On a busy machine a command takes longer than the ten seconds after which it shows its progress.
     complaints = [line for line in done.stderr.splitlines() if not re.fullmatch(PROGRESS, line)]
     assert (done.returncode, complaints) == (0, []), done.stderr
@@ -121,9 +134,9 @@ class Service:
 
 
 @contextmanager
-def serving(bundles: Path) -> Iterator[Service]:
-    """`turret serve` on a free port, histories in memory, until the block ends."""
-    words = ["serve", "--bundles", str(bundles), "--port", "0", "--store", "memory://"]
+def serving(bundles: Path, store: str = "memory://") -> Iterator[Service]:
+    """`turret serve` on a free port until the block ends."""
+    words = ["serve", "--bundles", str(bundles), "--port", "0", "--store", store]
     pipe = subprocess.PIPE
     process = subprocess.Popen([*TURRET, *words], env=environment(), stdout=pipe, stderr=pipe, text=True)
     with process:
@@ -177,11 +190,3 @@ class OnTerminal:
             return False
         self.seen += written.decode("utf-8", "replace")
         return bool(written)
-
-
-def said_in_process(*words: str | Path, folder: Path) -> str:
-    """What a command prints that succeeds in `folder`, run in this process: torch is loaded already."""
-    with chdir(folder):
-        done = CliRunner().invoke(turret.cli.app, [*map(str, words)], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return done.stdout

@@ -14,7 +14,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from tests.support.command_line import said_in_process
+from tests.support.command_line import output
 from tests.support.places import ROOT
 from turret.data.files.locks import locked
 from turret.data.prepared import PreparedData
@@ -78,7 +78,7 @@ def trained_shop() -> TrainedShop:
 
 def _make(folder: Path) -> None:
     def said(*words: str) -> str:
-        return said_in_process(*words, folder=folder)
+        return output(*words, folder=folder)
 
     everything: dict[str, Any] = {
         "synth": said("data", "synth", "raw", *_SYNTH, *_LENGTHS),
