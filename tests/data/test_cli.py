@@ -1,217 +1,291 @@
-"""Options of `turret data`: each one reaches the settings that it is named after."""
+"""`turret data` as a command: options and files become settings, extras and entry points are named."""
 
-import shlex
-from datetime import UTC, datetime
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator, Sized
+from fractions import Fraction
+from importlib.metadata import EntryPoint, packages_distributions
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from pydantic import BaseModel
-from typer.testing import CliRunner, Result
 
-from tests.support.command_line import commands
-from turret.data.cli import app
-from turret.data.reading.schema import ColumnSettings, FilterSettings, FormatSettings, PrepareConfig
+from tests.support.command_line import ROOT, commands, environment, output
+from tests.support.plugin import install
+from turret.data.configuration import load_configuration, override, parse_overrides, section_models
+from turret.data.entry_points import load, registry
+from turret.data.errors import ConfigurationError
+from turret.data.extras import EXTRA_OF, install_hint
+from turret.data.preparing.options import given_settings, settings_by_option
+from turret.data.reading.schema import FilesSplit, PrepareConfig, TimeSplit
 from turret.data.synthetic.synthesis import SyntheticConfig
 
-CONTROLS = {"source", "target", "config", "overwrite", "engine", "settings"}  # tested by themselves
 
-# Option -> arguments that set it (with the options that it requires), the setting, the value.
-PREPARE: dict[str, tuple[str, str, Any]] = {
-    "on_bad": ("--on-bad drop", "on_bad", "drop"),
-    "items": ("--items i.csv", "items", Path("i.csv")),
-    "users": ("--users u.csv", "users", Path("u.csv")),
-    "format": ("--format jsonl", "format.kind", "jsonl"),
-    "delimiter": ("--delimiter ';'", "format.delimiter", ";"),
-    "encoding": ("--encoding latin-1", "format.encoding", "latin-1"),
-    "quote": ("--quote ''", "format.quote", ""),
-    "no_header": ("--no-header", "format.has_header", False),
-    "decimal": ("--decimal ,", "format.decimal", ","),
-    "null": ("--null x --null y", "format.nulls", ("x", "y")),
-    "list_separator": ("--list-separator ,", "format.list_separator", ","),
-    "user": ("--user a", "columns.user", "a"),
-    "item": ("--item a", "columns.item", "a"),
-    "time": ("--time a", "columns.time", "a"),
-    "in_file_order": ("--in-file-order", "columns.in_file_order", True),
-    "weight": ("--weight a", "columns.weight", "a"),
-    "quantity": ("--quantity a", "columns.quantity", "a"),
-    "label": ("--label a", "columns.label", "a"),
-    "negatives": ("--negatives a", "columns.negatives", "a"),
-    "kind_column": ("--kind-column a", "columns.kind", "a"),
-    "item_id": ("--item-id a", "columns.item_id", "a"),
-    "user_id": ("--user-id a", "columns.user_id", "a"),
-    "time_unit": ("--time-unit milliseconds", "columns.time_unit", "milliseconds"),
-    "time_format": ("--time-format %Y", "columns.time_format", "%Y"),
-    "kind": ("--kind buy --kind rent", "filters.kinds", ("buy", "rent")),
-    "min_weight": ("--min-weight 2.5", "filters.min_weight", 2.5),
-    "duplicates": ("--duplicates last", "filters.duplicates", "last"),
-    "min_user_events": ("--min-user-events 3", "filters.min_user_events", 3),
-    "min_item_events": ("--min-item-events 4", "filters.min_item_events", 4),
-    "split": ("--split time", "split.kind", "time"),
-    "test_fraction": ("--test-fraction .3", "split.test_fraction", 0.3),
-    "validation_fraction": ("--validation-fraction .3", "split.validation_fraction", 0.3),
-    "validation_from": ("--validation-from 5 --test-from 6", "split.validation_from", "5"),
-    "test_from": ("--validation-from 5 --test-from 6", "split.test_from", "6"),
-    "train": ("--train a.csv --test b.csv", "split.train", Path("a.csv")),
-    "test": ("--train a.csv --test b.csv", "split.test", Path("b.csv")),
-    "validation": ("--train a.csv --test b.csv --validation c.csv", "split.validation", Path("c.csv")),
-    "item_text": ("--item-text a --item-text b", "item_features.text", ("a", "b")),
-    "item_category": ("--item-category a", "item_features.category", ("a",)),
-    "item_multi": ("--item-multi a", "item_features.multi", ("a",)),
-    "item_number": ("--item-number a", "item_features.number", ("a",)),
-    "user_category": ("--user-category a", "user_features.category", ("a",)),
-    "user_multi": ("--user-multi a", "user_features.multi", ("a",)),
-    "user_number": ("--user-number a", "user_features.number", ("a",)),
-    "field": ("--field a --field b", "fields", ("a", "b")),
-}
+def settings_of(model: type[BaseModel], section: str = "") -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        sections = section_models(field.annotation)
+        yield from (inner for one in sections for inner in settings_of(one, f"{section}{name}."))
+        if not sections:
+            yield section + name
 
 
-def invoke(words: str) -> Result:
-    done = CliRunner().invoke(app, shlex.split(words))
-    assert done.exit_code == 0, done.exception or done.stderr
-    return done
-
-
-def value_of(config: object, setting: str) -> Any:
-    for name in setting.split("."):
-        config = getattr(config, name, None)
-    return config
-
-
-Prepared = list[tuple[PrepareConfig, Path, bool]]
-
-
-@pytest.fixture
-def prepared(monkeypatch: pytest.MonkeyPatch) -> Prepared:
-    """The arguments of `prepare`, which is replaced by a spy."""
-    calls: Prepared = []
-
-    def spy(
-        config: PrepareConfig, target: Path, overwrite: bool, engine: str | None = None
-    ) -> SimpleNamespace:
-        calls.append((config, target, overwrite))
-        return SimpleNamespace(warnings=("a warning",))
-
-    monkeypatch.setattr("turret.data.preparing.prepare.prepare", spy)
-    monkeypatch.setattr("turret.data.describe.describe", lambda folder: f"what is in {folder}")
-    return calls
-
-
-@pytest.mark.parametrize("option", PREPARE)
-def test_an_option_of_prepare_changes_its_setting(option: str, prepared: Prepared) -> None:
-    """Without the option, the setting has its default, which is another value."""
-    words, setting, value = PREPARE[option]
-    invoke("prepare events.csv")
-    assert prepared[0][0] == PrepareConfig(source=Path("events.csv"))
-    invoke(f"prepare {'' if '--train' in words else 'events.csv'} {words}")
-    (plain, _, _), (given, _, _) = prepared
-    assert value_of(given, setting) == value
-    assert value_of(plain, setting) != value
-
-
-def test_no_option_of_prepare_is_read_by_nobody() -> None:
-    """The table above lists all options."""
-    assert {option.name for option in commands()["data prepare"].params} == CONTROLS | set(PREPARE)
+@pytest.mark.parametrize("model", [PrepareConfig, SyntheticConfig])
+def test_every_setting_is_read_by_a_module(model: type[BaseModel]) -> None:
+    """An option that no code reads would promise what nothing does."""
+    read = {
+        node.attr
+        for path in (ROOT / "data").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
+    }
+    assert {name for name in settings_of(model) if name.rpartition(".")[2] not in read} == set()
 
 
 def test_every_setting_of_prepare_has_an_option_or_is_known_to_have_none() -> None:
-    """A mapping fits no option; it is given with --set or in the file."""
-    sections: dict[str, type[BaseModel]] = {
-        "format": FormatSettings,
-        "columns": ColumnSettings,
-        "filters": FilterSettings,
-    }
-    settings = {f"{section}.{name}" for section, model in sections.items() for name in model.model_fields}
-    assert settings - {setting for _, setting, _ in PREPARE.values()} == {"filters.kind_weights"}
+    """A mapping fits no option; it is given with --set or in the file. The source is an argument."""
+    without = set(settings_of(PrepareConfig)) - set(settings_by_option().values())
+    assert without == {"source", "filters.kind_weights", "user_features.text"}
+    own = {option.opts[0] for option in commands()["data prepare"].params}
+    assert set(settings_by_option()) < own
 
 
 @pytest.mark.parametrize(
-    ("words", "kind"),
-    [("--test-fraction .2", "time"), ("--train a --test b", "files"), ("--on-bad drop", "last")],
+    ("options", "changed"),
+    [
+        ({"delimiter": ";"}, {"format.delimiter": ";"}),
+        ({"no_header": True}, {"format.has_header": False}),
+        ({"null": ["x", "y"]}, {"format.nulls": ("x", "y")}),
+        ({"kind_column": "a", "kind": ["buy"]}, {"columns.kind": "a", "filters.kinds": ("buy",)}),
+        ({"in_file_order": True}, {"columns.in_file_order": True}),
+        ({"min_weight": 2.5}, {"filters.min_weight": 2.5}),
+        ({"item_text": ["a", "b"]}, {"item_features.text": ("a", "b")}),
+        ({"user_number": ["a"]}, {"user_features.number": ("a",)}),
+        ({"split": "time"}, {"split.kind": "time"}),
+        ({"test_fraction": 0.3}, {"split.kind": "time", "split.test_fraction": 0.3}),
+        ({"train": "a", "test": "b", "source": None}, {"split.kind": "files", "split.test": Path("b")}),
+    ],
 )
-def test_the_options_given_tell_the_kind_of_split(words: str, kind: str, prepared: Prepared) -> None:
-    invoke(f"prepare {'' if '--train' in words else 'events.csv'} {words}")
-    assert prepared[0][0].split.kind == kind
+def test_options_become_settings_of_their_types(options: dict[str, Any], changed: dict[str, Any]) -> None:
+    """Those of a kind of split tell that kind."""
+    source = {"source": options.pop("source", "events.csv")}
+    config: object = load_configuration(PrepareConfig, overrides={**source, **given_settings(options)})
+    for setting, value in changed.items():
+        found = config
+        for name in setting.split("."):
+            found = getattr(found, name)
+        assert found == value, setting
 
 
-def test_options_win_over_the_file_and_the_rest_is_of_the_file(prepared: Prepared, tmp_path: Path) -> None:
-    file = tmp_path / "shop.toml"
-    file.write_text('source = "of the file.csv"\n[columns]\nuser = "buyer"\nitem = "sku"\n')
-    invoke(f"prepare --config {file} --item article --set 'filters.kind_weights={{buy = 2.0}}'")
-    config = prepared[0][0]
-    assert (config.source, config.columns.user, config.columns.item) == (
-        Path("of the file.csv"),
-        "buyer",
-        "article",
+def test_options_win_over_the_file_and_what_is_not_given_is_of_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "prepare.toml"
+    file.write_text(
+        'source = "log.csv"\n[columns]\ntime = "when"\n[split]\nkind = "time"\ntest_fraction = 0.2\n'
     )
+    overrides = {"columns.time": "t", "split.test_fraction": None, "source": None}
+    given = parse_overrides(["filters.kind_weights={buy = 2.0}"])
+    config = load_configuration(PrepareConfig, file, {**overrides, **given})
+    assert (config.source, config.columns.time) == (Path("log.csv"), "t")
     assert config.filters.kind_weights == {"buy": 2.0}
+    assert isinstance(config.split, TimeSplit)
+    assert config.split.test_fraction == 0.2
+    files = {"split.kind": "files", "split.train": "a.csv", "split.test": "b.csv"}
+    assert isinstance(load_configuration(PrepareConfig, overrides=files).split, FilesSplit)
 
 
-def test_prepare_is_told_where_to_write_and_tells_what_it_wrote(prepared: Prepared) -> None:
-    done = invoke("prepare events.csv --to there --overwrite")
-    invoke("prepare events.csv")
-    assert [(target, overwrite) for _, target, overwrite in prepared] == [
-        (Path("there"), True),
-        (Path("var/prepared"), False),
+def test_dates_of_toml_are_moments(tmp_path: Path) -> None:
+    path = tmp_path / "prepare.toml"
+    split = "validation_from = 2024-05-01\ntest_from = 2024-05-08T12:30:00+02:00\n"
+    path.write_text(f'source = "log.csv"\n[split]\nkind = "time"\n{split}')
+    for config in (
+        load_configuration(PrepareConfig, path),
+        load_configuration(PrepareConfig, path, parse_overrides(["split.validation_from=2024-05-01"])),
+    ):
+        assert isinstance(config.split, TimeSplit)
+        assert config.split.validation_from == "2024-05-01"
+        assert config.split.test_from == "2024-05-08T12:30:00+02:00"
+
+
+def test_settings_that_come_from_elsewhere_are_overridden_as_those_of_a_file() -> None:
+    """And named with their source; a setting of the command line is one line."""
+    settings = {"source": "log.csv", "columns": {"time": "when"}}
+    config = override(PrepareConfig, settings, {"columns.user": "u"}, Path("stored.json"))
+    assert (config.columns.user, config.columns.time) == ("u", "when")
+    with pytest.raises(ConfigurationError, match=r"stored\.json with columns\.usr overridden: there is"):
+        override(PrepareConfig, {"source": "log.csv"}, {"columns.usr": "u"}, Path("stored.json"))
+    with pytest.raises(ConfigurationError, match="one line"):
+        parse_overrides(["a=1\nb=2"])
+
+
+def test_a_log_is_prepared_where_the_command_says_and_described(tmp_path: Path) -> None:
+    (tmp_path / "events.csv").write_text("user,item,time\n1,a,1\n1,b,2\n1,c,3\n")
+    done = output("data", "prepare", "events.csv", "--to", "there", folder=tmp_path)
+    assert output("data", "describe", "there", folder=tmp_path) in done
+    assert done.startswith("time: ")
+    again = output("data", "prepare", "events.csv", "--to", "there", "--overwrite", folder=tmp_path)
+    assert again == done
+
+
+def test_every_option_of_synth_reaches_the_shop(tmp_path: Path) -> None:
+    words = ("--users", "30", "--items", "150", "--events-per-user", "17.5", "--set", "longest_history=30")
+    made = [
+        output("data", "synth", name, *words, "--seed", seed, folder=tmp_path)
+        for name, seed in (("a", "3"), ("b", "4"))
     ]
-    assert done.stdout == "a warning\n\nwhat is in there\n"
-
-
-def test_the_engine_of_preparation_is_polars_unless_one_is_named(
-    prepared: Prepared, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    engines: list[str | None] = []
-
-    def spy(config: PrepareConfig, target: Path, overwrite: bool, engine: str | None) -> SimpleNamespace:
-        engines.append(engine)
-        return SimpleNamespace(warnings=())
-
-    monkeypatch.setattr("turret.data.preparing.prepare.prepare", spy)
-    invoke("prepare events.csv")
-    invoke("prepare events.csv --engine spark://host:7077")
-    assert engines == [None, "spark://host:7077"]
-
-
-def test_every_option_of_synth_reaches_the_shop(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[tuple[SyntheticConfig, Path, bool]] = []
-    day = datetime(2024, 5, 1, tzinfo=UTC)
-    report = SimpleNamespace(events=12_000, users=700, items=800, first=day, last=day, folder="there")
-
-    def spy(config: SyntheticConfig, target: Path, overwrite: bool) -> SimpleNamespace:
-        calls.append((config, target, overwrite))
-        return report
-
-    monkeypatch.setattr("turret.data.synthetic.synthesis.synthesise", spy)
-    words = "--users 700 --items 800 --events-per-user 17.5 --seed 3 --set follow=0.25 --overwrite"
-    done = invoke(f"synth there {words}")
-    invoke("synth")
-    expected = SyntheticConfig(users=700, items=800, events_per_user=17.5, seed=3, follow=0.25)
-    assert calls == [(expected, Path("there"), True), (SyntheticConfig(), Path("var/shop"), False)]
-    assert done.stdout == ("12,000 events of 700 users and 800 items, 2024-05-01 to 2024-05-01, in there\n")
-    assert {option.opts[0] for option in commands()["data synth"].params} - {"target"} == {
-        word for word in words.split() if word.startswith("--")
-    }
-
-
-def test_the_defaults_that_help_names_are_those_of_the_settings() -> None:
-    """The help of options without a default names the default of the setting in brackets."""
+    assert re.match(r"\d{3} events of 30 users and 150 items, \d{4}-.* in a\n$", made[0])
+    assert made[0] != made[1].replace("in b", "in a")
+    assert output("data", "synth", "a", *words, "--seed", "3", "--overwrite", folder=tmp_path) == made[0]
     shown = {option.name: option.help for option in commands()["data synth"].params}
     for name in ("users", "items", "events_per_user", "seed"):
-        default = SyntheticConfig.model_fields[name].default
-        assert f"({default:,})" in shown[name]
+        assert f"({SyntheticConfig.model_fields[name].default:,})" in shown[name]
 
 
-def test_fetch_names_the_folder_the_checksum_and_the_terms(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[tuple[str, Path, str | None]] = []
+def test_fetch_names_the_folder_the_checksum_and_the_terms(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("turret.data.datasets.fetch.fetch", lambda name, target, base_url: target / name)
+    done = output("data", "fetch", "movielens-1m", "--to", "there", folder=tmp_path)
+    assert "MovieLens 1M is in there/movielens-1m" in done
+    assert "md5" in done
+    assert "no commercial use" in done
 
-    def spy(name: str, target: Path, base_url: str | None) -> Path:
-        calls.append((name, target, base_url))
-        return target / name
 
-    monkeypatch.setattr("turret.data.datasets.fetch.fetch", spy)
-    done = invoke("fetch movielens-1m --to there --base-url http://mirror")
-    assert calls == [("movielens-1m", Path("there"), "http://mirror")]
-    assert "MovieLens 1M is in there/movielens-1m" in done.stdout
-    assert "md5" in done.stdout
-    assert "no commercial use" in done.stdout
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+# Each example of --help, run where the modules of all extras are missing, in one process.
+SCRIPT = """
+import shlex, sys
+from typer.testing import CliRunner
+from turret.data.extras import EXTRA_OF
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in EXTRA_OF:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Missing())
+import turret.cli
+
+for example in sys.stdin.read().splitlines():
+    result = CliRunner().invoke(turret.cli.app, shlex.split(example))
+    print(example.split("|")[0], result.exit_code, result.stderr.strip() or repr(result.exception), sep="\\t")
+"""
+# The extra of each command. Those left out run with the core alone.
+NEEDS = {
+    **dict.fromkeys(
+        (
+            *("data fetch", "data synth", "data prepare", "data append"),
+            *("train", "tune", "evaluate", "compare", "export"),
+        ),
+        "train",
+    ),
+    **dict.fromkeys(("report samplers", "report run", "report compare"), "train"),
+    # They need both: Polars, and a store.
+    **dict.fromkeys(("history dump", "retrain"), "train"),
+    **dict.fromkeys(("serve", "history load", "keys new", "keys list", "keys revoke"), "serve"),
+}
+
+
+def test_the_table_has_every_module_of_the_extras() -> None:
+    """Development and audit tools are left out: no code of the package imports them."""
+    modules: dict[str, set[str]] = {}
+    for module, names in packages_distributions().items():
+        for name in names:
+            modules.setdefault(canonicalize_name(name), set()).add(module)
+    for extra in ("train", "serve", "otel"):
+        for requirement in map(Requirement, EXTRAS[extra]):
+            importable = modules[canonicalize_name(requirement.name)]
+            assert extra in {EXTRA_OF.get(module) for module in importable}, requirement
+
+
+def test_the_hint_is_a_command_to_paste_and_a_bug_keeps_its_traceback() -> None:
+    for module, extra in {"torch.nn": "train", "fastapi": "serve", "opentelemetry.sdk": "otel"}.items():
+        hint = install_hint(ModuleNotFoundError(name=module))
+        assert hint is not None
+        assert f"run: pip install 'turret[{extra}]'" in hint
+    assert install_hint(ModuleNotFoundError(name="turret.data.gone")) is None
+    assert install_hint(ModuleNotFoundError()) is None
+
+
+@pytest.mark.process
+def test_a_bare_installation_names_the_extra_of_a_command(tmp_path: Path) -> None:
+    """The one process that shows which packages a command needs."""
+    examples = {
+        name: re.findall(r"Example: `turret (.+?)(?: > \S+)?`$", command.callback.__doc__, re.M)[0]
+        for name, command in commands().items()
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        input="\n".join(examples.values()),
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    results = [line.split("\t") for line in done.stdout.splitlines()]
+    needed = {
+        name: re.findall(r"pip install 'turret\[(\w+)\]'", message)
+        for name, (_, _, message) in zip(examples, results, strict=True)
+    }
+    assert needed == {name: [NEEDS[name]] if name in NEEDS else [] for name in examples}
+    done_by = {name for name, result in zip(examples, results, strict=True) if result[1] == "0"}
+    assert done_by == {"plan"}, "all others lack a package, or their data"
+    assert all(result[2].startswith("turret: ") for result in results if result[1] != "0")
+
+
+# A module for each way in which somebody's package can be at fault, and what is said of it.
+FAULTY = {
+    "exits": ("raise SystemExit(3)", "can't be loaded: SystemExit"),
+    "refuses": (
+        "from turret.data.errors import DataError\nraise DataError('kind is no literal')",
+        "can't be loaded: kind is no literal; update",
+    ),
+    "nothing": ("", "can't be loaded: AttributeError"),
+    "number": ("Entry = 3.14", r"is 3\.14.*, not a subclass of Sized"),
+    "other": ("class Entry: pass", "not a subclass of Sized"),
+    "half": ("from collections.abc import Sized\nclass Entry(Sized): pass", "doesn't define __len__"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTY)
+def test_an_entry_point_that_does_not_fit_is_named(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its package; a command would otherwise end without a word, or with a traceback of its own."""
+    source, problem = FAULTY[name]
+    monkeypatch.syspath_prepend(tmp_path)
+    install(tmp_path, f"faulty_{name}", source, {})
+    with pytest.raises(ConfigurationError, match=rf"'e' \(faulty_{name}:Entry\) of group .*{problem}"):
+        load(EntryPoint("e", f"faulty_{name}:Entry", "group"), Sized, ConfigurationError, True)
+
+
+def test_an_object_or_a_class_is_loaded() -> None:
+    value = EntryPoint("v", "math:pi", "group")
+    assert load(value, float, ConfigurationError) == pytest.approx(3.14, abs=0.01)
+    with pytest.raises(ConfigurationError, match=r"\(math:pi\) of group is 3\.14.*, not of the type int"):
+        load(value, int, ConfigurationError)
+    assert load(EntryPoint("c", "fractions:Fraction", "group"), object, ConfigurationError, True) is Fraction
+
+
+def test_packages_add_entries_with_names_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    named = "from types import SimpleNamespace\nA = SimpleNamespace(name='a')\nNAMELESS = SimpleNamespace()\n"
+    groups = {"a.group": "a = entries_of_another:A", "b.group": "b = entries_of_another:NAMELESS"}
+    install(tmp_path, "entries_of_another", named, groups)
+    ours = SimpleNamespace(name="ours")
+    assert list(registry([ours], "a.group", SimpleNamespace, ConfigurationError)) == ["ours", "a"]
+    with pytest.raises(
+        ConfigurationError, match=r"two entries of a\.group are named 'a'.*entries_of_another"
+    ):
+        registry([SimpleNamespace(name="a")], "a.group", SimpleNamespace, ConfigurationError)
+    with pytest.raises(ConfigurationError, match="entries_of_another can't be loaded: AttributeError"):
+        registry([], "b.group", SimpleNamespace, ConfigurationError)

@@ -1,10 +1,417 @@
+"""Columns of items and users as features: read from texts, guessed, encoded, and stored."""
+
+import json
+from datetime import date, timedelta
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
-from turret.data.errors import DataError
+from turret.data.errors import ColumnError, DataError
 from turret.data.features import Bag, Feature, Features, trigrams
+from turret.data.preparing.columns import Role
+from turret.data.preparing.encoding import as_numbers, encode
+from turret.data.preparing.feature_readings import FeatureReadings, read_features
+from turret.data.preparing.item_catalog import EntityTable, fields, read_entity_table, refuse_own_id
+from turret.data.preparing.values import (
+    DecimalMark,
+    days,
+    json_lists,
+    list_separator,
+    numbers,
+    truth_values,
+    without_nulls,
+)
+from turret.data.reading.schema import FeatureColumns, FormatSettings
+from turret.data.reading.tables import ROW, Malformed, Table
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (["1.5", "2", None], [1.5, 2.0, None]),
+        (["1.299,00 €", "15,90 €"], [1299.0, 15.9]),
+        (["$1,299.00", "$15.90"], [1299.0, 15.9]),
+        (["15,90", "3"], [15.9, 3.0]),
+        (["0,125"], [0.125]),
+        (["1,299", "12"], [1299.0, 12.0]),
+        (["1,299,000"], [1299000.0]),
+        (["1\u202f299,5"], [1299.5]),
+        (["CHF 1'299.50", "12"], [1299.5, 12.0]),
+        (["12 %", "-3%"], [12.0, -3.0]),
+        (["1e3"], [1000.0]),
+        (["12,34,5", "7"], [None, 7.0]),
+        (["big", "7"], [None, 7.0]),
+    ],
+)
+def test_numbers_are_read_as_shops_write_them(texts: list[str | None], expected: list[float | None]) -> None:
+    assert numbers(pl.Series("price", texts))[0].to_list() == expected
+
+
+@pytest.mark.parametrize(
+    ("texts", "decimal", "expected"),
+    [
+        (["1,299"], ",", [1.299]),
+        (["1.299"], ",", [1299.0]),
+        (["1.299", "2.5"], ",", [1299.0, None]),
+        (["1,299"], ".", [1299.0]),
+    ],
+)
+def test_a_decimal_mark_that_is_given_is_taken(
+    texts: list[str], decimal: DecimalMark, expected: list[float | None]
+) -> None:
+    assert numbers(pl.Series("price", texts), decimal)[0].to_list() == expected
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (["Yes", "no", None], [True, False, None]),
+        (["Ja", "NEIN"], [True, False]),
+        (["yes", "nein"], None),
+        (["yes"], None),
+        (["a", "b"], None),
+    ],
+)
+def test_pairs_of_words_are_truth_values(texts: list[str | None], expected: list[bool | None] | None) -> None:
+    found = truth_values(pl.Series(texts))
+    assert (None if found is None else found.to_list()) == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (["1970-01-03", None], [2.0, None]),
+        (["03.01.1970", "31.01.1970"], [2.0, 30.0]),
+        ([date(1970, 1, 2)], [1.0]),
+        (["1970-01-03", "soon"], None),
+        (["1/2/1970"], None),
+        (["1999"], None),
+        (["12.50"], None),
+        ([timedelta(days=1)], None),
+        ([5], None),
+    ],
+)
+def test_dates_are_days_since_1970(values: list[object], expected: list[float] | None) -> None:
+    """Of no column of which some are none, or whose day and month can't be told apart."""
+    found = days(pl.Series(values))
+    assert (None if found is None else found.to_list()) == expected
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (["a|b", "b|c", "a|c"], "|"),
+        (["red, blue", "blue, green", "green, red"], ","),
+        (["a;b", "b;a", "a;b;c", "c;a"], ";"),
+        (['["a", "b"]', "[]", None], "json"),
+        (["Matrix, The", "Godfather, The", "Alien"], None),
+        (["Home, Garden", "Home, Garden", "Toys"], None),
+        (["a", "b", "a"], None),
+        ([None], None),
+    ],
+)
+def test_a_separator_parts_values_that_come_back(texts: list[str | None], expected: str | None) -> None:
+    assert list_separator(pl.Series(texts, dtype=pl.String)) == expected
+
+
+def test_lists_in_json_or_of_python_are_parsed() -> None:
+    texts = pl.Series(['["a", 2]', "['x, y', 'z']", "[]", None, "[broken", "[1,"])
+    assert json_lists(texts).to_list() == [["a", "2"], ["x, y", "z"], [], None, None, None]
+
+
+def test_texts_for_no_value_are_missing() -> None:
+    assert without_nulls(pl.Series([" a ", "-", "", "NULL"]), ["-"]).to_list() == ["a", None, None, "NULL"]
+    assert without_nulls(pl.Series([1, None]), ["1"]).to_list() == [1, None]
+
+
+COUNT = 40
+
+
+def _read(
+    frame: pl.DataFrame,
+    chosen: FeatureColumns | None = None,
+    role: Role = "item",
+    **settings: Any,
+) -> FeatureReadings:
+    return read_features(frame, chosen, Path("shop/items.csv"), role, FormatSettings(**settings))
+
+
+def _column(values: list[Any]) -> pl.DataFrame:
+    """COUNT rows that repeat these values."""
+    return pl.DataFrame({"column": (values * COUNT)[:COUNT]})
+
+
+@pytest.mark.parametrize(
+    ("values", "kinds"),
+    [
+        (["red", "blue", "green"], [("category", "column")]),
+        (["1.299,00 €", "15,90 €"], [("number", "column")]),
+        ([1.5, 2.5], [("number", "column")]),
+        ([True, False], [("category", "column")]),
+        (["yes", "no"], [("category", "column")]),
+        (["red|blue", "blue", "red"], [("multi", "column")]),
+        (["red, blue", "blue, green", "green, red"], [("multi", "column")]),
+        (['["red"]', '["red", "blue"]'], [("multi", "column")]),
+        ([["red"], ["blue"]], [("multi", "column")]),
+        (["2024-01-05", "2024-06-01"], [("category", "column_month"), ("number", "column_days")]),
+        ([date(2024, 1, 5)], [("category", "column_month"), ("number", "column_days")]),
+        ([f"code {number}" for number in range(COUNT)], [("text", "column")]),
+        ([f"AX-{number}" for number in range(COUNT)], []),
+        ([f"c{number}" for number in range(COUNT)], []),
+        ([f"https://shop.example/{number}" for number in range(COUNT)], []),
+        (list(range(COUNT)), []),
+        ([str(number) for number in range(COUNT)], []),
+        ([None], []),
+        ([b"x"], []),
+    ],
+)
+def test_a_column_is_the_feature_that_its_values_suggest(
+    values: list[Any], kinds: list[tuple[str, str]]
+) -> None:
+    assert _read(_column(values)).chosen.by_kind() == kinds
+
+
+def test_a_usual_name_says_more_than_values() -> None:
+    frame = pl.DataFrame({"Title": ["a", "a"], "age": [1, 2], "genres": ["war", "war"], "price": ["1", "2"]})
+    chosen = _read(frame).chosen.by_kind()
+    assert chosen == [("text", "Title"), ("category", "age"), ("multi", "genres"), ("number", "price")]
+
+
+def test_guesses_are_told_with_the_options_that_say_otherwise() -> None:
+    frame = _column(["red, blue", "blue, green", "green, red"]).rename({"column": "colour"})
+    frame = frame.with_columns(sku=pl.Series([f"s{number}" for number in range(COUNT)]))
+    assert _read(frame).notes == [
+        "items.csv: read as features are colour (multi); left out: sku (ids, links, or values "
+        "that say nothing about other rows); name them yourself with --item-text, --item-category, "
+        "--item-multi, --item-number",
+        "items.csv: column 'colour' is read as lists separated by ','; --list-separator says otherwise",
+    ]
+    assert _read(pl.DataFrame({})).notes == []
+
+
+def test_named_numbers_are_read_from_words_dates_and_prices() -> None:
+    frame = pl.DataFrame({"new": ["yes", "no"], "since": ["1970-01-02", "-"], "price": ["1,50", "NULL"]})
+    readings = _read(frame, FeatureColumns(number=("new", "since", "price")))
+    assert readings.frame.to_dict(as_series=False) == {
+        "new": [1.0, 0.0],
+        "since": [1.0, None],
+        "price": [1.5, None],
+    }
+    assert [note.partition(" is read")[2] for note in readings.notes] == [
+        " as 1 and 0 ('yes' is True)",
+        " as dates, in days since 1970",
+        " as the number 1.5; --decimal '.' reads a point as the decimal mark",
+    ]
+
+
+def test_a_named_number_that_is_none_is_an_error_with_its_file_and_two_remedies() -> None:
+    with pytest.raises(ColumnError, match=r"shop/items\.csv: column 'price' holds 'much', .*--null"):
+        _read(pl.DataFrame({"price": ["1", "much"]}), FeatureColumns(number=("price",)))
+
+
+def test_a_column_that_is_called_like_an_id_is_guessed_as_a_category_and_said() -> None:
+    frame = pl.DataFrame({name: [1, 2] * 20 for name in ("brand_id", "shelfCode", "grid", "stock")})
+    readings = _read(frame)
+    assert readings.chosen.category == ("brand_id", "shelfCode")
+    assert readings.chosen.number == ("grid", "stock")
+    assert readings.notes[1:] == [
+        f"items.csv: column {name!r} is called like an id, so it is read as a category; --item-number reads "
+        "it as a number"
+        for name in ("brand_id", "shelfCode")
+    ]
+    many = pl.DataFrame({"supplier_id": [number // 1.5 for number in range(COUNT)]})
+    assert _read(many).chosen.by_kind() == []
+
+
+FRAME = pl.DataFrame(
+    {
+        "title": ["Good", None, "go"],
+        "genre": ["b", None, "a"],
+        "tags": ["x|y", "", " y |"],
+        "year": ["2000", "", "2010"],
+        "age": [25.0, None, 30.0],
+    }
+)
+
+
+def _encode(frame: pl.DataFrame = FRAME, **chosen: tuple[str, ...]):  # type: ignore[no-untyped-def]
+    return encode(frame, FeatureColumns(**chosen), Path("items.csv"))
+
+
+def test_every_kind_is_encoded_by_row() -> None:
+    features = _encode(category=("genre", "age"), multi=("tags",), text=("title",), number=("year",))
+    columns = features.columns
+    assert [feature.name for feature in features.features] == ["title", "genre", "age", "tags", "year"]
+    assert columns["genre"].tolist() == [2, 0, 1]
+    assert columns["age"].tolist() == [1, 0, 2]
+    assert [columns["tags"].row(row).tolist() for row in range(3)] == [[1, 2], [], [2]]
+    assert columns["year"].tolist() == [-1, 0, 1]
+    assert {name: str(c.dtype) for name, c in columns.items() if not isinstance(c, Bag)} == {
+        "genre": "int32",
+        "age": "int32",
+        "year": "float32",
+    }
+
+
+def test_encoding_a_column_is_encoding_each_value_alone() -> None:
+    """The service encodes one request's value as the column was encoded."""
+    features = _encode(category=("genre", "age"), text=("title",))
+    for feature in features.features:
+        column = features.columns[feature.name]
+        for row, raw in enumerate(FRAME[feature.name]):
+            stored = column.row(row).tolist() if isinstance(column, Bag) else column[row].item()
+            assert feature.encode_one(raw) == stored
+
+
+def test_whole_floats_and_truth_values_print_as_in_requests() -> None:
+    frame = pl.DataFrame({"age": [25.0, 2.5], "member": [True, False], "ids": [[1, 2], None]})
+    frame = frame.with_columns(size=pl.Series([Decimal("3.00"), Decimal("2.50")]))
+    features = _encode(frame, category=("age", "member", "size"), multi=("ids",))
+    assert [feature.values for feature in features.features] == [
+        ("2.5", "25"),
+        ("false", "true"),
+        ("2.5", "3"),
+        ("1", "2"),
+    ]
+
+
+def test_constant_and_missing_numbers_do_not_divide_by_zero() -> None:
+    """Numbers that are not finite are missing."""
+    features = _encode(pl.DataFrame({"a": [3.0, 3.0], "b": [None, float("nan")]}), number=("a", "b"))
+    for column in features.columns.values():
+        assert np.asarray(column).tolist() == [0, 0]
+    prices = as_numbers(pl.Series("price", [1.5, float("inf"), float("-inf"), float("nan"), None]))
+    assert prices.to_list() == [1.5, None, None, None, None]
+
+
+def test_columns_that_can_not_be_features_are_refused() -> None:
+    with pytest.raises(
+        ColumnError, match=r"items\.csv has no column 'nope' for the text feature; .*title, genre"
+    ):
+        _encode(text=("nope",))
+    with pytest.raises(ColumnError, match="'genre' holds 'b', which is not a number; make it a category"):
+        _encode(number=("genre",))
+    with pytest.raises(ColumnError, match="name it as a multi feature"):
+        _encode(pl.DataFrame({"tags": [["a"]]}), category=("tags",))
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [
+        (b"x", "Binary"),
+        (timedelta(hours=1), "Duration"),
+        ({"a": 1}, "Struct"),
+        ([[1]], "List"),
+        ([b"x"], "List"),
+        (object(), "Object"),
+    ],
+)
+def test_types_without_a_text_of_their_own_are_no_features(value: object, dtype: str) -> None:
+    frame = pl.DataFrame({"odd": [value]}, strict=False)
+    with pytest.raises(
+        ColumnError, match=rf"column 'odd' holds {dtype}.*, which can't be a feature; give texts"
+    ):
+        _encode(frame, multi=("odd",))
+
+
+NONE = FeatureColumns()
+
+
+def _shown_fields(
+    entries: EntityTable, ids: list[str], names: tuple[str, ...] | None = None, chosen: FeatureColumns = NONE
+) -> dict[str, list[Any]]:
+    frame = entries.aligned(ids)
+    readings = read_features(frame, chosen, entries.path, "item", FormatSettings())
+    return fields(frame, names, readings, entries)
+
+
+def _table(frame: pl.DataFrame, is_text: bool = False, malformed: Malformed | None = None) -> EntityTable:
+    numbered = frame.with_row_index(ROW, offset=1).lazy()
+    table = Table(numbered, Path("items.parquet"), is_text, malformed or Malformed())
+    return read_entity_table(table, None, "item_id", "item")
+
+
+def test_the_id_column_of_the_file_is_refused_as_a_feature() -> None:
+    entries = _table(pl.DataFrame({"item_id": ["a"], "colour": ["red"]}))
+    refuse_own_id(FeatureColumns(category=("colour",)), entries, "item")
+    with pytest.raises(
+        ColumnError, match=r"'item_id' of items.parquet holds the ids of the items, .* leave it out"
+    ):
+        refuse_own_id(FeatureColumns(category=("colour", "item_id")), entries, "item")
+
+
+def test_null_and_repeated_ids_and_malformed_lines_are_bad_and_the_first_row_of_an_id_stays() -> None:
+    frame = pl.DataFrame({"item_id": ["a", None, "a"], "title": ["first", "none", "second"]})
+    entries = _table(frame, malformed=Malformed(1, ({"row": 9},)))
+    assert entries.aligned(["a"])["title"].to_list() == ["first"]
+    assert [(bad.kind, bad.count, bad.examples) for bad in entries.bad_rows] == [
+        ("items file: malformed line", 1, [{"row": 9}]),
+        ("items file: null id", 1, [{"row": 2, "item_id": None}]),
+        ("items file: repeated id", 1, [{"row": 3, "item_id": "a"}]),
+    ]
+
+
+def test_fields_are_all_columns_that_json_can_express() -> None:
+    frame = pl.DataFrame(
+        {
+            "item_id": [1, 2],
+            "title": ["é", None],
+            "price": [1.5, float("nan")],
+            "new": [True, None],
+            "tags": [["a"], []],
+            "since": [date(2020, 1, 2), None],
+            "sold": [[date(2020, 1, 2), None], None],
+            "sizes": [[1.5, float("nan")], []],
+            "weight": [Decimal("2.50"), None],
+            "blob": [b"x", None],
+            "lasts": [timedelta(hours=1), None],
+            "pauses": [[timedelta(hours=1)], None],
+            "nested": [{"a": 1}, None],
+        }
+    )
+    entries = _table(frame)
+    found = _shown_fields(entries, ["1", "2"])
+    assert json.loads(json.dumps(found, allow_nan=False)) == {
+        "title": ["é", None],
+        "price": [1.5, None],
+        "new": [True, None],
+        "tags": [["a"], []],
+        "since": ["2020-01-02", None],
+        "sold": [["2020-01-02", None], None],
+        "sizes": [[1.5, None], []],
+        "weight": ["2.50", None],
+    }
+    assert list(_shown_fields(entries, ["1"], ("price",))) == ["price"]
+
+
+def test_texts_of_a_csv_file_become_what_they_were_meant_as() -> None:
+    frame = pl.DataFrame(
+        {
+            "item_id": ["1"],
+            "year": ["1999"],
+            "code": ["007"],
+            "genres": ["a|b"],
+            "price": ["2.50"],
+            "size": ["2.50"],
+            "number": ["9223372036854775808"],
+        }
+    )
+    entries = _table(frame, is_text=True)
+    chosen = FeatureColumns(multi=("genres",), number=("price",))
+    found = _shown_fields(entries, ["1"], chosen=chosen)
+    assert found == {
+        "year": [1999],
+        "code": ["007"],
+        "genres": [["a", "b"]],
+        "price": [2.5],
+        "size": ["2.50"],
+        "number": ["9223372036854775808"],
+    }
+
 
 COUNTRY = Feature(name="country", kind="category", values=("nl", "2", "true"))
 LIKES = Feature(name="likes", kind="multi", values=("drama", "war"))
@@ -48,7 +455,7 @@ def test_what_does_not_fit_is_refused_with_feature_value_and_remedy(
         assert part in str(refusal.value)
 
 
-def _features() -> Features:
+def _three_items() -> Features:
     bag = Bag(np.array([1, 2, 2], dtype=np.int32), np.array([0, 2, 2, 3], dtype=np.int64))
     return Features(
         count=3,
@@ -62,7 +469,7 @@ def _features() -> Features:
 
 
 def test_saved_features_are_the_same_ones(tmp_path: Path) -> None:
-    _features().save(tmp_path / "f")
+    _three_items().save(tmp_path / "f")
     opened = Features.open(tmp_path / "f")
     assert (opened.count, opened.features) == (3, (COUNTRY, LIKES, AGE))
     likes = opened.columns["likes"]
@@ -84,7 +491,7 @@ def test_columns_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         Features(3, (AGE,), {"age": np.zeros(2, np.float32)})
     with pytest.raises(DataError, match="must be the same distinct names"):
         Features(3, (AGE,), {})
-    _features().save(tmp_path / "f")
+    _three_items().save(tmp_path / "f")
     for offsets in ([1, 2, 2, 3], [0, 2, 2, 9], [0, 3, 2, 3]):
         np.save(tmp_path / "f" / "1.offsets.npy", np.array(offsets))
         with pytest.raises(DataError, match=r"1\.offsets\.npy does not fit"):

@@ -1,14 +1,20 @@
+"""Prepared data: what it holds, how it is described and looked up, and how damage shows."""
+
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
 import numpy as np
 import pytest
 
+from tests.data.conftest import Prepare
+from turret.data.describe import describe
 from turret.data.errors import DataError
-from turret.data.prepared import Part, PreparedData
+from turret.data.manifest import FileHash, Manifest, fingerprint
+from turret.data.prepared import Part, PreparedData, look_up
+from turret.data.preparing.prepare import prepare
+from turret.data.reading.schema import PrepareConfig
 
 EVENTS = """user_id,item_id,timestamp
 b,x,3
@@ -21,7 +27,7 @@ b,y,1
 
 
 @pytest.fixture
-def opened(prepared: Callable[[str], PreparedData]) -> PreparedData:
+def opened(prepared: Prepare) -> PreparedData:
     return prepared(EVENTS)
 
 
@@ -61,12 +67,6 @@ def test_counting_in_blocks_of_users_counts_the_same(
     assert opened.item_counts("train").tolist() == whole
 
 
-def test_arrays_are_memory_maps_that_nobody_can_change(opened: PreparedData) -> None:
-    assert isinstance(opened.event_items, np.memmap)
-    with pytest.raises(ValueError, match="read-only"):
-        opened.event_items[0] = 0
-
-
 def test_verifying_notices_a_changed_byte(opened: PreparedData) -> None:
     opened.verify()
     path = opened.folder / "times.npy"
@@ -88,7 +88,7 @@ def test_a_truncated_or_missing_file_is_noticed_when_opening(opened: PreparedDat
 
 
 def test_files_of_two_data_sets_do_not_go_together(
-    opened: PreparedData, prepared: Callable[[str], PreparedData], tmp_path: Path
+    opened: PreparedData, prepared: Prepare, tmp_path: Path
 ) -> None:
     """A users.json of two other users has other bytes; with the manifest adapted, the number still tells."""
     kept = shutil.copytree(opened.folder, tmp_path / "kept")
@@ -99,3 +99,79 @@ def test_files_of_two_data_sets_do_not_go_together(
     (kept / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(DataError, match="do not have the rows of 3 users"):
         PreparedData.open(kept)
+
+
+def test_the_fingerprint_tells_names_contents_and_the_meaning_of_times() -> None:
+    one, two = FileHash(sha256="1", bytes=1), FileHash(sha256="2", bytes=1)
+    assert fingerprint({"a": one, "b": two}, "number") == fingerprint({"b": two, "a": one}, "number")
+    variants = [
+        ({"a": one}, "number"),
+        ({"b": one}, "number"),
+        ({"a": two}, "number"),
+        ({"a": one}, "timestamp"),
+    ]
+    assert len({fingerprint(files, kind) for files, kind in variants}) == 4
+
+
+def test_a_folder_without_a_readable_manifest_is_not_prepared_data(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"is not prepared data.*turret data prepare"):
+        Manifest.load(tmp_path)
+    (tmp_path / "manifest.json").write_text('{"format_version": 2}')
+    with pytest.raises(DataError, match=r"can't read .*manifest\.json \(format_version: .* 1\); prepare"):
+        Manifest.load(tmp_path)
+
+
+DAYS = "user_id,item_id,timestamp\n" + "".join(
+    f"{u},{i},{978300760 + u + i}\n" for u in range(4) for i in range(3)
+)
+
+
+def test_the_description_says_what_is_there(prepared: Prepare) -> None:
+    folder = prepared(DAYS + "5,1,never\n", {"on_bad": "drop", "filters.duplicates": "first"}).folder
+    text = describe(folder)
+    for part in (
+        "events         12",
+        "users          4 (3.0 events each)",
+        "items          3 (4.0 events each)",
+        "density        100.000%",
+        "repeats        0.0% of the events repeat an item of their user",
+        "2000-12-31T22:12:40 to 2000-12-31T22:12:45 (UTC)",
+        "train 4 events of 4 users; validation 4 events of 4 users; test 4 events of 4 users",
+        "unreadable time: 1",
+        "row 14, user_id 5, item_id 1, timestamp never",
+        "filter duplicates = first: 0",
+    ):
+        assert part in text
+
+
+FIVE_USERS = "user,item,time\n" + "".join(
+    f"{user},{item},{time}\n"
+    for user, items in {"ann": "abc", "bob": "abcdefgh", "cem": "ab", "dee": "abcde", "eva": "a"}.items()
+    for time, item in enumerate(items)
+)
+
+
+def test_a_history_is_whole_and_oldest_first(prepared: Prepare) -> None:
+    """Includes the held-out events of validation and test, as a request would."""
+    known = look_up(prepared(FIVE_USERS).folder, "dee", limit=1000)
+    assert (known.user, known.items) == ("dee", list("abcde"))
+
+
+def test_integer_ids_are_found_by_their_text_and_given_as_integers(prepared: Prepare) -> None:
+    folder = prepared("user,item,time\n7,11,1\n7,10,0\n8,11,5\n").folder
+    known = look_up(folder, "7", limit=1000)
+    assert (known.user, known.items) == (7, [10, 11])
+
+
+def test_what_the_catalog_says_comes_along_item_by_item(tmp_path: Path) -> None:
+    (tmp_path / "events.csv").write_text("user,item,time\nann,b,1\nann,a,2\nann,c,3\n")
+    (tmp_path / "items.csv").write_text("item,title,genres\na,Anna,drama|war\nb,Bob,\nc,,war\n")
+    prepare(
+        PrepareConfig(source=tmp_path / "events.csv", items=tmp_path / "items.csv"), tmp_path / "prepared"
+    )
+    known = look_up(tmp_path / "prepared", "ann", limit=2)
+    assert known.items == ["a", "c"]
+    assert known.fields == [
+        {"title": "Anna", "genres": ["drama", "war"]},
+        {"title": None, "genres": ["war"]},
+    ]

@@ -1,12 +1,18 @@
-import json
+"""Ids and rows: vocabularies, the table that finds many at once, and ranges of rows."""
+
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from turret.data.errors import DataError
+from turret.data.id_table import IdTable
+from turret.data.ranges import groups, ranges
 from turret.data.vocabulary import Vocabulary, is_canonical_integer
 
 INTEGERS = st.lists(st.integers(-(2**63), 2**63 - 1), unique=True)
@@ -23,7 +29,6 @@ def test_rows_and_ids_are_inverse_and_ids_come_back_as_they_went_in(ids: list[in
         assert type(vocabulary.id(row)) is type(ids[row])
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(ids=INTEGERS | TEXTS)
 def test_a_saved_vocabulary_is_the_same_one(tmp_path: Path, ids: list[int] | list[str]) -> None:
     Vocabulary(ids).save(tmp_path / "v.json")
@@ -46,18 +51,6 @@ def test_integers_and_their_texts_find_each_other_but_nothing_else_does() -> Non
 def test_known_rows_keep_their_order_and_repeats_and_the_unknown_are_named() -> None:
     rows, unknown = Vocabulary(["a", "b", "c"]).known_rows(["c", "z", "a", "c", 5])
     assert (rows.tolist(), str(rows.dtype), unknown) == ([2, 0, 2], "int32", ["z", 5])
-
-
-def test_known_ids_of_the_own_kind_are_found_without_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Vocabulary, "row", lambda *_: pytest.fail("looked up one by one"))
-    for ids in ([f"{number:036x}" for number in range(20)], [f"ä{number}" for number in range(20)]):
-        assert Vocabulary(ids).known_rows(ids[::-1])[0].tolist() == list(range(20))[::-1]
-    assert Vocabulary([5, 6, 7]).known_rows([7, 5])[0].tolist() == [2, 0]
-
-
-def test_row_minus_one_does_not_exist() -> None:
-    with pytest.raises(IndexError, match="row -1 is outside a vocabulary of 1 ids"):
-        Vocabulary(["a"]).id(-1)
 
 
 def test_repeated_and_mixed_ids_are_refused() -> None:
@@ -86,11 +79,6 @@ def test_a_file_that_holds_no_vocabulary_is_refused(tmp_path: Path, stored: str)
         Vocabulary.load(tmp_path / "none.json")
 
 
-def test_the_file_is_plain_json(tmp_path: Path) -> None:
-    Vocabulary(["é"]).save(tmp_path / "v.json")
-    assert json.loads((tmp_path / "v.json").read_text()) == {"kind": "string", "ids": ["é"]}
-
-
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_every_integer_prints_canonically(number: int) -> None:
     assert is_canonical_integer(str(number))
@@ -112,6 +100,82 @@ def test_known_rows_are_those_of_one_id_at_a_time(asked: list[int | str], are_in
     assert rows.dtype == np.int32
 
 
-def test_a_boolean_is_no_id() -> None:
-    rows, unknown = Vocabulary([0, 1, 2]).known_rows(iter([True, 2]))
-    assert (rows.tolist(), unknown) == ([2], [True])
+MANY_TEXTS = [f"i{number:05d}" for number in range(5_000)]
+MANY_NUMBERS = [number * 7 - 9_000 for number in range(5_000)]
+
+
+def table_of(ids: Sequence[int | str]) -> IdTable:
+    found = IdTable.of(ids)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("ids", [MANY_TEXTS, MANY_NUMBERS, ["a", "a" * 31, "b" * 8, "b" * 7], [""]])
+def test_what_it_finds_is_at_its_row_and_little_is_left(ids: list[int | str]) -> None:
+    found = table_of(ids).rows(ids)
+    assert found is not None
+    rows, missing = found
+    there = np.delete(np.arange(len(ids)), missing)
+    assert np.array_equal(rows[there], there)
+    assert len(missing) <= 0.15 * len(ids)
+
+
+@pytest.mark.parametrize(
+    ("ids", "asked"),
+    [
+        (["a", "True", "1"], ["a", True]),
+        (["a", "True", "1"], ["a", 1]),
+        ([0, 1, 2], [True, 0]),
+        ([0, 1, 2], ["1", 0]),
+        ([0, 1, 2], [2**64, 0]),
+        (["a", "b"], ["a\0", "b"]),
+        (["a", "b"], ["a", "ä"]),
+    ],
+)
+def test_what_numpy_would_take_for_another_id_is_not_looked_up(ids: Any, asked: list[Any]) -> None:
+    assert table_of(ids).rows(asked) is None
+
+
+def check(ids: Any, asked: list[Any]) -> None:
+    vocabulary = Vocabulary(ids)
+    rows, unknown = vocabulary.known_rows(asked)
+    each = [vocabulary.row(one) for one in asked]
+    assert rows.tolist() == [row for row in each if row is not None]
+    assert unknown == [one for one, row in zip(asked, each, strict=True) if row is None]
+
+
+@given(
+    st.lists(st.text(alphabet="ab\0é1", min_size=1, max_size=12), min_size=1, max_size=60, unique=True),
+    st.lists(
+        st.one_of(st.text(alphabet="ab\0é1", max_size=12), st.integers(0, 30), st.booleans()),
+        min_size=9,
+        max_size=40,
+    ),
+)
+def test_a_vocabulary_finds_the_same_with_it(ids: list[str], asked: list[Any]) -> None:
+    """Also where a text is cut off, holds a zero, or shares a slot with another."""
+    check(ids, asked + ids)
+
+
+@given(
+    st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=60, unique=True),
+    st.lists(st.one_of(st.integers(-(2**64), 2**64), st.booleans()), min_size=9, max_size=40),
+)
+def test_so_does_one_of_integers(ids: list[int], asked: list[int]) -> None:
+    check(ids, asked + ids)
+
+
+def test_ranges_are_laid_end_to_end() -> None:
+    """Empty ranges add nothing."""
+    assert ranges(np.array([5, 9, 2]), np.array([2, 0, 3])).tolist() == [5, 6, 2, 3, 4]
+    assert ranges(np.array([], dtype=np.int64), np.array([], dtype=np.int64)).tolist() == []
+
+
+@given(st.lists(st.integers(0, 9), max_size=30), st.integers(1, 12))
+def test_groups_are_as_long_as_they_may_be(lengths: list[int], most: int) -> None:
+    offsets = np.cumsum([0, *lengths])
+    firsts = groups(offsets, most).tolist()
+    assert (firsts[0], firsts[-1]) == (0, len(lengths))
+    for first, last in pairwise(firsts):
+        assert last == first + 1 or sum(lengths[first:last]) <= most
+        assert last == len(lengths) or sum(lengths[first : last + 1]) > most

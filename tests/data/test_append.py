@@ -1,0 +1,219 @@
+"""Appended data is the data that preparing everything again gives, bit for bit."""
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from turret.data.configuration import load_configuration
+from turret.data.errors import ConfigurationError, DataError
+from turret.data.manifest import Manifest
+from turret.data.prepared import PreparedData
+from turret.data.preparing.append import append
+from turret.data.preparing.prepare import prepare
+from turret.data.reading.schema import PrepareConfig
+
+Row = tuple[Any, ...]
+COLUMNS = ("user_id", "item_id", "timestamp", "w")
+START = 1_700_000_000
+
+
+def write(path: Path, rows: Sequence[Row]) -> Path:
+    pl.DataFrame(rows, schema=COLUMNS[: len(rows[0])], orient="row").write_csv(path)
+    return path
+
+
+def prepared(source: Path, target: Path, **settings: object) -> PreparedData:
+    prepare(load_configuration(PrepareConfig, overrides={"source": source, **settings}), target)
+    return PreparedData.open(target)
+
+
+def random_rows(seed: int, texts: bool = False) -> list[Row]:
+    """Few users, items and times, so that events repeat, with weights that tell equal events apart."""
+    draw = random.Random(seed)
+    name = (lambda kind, number: f"{kind}{number}") if texts else (lambda kind, number: number)
+    return [
+        (
+            name("u", draw.randrange(12)),
+            name("i", draw.randrange(8)),
+            START + draw.randrange(6),
+            1 + number % 3,
+        )
+        for number in range(draw.randrange(20, 120))
+    ]
+
+
+def without_known(before: Sequence[Row], added: Sequence[Row]) -> list[Row]:
+    """The rows of `added` but for as many equal ones as `before` has; a naive loop."""
+    left = Counter(row[:3] for row in before)
+    new = []
+    for row in added:
+        if left[row[:3]]:
+            left[row[:3]] -= 1
+        else:
+            new.append(row)
+    return new
+
+
+SETTINGS: list[dict[str, object]] = [
+    {},
+    {"columns.weight": "w"},
+    {"split.kind": "time"},
+    {"split.kind": "time", "split.validation_from": START + 2, "split.test_from": START + 4},
+    {"filters.duplicates": "exact"},
+    {"filters.duplicates": "first", "columns.weight": "w"},
+    {"filters.duplicates": "last", "columns.weight": "w"},
+    {"columns.time_unit": "number", "filters.min_weight": 2, "columns.weight": "w"},
+]
+
+
+@pytest.mark.parametrize(("seed", "settings"), [*enumerate(SETTINGS)])
+def test_appending_gives_what_preparing_everything_gives(
+    tmp_path: Path, seed: int, settings: dict[str, object]
+) -> None:
+    """With new users, new items, repeats of old events, and new events between the old ones."""
+    rows = random_rows(seed, texts=bool(seed % 2))
+    before, new = rows[: len(rows) // 2], rows[len(rows) // 2 :]
+    added = [*random.Random(seed).sample(before, len(before) // 3), *new]
+    new = without_known(before, added)
+    target = tmp_path / "grown"
+    prepared(write(tmp_path / "before.csv", before), target, **settings)
+    report = append(write(tmp_path / "added.csv", added), target)
+    whole = prepared(write(tmp_path / "whole.csv", [*before, *new]), tmp_path / "whole", **settings)
+    grown = PreparedData.open(target)
+    grown.verify()
+    assert grown.fingerprint == whole.fingerprint
+    assert grown.manifest.counts == whole.manifest.counts
+    assert (grown.manifest.split, grown.manifest.time) == (whole.manifest.split, whole.manifest.time)
+    assert report.prepared.manifest == grown.manifest
+
+
+def test_appending_in_several_steps_gives_the_same_and_the_last_step_again_nothing(tmp_path: Path) -> None:
+    rows, target = random_rows(11), tmp_path / "grown"
+    every = rows[:10]
+    prepared(write(tmp_path / "0.csv", every), target)
+    for step in range(1, 4):
+        added = rows[5 * step : 10 * step + 10]  # a part of which it has already
+        new = without_known(every, added)
+        assert append(write(tmp_path / f"{step}.csv", added), target).new == len(new) > 0
+        every += new
+    whole = prepared(write(tmp_path / "whole.csv", every), tmp_path / "whole")
+    assert PreparedData.open(target).fingerprint == whole.fingerprint
+    assert append(tmp_path / "3.csv", target).new == 0
+    assert PreparedData.open(target).fingerprint == whole.fingerprint
+
+
+def test_a_log_in_file_order_grows_at_the_end_of_histories(tmp_path: Path) -> None:
+    """Without times nothing tells a repeat from an event that the data has, so that all rows are new."""
+    rows = [row[:2] for row in random_rows(5)]
+    settings = {"columns.in_file_order": True}
+    prepared(write(tmp_path / "0.csv", rows[:20]), tmp_path / "grown", **settings)
+    assert append(write(tmp_path / "1.csv", rows[20:]), tmp_path / "grown").new == len(rows) - 20
+    whole = prepared(write(tmp_path / "whole.csv", rows), tmp_path / "whole", **settings)
+    assert PreparedData.open(tmp_path / "grown").fingerprint == whole.fingerprint
+
+
+def test_features_are_those_of_all_items_from_the_file_of_the_first_time(tmp_path: Path) -> None:
+    rows = random_rows(3, texts=True)
+    catalog = pl.DataFrame(
+        {
+            "item_id": [f"i{number}" for number in range(8)],
+            "genre": list("abcabcab"),
+            "price": [1.0, 9.0, 2.0, None, 4.0, 4.0, 0.5, 7.0],
+        }
+    )
+    (tmp_path / "shop").mkdir()
+    catalog.write_csv(tmp_path / "shop" / "items.csv")
+    write(tmp_path / "shop" / "events.csv", rows[:9])
+    prepared(tmp_path / "shop", tmp_path / "grown")
+    new = without_known(rows[:9], rows[9:])
+    append(write(tmp_path / "1.csv", new), tmp_path / "grown")
+    write(tmp_path / "shop" / "events.csv", [*rows[:9], *new])
+    whole = prepared(tmp_path / "shop", tmp_path / "whole")
+    assert whole.manifest.item_features
+    assert PreparedData.open(tmp_path / "grown").fingerprint == whole.fingerprint
+
+
+def test_columns_of_other_names_are_found_or_named(tmp_path: Path) -> None:
+    """As a dump of histories has them, whose times are dates; the items file keeps its id column."""
+    log = pl.DataFrame({"who": ["a", "b"], "sku": ["x", "y"], "at": [START, START + 1]})
+    log.write_csv(tmp_path / "log.csv")
+    pl.DataFrame({"sku": ["x", "y", "z"], "genre": ["g", "h", "g"]}).write_csv(tmp_path / "items.csv")
+    names: dict[str, object] = {"columns.user": "who", "columns.item": "sku", "columns.time": "at"}
+    extras: dict[str, object] = {"columns.time_unit": "seconds", "items": tmp_path / "items.csv"}
+    prepared(tmp_path / "log.csv", tmp_path / "grown", **names, **extras)
+    times = pl.Series([1000 * (START + 1), 1000 * (START + 2)]).cast(pl.Datetime("ms", "UTC"))
+    pl.DataFrame({"user_id": ["b", "c"], "item_id": ["y", "z"], "timestamp": times}).write_parquet(
+        tmp_path / "d.parquet"
+    )
+    assert append(tmp_path / "d.parquet", tmp_path / "grown").new == 1
+    log.rename({"who": "w", "sku": "s", "at": "t"}).write_csv(tmp_path / "other.csv")
+    with pytest.raises(DataError, match="has none of the usual columns for the user"):
+        append(tmp_path / "other.csv", tmp_path / "grown")
+    named = {"columns.user": "w", "columns.item": "s", "columns.time": "t"}
+    assert append(tmp_path / "other.csv", tmp_path / "grown", named).new == 0
+    manifest = Manifest.load(tmp_path / "grown")
+    assert (manifest.columns.user, manifest.counts.events) == ("who", 3)
+    assert len(manifest.sources) == 4
+
+
+@pytest.mark.parametrize(
+    ("settings", "new", "message"),
+    [
+        ({"filters.min_item_events": 2}, [(1, 1, START, 1)], "min_item_events.*prepare the whole log again"),
+        ({}, [("a", 1, START, 1)], "user ids of .* are integers, and .* has others"),
+        ({}, [(1, 1, 5, 1)], "the times of .* are of the kind 'timestamp', those of .* 'number'"),
+        ({"columns.weight": "w"}, [(1, 1, START)], "has no column 'w' for the weight"),
+    ],
+)
+def test_an_impossible_growth_is_refused_and_nothing_changes(
+    tmp_path: Path, settings: dict[str, object], new: list[Row], message: str
+) -> None:
+    before = prepared(
+        write(tmp_path / "0.csv", [(2, 1, START, 1), (10, 1, START, 1)]), tmp_path / "data", **settings
+    )
+    with pytest.raises(DataError, match=message):
+        append(write(tmp_path / "1.csv", new), tmp_path / "data")
+    assert PreparedData.open(tmp_path / "data").manifest == before.manifest
+
+
+def test_data_split_by_files_or_of_an_earlier_release_is_refused(tmp_path: Path) -> None:
+    rows = [(1, 1, START, 1), (2, 1, START, 1)]
+    write(tmp_path / "0.csv", rows)
+    split = {"kind": "files", "train": tmp_path / "0.csv", "test": tmp_path / "0.csv"}
+    prepare(PrepareConfig.model_validate({"split": split}), tmp_path / "files")
+    with pytest.raises(ConfigurationError, match="is split by files"):
+        append(tmp_path / "0.csv", tmp_path / "files")
+    old = prepared(tmp_path / "0.csv", tmp_path / "old").manifest
+    old.model_copy(update={"settings": None}).save(tmp_path / "old")
+    with pytest.raises(DataError, match=r"prepared by an earlier release.* prepare the whole log again once"):
+        append(tmp_path / "0.csv", tmp_path / "old")
+
+
+def test_labels_and_negatives_of_the_data_or_of_the_new_log_are_refused(tmp_path: Path) -> None:
+    log = write(tmp_path / "0.csv", [(1, 1, START, 1), (1, 2, START + 1, 0), (1, 3, START + 1, 1)])
+    labelled = prepared(log, tmp_path / "labelled", **{"columns.label": "w"})
+    plain = prepared(log, tmp_path / "plain")
+    sentence = r"merges events alone, not the labels or negatives .*; prepare the whole log again"
+    with pytest.raises(ConfigurationError, match=sentence):
+        append(log, labelled.folder)
+    for name in ("columns.label", "columns.negatives"):
+        with pytest.raises(ConfigurationError, match=sentence):
+            append(log, plain.folder, {name: "w"})
+    for data in (labelled, plain):
+        assert PreparedData.open(data.folder).fingerprint == data.fingerprint
+
+
+def test_an_items_file_that_is_gone_is_named(tmp_path: Path) -> None:
+    write(tmp_path / "0.csv", [(1, 1, START, 1)])
+    pl.DataFrame({"item_id": [1], "genre": ["a"]}).write_csv(tmp_path / "items.csv")
+    prepared(tmp_path / "0.csv", tmp_path / "data", items=tmp_path / "items.csv")
+    (tmp_path / "items.csv").rename(tmp_path / "moved.csv")
+    with pytest.raises(DataError, match=r"were read from .*items\.csv, which is gone; .* with --items"):
+        append(tmp_path / "0.csv", tmp_path / "data")
+    assert append(tmp_path / "0.csv", tmp_path / "data", {"items": tmp_path / "moved.csv"}).new == 0
+    assert append(tmp_path / "0.csv", tmp_path / "data").new == 0

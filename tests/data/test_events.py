@@ -1,0 +1,444 @@
+"""Ids and events: read from a source, checked row by row, numbered, and sorted."""
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from turret.data.errors import BadRowsError, ColumnError, SourceError
+from turret.data.events import id_interner as numbering
+from turret.data.events.buckets import LoggedEvents, sorted_buckets
+from turret.data.events.dropped_rows import describe_dropped, refuse_bad_rows
+from turret.data.events.event_arrays import Events, stable_order
+from turret.data.events.event_files import EventFiles
+from turret.data.events.events import Log, validate
+from turret.data.events.id_interner import IdInterner
+from turret.data.events.ids import as_keys, id_key, id_text, vocabulary
+from turret.data.events.read_events import IngestedEvents, read_events
+from turret.data.manifest import BadRows
+from turret.data.preparing.columns import choose_columns
+from turret.data.reading.readers import scan
+from turret.data.reading.schema import ColumnSettings, FilterSettings, FormatSettings
+from turret.data.reading.tables import ROW, Table
+
+
+def _texts(values: pl.Series) -> list[str | None]:
+    return pl.DataFrame({"id": values}).select(id_text("id", values.dtype)).to_series().to_list()
+
+
+def test_ids_of_every_type_become_the_text_that_finds_them_again() -> None:
+    assert _texts(pl.Series([7, -1, None])) == ["7", "-1", None]
+    assert _texts(pl.Series([7.0, None, 2.5, float("nan"), float("inf")])) == ["7", None, None, None, None]
+    assert _texts(pl.Series([Decimal("70.00"), None, Decimal("2.50")])) == ["70", None, None]
+    assert _texts(pl.Series(["007", "", None, " "])) == ["007", None, None, None]
+    assert _texts(pl.Series(["b", "a"], dtype=pl.Categorical())) == ["b", "a"]
+
+
+def test_texts_that_exports_write_for_no_id_are_none() -> None:
+    values = pl.Series(["NULL", "None", "nan", " - ", "NA", "Nullarbor", "x"])
+    assert _texts(values) == [None, None, None, None, "NA", "Nullarbor", "x"]
+    frame = pl.DataFrame({"id": values}).select(id_text("id", pl.String(), nulls=["x"]))
+    assert frame["id"].to_list() == ["NULL", "None", "nan", " - ", "NA", "Nullarbor", None]
+
+
+@pytest.mark.parametrize(
+    ("texts", "dtype", "is_text", "expected"),
+    [
+        (["10", "9"], pl.Int64(), False, [9, 10]),
+        (["10", "9"], pl.Float64(), False, [9, 10]),
+        (["10", "9"], pl.String(), True, [9, 10]),
+        (["10", "9"], pl.String(), False, ["10", "9"]),
+        (["10", "007"], pl.String(), True, ["007", "10"]),
+        (["10", "x"], pl.String(), True, ["10", "x"]),
+        (["10", "9"], pl.Decimal(20, 2), False, [9, 10]),
+        (["9223372036854775807", "9"], pl.UInt64(), False, [9, 2**63 - 1]),
+        (["9223372036854775808", "9"], pl.UInt64(), False, ["9", "9223372036854775808"]),
+        (["-9223372036854775809", "9"], pl.String(), True, ["-9223372036854775809", "9"]),
+    ],
+)
+def test_ids_come_back_as_they_went_in_and_sorted(
+    texts: list[str], dtype: pl.DataType, is_text: bool, expected: list[object]
+) -> None:
+    """A CSV file's ids are integers only if every one is; a Parquet file's texts stay texts.
+
+    Integers that the service could not be asked about, beyond 64 bits with a sign, are texts.
+    """
+    found, rows = vocabulary(pl.Series(texts), dtype, is_text)
+    assert found.ids(range(len(texts))) == expected
+    assert [str(outside_id) for outside_id in found.ids(rows)] == texts
+
+
+def test_texts_are_sorted_by_their_characters() -> None:
+    texts = ["z", "é", "Z", "\U0001d4b3", "\uffee", "", "a\0", "a"]
+    found, _ = vocabulary(pl.Series(texts), pl.String(), True)
+    assert found.ids(range(len(texts))) == sorted(texts)
+
+
+def test_keys_are_integers_of_a_type_that_always_fits_and_else_texts() -> None:
+    for dtype in (
+        pl.Int8,
+        pl.Int64,
+        pl.UInt32,
+        pl.UInt64,
+        pl.Int128,
+        pl.Float32,
+        pl.String,
+        pl.Decimal(20, 1),
+    ):
+        frame = pl.DataFrame({"id": pl.Series(["7", None, "0"]).cast(dtype)})
+        keys = frame.select(id_key("id", frame.schema["id"])).to_series()
+        fits = dtype in (pl.Int8, pl.Int64, pl.UInt32)
+        assert keys.to_list() == ([7, None, 0] if fits else ["7", None, "0"]), dtype
+
+
+def test_texts_become_keys_only_where_an_integer_prints_like_them() -> None:
+    texts = pl.Series(["7", "007", "-3", "+3", "-0", "x", "", "9223372036854775808", "7.0", " 7"])
+    assert as_keys(texts, pl.Int64()).to_list() == [7, -3]
+    assert as_keys(texts, pl.String()).to_list() == texts.to_list()
+
+
+def _check_numbers(columns: list[pl.Series], dtype: pl.DataType) -> None:
+    """Each id keeps its number, and the numbers are 0, 1, ..."""
+    made = IdInterner(dtype)
+    known: dict[object, int] = {}
+    for column in columns:
+        numbers = made.numbers(column)
+        assert numbers.dtype == np.int32
+        for outside_id, number in zip(column.to_list(), numbers.tolist(), strict=True):
+            assert known.setdefault(outside_id, number) == number
+    assert sorted(known.values()) == list(range(len(known)))
+    assert [known[outside_id] for outside_id in made.ids.to_list()] == list(range(len(known)))
+
+
+NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.integers(0, 9)
+TEXTS = st.text(max_size=3)
+
+
+@pytest.mark.parametrize(("values", "dtype"), [(NUMBERS, pl.Int64()), (TEXTS, pl.String())], ids=str)
+@given(data=st.data())
+def test_ids_are_numbered_as_a_dictionary_would(
+    data: st.DataObject, values: st.SearchStrategy[object], dtype: pl.DataType
+) -> None:
+    columns = data.draw(st.lists(st.lists(values, max_size=30), max_size=6))
+    _check_numbers([pl.Series(column, dtype=dtype) for column in columns], dtype)
+
+
+@given(st.lists(st.lists(TEXTS, max_size=30), max_size=6))
+def test_texts_that_share_a_hash_have_numbers_of_their_own(columns: list[list[str]]) -> None:
+    def poor(ids: pl.Series) -> np.ndarray:
+        return ids.str.len_bytes().cast(pl.UInt64).to_numpy()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(numbering, "_keys", poor)
+        _check_numbers([pl.Series(column, dtype=pl.String) for column in columns], pl.String())
+
+
+@pytest.mark.parametrize("step", [1, 2**40, -(2**61) + 1, -1_018_231_460_777_725_123])
+def test_a_table_that_grows_many_times_keeps_everything(step: int) -> None:
+    """Also if all ids have the same home slot, as multiples of the last step do."""
+    random = np.random.default_rng(1)
+    batches = [random.integers(0, most, 900) * np.int64(step) for most in (10, 700, 90_000, 400_000)]
+    _check_numbers([pl.Series(batch) for batch in batches], pl.Int64())
+
+
+Columns = Mapping[str, Sequence[object]]
+
+EVENTS: Columns = {
+    "user": ["a", None, "b", "a", "", "c", "a", "b"],
+    "item": ["x", "x", None, "y", "x", "z", "y", "x"],
+    "time": ["1", "2", "3", "soon", "5", None, "7", "8"],
+    "stars": ["5", "5", "5", "5", "5", "5", "-2", "many"],
+    "event": ["buy", "view", "view", "buy", "buy", "buy", "buy", "buy"],
+}
+
+
+def _table(columns: Columns, name: str = "log.csv") -> Table:
+    frame = pl.DataFrame(columns, strict=False).with_row_index(ROW, offset=2)
+    return Table(frame.with_columns(pl.col(ROW).cast(pl.Int64)).lazy(), Path(name), is_text=True)
+
+
+def _validate(
+    columns: Columns,
+    filters: FilterSettings | None = None,
+    catalog: list[str] | None = None,
+    **settings: object,
+) -> Log:
+    chosen = ColumnSettings.model_validate(settings)
+    known = None if catalog is None else pl.Series(catalog)
+    table = _table(columns)
+    return validate(
+        [(None, table)],
+        choose_columns(chosen, list(columns), "log"),
+        chosen,
+        filters or FilterSettings(),
+        known,
+    )
+
+
+def _read(log: Log) -> tuple[IngestedEvents, Events]:
+    with TemporaryDirectory() as work:
+        found = read_events(log, Path(work))
+        assert isinstance(found.events, LoggedEvents)
+        return found, Events(**found.events.read(0, len(found.events)))
+
+
+def _counts(log: Log) -> tuple[int, dict[str, int], dict[str, int]]:
+    found, events = _read(log)
+    return len(events), {b.kind: b.count for b in found.bad_rows}, {r.filter: r.events for r in found.removed}
+
+
+def test_every_row_has_one_verdict_and_the_first_reason_counts() -> None:
+    events, bad, removed = _counts(_validate(EVENTS, weight="stars", catalog=["x", "y"]))
+    assert (events, removed) == (1, {})
+    assert bad == {
+        "null user": 2,
+        "null item": 1,
+        "unreadable time": 1,
+        "null time": 1,
+        "weight not above 0": 1,
+        "unreadable weight": 1,
+    }
+
+
+def test_ids_that_the_service_would_not_take_are_bad() -> None:
+    columns: Columns = {"user": ["é" * 512, "u" * 513, "u"], "item": ["x", "x", "i" * 513], "time": [1, 2, 3]}
+    assert _counts(_validate(columns)) == (1, {"id longer than 512 characters": 2}, {})
+
+
+def test_decimal_numbers_are_numbers() -> None:
+    """Databases export whole numbers as decimals."""
+    one, other = Decimal("7"), Decimal("8.50")
+    columns: Columns = {"user": [one], "item": [one], "time": [other], "n": [other], "count": [one]}
+    log = _validate(columns, weight="n", quantity="count")
+    found, events = _read(log)
+    assert (found.users.to_list(), found.items.to_list()) == (["7"], ["7"])
+    assert _counts(log) == (1, {}, {})
+    assert events.weights is not None
+    assert (events.times.tolist(), events.weights.tolist()) == ([8.5], [8.5])
+
+
+def test_a_weight_and_a_quantity_have_to_be_above_zero() -> None:
+    columns: Columns = {
+        "user": [1] * 4,
+        "item": [1] * 4,
+        "time": [1] * 4,
+        "stars": ["0", "0.5", "1", "1"],
+        "count": [1, 1, 0, -1],
+    }
+    bad = {"weight not above 0": 1, "return (quantity not above 0)": 2}
+    assert _counts(_validate(columns, weight="stars", quantity="count")) == (1, bad, {})
+
+
+def test_examples_are_the_first_rows_by_their_numbers_and_the_sources_names() -> None:
+    times: list[object] = ["1", "2", "3", "4", "no", "no"]
+    columns: Columns = {"user_id": [1] * 6, "item": ["x"] * 6, "time": times}
+    (bad,) = _read(_validate(columns))[0].bad_rows
+    assert bad.examples == [
+        {"row": 6, "user_id": "1", "item": "x", "time": "no"},
+        {"row": 7, "user_id": "1", "item": "x", "time": "no"},
+    ]
+
+
+def test_rows_of_other_kinds_are_filtered_before_they_can_be_bad() -> None:
+    events, bad, removed = _counts(_validate(EVENTS, FilterSettings(kinds=("buy",)), kind="event"))
+    assert removed == {"kinds": 2}
+    assert (events, bad) == (3, {"null user": 1, "unreadable time": 1, "null time": 1})
+
+
+def test_kinds_and_columns_make_the_weight_and_light_events_go() -> None:
+    columns: Columns = {
+        "user": [1, 1, 1, 1],
+        "item": [1, 2, 3, 4],
+        "time": [1, 2, 3, 4],
+        "event": ["view", "buy", "buy", "other"],
+        "n": [1, 1, 2, 9],
+    }
+    weights = FilterSettings(kind_weights={"view": 1, "buy": 5}, min_weight=5)
+    log = _validate(columns, weights, kind="event", weight="n")
+    assert _counts(log) == (2, {}, {"kinds": 1, "min_weight": 1})
+    found, events = _read(log)
+    assert events.weights is not None
+    assert (found.items.gather(events.items).to_list(), events.weights.tolist()) == ([2, 3], [5, 10])
+
+
+def test_parts_keep_their_numbers_and_examples_name_the_file() -> None:
+    train = _table({"user": [1], "item": [1], "time": [1]}, "train.csv")
+    test = _table({"user": [1, None], "item": [2, 1], "time": [2, 1]}, "test.csv")
+    columns = choose_columns(ColumnSettings(), ["user", "item", "time"], "log")
+    log = validate([(0, train), (2, test)], columns, ColumnSettings(), FilterSettings(), None)
+    found, events = _read(log)
+    assert events.parts is not None
+    assert events.parts.tolist() == [0, 2]
+    assert found.bad_rows[0].examples == [
+        {"file": "test.csv", "row": 3, "user": None, "item": "1", "time": "1"}
+    ]
+
+
+def _scanned(path: Path) -> Log:
+    table = scan(path, FormatSettings(), path.parent)
+    columns = choose_columns(ColumnSettings(), table.columns(), "log")
+    return validate([(None, table)], columns, ColumnSettings(), FilterSettings(), None)
+
+
+def test_a_source_that_breaks_off_is_refused_by_its_name(tmp_path: Path) -> None:
+    """The index of a Parquet file is at its end: damage in the middle shows only on reading."""
+    path = tmp_path / "log.parquet"
+    frame = pl.DataFrame({"user": range(50_000), "item": range(50_000), "time": range(50_000)})
+    frame.write_parquet(path, compression="zstd", row_group_size=10_000)
+    log = _scanned(path)
+    content = bytearray(path.read_bytes())
+    middle = len(content) // 2
+    content[middle : middle + 60_000] = bytes(60_000)
+    path.write_bytes(content)
+    with pytest.raises(SourceError, match=r"log\.parquet can't be read"):
+        read_events(log, tmp_path)
+
+
+BAD = [
+    BadRows(kind="null user", count=1200, examples=[{"row": 5, "user_id": None, "item_id": "x"}]),
+    BadRows(kind="null time", count=1, examples=[{"row": 9, "note": "x" * 500}]),
+]
+
+
+@pytest.mark.parametrize(
+    ("setting", "sentence"),
+    [("weight", "but numbers are needed"), ("user", "but ids have to be")],
+)
+def test_a_column_of_lists_is_no_number_and_no_id(setting: str, sentence: str) -> None:
+    columns: Columns = {"user": [1], "item": [1], "time": [1], "tags": [["a"]]}
+    with pytest.raises(ColumnError, match=rf"'tags' holds List\(String\), {sentence}"):
+        _validate(columns, None, None, **{setting: "tags"})
+
+
+def test_bad_rows_are_refused_with_kinds_counts_examples_and_remedy() -> None:
+    with pytest.raises(BadRowsError) as refusal:
+        refuse_bad_rows(BAD, [Path("log.csv"), Path("items.csv")])
+    assert str(refusal.value).splitlines() == [
+        "1,201 rows of log.csv, items.csv are not valid:",
+        "  null user: 1,200",
+        "    row 5, user_id null, item_id x",
+        "  null time: 1",
+        f"    row 9, note {'x' * 60}...",
+        "correct them, or drop them with --on-bad drop",
+    ]
+    refuse_bad_rows([], [])
+    with pytest.raises(BadRowsError, match=r"rows of p0, p1, p2, p3 and 1,196 other files are not valid:"):
+        refuse_bad_rows(BAD, [Path(f"p{number}") for number in range(1200)])
+
+
+def test_times_that_can_not_be_read_name_the_option_that_reads_them() -> None:
+    bad = [BadRows(kind="unreadable time", count=2, examples=[])]
+    remedy = "give the format of dates with --time-format"
+    with pytest.raises(BadRowsError, match=f"; {remedy}$"):
+        refuse_bad_rows([*BAD, *bad], [])
+    assert describe_dropped(bad, []) == f"unreadable time (2); {remedy}"
+
+
+EVENT_ROWS = st.lists(
+    st.tuples(st.integers(0, 4), st.integers(0, 5), st.integers(0, 3), st.integers(0, 2)), max_size=40
+)
+
+
+def _of_rows(rows: list[tuple[int, int, int, int]]) -> Events:
+    users, items, times, parts = np.array(rows, dtype=np.int64).reshape(-1, 4).T
+    return Events(users.astype(np.int32), items.astype(np.int32), times, None, parts.astype(np.int8))
+
+
+@given(EVENT_ROWS)
+def test_events_are_sorted_by_user_part_and_time_and_otherwise_stay(
+    rows: list[tuple[int, int, int, int]],
+) -> None:
+    ordered = _of_rows(rows).sorted()
+    expected = sorted(rows, key=lambda row: (row[0], row[3], row[2]))
+    assert ordered.items.tolist() == [item for _, item, _, _ in expected]
+    assert ordered.times.tolist() == [time for _, _, time, _ in expected]
+
+
+FEW, WIDE = st.integers(-3, 3), st.sampled_from([-(2**63), -1, 0, 1, 2**40, 2**63 - 1])
+
+
+@given(
+    st.lists(st.tuples(FEW, FEW, st.sampled_from([0, 2**59])), min_size=1, max_size=60)
+    | st.lists(st.tuples(WIDE, WIDE), min_size=1, max_size=60)
+    | st.lists(st.tuples(FEW, st.floats(-2, 2)), min_size=1, max_size=60)
+)
+def test_rows_are_sorted_by_the_first_key_first_and_equal_ones_stay(rows: list[tuple[float, ...]]) -> None:
+    """Also numbers too wide to be packed, and fractions, of which minus zero equals zero."""
+    keys = [np.array(key) for key in zip(*rows, strict=True)]
+    assert stable_order(keys).tolist() == sorted(range(len(rows)), key=rows.__getitem__)
+
+
+@pytest.mark.parametrize("distinct", [1, 40, 10_000_000])
+def test_many_rows_with_few_or_many_ties_are_in_order(distinct: int) -> None:
+    """Enough rows to detect an unstable sort."""
+    random = np.random.default_rng(0)
+    users, times = random.integers(0, 7, 50_000, dtype=np.int32), random.integers(0, distinct, 50_000)
+    rows = list(zip(users.tolist(), times.tolist(), strict=True))
+    assert stable_order([users, times]).tolist() == sorted(range(len(rows)), key=rows.__getitem__)
+
+
+DTYPES = {"users": np.int32, "items": np.int32, "times": np.int64, "parts": np.int8}
+LOGGED_ROWS = st.lists(
+    st.tuples(st.integers(0, 9), st.integers(0, 2), st.integers(0, 4), st.integers(0, 5)),
+    min_size=1,
+    max_size=80,
+)
+
+
+@given(rows=LOGGED_ROWS, piece=st.integers(1, 12), keeps_even=st.booleans())
+def test_buckets_follow_each_other_in_order_whatever_their_size(
+    rows: list[tuple[int, int, int, int]], piece: int, keeps_even: bool
+) -> None:
+    """A row is user, part, time and item. User u of the log is row 9 - u, and item i is row 5 - i."""
+    users, parts, times, items = (np.array(column) for column in zip(*rows, strict=True))
+    events = Events(users.astype(np.int32), items.astype(np.int32), times, None, parts.astype(np.int8))
+
+    def change(events: Events) -> Events:
+        return events.take(events.times % 2 == 0) if keeps_even else events
+
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("turret.data.events.buckets.PIECE", piece)
+        with EventFiles(Path(folder) / "log", DTYPES) as log:
+            log.write(events)
+        of_users, of_items = (np.arange(last, -1, -1, dtype=np.int32) for last in (9, 5))
+        found = list(sorted_buckets(log, of_users, of_items, Path(folder), change))
+        assert list(Path(folder).iterdir()) == []
+    expected = [(9 - user, part, time, 5 - item) for user, part, time, item in rows]
+    expected.sort(key=lambda row: row[:3])
+    told = [
+        row
+        for block in found
+        for row in zip(
+            block.users.tolist(),
+            [] if block.parts is None else block.parts.tolist(),
+            block.times.tolist(),
+            block.items.tolist(),
+            strict=True,
+        )
+    ]
+    assert told == [row for row in expected if not keeps_even or row[2] % 2 == 0]
+    of_blocks = [set(block.users.tolist()) for block in found]
+    assert sum(map(len, of_blocks)) == len(set().union(*of_blocks))
+    assert all(len(block) <= piece or len(users) == 1 for block, users in zip(found, of_blocks, strict=True))
+
+
+def test_events_at_the_same_time_keep_the_order_of_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Enough of them to detect an unstable sort."""
+    monkeypatch.setattr("turret.data.events.buckets.PIECE", 5000)
+    count = 20_000
+    users = np.random.default_rng(0).integers(0, 8, count).astype(np.int32)
+    items = np.arange(count, dtype=np.int32)
+    columns = {"users": np.int32, "items": np.int32, "times": np.int64}
+    with EventFiles(tmp_path / "log", columns) as log:
+        log.write(Events(users, items, np.zeros(count, dtype=np.int64)))
+    of_users = np.arange(8, dtype=np.int32)
+    found = [block.items for block in sorted_buckets(log, of_users, items, tmp_path, lambda events: events)]
+    assert np.concatenate(found).tolist() == np.argsort(users, kind="stable").tolist()

@@ -1,0 +1,228 @@
+"""Histories: filtered, written block by block, and split into parts."""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.data.conftest import Prepare
+from turret.data.errors import ConfigurationError
+from turret.data.events.event_arrays import Events
+from turret.data.histories.filters import distinct_events, k_core
+from turret.data.histories.histories import Histories, write_histories
+from turret.data.histories.partition import partition
+from turret.data.histories.splits import by_part, by_time, hold_out_tail, last_out, time_cuts
+from turret.data.reading.schema import FilesSplit, LastSplit, TimeSplit
+from turret.data.reading.times import TimeReader
+
+EVENTS = "user_id,item_id,timestamp\na,x,1\na,y,2\na,x,3\nb,x,1\nb,y,1\nc,z,1\n"
+
+
+def test_users_and_items_without_events_left_are_gone_and_the_rest_numbered_anew(prepared: Prepare) -> None:
+    opened = prepared(EVENTS, {"filters.min_item_events": 2, "filters.min_user_events": 2})
+    assert opened.users.ids(range(len(opened.users))) == ["a", "b"]
+    assert opened.item_ids.ids(range(len(opened.item_ids))) == ["x", "y"]
+    assert opened.manifest.removed[0].events == 1
+    assert opened.event_items.tolist() == [0, 1, 0, 0, 1]
+
+
+@pytest.mark.parametrize(("policy", "times"), [("keep", [1, 2, 3]), ("first", [1, 2]), ("last", [2, 3])])
+def test_duplicates_of_a_user_and_an_item_go_by_time(
+    prepared: Prepare, policy: str, times: list[int]
+) -> None:
+    opened = prepared(EVENTS, {"filters.duplicates": policy})
+    assert opened.times[: opened.offsets[1]].tolist() == times
+
+
+def test_exact_duplicates_need_times(prepared: Prepare) -> None:
+    assert len(prepared(EVENTS + "a,x,1\n", {"filters.duplicates": "exact"}).event_items) == 6
+    with pytest.raises(ConfigurationError, match="compares times"):
+        prepared("user_id,item_id\n1,1\n", {"filters.duplicates": "exact", "columns.in_file_order": True})
+
+
+ROWS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 3)), max_size=40)
+Row = tuple[int, int, int]
+
+
+def _events(rows: list[Row]) -> Events:
+    users, items, times = np.array(rows, dtype=np.int64).reshape(-1, 3).T
+    return Events(users.astype(np.int32), items.astype(np.int32), times).sorted()
+
+
+@contextmanager
+def _histories(events: Events, piece: int = 5) -> Iterator[Histories]:
+    """Histories of the events, read a few users at a time."""
+    users, items = np.unique(events.users), np.unique(events.items)
+    rows = [np.searchsorted(ids, np.arange(10)).astype(np.int32) for ids in (users, items)]
+    columns = {"items": np.int32, "times": np.int64}
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("turret.data.histories.histories.PIECE", piece)
+        yield write_histories([events.renumbered(*rows)], Path(folder), columns, False)
+
+
+def _core(events: Events, min_user_events: int, min_item_events: int) -> list[Row]:
+    """The events between kept users and items."""
+    users, items = np.unique(events.users), np.unique(events.items)
+    with _histories(events) as histories:
+        core = k_core(histories, len(items), min_user_events, min_item_events)
+    kept_users, kept_items = set(users[core.users].tolist()), set(items[core.items].tolist())
+    return [row for row in _rows(events) if row[0] in kept_users and row[1] in kept_items]
+
+
+def _rows(events: Events) -> list[Row]:
+    return list(zip(events.users.tolist(), events.items.tolist(), events.times.tolist(), strict=True))
+
+
+@given(ROWS)
+def test_first_and_last_keep_the_oldest_and_the_newest_of_user_and_item(rows: list[Row]) -> None:
+    events = _events(rows)
+    first: dict[tuple[int, int], int] = {}
+    last: dict[tuple[int, int], int] = {}
+    for place, (user, item, _) in enumerate(_rows(events)):
+        first.setdefault((user, item), place)
+        last[user, item] = place
+    assert np.flatnonzero(distinct_events(events, "first")).tolist() == sorted(first.values())
+    assert np.flatnonzero(distinct_events(events, "last")).tolist() == sorted(last.values())
+
+
+@given(ROWS)
+def test_exact_keeps_one_of_each_user_item_and_time(rows: list[Row]) -> None:
+    events = _events(rows)
+    kept = _rows(events.take(distinct_events(events, "exact")))
+    assert len(kept) == len(set(kept))
+    assert set(kept) == set(rows)
+
+
+def _naive_core(rows: list[Row], users: int, items: int) -> list[Row]:
+    while True:
+        per_user, per_item = Counter(u for u, _, _ in rows), Counter(i for _, i, _ in rows)
+        kept = [row for row in rows if per_user[row[0]] >= users and per_item[row[1]] >= items]
+        if len(kept) == len(rows):
+            return kept
+        rows = kept
+
+
+@given(ROWS.filter(len), st.integers(1, 4), st.integers(1, 4))
+def test_the_core_is_what_repeated_dropping_leaves(rows: list[Row], users: int, items: int) -> None:
+    events = _events(rows)
+    assert _core(events, users, items) == _naive_core(_rows(events), users, items)
+
+
+def test_dropping_goes_on_until_all_have_enough() -> None:
+    """User 2 only falls below two events once item 9, which had a single event, is gone."""
+    events = _events([(0, 1, 0), (0, 3, 0), (1, 1, 0), (1, 3, 0), (2, 1, 0), (2, 9, 0)])
+    assert _core(events, 2, 2) == [(0, 1, 0), (0, 3, 0), (1, 1, 0), (1, 3, 0)]
+
+
+NUMBERS = TimeReader("number", pl.col("t"), "")
+TIMES = TimeReader("timestamp", pl.col("t"), "")
+
+
+@pytest.fixture
+def two_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Histories:
+    return _two_users(tmp_path, monkeypatch)
+
+
+def _two_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts: list[int] | None = None) -> Histories:
+    """Six events of two users, who are looked at one by one."""
+    monkeypatch.setattr("turret.data.histories.histories.PIECE", 1)
+    events = Events(
+        users=np.array([0, 0, 0, 0, 1, 1], dtype=np.int32),
+        items=np.arange(6, dtype=np.int32),
+        times=np.array([10, 20, 30, 40, 15, 35]),
+        parts=None if parts is None else np.array(parts, dtype=np.int8),
+    )
+    return write_histories([events], tmp_path / "all", {"items": np.int32, "times": np.int64}, False)
+
+
+def test_the_summary_counts_events_and_users_by_part(two_users: Histories) -> None:
+    summary = partition(two_users, LastSplit(), NUMBERS).summary
+    assert summary.events == {"train": 4, "validation": 1, "test": 1}
+    assert summary.users == {"train": 2, "validation": 1, "test": 1}
+    assert "fewer than 3 events keep all in train" in summary.rule
+
+
+def test_moments_and_fractions_cut_by_time(two_users: Histories) -> None:
+    moments = TimeSplit(kind="time", validation_from=20, test_from=35)
+    assert partition(two_users, moments, NUMBERS).splits.tolist() == [[1, 3], [5, 5]]
+    fractions = TimeSplit(kind="time", validation_fraction=0.3, test_fraction=0.3)
+    assert partition(two_users, fractions, NUMBERS).summary.events["test"] == 2
+
+
+def test_files_give_the_parts_and_a_tail_stands_in_for_a_validation_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = _two_users(tmp_path, monkeypatch, [0, 0, 2, 2, 0, 2])
+    split = FilesSplit.model_validate(
+        {"kind": "files", "train": "a", "test": "b", "validation_fraction": 0.5}
+    )
+    assert partition(events, split, NUMBERS).splits.tolist() == [[1, 2], [5, 5]]
+    whole = split.model_copy(update={"validation_fraction": 0})
+    assert partition(events, whole, NUMBERS).splits.tolist() == [[2, 2], [5, 5]]
+
+
+HISTORIES = st.lists(st.lists(st.integers(0, 9), max_size=8), min_size=1, max_size=6)
+
+
+def _pack(histories: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
+    flat = [value for history in histories for value in sorted(history)]
+    return np.array(flat, dtype=np.int64), np.cumsum([0, *map(len, histories)])
+
+
+def _cut(histories: list[list[int]], offsets: np.ndarray, splits: np.ndarray) -> list[list[list[int]]]:
+    flat = [value for history in histories for value in sorted(history)]
+    edges = [[offsets[u], *splits[u], offsets[u + 1]] for u in range(len(histories))]
+    return [[flat[a:b] for a, b in pairwise(user)] for user in edges]
+
+
+@given(HISTORIES)
+def test_last_out_leaves_one_event_each_to_those_who_have_three(histories: list[list[int]]) -> None:
+    _, offsets = _pack(histories)
+    for history, parts in zip(histories, _cut(histories, offsets, last_out(offsets)), strict=True):
+        times = sorted(history)
+        expected = [times[:-2], times[-2:-1], times[-1:]] if len(times) >= 3 else [times, [], []]
+        assert parts == expected
+
+
+@given(HISTORIES, st.integers(0, 10), st.integers(0, 3))
+def test_a_split_by_time_cuts_everybody_at_the_same_moments(
+    histories: list[list[int]], start: int, more: int
+) -> None:
+    times, offsets = _pack(histories)
+    splits = by_time(times, offsets, start, start + more)
+    for history, parts in zip(histories, _cut(histories, offsets, splits), strict=True):
+        assert parts[0] == sorted(t for t in history if t < start)
+        assert parts[1] == sorted(t for t in history if start <= t < start + more)
+        assert parts[2] == sorted(t for t in history if t >= start + more)
+
+
+@given(st.lists(st.lists(st.integers(0, 2), max_size=8), min_size=1, max_size=6))
+def test_a_split_by_files_follows_the_parts(histories: list[list[int]]) -> None:
+    parts, offsets = _pack(histories)
+    splits = by_part(parts.astype(np.int8), offsets)
+    for history, found in zip(histories, _cut(histories, offsets, splits), strict=True):
+        assert found == [[part] * history.count(part) for part in range(3)]
+
+
+def test_the_tail_is_a_fraction_of_each_users_train_events_rounded_down() -> None:
+    offsets = np.array([0, 12, 21, 42])
+    splits = np.array([[10, 10], [21, 21], [41, 41]])
+    assert hold_out_tail(splits, offsets, 0.1).tolist() == [[9, 10], [21, 21], [39, 41]]
+
+
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=60), st.floats(0.05, 0.4), st.floats(0.05, 0.4))
+def test_the_cuts_leave_at_least_the_fractions(times: list[int], validation: float, test: float) -> None:
+    first, second = time_cuts(np.array(times), validation, test)
+    assert first <= second
+    assert sum(t >= second for t in times) >= test * len(times) - 1e-9
+    assert sum(t >= first for t in times) >= (validation + test) * len(times) - 1e-9
+    # One moment later would be too few: nothing more is held out than the ties ask for.
+    assert sum(t > second for t in times) <= test * len(times) + 1

@@ -1,0 +1,285 @@
+"""Labels and given negatives of a log, through `prepare`, and beside which event they are placed."""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.data.conftest import Prepare
+from turret.data.configuration import load_configuration
+from turret.data.describe import describe
+from turret.data.errors import BadRowsError, ColumnError, ConfigurationError, DataError
+from turret.data.events.event_arrays import Events
+from turret.data.histories.negatives import placed
+from turret.data.prepared import PreparedData
+from turret.data.preparing.prepare import prepare
+from turret.data.reading.schema import PrepareConfig
+
+# Labels and given negatives of a log, through `prepare`.
+
+Given = list[tuple[int | str, list[int | str]]]
+
+LABELLED = """user,item,time,label
+a,x,1,1
+a,y,2,0
+a,z,2,1
+a,w,2,0
+a,q,3,0
+a,x,4,1
+a,y,9,0
+b,y,1,0
+"""
+BY_LABEL = {"columns.label": "label"}
+IN_ROWS = {"columns.negatives": "wrong", "columns.in_file_order": True}
+TRIPLES = "user,item,wrong\na,x,y|z\na,y,\na,z,x\nb,x,q\n"
+
+
+def given_by_event(data: PreparedData) -> Given:
+    """The item of each event, and its negatives."""
+    negatives = data.negatives
+    assert negatives is not None
+    ids = data.item_ids.ids
+    return [
+        (ids([row])[0], ids(negatives.items[first:last]))
+        for row, first, last in zip(
+            data.event_items, negatives.offsets[:-1], negatives.offsets[1:], strict=True
+        )
+    ]
+
+
+@pytest.mark.parametrize("negative", ["0", "-1", "0.0", "-1.0"])
+def test_rows_with_the_other_label_are_negatives_of_the_next_event(prepared: Prepare, negative: str) -> None:
+    """Of one at the same time before that; they are read by no history, and counted where they have none."""
+    opened = prepared(LABELLED.replace(",0\n", f",{negative}\n"), BY_LABEL)
+    assert given_by_event(opened) == [("x", []), ("z", ["y", "w"]), ("x", ["q"])]
+    assert opened.item_ids.ids(opened.history(0, "end")) == ["x", "z", "x"]
+    assert opened.users.ids(range(len(opened.users))) == ["a"]
+    assert {r.filter: r.events for r in opened.manifest.removed} == {
+        "users without an event": 1,
+        "negatives after the last event": 1,
+    }
+    assert opened.manifest.negatives == 3
+    assert "3, with 3 given negatives" in describe(opened.folder)
+
+
+def test_texts_and_booleans_are_labels(tmp_path: Path) -> None:
+    """Parquet has booleans."""
+    frame = pl.DataFrame(
+        {"user": [1, 1, 1], "item": [1, 2, 3], "time": [1, 2, 3], "label": [True, False, True]}
+    )
+    frame.write_parquet(tmp_path / "e.parquet")
+    config = load_configuration(
+        PrepareConfig, overrides={"source": str(tmp_path / "e.parquet"), "columns.label": "label"}
+    )
+    opened = PreparedData.open(prepare(config, tmp_path / "prepared").folder)
+    assert given_by_event(opened) == [(1, []), (3, [2])]
+
+
+def test_negatives_in_the_row_of_an_event_are_its_own(prepared: Prepare) -> None:
+    assert given_by_event(prepared(TRIPLES, IN_ROWS)) == [
+        ("x", ["y", "z"]),
+        ("y", []),
+        ("z", ["x"]),
+        ("x", ["q"]),
+    ]
+
+
+def test_negatives_of_events_at_one_time_stay_with_their_own(prepared: Prepare) -> None:
+    text = "user,item,time,wrong\na,x,1,p\na,y,1,q\na,z,1,\na,w,1,r|p\n"
+    assert given_by_event(prepared(text, {"columns.negatives": "wrong"})) == [
+        ("x", ["p"]),
+        ("y", ["q"]),
+        ("z", []),
+        ("w", ["r", "p"]),
+    ]
+
+
+def test_texts_for_no_value_are_no_negatives(prepared: Prepare) -> None:
+    text = "user,item,time,wrong\na,x,1,NULL\na,y,2,x|-\na,z,3,NA\n"
+    in_rows = {"columns.negatives": "wrong"}
+    assert given_by_event(prepared(text, in_rows)) == [("x", []), ("y", ["x"]), ("z", ["NA"])]
+    own = prepared(text, {**in_rows, "format.nulls": ["NULL", "NA"]})
+    assert given_by_event(own) == [("x", []), ("y", ["x", "-"]), ("z", [])]
+
+
+def test_lists_of_integers_are_negatives(tmp_path: Path) -> None:
+    """An empty list and a missing one are none."""
+    frame = pl.DataFrame(
+        {
+            "user": [1, 1, 1],
+            "item": [1, 2, 3],
+            "time": [1, 2, 3],
+            "wrong": pl.Series([[7, 8], None, []], dtype=pl.List(pl.Int32)),
+        }
+    )
+    frame.write_parquet(tmp_path / "e.parquet")
+    config = load_configuration(
+        PrepareConfig, overrides={"source": str(tmp_path / "e.parquet"), "columns.negatives": "wrong"}
+    )
+    opened = PreparedData.open(prepare(config, tmp_path / "prepared").folder)
+    assert given_by_event(opened) == [(1, [7, 8]), (2, []), (3, [])]
+    frame.with_columns(wrong=pl.lit(True)).write_parquet(tmp_path / "e.parquet")
+    with pytest.raises(ColumnError, match=r"'wrong' holds Boolean, and the items of column 'item' are Int64"):
+        prepare(config, tmp_path / "other")
+
+
+def test_repeated_triples_become_one_event_with_all_their_negatives(prepared: Prepare) -> None:
+    text = "user,item,wrong\na,x,y\na,x,z\na,y,x\n"
+    opened = prepared(text, {**IN_ROWS, "filters.duplicates": "last"})
+    assert given_by_event(opened) == [("x", ["y", "z"]), ("y", ["x"])]
+
+
+def test_negatives_have_the_weights_of_their_rows(prepared: Prepare) -> None:
+    text = "user,item,time,label,w\na,x,1,1,2\na,y,2,0,3\na,z,2,1,4\n"
+    opened = prepared(text, {**BY_LABEL, "columns.weight": "w"})
+    assert opened.negatives is not None
+    assert opened.weights is not None
+    assert opened.negatives.weights is not None
+    assert (opened.weights.tolist(), opened.negatives.weights.tolist()) == ([2.0, 4.0], [3.0])
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_pieces_and_blocks_of_any_size_give_the_same(
+    prepared: Prepare, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    rows = [f"u{n % 7},i{n * n % 11},{n % 13},{int(n % 3 == 0)}" for n in range(90)]
+    text = "\n".join(["user,item,time,label", *rows])
+    whole = prepared(text, BY_LABEL)
+    expected = given_by_event(whole), whole.manifest.removed, whole.fingerprint
+    for module in ("events.read_events", "events.buckets", "histories.histories"):
+        monkeypatch.setattr(f"turret.data.{module}.PIECE", size)
+    again = prepared(text, BY_LABEL)
+    assert (given_by_event(again), again.manifest.removed, again.fingerprint) == expected
+
+
+def test_enough_events_are_events_and_no_negatives(prepared: Prepare) -> None:
+    """User b and item q have too few; items with no event leave with them, and so do negatives."""
+    text = "user,item,time,label\n" + "".join(
+        f"{user},{item},{time},{label}\n"
+        for user, rows in {"a": "x1q0y1x1", "b": "x1q0q0", "c": "y1q0x1y1"}.items()
+        for time, (item, label) in enumerate(zip(rows[::2], rows[1::2], strict=True))
+    )
+    opened = prepared(text, {**BY_LABEL, "filters.min_user_events": 2, "filters.min_item_events": 2})
+    assert opened.users.ids(range(len(opened.users))) == ["a", "c"]
+    assert given_by_event(opened) == [(item, []) for item in "xyxyxy"]
+
+
+def test_negatives_stay_within_their_part(tmp_path: Path) -> None:
+    """A label of the test file reaches no event of the other one."""
+    (tmp_path / "train.csv").write_text("user,item,label\na,x,1\na,y,1\na,w,0\n")
+    (tmp_path / "test.csv").write_text("user,item,label\na,v,0\na,z,1\n")
+    parts = {f"split.{name}": str(tmp_path / f"{name}.csv") for name in ("train", "test")}
+    settings = {"split.kind": "files", **parts, "columns.in_file_order": True, **BY_LABEL}
+    config = load_configuration(PrepareConfig, overrides=settings)
+    opened = PreparedData.open(prepare(config, tmp_path / "prepared").folder)
+    assert given_by_event(opened) == [("x", []), ("y", []), ("z", ["v"])]
+
+
+@pytest.mark.parametrize(
+    ("text", "settings", "error", "sentence"),
+    [
+        ("a,x,1,2\na,y,2,1\na,z,2,0\n", BY_LABEL, BadRowsError, "label other than 0 and 1, or -1 and 1: 1"),
+        ("a,x,1,\na,y,2,1\na,z,2,0\n", BY_LABEL, BadRowsError, "row 2, user a, item x, time 1, label"),
+        (
+            "a,x,1,0\na,y,2,1\na,z,2,-1\n",
+            BY_LABEL,
+            ColumnError,
+            r"labels of 0 \(1 row\) and of -1 \(1 row\)",
+        ),
+        ("a,x,1,1\na,y,2,1\n", BY_LABEL, ColumnError, r"one label only \(1\); give rows of both"),
+        ("a,x,1,0\na,y,2,0\n", BY_LABEL, ColumnError, r"one label only \(0\)"),
+        ("a,x,1,1\n", {"columns.label": "lable"}, ColumnError, "no column 'lable' for the label"),
+        ("a,x,1,x\n", {"columns.negatives": "label"}, BadRowsError, "negative equal to its positive: 1"),
+        ("a,x,1,\n", {"columns.negatives": "label"}, ColumnError, "has no item in any row"),
+        (
+            "a,x,1,1\n",
+            {"columns.negatives": "label", **BY_LABEL},
+            ConfigurationError,
+            "label = 'label' and negatives = 'label' both",
+        ),
+    ],
+)
+def test_rows_that_say_nothing_are_refused(
+    prepared: Prepare, text: str, settings: dict[str, object], error: type[DataError], sentence: str
+) -> None:
+    with pytest.raises(error, match=sentence):
+        prepared("user,item,time,label\n" + text, settings)
+
+
+def test_a_negative_that_is_no_item_is_a_bad_row(tmp_path: Path) -> None:
+    (tmp_path / "events.csv").write_text("user,item,time,wrong\na,x,1,y\na,y,2,nothing|x\n")
+    (tmp_path / "items.csv").write_text("item_id,title\nx,One\ny,Two\n")
+    config = load_configuration(
+        PrepareConfig, overrides={"source": str(tmp_path), "columns.negatives": "wrong"}
+    )
+    with pytest.raises(BadRowsError, match=r"items file: 1\n.*row 3, user a, item nothing"):
+        prepare(config, tmp_path / "prepared")
+
+
+def test_damaged_negatives_are_found(prepared: Prepare) -> None:
+    folder = prepared(LABELLED, BY_LABEL).folder
+    path = folder / "negative_offsets.npy"
+    np.save(path, np.array([0, 0, 2, 9], dtype=np.int64))
+    with pytest.raises(DataError, match="don't fit items"):
+        PreparedData.open(folder)
+
+
+# Negatives are placed beside the event in whose place they were offered.
+
+Row = tuple[int, int, int, int, int]  # user, item, time, part, label
+ROWS = st.lists(
+    st.tuples(st.integers(0, 2), st.integers(0, 4), st.integers(0, 4), st.integers(0, 1), st.integers(0, 1)),
+    max_size=30,
+).filter(lambda rows: any(row[4] for row in rows))  # users without an event are dropped before
+
+
+def _sorted_rows(rows: list[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: (row[0], row[3], row[2]))
+
+
+def _event_of(rows: list[Row], place: int) -> int | None:
+    """The place of the event that the negative at `place` belongs to."""
+    user, _, time, part, _ = rows[place]
+    same = [n for n, row in enumerate(rows) if row[4] == 1 and (row[0], row[3]) == (user, part)]
+    following, before = [n for n in same if n > place], [n for n in same if n < place]
+    if following and rows[following[0]][2] == time:
+        return following[0]
+    if before and rows[before[-1]][2] == time:
+        return before[-1]
+    return following[0] if following else None
+
+
+@given(ROWS)
+def test_a_negative_belongs_to_the_next_event_or_to_one_at_the_same_time(rows: list[Row]) -> None:
+    """As a loop over the rows finds them; others are counted."""
+    rows = _sorted_rows(rows)
+    users, items, times, parts, labels = np.array(rows, dtype=np.int64).reshape(-1, 5).T
+    narrow = (parts.astype(np.int8), labels.astype(np.int8))
+    found = placed(Events(users.astype(np.int32), items.astype(np.int32), times, None, *narrow))
+    events = [n for n, row in enumerate(rows) if row[4] == 1]
+    negatives = [(n, _event_of(rows, n)) for n, row in enumerate(rows) if row[4] == 0]
+    kept = [(event, n) for n, event in negatives if event is not None and rows[event][1] != rows[n][1]]
+    expected = sorted((events.index(event), n) for event, n in kept)
+    assert found.positions.tolist() == [event for event, _ in expected]
+    assert found.negatives.items.tolist() == [rows[n][1] for _, n in expected]
+    assert found.events.items.tolist() == [rows[n][1] for n in events]
+    assert found.after == sum(event is None for _, event in negatives)
+    assert found.equal == len(negatives) - found.after - len(kept)
+
+
+@given(ROWS)
+def test_no_event_has_a_negative_of_another_user_or_part_or_from_a_later_time(rows: list[Row]) -> None:
+    """So training never reads a label of the validation or the test part."""
+    rows = _sorted_rows(rows)
+    users, items, times, parts, labels = np.array(rows, dtype=np.int64).reshape(-1, 5).T
+    narrow = (parts.astype(np.int8), labels.astype(np.int8))
+    found = placed(Events(users.astype(np.int32), items.astype(np.int32), times, None, *narrow))
+    of_events = found.events.take(found.positions)
+    assert found.negatives.parts is not None
+    assert of_events.parts is not None
+    assert (found.negatives.users == of_events.users).all()
+    assert (found.negatives.parts == of_events.parts).all()
+    assert (found.negatives.times <= of_events.times).all()

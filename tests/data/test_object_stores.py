@@ -1,0 +1,384 @@
+"""Object stores: objects, local copies, and prepared data in them."""
+
+import json
+import shlex
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import fsspec
+import pytest
+from moto.server import ThreadedMotoServer
+from typer.testing import CliRunner, Result
+
+from tests.support.ports import free_port
+from turret.data.cli import app
+from turret.data.errors import DataError, FetchError, MissingExtraError, SourceError
+from turret.data.manifest import MANIFEST
+from turret.data.object_stores.local_copies import LocalCopies
+from turret.data.object_stores.objects import Objects
+from turret.data.object_stores.prepared_objects import (
+    changed_prepared,
+    fetch_prepared,
+    new_prepared,
+    upload_prepared,
+)
+from turret.data.prepared import PreparedData
+from turret.data.preparing.append import append
+from turret.data.preparing.prepare import prepare
+from turret.data.reading.schema import PrepareConfig
+
+
+def write(url: str, content: str | bytes) -> str:
+    """Write an object and return its URL."""
+    with fsspec.open(url, "wb") as stream:
+        stream.write(content.encode() if isinstance(content, str) else content)
+    return url
+
+
+def read(url: str) -> bytes:
+    """The bytes of an object."""
+    with fsspec.open(url, "rb") as stream:
+        content: bytes = stream.read()
+    return content
+
+
+def remove(url: str) -> None:
+    store, path = fsspec.url_to_fs(url)
+    store.rm_file(path)
+
+
+def names(url: str) -> list[str]:
+    """The names of all objects below a URL."""
+    store, path = fsspec.url_to_fs(url)
+    store.invalidate_cache()
+    return sorted(found[len(path.rstrip("/")) + 1 :] for found in store.find(path))
+
+
+@pytest.fixture(scope="module")
+def s3_endpoint() -> Iterator[str]:
+    """The address of an S3 server."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def s3(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of a new bucket."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3_endpoint)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    fsspec.get_filesystem_class("s3").clear_instance_cache()
+    bucket = uuid4().hex
+    fsspec.filesystem("s3").mkdir(bucket)
+    return f"s3://{bucket}"
+
+
+@pytest.fixture(params=["memory", pytest.param("s3", marks=pytest.mark.nightly)])
+def store(request: pytest.FixtureRequest) -> str:
+    """The URL of an empty place: in memory, and each night in a server of S3, too."""
+    if request.param == "memory":
+        return f"memory://{uuid4().hex}"
+    url: str = request.getfixturevalue("s3")
+    return url
+
+
+def test_an_object_has_no_name_below_itself_and_others_their_names(store: str) -> None:
+    write(f"{store}/shop/events.csv", "a,b\n")
+    write(f"{store}/shop/events/part-0.csv", "a\n")
+    write(f"{store}/shopping/other.csv", "a\n")
+    assert Objects(f"{store}/shop/events.csv").sizes() == {"": 4}
+    assert Objects(f"{store}/shop/").sizes() == {"events.csv": 4, "events/part-0.csv": 2}
+    assert Objects(f"{store}/nothing").sizes() == {}
+
+
+def test_downloads_have_the_content_and_names_of_the_objects(store: str, tmp_path: Path) -> None:
+    write(f"{store}/shop/events.csv", "a,b\n")
+    write(f"{store}/shop/parts/0.csv", b"\x00" * 70_000)
+    objects = Objects(f"{store}/shop")
+    objects.download(objects.sizes(), tmp_path / "copy")
+    assert (tmp_path / "copy" / "events.csv").read_text() == "a,b\n"
+    assert (tmp_path / "copy" / "parts" / "0.csv").read_bytes() == b"\x00" * 70_000
+    Objects(f"{store}/shop/events.csv").download({"": 4}, tmp_path / "one.csv")
+    assert (tmp_path / "one.csv").read_text() == "a,b\n"
+
+
+@pytest.mark.nightly
+def test_the_marker_of_a_folder_is_no_file(s3: str, tmp_path: Path) -> None:
+    """The consoles of stores write an empty object with a slash at its end."""
+    import boto3
+
+    bucket = s3.removeprefix("s3://")
+    boto3.client("s3").put_object(Bucket=bucket, Key="shop/", Body=b"")
+    write(f"{s3}/shop/events.csv", "a,b\n")
+    objects = Objects(f"{s3}/shop")
+    assert objects.sizes() == {"events.csv": 4}
+    objects.download(objects.sizes(), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["events.csv"]
+
+
+def test_a_name_that_leads_out_of_the_folder_is_refused(store: str, tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"has an object 'a/\.\./\.\./b', which no file can be called"):
+        Objects(store).download({"a/../../b": 1}, tmp_path / "copy")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_object_that_changes_meanwhile_is_not_used(store: str, tmp_path: Path) -> None:
+    write(f"{store}/events.csv", "a,b\n")
+    with pytest.raises(
+        SourceError, match=r"events\.csv has changed while it was read; run the command again"
+    ):
+        Objects(f"{store}/events.csv").download({"": 5}, tmp_path / "copy")
+
+
+@pytest.mark.parametrize(("scheme", "extra"), [("s3", "s3"), ("gs", "gcs")])
+def test_a_missing_driver_is_named_by_its_extra(
+    scheme: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(url: str) -> None:
+        raise ImportError("Install it")
+
+    monkeypatch.setattr(fsspec, "url_to_fs", missing)
+    with pytest.raises(MissingExtraError, match=rf"{scheme}://bucket/a .* pip install 'turret\[{extra}\]'"):
+        Objects(f"{scheme}://bucket/a")
+
+
+@pytest.mark.nightly
+def test_a_store_that_does_not_answer_is_a_sentence(s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    address = f"http://127.0.0.1:{free_port()}"
+    monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    fsspec.get_filesystem_class("s3").clear_instance_cache()
+    with pytest.raises(
+        SourceError, match=rf"{s3}/events\.csv can't be read: .*{address}.*; check the address"
+    ):
+        Objects(f"{s3}/events.csv").sizes()
+
+
+def test_copies_keep_their_names_and_are_made_once(store: str, tmp_path: Path) -> None:
+    events, other = write(f"{store}/a/events.csv", "new\n"), write(f"{store}/b/events.csv", "old\n")
+    with LocalCopies(tmp_path / "prepared") as copies:
+        first = copies.path(events)
+        assert (first.name, first.read_text()) == ("events.csv", "new\n")
+        write(events, "changed\n")
+        assert copies.path(events) == first
+        assert first.read_text() == "new\n"
+        assert copies.path(other).read_text() == "old\n"
+        assert [path.name.startswith(".prepared.") for path in tmp_path.iterdir()] == [True]
+    assert list(tmp_path.iterdir()) == []
+
+
+EVENTS = "user_id,item_id,time\n" + "".join(
+    f"{user},{item},{item}\n" for user in range(4) for item in range(5)
+)
+
+
+def written(url: str, tmp_path: Path, events: str = EVENTS, overwrite: bool = False) -> str:
+    """Write prepared data, and return its fingerprint."""
+    source = tmp_path / "events.csv"
+    source.write_text(events)
+    with new_prepared(url, overwrite) as folder:
+        return prepare(PrepareConfig(source=source), folder).manifest.fingerprint
+
+
+def test_the_same_data_is_not_fetched_twice_and_a_damaged_copy_is_replaced(
+    store: str, tmp_path: Path
+) -> None:
+    written(f"{store}/prepared", tmp_path)
+    folder = fetch_prepared(f"{store}/prepared", tmp_path)
+    written_at = (folder / MANIFEST).stat().st_mtime_ns
+    fetch_prepared(f"{store}/prepared", tmp_path)
+    assert (folder / MANIFEST).stat().st_mtime_ns == written_at
+    users, manifest = folder / "users.json", folder / MANIFEST
+    for damage in (
+        users.unlink,
+        lambda: users.write_text(users.read_text().replace("0", "7")),
+        lambda: manifest.write_text("{"),
+    ):
+        damage()
+        fetch_prepared(f"{store}/prepared", tmp_path)
+        PreparedData.open(folder).verify()
+
+
+def test_what_is_there_is_not_replaced_unasked(store: str, tmp_path: Path) -> None:
+    url = f"{store}/prepared"
+    written(url, tmp_path)
+    with pytest.raises(
+        DataError, match="exists already; choose another address, or replace it with --overwrite"
+    ):
+        written(url, tmp_path)
+    letter = write(f"{store}/home/letter.txt", "dear")
+    with pytest.raises(DataError, match="home has objects that are not prepared data"):
+        written(f"{store}/home", tmp_path, overwrite=True)
+    assert read(letter) == b"dear"
+    other = tmp_path / "data" / "prepared"
+    other.mkdir(parents=True)
+    (other / "letter.txt").write_text("dear")
+    with pytest.raises(DataError, match="exists already"):
+        fetch_prepared(url, tmp_path / "data")
+
+
+def _append(new: str, url: str, before_upload: Callable[[], None]) -> None:
+    with changed_prepared(url) as folder:
+        append(new, folder)
+        before_upload()
+
+
+def test_data_whose_upload_fails_is_kept_and_written_again(
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"{store}/prepared"
+    written(url, tmp_path)
+    new = write(f"{store}/new.csv", "user_id,item_id,time\n7,1,9\n")
+    upload = Objects.upload
+
+    def failing(self: Objects, folder: Path, names: list[str]) -> None:
+        if MANIFEST in names:
+            raise SourceError("the token has expired")
+        upload(self, folder, names)
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with monkeypatch.context() as patch, pytest.raises(SourceError) as raised:
+        _append(new, url, lambda: patch.setattr(Objects, "upload", failing))
+    (kept,) = tmp_path.glob("turret-*/prepared")
+    assert str(raised.value) == (
+        f"the token has expired; the new data is whole in {kept}; write it by "
+        f"`turret data upload {kept} --to {url} --overwrite`, then remove the folder"
+    )
+    with pytest.raises(FetchError, match=r"is not prepared data: it has no manifest\.json"):
+        fetch_prepared(url, tmp_path / "data")
+    upload_prepared(kept, url, overwrite=True)
+    grown = PreparedData.open(fetch_prepared(url, tmp_path / "data"))
+    grown.verify()
+    assert grown.manifest.counts.users == 5
+
+
+def test_an_upload_replaces_only_prepared_data_that_it_may(store: str, tmp_path: Path) -> None:
+    url = f"{store}/prepared"
+    fingerprint = written(url, tmp_path)
+    folder = fetch_prepared(url, tmp_path / "data")
+    (folder / "notes.txt").write_text("mine")
+    with pytest.raises(DataError, match="exists already; choose another address"):
+        upload_prepared(folder, url, overwrite=False)
+    letter = write(f"{store}/home/letter.txt", "dear")
+    upload_prepared(folder, f"{store}/home", overwrite=True)
+    assert read(letter) == b"dear"
+    assert names(f"{store}/home") == sorted([*names(url), "letter.txt"])
+    assert PreparedData.open(fetch_prepared(f"{store}/home", tmp_path)).fingerprint == fingerprint
+    (folder / "users.json").unlink()
+    with pytest.raises(DataError, match="are not those of its manifest; prepare the data again"):
+        upload_prepared(folder, url, overwrite=True)
+
+
+def test_the_manifest_is_written_last(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    uploaded: list[str] = []
+    monkeypatch.setattr(Objects, "upload", lambda self, folder, names: uploaded.extend(names))
+    written(f"{store}/prepared", tmp_path)
+    assert uploaded.index(MANIFEST) == len(uploaded) - 1 > 0
+
+
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        (lambda url: remove(url), r"lacks users\.json, which its manifest names; write it again"),
+        (lambda url: write(url, read(url)[::-1]), r"are not those of its manifest"),
+    ],
+)
+def test_damaged_objects_are_found(store: str, tmp_path: Path, damage: object, sentence: str) -> None:
+    assert callable(damage)
+    written(f"{store}/prepared", tmp_path)
+    damage(f"{store}/prepared/users.json")
+    with pytest.raises(FetchError, match=sentence):
+        fetch_prepared(f"{store}/prepared", tmp_path / "data")
+    assert list((tmp_path / "data").iterdir()) == []
+
+
+def test_an_error_names_the_url_of_prepared_data(store: str, tmp_path: Path) -> None:
+    url = f"{store}/prepared"
+    with pytest.raises(DataError, match=rf"^{url} is full$"), new_prepared(url, overwrite=False) as folder:
+        raise DataError(f"{folder} is full")
+    assert names(url) == []
+    written(url, tmp_path)
+    with pytest.raises(DataError, match=rf"^{url} is old$"), changed_prepared(url) as folder:
+        raise DataError(f"{folder} is old")
+
+
+# Logs in object stores: the same prepared data as from local files, and the same sentences.
+
+ITEMS = '{"item_id": 1, "genre": "a"}\n{"item_id": 2, "genre": "b"}\n'
+TRAIN = "user_id,item_id,time\n1,1,1\n1,2,2\n2,1,3\n2,2,4\n3,1,5\n"
+TEST = "user_id,item_id,time\n1,1,7\n2,1,8\n"
+
+
+def invoke(words: str) -> Result:
+    return CliRunner().invoke(app, shlex.split(words))
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> tuple[Path, str]:
+    """The same files in a folder and in a store."""
+    folder, url = tmp_path / "shop", f"memory://{uuid4().hex}/shop"
+    folder.mkdir()
+    for name, text in {"events.csv": TRAIN, "items.jsonl": ITEMS, "test.csv": TEST}.items():
+        (folder / name).write_text(text)
+        with fsspec.open(f"{url}/{name}", "w") as stream:
+            stream.write(text)
+    return folder, url
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "prepare {}",
+        "prepare {}/events.csv --items {}/items.jsonl",
+        "prepare --train {}/events.csv --test {}/test.csv",
+    ],
+)
+def test_prepared_data_is_that_of_local_files(shop: tuple[Path, str], tmp_path: Path, words: str) -> None:
+    folder, url = shop
+    for place, target in ((folder, "local"), (url, "fetched")):
+        done = invoke(f"{words.format(place, place)} --to {tmp_path / target}")
+        assert done.exit_code == 0, done.exception
+    local, fetched = (PreparedData.open(tmp_path / target) for target in ("local", "fetched"))
+    assert fetched.fingerprint == local.fingerprint
+    expected = {str(path).replace(str(folder), url): one for path, one in local.manifest.sources.items()}
+    assert fetched.manifest.sources == expected
+    assert str(tmp_path) not in json.dumps(fetched.manifest.settings)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["fetched", "local", "shop"]
+
+
+def test_bad_rows_and_warnings_name_the_url(tmp_path: Path) -> None:
+    url = f"memory://{uuid4().hex}/events.csv"
+    with fsspec.open(url, "w") as stream:
+        stream.write(TRAIN + ",1,9\n")
+    done = invoke(f"prepare {url} --to {tmp_path / 'prepared'}")
+    assert f"1 row of {url} is not valid" in str(done.exception)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.process
+def test_a_server_of_s3_keeps_prepared_data_that_is_fetched_replaced_and_grown(
+    shop: tuple[Path, str], s3: str, tmp_path: Path
+) -> None:
+    """From and to a real server, by the commands; the manifest of the older data is the last to go."""
+    target = f"{s3}/prepared"
+    assert invoke(f"prepare {shop[0]} --to {target}").exit_code == 0
+    expected = names(target)
+    write(f"{target}/left_behind.npy", "1")
+    assert "exists already" in str(invoke(f"prepare {shop[0]} --to {target}").exception)
+    assert invoke(f"prepare {shop[0]} --to {target} --overwrite").exit_code == 0
+    assert names(target) == expected
+    new = write(f"{s3}/new.csv", TEST)
+    grown = invoke(f"append {new} --items {shop[0]}/items.jsonl --to {target}")
+    assert f"2 of 2 events are new; {target} has 7 events" in grown.stdout
+    fetched = invoke(f"fetch {target} --to {tmp_path / 'data'}")
+    assert fetched.stdout == f"{target} is in {tmp_path / 'data' / 'prepared'}\n"
+    opened = PreparedData.open(tmp_path / "data" / "prepared")
+    opened.verify()
+    assert opened.manifest.counts.events == 7
+    assert new in opened.manifest.sources

@@ -1,0 +1,321 @@
+"""Logs become prepared data."""
+
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.data.conftest import Prepare
+from turret.data.configuration import load_configuration
+from turret.data.errors import BadRowsError, ColumnError, DataError
+from turret.data.events.event_arrays import Events
+from turret.data.events.event_files import EventFiles
+from turret.data.features import Bag
+from turret.data.histories import histories
+from turret.data.histories.splits import by_time
+from turret.data.prepared import PreparedData
+from turret.data.preparing.append import append
+from turret.data.preparing.columns import choose_columns, choose_id
+from turret.data.preparing.prepare import new_prepared_folder, prepare
+from turret.data.preparing.repeats import repeats_of
+from turret.data.reading.schema import ColumnSettings, PrepareConfig
+from turret.data.vocabulary import Id
+
+Row = tuple[int, str, int]
+
+HEADER = "user_id,item_id,timestamp\n"
+ROWS = st.lists(
+    st.tuples(st.integers(1, 5), st.sampled_from("abcde"), st.integers(0, 9)), min_size=1, max_size=25
+)
+
+
+def _config(**overrides: object) -> PrepareConfig:
+    named = {name.replace("__", "."): value for name, value in overrides.items()}
+    return load_configuration(PrepareConfig, overrides=named)
+
+
+def _histories(opened: PreparedData) -> dict[Id, list[list[Id]]]:
+    """All parts of all users as ids."""
+    return {
+        opened.users.id(user): [
+            opened.item_ids.ids(opened.targets(user, part)) for part in ("train", "validation", "test")
+        ]
+        for user in range(len(opened.users))
+    }
+
+
+def _naive(rows: list[Row]) -> dict[Id, list[list[Id]]]:
+    """State the last-out split with dictionaries and lists."""
+    by_user: dict[int, list[tuple[int, int, str]]] = defaultdict(list)
+    for place, (user, item, time) in enumerate(rows):
+        by_user[user].append((time, place, item))
+    expected: dict[Id, list[list[Id]]] = {}
+    for user, events in sorted(by_user.items()):
+        items: list[Id] = [item for _, _, item in sorted(events)]
+        expected[user] = [items[:-2], items[-2:-1], items[-1:]] if len(items) > 2 else [items, [], []]
+    return expected
+
+
+@settings(max_examples=15)  # each prepares a log
+@given(rows=ROWS)
+def test_prepared_histories_are_those_of_a_naive_reading(prepared: Prepare, rows: list[Row]) -> None:
+    opened = prepared(HEADER + "".join(f"{user},{item},{time}\n" for user, item, time in rows))
+    assert _histories(opened) == _naive(rows)
+
+
+def _files(tmp_path: Path) -> dict[str, Path]:
+    """The same three users and items as CSV, Parquet and JSON lines."""
+    frame = pl.DataFrame({"user_id": ["a", "b", "a"], "item_id": [7, 8, 8], "timestamp": [2, 1, 1]})
+    paths = {ending: tmp_path / f"e.{ending}" for ending in ("csv", "parquet", "jsonl")}
+    frame.write_csv(paths["csv"])
+    frame.write_parquet(paths["parquet"])
+    frame.write_ndjson(paths["jsonl"])
+    return paths
+
+
+def test_the_same_events_have_the_same_fingerprint_in_every_format(tmp_path: Path) -> None:
+    prints = {
+        prepare(_config(source=path), tmp_path / ending).manifest.fingerprint
+        for ending, path in _files(tmp_path).items()
+    }
+    again = prepare(_config(source=tmp_path / "e.csv"), tmp_path / "again").manifest.fingerprint
+    assert prints == {again}
+
+
+def test_a_folder_as_the_shop_writes_it_comes_with_features_and_fields(tmp_path: Path) -> None:
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    (folder / "events.csv").write_text(HEADER + "u1,i2,978300760\nu1,i1,978300761\nu2,i2,978300762\n")
+    (folder / "items.csv").write_text(
+        "item_id,title,genres,price\ni1,One,x|y,2.50\ni2,Two,,3\ni3,Unseen,z,1\n"
+    )
+    (folder / "users.csv").write_text("user_id,country\nu1,nl\n")
+    opened = PreparedData.open(prepare(_config(source=folder), tmp_path / "prepared").folder)
+    assert opened.fields == {"title": ["One", "Two"], "genres": [["x", "y"], []], "price": [2.5, 3.0]}
+    assert [(f.name, f.kind) for f in opened.item_features.features] == [
+        ("title", "text"),
+        ("genres", "multi"),
+        ("price", "number"),
+    ]
+    genres = opened.item_features.columns["genres"]
+    assert isinstance(genres, Bag)
+    assert genres.row(0).tolist() == [1, 2]
+    assert opened.user_features.columns["country"].tolist() == [1, 0]  # type: ignore[union-attr]
+
+
+def test_returns_and_anonymous_lines_are_counted_and_dropped(prepared: Prepare) -> None:
+    lines = "user_id,item_id,quantity,timestamp\n1,a,2,5\n1,a,-2,6\n,a,1,7\n1,b,3,8\n"
+    with pytest.raises(BadRowsError, match="weight not above 0: 1"):
+        prepared(lines, {"columns.weight": "quantity"})
+    opened = prepared(lines, {"columns.weight": "quantity", "on_bad": "drop"})
+    assert opened.weights is not None
+    assert opened.weights.tolist() == [2, 3]
+    assert {bad.kind: bad.count for bad in opened.manifest.bad_rows} == {
+        "null user": 1,
+        "weight not above 0": 1,
+    }
+
+
+def test_texts_for_no_value_are_bad_rows_unless_they_are_said_to_be_ids(prepared: Prepare) -> None:
+    lines = "user_id,item_id,timestamp\n1,a,5\nNULL,a,6\n1,-,7\nnan,b,8\n1,b,9\n"
+    with pytest.raises(BadRowsError, match=r"null item: 1\n.*\n  null user: 2\n    row 3, user_id NULL"):
+        prepared(lines)
+    opened = prepared(lines, {"format.nulls": ["-"], "on_bad": "drop"})
+    assert opened.manifest.counts.users == 3
+
+
+def test_no_more_than_some_pieces_of_the_log_are_ever_held(
+    prepared: Prepare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither of the source nor of the temporary files."""
+    collected: list[int] = []
+    collect, collect_batches, read = pl.LazyFrame.collect, pl.LazyFrame.collect_batches, EventFiles.read
+
+    def watched(frame: pl.LazyFrame, **options: Any) -> Any:
+        assert options == {"engine": "streaming"}
+        found = collect(frame, engine="streaming")
+        collected.append(found.height)
+        return found
+
+    def watched_batches(frame: pl.LazyFrame, **options: Any) -> Any:
+        for found in collect_batches(frame, **options):
+            collected.append(found.height)
+            yield found
+
+    def watched_read(files: EventFiles, first: int, last: int, *names: str) -> Any:
+        collected.append((last - first) // (8 if names else 1))
+        return read(files, first, last, *names)
+
+    for module in ("events.read_events", "events.buckets", "histories.histories"):
+        monkeypatch.setattr(f"turret.data.{module}.PIECE", 2_500)
+    monkeypatch.setattr(pl.LazyFrame, "collect", watched)
+    monkeypatch.setattr(pl.LazyFrame, "collect_batches", watched_batches)
+    monkeypatch.setattr(EventFiles, "read", watched_read)
+    lines = (f"user {row % 97},item {row % 89},2020-01-01 {row % 24:02}:30,text\n" for row in range(30_000))
+    prepared("user_id,item_id,timestamp,note\n" + "".join(lines))
+    assert sum(height == 2_500 for height in collected) >= 20
+    # The times are told from a sample of the log, whose size does not depend on it.
+    assert sorted(height for height in collected if height > 2_500) == [10_000]
+
+
+def test_overwriting_spares_what_is_not_prepared_data(tmp_path: Path) -> None:
+    target = tmp_path / "home"
+    target.mkdir()
+    (target / "letter.txt").write_text("dear")
+    with pytest.raises(DataError, match="home is not prepared data, so it is not overwritten"):
+        new_prepared_folder(target, overwrite=True)
+    with pytest.raises(DataError, match="--overwrite"), new_prepared_folder(target, overwrite=False):
+        pass
+    assert (target / "letter.txt").read_text() == "dear"
+
+
+def test_an_empty_folder_and_older_prepared_data_are_replaced(tmp_path: Path) -> None:
+    target = tmp_path / "new"
+    target.mkdir()
+    with new_prepared_folder(target, overwrite=False) as folder:
+        (folder / "manifest.json").write_text("1")
+    with new_prepared_folder(target, overwrite=True) as folder:
+        (folder / "manifest.json").write_text("2")
+    assert (target / "manifest.json").read_text() == "2"
+
+
+WITH_BAD_ROWS = "user_id,item_id,timestamp\na,x,1\n,x,2\na,q,3\nb,x\n"
+
+
+@pytest.fixture
+def items(tmp_path: Path) -> Path:
+    (tmp_path / "catalog.csv").write_text("item_id,title\nx,Ex\ny,Why\nx,Again\n")
+    return tmp_path / "catalog.csv"
+
+
+def test_bad_rows_of_all_files_are_refused_together(prepared: Prepare, items: Path) -> None:
+    with pytest.raises(BadRowsError) as refusal:
+        prepared(WITH_BAD_ROWS, {"items": items})
+    for kind in (
+        "malformed line: 1",
+        "null user: 1",
+        "item not in the items file: 1",
+        "items file: repeated id: 1",
+    ):
+        assert kind in str(refusal.value)
+
+
+def test_dropped_rows_are_counted_in_the_manifest(prepared: Prepare, items: Path) -> None:
+    opened = prepared(WITH_BAD_ROWS, {"items": items, "on_bad": "drop"})
+    assert opened.manifest.counts.events == 1
+    assert [bad.count for bad in opened.manifest.bad_rows] == [1, 1, 1, 1]
+    assert opened.fields == {"title": ["Ex"]}
+
+
+def _choose(existing: list[str], **settings: object) -> tuple[str, str, str | None]:
+    chosen = choose_columns(ColumnSettings.model_validate(settings), existing, "log.csv")
+    return chosen.user, chosen.item, chosen.time
+
+
+def test_columns_under_common_names_are_found_and_named_ones_win() -> None:
+    existing = ["movieId", "userId", "rating", "timestamp", "other"]
+    assert _choose(existing) == ("userId", "movieId", "timestamp")
+    assert _choose(existing, user="other", time="rating") == ("other", "movieId", "rating")
+    assert _choose(existing, in_file_order=True) == ("userId", "movieId", None)
+
+
+def test_the_ids_of_a_catalog_are_called_as_in_the_events_or_as_usual() -> None:
+    assert choose_id("item", None, "sku", ["sku", "item_id"], "items.csv") == "sku"
+    assert choose_id("item", None, "sku", ["item_id"], "items.csv") == "item_id"
+    assert choose_id("item", "code", "sku", ["sku", "code"], "items.csv") == "code"
+    with pytest.raises(ColumnError, match=r"items\.csv has none .* --item-id"):
+        choose_id("item", None, "sku", ["name"], "items.csv")
+
+
+Warn = Callable[..., tuple[str, ...]]
+
+
+@pytest.fixture
+def warn(tmp_path: Path) -> Warn:
+    """Prepares a CSV text and returns the warnings of the report."""
+
+    def make(text: str, **overrides: object) -> tuple[str, ...]:
+        (tmp_path / "events.csv").write_text(text)
+        named = {name.replace("__", "."): value for name, value in overrides.items()}
+        config = load_configuration(PrepareConfig, overrides={"source": tmp_path / "events.csv", **named})
+        return prepare(config, tmp_path / "prepared", overwrite=True).warnings
+
+    return make
+
+
+RETURNS = "user_id,item_id,timestamp,quantity\n1,a,1,3\n1,b,2,-1\n"
+
+
+def test_returns_that_nobody_asked_to_drop_are_said(warn: Warn) -> None:
+    sentence = (
+        "column 'quantity' holds values of zero and below and is not used; "
+        "--quantity quantity drops such rows as returns"
+    )
+    assert sentence in warn(RETURNS)
+
+
+@pytest.mark.parametrize(
+    ("text", "overrides"),
+    [
+        (RETURNS, {"columns__quantity": "quantity", "on_bad": "drop"}),
+        (RETURNS, {"columns__weight": "quantity", "on_bad": "drop"}),
+        (RETURNS.replace("-1", "1"), {}),
+        (RETURNS.replace("quantity", "amount"), {}),
+        (RETURNS.replace(",3", ",few").replace(",-1", ",none"), {}),
+    ],
+)
+def test_quantities_that_are_used_or_tell_no_returns_are_not_mentioned(
+    warn: Warn, text: str, overrides: dict[str, object]
+) -> None:
+    assert not [sentence for sentence in warn(text, **overrides) if "quantity" in sentence]
+
+
+def test_targets_that_can_not_be_hit_are_counted(warn: Warn) -> None:
+    """User 1 ends with an item of the first days, user 2 with a new one."""
+    text = "user_id,item_id,timestamp\n1,a,1\n1,b,2\n1,a,3\n2,a,1\n2,b,2\n2,c,3\n"
+    *_, sentence = warn(text)
+    assert sentence == (
+        "16.7% of the events repeat an item of their user, and 1 of 2 test targets were used before; "
+        "evaluation and the service leave out used items by default, so these can't be hit: if users come "
+        "back for the same items, train with --set evaluation.exclude_seen=false, else prepare with "
+        "--duplicates first, which keeps only first uses"
+    )
+    assert len(warn(text, filters__duplicates="first")) == 1
+
+
+# How many events and targets repeat an item of their user.
+
+
+@given(
+    rows=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4), st.integers(0, 9)), max_size=40),
+    validation_from=st.integers(0, 7),
+)
+def test_repeats_are_those_of_a_naive_reading(rows: list[tuple[int, int, int]], validation_from: int) -> None:
+    users, items, times = np.array(rows, dtype=np.int32).reshape(-1, 3).T
+    events = Events(users=users, items=items, times=times).sorted()
+    splits = by_time(events.times, events.offsets(4), validation_from, 7)
+    used = {(user, item) for user, item, time in rows if time < 7}
+    targets = {(user, item) for user, item, time in rows if time >= 7}
+    assert repeats_of(events, splits) == (len(used | targets), len(targets), len(used & targets))
+
+
+def test_the_manifest_has_the_share_also_after_new_events(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """User 1 comes back for a, and later also for b; small blocks change nothing."""
+    monkeypatch.setattr(histories, "PIECE", 2)
+    head = "user_id,item_id,timestamp\n"
+    (tmp_path / "log.csv").write_text(
+        f"{head}1,a,1700000001\n1,b,1700000002\n1,a,1700000003\n2,a,1700000001\n"
+    )
+    prepare(PrepareConfig(source=tmp_path / "log.csv"), tmp_path / "data")
+    assert PreparedData.open(tmp_path / "data").manifest.repeat_share == pytest.approx(1 / 4)
+    (tmp_path / "new.csv").write_text(f"{head}1,b,1700000009\n")
+    append(tmp_path / "new.csv", tmp_path / "data")
+    assert PreparedData.open(tmp_path / "data").manifest.repeat_share == pytest.approx(2 / 5)

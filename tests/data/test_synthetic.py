@@ -1,0 +1,271 @@
+"""The synthetic shop: what it promises, and what can be learnt from it."""
+
+import math
+import re
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from numpy.typing import NDArray
+
+from turret.data.errors import DataError
+from turret.data.synthetic.synthesis import Report, SyntheticConfig, synthesise
+from turret.data.synthetic.titles import GENRES, title
+
+SMALL: dict[str, Any] = {"users": 30, "items": 120, "events_per_user": 15, "longest_history": 30}
+
+
+@dataclass(frozen=True)
+class Shop:
+    report: Report
+    events: pl.DataFrame
+    items: pl.DataFrame
+    users: pl.DataFrame
+
+    def histories(self) -> list[list[str]]:
+        """Each user's item ids in order."""
+        return self.events.group_by("user_id", maintain_order=True).agg("item_id")["item_id"].to_list()
+
+    def main_genres(self) -> dict[str, str]:
+        """Item id -> the first of its genres."""
+        return {
+            item: genres.split("|")[0] for item, genres in self.items.select("item_id", "genres").iter_rows()
+        }
+
+    def series(self) -> dict[str, dict[int, str]]:
+        """Series -> part -> item id, read off the titles."""
+        series: dict[str, dict[int, str]] = defaultdict(dict)
+        for item, words in self.items.select("item_id", "title").iter_rows():
+            if match := re.fullmatch(r"(.*) part (\d+)", words):
+                series[match[1]][int(match[2])] = item
+        return series
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Shop:
+    """The shop that `turret data synth` makes when nothing is said; it takes a second."""
+    report = synthesise(SyntheticConfig(), tmp_path_factory.mktemp("default") / "shop")
+    tables = (pl.read_csv(report.folder / f"{name}.csv") for name in ("events", "items", "users"))
+    return Shop(report, *tables)
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def _made(folder: Path, **settings: Any) -> dict[str, bytes]:
+    synthesise(SyntheticConfig(**SMALL | settings), folder)
+    return _files(folder)
+
+
+def test_the_files_have_the_size_and_columns_that_were_promised(shop: Shop) -> None:
+    assert shop.events.columns == ["user_id", "item_id", "timestamp"]
+    assert shop.items.columns == ["item_id", "title", "genres", "price", "released"]
+    assert shop.users.columns == ["user_id", "age_group", "country"]
+    assert shop.users["user_id"].n_unique() == shop.users.height == shop.report.users == 5_000
+    assert shop.items["item_id"].n_unique() == shop.items.height == shop.report.items == 2_000
+    assert shop.items["title"].n_unique() == shop.items.height
+    assert shop.events.height == shop.report.events
+    assert set(shop.events["user_id"]) == set(shop.users["user_id"])
+    assert set(shop.events["item_id"]) <= set(shop.items["item_id"])
+    assert (shop.items["price"] > 0).all()
+
+
+def test_the_same_seed_gives_the_same_bytes_and_another_seed_does_not(tmp_path: Path) -> None:
+    first = _made(tmp_path / "first")
+    assert _made(tmp_path / "again") == first
+    other = _made(tmp_path / "other", seed=1)
+    assert all(other[name] != first[name] for name in ("events.csv", "items.csv", "users.csv"))
+
+
+def test_only_a_shop_is_overwritten(tmp_path: Path) -> None:
+    folder, config = tmp_path / "shop", SyntheticConfig(**SMALL)
+    synthesise(config, folder)
+    with pytest.raises(DataError, match=r"shop exists already"):
+        synthesise(config, folder)
+    (folder / "events.csv").write_text("")
+    assert synthesise(config, folder, overwrite=True).events > 0
+    assert len(_files(folder)["events.csv"]) > 0
+    (folder / "thesis.tex").write_text("years of work")
+    with pytest.raises(DataError, match=r"also holds 'thesis\.tex', so it is not overwritten"):
+        synthesise(config, folder, overwrite=True)
+    assert (folder / "thesis.tex").read_text() == "years of work"
+
+
+def test_many_items_are_there_at_the_opening_and_the_others_come_on_the_way(shop: Shop) -> None:
+    released = [date.fromisoformat(day) for day in shop.items["released"]]
+    assert released == sorted(released)
+    new = sum(day > shop.report.first.date() for day in released)
+    assert 0.3 < new / len(released) < 0.6
+    assert released[-1] > shop.report.last.date() - timedelta(days=120)
+
+
+def test_popularity_falls_like_zipf_says(tmp_path: Path) -> None:
+    """Without series, tastes and releases in between, log count falls by the exponent per log rank."""
+    settings = SyntheticConfig(
+        users=4_000,
+        items=400,
+        longest_history=20,
+        events_per_user=15,
+        series_share=0,
+        popularity_exponent=0.8,
+    )
+    synthesise(settings, tmp_path / "shop")
+    counts = pl.read_csv(tmp_path / "shop" / "events.csv")["item_id"].value_counts()["count"]
+    ranked = np.sort(counts.to_numpy())[::-1][4:100]
+    slope = np.polyfit(np.log(np.arange(5, 101)), np.log(ranked), 1)[0]
+    # Releases and second genres bend the line a little; a uniform shop has a slope near 0.
+    assert slope == pytest.approx(-0.8, abs=0.25)
+
+
+def test_the_words_of_a_title_tell_its_genre(shop: Shop) -> None:
+    genres_of_word: dict[str, set[str]] = defaultdict(set)
+    for words, genres in shop.items.select("title", "genres").iter_rows():
+        the, adjective, noun, *_ = words.split()
+        assert the == "The"
+        genres_of_word[adjective].add(genres.split("|")[0])
+        genres_of_word[noun].add(genres.split("|")[0])
+    assert len(genres_of_word) > 150
+    assert all(len(genres) == 1 for genres in genres_of_word.values())
+    assert len(set.union(*genres_of_word.values())) == 12
+
+
+def test_the_parts_of_a_series_are_numbered_and_appear_one_after_the_other(shop: Shop) -> None:
+    released = dict(shop.items.select("item_id", "released").iter_rows())
+    assert len(shop.series()) > 150
+    for parts in shop.series().values():
+        assert sorted(parts) == list(range(1, len(parts) + 1))
+        days = [released[parts[number]] for number in sorted(parts)]
+        assert days == sorted(set(days))
+
+
+Rows = NDArray[np.int64]
+
+
+def test_histories_are_as_long_as_was_asked(shop: Shop) -> None:
+    lengths = [len(history) for history in shop.histories()]
+    assert min(lengths) == 10
+    assert max(lengths) <= 150
+    assert sum(length > 100 for length in lengths) > 50
+    assert np.mean(lengths) == pytest.approx(40, rel=0.1)
+
+
+def test_nobody_takes_an_item_twice_or_two_at_once(shop: Shop) -> None:
+    assert not shop.events.select("user_id", "item_id").is_duplicated().any()
+    assert not shop.events.select("user_id", "timestamp").is_duplicated().any()
+
+
+def test_nobody_takes_an_item_before_its_release(shop: Shop) -> None:
+    released = {row["item_id"]: date.fromisoformat(row["released"]) for row in shop.items.to_dicts()}
+    for item, time in shop.events.select("item_id", "timestamp").iter_rows():
+        assert released[item] <= datetime.fromtimestamp(time, UTC).date()
+
+
+def test_users_mostly_go_on_with_a_series(shop: Shop) -> None:
+    following = {
+        parts[number]: parts[number + 1] for parts in shop.series().values() for number in list(parts)[:-1]
+    }
+    pairs = [pair for history in shop.histories() for pair in pairwise(history)]
+    chances = [following[first] == second for first, second in pairs if first in following]
+    assert 0.6 < np.mean(chances) < 0.85
+
+
+def test_tastes_persist_for_a_while_and_drift_away(shop: Shop) -> None:
+    """Two picks outside of series are more often of one genre the closer they are."""
+    genre = {
+        item: genres.split("|")[0] for item, genres in shop.items.select("item_id", "genres").iter_rows()
+    }
+    part = {item for parts in shop.series().values() for item in parts.values()}
+    same: dict[int, list[bool]] = defaultdict(list)
+    for history in shop.histories():
+        picks = [genre[item] for item in history if item not in part]
+        for lag in (1, 8):
+            same[lag] += [a == b for a, b in zip(picks, picks[lag:], strict=False)]
+    assert np.mean(same[1]) > 1.3 * np.mean(same[8])
+    assert np.mean(same[8]) > 1.1 / 12
+
+
+@pytest.mark.parametrize("column", ["age_group", "country"])
+def test_what_is_known_of_users_tells_a_part_of_their_tastes(shop: Shop, column: str) -> None:
+    """Mutual information with the genre, against the same with users permuted."""
+    genre = shop.items.select("item_id", pl.col("genres").str.split("|").list.first())
+    events = shop.events.join(genre, on="item_id").join(shop.users, on="user_id")
+    shuffled = shop.users.with_columns(shop.users[column].shuffle(seed=3).alias(column))
+    control = shop.events.join(genre, on="item_id").join(shuffled, on="user_id")
+    assert _information(events, column) > 3 * _information(control, column)
+
+
+def _information(events: pl.DataFrame, column: str) -> float:
+    joint = Counter(events.select(column, "genres").iter_rows())
+    left, right = Counter(events[column].to_list()), Counter(events["genres"].to_list())
+    total = events.height
+    return sum(n / total * math.log(n * total / left[a] / right[b]) for (a, b), n in joint.items())
+
+
+# Learnability: popularity and transition counts rank the held-out last item among the unseen items; hits are
+# in the first 20.
+
+
+def _codes(shop: Shop) -> tuple[Rows, Rows]:
+    """Users and items as numbers [E], each user's events together and in order."""
+    users = shop.events["user_id"].str.slice(1).cast(pl.Int64).to_numpy()
+    items = shop.events["item_id"].str.slice(1).cast(pl.Int64).to_numpy()
+    order = np.argsort(users, kind="stable")
+    return users[order], items[order]
+
+
+def _hit_rates(users: Rows, items: Rows, count: int) -> tuple[float, float]:
+    """HR@20 of popularity and of the transition counter (ties between items go to the more popular one)."""
+    last = np.flatnonzero(np.append(users[1:] != users[:-1], True))
+    train = np.delete(np.arange(len(users)), last)
+    popularity = np.bincount(items[train], minlength=count).astype(np.float64)
+    transitions = np.zeros((count, count))
+    pairs = train[1:][(np.diff(train) == 1) & (users[train[1:]] == users[train[:-1]])]
+    np.add.at(transitions, (items[pairs - 1], items[pairs]), 1)
+    seen = np.zeros((len(last), count), dtype=bool)
+    seen[users[train], items[train]] = True
+    hits = [
+        _hits(np.where(seen, -np.inf, scores), items[last])
+        for scores in (
+            popularity[None, :],
+            transitions[items[last - 1]] + popularity / (2 * popularity.max()),
+        )
+    ]
+    return hits[0], hits[1]
+
+
+def _hits(scores: NDArray[np.float64], targets: Rows) -> float:
+    of_target = scores[np.arange(len(targets)), targets][:, None]
+    better = (scores > of_target).sum(axis=1)
+    return float(np.mean((better < 20) & np.isfinite(of_target[:, 0])))
+
+
+def test_a_counter_of_transitions_beats_popularity_clearly(shop: Shop) -> None:
+    popularity, transitions = _hit_rates(*_codes(shop), shop.items.height)
+    assert transitions > 3 * popularity > 0.1
+
+
+def test_nothing_is_left_to_learn_when_items_are_permuted_over_the_log(shop: Shop) -> None:
+    users, items = _codes(shop)
+    permuted = np.random.default_rng(1).permutation(items)
+    popularity, transitions = _hit_rates(users, permuted, shop.items.height)
+    assert transitions <= popularity
+
+
+def test_the_order_of_events_carries_the_lead_over_popularity(shop: Shop) -> None:
+    users, items = _codes(shop)
+    shuffled = items[np.lexsort((np.random.default_rng(1).random(len(users)), users))]
+    popularity, transitions = _hit_rates(users, items, shop.items.height)
+    popularity_after, transitions_after = _hit_rates(users, shuffled, shop.items.height)
+    assert transitions_after - popularity_after < (transitions - popularity) / 3
+
+
+@pytest.mark.parametrize("genre", GENRES)
+def test_no_title_comes_twice(genre: str) -> None:
+    assert len({title(genre, number) for number in range(5_000)}) == 5_000

@@ -1,0 +1,173 @@
+"""Moments: those of configurations, and columns of times in all their forms."""
+
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
+
+import polars as pl
+import pytest
+
+from turret.data.errors import ColumnError
+from turret.data.moments import as_number, parse_moment
+from turret.data.reading.schema import ColumnSettings
+from turret.data.reading.times import TimeReader, choose_reader, parse_time
+
+
+def _reader(values: pl.Series, **settings: object) -> TimeReader:
+    frame = pl.LazyFrame({"raw": values})
+    return choose_reader(frame, "raw", "when", ColumnSettings.model_validate(settings))
+
+
+def _read(
+    values: list[object], dtype: pl.DataType | None = None, **settings: object
+) -> tuple[str, list[object]]:
+    column = pl.Series("raw", values, dtype=dtype)
+    reader = _reader(column, **settings)
+    return reader.kind, column.to_frame().select(reader.value).to_series().to_list()
+
+
+def _ms(*when: int, zone: timezone = UTC) -> int:
+    return round(datetime(*when, tzinfo=zone).timestamp() * 1000)  # type: ignore[misc, arg-type]
+
+
+@pytest.mark.parametrize("scale", [1, 1000, 1_000_000])
+@pytest.mark.parametrize("form", [int, str])
+def test_plausible_times_since_1970_become_milliseconds(scale: int, form: type) -> None:
+    values = [form(moment * scale) for moment in (978_300_760, 1_046_454_590)]
+    assert _read(values) == ("timestamp", [978_300_760_000, 1_046_454_590_000])
+
+
+def test_other_numbers_stay_numbers_of_their_kind() -> None:
+    assert _read([0, 5, None]) == ("number", [0, 5, None])
+    assert _read(["3", "-1"]) == ("number", [3, -1])
+    assert _read([1.0, None, 3.0]) == ("number", [1, None, 3])
+    kind, values = _read([0.5, float("inf"), 1.0])
+    assert (kind, values) == ("number", [0.5, None, 1.0])
+
+
+def test_a_few_absurd_values_say_nothing_of_the_others() -> None:
+    """An impossible time among valid ones is unreadable; an unlikely one stays."""
+    good = [1_046_454_590 + place for place in range(30)]
+    kind, values = _read([*good, 10**17, 0])
+    assert kind == "timestamp"
+    assert values == [*(moment * 1000 for moment in good), None, 0]
+    assert _read([1_046_454_590, 3, 4, 5])[0] == "number"
+
+
+def test_a_stated_unit_is_believed() -> None:
+    assert _read([5], time_unit="seconds") == ("timestamp", [5000])
+    assert _read([5_000], time_unit="microseconds") == ("timestamp", [5])
+    assert _read([1_046_454_590], time_unit="number") == ("number", [1_046_454_590])
+    assert _read([1.25], time_unit="seconds") == ("timestamp", [1250])
+
+
+def test_decimal_numbers_are_read_as_floats_are() -> None:
+    seconds = [Decimal("978300760.25"), None]
+    assert _read(seconds) == ("timestamp", [978_300_760_250, None])  # type: ignore[arg-type]
+    assert _read([Decimal("3"), Decimal("4")]) == ("number", [3, 4])
+
+
+@pytest.mark.parametrize("values", [[1e30, 5.0], ["1e30", "5"], ["99999999999999999999", "5"], [2**63, 5]])
+def test_a_number_too_large_for_64_bits_is_unreadable_and_spoils_no_other(values: list[object]) -> None:
+    dtype = pl.UInt64() if values[0] == 2**63 else None
+    assert _read(values, dtype) == ("number", [None, 5])
+
+
+@pytest.mark.parametrize(
+    ("unit", "scale"), [("seconds", 1), ("milliseconds", 10**3), ("microseconds", 10**6)]
+)
+@pytest.mark.parametrize("form", [int, float, str])
+def test_times_outside_the_years_that_calendars_know_are_unreadable(
+    unit: str, scale: int, form: type
+) -> None:
+    first, last = -62_135_596_800, 253_402_300_799  # 0001-01-01 and 9999-12-31T23:59:59
+    values = [form(moment * scale) for moment in (first, last, first - 1, last + 1, 2 * 10**18 // scale)]
+    expected = [first * 1000, last * 1000, None, None, None]
+    assert _read(values, time_unit=unit) == ("timestamp", expected)
+
+
+def test_dates_and_times_of_any_zone_become_utc() -> None:
+    east = timezone(timedelta(hours=2))
+    assert _read([datetime(2020, 1, 1, 10, 30)]) == ("timestamp", [_ms(2020, 1, 1, 10, 30)])
+    assert _read([date(2020, 1, 2)]) == ("timestamp", [_ms(2020, 1, 2)])
+    zoned = pl.Series([datetime(2020, 7, 1, 10)]).dt.replace_time_zone("Europe/Berlin").to_list()
+    assert _read(zoned, pl.Datetime("us", "Europe/Berlin"))[1] == [_ms(2020, 7, 1, 10, zone=east)]
+
+
+def test_texts_of_iso_8601_are_read_in_all_their_shapes() -> None:
+    east = timezone(timedelta(hours=2))
+    texts = ["2020-01-01", "2020-01-01 10:30", "2020-01-01T10:30:15", "2020-01-01T10:30:15.250Z"]
+    values = _read([*texts, "2020-01-01T10:30:15+02:00", "later", None])[1]
+    day = _ms(2020, 1, 1)
+    expected = [day, day + 37_800_000, day + 37_815_000, day + 37_815_250]
+    assert values == [*expected, _ms(2020, 1, 1, 10, 30, 15, zone=east), None, None]
+
+
+def test_day_and_month_are_told_apart_by_what_can_only_be_a_day() -> None:
+    assert _read(["1/12/2020 8:26", "13/12/2020 9:00"])[1][0] == _ms(2020, 12, 1, 8, 26)
+    assert _read(["1/12/2020 8:26", "1/13/2020 9:00"])[1][0] == _ms(2020, 1, 12, 8, 26)
+    with pytest.raises(ColumnError, match=r"'when' \(such as '1/12/2020'\) fit .*--time-format"):
+        _read(["1/12/2020"])
+    assert _read(["1/12/2020"], time_format="%d/%m/%Y")[1] == [_ms(2020, 12, 1)]
+
+
+def test_what_orders_nothing_and_what_contradicts_is_refused() -> None:
+    with pytest.raises(ColumnError, match=r"'when' holds List\(Int64\), which does not order events"):
+        _read([[1]])
+    with pytest.raises(
+        ColumnError, match="time_unit = 'seconds' is for numbers, but column 'when' holds dates"
+    ):
+        _read(["2020-01-01"], time_unit="seconds")
+
+
+def test_dates_cut_times_and_numbers_cut_in_the_unit_of_their_column() -> None:
+    seconds = _reader(pl.Series([1_700_000_000]))
+    dates = _reader(pl.Series([date(2020, 1, 1)]))
+    for reader in (seconds, dates):
+        assert parse_time("2020-01-01 10:30", reader) == _ms(2020, 1, 1, 10, 30)
+    assert parse_time("2020-01-01T10:30:00+02:00", dates) == _ms(2020, 1, 1, 8, 30)
+    assert parse_time(1_700_004_000, seconds) == 1_700_004_000_000
+    assert parse_time("1700004000.5", seconds) == 1_700_004_000_500
+    assert parse_time(1_700_004_000_000, _reader(pl.Series([1_700_000_000_000]))) == 1_700_004_000_000
+
+
+def test_plain_numbers_are_cut_at_numbers_as_they_are() -> None:
+    numbers = _reader(pl.Series([3, 4]))
+    assert [parse_time(moment, numbers) for moment in (7, "3", " 2.5")] == [7, 3, 2.5]
+    for moment in ("2020-01-01", "nan"):
+        with pytest.raises(ColumnError, match="give a number"):
+            parse_time(moment, numbers)
+
+
+@pytest.mark.parametrize("moment", ["soon", "nan", 1e30, "inf"])
+def test_what_is_no_moment_is_refused(moment: str | float) -> None:
+    with pytest.raises(ColumnError, match=r"is not a date or time \('when' holds seconds since 1970\)"):
+        parse_time(moment, _reader(pl.Series([1_700_000_000])))
+    with pytest.raises(ColumnError, match="write it like 2024-05-01"):
+        parse_time(20240501, _reader(pl.Series([date(2020, 1, 1)])))
+
+
+MAY = datetime(2024, 5, 1, 12, 30, tzinfo=UTC).timestamp()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2024-05-01T12:30",
+        "2024-05-01 12:30",
+        "2024-05-01T14:30+02:00",
+        f"{MAY}",
+        f"{MAY * 1e3:.0f}",
+        MAY * 1e6,
+    ],
+)
+def test_a_moment_is_read_as_milliseconds(text: str | float) -> None:
+    assert parse_moment(text) == MAY * 1000
+
+
+@pytest.mark.parametrize("text", ["yesterday", "", "5", "-1", "nan", "2024-13-01"])
+def test_other_texts_are_no_moments(text: str) -> None:
+    assert parse_moment(text) is None
+
+
+def test_a_number_is_told_from_a_text() -> None:
+    assert (as_number("1.5"), as_number(3), as_number("x")) == (1.5, 3.0, None)
