@@ -53,6 +53,25 @@ BARS: dict[str, tuple[Bar, ...]] = {
         Bar("doors_opened", "<=", 0, "no attack is let in (docs/security.md)"),
         Bar("peak_mb_over_idle", "<=", 150, "clients together take a bounded memory (docs/security.md)"),
     ),
+    "overload --trial": (
+        *(
+            Bar(f"{case}.{name}", comparison, bar, reason)
+            for case in ("awake_waiting", "awake_impatient", "starved_waiting", "starved_impatient")
+            for name, comparison, bar, reason in (
+                ("refused_after", "<=", 0, "a second after a flood all are served"),
+                ("lost", "<=", 0, "no connection is ended"),
+                ("grown_mb", "<=", 20, "refusing keeps nothing"),
+            )
+        ),
+        Bar("awake_waiting.served_share", ">=", 0.8, "a flood hardly costs those who are served"),
+        Bar("awake_impatient.served_share", ">=", 0.6, "clients that do not wait are left waiting"),
+        Bar("starved_waiting.served_share", ">=", 0.4, "refusals take half of a fifth of a processor"),
+        Bar("starved_impatient.served_share", ">=", 0.4, "refusals take half of a fifth of a processor"),
+        Bar("awake_waiting.refused_median_ms", "<=", 10, "a refusal waits for nothing"),
+        Bar("starved_waiting.refused_median_ms", "<=", 90, "10 ms, and two stops of the worker"),
+        Bar("starved_waiting.refusals_a_client_s", "<=", 1.1, "a client is refused once in Retry-After"),
+        Bar("starved_impatient.refusals_a_client_s", "<=", 1.1, "a client is refused once in Retry-After"),
+    ),
     "serving --trial": (
         Bar("activate_failed", "<=", 0, "no request fails while versions change (docs/serving.md)"),
         Bar("activate_p99_over_steady", "<=", 20, "requests hardly wait for an activation; 1.6 was measured"),

@@ -99,6 +99,4 @@ ATTACKS: tuple[Attack, ...] = (
 )
 
 # Points that are no attack on a running service.
-NOT_ATTACKS = {
-    28: "docker-compose.yml fixes what its containers share (tests/deploy/test_compose_files.py)"
-}
+NOT_ATTACKS = {28: "docker-compose.yml fixes what its containers share (tests/deploy/test_compose_files.py)"}
