@@ -85,6 +85,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
     return Installed(python, packages, folder)
 
 
+@pytest.mark.process
 def test_the_wheel_holds_every_module_every_experiment_the_page_the_figures_and_the_mark_of_types(
     wheel: Path,
 ) -> None:
@@ -102,11 +103,6 @@ def test_the_wheel_holds_every_module_every_experiment_the_page_the_figures_and_
     assert names == sources | experiments | styles | page | {figures, Path("turret/py.typed")}
 
 
-def test_one_top_level_name_is_installed(installed: Installed) -> None:
-    names = {path.name for path in installed.packages.iterdir()}
-    assert {name for name in names if not name.endswith((".dist-info", ".pth"))} == {"turret"}
-
-
 @pytest.mark.nightly
 def test_every_module_is_imported_from_the_wheel(installed: Installed) -> None:
     places = json.loads(installed.run(str(installed.python), "-c", IMPORT_ALL))
@@ -114,8 +110,11 @@ def test_every_module_is_imported_from_the_wheel(installed: Installed) -> None:
     assert all(Path(place).is_relative_to(installed.packages) for place in places.values())
 
 
+@pytest.mark.process
 def test_the_command_line_runs_beside_folders_of_the_same_names(installed: Installed) -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+    names = {path.name for path in installed.packages.iterdir()}
+    assert {name for name in names if not name.endswith((".dist-info", ".pth"))} == {"turret"}
     assert "Usage: turret" in installed.run(str(installed.python), "-m", "turret", "--help")
     assert installed.run("turret", "--version") == f"turret {version}\n"
     made = installed.run("turret", "data", "synth", "shop", "--users", "50", "--items", "600")
@@ -123,6 +122,7 @@ def test_the_command_line_runs_beside_folders_of_the_same_names(installed: Insta
     assert "50" in installed.run("turret", "data", "prepare", "shop", "--to", "prepared")
 
 
+@pytest.mark.nightly
 def test_the_shell_completes_commands_and_options(installed: Installed) -> None:
     """As the script calls it that `turret --install-completion` installs."""
     asked = {"_TURRET_COMPLETE": "complete_bash", "COMP_CWORD": "1"}
