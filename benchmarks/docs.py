@@ -4,21 +4,28 @@ The sentences are written by hand, and the plots by `python -m benchmarks.readme
 changed: the pages that are not current are named, and the exit status is 1.
 """
 
+import json
 import re
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any, get_args
 
+from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from benchmarks.fault_tests import FaultTest, fault_tests
 from benchmarks.folders import drawing
 from benchmarks.readme import PAGES as FIGURES
 from benchmarks.readme import filled
+from turret.data.entry_points import kind_of
 from turret.service.http.openapi.document import written
 from turret.service.monitoring.drift import Drift
 from turret.service.settings import Settings
 from turret.service.telemetry.metrics import FAMILIES, Metrics
+from turret.training.config.experiment import ExperimentConfig
+from turret.training.losses.registry import LOSSES
+from turret.training.samplers.registry import SAMPLERS
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -41,12 +48,16 @@ def current(page: Path) -> str:
             before, _, rest = text.partition(FOLDERS_BEGIN)
             after = rest.partition(FOLDERS_END)[2]
             return f"{before}{FOLDERS_BEGIN}\n{drawing()}\n{FOLDERS_END}{after}"
+        case "estimators.md":
+            return estimators_page(text)
         case "openapi.json":
             return written()
         case "observability.md":
             return metrics_page(text, exported())
         case "reliability.md":
             return faults_page(text, fault_tests())
+        case "training.md" if missing := [name for name in EXPERIMENT if f"`{name}`" not in text]:
+            raise DocumentError(f"it does not name {', '.join(missing)}")
     return text
 
 
@@ -96,20 +107,63 @@ def metrics_page(text: str, kinds: dict[str, str]) -> str:
     return text
 
 
+def estimators_page(text: str) -> str:
+    """Fill in the default behind each setting of a loss or a sampler, in the section of its kind."""
+    parts = re.split(r"(?=^##)", text, flags=re.MULTILINE)
+    for table, kinds in (("objective.loss", LOSSES), ("objective.sampler", SAMPLERS)):
+        for kind in kinds.values():
+            name = kind_of(kind)
+            here = [number for number, part in enumerate(parts) if part.startswith(f"### `{name}`\n")]
+            if not here:
+                raise DocumentError(f"no section describes {name}")
+            for setting in kind.model_fields.keys() - {"kind", "parts"}:
+                shown = _shown(kind.model_fields[setting].default).replace("`", '"')
+                pattern = rf"(`{re.escape(f'{table}.{setting}')}`\s+)\([^)]*\)"
+                parts[here[0]], found = re.subn(pattern, rf"\1({shown})", parts[here[0]])
+                if not found:
+                    raise DocumentError(f"{name} lacks `{table}.{setting}` ({shown})")
+    return "".join(parts)
+
+
+def experiment_settings(model: type[BaseModel], prefix: str = "") -> dict[str, list[object]]:
+    """The dotted names of all settings below a model, each with its defaults: of several kinds, several."""
+    found: dict[str, list[object]] = {}
+    for name, field in model.model_fields.items():
+        sections = [] if name in ("loss", "sampler") else _sections(field.annotation)
+        for section in sections:
+            for below, defaults in experiment_settings(section, f"{prefix}{name}.").items():
+                found.setdefault(below, []).extend(defaults)
+        if not sections and name != "kind":
+            found[prefix + name] = [field.default]
+    return found
+
+
+def _sections(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type):
+        return [annotation] if issubclass(annotation, BaseModel) else []
+    return [model for part in get_args(annotation) for model in _sections(part)]
+
+
+EXPERIMENT = experiment_settings(ExperimentConfig)
+
+
 def _with_default(cells: Cells) -> Cells:
-    """Fill in the defaults of settings of the service; one without a value keeps its words."""
-    names = re.findall(r"`TURRET_(\w+)`", cells["setting"])
-    if unknown := [name for name in names if name.lower() not in Settings.model_fields]:
+    """Fill in defaults, of settings of the service or of an experiment; others keep their words."""
+    service = re.findall(r"`TURRET_(\w+)`", cells["setting"])
+    if unknown := [name for name in service if name.lower() not in Settings.model_fields]:
         raise DocumentError(f"TURRET_{unknown[0]} is no setting of the service")
-    defaults = [Settings.model_fields[name.lower()].default for name in names]
-    if not names or any(default in (None, PydanticUndefined) for default in defaults):
+    defaults = [Settings.model_fields[name.lower()].default for name in service]
+    experiment = EXPERIMENT.get(cells["setting"].strip("`"), [])
+    if len(experiment) == 1:
+        defaults = experiment
+    if not defaults or any(default in (None, PydanticUndefined, ()) for default in defaults):
         return cells
     return {**cells, "default": ", ".join(map(_shown, defaults))}
 
 
 def _shown(default: object) -> str:
-    if isinstance(default, bool):
-        return f"`{str(default).lower()}`"
+    if isinstance(default, bool | list | tuple):
+        return json.dumps(default)
     if isinstance(default, int):
         return f"{default:,}"
     return f"{default:g}" if isinstance(default, float) else f"`{default}`"
