@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
 
@@ -31,10 +32,19 @@ _log = logging.getLogger("turret.replicas")
 
 
 class Follower:
-    """Follows for all workers of a replica, in the first one that runs; others follow the shared state."""
+    """Follows for all workers of a replica, in the first one that runs; others follow the shared state.
+
+    `clock` is monotonic, in seconds.
+    """
 
     def __init__(
-        self, model_holder: ModelHolder, replicas: Replicas, records: RecordStore, name: str, metrics: Metrics
+        self,
+        model_holder: ModelHolder,
+        replicas: Replicas,
+        records: RecordStore,
+        name: str,
+        metrics: Metrics,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._model_holder = model_holder
         self._shared_state = model_holder.shared_state
@@ -42,10 +52,11 @@ class Follower:
         self._records = records
         self._name = name
         self._metrics = metrics
+        self._clock = clock
         self._items = 0
         self._reported: tuple[bytes, float] = (b"", 0.0)
-        self._adopted: tuple[int, float] = (0, 0.0)
-        self._tried_first = 0.0
+        self._adopted: tuple[int, float | None] = (0, None)  # since when its line may be missing
+        self._tried_first = float("-inf")
         self._trouble = ""
 
     async def join(self) -> None:
@@ -127,10 +138,10 @@ class Follower:
         """Read the record and all reports; report what is new, and once a second that this replica lives."""
         report = self._report().model_dump_json().encode()
         last, at = self._reported
-        if report == last and monotonic() - at < _BEAT_SECONDS:
+        if report == last and self._clock() - at < _BEAT_SECONDS:
             return await self._records.view()
         view = await self._records.view(self._name, report, FORGET_SECONDS)
-        self._reported = report, monotonic()
+        self._reported = report, self._clock()
         return view
 
     def _report(self) -> Report:
@@ -157,9 +168,9 @@ class Follower:
     async def _look_for_first(self, is_confirmed: bool) -> None:
         """Make the folder's version the first one, as no replica has one; tried twice a second."""
         target = self._shared_state.target.value
-        if target > 0 or (target and not is_confirmed) or monotonic() - self._tried_first < _FIRST_SECONDS:
+        if target > 0 or (target and not is_confirmed) or self._clock() - self._tried_first < _FIRST_SECONDS:
             return
-        self._tried_first = monotonic()
+        self._tried_first = self._clock()
         await asyncio.to_thread(self._make_first, is_confirmed)
 
     def _make_first(self, is_confirmed: bool) -> None:
@@ -178,13 +189,13 @@ class Follower:
     async def _complete_log(self, record: LiveRecord) -> None:
         number, since = self._adopted
         if number != record.number:
-            self._adopted = record.number, monotonic()
-        elif since and monotonic() - since > _COMPLETE_SECONDS:
+            self._adopted = record.number, self._clock()
+        elif since is not None and self._clock() - since > _COMPLETE_SECONDS:
             try:
                 await asyncio.to_thread(complete_log, self._model_holder.root, record)
             except BusyError:
-                self._adopted = number, monotonic()
+                self._adopted = number, self._clock()
                 return
             except (BundleError, ServiceError) as error:
                 _log.warning("%s", error)
-            self._adopted = number, 0.0
+            self._adopted = number, None
