@@ -1,5 +1,8 @@
+"""AdamW over layers, and by the row over large tables."""
+
 import copy
 import itertools
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
@@ -8,15 +11,66 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from turret.data.prepared import PreparedData
-from turret.training.config.experiment import ExperimentConfig, load_experiment
+from turret.training.config.experiment import ExperimentConfig
 from turret.training.optimisers.optimiser import Optimiser, large_tables, learning_rate_factor
+from turret.training.optimisers.row_adam import RowAdam
 from turret.training.run import CHECKPOINT, MODEL, Run
 from turret.training.trainer import Trainer, train
+
+
+def table() -> torch.nn.Embedding:
+    torch.manual_seed(0)
+    return torch.nn.Embedding(30, 7, sparse=True)
+
+
+@pytest.mark.parametrize("draws", [[[3, 9], [9, 29], [0, 3]], [[5, 5, 1], [1, 5, 1], [2, 2, 2]]])
+def test_rows_move_as_by_sparse_adam(draws: list[list[int]]) -> None:
+    """Step after step, also where a row comes several times; without the bias correction it would not."""
+    mine, other = table(), table()
+    optimisers = (
+        RowAdam(mine.parameters(), lr=0.1),
+        torch.optim.SparseAdam(list(other.parameters()), lr=0.1),
+    )
+    for rows in draws:
+        for embedding, optimiser in zip((mine, other), optimisers, strict=True):
+            optimiser.zero_grad()
+            embedding(torch.tensor(rows)).pow(2).sum().backward()
+            optimiser.step()
+    torch.testing.assert_close(mine.weight, other.weight)
+    assert not torch.allclose(mine.weight, table().weight)
+
+
+def test_rows_without_a_gradient_stay() -> None:
+    """Also when they have moments from before."""
+    embedding = table()
+    optimiser = RowAdam(embedding.parameters(), lr=0.1)
+    for row in (3, 4):
+        optimiser.zero_grad()
+        embedding(torch.tensor([row])).sum().backward()
+        before = embedding.weight.detach().clone()
+        optimiser.step()
+        assert (embedding.weight != before).any(dim=1).nonzero().tolist() == [[row]]
+
+
+def test_a_restored_state_goes_on_alike() -> None:
+    """Moments and the step count are part of the optimiser's state."""
+    one, other = table(), table()
+    first, second = RowAdam(one.parameters()), RowAdam(other.parameters())
+    one(torch.tensor([1, 2])).sum().backward()
+    first.step()
+    other.load_state_dict(one.state_dict())
+    second.load_state_dict(deepcopy(first.state_dict()))
+    for embedding, optimiser in ((one, first), (other, second)):
+        optimiser.zero_grad()
+        embedding(torch.tensor([2, 3])).pow(2).sum().backward()
+        optimiser.step()
+    assert torch.equal(one.weight, other.weight)
+
 
 ROWS = torch.tensor([3, 7, 3])
 
 
-class Model(nn.Module):
+class TableAndLayer(nn.Module):
     """A table whose rows pass a layer."""
 
     def __init__(self) -> None:
@@ -30,7 +84,7 @@ class Model(nn.Module):
         return (scores - 3.0).square().sum()
 
 
-def steps(model: Model, optimiser: Optimiser, count: int, clip: float = 0.0) -> None:
+def steps(model: TableAndLayer, optimiser: Optimiser, count: int, clip: float = 0.0) -> None:
     for _ in range(count):
         optimiser.zero_grad()
         torch.autograd.backward(model.loss(ROWS))
@@ -39,30 +93,30 @@ def steps(model: Model, optimiser: Optimiser, count: int, clip: float = 0.0) -> 
         optimiser.step()
 
 
-def made(by_row: bool) -> tuple[Model, Optimiser]:
-    model = Model()
+def made_optimiser(by_row: bool) -> tuple[TableAndLayer, Optimiser]:
+    model = TableAndLayer()
     return model, Optimiser([model], [model.table] if by_row else [], 0.01, 0.0)
 
 
 @pytest.mark.parametrize("clip", [0.0, 0.5])
 def test_rows_that_every_step_touches_move_as_by_adamw(clip: float) -> None:
     """With gradients clipped together with those of the other parameters; all other rows stay."""
-    (one, dense), (other, by_row) = made(by_row=False), made(by_row=True)
+    (one, dense), (other, by_row) = made_optimiser(by_row=False), made_optimiser(by_row=True)
     steps(one, dense, 5, clip)
     steps(other, by_row, 5, clip)
     torch.testing.assert_close(one.layer.weight, other.layer.weight)
     torch.testing.assert_close(one.table.weight, other.table.weight)
     still = torch.ones(12, dtype=torch.bool)
     still[ROWS] = False
-    assert torch.equal(other.table.weight[still], Model().table.weight[still])
+    assert torch.equal(other.table.weight[still], TableAndLayer().table.weight[still])
 
 
 @pytest.mark.parametrize("by_row", [False, True])
 def test_a_clipped_gradient_is_as_long_as_asked_for(by_row: bool) -> None:
     """A short one stays as it is. A row that came twice counts with its sum."""
-    model, optimiser = made(by_row)
+    model, optimiser = made_optimiser(by_row)
     torch.autograd.backward(model.loss(ROWS))
-    plain = Model()
+    plain = TableAndLayer()
     torch.autograd.backward(plain.loss(ROWS))
     wanted = torch.cat([parameter.grad.flatten() for parameter in plain.parameters()])  # type: ignore[union-attr]
     for longest in (1e6, 0.5):
@@ -74,9 +128,9 @@ def test_a_clipped_gradient_is_as_long_as_asked_for(by_row: bool) -> None:
 
 @pytest.mark.parametrize("by_row", [False, True])
 def test_restored_moments_make_the_same_next_step(by_row: bool) -> None:
-    model, optimiser = made(by_row)
+    model, optimiser = made_optimiser(by_row)
     steps(model, optimiser, 3)
-    other, restored = made(by_row)
+    other, restored = made_optimiser(by_row)
     other.load_state_dict(model.state_dict())
     restored.restore(copy.deepcopy(optimiser.tensors()))
     steps(model, optimiser, 2)
@@ -86,15 +140,15 @@ def test_restored_moments_make_the_same_next_step(by_row: bool) -> None:
 
 
 def test_the_learning_rate_is_that_of_both() -> None:
-    model, optimiser = made(by_row=True)
+    model, optimiser = made_optimiser(by_row=True)
     optimiser.set_learning_rate(0.0)
     steps(model, optimiser, 2)
-    assert torch.equal(model.table.weight, Model().table.weight)
-    assert torch.equal(model.layer.weight, Model().layer.weight)
+    assert torch.equal(model.table.weight, TableAndLayer().table.weight)
+    assert torch.equal(model.layer.weight, TableAndLayer().layer.weight)
     assert optimiser.learning_rate == 0.0
 
 
-def run(folder: Path, shop: PreparedData, **training: object) -> Run:
+def run_of(folder: Path, shop: PreparedData, **training: object) -> Run:
     settings = {"epochs": 2, "batch_size": 512, "device": "cpu", **training}
     return Run(folder, ExperimentConfig.model_validate({"training": settings}), shop.folder, shop.fingerprint)
 
@@ -104,12 +158,12 @@ def test_only_large_tables_of_sampled_losses_are_moved_by_the_row(
 ) -> None:
     """Neither weight decay nor the gradient of a whole catalog is worth doing so."""
     monkeypatch.setattr("turret.training.optimisers.optimiser.LARGE", len(shop.item_ids))
-    assert Trainer(run(tmp_path, shop), shop).optimiser.rows is not None
-    assert Trainer(run(tmp_path, shop, weight_decay=0.1), shop).optimiser.rows is None
+    assert Trainer(run_of(tmp_path, shop), shop).optimiser.rows is not None
+    assert Trainer(run_of(tmp_path, shop, weight_decay=0.1), shop).optimiser.rows is None
     full = ExperimentConfig.model_validate({"objective": {"loss": "full_softmax"}})
     assert Trainer(Run(tmp_path, full, shop.folder, shop.fingerprint), shop).optimiser.rows is None
     monkeypatch.setattr("turret.training.optimisers.optimiser.LARGE", len(shop.item_ids) + 1)
-    assert large_tables(Trainer(run(tmp_path, shop), shop).model) == []
+    assert large_tables(Trainer(run_of(tmp_path, shop), shop).model) == []
 
 
 def test_a_run_by_the_row_learns_and_resumes(
@@ -117,8 +171,8 @@ def test_a_run_by_the_row_learns_and_resumes(
 ) -> None:
     """Stopped after an epoch and gone on with, it ends where an undisturbed one ends."""
     monkeypatch.setattr("turret.training.optimisers.optimiser.LARGE", len(shop.item_ids))
-    train(run(tmp_path / "whole", shop), shop)
-    trainer = Trainer(run(tmp_path / "cut", shop), shop)
+    train(run_of(tmp_path / "whole", shop), shop)
+    trainer = Trainer(run_of(tmp_path / "cut", shop), shop)
     trainer.run.write()
     stop = trainer.save
 
@@ -130,31 +184,12 @@ def test_a_run_by_the_row_learns_and_resumes(
     with pytest.raises(KeyboardInterrupt):
         trainer.train()
     assert (tmp_path / "cut" / CHECKPOINT).is_file()
-    train(run(tmp_path / "cut", shop), shop, resume=True)
+    train(run_of(tmp_path / "cut", shop), shop, resume=True)
     whole, cut = load_file(tmp_path / "whole" / MODEL), load_file(tmp_path / "cut" / MODEL)
     assert all(torch.equal(whole[name], cut[name]) for name in whole)
-    fresh = Trainer(run(tmp_path / "fresh", shop), shop).model.item.table
+    fresh = Trainer(run_of(tmp_path / "fresh", shop), shop).model.item.table
     assert fresh is not None
     assert not torch.equal(fresh.weight, cut["item.table.weight"])
-
-
-def test_a_table_alone_can_be_all_there_is_to_move(
-    shop: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As with `ids_sampled` on a large catalog, where candidates are drawn and users are means."""
-    monkeypatch.setattr("turret.training.optimisers.optimiser.LARGE", len(shop.item_ids))
-    experiment = load_experiment("ids_sampled", ["training.epochs=2", "training.device='cpu'"])
-    made = Run(tmp_path, experiment, shop.folder, shop.fingerprint)
-    trainer = Trainer(made, shop)
-    assert trainer.optimiser.dense is None
-    before = [parameter.detach().clone() for parameter in trainer.model.parameters()]
-    made.write()
-    trainer.train()
-    assert len(before) == 1
-    assert not torch.equal(before[0], next(trainer.model.parameters()))
-    resumed = Trainer(made, shop)
-    resumed.resume()
-    assert resumed.progress.finished
 
 
 def test_rises_then_falls_to_the_decay() -> None:

@@ -1,14 +1,35 @@
+"""Experiments: shipped files, overrides, names of settings, and what fits together."""
+
+import ast
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
+from tests.support.places import ROOT
 from turret.data.errors import ConfigurationError
 from turret.tower.towers.pooled import PooledUserConfig
-from turret.training.config.experiment import ExperimentConfig, load_experiment, shipped_experiments
+from turret.tower.towers.user_towers import USER_TOWERS
+from turret.training.config.experiment import (
+    ExperimentConfig,
+    load_experiment,
+    named_settings,
+    shipped_experiments,
+)
+from turret.training.config.named_settings import (
+    differences,
+    overlap,
+    short_names,
+    with_settings,
+    write_experiment,
+)
 from turret.training.errors import TrainingError
 from turret.training.losses.pairwise import RankingConfig
-from turret.training.samplers.fixed.popularity import UniformConfig, UnigramConfig
-from turret.training.samplers.from_batch.in_batch import InBatchConfig
+from turret.training.losses.registry import LOSSES
+from turret.training.samplers.fixed.popularity import UnigramConfig
+from turret.training.samplers.registry import SAMPLERS
 
 
 @pytest.mark.parametrize("name", sorted(shipped_experiments()))
@@ -27,20 +48,6 @@ def test_overrides_are_toml_or_bare_words() -> None:
     assert isinstance(experiment.tower.user, PooledUserConfig)
     assert experiment.tower.user.hidden == (16, 8)
     assert load_experiment("youtubednn", ['objective={loss="full_softmax"}']).objective.sampler is None
-
-
-@pytest.mark.parametrize(
-    ("sampler", "kind"),
-    [
-        ('{kind="uniform"}', UniformConfig),
-        ('{kind="unigram", alpha=1.0}', UnigramConfig),
-        ('{kind="in_batch", frequencies="streaming"}', InBatchConfig),
-    ],
-)
-def test_each_sampler_has_its_own_settings(sampler: str, kind: type) -> None:
-    """The kind decides which settings there are."""
-    overrides = [f"objective.sampler={sampler}", "objective.loss=sampled_softmax_corrected"]
-    assert isinstance(load_experiment("youtubednn", overrides).objective.sampler, kind)
 
 
 @pytest.mark.parametrize(
@@ -158,3 +165,117 @@ def test_a_refusal_says_what_came_from_the_command_line() -> None:
         load_experiment("youtubednn", overrides)
     said = str(refused.value)
     assert "youtubednn.toml with objective.sampler overridden: objective.sampler: a unique" in said
+
+
+def test_every_setting_is_named_as_set_names_it() -> None:
+    """Each name and value can be given back, alone, and changes nothing."""
+    experiment = load_experiment("youtubednn")
+    names = named_settings(experiment)
+    assert names["training.learning_rate"] == 4e-3
+    assert names["objective.sampler.negatives"] == 512
+    assert names["tower.user.hidden"] == [128]
+    for name, value in names.items():
+        assert with_settings(experiment, {name: value}) == experiment, name
+
+
+def test_a_setting_or_a_whole_section_is_replaced_and_the_rest_stays() -> None:
+    before = load_experiment("youtubednn")
+    now = with_settings(before, {"training.epochs": 3, "objective.sampler": {"kind": "unigram"}})
+    assert now == load_experiment("youtubednn", ["training.epochs=3", 'objective.sampler={kind="unigram"}'])
+    assert before == load_experiment("youtubednn")
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"training.lr": 1}, "no setting 'training.lr'"),
+        ({"training.epochs": 0}, r"training\.epochs can't be 0"),
+        ({"tower.item.dropout": 0.5}, "no hidden layer"),
+    ],
+)
+def test_what_does_not_fit_is_said_by_name(settings: dict[str, object], complaint: str) -> None:
+    with pytest.raises(ConfigurationError, match=complaint):
+        with_settings(ExperimentConfig(), settings)
+
+
+def test_names_overlap_where_one_holds_the_other() -> None:
+    assert overlap("objective", "objective.sampler.negatives")
+    assert overlap("objective.sampler.negatives", "objective")
+    assert overlap("training.epochs", "training.epochs")
+    assert not overlap("training.epoch", "training.epochs")
+    assert not overlap("tower.user.dropout", "tower.item.dropout")
+
+
+def test_a_name_is_as_short_as_it_stays_clear() -> None:
+    names = ["tower.user.dropout", "tower.item.dropout", "training.epochs", "dropout"]
+    assert short_names(names) == {
+        "tower.user.dropout": "user.dropout",
+        "tower.item.dropout": "item.dropout",
+        "training.epochs": "epochs",
+        "dropout": "dropout",
+    }
+
+
+def test_differences_are_told_setting_by_setting() -> None:
+    """Also of sections that only one of the two has."""
+    before = load_experiment("youtubednn")
+    assert differences(before, before) == ""
+    assert differences(before, load_experiment("youtubednn", ["training.epochs=3"])) == (
+        "training.epochs was 10 and is 3"
+    )
+    told = differences(before, load_experiment("youtubednn", ['objective={loss="full_softmax"}']))
+    assert "objective.loss.kind was 'sampled_softmax' and is 'full_softmax'" in told
+    assert "objective.sampler.kind was 'uniform' and is not set" in told
+
+
+UNUSUAL = {
+    "tower": {"item": {"features": ['a "quoted" \\ name', "é\x7f"]}, "user": {"hidden": []}},
+    "objective": {
+        "loss": {"kind": "ranking", "delta": "complementary_sum"},
+        "sampler": {"kind": "mixed", "parts": [{"kind": "in_batch"}, {"kind": "uniform", "negatives": 7}]},
+    },
+    "training": {"learning_rate": 1e-7, "weight_decay": 1e6},
+}
+
+
+@pytest.mark.parametrize("name", [*shipped_experiments(), "mixed"])
+def test_what_is_written_is_read_again(name: str, tmp_path: Path) -> None:
+    """To the last digit, with lists of sections, and with texts that need escaping."""
+    experiment = ExperimentConfig.model_validate(UNUSUAL) if name == "mixed" else load_experiment(name)
+    path = tmp_path / "best.toml"
+    write_experiment(path, experiment, "Trial 1")
+    assert load_experiment(str(path)) == experiment
+    assert path.read_text().startswith("# Trial 1\n")
+
+
+def test_every_setting_is_written_also_those_nobody_changed(tmp_path: Path) -> None:
+    """The experiment stays what it was when a later version has other defaults."""
+    write_experiment(tmp_path / "best.toml", ExperimentConfig(), "")
+    read = tomllib.loads((tmp_path / "best.toml").read_text())
+    assert read == ExperimentConfig().model_dump(mode="json", exclude_none=True)
+
+
+def settings_of_all_kinds() -> set[str]:
+    """The name of every setting in an experiment."""
+    left: list[Any] = [ExperimentConfig, *LOSSES.values(), *SAMPLERS.values()]
+    left += [kind.settings for kind in USER_TOWERS.values()]
+    found: set[str] = set()
+    for model in left:
+        found |= model.model_fields.keys()
+        kinds = {field.annotation for field in model.model_fields.values()} - set(left)
+        left += [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
+    return found
+
+
+def test_no_setting_is_read_by_nobody() -> None:
+    """Every name is an attribute that some module of training or of the towers takes from an object."""
+    read = {
+        node.attr
+        for package in ("training", "tower")
+        for path in (ROOT / package).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Attribute)
+    }
+    names = settings_of_all_kinds()
+    assert {"patience", "negatives", "delta", "blocks", "dropout"} <= names
+    assert names <= read

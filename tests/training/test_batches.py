@@ -1,12 +1,23 @@
+"""Batches of training examples: contexts, spans, shares of processes, negatives, and what is made ahead."""
+
+import threading
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from turret.data.prepared import PreparedData
+from tests.support.until import until
+from turret.data.prepared import Negatives, PreparedData
+from turret.data.preparing.prepare import prepare
+from turret.data.reading.schema import PrepareConfig
 from turret.tower.towers.user import Context
 from turret.training.batches.batches import Batch, TrainingBatches, target_counts
+from turret.training.batches.negatives import padded_negatives
+from turret.training.batches.prefetch import AHEAD, prefetched
 from turret.training.batches.spans import cut_spans
 from turret.training.errors import TrainingError
 from turret.training.randomness import stream
@@ -38,7 +49,7 @@ def naive_examples(data: PreparedData, history_length: int) -> list[Example]:
     return found
 
 
-@pytest.mark.parametrize(("history_length", "span_length"), [(50, 64), (3, 64), (3, 2), (1, 1)])
+@pytest.mark.parametrize(("history_length", "span_length"), [(50, 64), (3, 2), (1, 1)])
 def test_every_position_is_one_example(shop: PreparedData, history_length: int, span_length: int) -> None:
     """An epoch holds each position once, with exactly the newest items before it, however it is cut."""
     batches = TrainingBatches(shop, 256, history_length, span_length)
@@ -132,13 +143,6 @@ def test_first_events_are_read_and_never_asked_for(handmade: PreparedData) -> No
     assert {user: len(targets) for user, targets in by_user.items()} == {0: 4, 1: 1, 2: 0, 3: 2, 4: 0}
 
 
-def test_target_counts_are_those_of_an_epoch(shop: PreparedData) -> None:
-    """Each item is counted as often as it is a target in one epoch."""
-    (batch,) = TrainingBatches(shop, 10**6, 50, 64).epoch(stream(0, "order", 0))
-    expected = np.bincount(batch.targets.numpy(), minlength=len(shop.item_ids))
-    assert target_counts(shop).tolist() == expected.tolist()
-
-
 def test_spans_cut_targets_and_keep_their_context() -> None:
     """Seven targets in spans of three; each span's context reaches history_length back, within the user."""
     spans = cut_spans(np.array([10, 18, 19]), np.array([18, 19, 19]), longest=3, history_length=2)
@@ -153,9 +157,6 @@ def test_data_without_a_pair_of_events_is_refused(
     tmp_path_factory: pytest.TempPathFactory, context: Context
 ) -> None:
     """A sentence says that there is nothing to predict."""
-    from turret.data.preparing.prepare import prepare
-    from turret.data.reading.schema import PrepareConfig
-
     folder = tmp_path_factory.mktemp("singles")
     (folder / "events.csv").write_text("user,item,time\na,x,1\nb,y,2\n")
     prepare(PrepareConfig(source=folder / "events.csv"), folder / "prepared")
@@ -222,12 +223,6 @@ def test_a_set_can_be_read_whole_for_all_items_of_its_user(shop: PreparedData) -
     assert target_counts(shop, "full_set").tolist() == counts.tolist()
 
 
-def test_windows_that_leave_out_different_items_are_different(shop: PreparedData) -> None:
-    batch = next(TrainingBatches(shop, 256, 1000, 64, context="leave_one_out").epoch(stream(0, "order", 0)))
-    first, window = batch.histories.distinct()
-    assert first.tolist() == window.tolist() == list(range(len(batch.targets)))
-
-
 def newest(data: PreparedData, share: float) -> float:
     """The moment from which on this share of all events lies, in milliseconds."""
     return float(np.sort(data.times)[int(len(data.times) * (1 - share))])
@@ -281,13 +276,6 @@ def test_segments_are_cut_as_ever_and_lose_their_older_targets(shop: PreparedDat
     assert all(len(found) == 1 for found in times.values())
 
 
-def test_target_counts_since_a_moment_are_those_of_an_epoch(shop: PreparedData) -> None:
-    since = as_date(newest(shop, 0.3))
-    (batch,) = TrainingBatches(shop, 10**6, 50, 64, start_time=since).epoch(stream(0, "order", 0))
-    expected = np.bincount(batch.targets.numpy(), minlength=len(shop.item_ids))
-    assert target_counts(shop, start_time=since).tolist() == expected.tolist()
-
-
 def test_a_moment_after_everything_is_refused(shop: PreparedData) -> None:
     """With the setting's name, as the data is fine."""
     with pytest.raises(
@@ -311,3 +299,83 @@ def test_sets_since_a_moment_are_read_whole(shop: PreparedData) -> None:
     assert len(batch.targets) == expected > 0
     counts = np.bincount(batch.targets.numpy(), minlength=len(shop.item_ids))
     assert target_counts(shop, "leave_one_out", as_date(moment)).tolist() == counts.tolist()
+
+
+@pytest.mark.parametrize("since", [None, 0.3])
+def test_target_counts_are_those_of_an_epoch(shop: PreparedData, since: float | None) -> None:
+    """Each item is counted as often as it is a target in one epoch."""
+    start = None if since is None else as_date(newest(shop, since))
+    (batch,) = TrainingBatches(shop, 10**6, 50, 64, start_time=start).epoch(stream(0, "order", 0))
+    expected = np.bincount(batch.targets.numpy(), minlength=len(shop.item_ids))
+    assert target_counts(shop, start_time=start).tolist() == expected.tolist()
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 9), max_size=4), min_size=1, max_size=8),
+    st.lists(st.integers(0, 7), max_size=6),
+)
+def test_the_negatives_of_targets_in_any_order_are_their_own(lists: list[list[int]], raw: list[int]) -> None:
+    """Of a target that is there twice, too; -1 with a weight of zero where a target has fewer."""
+    targets = [target % len(lists) for target in raw]
+    items = np.array([item for row in lists for item in row], dtype=np.int32)
+    offsets = np.concatenate([[0], np.cumsum([len(row) for row in lists])]).astype(np.int64)
+    places = np.arange(len(items), dtype=np.float32) + 2.0
+    for weights in (None, places):
+        negatives = Negatives(items, offsets, weights)
+        rows, found = padded_negatives(negatives, np.array(targets, dtype=np.int64))
+        assert rows.shape == (len(targets), max([len(lists[target]) for target in targets], default=0))
+        for target, row, weight in zip(targets, rows.tolist(), found.tolist(), strict=True):
+            own = lists[target]
+            assert row == own + [-1] * (len(row) - len(own))
+            expected = [1.0] * len(own) if weights is None else places[offsets[target] :][: len(own)].tolist()
+            assert weight == expected + [0.0] * (len(row) - len(own))
+
+
+CPU = torch.device("cpu")
+
+
+def shop_epoch(shop: PreparedData) -> Iterator[Batch]:
+    return TrainingBatches(shop, 64, 50, 64).epoch(stream(0, "order", 0))
+
+
+def makers() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("turret-batches")]
+
+
+def test_the_batches_are_those_of_the_epoch(shop: PreparedData) -> None:
+    """All of them, in their order."""
+    found = list(prefetched(shop_epoch(shop), CPU))
+    for ours, plain in zip(found, shop_epoch(shop), strict=True):
+        assert torch.equal(ours.targets, plain.targets)
+        assert torch.equal(ours.histories.rows, plain.histories.rows)
+    assert not makers()
+
+
+def test_an_error_comes_out_where_its_batch_would_have(shop: PreparedData) -> None:
+    def broken() -> Iterator[Batch]:
+        yield next(shop_epoch(shop))
+        raise ValueError("no more")
+
+    batches = prefetched(broken(), CPU)
+    next(batches)
+    with pytest.raises(ValueError, match="no more"):
+        next(batches)
+    assert not makers()
+
+
+def test_batches_are_made_before_they_are_asked_for(shop: PreparedData) -> None:
+    """As many as stated, and one in the maker's hands; no more."""
+    made: list[int] = []
+
+    def counted() -> Iterator[Batch]:
+        for batch in shop_epoch(shop):
+            made.append(1)
+            yield batch
+
+    batches = prefetched(counted(), CPU)
+    for asked in range(1, 5):
+        next(batches)
+        until(lambda: len(made) >= asked + AHEAD + 1, "batches are made ahead")  # noqa: B023
+        assert len(made) <= asked + AHEAD + 1
+    batches.close()  # type: ignore[attr-defined] # a generator
+    assert not makers()

@@ -1,8 +1,12 @@
+"""Which losses, samplers, scorings and candidates go together."""
+
+import itertools
 import json
 import re
 from typing import Any, Literal
 
 import pytest
+from pydantic import ValidationError
 
 from turret.data.errors import ConfigurationError
 from turret.training.config.compatibility import candidates_refusal, refusal
@@ -12,6 +16,8 @@ from turret.training.samplers.registry import SAMPLERS as ALL_SAMPLERS
 
 SAMPLERS = {kind: sampler for kind, sampler in ALL_SAMPLERS.items() if sampler.alone}
 CATALOG = {"full_softmax", "spherical_softmax", "hierarchical_softmax", "scalable_cross_entropy"}
+
+
 # Without the expected count of the positive, and without a fixed number of candidates.
 UNCOUNTED, UNSIZED = {"two_pass"}, {"bernoulli", "cross_batch"}
 NONE: set[str] = set()
@@ -53,59 +59,10 @@ def drawing(loss: object, **sampler: object) -> dict[str, object]:
     return {"loss": loss, "sampler": sampler}
 
 
-def test_the_table_knows_every_loss() -> None:
-    """A new one has to say what it goes with."""
-    assert REFUSED.keys() == LOSSES.keys()
-
-
-@pytest.mark.parametrize("sampler", sorted(SAMPLERS))
-@pytest.mark.parametrize("loss", sorted(LOSSES))
-def test_every_pair_is_accepted_or_refused_with_a_sentence(loss: str, sampler: str) -> None:
-    """The sentence names both settings and what would work, and that works."""
-    reason = refusal(LOSSES[loss](kind=loss), SAMPLERS[sampler](kind=sampler))
-    if sampler not in REFUSED[loss]:
-        assert reason is None
-        assert ObjectiveConfig.model_validate(drawing(loss, kind=sampler)).sampler is not None
-        return
-    assert reason is not None
-    for part in (f"objective.loss = '{loss}'", f"objective.sampler.kind = '{sampler}'", "'sampled_softmax'"):
-        assert part in reason
-    with pytest.raises(ConfigurationError, match=re.escape(reason)):
-        load({"objective": drawing(loss, kind=sampler)})
-    ObjectiveConfig.model_validate(drawing("sampled_softmax", kind=sampler))
-    if loss in CATALOG:
-        ObjectiveConfig.model_validate({"loss": loss})
-    else:
-        ObjectiveConfig.model_validate(drawing(loss, kind="uniform"))
-
-
-@pytest.mark.parametrize("loss", sorted(LOSSES))
-def test_a_loss_over_a_draw_needs_a_sampler(loss: str) -> None:
-    """And one over the catalog needs none."""
-    if loss in CATALOG:
-        assert ObjectiveConfig.model_validate({"loss": loss}).sampler is None
-        return
-    with pytest.raises(ConfigurationError, match=rf"'{loss}' needs a sampler; add \[objective.sampler\]"):
-        load({"objective": {"loss": loss}})
-
-
 # Losses of pairs, and losses that need no probabilities.
 PAIRS = {"binary_cross_entropy", "cosine_embedding"}
 COMPARING = PAIRS | {"sampled_softmax", "subset_softmax", "refined_logq", "negative_sampling", "gbce"}
 COMPARING |= {"ranking", "ranking_hinge", "cosine_hinge"}
-
-
-@pytest.mark.parametrize(("candidates", "accepted"), [("labelled", PAIRS), ("given", COMPARING)])
-@pytest.mark.parametrize("loss", sorted(LOSSES))
-def test_negatives_of_the_data_train_the_losses_that_can_use_them(
-    loss: str, candidates: Literal["given", "labelled"], accepted: set[str]
-) -> None:
-    """The others are refused with a loss that can."""
-    reason = candidates_refusal(LOSSES[loss](kind=loss), None, candidates)
-    assert (reason is None) == (loss in accepted)
-    if reason is not None:
-        assert f"'{loss}'" in reason
-        assert any(f"'{other}'" in reason for other in accepted)
 
 
 EXCLUDED = {"kind": "uniform", "exclude_positive": True}
@@ -113,6 +70,8 @@ MIXED = {"kind": "mixed", "parts": [{"kind": "uniform"}, {"kind": "cross_batch"}
 COSINE = {"kind": "cosine", "temperature": 1.0}
 ABSOLUTE = {"absolute": True}
 Case = tuple[dict[str, Any], list[str], dict[str, Any]]
+
+
 # What is asked for, what the sentence says, and the remedy that it offers.
 CASES: dict[str, Case] = {
     "corrected without the positive": (
@@ -259,6 +218,39 @@ def test_what_makes_no_sense_is_refused_with_the_reason_and_a_remedy_that_works(
     load(remedy)
 
 
-@pytest.mark.parametrize("sampler", sorted(set(SAMPLERS) - {"positive_features", "fourier_features"}))
-def test_a_symmetric_sampler_can_be_used_without_signs(sampler: str) -> None:
-    load({"objective": drawing("sampled_softmax", kind=sampler), "tower.scoring": ABSOLUTE})
+NEGATIVES: dict[Literal["labelled", "given"], set[str]] = {"labelled": PAIRS, "given": COMPARING}
+
+
+def test_every_pair_is_accepted_or_refused_with_a_sentence() -> None:
+    """It names both settings and what would work, and that works; `load` refuses with it."""
+    assert REFUSED.keys() == LOSSES.keys(), "a new loss has to say what it goes with"
+    for loss, sampler in itertools.product(LOSSES, SAMPLERS):
+        reason = refusal(LOSSES[loss](kind=loss), SAMPLERS[sampler](kind=sampler))
+        if sampler not in REFUSED[loss]:
+            assert reason is None
+            assert ObjectiveConfig.model_validate(drawing(loss, kind=sampler)).sampler is not None
+            continue
+        assert reason is not None
+        for part in (f"loss = '{loss}'", f"objective.sampler.kind = '{sampler}'", "'sampled_softmax'"):
+            assert part in reason
+        with pytest.raises(ValidationError, match=re.escape(reason)):
+            ObjectiveConfig.model_validate(drawing(loss, kind=sampler))
+        ObjectiveConfig.model_validate(drawing("sampled_softmax", kind=sampler))
+        remedy = {"loss": loss} if loss in CATALOG else drawing(loss, kind="uniform")
+        ObjectiveConfig.model_validate(remedy)
+
+
+@pytest.mark.parametrize("loss", sorted(LOSSES))
+def test_a_loss_over_a_draw_needs_a_sampler_or_negatives_of_the_data(loss: str) -> None:
+    """One over the catalog needs none, and one that can't use the data's is refused with one that can."""
+    if loss in CATALOG:
+        assert ObjectiveConfig.model_validate({"loss": loss}).sampler is None
+    else:
+        with pytest.raises(ValidationError, match=rf"'{loss}' needs a sampler; add \[objective.sampler\]"):
+            ObjectiveConfig.model_validate({"loss": loss})
+    for candidates, accepted in NEGATIVES.items():
+        reason = candidates_refusal(LOSSES[loss](kind=loss), None, candidates)
+        assert (reason is None) == (loss in accepted)
+        if reason is not None:
+            assert f"'{loss}'" in reason
+            assert any(f"'{other}'" in reason for other in accepted)

@@ -1,0 +1,318 @@
+"""Softmaxes block by block: the same loss and gradients without all scores at once."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from turret.data.prepared import PreparedData
+from turret.tower.config import ScoringConfig
+from turret.training import Estimator, losses, samplers
+from turret.training.batches.batches import Batch, TrainingBatches
+from turret.training.config.experiment import ExperimentConfig
+from turret.training.losses.catalog import FullSoftmaxConfig
+from turret.training.losses.registry import LOSSES
+from turret.training.model_loss import build_objective, model_loss
+from turret.training.objectives import catalog, sampled
+from turret.training.objectives.blocked import Candidates, blocked_softmax
+from turret.training.objectives.row_masses import row_masses_, tensor_masses_
+from turret.training.randomness import stream
+from turret.training.run import build_model
+
+SIGNED = ScoringConfig(kind="dot", temperature=0.3)
+ABSOLUTE = ScoringConfig(kind="dot", temperature=0.3, absolute=True)
+WEIGHTS = torch.tensor([1.0, 2.0, 0.0, 0.25, 1.0], dtype=torch.float64)
+HITS = (torch.tensor([0, 0, 2, 4]), torch.tensor([3, 36, 0, 5]))
+
+
+def vectors(scale: float = 1.0) -> tuple[Tensor, Tensor, Tensor]:
+    """User vectors [5, 6], candidates [37, 6], and scores of positives [5]."""
+    random = torch.Generator().manual_seed(0)
+    shapes = ((5, 6), (37, 6), (5,))
+    users, items, positive = (torch.randn(*shape, generator=random, dtype=torch.float64) for shape in shapes)
+    return (users * scale).requires_grad_(), items.requires_grad_(), (positive * scale).requires_grad_()
+
+
+def plain(
+    users: Tensor, items: Tensor, positive: Tensor, counts: Tensor | None, scoring: ScoringConfig
+) -> Tensor:
+    """The formula, with all scores at once."""
+    scores = users @ items.T / 0.3
+    if scoring.absolute:
+        scores = scores.abs()
+    if counts is not None:
+        scores = scores - counts
+    mask = torch.zeros(scores.shape, dtype=torch.bool)
+    mask[HITS] = True
+    scores = torch.cat([positive.unsqueeze(1), scores.masked_fill(mask, -torch.inf)], dim=1)
+    return ((scores.logsumexp(dim=1) - positive) * WEIGHTS).sum()
+
+
+COUNTS = torch.linspace(-3.0, 2.0, 37, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("scoring", [SIGNED, ABSOLUTE], ids=["signed", "absolute"])
+@pytest.mark.parametrize("counts", [None, COUNTS], ids=["catalog", "drawn"])
+@pytest.mark.parametrize("held", [1, 2 * 37, 10**6])
+@pytest.mark.parametrize("scale", [0.0, 1.0, 1000.0])
+def test_it_is_the_softmax_of_all_scores(
+    scoring: ScoringConfig, counts: Tensor | None, held: int, scale: float
+) -> None:
+    """Loss and gradients, whatever the block; with scores in the thousands too."""
+    given = vectors(scale)
+    users, items, positive = given
+    ours = blocked_softmax(users, positive, WEIGHTS, HITS, Candidates(items, counts), scoring, held=held)
+    theirs = plain(*given, counts, scoring)
+    torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
+    slopes = torch.autograd.grad(2.0 * ours, given), torch.autograd.grad(2.0 * theirs, given)
+    for one, other in zip(*slopes, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
+
+
+def test_gradients_are_finite_differences() -> None:
+    def loss(users: Tensor, items: Tensor, positive: Tensor) -> Tensor:
+        return blocked_softmax(users, positive, WEIGHTS, HITS, Candidates(items, COUNTS), SIGNED, held=80)
+
+    assert torch.autograd.gradcheck(loss, vectors())
+
+
+def test_products_in_bfloat16_are_near() -> None:
+    """Within what eight bits of a score below 20 leave; what comes back is float32."""
+    given = [vector.detach().float().requires_grad_() for vector in vectors()]
+    users, items, positive = given
+    among, weights = Candidates(items, COUNTS.float()), WEIGHTS.float()
+    ours = blocked_softmax(users, positive, weights, HITS, among, SIGNED, products=torch.bfloat16)
+    theirs = plain(users, items, positive, COUNTS, SIGNED)
+    assert ours.dtype == torch.float32
+    torch.testing.assert_close(ours, theirs.float(), rtol=0.02, atol=0.02)
+    slopes = torch.autograd.grad(ours, given), torch.autograd.grad(theirs, given)
+    for one, other in zip(*slopes, strict=True):
+        assert one.dtype == torch.float32
+        assert (one - other).norm() < 0.05 * other.norm()
+
+
+def test_no_more_scores_are_held_than_asked_for() -> None:
+    """The peak of one matrix is seen by what its exponentials take: no tensor is larger."""
+    users, items, positive = vectors()
+    largest = 0
+
+    class Watched(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch annotates neither
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+            nonlocal largest
+            result = function(*args, **(kwargs or {}))
+            if isinstance(result, Tensor):
+                largest = max(largest, result.numel())
+            return result
+
+    with Watched():  # type: ignore[no-untyped-call]
+        blocked_softmax(users, positive, WEIGHTS, HITS, Candidates(items), SIGNED, held=40)
+    assert largest == items.numel()
+
+
+def test_an_example_without_a_candidate_has_no_loss_and_no_gradient() -> None:
+    """All its candidates are hits."""
+    users, items, positive = vectors()
+    hits = (torch.zeros(37, dtype=torch.int64), torch.arange(37))
+    weights = torch.tensor([1.0, 0.0, 0.0, 0.0, 0.0], dtype=torch.float64)
+    loss = blocked_softmax(users, positive, weights, hits, Candidates(items), SIGNED)
+    assert loss == 0.0
+    for gradient in torch.autograd.grad(loss, (users, items, positive)):
+        assert not gradient.any()
+
+
+def test_without_candidates_there_is_no_loss_and_no_gradient() -> None:
+    users, items, positive = vectors()
+    none = (torch.zeros(0, dtype=torch.int64),) * 2
+    loss = blocked_softmax(users, positive, WEIGHTS, none, Candidates(items[:0]), SIGNED)
+    assert loss == 0.0
+    for gradient in torch.autograd.grad(loss, (users, positive)):
+        assert not gradient.any()
+
+
+CPU = torch.device("cpu")
+
+
+def loss_and_gradients(shop: PreparedData, batch: Batch, absolute: bool, mask_known: bool) -> list[Tensor]:
+    tower = {"dimension": 8, "scoring": {"absolute": absolute}, "user": {"dropout": 0.0}}
+    settings = {"tower": tower, "objective": {"loss": "full_softmax", "mask_known": mask_known}}
+    experiment = ExperimentConfig.model_validate(settings)
+    model = build_model(experiment, shop)
+    objective = build_objective(experiment.objective, experiment.tower, shop, 0, CPU)
+    out = model_loss(objective, model, batch, stream(0, "draw", 0))
+    return [out.loss.detach(), out.masked, *torch.autograd.grad(out.loss, list(model.parameters()))]
+
+
+@pytest.mark.parametrize("absolute", [False, True])
+@pytest.mark.parametrize("mask_known", [False, True])
+def test_no_scores_need_to_be_held_for_the_full_softmax(
+    shop: PreparedData, monkeypatch: pytest.MonkeyPatch, absolute: bool, mask_known: bool
+) -> None:
+    """Some examples at a time, it has the loss and the gradients of cross entropy over all scores."""
+    batch = next(TrainingBatches(shop, 64, 50, 64).epoch(stream(0, "order", 0)))
+    monkeypatch.setattr("turret.training.objectives.blocked.MOST_EXAMPLES", 10)
+    monkeypatch.setattr("turret.training.objectives.blocked.FEW", 10)
+    ours = loss_and_gradients(shop, batch, absolute, mask_known)
+
+    def plain(scores: Tensor, positives: Tensor) -> Tensor:
+        return torch.nn.functional.cross_entropy(scores, positives, reduction="none")
+
+    monkeypatch.setattr(FullSoftmaxConfig, "build", lambda self: plain)
+    monkeypatch.setattr(FullSoftmaxConfig, "blocked", False)
+    for one, other in zip(ours, loss_and_gradients(shop, batch, absolute, mask_known), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+
+
+def test_examples_of_one_window_share_the_sum_over_the_catalog(shop: PreparedData) -> None:
+    """Loss and gradients are those of cross entropy over all scores, example by example, with weights."""
+    user = {"ordered": False, "leave_out": False, "last_item": False, "hidden": [], "dropout": 0.0}
+    settings = {"tower": {"dimension": 8, "user": user}, "objective": {"loss": "full_softmax"}}
+    experiment = ExperimentConfig.model_validate(settings)
+    model = build_model(experiment, shop)
+    batch = next(TrainingBatches.of(experiment, shop, 200).epoch(stream(0, "order", 0)))
+    batch = replace(batch, weights=torch.rand(len(batch.targets), generator=torch.manual_seed(0)))
+    assert len(batch.histories.distinct()[0]) < len(batch.targets) / 3
+    objective = build_objective(experiment.objective, experiment.tower, shop, 0, CPU)
+    out = model_loss(objective, model, batch, stream(0, "draw", 0))
+
+    items = model.catalog_vectors()
+    users = model.user_vectors(batch.histories, items[batch.histories.rows])
+    scores = users @ items.T / experiment.tower.scoring.temperature
+    losses = torch.nn.functional.cross_entropy(scores, batch.targets, reduction="none")
+    expected = (losses * batch.weights).sum() / batch.weights.sum()
+    torch.testing.assert_close(out.loss, expected, rtol=1e-5, atol=1e-6)
+    slopes = [torch.autograd.grad(loss, list(model.parameters())) for loss in (out.loss, expected)]
+    for one, other in zip(*slopes, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+
+
+CATALOG = 60
+BLOCKED = {"sampled_softmax", "sampled_softmax_corrected", "full_softmax"}
+
+
+def of_estimator(kind: str, sampler: str = "uniform") -> list[Tensor]:
+    users = torch.randn(30, 8, generator=torch.manual_seed(0)).requires_grad_()
+    items = torch.randn(CATALOG, 8, generator=torch.manual_seed(1)).requires_grad_()
+    settings = getattr(samplers, sampler)() if LOSSES[kind].draws else None
+    estimate = Estimator(
+        getattr(losses, kind)(), settings, items=CATALOG, counts=torch.arange(1, CATALOG + 1)
+    )
+    loss = estimate(users, torch.arange(30), items.__getitem__).loss
+    return [loss.detach(), *torch.autograd.grad(loss, (users, items))]
+
+
+def test_the_losses_that_say_so() -> None:
+    assert {kind for kind, loss in LOSSES.items() if loss.blocked} == BLOCKED
+
+
+@pytest.mark.parametrize("sampler", ["uniform", "in_batch", "mixed", "bernoulli"])
+@pytest.mark.parametrize("kind", sorted(BLOCKED))
+def test_the_fast_path_is_taken_and_has_the_same_gradients(
+    kind: str, sampler: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over every sampler whose draw the batch shares."""
+    calls = []
+
+    def counted(*arguments: Any) -> Tensor:
+        calls.append(arguments)
+        return blocked_softmax(*arguments)
+
+    for module in (sampled, catalog):
+        monkeypatch.setattr(module, "blocked_softmax", counted)
+    fast = of_estimator(kind, sampler)
+    assert len(calls) == 1
+    monkeypatch.setattr(LOSSES[kind], "blocked", False)
+    for one, other in zip(fast, of_estimator(kind, sampler), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+    assert len(calls) == 1
+
+
+ROWS, COUNT = 300, 701
+
+
+def given_rows(scale: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Scores [300, 701] as bfloat16, what is subtracted from them, and the scores of the positives."""
+    random = torch.Generator().manual_seed(0)
+    scores = (torch.randn(ROWS, COUNT, generator=random) * scale).bfloat16()
+    return scores, torch.randn(COUNT, generator=random), torch.randn(ROWS, generator=random) * scale
+
+
+def expected_masses(scores: Tensor, counts: Tensor | None, own: Tensor) -> tuple[np.ndarray, ...]:
+    """Tops, masses and sums in double precision."""
+    held = scores.double().numpy() - (0.0 if counts is None else counts.double().numpy())
+    tops = np.maximum(held.max(axis=1), own.double().numpy())
+    masses = np.exp(held - tops[:, None])
+    return tops, masses, masses.sum(axis=1)
+
+
+@pytest.mark.parametrize("scale", [0.0, 1.0, 20.0, 1e4])
+@pytest.mark.parametrize("counted", [False, True])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_masses_are_exponentials_and_sums_are_theirs(scale: float, counted: bool, threads: int) -> None:
+    """Each mass to the eight bits of its type; sums to nearly all of float32."""
+    scores, counts, own = given_rows(scale)
+    tops, masses, sums = expected_masses(scores, counts if counted else None, own)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        found, total = row_masses_(scores, counts if counted else None, own)
+    finally:
+        torch.set_num_threads(before)
+    np.testing.assert_allclose(found.numpy(), tops, rtol=1e-6, atol=1e-6)
+    # A difference of numbers as large as those of the last case has that much of their rounding.
+    exact = 1e-5 if scale < 100.0 else 3e-2
+    np.testing.assert_allclose(total.numpy(), sums, rtol=exact)
+    np.testing.assert_allclose(scores.float().numpy(), masses, rtol=0.005 + exact, atol=1e-37)
+
+
+def test_what_does_not_count_has_no_mass() -> None:
+    """Minus infinity becomes zero, also where a row has nothing else."""
+    scores, _, own = given_rows(1.0)
+    scores[3] = -torch.inf
+    scores[5, ::2] = -torch.inf
+    tops, sums = row_masses_(scores, None, own)
+    assert tops[3] == own[3]
+    assert sums[3] == 0.0
+    assert not scores[3].any()
+    assert not scores[5, ::2].any()
+    assert scores[5, 1::2].all()
+
+
+def test_scores_that_are_no_numbers_do_not_pass_for_some() -> None:
+    """The row's sum shows them, so that a run that diverges ends."""
+    for wrong in (torch.nan, -torch.nan):
+        scores, _, own = given_rows(1.0)
+        scores[7, 11] = wrong
+        _, sums = row_masses_(scores, None, own)
+        assert sums[7].isnan()
+        assert sums[6].isfinite()
+
+
+def test_other_types_are_as_near() -> None:
+    scores, counts, own = given_rows(5.0)
+    wide = scores.double()
+    tops, masses, sums = expected_masses(scores, counts, own)
+    found, total = row_masses_(wide, counts.double(), own.double())
+    np.testing.assert_allclose(found.numpy(), tops, rtol=1e-12)
+    np.testing.assert_allclose(wide.numpy(), masses, rtol=1e-12)
+    np.testing.assert_allclose(total.numpy(), sums, rtol=1e-12)
+
+
+@pytest.mark.parametrize("scale", [1.0, 20.0])
+def test_log_counts_keep_their_bits_beside_scores_of_eight(scale: float) -> None:
+    """Without the compiled loop, as on a GPU: log Z of bfloat16 scores has the rounding of float32 alone.
+
+    Log counts near -10 in bfloat16 are off by .03 at most, and log Z with them.
+    """
+    scores, counts, own = given_rows(scale)
+    counts = counts - 10.0
+    tops, masses, sums = expected_masses(scores, counts, own)
+    assert np.abs(counts.bfloat16().double().numpy() - counts.double().numpy()).max() > 0.01
+    found, total = tensor_masses_(scores, counts, own)
+    assert scores.dtype == torch.bfloat16
+    assert found.dtype == total.dtype == torch.float32
+    np.testing.assert_allclose(total.log() + found, np.log(sums) + tops, rtol=1e-6, atol=1e-5)
+    np.testing.assert_allclose(scores.float().numpy(), masses, rtol=0.005, atol=1e-37)

@@ -1,0 +1,638 @@
+"""Steps of an objective: scores, temperature, log counts, masks, normalisers, weights, in the one order."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from math import exp, log, log1p
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from turret.data.errors import ConfigurationError
+from turret.data.prepared import PreparedData
+from turret.tower.config import ScoringConfig
+from turret.tower.towers.config import TowerConfig
+from turret.tower.towers.model import TwoTowers
+from turret.training import Estimator, losses, samplers
+from turret.training.batches.batches import Batch, TrainingBatches
+from turret.training.config.experiment import ExperimentConfig, ObjectiveConfig
+from turret.training.errors import TrainingError
+from turret.training.losses.binary import NceConfig
+from turret.training.losses.catalog import FullSoftmaxConfig
+from turret.training.losses.sampled import (
+    SampledSoftmaxConfig,
+    sampled_softmax,
+)
+from turret.training.model_loss import build_objective, model_loss, seen_items
+from turret.training.objectives import blocked
+from turret.training.objectives.contract import Examples, Loss, LossSettings, Objective
+from turret.training.objectives.sampled import DrawLossSettings, SampledObjective, candidate_scores
+from turret.training.objectives.seen_items import SeenItems
+from turret.training.randomness import stream
+from turret.training.run import build_model
+from turret.training.samplers.adaptive.dense import SoftmaxConfig
+from turret.training.samplers.adaptive.fourier_features import FourierFeaturesConfig
+from turret.training.samplers.adaptive.positive_features import PositiveFeaturesConfig
+from turret.training.samplers.core.contract import DrawContext, Sampler
+from turret.training.samplers.core.draw import Draw, drawn_with_replacement, without_accidental_hits
+from turret.training.samplers.core.settings import SamplerContext, SamplerSettings
+from turret.training.samplers.fixed.popularity import popularity_sampler
+from turret.training.statistics import PreparedStatistics
+
+TEMPERATURE = 0.25
+RANDOM = torch.manual_seed(0)
+USERS = torch.randn(3, 4, generator=RANDOM) / 2.0
+VECTORS = torch.randn(8, 4, generator=RANDOM) / 2.0
+POSITIVES = torch.tensor([0, 1, 2])
+
+
+# Log counts so unequal that a wrong place of theirs shows.
+LOG_COUNTS = torch.tensor([-3.0, 1.5, -0.5, 2.0, -2.0, 0.7, -4.0, 1.0])
+SHARED = torch.tensor([0, 3, 4, 5, 6])
+OWN = torch.tensor([[0, 3, 4, 5, 6], [3, 7, 4, 4, 1], [7, 6, 0, 5, 3]])
+
+
+# Of the first example the items 4 and 6, of the last the item 6.
+SEEN = SeenItems.of(torch.tensor([0, 0, 2, 0, 1, 2]), torch.tensor([4, 6, 6, 0, 1, 2]), torch.arange(3))
+
+
+@dataclass(frozen=True)
+class Table:
+    vectors: Tensor
+
+    def item_vectors(self, rows: Tensor) -> Tensor:
+        return self.vectors[rows]
+
+    def current_vectors(self, rows: Tensor) -> Tensor:
+        return self.vectors[rows].detach()
+
+    def catalog_vectors(self) -> Tensor:
+        return self.vectors
+
+
+@dataclass
+class Told(Sampler):
+    """Draws what it was told, with the counts above."""
+
+    ids: Tensor
+
+    def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
+        valid = without_accidental_hits(self.ids, positives)
+        return Draw(self.ids, LOG_COUNTS[self.ids], LOG_COUNTS[positives], valid)
+
+    def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
+        raise NotImplementedError
+
+
+def small_examples(vectors: Tensor = VECTORS, seen: SeenItems | None = None) -> Examples:
+    scoring = ScoringConfig(kind="dot", temperature=TEMPERATURE)
+    table, ones = Table(vectors), torch.ones(3)
+    given = Examples(USERS, POSITIVES, vectors[POSITIVES], table, scoring, ones, POSITIVES)
+    return replace(given, seen=seen, contexts=torch.tensor([4, 0, 2]))
+
+
+def score(example: int, item: int) -> float:
+    return float(USERS[example].double() @ VECTORS[item].double()) / TEMPERATURE
+
+
+def candidates(ids: Tensor, example: int) -> list[int]:
+    found: list[int] = (ids if ids.dim() == 1 else ids[example]).tolist()
+    return found
+
+
+def softmax_by_hand(ids: Tensor, hidden: Sequence[set[int]]) -> float:
+    """The mean of log(exp s_y + sum_j exp(s_j - l_j)) - s_y over candidates that are not `hidden`."""
+    total = 0.0
+    for example, positive in enumerate(POSITIVES.tolist()):
+        own = score(example, positive)
+        drawn = [item for item in candidates(ids, example) if item not in hidden[example]]
+        sums = (exp(score(example, item) - float(LOG_COUNTS[item])) for item in drawn)
+        total += log(exp(own) + sum(sums)) - own
+    return total / 3
+
+
+def nce_by_hand(ids: Tensor, normalisers: Sequence[float]) -> float:
+    """The mean of log(1 + exp(l_y - s_y)) + sum_j log(1 + exp(s_j - l_j)), each score less log Z."""
+    total = 0.0
+    for example, positive in enumerate(POSITIVES.tolist()):
+        z = normalisers[example]
+        total += log1p(exp(float(LOG_COUNTS[positive]) - (score(example, positive) - z)))
+        for item in candidates(ids, example):
+            total += log1p(exp(score(example, item) - z - float(LOG_COUNTS[item])))
+    return total / 3
+
+
+def ours(loss: DrawLossSettings, ids: Tensor, given: Examples, normaliser: Tensor | None = None) -> Tensor:
+    objective = SampledObjective(loss, Told(ids), 8, given.seen is not None, normaliser)
+    result: Tensor = objective(given, stream(0, "draw", 0)).loss
+    return result
+
+
+shared_or_own = pytest.mark.parametrize("ids", [SHARED, OWN], ids=["shared", "own"])
+
+
+@shared_or_own
+def test_the_temperature_divides_scores_before_the_log_counts_are_subtracted(ids: Tensor) -> None:
+    hits = [{int(positive)} for positive in POSITIVES]
+    expected = softmax_by_hand(ids, hits)
+    assert ours(SampledSoftmaxConfig(), ids, small_examples()).item() == pytest.approx(expected, rel=1e-5)
+
+
+@shared_or_own
+def test_the_items_of_the_user_are_masked_and_no_others(ids: Tensor) -> None:
+    found = ours(SampledSoftmaxConfig(), ids, small_examples(seen=SEEN)).item()
+    assert found == pytest.approx(softmax_by_hand(ids, [{0, 4, 6}, {1}, {2, 6}]), rel=1e-5)
+    assert found != pytest.approx(softmax_by_hand(ids, [{0}, {1}, {2}]), rel=1e-2)
+
+
+def test_an_item_that_is_hidden_for_all_gets_no_gradient() -> None:
+    vectors = VECTORS.clone().requires_grad_()
+    rows = torch.tensor([4, 4, 4, 0, 1, 2])
+    seen = SeenItems.of(torch.tensor([0, 1, 2, 0, 1, 2]), rows, torch.arange(3))
+    for ids in (SHARED, OWN):
+        loss = ours(SampledSoftmaxConfig(), ids, small_examples(vectors, seen))
+        (gradient,) = torch.autograd.grad(loss, vectors)
+        assert (gradient[4] == 0.0).all()
+        assert (gradient[[3, 5, 6]] != 0.0).all()
+
+
+@shared_or_own
+def test_a_normaliser_lowers_the_scores_of_positives_and_candidates(ids: Tensor) -> None:
+    """Alone from either of them, it would give another loss."""
+    found = ours(NceConfig(), ids, small_examples(), torch.tensor(0.7)).item()
+    assert found == pytest.approx(nce_by_hand(ids, [0.7] * 3), rel=1e-5)
+    assert found != pytest.approx(nce_by_hand(ids, [0.0] * 3), rel=1e-2)
+
+
+@shared_or_own
+def test_the_normaliser_of_an_example_is_that_of_its_context(ids: Tensor) -> None:
+    normalisers = torch.tensor([0.5, 9.0, -1.0, 9.0, 1.5])
+    found = ours(NceConfig(), ids, small_examples(), normalisers).item()
+    assert found == pytest.approx(nce_by_hand(ids, [1.5, 0.5, -1.0]), rel=1e-5)
+
+
+@shared_or_own
+def test_a_batch_whose_weights_are_all_zero_has_a_loss_and_gradients_of_zero(ids: Tensor) -> None:
+    vectors = VECTORS.clone().requires_grad_()
+    loss = ours(SampledSoftmaxConfig(), ids, replace(small_examples(vectors), weights=torch.zeros(3)))
+    (gradient,) = torch.autograd.grad(loss, vectors)
+    assert loss.item() == 0.0
+    assert (gradient == 0.0).all()
+
+
+def objective(shop: PreparedData, settings: object, since: str | None = None) -> Objective:
+    config = ObjectiveConfig.model_validate(settings)
+    return build_objective(config, TowerConfig(), shop, 0, torch.device("cpu"), since)
+
+
+def examples_of(model: TwoTowers, users: Tensor) -> Examples:
+    """User vectors [B, D], whose positives are the first item."""
+    rows, weights = torch.zeros(len(users), dtype=torch.int64), torch.ones(len(users))
+    return Examples(users, rows, model.item_vectors(rows), model, model.config.scoring, weights, rows)
+
+
+def no_random() -> np.random.Generator:
+    return stream(0, "draw", 0)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"loss": "full_softmax"},
+        {"loss": "sampled_softmax", "sampler": {"kind": "quadratic", "negatives": 20}},
+        {"loss": "sampled_softmax_corrected", "sampler": "in_batch"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("mask_known", [False, True])
+def test_objectives_train_both_towers(
+    shop: PreparedData, towers: TwoTowers, batch: Batch, settings: dict[str, object], mask_known: bool
+) -> None:
+    """Every parameter gets a gradient; where known items are masked, more candidates are."""
+    made = [objective(shop, {**settings, "mask_known": known}) for known in (False, mask_known)]
+    for one in made:
+        if one.sampler is not None:
+            one.sampler.refresh(towers.current_vectors(torch.arange(len(shop.item_ids))))
+    plain, out = (model_loss(one, towers, batch, no_random()) for one in made)
+    torch.autograd.backward(out.loss)
+    assert out.loss.isfinite()
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in towers.parameters())
+    assert (int(out.masked) > int(plain.masked)) is mask_known
+    assert (out.loss.item() != plain.loss.item()) is mask_known
+
+
+def test_sampled_losses_estimate_the_full_one(shop: PreparedData, batch: Batch) -> None:
+    """With many candidates and a mild temperature each comes within a few per cent of the full softmax."""
+    config = ExperimentConfig.model_validate({"tower": {"scoring": {"temperature": 1.0}}})
+    model = build_model(config, shop).eval()
+    full = model_loss(objective(shop, {"loss": "full_softmax"}), model, batch, no_random()).loss.item()
+    for kind in ("uniform", "unigram"):
+        settings = {"loss": "sampled_softmax", "sampler": {"kind": kind, "negatives": 3000}}
+        out = model_loss(objective(shop, settings), model, batch, no_random())
+        assert out.loss.item() == pytest.approx(full, rel=0.03)
+        assert int(out.masked) > 0
+
+
+@pytest.mark.parametrize("since", [None, "2023-01-01"])
+def test_known_frequencies_are_those_of_the_targets(shop: PreparedData, since: str | None) -> None:
+    """p is the share of an epoch's examples whose positive is the item, not of all events."""
+    made = objective(shop, {"loss": "sampled_softmax_corrected", "sampler": "in_batch"}, since)
+    (epoch,) = TrainingBatches(shop, 10**6, 50, 64, start_time=since).epoch(stream(0, "order", 0))
+    shares = torch.bincount(epoch.targets, minlength=len(shop.item_ids)) / len(epoch.targets)
+    assert made.sampler is not None
+    torch.testing.assert_close(made.sampler.probability(torch.zeros(1, 64))[0], shares)
+
+
+def test_a_union_by_example_is_scored_as_candidate_by_candidate(
+    shop: PreparedData, towers: TwoTowers
+) -> None:
+    """Shared candidates by one product, stored vectors as they are, and each example's own apart."""
+    everything = towers.current_vectors(torch.arange(len(shop.item_ids)))
+    sampler = {"kind": "mixed", "parts": ["mined", "cross_batch", {"kind": "uniform", "negatives": 20}]}
+    made = objective(shop, {"loss": "sampled_softmax", "sampler": sampler}).sampler
+    assert made is not None
+    made.refresh(everything)
+    rows, users = torch.arange(30), torch.randn(30, 64, generator=torch.manual_seed(0))
+    for step in range(2):
+        context = DrawContext(stream(0, "draw", step), rows, everything[rows], towers.current_vectors)
+        draw = made.draw(users, rows, context)
+    assert draw.ids.shape == (30, 20 + 30 + 16)
+    scores = candidate_scores(examples_of(towers, users), draw)
+    torch.testing.assert_close(
+        scores, torch.einsum("bd,bkd->bk", users, everything[draw.ids]) / 0.07, rtol=1e-4, atol=1e-4
+    )
+    assert draw.stored is not None
+    moved = candidate_scores(examples_of(towers, users), replace(draw, stored=draw.stored + 1.0))
+    assert ((moved != scores).all(dim=0).nonzero()[:, 0] == torch.arange(20, 50)).all()
+
+
+@pytest.mark.parametrize("parts", [[], ["mined", "uniform"]], ids=["alone", "in a union"])
+def test_a_queue_is_trained_on_from_the_second_step(
+    shop: PreparedData, towers: TwoTowers, parts: list[str]
+) -> None:
+    """Alone it has no candidate in the first step; in a union the queue's candidates join in the second."""
+    sampler = {"kind": "mixed", "parts": ["cross_batch", *parts]} if parts else "cross_batch"
+    made = objective(shop, {"loss": "sampled_softmax_corrected", "sampler": sampler})
+    assert made.sampler is not None
+    made.sampler.refresh(towers.current_vectors(torch.arange(len(shop.item_ids))))
+    batches = TrainingBatches(shop, 256, 50, 64).epoch(stream(0, "order", 0))
+    steps = [model_loss(made, towers, batch, no_random()) for batch in islice(batches, 2)]
+    assert (steps[0].loss.item() == 0.0) == (not parts)
+    torch.autograd.backward(steps[1].loss)
+    assert steps[1].loss.isfinite()
+    assert int(steps[1].masked) > int(steps[0].masked)
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in towers.parameters())
+
+
+class GivenDraw(Sampler):
+    """Draws what it was told, and keeps what it was told of the step."""
+
+    def __init__(self, ids: Tensor, stored: Tensor | None = None) -> None:
+        self.ids, self.stored = ids, stored
+        self.context: DrawContext | None = None
+        self.query = torch.empty(0)
+
+    def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
+        self.query, self.context = query, context
+        valid = without_accidental_hits(self.ids, positives)
+        zeros = torch.zeros(self.ids.shape)
+        return Draw(self.ids, zeros, torch.zeros(len(positives)), valid, self.stored)
+
+    def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("size", [2, 400], ids=["gathered", "one product"])
+def test_each_example_is_scored_with_its_own_candidates(towers: TwoTowers, size: int) -> None:
+    """Value and gradient are those of one inner product after the other, few candidates or many."""
+    users = torch.randn(30, 64, generator=torch.manual_seed(0), requires_grad=True)
+    ids = torch.randint(0, towers.item.item_count, (30, size), generator=torch.manual_seed(1))
+    draw = Draw(ids, torch.zeros(ids.shape), torch.zeros(30), torch.ones(ids.shape, dtype=torch.bool))
+    scores = candidate_scores(examples_of(towers, users), draw)
+    (gradient,) = torch.autograd.grad(scores.sum(), users)
+    vectors = towers.item_vectors(ids).detach()
+    expected = torch.stack([vectors[b] @ users[b].detach() / 0.07 for b in range(30)])
+    torch.testing.assert_close(scores, expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(gradient, vectors.sum(dim=1) / 0.07, rtol=1e-4, atol=1e-3)
+
+
+def test_stored_vectors_are_scored_as_they_are(towers: TwoTowers, batch: Batch) -> None:
+    """The last candidates keep the vectors that came with the draw; only the first are computed."""
+    ids, stored = torch.tensor([3, 9, 4, 5]), torch.randn(2, 64, generator=torch.manual_seed(0))
+    users = torch.randn(7, 64, generator=torch.manual_seed(1))
+    draw = Draw(ids, torch.zeros(4), torch.zeros(7), torch.ones(7, 4, dtype=torch.bool), stored)
+    scores = candidate_scores(examples_of(towers, users), draw)
+    fresh = towers.item_vectors(ids)
+    torch.testing.assert_close(scores[:, :2], users @ fresh[:2].T / 0.07)
+    torch.testing.assert_close(scores[:, 2:], users @ stored.T / 0.07)
+    assert not torch.allclose(scores[:, 2:], users @ fresh[2:].T / 0.07)
+
+
+def test_a_sampler_is_told_of_the_step(towers: TwoTowers, batch: Batch) -> None:
+    """The newest items read, the positives' vectors, and how to encode others; all without a gradient."""
+    sampler = GivenDraw(torch.tensor([1, 2, 3]))
+    model_loss(
+        SampledObjective(SampledSoftmaxConfig(), sampler, 200, mask_seen=False), towers, batch, no_random()
+    )
+    context = sampler.context
+    assert context is not None
+    ends = batch.histories.ends.tolist()
+    assert context.last_items.tolist() == [int(batch.histories.rows[end - 1]) for end in ends]
+    torch.testing.assert_close(context.positive_vectors, towers.item_vectors(batch.targets).detach())
+    torch.testing.assert_close(context.encode(torch.tensor([5])), towers.item_vectors(torch.tensor([5])))
+    assert sampler.query.shape == (len(batch.targets), 64)
+    assert not sampler.query.requires_grad
+    assert not context.positive_vectors.requires_grad
+    assert not context.encode(torch.tensor([5])).requires_grad
+
+
+class Watched(Sampler):
+    """Draws as another sampler does, and keeps the last query and draw."""
+
+    def __init__(self, sampler: Sampler) -> None:
+        self.sampler = sampler
+
+    def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
+        self.query, self.drawn = query, self.sampler.draw(query, positives, context)
+        return self.drawn
+
+    def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
+        return self.sampler.probability(query, context)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        SoftmaxConfig(kind="softmax"),
+        PositiveFeaturesConfig(kind="positive_features"),
+        FourierFeaturesConfig(kind="fourier_features"),
+    ],
+    ids=lambda settings: settings.kind,
+)
+def test_counts_are_exact_where_towers_are_computed_in_bfloat16(
+    towers: TwoTowers, shop: PreparedData, batch: Batch, settings: SamplerSettings
+) -> None:
+    """Draws and counts are made in float32: the counts are those of the dense proposal."""
+    setting = SamplerContext(PreparedStatistics(shop), towers.config.scoring, 0, torch.device("cpu"))
+    sampler = Watched(settings.build(setting))
+    sampler.sampler.refresh(towers.current_vectors(torch.arange(towers.item.item_count)))
+    made = SampledObjective(SampledSoftmaxConfig(), sampler, 200, mask_seen=False)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert model_loss(made, towers, batch, no_random()).loss.isfinite()
+    draw = sampler.drawn
+    expected = draw.ids.shape[1] * sampler.probability(sampler.query).gather(1, draw.ids)
+    torch.testing.assert_close(draw.log_count.exp(), expected, rtol=1e-4, atol=0)
+
+
+def test_shared_candidates_may_have_counts_of_each_example(
+    towers: TwoTowers, batch: Batch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loss is that of the matrix of corrected scores, also where others would be computed in blocks."""
+    monkeypatch.setattr(blocked, "MOST_EXAMPLES", 16)
+    monkeypatch.setattr(blocked, "FEW", 16)
+    weights = 1.0 / np.arange(1.0, 1.0 + towers.item.item_count)
+    sampler = Watched(popularity_sampler(weights, 50, torch.device("cpu"), exclude_positive=True, spare=9))
+    made = SampledObjective(SampledSoftmaxConfig(), sampler, 200, mask_seen=False)
+    out, draw = model_loss(made, towers.eval(), batch, no_random()), sampler.drawn
+    assert draw.ids.shape == (59,)
+    assert draw.log_count.shape == (len(batch.targets), 59)
+    rows = torch.arange(towers.item.item_count)
+    scores = sampler.query @ towers.item_vectors(rows).detach().T / towers.config.scoring.temperature
+    positive = scores.gather(1, batch.targets[:, None])
+    others = (scores[:, draw.ids] - draw.log_count).masked_fill(~draw.valid, float("-inf"))
+    expected = torch.cat([positive, others], dim=1).logsumexp(dim=1) - positive[:, 0]
+    weighted = (expected * batch.weights).sum() / batch.weights.sum()
+    torch.testing.assert_close(out.loss.detach(), weighted)
+
+
+def test_a_learned_normaliser_is_a_parameter_that_lowers_all_scores(towers: TwoTowers, batch: Batch) -> None:
+    """Its gradient is the derivative of the loss by a constant taken from every score."""
+    sampler = popularity_sampler(np.ones(towers.item.item_count), 50, torch.device("cpu"))
+    made = SampledObjective(NceConfig(), sampler, 200, mask_seen=False, log_normaliser=torch.zeros(()))
+    (normaliser,) = made.parameters()
+    loss = model_loss(made, towers, batch, no_random()).loss
+    torch.autograd.backward(loss)
+    assert normaliser.grad is not None
+    with torch.no_grad():
+        normaliser.add_(1e-2)
+    moved = model_loss(made, towers, batch, no_random()).loss
+    assert float((moved - loss).detach()) / 1e-2 == pytest.approx(float(normaliser.grad), rel=0.05)
+
+
+def test_each_context_has_a_normaliser_of_its_own(towers: TwoTowers, batch: Batch) -> None:
+    """Each example's loss has the constant of its context; constants of absent contexts get no gradient."""
+    sampler = GivenDraw(torch.arange(20))
+    values = torch.linspace(-2.0, 2.0, 5000)
+    contexts = batch.histories.users
+    assert len(set(contexts.tolist())) > 1
+    made = SampledObjective(NceConfig(), sampler, 200, log_normaliser=values)
+    loss = model_loss(made, towers, batch, no_random()).loss
+    torch.autograd.backward(loss)
+    alone = []
+    for example, context in enumerate(contexts.tolist()):
+        weights = torch.zeros(len(contexts))
+        weights[example] = 1.0
+        plain = SampledObjective(NceConfig(), sampler, 200, log_normaliser=values[context])
+        alone.append(model_loss(plain, towers, replace(batch, weights=weights), no_random()).loss.detach())
+    torch.testing.assert_close(loss.detach(), torch.stack(alone).mean())
+    (parameter,) = made.parameters()
+    assert parameter.grad is not None
+    assert parameter.grad.nonzero()[:, 0].tolist() == sorted(set(contexts.tolist()))
+
+
+def test_a_normaliser_for_each_context_needs_the_contexts(towers: TwoTowers, batch: Batch) -> None:
+    made = SampledObjective(NceConfig(), GivenDraw(torch.arange(20)), 200, log_normaliser=torch.zeros(9))
+    made.reads_contexts = True
+    examples = examples_of(towers, torch.randn(7, 64, generator=torch.manual_seed(1)))
+    with pytest.raises(TrainingError, match="give contexts, or set learned_normaliser = true"):
+        made(examples, no_random())
+
+
+@pytest.mark.parametrize("removed", [True, False])
+def test_hits_are_removed_as_the_setting_says(towers: TwoTowers, batch: Batch, removed: bool) -> None:
+    """For every loss that has the setting, also where the softmax is computed in blocks."""
+    for kind in ("nce", "sampled_softmax", "sampled_softmax_corrected", "negative_sampling"):
+        settings = getattr(losses, kind)(remove_accidental_hits=removed)
+        made = SampledObjective(settings, GivenDraw(torch.arange(towers.item.item_count)), 200)
+        masked = int(model_loss(made, towers, batch, no_random()).masked)
+        assert masked == (len(batch.targets) if removed else 0)
+
+
+def test_known_candidates_are_those_of_the_events_of_the_same_user_in_the_batch(shop: PreparedData) -> None:
+    """Shared or each example's own, in any order of examples; every positive is known, and no draw is too."""
+    batch = next(TrainingBatches(shop, 200, 10, 8).epoch(stream(0, "order", 0)))
+    size, random = len(batch.targets), torch.manual_seed(0)
+    read = zip(batch.owners.tolist(), batch.histories.rows.tolist(), strict=True)
+    aimed = zip(batch.histories.users.tolist(), batch.targets.tolist(), strict=True)
+    events = {*read, *aimed}
+    users, rows = batch.histories.users.tolist(), range(len(shop.item_ids))
+    expected = torch.tensor([[(user, item) in events for item in rows] for user in users])
+    seen = seen_items(batch)
+    assert 0 < int(expected.sum()) < expected.numel()
+    assert torch.equal(seen.among(torch.arange(len(shop.item_ids))), expected)
+    assert expected.gather(1, batch.targets[:, None]).all()
+    shared = torch.randint(0, len(shop.item_ids), (150,), generator=random)
+    assert torch.equal(seen.among(shared), expected[:, shared])
+    own = torch.randint(0, len(shop.item_ids), (size, 150), generator=random)
+    assert torch.equal(seen.among(own), expected.gather(1, own))
+    several = torch.randint(0, size, (300,), generator=random)
+    ids = torch.randint(0, len(shop.item_ids), (300, 20), generator=random)
+    assert torch.equal(seen.among(ids, several), expected[several[:, None], ids])
+    for one, other in zip(seen.pairs(), expected.nonzero(as_tuple=True), strict=True):
+        assert torch.equal(one, other)
+    for none in (torch.empty(0, dtype=torch.int64), torch.empty(size, 0, dtype=torch.int64)):
+        assert seen.among(none).shape == (size, 0)
+
+
+N, B, K = 20, 6, 4
+
+
+class GivenLoss(DrawLossSettings):
+    """The function that a test gives."""
+
+    function: ClassVar[Any] = None
+    kind: Literal["given"] = "given"
+
+    def build(self, item_count: int) -> Loss:
+        """The function."""
+        made: Loss = type(self).function
+        return made
+
+
+class GivenSampler(Sampler):
+    """Uniform draws of K, changed by a function that a test gives."""
+
+    def __init__(self, change: Callable[[Draw], Any]) -> None:
+        self.change = change
+
+    def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
+        """The changed draw."""
+        ids = torch.from_numpy(context.random.integers(N, size=K))
+        made: Draw = self.change(drawn_with_replacement(ids, torch.full((N,), 1 / N).log(), positives))
+        return made
+
+    def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
+        """Uniform."""
+        return torch.full((len(query), N), 1 / N)
+
+
+class GivenSettings(SamplerSettings):
+    """Settings with the values of a test."""
+
+    sampler: ClassVar[Any] = None
+    kind: Literal["given"] = "given"
+
+    def build(self, context: SamplerContext) -> Sampler:
+        """The sampler."""
+        made: Sampler = type(self).sampler
+        return made
+
+
+class HalfSettings(GivenSettings):
+    """It does not reach every item."""
+
+    covers_catalog: ClassVar[bool] = False
+
+
+def step_of(loss: LossSettings, sampler: SamplerSettings | None = None) -> float:
+    """The loss of one step of B examples."""
+    torch.manual_seed(0)
+    users, items = nn.Embedding(B, 3), nn.Embedding(N, 3)
+    estimate = Estimator(loss, sampler, items=N)
+    value: float = estimate(users(torch.arange(B)), torch.arange(B), items).loss.item()
+    return value
+
+
+def broken(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
+    raise KeyError("gamma")
+
+
+@pytest.mark.parametrize(
+    ("function", "sentence"),
+    [
+        (None, "build that returned None; return a function"),
+        (
+            lambda *batch: sampled_softmax(*batch).mean(),
+            r"float32 tensor of the shape \(\), .* the shape \(6,\)",
+        ),
+        (lambda *batch: sampled_softmax(*batch)[:, None], r"of the shape \(6, 1\)"),
+        (lambda *batch: sampled_softmax(*batch).long(), "an? int64 tensor"),
+        (lambda *batch: 0.5, "returned a float,"),
+        (broken, r" failed with KeyError: 'gamma' \(.*test_objectives\.py, line \d+\)"),
+    ],
+)
+def test_a_loss_that_breaks_the_contract_is_named(
+    function: Any, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A column [B, 1] would otherwise be multiplied with every weight, and the loss be B times too large."""
+    monkeypatch.setattr(GivenLoss, "function", staticmethod(function) if callable(function) else function)
+    with pytest.raises(TrainingError, match=f"objective.loss = 'given'.*{sentence}"):
+        step_of(GivenLoss(), samplers.uniform(negatives=K))
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda draw: None, "GivenSampler returned a NoneType; return a Draw"),
+        (lambda draw: replace(draw, ids=draw.ids.float()), "ids a float32 tensor .* int64"),
+        (lambda draw: replace(draw, ids=draw.ids.expand(3, K)), r"ids .*\(3, 4\).* \[6, K\]"),
+        (lambda draw: replace(draw, log_count=draw.log_count[0]), r"log_count .*\(\); return a float \(4,\)"),
+        (lambda draw: replace(draw, positive_log_count=draw.log_count), r"positive_log_count .*\(6,\)"),
+        (lambda draw: replace(draw, valid=draw.valid[0]), r"valid .*return a bool \(6, 4\)"),
+        (lambda draw: draw.nothing, r"failed with AttributeError.*test_objectives\.py"),
+    ],
+)
+def test_a_draw_that_breaks_the_contract_is_named(
+    change: Callable[[Draw], Any], sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counts of another shape would otherwise be broadcast."""
+    monkeypatch.setattr(GivenSettings, "sampler", GivenSampler(change))
+    with pytest.raises(TrainingError, match=f"objective.sampler.*{sentence}"):
+        step_of(losses.sampled_softmax(), GivenSettings())
+
+
+def test_a_sampler_of_another_type_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(GivenSettings, "sampler", 7)
+    with pytest.raises(TrainingError, match="build that returned 7; return a Sampler"):
+        step_of(losses.sampled_softmax(), GivenSettings())
+
+
+def test_a_loss_that_corrects_positives_is_refused_where_some_are_out_of_reach() -> None:
+    """Their log count is minus infinity; in a mixed draw the other parts count them."""
+    for loss in (losses.sampled_softmax_corrected(), losses.nce(), losses.blackout()):
+        with pytest.raises(TrainingError, match=r"never draws some items; use 'sampled_softmax'.*'mixed'"):
+            Estimator(loss, HalfSettings(), items=N)
+
+
+def test_a_mixed_draw_names_the_parts_that_do_not_reach_every_item() -> None:
+    with pytest.raises(ConfigurationError, match=r"^mined can't draw every item .*add a part that can"):
+        samplers.mixed(parts=[samplers.mined()])
+
+
+def test_a_loss_derived_from_a_blocked_one_is_computed_by_its_own_function(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The blocked softmax would otherwise stand in for it, wherever candidates are shared."""
+
+    class Doubled(SampledSoftmaxConfig):
+        kind: Literal["doubled"] = "doubled"  # type: ignore[assignment]
+
+        def build(self, item_count: int) -> Loss:
+            return lambda *batch: 2.0 * sampled_softmax(*batch)
+
+    class Renamed(SampledSoftmaxConfig):
+        kind: Literal["renamed"] = "renamed"  # type: ignore[assignment]
+
+    class OfCatalog(FullSoftmaxConfig):
+        def build(self) -> Any:
+            return None
+
+    uniform = samplers.uniform(negatives=K)
+    assert step_of(Doubled(), uniform) == pytest.approx(
+        2.0 * step_of(losses.sampled_softmax(), uniform), rel=1e-6
+    )
+    assert Renamed.blocked
+    assert not OfCatalog.blocked
