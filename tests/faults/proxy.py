@@ -38,7 +38,7 @@ class Proxy(ThreadingHTTPServer):
 
 
 def _is_ready(address: str) -> bool:
-    connection = http.client.HTTPConnection(address, timeout=2)
+    connection = http.client.HTTPConnection(address, timeout=60)
     try:
         connection.request("GET", "/readyz")
         return connection.getresponse().status == 200
@@ -63,10 +63,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        ready = self.server.ready
+        ready = self.server.ready or self.server.addresses
         # From one to the other, so that all of them have requests under way.
         address = ready[next(self.server.turn) % len(ready)]
-        connection = self._kept.setdefault(address, http.client.HTTPConnection(address, timeout=10))
+        connection = self._kept.setdefault(address, http.client.HTTPConnection(address, timeout=60))
         status, answer = 502, b"{}"
         try:
             connection.request("POST", self.path, body, {"Content-Type": "application/json"})

@@ -223,13 +223,6 @@ def test_no_offset_leads_anywhere_else(client: TestClient) -> None:
     assert ids(ahead) == ids(whole)
 
 
-@pytest.mark.fault(20)
-def test_similar_items_take_no_other_k(client: TestClient) -> None:
-    for k in ("0", "-1", "1001", "1000000000", "1.5", "ten", "", "%00", "1e3", "+1"):
-        answer = client.get(f"/v1/items/101/similar?k={k}")
-        assert (answer.status_code, answer.json()["error"]["field"]) == (422, "k")
-
-
 @pytest.mark.fault(21)
 def test_whoever_is_unknown_gets_something_and_is_told_where_it_comes_from(client: TestClient) -> None:
     """Towers where anything is known, else what is popular; nothing is left only when all was seen."""

@@ -166,12 +166,14 @@ def test_an_activation_moves_the_alias_and_fails_no_request(
 
     asking = threading.Thread(target=ask)
     asking.start()
-    for version in ("v2-redis", "v1-redis", "v2-redis"):
-        seen = count
-        activate(service, versions, version)
-        until(lambda seen=seen: count > seen + 5, "it is asked")  # type: ignore[misc]
-    is_over.set()
-    asking.join()
+    try:
+        for version in ("v2-redis", "v1-redis", "v2-redis"):
+            seen = count
+            activate(service, versions, version)
+            until(lambda seen=seen: count > seen + 5, "it is asked")  # type: ignore[misc]
+    finally:
+        is_over.set()
+        asking.join()
     assert wrong == []
     assert client.pointed(one.alias) == two.collection
     client.close()

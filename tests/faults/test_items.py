@@ -112,16 +112,18 @@ def test_it_holds_under_traffic(start: Start) -> None:
     threads = [threading.Thread(target=ask) for _ in range(3)]
     for thread in threads:
         thread.start()
-    for _ in range(25):
-        assert service.client.delete("/v1/items/107").status_code == 200
-        acknowledged.append("withdrawn")
-        for _ in range(3):
-            assert 107 not in answer(service.client, history=[105])
-        acknowledged.append("is put from now on")
-        assert service.client.put("/v1/items/107", json=FEATURES).status_code == 200
-    done.set()
-    for thread in threads:
-        thread.join()
+    try:
+        for _ in range(25):
+            assert service.client.delete("/v1/items/107").status_code == 200
+            acknowledged.append("withdrawn")
+            for _ in range(3):
+                assert 107 not in answer(service.client, history=[105])
+            acknowledged.append("is put from now on")
+            assert service.client.put("/v1/items/107", json=FEATURES).status_code == 200
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
     assert not faults
 
 

@@ -8,7 +8,7 @@ import socket
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support.service_calls import address, anew
+from tests.support.service_calls import anew
 from tests.support.service_process import Process, Start
 from tests.support.tools import require
 from tests.support.until import until
@@ -137,14 +137,4 @@ def test_a_collector_of_traces_that_is_silent_or_gone_makes_no_request_wait(
         quick = "os.environ |= {'OTEL_EXPORTER_OTLP_TIMEOUT': '1', 'OTEL_BSP_SCHEDULE_DELAY': '200'}\n"
         service = start(before=named + quick, trace_share=1.0)
         answers_until_dropped(service, "traces", 1)
-        assert service.stop()[0] == 0
-
-
-@pytest.mark.nightly
-@pytest.mark.fault(32)
-def test_whoever_asks_for_figures_and_does_not_read_them_holds_nobody_up(start: Start) -> None:
-    service = start(drain_seconds=1)
-    with socket.create_connection(address(service)) as scraper:
-        scraper.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 500)
-        answers(service, 50)
         assert service.stop()[0] == 0

@@ -177,7 +177,7 @@ def test_there_is_one_thread_before_the_fork_and_a_fork_beside_threads_is_refuse
 @contextmanager
 def kept(service: Process) -> Iterator["subprocess.Popen[str]"]:
     """24 clients that are being served on kept connections; the next line of their output is the counts."""
-    words = [sys.executable, "-m", "benchmarks.keepalive_clients", str(address(service)[1]), "24"]
+    words = [sys.executable, "-m", "benchmarks.keepalive_clients", str(address(service)[1]), "24", "0.02"]
     with subprocess.Popen(words, cwd=HERE, stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None
         assert running.stdout.readline() == "begun\n"

@@ -96,17 +96,6 @@ def test_a_worker_that_was_stopped_follows_to_an_exact_copy(start: Start, three:
     assert "their checksums are compared again" in complaints
 
 
-def test_a_worker_that_was_stopped_over_several_activations_follows_to_the_last(
-    start: Start, three: Path, other: Path
-) -> None:
-    service = start(workers=2, activation_seconds=0.3)
-    with stopped(service):
-        assert activate(service, three, "v2").status_code == 200
-        assert activate(service, three, "v3").status_code == 200
-        move(three, other)
-    until(lambda: answered_versions(service) == {"v3"}, "both workers serve v3")
-
-
 def test_a_forged_line_of_the_activations_leads_nobody_to_what_was_not_checked(
     start: Start, three: Path, other: Path
 ) -> None:

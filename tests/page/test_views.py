@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.page.conftest import KEY, OpenView, View, give_key
+from tests.support.ports import held_port
 from tests.support.service_process import Process
 from tests.support.until import until
 
@@ -87,7 +88,7 @@ def test_a_version_that_can_not_be_compared_is_said(
 def test_where_admin_calls_have_their_own_port_the_page_leads_there(
     movie_bundles: Path, start: Callable[..., Process], open_view: OpenView
 ) -> None:
-    service = start(movie_bundles, admin_key=KEY, admin_port=0)
+    service = start(movie_bundles, admin_key=KEY, admin_port=held_port(open_view))
     view = open_view(service, "#compare?history=m001&version=v2")
     link = view.page.locator("main a").first
     link.wait_for()
