@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.service.stores.redis.redis_work import EVENT, refused, work_with
+from tests.support.redis_work import EVENT, refused, work_with
 from tests.support.redis_cluster import RedisCluster, own_cluster
 from tests.support.redis_server import RedisServer, impostor
 from turret.service.errors import HistoryDamagedError

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.service.stores.redis.redis_work import work_with
+from tests.support.redis_work import work_with
 from tests.support.redis_cluster import RedisCluster, own_cluster
 from tests.support.redis_server import RedisServer
 from turret.service.errors import HistoryUnavailableError

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.service.stores.redis.redis_work import EVENT, refused, work_with
+from tests.support.redis_work import EVENT, refused, work_with
 from tests.support.redis_server import RedisServer, impostor, own_redis
 from turret.service.errors import ServiceError
 from turret.service.stores.contract import Event, History

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tests.service.stores.redis.redis_work import EVENT, refused, work_with
+from tests.support.redis_work import EVENT, refused, work_with
 from tests.support.redis_server import RedisServer
 from turret.service.errors import HistoryDamagedError
 from turret.service.stores.contract import Event, History

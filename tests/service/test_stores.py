@@ -1,0 +1,696 @@
+"""Around a store: its timeouts and circuits, the registry, and checks of the stores of other packages."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.contracts.stores import THIRD_PARTY
+from tests.support.service_app import client_of, post_events, recommended, serving, settings_of
+from tests.support.service_process import Start
+from tests.support.virtual_time import in_virtual_time
+from turret.service.errors import (
+    HistoryDamagedError,
+    HistoryUnavailableError,
+    ItemsOvertakenError,
+    ItemsUnavailableError,
+    ServiceError,
+)
+from turret.service.settings import Settings
+from turret.service.stores.breaker import Breaker
+from turret.service.stores.checked import checked
+from turret.service.stores.contract import Change, Changes, Event, History, HistoryStore, StoreKind, Stores
+from turret.service.stores.memory import MEMORY, MemoryHistory, MemoryItems
+from turret.service.stores.reading import Stored, read_histories
+from turret.service.stores.redis.histories import RedisHistory
+from turret.service.stores.redis.records import RedisRecords
+from turret.service.stores.registry import guarded, open_records, open_stores
+from turret.service.stores.window import TimeWindow, days, drop_expired, oldest_kept
+from turret.tower.engines.circuit import Circuit
+
+EVENT = Event("e", "u", 1, 0)
+NOTHING = {"u": History([], [])}
+
+
+# The breaker, in a loop with its own clock
+
+
+class Moody(MemoryHistory):
+    """A store that answers, fails or hangs, by its `mood`."""
+
+    mood: Exception | float = 0.0
+    asked = 0
+
+    async def append(self, events: Sequence[Event]) -> int:
+        await self._feel()
+        return await super().append(events)
+
+    async def recent(self, users: Sequence[str], limit: int) -> dict[str, History]:
+        await self._feel()
+        return await super().recent(users, limit)
+
+    async def events(self, user: str, limit: int) -> tuple[int, list[Event]]:
+        await self._feel()
+        return await super().events(user, limit)
+
+    async def forget(self, user: str) -> int:
+        await self._feel()
+        return await super().forget(user)
+
+    async def health_warnings(self) -> list[str]:
+        await self._feel()
+        return ["a warning"]
+
+    async def _feel(self) -> None:
+        self.asked += 1
+        if isinstance(self.mood, Exception):
+            raise self.mood
+        await asyncio.sleep(self.mood)
+
+
+def breaker_of(store: HistoryStore, failures: int = 2) -> Breaker:
+    """One second to read, two to write; its circuits open for thirty."""
+    return Breaker(store, 1.0, 2.0, lambda: Circuit(failures, 30.0, asyncio.get_running_loop().time))
+
+
+async def refused(breaker: Breaker) -> HistoryUnavailableError:
+    with pytest.raises(HistoryUnavailableError) as caught:
+        await breaker.recent(["u"], 1)
+    return caught.value
+
+
+@in_virtual_time
+async def test_a_slow_store_costs_its_budget_and_then_nothing() -> None:
+    """Until it answers again; who is refused is told when to come back."""
+    store = Moody()
+    breaker, loop = breaker_of(store), asyncio.get_running_loop()
+    store.mood = 60.0
+    for _ in range(2):
+        assert "timed out after 1 seconds" in str(await refused(breaker))
+    for _ in range(100):
+        error = await refused(breaker)
+        assert "circuit open" in str(error)
+        assert error.retry_after == 30
+    assert (store.asked, loop.time()) == (2, 2)
+    store.mood = 0.0
+    await asyncio.sleep(29)
+    assert (await refused(breaker)).retry_after == 1
+    await asyncio.sleep(1)
+    assert await breaker.recent(["u"], 1) == NOTHING
+    assert breaker.circuits["read"].state == "closed"
+
+
+@in_virtual_time
+async def test_what_can_not_be_written_can_still_be_read() -> None:
+    store = Moody()
+    breaker = breaker_of(store)
+    store.mood = HistoryUnavailableError("the disk is full")
+    for _ in range(3):
+        with pytest.raises(HistoryUnavailableError):
+            await breaker.append([EVENT])
+    store.mood = 0.0
+    assert await breaker.recent(["u"], 1) == NOTHING
+    assert [breaker.circuits[name].state for name in ("read", "write")] == ["closed", "open"]
+
+
+@in_virtual_time
+async def test_an_append_that_ran_out_of_time_can_be_sent_again() -> None:
+    store = Moody()
+    breaker = breaker_of(store)
+    store.mood = 60.0
+    with pytest.raises(HistoryUnavailableError, match="after 2 seconds"):
+        await breaker.append([EVENT])
+    store.mood = 0.0
+    assert await breaker.append([EVENT]) + await breaker.append([EVENT]) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "failures"), [(HistoryDamagedError("no event"), 0), (ZeroDivisionError("a bug"), 1)]
+)
+@in_virtual_time
+async def test_damaged_data_of_one_user_opens_nothing_and_a_fault_of_the_store_counts(
+    error: Exception, failures: int
+) -> None:
+    store = Moody()
+    breaker = breaker_of(store, failures=9)
+    store.mood = error
+    for _ in range(5):
+        with pytest.raises(type(error)):
+            await breaker.recent(["u"], 1)
+    assert breaker.circuits["read"].failed == 5 * failures
+    assert breaker.circuits["read"].state == "closed"
+
+
+@in_virtual_time
+async def test_a_caller_that_goes_away_is_no_failure() -> None:
+    store = Moody()
+    breaker = breaker_of(store)
+    store.mood = 0.9
+    for _ in range(5):
+        call = asyncio.ensure_future(breaker.recent(["u"], 1))
+        await asyncio.sleep(0.5)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+    assert (breaker.circuits["read"].failed, breaker.circuits["read"].state) == (0, "closed")
+
+
+@in_virtual_time
+async def test_how_much_there_is_of_a_user_is_no_failure_of_the_store() -> None:
+    """Showing and deleting all of it may take longer than there is time; others go on being answered."""
+    store = Moody()
+    breaker = breaker_of(store)
+    store.mood = 60.0
+    for _ in range(3):
+        for call in (breaker.events("u", 1), breaker.forget("u")):
+            with pytest.raises(HistoryUnavailableError, match="timed out"):
+                await call
+    store.mood = 0.0
+    assert [one.state for one in breaker.circuits.values()] == ["closed", "closed"]
+    assert await breaker.recent(["u"], 1) == NOTHING
+    assert await breaker.append([EVENT]) == 1
+
+
+@in_virtual_time
+async def test_a_store_that_is_gone_is_warned_of() -> None:
+    store = Moody()
+    breaker = breaker_of(store)
+    assert await breaker.health_warnings() == ["a warning"]
+    for mood, why in (
+        (HistoryUnavailableError("it is gone"), "it is gone"),
+        (60.0, "history store doesn't respond"),
+    ):
+        store.mood = mood
+        assert await breaker.health_warnings() == [f"{why}; serving without stored histories"]
+
+
+# Reading histories in portions
+
+
+class Counted(MemoryHistory):
+    """Records of each call the number of users, the limit, and the number of returned events."""
+
+    def __init__(self, **lengths: int) -> None:
+        super().__init__()
+        self.calls: list[tuple[int, int, int]] = []
+        self.slow_from = 10**9
+        self.fails_above = 10**9
+        events = [Event(f"{n}", "", n, n) for n in range(max(lengths.values()))]
+        self._by_user = {user: events[:length] for user, length in lengths.items()}
+
+    async def recent(self, users: Sequence[str], limit: int) -> dict[str, History]:
+        if limit > self.fails_above:
+            raise HistoryUnavailableError("gone")
+        found = await super().recent(users, limit)
+        self.calls.append((len(users), limit, sum(len(one.items) for one in found.values())))
+        if len(self.calls) > self.slow_from:
+            await asyncio.sleep(60)
+        return found
+
+
+async def read(store: HistoryStore, users: Sequence[str], limit: int = 10_000) -> Stored:
+    wanted: dict[str, Callable[[History], bool]] = dict.fromkeys(users, lambda _: False)
+    return await read_histories(store, wanted, limit, 1.0)
+
+
+def lengths(stored: Stored) -> dict[str, int]:
+    return {user: len(one.items) for user, one in stored.histories.items()}
+
+
+@in_virtual_time
+async def test_most_are_read_in_one_call() -> None:
+    names = {f"u{n}": n for n in range(100)}
+    store = Counted(**names)
+    assert lengths(await read(store, list(names))) == names
+    assert store.calls == [(100, 100, sum(names.values()))]
+
+
+@pytest.mark.parametrize(("limit", "calls"), [(7, [7]), (1_000, [1_000]), (10_000, [1_000, 10_000])])
+@in_virtual_time
+async def test_a_long_history_is_read_up_to_the_limit(limit: int, calls: list[int]) -> None:
+    store = Counted(u=20_000)
+    stored = await read(store, ["u"], limit)
+    assert stored.histories["u"].items == [*range(20_000 - limit, 20_000)]
+    assert [asked for _, asked, _ in store.calls] == calls
+    assert not stored.truncated
+
+
+@in_virtual_time
+async def test_a_history_that_ends_where_a_portion_does_is_whole() -> None:
+    for length in (999, 1_000, 1_001, 9_999, 10_000, 10_001):
+        stored = await read(Counted(u=length), ["u"])
+        assert (lengths(stored), set(stored.truncated)) == ({"u": min(length, 10_000)}, set())
+
+
+@in_virtual_time
+async def test_only_those_who_have_more_are_read_again() -> None:
+    users = {**{f"short{n}": 50 for n in range(90)}, **{f"long{n}": 400 for n in range(10)}}
+    store = Counted(**users)
+    assert lengths(await read(store, list(users))) == users
+    assert [call[:2] for call in store.calls] == [(100, 100), (10, 1_000)]
+
+
+@in_virtual_time
+async def test_a_batch_of_long_histories_is_read_in_bounded_portions() -> None:
+    """All get the newest events that the tower needs; truncated histories are marked."""
+    users = {f"u{n}": 10_000 for n in range(100)}
+    store = Counted(**users)
+    stored = await read(store, list(users))
+    assert max(given for _, _, given in store.calls) <= 10_000
+    assert sum(given for _, _, given in store.calls) <= 110_000
+    assert all(len(one.items) >= 100 and one.items[-1] == 9_999 for one in stored.histories.values())
+    short = {user for user, count in lengths(stored).items() if count < 10_000}
+    assert short == set(stored.truncated) != set()
+
+
+@in_virtual_time
+async def test_what_is_enough_is_not_read_on() -> None:
+    wanted = {"u": lambda newest: len(newest.items) >= 1_000, "v": lambda _: False}
+    stored = await read_histories(Counted(u=20_000, v=20_000), wanted, 10_000, 9.0)
+    assert (lengths(stored), set(stored.truncated)) == ({"u": 1_000, "v": 10_000}, set())
+
+
+@in_virtual_time
+async def test_the_size_of_what_is_asked_for_is_no_failure_of_the_store() -> None:
+    """If time runs out in a later portion, or that fails, the events read so far are used."""
+    store = Counted(u=20_000)
+    store.slow_from = 1
+    breaker = breaker_of(store, failures=1)
+    for _ in range(3):
+        store.calls.clear()
+        stored = await read(breaker, ["u"])
+        assert (lengths(stored), set(stored.truncated)) == ({"u": 1_000}, {"u"})
+    assert (breaker.circuits["read"].state, breaker.circuits["read"].failed) == ("closed", 0)
+    failing = Counted(u=1_000, v=20_000)
+    failing.fails_above = 1_000
+    stored = await read(failing, ["u", "v"])
+    assert (lengths(stored), set(stored.truncated)) == ({"u": 1_000, "v": 1_000}, {"u", "v"})
+
+
+@in_virtual_time
+async def test_a_store_that_does_not_answer_at_first_has_failed() -> None:
+    store = Counted(u=20_000)
+    store.slow_from = 0
+    breaker = breaker_of(store, failures=1)
+    with pytest.raises(HistoryUnavailableError):
+        await read(breaker, ["u"])
+    assert breaker.circuits["read"].state == "open"
+
+
+# Times of events
+
+NOW, DAY = 1_700_000_000_000, 86_400_000
+
+
+def event(time: int) -> Event:
+    return EVENT._replace(time=time)
+
+
+@pytest.mark.parametrize(
+    ("given", "counts"),
+    [
+        *((time, time) for time in (0, NOW - 5, NOW, NOW + 1000)),
+        *((time, NOW) for time in (NOW + 1001, NOW + 10 * DAY, 253_402_300_799_999)),
+        *((time, 0) for time in (-1, -(10**14))),
+    ],
+)
+def test_times_out_of_the_window_are_moved_into_it(given: int, counts: int) -> None:
+    result = TimeWindow(skew=1000).apply([event(given)], NOW)
+    assert (result.events, result.clamped, result.expired) == ([event(counts)], given != counts, 0)
+
+
+def test_what_is_too_old_to_be_kept_is_left_out() -> None:
+    """Counted as that, and not as a time that was moved, unless it was."""
+    times = [NOW - 2 * DAY - 1, NOW - 2 * DAY, NOW, NOW + DAY]
+    result = TimeWindow(0, days(2)).apply([event(time) for time in times], NOW)
+    assert result.events == [event(NOW - 2 * DAY), event(NOW), event(NOW)]
+    assert (result.clamped, result.expired) == (1, 1)
+    assert (days(None), oldest_kept(None), drop_expired([event(-5)], None)) == (None, None, [event(-5)])
+
+
+# The registry
+
+
+def opened(address: str) -> Stores:
+    return open_stores(Settings(store=address))
+
+
+def test_three_slashes_are_relative_and_four_absolute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    asyncio.run(opened("sqlite:///here/a.sqlite").close())
+    asyncio.run(opened(f"sqlite:///{tmp_path}/there/b.sqlite").close())
+    assert (tmp_path / "here" / "a.sqlite").exists()
+    assert (tmp_path / "there" / "b.items.sqlite").exists()
+
+
+@pytest.mark.parametrize("scheme", ["redis", "rediss", "redis+cluster", "rediss+cluster"])
+def test_redis_is_opened_before_it_is_there_and_has_records(scheme: str) -> None:
+    address = f"{scheme}://127.0.0.1:1"
+    assert isinstance(opened(address).histories, RedisHistory)
+    assert isinstance(open_records(Settings(store=address)), RedisRecords)
+    assert open_records(Settings(store="memory://")) is open_records(Settings(store="sqlite:///x")) is None
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        *((address, r"sqlite:///PATH.*redis://.*memory://.*journal:///PATH") for address in ("", "sqlite")),
+        *((address, r"entry point .* in turret\.stores") for address in ("mongodb://x", "/a/path")),
+        *((address, "write sqlite:///PATH") for address in ("sqlite://", "sqlite:///")),
+        ("mysql://me:a-secret@host/0", r"'mysql://\*\*\*@host/0'"),
+    ],
+)
+def test_other_addresses_are_refused_with_those_that_work(address: str, words: str) -> None:
+    with pytest.raises(ServiceError, match=words):
+        opened(address)
+
+
+def test_the_settings_are_those_of_the_breaker() -> None:
+    settings = Settings(store="memory://", breaker_failures=1, breaker_seconds=3600.0)
+    circuit = guarded(open_stores(settings).histories, settings).circuits["read"]
+    circuit.fail(circuit.admit())
+    assert circuit.state == "open"
+    assert circuit.wait() > 30
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder on the path, for packages that `add` installs."""
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+def add(folder: Path, name: str, entry: str) -> None:
+    metadata = folder / f"{name}-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text(f"[turret.stores]\n{entry}\n")
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("not_there_at_all:STORE", "can't be loaded: .*No module named 'not_there_at_all'"),
+        ("json:STORE", "can't be loaded: .*has no attribute 'STORE'"),
+        ("json:dumps", "of the package faulty is .*, not of the type StoreKind"),
+    ],
+)
+def test_a_faulty_package_is_named(package: Path, value: str, message: str) -> None:
+    add(package, "faulty", f"faulty = {value}")
+    with pytest.raises(ServiceError, match=message):
+        opened("faulty://x")
+    with pytest.raises(ServiceError, match=r"memory://.*faulty://"):
+        opened("another://x")
+
+
+def test_two_packages_with_one_scheme_are_refused_and_none_replaces_a_shipped_store(package: Path) -> None:
+    add(package, "one", "both = one:STORE")
+    add(package, "two", "both = two:STORE")
+    add(package, "thief", "memory = thief:STORE")
+    with pytest.raises(ServiceError, match="one:STORE and two:STORE both add"):
+        opened("both://x")
+    assert isinstance(opened("memory://").histories, MemoryHistory)
+
+
+FAULTY = """
+from turret.service.stores.contract import StoreKind, Stores
+class Faulty:
+    def __getattr__(self, name):
+        async def method(*arguments):
+            raise KeyError("a bug in the package")
+        return method
+FAULTY = StoreKind("faulty://", lambda settings: Stores(Faulty(), Faulty()))
+BROKEN = StoreKind("broken://", lambda settings: 1 / 0)
+"""
+
+
+@pytest.fixture
+def faulty(package: Path) -> None:
+    """A package whose stores fail."""
+    add(package, "faulty", "faulty = faulty_store:FAULTY\nbroken = faulty_store:BROKEN")
+    (package / "faulty_store.py").write_text(FAULTY)
+
+
+def one_event(client: TestClient) -> Any:
+    return client.post("/v1/events", json={"events": [{"event_id": "e", "user_id": 7, "item_id": 101}]})
+
+
+@pytest.mark.usefixtures("faulty")
+def test_a_service_continues_where_a_store_of_another_package_raises(
+    bundles: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """From its start on: it answers without histories, refuses events, and logs the bug."""
+    with serving(bundles, store="faulty://x") as client:
+        assert recommended(client, user_id=7)["degraded"] == ["history", "items"]
+        assert recommended(client, history=[101])["degraded"] == ["items"]
+        refused = one_event(client)
+        assert (refused.status_code, refused.json()["error"]["field"]) == (503, "store")
+        assert "Retry-After" in refused.headers
+        assert client.get("/v1/users/7").status_code == 503
+        assert client.delete("/v1/items/101").status_code in (404, 503)
+    assert "of the package faulty: the history store failed in recent: KeyError" in caplog.text
+
+
+@pytest.mark.usefixtures("faulty")
+def test_a_builder_that_raises_ends_the_start_with_a_sentence(bundles: Path) -> None:
+    with pytest.raises(ServiceError, match=r"StoreKind\.open failed for 'broken://x': ZeroDivisionError"):
+        client_of(settings_of(bundles, store="broken://x"))
+
+
+def test_a_service_keeps_histories_in_a_store_of_another_package(bundles: Path, tmp_path: Path) -> None:
+    address = f"journal:///{tmp_path}/histories.journal"
+    for _ in range(2):
+        with serving(bundles, store=address) as client:
+            post_events(client, {"event_id": "e", "user_id": 7, "item_id": 101})
+            assert recommended(client, user_id=7)["items"][0]["source"] == "towers"
+            assert client.get("/v1/users/7").json()["total"] == 1
+    assert (tmp_path / "histories.journal").read_text().count("101") == 2
+
+
+@pytest.mark.nightly
+def test_workers_share_a_store_of_another_package_and_are_warned_of_one_that_they_can_not_share(
+    start: Start, tmp_path: Path
+) -> None:
+    before = f"import sys\nsys.path.append({str(THIRD_PARTY)!r})\n"
+    service = start(before=before, store=f"journal:///{tmp_path}/histories.journal", workers=2)
+    assert one_event(service.client).status_code == 200
+    for _ in range(4):
+        assert service.client.get("/v1/users/7").json()["total"] == 1
+        service.client.close()
+    for workers in (1, 2):
+        status, log = start(store="memory://", workers=workers).stop()
+        assert (status, f"each of the {workers} workers has a store of its own" in log) == (0, workers == 2)
+
+
+# Stores of other packages: each mistake ends in a sentence, and no answer depends on it.
+
+ADDRESS = "shelf://me:secret@host"
+SETTINGS = Settings(store=ADDRESS)
+
+
+class Replying:
+    """A store of both kinds whose methods all return, or raise, the same; a scan yields it."""
+
+    def __init__(self, reply: Any) -> None:
+        self.reply = reply
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        async def method(*arguments: Any) -> Any:
+            if isinstance(self.reply, Exception):
+                raise self.reply
+            return self.reply
+
+        return method
+
+    async def scan(self, first: int, last: int) -> AsyncIterator[Any]:
+        if isinstance(self.reply, Exception):
+            raise self.reply
+        for portion in self.reply if isinstance(self.reply, tuple) else (self.reply,):
+            yield portion
+
+
+class Part:
+    async def append(self, events: Sequence[Event]) -> int:
+        return 0
+
+
+def pair(histories: Any, items: Any) -> Stores:
+    return Stores(histories, items)
+
+
+def replying(reply: Any) -> Stores:
+    kind = StoreKind("shelf://", lambda settings: pair(Replying(reply), Replying(reply)))
+    return checked(kind, "the shelf").open(SETTINGS)
+
+
+async def all_of(portions: AsyncIterator[list[Event]]) -> list[list[Event]]:
+    return [events async for events in portions]
+
+
+def fails(settings: Settings) -> Stores:
+    raise OSError(13, "Permission denied", settings.store)
+
+
+def no_folder(address: str) -> None:
+    raise KeyError("no folder")
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda _: None, "returned None; return Stores"),
+        (lambda _: (MemoryHistory(), MemoryItems()), "returned a tuple; return Stores"),
+        (lambda _: MemoryHistory(), "returned a MemoryHistory; return Stores"),
+        (lambda: None, "failed for .*TypeError: .* positional argument"),
+        (
+            fails,
+            r"failed for 'shelf://\*\*\*@host': PermissionError: .*Permission denied: 'shelf://\*\*\*@host'",
+        ),
+        (
+            lambda _: pair(Part(), MemoryItems()),
+            "Part, .* of histories, has no method recent, events, scan, random_user, forget",
+        ),
+        (lambda _: pair(MemoryHistory(), MemoryHistory()), "store of items, has no method put, withdraw"),
+        (
+            lambda _: pair(MemoryHistory, MemoryItems()),
+            "histories is the class MemoryHistory; make an object",
+        ),
+    ],
+)
+def test_a_faulty_builder_is_a_sentence_without_the_password(build: Any, message: str) -> None:
+    with pytest.raises(ServiceError, match=f"the shelf: .*{message}") as caught:
+        checked(StoreKind("shelf://", build), "the shelf").open(SETTINGS)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"form": None}, "form is None; give it a text"),
+        ({"open": None}, "open is not callable"),
+        ({"prepare": "folder"}, "prepare is not callable"),
+        ({"prepare": no_folder}, "prepare failed .*KeyError: 'no folder'"),
+        ({"descriptors": 3}, "descriptors is not callable"),
+        *(
+            ({"descriptors": lambda _, count=count: count}, "return a number")
+            for count in (None, -1, 2.5, "3")
+        ),
+    ],
+)
+def test_a_kind_with_a_wrong_field_is_refused(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ServiceError, match=f"the shelf: StoreKind.*{message}"):  # noqa: PT012  # one of them
+        kind = checked(replace(MEMORY, **fields), "the shelf")
+        kind.prepare(ADDRESS)
+        kind.descriptors(SETTINGS)
+
+
+HISTORY_CALLS: dict[str, Callable[[HistoryStore], Any]] = {
+    "append": lambda store: store.append([EVENT]),
+    "recent": lambda store: store.recent(["u"], 2),
+    "events": lambda store: store.events("u", 2),
+    "scan": lambda store: all_of(store.scan(0, 9)),
+    "forget": lambda store: store.forget("u"),
+    "health_warnings": lambda store: store.health_warnings(),
+}
+ITEM_CALLS: dict[str, Callable[[Any], Any]] = {
+    "put": lambda store: store.put("i", b"{}", b"{}", 1),
+    "withdraw": lambda store: store.withdraw("i", 1),
+    "changes": lambda store: store.changes(0),
+}
+
+
+@pytest.mark.parametrize("reply", [None, KeyError("a bug"), TimeoutError(), ServiceError("other"), "text"])
+def test_what_a_store_raises_or_replies_by_mistake_makes_it_unavailable(reply: Any) -> None:
+    async def work() -> None:
+        stores = replying(reply)
+        for call in HISTORY_CALLS.values():
+            with pytest.raises(HistoryUnavailableError, match="history store failed; the log"):
+                await call(stores.histories)
+        for call in ITEM_CALLS.values():
+            with pytest.raises(ItemsUnavailableError, match="item store failed; the log"):
+                await call(stores.items)
+        await stores.close()
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        {},
+        {"u": ([1], [2])},
+        {"u": History([1, 2], [3])},
+        {"u": History([1, 2, 3], [4, 5, 6])},
+        {"u": History([1.0], [2])},  # type: ignore[list-item]  # the fault
+        {"u": History([1], ["2"])},  # type: ignore[list-item]
+        {"u": History([None], [2])},  # type: ignore[list-item]
+    ],
+)
+def test_a_history_of_another_shape_or_type_is_not_used(reply: Any) -> None:
+    with pytest.raises(HistoryUnavailableError):
+        asyncio.run(replying(reply).histories.recent(["u"], 2))
+
+
+def test_replies_and_errors_that_keep_the_contract_are_passed_on() -> None:
+    async def work() -> None:
+        found = {"u": History(["a", 2], [1, 2]), "other": None}
+        assert await replying(found).histories.recent(["u"], 2) is found
+        assert await replying((1, [EVENT])).histories.events("u", 1) == (1, [EVENT])
+        changes = Changes(1, [Change("i", 1, 1, b"{}", b"{}")])
+        assert await replying(changes).items.changes(0) is changes
+        assert await replying(3).histories.append([EVENT]) == 3
+        for error in (HistoryUnavailableError("full", 7.0), HistoryDamagedError("not a line")):
+            with pytest.raises(type(error)) as caught:
+                await replying(error).histories.recent(["u"], 1)
+            assert caught.value is error
+        with pytest.raises(ItemsOvertakenError):
+            await replying(ItemsOvertakenError()).items.put("i", b"", b"", 1, 1)
+
+    asyncio.run(work())
+
+
+def test_portions_of_a_scan_are_checked_one_by_one() -> None:
+    async def work() -> None:
+        portions = replying(([EVENT], "text")).histories.scan(0, 9)
+        assert await anext(portions) == [EVENT]
+        with pytest.raises(HistoryUnavailableError, match="history store failed; the log"):
+            await anext(portions)
+
+    asyncio.run(work())
+
+
+def test_a_method_that_is_not_async_is_logged_as_the_reason(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MemoryHistory()
+    monkeypatch.setattr(store, "append", lambda events: 0)
+    kind = StoreKind("shelf://", lambda settings: pair(store, MemoryItems()))
+    with caplog.at_level(logging.ERROR), pytest.raises(HistoryUnavailableError):
+        asyncio.run(checked(kind, "the shelf").open(SETTINGS).histories.append([EVENT]))
+    assert "the shelf: the history store failed in append: TypeError" in caplog.text
+
+
+def test_a_series_of_equal_failures_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def work() -> None:
+        histories = Replying(KeyError("a bug"))
+        kind = StoreKind("shelf://", lambda settings: pair(histories, MemoryItems()))
+        store = checked(kind, "the shelf").open(SETTINGS).histories
+        for reply in (KeyError("a bug"), KeyError("a bug"), OSError("the disk"), 0, OSError("the disk")):
+            histories.reply = reply
+            with suppress(HistoryUnavailableError):
+                await store.forget("u")
+
+    asyncio.run(work())
+    assert [record.getMessage().rpartition(" in ")[2] for record in caplog.records] == [
+        "forget: KeyError('a bug')",
+        "forget: OSError('the disk')",
+        "forget: OSError('the disk')",
+    ]

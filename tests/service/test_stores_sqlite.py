@@ -1,0 +1,385 @@
+"""Histories and items in SQLite: what is synced, grouped and refused, and who may read the file."""
+
+import asyncio
+import logging
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, closing
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from turret.service.errors import HistoryDamagedError, HistoryUnavailableError, ServiceError
+from turret.service.stores.contract import Event, History
+from turret.service.stores.sqlite import histories
+from turret.service.stores.sqlite.file import Tables, connect, make_private
+from turret.service.stores.sqlite.grouping import GroupCommit, WriteResult
+from turret.service.stores.sqlite.histories import SqliteHistory
+from turret.service.stores.sqlite.items import SqliteItems
+from turret.service.stores.sqlite.random_text import text_between
+
+EVENT = Event("e", "u", 1, 0)
+LARGE = [Event(f"e{number}", "u", "x" * 500, number) for number in range(200)]
+
+
+def other(path: Path) -> "closing[sqlite3.Connection]":
+    """A connection of somebody else to the file."""
+    return closing(sqlite3.connect(path, isolation_level=None))
+
+
+# The file
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o000])
+def test_what_a_store_writes_is_for_its_user_only(tmp_path: Path, umask: int) -> None:
+    def modes(folder: Path) -> dict[str, int]:
+        return {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
+
+    async def work() -> None:
+        events, items = SqliteHistory(folder / "h.sqlite"), SqliteItems(folder / "h.items.sqlite")
+        await events.append([EVENT])
+        await items.put("i", b"{}", b"{}", 0)
+        names = {name + end for name in ("h.sqlite", "h.items.sqlite") for end in ("", "-wal", "-shm")}
+        assert modes(folder) == dict.fromkeys(names, 0o600)
+        await events.close()
+        await items.close()
+
+    folder = tmp_path / "new" / "deep"
+    before = os.umask(umask)
+    try:
+        asyncio.run(work())
+    finally:
+        os.umask(before)
+    assert {**modes(tmp_path), **modes(folder.parent)} == {"new": 0o700, "deep": 0o700}
+    for path in tmp_path.glob("new/deep/*"):
+        path.chmod(0o644)
+    make_private(folder / "h.sqlite")
+    assert modes(folder) == {"h.sqlite": 0o600, "h.items.sqlite": 0o644}
+
+
+def test_a_file_of_somebody_else_is_said_in_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "h").touch(0o644)
+    (tmp_path / "h").chmod(0o644)
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "chmod", refuse)
+    with caplog.at_level(logging.WARNING):
+        make_private(tmp_path / "h")
+    assert "is readable by other users (mode 644)" in caplog.text
+
+
+def test_every_commit_waits_for_the_disk_and_deleted_rows_are_overwritten(tmp_path: Path) -> None:
+    with closing(connect(tmp_path / "h", 0)) as connection:
+        settings = {
+            name: connection.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("synchronous", "secure_delete")
+        }
+    assert settings == {"synchronous": 2, "secure_delete": 1}  # FULL: else the log is not synced at a commit
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "new" / "histories.sqlite"
+
+
+@pytest.fixture
+def store(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqliteHistory]:
+    """A store that waits for no lock."""
+    monkeypatch.setattr(histories, "_WRITE_LOCK_SECONDS", 0.0)
+    store = SqliteHistory(path)
+    yield store
+    asyncio.run(store.close())
+
+
+def test_the_file_is_that_of_a_write_ahead_log_and_opening_it_again_writes_nothing(path: Path) -> None:
+    """So that it can be opened on a full disk."""
+    asyncio.run(SqliteHistory(path).close())
+    before = path.read_bytes()
+    asyncio.run(SqliteHistory(path).close())
+    assert path.read_bytes() == before
+    with other(path) as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_a_folder_and_a_file_that_is_no_database_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"not a database" * 100)
+    for path, words in ((tmp_path / "file", "move it away"), (tmp_path, "can't be opened")):
+        with pytest.raises(ServiceError, match=words):
+            SqliteHistory(path)
+
+
+@pytest.mark.fault(59)
+@pytest.mark.parametrize("number", [1, 9])
+def test_a_file_of_another_format_is_refused_and_left_alone(path: Path, number: int) -> None:
+    path.parent.mkdir()
+    with other(path) as connection:
+        connection.execute(f"PRAGMA user_version = {number}")
+    before = path.read_bytes()
+    with pytest.raises(ServiceError, match=f"format {number}, and this release reads 2; name another file"):
+        SqliteHistory(path)
+    assert path.read_bytes() == before
+
+
+# Histories
+
+
+def test_a_locked_file_is_an_error_now_and_none_later(store: SqliteHistory, path: Path) -> None:
+    with other(path) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        with pytest.raises(HistoryUnavailableError, match="locked"):
+            asyncio.run(store.append([EVENT]))
+        assert asyncio.run(store.recent(["u"], 1)) == {"u": History([], [])}
+        connection.execute("ROLLBACK")
+    assert asyncio.run(store.append([EVENT])) == 1
+
+
+def test_a_call_that_is_too_large_for_the_disk_stores_nothing_and_takes_no_other_with_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_file = histories.open_file
+
+    def nearly_full(path: Path, wait: float, tables: Tables) -> sqlite3.Connection:
+        connection = open_file(path, wait, tables)
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+        connection.execute(f"PRAGMA max_page_count = {pages + 2}")
+        return connection
+
+    monkeypatch.setattr(histories, "open_file", nearly_full)
+
+    async def work() -> None:
+        store = SqliteHistory(path)
+        calls = [[EVENT], LARGE, [EVENT._replace(event_id="f")]]
+        first, second, third = await asyncio.gather(*map(store.append, calls), return_exceptions=True)
+        assert (first, third) == (1, 1)
+        assert isinstance(second, HistoryUnavailableError)
+        assert "full" in str(second)
+        assert (await store.events("u", 1))[0] == 2
+        await store.close()
+
+    asyncio.run(work())
+
+
+def test_a_vanished_table_is_an_error_of_the_store(store: SqliteHistory, path: Path) -> None:
+    with other(path) as connection:
+        connection.execute("DROP TABLE events")
+    for call in (store.append([EVENT]), store.recent(["u"], 1), store.events("u", 1), store.forget("u")):
+        with pytest.raises(HistoryUnavailableError):
+            asyncio.run(call)
+
+
+def test_the_bytes_of_a_forgotten_user_leave_the_file(path: Path, store: SqliteHistory) -> None:
+    asyncio.run(store.append([Event("e", "the-secret-name", 1, 0)]))
+    asyncio.run(store.forget("the-secret-name"))
+    with other(path) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    assert b"the-secret-name" not in path.read_bytes()
+
+
+def test_a_file_that_was_replaced_is_not_written(store: SqliteHistory, path: Path) -> None:
+    """Events in the old file would be lost with the process."""
+    assert asyncio.run(store.append([EVENT])) == 1
+    path.rename(path.with_name("moved"))
+    with pytest.raises(HistoryUnavailableError, match="No such file"):
+        asyncio.run(store.append([EVENT]))
+    path.write_bytes(b"")
+    for call in (store.append([EVENT]), store.forget("u")):
+        with pytest.raises(HistoryUnavailableError, match="restart the service"):
+            asyncio.run(call)
+    assert asyncio.run(store.recent(["u"], 1)) == {"u": History([1], [0])}
+
+
+@pytest.mark.parametrize("values", ["x'00', 1", "1.5, 1", "NULL, 1", "1, 'noon'", "1, 2.5"])
+def test_rows_that_are_no_events_are_not_shown(store: SqliteHistory, path: Path, values: str) -> None:
+    """Foreign ones; a column of SQLite takes any type."""
+    with other(path) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("UPDATE sqlite_schema SET sql = replace(sql, 'NOT NULL', '')")
+    with other(path) as connection:
+        connection.execute(
+            f"INSERT INTO events (arrival, event_id, user, item, time) VALUES (9, 'f', 'v', {values})"
+        )
+    asyncio.run(store.append([EVENT]))
+    with pytest.raises(HistoryDamagedError, match="is no event"):
+        asyncio.run(store.recent(["v"], 5))
+    assert asyncio.run(store.recent(["u"], 5)) == {"u": History([1], [0])}
+
+
+def test_a_long_read_holds_no_short_one_up(store: SqliteHistory) -> None:
+    """Nor does counting, or a user's deletion hold an append up."""
+    at_work, goes_on = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        at_work.set()
+        assert goes_on.wait(60)
+
+    async def work() -> None:
+        store._long.thread.submit(hold)  # as a read does that lasts
+        await asyncio.to_thread(at_work.wait, 60)
+        long = [asyncio.ensure_future(one) for one in (store.recent(["u"], 10_000), store.events("u", 1))]
+        assert await store.append([EVENT]) == 1
+        assert await store.recent(["u"], 1_000) == {"u": History([1], [0])}
+        assert not any(one.done() for one in long)
+        goes_on.set()
+        assert await asyncio.gather(*long) == [{"u": History([1], [0])}, (1, [EVENT])]
+
+    try:
+        asyncio.run(work())
+    finally:
+        goes_on.set()
+
+
+def test_no_more_than_so_many_are_counted(store: SqliteHistory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(histories, "COUNT_LIMIT", 5)
+    asyncio.run(store.append([EVENT._replace(event_id=f"{n}") for n in range(9)]))
+    assert asyncio.run(store.events("u", 1))[0] == 5
+    assert asyncio.run(store.forget("u")) == 9
+
+
+def test_what_a_failed_deletion_left_is_deleted_by_the_next(
+    store: SqliteHistory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The oldest are deleted first: a recommendation reads the remaining ones."""
+    asyncio.run(store.append([Event(f"{n}", "u", n, n) for n in range(25)]))
+    transaction, calls = histories.transaction, count()
+
+    def failing(connection: sqlite3.Connection) -> AbstractContextManager[sqlite3.Connection]:
+        if next(calls) == 1:
+            raise sqlite3.OperationalError("disk I/O error")
+        return transaction(connection)
+
+    monkeypatch.setattr(histories, "_DELETE_PORTION", 10)
+    monkeypatch.setattr(histories, "transaction", failing)
+    with pytest.raises(HistoryUnavailableError, match="I/O"):
+        asyncio.run(store.forget("u"))
+    assert asyncio.run(store.recent(["u"], 100)) == {"u": History([*range(10, 25)], [*range(10, 25)])}
+    assert asyncio.run(store.forget("u")) == 15
+
+
+def test_what_is_too_old_leaves_the_file_in_time(path: Path) -> None:
+    """Also events of users who never return: each append checks some rows."""
+
+    async def work() -> None:
+        store = SqliteHistory(path)
+        await store.append([Event(f"{n}", f"u{n}", 1, n) for n in range(2_500)])
+        await store.close()
+        store = SqliteHistory(path, max_age=1_000)
+        for number in range(4):
+            await store.append([Event(f"now {number}", "u", 1, 2**45)])
+        await store.close()
+
+    asyncio.run(work())
+    with other(path) as connection:
+        assert connection.execute("SELECT count(*) FROM events").fetchone() == (4,)
+
+
+def test_texts_between_two_users_reach_all_between_them() -> None:
+    for first, last in (("u00000", "u09999"), ("a", "z"), ("7", "7"), ("ü1", "ü3"), ("a", "ab"), ("", "b")):
+        assert all(text_between(first, last) >= first for _ in range(200))
+    keys = [f"u{number:03d}" for number in range(30)]
+    texts = [text_between(keys[0], keys[-1]) for _ in range(2000)]
+    assert len({next((key for key in keys if key >= text), None) for text in texts} & set(keys)) > 25
+
+
+# Groups of appends
+
+
+class Recorder:
+    """Writes nothing, and remembers the sizes of groups; an event "bad" is refused."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def __call__(self, calls: Sequence[Sequence[Event]]) -> list[WriteResult]:
+        self.sizes.append(len(calls))
+        return [ValueError("bad") if events[0].event_id == "bad" else len(events) for events in calls]
+
+
+class Held(Recorder):
+    """Writes when the test lets it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.go = threading.Event(), threading.Event()
+
+    def __call__(self, calls: Sequence[Sequence[Event]]) -> list[WriteResult]:
+        self.begun.set()
+        assert self.go.wait(60)
+        return super().__call__(calls)
+
+
+def grouped(write: Recorder) -> GroupCommit:
+    return GroupCommit(ThreadPoolExecutor(1), write)
+
+
+@pytest.mark.parametrize(
+    ("calls", "groups"),
+    [
+        ([[EVENT] * (n + 1) for n in range(5)], [5]),
+        ([[EVENT], [EVENT._replace(event_id="bad")], [EVENT]], [3]),
+        ([[EVENT] * 2_000] * 5, [3, 2]),
+    ],
+    ids=["at once", "one fails alone", "a group has a size, though a call is never split"],
+)
+def test_calls_that_come_at_once_are_a_group(calls: list[list[Event]], groups: list[int]) -> None:
+    write = Recorder()
+
+    async def work() -> list[int | BaseException]:
+        return await asyncio.gather(*map(grouped(write).append, calls), return_exceptions=True)
+
+    found = [str(result) for result in asyncio.run(work())]
+    assert found == ["bad" if events[0].event_id == "bad" else str(len(events)) for events in calls]
+    assert write.sizes == groups
+
+
+def test_a_lone_call_does_not_wait_for_others() -> None:
+    write = Recorder()
+
+    async def work() -> None:
+        grouping = grouped(write)
+        assert [await grouping.append([EVENT]) for _ in range(3)] == [1, 1, 1]
+
+    asyncio.run(work())
+    assert write.sizes == [1, 1, 1]
+
+
+def test_calls_that_arrive_during_a_write_are_the_next_group_without_cancelled_ones() -> None:
+    """Also where one of those that are being written is cancelled; a call after them is written, too."""
+    write = Held()
+
+    async def work() -> list[int]:
+        grouping = grouped(write)
+        writing, left = [asyncio.create_task(grouping.append([EVENT])) for _ in range(2)]
+        await asyncio.to_thread(write.begun.wait, 60)
+        dropped, *waiting = [asyncio.create_task(grouping.append([EVENT] * (n + 1))) for n in range(3)]
+        await asyncio.sleep(0)
+        for call in (left, dropped):
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+        write.go.set()
+        return [*await asyncio.gather(writing, *waiting), await grouping.append([EVENT] * 7)]
+
+    assert asyncio.run(work()) == [1, 2, 3, 7]
+    assert write.sizes == [2, 2, 1]
+
+
+def test_nobody_waits_for_ever_when_the_writing_ends() -> None:
+    """As where a thread can't be had any more, while a service ends."""
+
+    async def work() -> None:
+        executor = ThreadPoolExecutor(1)
+        grouping = GroupCommit(executor, Recorder())
+        executor.shutdown()
+        for _ in range(2):
+            with pytest.raises(HistoryUnavailableError, match="history store closed"):
+                await grouping.append([EVENT])
+
+    asyncio.run(work())
