@@ -1,0 +1,501 @@
+"""The gate that a version has to pass before it answers, its memory, and the log of what went live."""
+
+import hashlib
+import os
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from turret.service.models import activation_log as logs
+from turret.service.models import gate
+from turret.service.models.activation_log import FILE_NAME, ActivationLog, ActivationRecord
+from turret.service.models.checked_versions import checked_versions
+from turret.service.models.gate import GateRequest, crashed, read_report, run_gate
+from turret.service.models.memory import available_bytes, in_words, needed_bytes
+from turret.service.models.overlap import mean_overlap, overlap_of
+from turret.tower.bundle.bundle import Bundle, load
+from turret.tower.bundle.golden import RecordedQuery, load_golden, record, replay
+from turret.tower.bundle.publish import BundleContents, publish
+from turret.tower.errors import EngineError
+from turret.tower.format.engine_settings import EngineEffort, EngineSettings
+from turret.tower.format.index_settings import ScalarSettings, SearchParams
+from turret.tower.format.manifest import IndexChoice, MeasuredRecall, read_manifest
+
+Make = Callable[..., BundleContents]
+ALL = ["memory", "checksum", "soundness", "golden", "recall", "overlap"]
+
+
+@pytest.fixture
+def root(bundles: Path, make_contents: Make) -> Path:
+    """v2 beside the live v1."""
+    publish(bundles, make_contents("v2", seed=3))
+    return bundles
+
+
+def names(report: gate.GateReport) -> list[str]:
+    return [check.name for check in report.checks]
+
+
+def note_of(root: Path) -> Path:
+    """A note that v2 was verified earlier."""
+    note = root / ".verified" / "v2.json"
+    note.parent.mkdir(exist_ok=True)
+    note.write_text("{}")
+    return note
+
+
+# --- The gate
+
+
+def test_a_sound_version_passes_every_check_and_the_result_is_kept(root: Path) -> None:
+    verified = note_of(root)
+    report = run_gate(GateRequest(root=root, version="v2", live="v1"))
+    assert names(report) == ALL
+    assert report.passed
+    assert verified.exists()
+    assert 0 < (report.checks[-1].figure or 0) < 1
+    assert read_report(root, "v2") == report
+    assert {one.version: one.gate for one in checked_versions(root)} == {"v1": None, "v2": report}
+
+
+def change(path: Path) -> None:
+    """Change the first bytes of a read-only file."""
+    path.chmod(0o644)
+    path.write_bytes(hashlib.sha256(path.read_bytes()).digest() + path.read_bytes()[32:])
+
+
+@pytest.mark.parametrize("name", ["item_vectors.npy", "user_tower.onnx", "golden.json", "manifest.json"])
+def test_a_changed_file_is_a_wrong_checksum(root: Path, name: str) -> None:
+    """Which `force` does not help against, and the version counts as verified no more."""
+    verified = note_of(root)
+    change(root / "v2" / name)
+    report = run_gate(GateRequest(root=root, version="v2", live="v1", force=True))
+    assert (report.passed, report.reason) == (False, "checksum")
+    assert name in report.refusal
+    assert names(report)[-1] == "checksum"
+    assert not verified.exists()
+
+
+def test_a_version_without_a_manifest_or_of_another_name_is_a_wrong_checksum(root: Path) -> None:
+    shutil.copytree(root / "v2", root / "v9")
+    report = run_gate(GateRequest(root=root, version="v9"))
+    assert (report.passed, report.reason) == (False, "checksum")
+    assert "holds version 'v2'; rename it to that" in report.refusal
+    (root / "v2" / "manifest.json").unlink()
+    assert run_gate(GateRequest(root=root, version="v2")).reason == "checksum"
+
+
+@pytest.mark.parametrize("version", ["v3", "../v2", ""])
+def test_what_is_not_there_leaves_no_report(root: Path, version: str) -> None:
+    report = run_gate(GateRequest(root=root, version=version))
+    assert (report.passed, report.reason) == (False, "unknown")
+    assert not (root / ".gate").exists()
+
+
+def test_memory_is_asked_for_before_anything_is_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = sum(one.bytes for one in read_manifest(root / "v2").files.values())
+    for available, passed in ((2 * size - 1, False), (2 * size, True), (None, True)):
+        monkeypatch.setattr(gate, "available_bytes", lambda available=available: available)
+        report = run_gate(GateRequest(root=root, version="v2", memory_factor=2.0))
+        assert report.passed == passed
+        assert passed or names(report) == ["memory"]
+
+
+def gate_of(
+    root: Path, monkeypatch: pytest.MonkeyPatch, recall: dict[float, float], chosen: float = 0.5
+) -> gate.GateReport:
+    """The report on an index measured among shares of the items, and chosen for a recall of `chosen`."""
+    manifest = read_manifest(root / "v2")
+    table = tuple(MeasuredRecall(k=10, selectivity=share, recall=value) for share, value in recall.items())
+    settings = ScalarSettings(efforts=(SearchParams(k=10, candidates=20),))
+    choice = IndexChoice(asked="auto", recall=chosen)
+    changed = {"index": settings, "recall": table, "index_choice": choice}
+    monkeypatch.setattr(gate, "read_manifest", lambda _: manifest.model_copy(update=changed))
+    # The index itself is the exact one: only the manifest's words on it count here.
+    opened = load(root, "v2")
+    monkeypatch.setattr(Bundle, "open", lambda *_, **__: opened)
+    return run_gate(GateRequest(root=root, version="v2", recall_minimum=0.95))
+
+
+@pytest.mark.parametrize(
+    ("recall", "chosen", "refusal"),
+    [
+        ({}, 0.5, "recall"),
+        ({1.0: 0.90}, 0.5, "finds 0.9000 of the best 10"),
+        ({1.0: 0.95}, 0.5, None),
+        ({1.0: 0.99, 0.1: 0.9, 0.01: 0.97}, 0.5, "finds 0.9000 of the best 10 among 0.1 of all"),
+        (
+            {1.0: 0.97},
+            0.98,
+            "less than 0.98",
+        ),  # for which it was chosen: also where the service asks for less
+        ({1.0: 0.97}, 0.96, None),
+    ],
+)
+def test_an_approximate_index_needs_the_recall_that_is_asked_in_its_worst_row(
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    recall: dict[float, float],
+    chosen: float,
+    refusal: str | None,
+) -> None:
+    report = gate_of(root, monkeypatch, recall, chosen)
+    assert report.passed == (refusal is None)
+    if refusal is not None:
+        assert report.reason == "recall"
+        assert refusal in report.refusal
+
+
+def test_too_little_in_common_is_refused_but_can_be_forced(root: Path) -> None:
+    asked = GateRequest(root=root, version="v2", live="v1", overlap_minimum=0.9)
+    refused = run_gate(asked)
+    assert (refused.passed, refused.reason) == (False, "overlap")
+    assert "force" in refused.refusal
+    forced = run_gate(asked.model_copy(update={"force": True}))
+    assert (forced.passed, names(forced)) == (True, ALL)
+    assert forced.failed
+    for live in (None, "v1"):  # nothing to be compared with
+        assert run_gate(GateRequest(root=root, version="v1", live=live, overlap_minimum=1.0)).passed
+
+
+def test_a_check_that_did_not_live_to_tell_is_a_refusal(root: Path) -> None:
+    report = crashed(GateRequest(root=root, version="v2"), "by SIGKILL").report
+    assert (report.passed, report.reason) == (False, "crashed")
+    assert read_report(root, "v2") == report
+
+
+@pytest.mark.fault(51)
+def test_a_version_that_is_a_link_does_not_pass(root: Path, tmp_path: Path) -> None:
+    (root / "v2").rename(tmp_path / "elsewhere")
+    (root / "v2").symlink_to(tmp_path / "elsewhere")
+    report = run_gate(GateRequest(root=root, version="v2", live="v1"))
+    assert (report.passed, report.reason) == (False, "unknown")
+    assert report.refusal == "v2 is no folder but a link or a file; copy the folder there"
+
+
+def test_reports_are_neither_written_nor_read_through_links(root: Path, tmp_path: Path) -> None:
+    """Where none can be written, it is only returned."""
+    (tmp_path / "elsewhere").mkdir()
+    (root / ".gate").symlink_to(tmp_path / "elsewhere")
+    report = run_gate(GateRequest(root=root, version="v2", live="v1"))
+    assert report.passed
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+    (tmp_path / "elsewhere" / "v2.json").write_text(report.model_dump_json())
+    assert read_report(root, "v2") is None
+    (root / ".gate").unlink()
+    (root / ".gate").mkdir()
+    (root / ".gate" / "v2.json").symlink_to("/dev/zero")
+    assert read_report(root, "v2") is None
+
+
+def test_an_engine_that_fails_during_a_check_is_a_refusal_that_names_it(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in the overlap of a version that is searched there, without an exact search behind it."""
+
+    def fail(*_: object) -> float:
+        raise EngineError("the Redis at redis://engine is too slow")
+
+    monkeypatch.setattr(gate, "mean_overlap", fail)
+    report = run_gate(GateRequest(root=root, version="v2", live="v1", force=True))
+    assert (report.passed, report.reason) == (False, "soundness")
+    assert report.refusal == (
+        "its vector engine failed during the check overlap: the Redis at redis://engine is too slow; "
+        "activate it again"
+    )
+    assert read_report(root, "v2") == report
+
+
+# --- What two versions have in common
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ([1, 2, 3, 4], [4, 3, 9, 8], 0.5),
+        ([1, 2], ["1", "2"], 1.0),
+        ([1, 2], [], 0.0),
+        ([], [1], 1.0),
+        (range(20), range(10, 20), 0.0),
+        (range(20), range(10), 1.0),
+    ],
+)
+def test_the_share_of_the_first_that_the_second_has(
+    first: list[int | str], second: list[int | str], expected: float
+) -> None:
+    """Of the best ten only, and in any order."""
+    assert overlap_of(list(first), list(second)) == expected
+
+
+def test_versions_have_in_common_what_they_have(root: Path, make_contents: Make) -> None:
+    """All with itself, nothing with another catalog, about what chance gives with another model."""
+    publish(root, make_contents("apart", ids=range(500, 560)))
+    recorded = load_golden(root / "v1" / "golden.json").queries
+    overlaps = {name: mean_overlap(load(root, name), recorded) for name in ("v1", "v2", "apart")}
+    assert overlaps["v1"] == 1.0
+    assert overlaps["apart"] == 0.0
+    assert 0.0 < overlaps["v2"] < 0.5
+
+
+def test_recorded_times_are_read_as_they_were_recorded(bundles: Path, make_contents: Make) -> None:
+    publish(bundles, make_contents("timed", times=True))
+    bundle = load(bundles, "timed")
+    queries = [
+        RecordedQuery(history=history, history_times=(1e9, 1e9 + 5e4, 1e9 + 3e6), at=1e9 + 9e6)
+        for history in ((101, 102, 103), (140, 120, 110))
+    ]
+    golden = record(bundle, queries, replay(bundle, queries, 10), 10)
+    assert mean_overlap(bundle, golden.queries) == 1.0
+    unknown = [one.model_copy(update={"history": (*one.history[:-1], 999)}) for one in golden.queries]
+    assert mean_overlap(bundle, unknown) > 0.0
+
+
+# --- Memory
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> tuple[Path, Path]:
+    """A machine of which 1000 kB are available."""
+    write(tmp_path / "proc" / "meminfo", "MemTotal: 5000 kB\nMemAvailable:    1000 kB\n")
+    return tmp_path / "proc", tmp_path / "cgroup"
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_without_groups_the_machine_decides(machine: tuple[Path, Path], tmp_path: Path) -> None:
+    assert available_bytes(*machine) == 1_024_000
+    assert available_bytes(tmp_path / "none", tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("mine", "above", "left"), [("max", None, 1_024_000), ("900000", None, 350_000), (None, "500", 0)]
+)
+def test_a_limit_of_version_two_leaves_what_is_not_used(
+    machine: tuple[Path, Path], mine: str | None, above: str | None, left: int
+) -> None:
+    """Pages of files that the system can drop are not used; the limit of a group above counts too."""
+    proc, groups = machine
+    write(proc / "self" / "cgroup", "0::/service/worker\n")
+    for group, limit in ((groups / "service" / "worker", mine), (groups / "service", above)):
+        if limit is not None:
+            write(group / "memory.max", f"{limit}\n")
+            write(group / "memory.current", "600000\n")
+            write(group / "memory.stat", "anon 100\ninactive_file 50000\n")
+    assert available_bytes(*machine) == left
+
+
+@pytest.mark.parametrize(("limit", "left"), [("9223372036854771712", 1_024_000), ("5000", 3000)])
+def test_a_limit_of_version_one(machine: tuple[Path, Path], limit: str, left: int) -> None:
+    proc, groups = machine
+    write(proc / "self" / "cgroup", "5:cpu:/x\n4:memory:/docker/abc\n")
+    # In a container the path of the host isn't there: the root is the group.
+    write(groups / "memory" / "memory.limit_in_bytes", limit)
+    write(groups / "memory" / "memory.usage_in_bytes", "2500")
+    write(groups / "memory" / "memory.stat", "total_inactive_file 500\n")
+    assert available_bytes(*machine) == left
+
+
+def test_a_version_needs_a_multiple_of_its_files(published: Path) -> None:
+    """Vectors of a version on an engine are mapped, and searched there: they do not count."""
+    manifest = read_manifest(published / "v1")
+    sizes = {name: (published / "v1" / name).stat().st_size for name in manifest.files}
+    assert needed_bytes(manifest, 1.5) == 1.5 * sum(sizes.values())
+    effort = EngineEffort(rows=1, k=1, breadth=1, recall=1.0)
+    settings = EngineSettings(engine="redis", url="redis://e", collection="c", alias="a", efforts=(effort,))
+    mapped = sizes["item_vectors.npy"] + sizes.get("model.safetensors", 0)
+    on_engine = manifest.model_copy(update={"index": settings})
+    assert needed_bytes(on_engine, 1.5) == 1.5 * (sum(sizes.values()) - mapped)
+    assert (in_words(1_500_000), in_words(2.5e9)) == ("1.5 MB", "2.5 GB")
+
+
+# --- The log of activations
+
+
+def line(version: str, outcome: str = "activated", **more: object) -> ActivationRecord:
+    given = {"time": "2026-01-01T00:00:00", "version": version, "who": "test", "outcome": outcome, **more}
+    return ActivationRecord.model_validate(given)
+
+
+def test_activations_are_numbered_and_refusals_are_not(tmp_path: Path) -> None:
+    """Also by what another process has written between."""
+    log, other = ActivationLog(tmp_path), ActivationLog(tmp_path)
+    assert (log.sequence, log.last) == (0, None)
+    log.add(line("v1"))
+    log.add(line("v2", "refused", failed=("golden",)))
+    assert other.add(line("v2")).sequence == 2
+    log.refresh()
+    again = ActivationLog(tmp_path)
+    assert again.sequence == log.sequence == 2
+    assert [again.sequence_of(version) for version in ("v1", "v2", "v3")] == [1, 2, None]
+    assert again.at(2) == again.last == log.last
+    assert again.at(3) is None
+    assert len((tmp_path / FILE_NAME).read_text().splitlines()) == 3
+
+
+def test_a_record_is_synced_before_it_counts_as_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file with the whole line, then its folder: after a power loss the pointer has its record."""
+    synced: list[tuple[Path, int]] = []
+    log, file = ActivationLog(tmp_path), tmp_path / FILE_NAME
+
+    def fsync(descriptor: int) -> None:
+        written = len(file.read_text().splitlines())
+        synced.append((Path(os.readlink(f"/proc/self/fd/{descriptor}")), written))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    log.add(line("v1"))
+    log.add(line("v2", "refused"))
+    assert synced == [(file, 1), (tmp_path, 1), (file, 2), (tmp_path, 2)]
+
+
+def test_the_versions_before_come_latest_first_and_once(tmp_path: Path) -> None:
+    log = ActivationLog(tmp_path)
+    for version in ("v1", "v2", "v1", "v3", "v2"):
+        log.add(line(version))
+    assert list(log.before("v2")) == ["v3", "v1"]
+    assert list(log.before(None)) == ["v2", "v3", "v1"]
+
+
+@pytest.mark.parametrize(
+    ("torn", "sequence"),
+    [
+        ('{"sequence": 2, "vers', 1),
+        ("", 1),
+        ("\n", 1),
+        (line("v9", sequence=2).model_dump_json(), 2),  # the power went between the line and its end
+    ],
+)
+def test_a_torn_last_line_is_passed_over_and_no_number_is_given_twice(
+    tmp_path: Path, torn: str, sequence: int
+) -> None:
+    ActivationLog(tmp_path).add(line("v1"))
+    with (tmp_path / FILE_NAME).open("a") as file:
+        file.write(torn)
+    log = ActivationLog(tmp_path)
+    assert log.sequence == 1
+    assert log.add(line("v2")).sequence == sequence + 1
+    assert ActivationLog(tmp_path).sequence_of("v2") == sequence + 1
+
+
+def test_a_folder_that_can_not_be_written_is_remembered(tmp_path: Path) -> None:
+    log = ActivationLog(tmp_path / "missing")
+    with pytest.raises(OSError, match="No such file"):
+        log.add(line("v1"))
+    assert log.keep(line("v1")).sequence == 1
+    assert log.sequence_of("v1") == 1
+
+
+def test_a_log_that_is_moved_away_is_begun_anew_and_its_numbers_go_on(tmp_path: Path) -> None:
+    """Whatever keeps logs short may do that while the service runs."""
+    log = ActivationLog(tmp_path)
+    for version in ("v1", "v2", "v3"):
+        log.add(line(version))
+    (tmp_path / FILE_NAME).rename(tmp_path / "old")
+    assert log.add(line("v4")).sequence == 4
+    assert (log.sequence, log.sequence_of("v4")) == (4, 4)
+    assert ActivationLog(tmp_path).sequence == 4
+
+
+@pytest.mark.fault(51)
+def test_a_link_in_its_place_is_neither_read_nor_written(tmp_path: Path) -> None:
+    """Whoever can write models could else have a line added to any file of the service."""
+    other = tmp_path / "keys.json"
+    other.write_text("{}")
+    (tmp_path / FILE_NAME).symlink_to(other)
+    log = ActivationLog(tmp_path)
+    log.keep(line("v1"))
+    assert log.last is not None
+    assert other.read_text() == "{}"
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many bytes each read of a log yields."""
+    sizes: list[int] = []
+    read = logs._read
+
+    def noted(*given: object) -> bytes:
+        piece = read(*given)  # type: ignore[arg-type]
+        sizes.append(len(piece))
+        return piece
+
+    monkeypatch.setattr(logs, "_read", noted)
+    return sizes
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_line_that_is_far_too_long_is_skipped_and_not_read_twice(
+    tmp_path: Path, reads: list[int], caplog: pytest.LogCaptureFixture, ended: bool
+) -> None:
+    log = ActivationLog(tmp_path)
+    log.add(line("v1"))
+    with (tmp_path / FILE_NAME).open("ab") as file:
+        file.write(b"x" * 3_000_000 + b"\n" * ended)
+    log.refresh()
+    assert sum(reads) < 3_200_000
+    assert max(reads) <= 1_000_000
+    reads.clear()
+    log.refresh()
+    assert sum(reads) == 0
+    assert caplog.text.count("skipped: 1\n") == 1
+    assert log.add(line("v2")).sequence == 2
+    assert [ActivationLog(tmp_path).sequence_of(version) for version in ("v1", "v2")] == [1, 2]
+
+
+def test_a_log_of_gigabytes_costs_no_more_than_fifty_megabytes_and_its_end_counts(
+    tmp_path: Path, reads: list[int], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A sparse tail takes no room on the disk; what came before it and after it is known."""
+    ActivationLog(tmp_path).add(line("v1"))
+    reads.clear()
+    with (tmp_path / FILE_NAME).open("ab") as file:
+        file.truncate(1_500_000_000)
+    log = ActivationLog(tmp_path)
+    assert sum(reads) < 52_000_000
+    assert "is larger" in caplog.text
+    assert log.add(line("v2")).sequence == 2
+    reads.clear()
+    log.refresh()
+    assert sum(reads) == 0
+    again = ActivationLog(tmp_path)
+    assert [again.sequence_of(version) for version in ("v1", "v2")] == [1, 2]
+
+
+def test_lines_across_the_pieces_are_all_read_and_invalid_ones_are_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lines = [line(f"v{number}", sequence=number, words="w" * 1000) for number in range(1, 2001)]
+    text = "".join(f"{one.model_dump_json()}\n" for one in lines)
+    (tmp_path / FILE_NAME).write_text("x\n" * 1000 + text)
+    log = ActivationLog(tmp_path)
+    assert log.sequence == 2000
+    assert all(log.sequence_of(f"v{number}") == number for number in range(1, 2001))
+    (said,) = caplog.messages
+    assert said.endswith("skipped: 1000")
+
+
+def test_threads_that_refresh_at_once_know_each_activation_once(tmp_path: Path) -> None:
+    log, writer = ActivationLog(tmp_path), ActivationLog(tmp_path)
+    done = threading.Event()
+
+    def refresh() -> None:
+        while not done.is_set():
+            log.refresh()
+
+    threads = [threading.Thread(target=refresh) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for number in range(30):
+        writer.add(line(f"v{number}"))
+    done.set()
+    for thread in threads:
+        thread.join()
+    log.refresh()
+    assert list(log.before(None)) == [f"v{number}" for number in reversed(range(30))]
