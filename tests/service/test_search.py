@@ -1,0 +1,350 @@
+"""The search in the catalog, and what the page is told of its fields: titles, pictures, values, groups."""
+
+import asyncio
+import doctest
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+
+from tests.conftest import contents
+from turret.service.errors import InvalidFieldError
+from turret.service.overlay.fresh import FreshItems
+from turret.service.search import catalog_search, folding
+from turret.service.search.catalog_search import CatalogSearch, items_json
+from turret.service.search.catalog_summary import MOST_VALUES, summarise
+from turret.service.search.colouring import MOST_GROUPS, NO_GROUP, Colouring, colouring
+from turret.service.search.field_roles import picture_of, title_of
+from turret.service.search.folding import fold
+from turret.service.search.postings import Postings
+from turret.service.search.text_index import (
+    HAS_PARTS,
+    HAS_WORDS,
+    NAME_BEGINS,
+    NAME_HAS_WORDS,
+    ItemTexts,
+    TextIndex,
+)
+from turret.tower.bundle.bundle import Bundle
+from turret.tower.bundle.publish import BundleContents, publish
+from turret.tower.catalog.catalog import Catalog
+
+TITLES = ["Star Wars", "Amélie", "Star Trek", "The Stars", "M*A*S*H", "Upstart"]
+
+
+def movies() -> BundleContents:
+    """Six items; the first is the most popular."""
+    made = contents(ids=[10, 11, 12, 13, 14, 15])
+    genres = [["science fiction"], ["romance"], ["science fiction"], ["drama"], ["war"], []]
+    return BundleContents(**{**vars(made), "fields": {"title": TITLES, "genres": genres}})
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    root: Path = tmp_path_factory.mktemp("movies")
+    publish(root, movies())
+    return Bundle.open(root / "v1")
+
+
+def overlay(bundle: Bundle, **changes: object) -> FreshItems:
+    return FreshItems(bundle.vocabulary, np.empty((0, 8), np.float32), **changes)  # type: ignore[arg-type]
+
+
+def page(
+    bundle: Bundle, query: str, fresh: FreshItems | None = None, start: int = 0, limit: int = 50
+) -> tuple[list[int], bool]:
+    """The rows, and whether there are more."""
+    fresh = overlay(bundle) if fresh is None else fresh
+
+    async def search() -> tuple[list[int], bool]:
+        searching = CatalogSearch()
+        found = await searching.page(bundle, fresh, query, start, limit)
+        await searching.close()
+        return found.rows, found.has_more
+
+    return asyncio.run(search())
+
+
+def find(bundle: Bundle, query: str, fresh: FreshItems | None = None) -> list[int]:
+    return page(bundle, query, fresh)[0]
+
+
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [
+        ("star", [0, 2, 3, 5]),
+        ("STAR w", [0]),
+        ("amelie", [1]),
+        ("AMÉLIE", [1]),
+        ("trek star", [2]),
+        ("science", [0, 2]),
+        ("war", [0, 4]),
+        ("14", [4]),
+        ("1", [0, 1, 2, 3, 4, 5]),
+        ("m a s h", [4, 3]),
+        ("nothing", []),
+        ("", [0, 1, 2, 3, 4, 5]),
+        ("?!", [0, 1, 2, 3, 4, 5]),
+    ],
+)
+def test_items_are_found_by_id_and_text_the_better_match_first(
+    bundle: Bundle, query: str, rows: list[int]
+) -> None:
+    assert find(bundle, query) == rows
+
+
+def test_an_id_of_punctuation_alone_is_found_first(tmp_path: Path) -> None:
+    publish(tmp_path, contents(ids=[*"abcdefgh", "%%"]))
+    assert page(Bundle.open(tmp_path / "v1"), "%%", limit=2)[0] == [8, 0]
+
+
+def test_pages_follow_each_other_and_say_whether_there_are_more(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages = [page(bundle, "star", start=start, limit=2) for start in (0, 2, 4)]
+    assert pages == [([0, 2], True), ([3, 5], False), ([], False)]
+    monkeypatch.setattr(catalog_search, "MOST_RESULTS", 2)
+    assert page(bundle, "star", limit=2) == ([0, 2], False)
+
+
+def test_withdrawn_items_are_not_found(bundle: Bundle) -> None:
+    fresh = overlay(bundle, withdrawn=np.array([0, 2]))
+    assert find(bundle, "star", fresh) == [3, 5]
+    assert find(bundle, "10", fresh) == []
+    assert find(bundle, "", fresh) == [1, 3, 4, 5]
+
+
+def test_replaced_fields_are_searched_and_the_old_ones_are_not(bundle: Bundle) -> None:
+    fresh = overlay(bundle, replaced={0: b'{"title":"Episode IV","genres":[]}'})
+    assert find(bundle, "episode", fresh) == [0]
+    assert find(bundle, "star", fresh) == [2, 3, 5]
+
+
+def test_items_that_were_added_are_found_first(bundle: Bundle) -> None:
+    fresh = FreshItems(
+        bundle.vocabulary,
+        np.zeros((2, 8), np.float32),
+        ids=("900", "901"),
+        fields=(b'{"title":"Stardust"}', b'{"title":"Starman"}'),
+    )
+    assert find(bundle, "star", fresh) == [7, 6, 0, 2, 3, 5]
+    assert find(bundle, "900", fresh) == [6]
+    assert orjson.loads(items_json(bundle, fresh, [6, 0])) == [
+        {"id": 900, "fields": {"title": "Stardust"}, "training_events": None},
+        {"id": 10, "fields": {"title": "Star Wars", "genres": ["science fiction"]}, "training_events": 6},
+    ]
+
+
+def test_a_search_sees_a_change_of_the_overlay(bundle: Bundle) -> None:
+    async def work() -> None:
+        searching = CatalogSearch()
+        for title, found in (("First", [0]), ("Second", [])):
+            fresh = overlay(bundle, replaced={0: b'{"title":"%b"}' % title.encode()})
+            assert (await searching.page(bundle, fresh, "first", 0, 9)).rows == found
+        await searching.close()
+
+    asyncio.run(work())
+
+
+# ---- Texts and their index
+
+
+@pytest.mark.parametrize(
+    ("text", "folded"),
+    [
+        ("Amélie", "amelie"),
+        ("AMÉLIE", "amelie"),
+        ("Ame\u0301lie", "amelie"),
+        ("Smørrebrød på Ærø", "smorrebrod pa aero"),
+        ("Łódź", "lodz"),
+        ("ﬁne", "fine"),
+        ("M*A*S*H (1970)", "m a s h 1970"),
+        ("  two   words\n", "two words"),
+        ("東京物語", "東京物語"),
+        ("", ""),
+        ("!?", ""),
+    ],
+)
+def test_case_accents_and_punctuation_do_not_matter(text: str, folded: str) -> None:
+    assert fold(text) == fold(fold(text)) == folded
+
+
+def test_the_example_of_folding_holds() -> None:
+    assert doctest.testmod(folding) == (0, 1)
+
+
+ITEMS = [
+    ItemTexts(["i1", "upstart"], []),
+    ItemTexts(["i2", "comedy of errors"], ["star actors"]),
+    ItemTexts(["i3", "the wars of the stars"], ["history"]),
+    ItemTexts(["i4", "star wars"], ["science fiction", "war of the worlds"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("star", [(NAME_BEGINS, 3), (NAME_HAS_WORDS, 2), (HAS_WORDS, 1), (HAS_PARTS, 0)]),
+        ("wars star", [(NAME_HAS_WORDS, 2), (NAME_HAS_WORDS, 3)]),
+        ("star w", [(NAME_BEGINS, 3), (NAME_HAS_WORDS, 2)]),
+        ("star history", [(HAS_WORDS, 2)]),
+        ("star nothing", []),
+        ("i", [(NAME_BEGINS, 0), (NAME_BEGINS, 1), (NAME_BEGINS, 2), (NAME_BEGINS, 3)]),
+    ],
+)
+def test_a_name_that_begins_with_the_query_is_best_then_all_its_words_in_any_order(
+    query: str, found: list[tuple[int, int]]
+) -> None:
+    assert list(TextIndex(ITEMS).matches(query)) == found
+
+
+@pytest.mark.parametrize("texts", [[], [ItemTexts([], [])], [ItemTexts([""], [""])]])
+def test_an_item_without_texts_is_no_fault(texts: list[ItemTexts]) -> None:
+    assert [*TextIndex(texts).matches("a"), *TextIndex(texts).matches("a b")] == []
+    postings = Postings([text.names for text in texts])
+    assert not postings.beginning_with("a").any()
+    assert not postings.containing("a").any()
+
+
+def test_words_are_found_by_their_beginnings_and_parts_as_by_a_plain_loop() -> None:
+    random = np.random.default_rng(0)
+    texts = [
+        ["".join(random.choice(list("abc東"), 4)) for _ in range(random.integers(4))] for _ in range(300)
+    ]
+    postings = Postings(texts)
+    for part in ("", "a", "ab", "bca", "cccc", "東", "x"):
+        begins = [any(word.startswith(part) for word in text) for text in texts]
+        assert postings.beginning_with(part).tolist() == begins
+        if part:
+            assert postings.containing(part).tolist() == [
+                any(part in word for word in text) for text in texts
+            ]
+
+
+# ---- Fields
+
+
+def catalog(**fields: list[Any]) -> Catalog:
+    return Catalog.build(list(range(len(next(iter(fields.values()), [])))), fields)
+
+
+def test_the_fields_are_summarised_by_their_kinds() -> None:
+    fields: dict[str, list[Any]] = {
+        "title": ["a", "b", "c", None],
+        "genres": [["x", "y"], ["y"], [], None],
+        "year": [1999, None, 1980, float("nan")],
+        "sizes": [[1, 2], [2], None, []],
+        "new": [True, False, None, True],
+        "mixed": [1, "a", None, None],
+        "none": [None] * 4,
+    }
+    assert summarise(catalog(**fields)) == {
+        "title": "title",
+        "picture": None,
+        "fields": [
+            {"name": "title", "kind": "text", "missing": 1},
+            {"name": "genres", "kind": "texts", "missing": 2},
+            {"name": "year", "kind": "number", "missing": 2, "minimum": 1980.0, "maximum": 1999.0},
+            {"name": "sizes", "kind": "numbers", "missing": 2, "minimum": 1.0, "maximum": 2.0},
+            {"name": "new", "kind": "boolean", "missing": 1},
+            {"name": "mixed", "kind": "mixed", "missing": 2},
+            {"name": "none", "kind": "none", "missing": 4},
+        ],
+    }
+    assert summarise(Catalog.build([1, 2], {})) == {"title": None, "picture": None, "fields": []}
+
+
+def test_values_that_items_share_are_listed_the_most_frequent_first() -> None:
+    (field,) = summarise(catalog(genres=[["x", "y"], ["y"], ["y"], ["x"], ["z", "y"], ["y"]]))["fields"]
+    assert [(one["value"], one["items"]) for one in field["values"]] == [("y", 5), ("x", 2), ("z", 1)]
+    (field,) = summarise(catalog(brand=[f"v{number % 300}" for number in range(900)]))["fields"]
+    assert len(field["values"]) == MOST_VALUES
+
+
+@pytest.mark.parametrize(
+    ("fields", "title"),
+    [
+        ({"year": [1, 2], "title": ["a", "a"], "other": ["b", "c"]}, "title"),
+        ({"Name": ["a", "a"]}, "Name"),
+        ({"brand": ["x", "x", "y"], "what": ["a", "b", "c"]}, "what"),
+        ({"brand": ["x", "x", "x"]}, None),
+        ({"year": [1, 2]}, None),
+        ({"link": ["https://a/1", "https://a/2"]}, None),
+        ({"title": [None, None]}, None),
+    ],
+)
+def test_the_title_is_a_field_of_that_name_or_the_text_with_the_most_distinct_values(
+    fields: dict[str, list[Any]], title: str | None
+) -> None:
+    assert title_of(catalog(**fields)) == title
+
+
+@pytest.mark.parametrize(
+    ("fields", "picture"),
+    [
+        ({"poster": ["https://a/1", "https://a/2"]}, "poster"),
+        ({"link": ["https://a/1.JPG?w=2", "http://a/2.png"]}, "link"),
+        ({"link": ["https://a/1", "https://a/2"]}, None),
+        ({"poster": ["yes", "https://a/2"]}, None),
+        ({"title": ["a"], "year": [1]}, None),
+    ],
+)
+def test_the_picture_is_a_text_of_addresses(fields: dict[str, list[Any]], picture: str | None) -> None:
+    assert picture_of(catalog(**fields)) == picture
+
+
+# ---- Colours of the map
+
+
+def coloured(values: list[Any]) -> Colouring:
+    return colouring(catalog(field=values), "field")
+
+
+def test_texts_are_grouped_by_the_most_frequent_values_and_a_rest() -> None:
+    values = [f"v{number}" for number in range(15) for _ in range(20 - number)] + [None]
+    groups, codes = coloured(values)
+    assert len(groups) == MOST_GROUPS
+    assert [group.label for group in groups] == [*(f"v{number}" for number in range(9)), "other"]
+    assert [group.items for group in groups][:9] == list(range(20, 11, -1))
+    assert sum(group.items for group in groups) == len(values) - 1
+    assert codes[-1] == NO_GROUP
+
+
+@pytest.mark.parametrize(
+    ("values", "labels", "codes"),
+    [
+        (["b", "a", "b"], ["b", "a"], [0, 1, 0]),
+        ([["x", "y"], ["y"], [], ["x"], ["y"]], ["y", "x"], [0, 0, NO_GROUP, 1, 0]),
+        ([3, 1, 3, 2.5], ["1", "2.5", "3"], [2, 0, 2, 1]),
+        ([True, None, False, True], ["true", "false"], [0, NO_GROUP, 1, 0]),
+    ],
+    ids=["texts", "several values", "numbers", "booleans"],
+)
+def test_few_values_are_groups_of_their_own(values: list[Any], labels: list[str], codes: list[int]) -> None:
+    """An item of several values belongs to the most frequent."""
+    groups, found = coloured(values)
+    assert [group.label for group in groups] == labels
+    assert [group.items for group in groups] == [codes.count(code) for code in range(len(labels))]
+    assert found.tolist() == codes
+
+
+def test_numbers_are_grouped_by_ranges_of_about_as_many_items() -> None:
+    values = np.random.default_rng(0).lognormal(size=1000).tolist()
+    groups, codes = coloured([*values, None])
+    sizes = [group.items for group in groups]
+    assert len(groups) == 8
+    assert min(sizes) > 100
+    assert sum(sizes) == 1000
+    order = np.argsort(values)
+    assert (np.diff(codes[:-1][order].astype(int)) >= 0).all()
+    assert codes[-1] == NO_GROUP
+
+
+@pytest.mark.parametrize("values", [[None, None], [1, "a"], [{"a": 1}, None]])
+def test_a_field_that_can_not_be_grouped_is_refused(values: list[Any]) -> None:
+    with pytest.raises(InvalidFieldError, match="coloured by year"):
+        colouring(catalog(field=values, year=[1, 2]), "field")
+    with pytest.raises(InvalidFieldError, match="no field to colour"):
+        colouring(catalog(field=values), "nowhere")
