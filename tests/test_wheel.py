@@ -14,6 +14,7 @@ from zipfile import ZipFile
 import pytest
 
 from tests.support.command_line import environment
+from tests.support.tools import require
 from turret.training.config.experiment import shipped_experiments
 
 ROOT = Path(__file__).parent.parent
@@ -105,6 +106,7 @@ def test_the_wheel_holds_every_module_every_experiment_the_page_the_figures_and_
 
 @pytest.mark.nightly
 def test_every_module_is_imported_from_the_wheel(installed: Installed) -> None:
+    require("spark", "milvus")
     places = json.loads(installed.run(str(installed.python), "-c", IMPORT_ALL))
     assert {f"turret.{name}" for name in FOLDERS} < set(places)
     assert all(Path(place).is_relative_to(installed.packages) for place in places.values())
