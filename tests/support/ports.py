@@ -23,14 +23,6 @@ def free_port() -> int:
     return port
 
 
-late_port = free_port
-
-
-def free_ports(count: int) -> list[int]:
-    """Several ports as `free_port` gives them."""
-    return [free_port() for _ in range(count)]
-
-
 def _hold() -> tuple[int, int]:
     held = socket.socket()
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
