@@ -1,16 +1,23 @@
+"""A service that goes on: without its store, beside long answers, and with the answers of who gave up."""
+
 import asyncio
+import os
+import sys
 import threading
-import time
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from tests.support.service_app import ids, post_events, recommended
+from tests.support.until import until
 from turret.service.errors import HistoryUnavailableError, ItemsUnavailableError
 from turret.service.http.app import create_app
+from turret.service.latency import LatencyEstimate, is_large, is_short
+from turret.service.models.loaded_model import open_live
 from turret.service.models.traffic_split import Route, Routes, write_routes
 from turret.service.ranking.answers import recommend
 from turret.service.schemas.cursor import Cursor
@@ -18,6 +25,10 @@ from turret.service.schemas.requests import RecommendRequest
 from turret.service.settings import Settings
 from turret.service.stores.contract import Changes, Event, History, Stores
 from turret.service.stores.memory import MemoryHistory, MemoryItems
+from turret.service.thread_priority import lower_priority
+from turret.tower.format.index_settings import FlatSettings
+
+EVENT = {"event_id": 1, "user_id": 7, "item_id": 101}
 
 
 class Broken(MemoryHistory):
@@ -43,75 +54,62 @@ class Stuck(MemoryHistory):
     """A store that never answers."""
 
     async def append(self, events: Sequence[Event]) -> int:
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
         return 0
 
     async def recent(self, users: Sequence[str], limit: int) -> dict[str, History]:
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
         return {}
 
 
-def with_store(settings: Settings, store: MemoryHistory) -> FastAPI:
-    settings = settings.model_copy(update={"history_timeout": 0.05, "write_timeout": 0.05})
-    return create_app(settings, stores=Stores(store, MemoryItems()))
+def with_store(settings: Settings, store: MemoryHistory, **others: Any) -> TestClient:
+    """A service that soon stops waiting for its store."""
+    settings = settings.model_copy(update={"history_timeout": 0.05, "write_timeout": 0.05, **others})
+    return TestClient(create_app(settings, stores=Stores(store, MemoryItems())))
 
 
 @pytest.mark.parametrize("store", [Broken(), Stuck()], ids=["broken", "stuck"])
-def test_recommendations_go_on_without_the_store(settings: Settings, store: MemoryHistory) -> None:
-    with TestClient(with_store(settings, store)) as client:
+def test_without_the_store_recommendations_go_on_and_no_event_is_acknowledged(
+    settings: Settings, store: MemoryHistory
+) -> None:
+    with with_store(settings, store) as client:
         requests: list[dict[str, Any]] = [{"user_id": 7}, {"user_id": 7, "history": [101]}, {}]
-        answer = client.post("/v1/recommend/batch", json={"requests": requests})
-        assert [one["degraded"] for one in answer.json()["results"]] == [["history"], [], []]
-        assert [one["items"][0]["source"] for one in answer.json()["results"]] == [
-            "popular",
-            "towers",
-            "popular",
-        ]
-
-
-@pytest.mark.parametrize("store", [Broken(), Stuck()], ids=["broken", "stuck"])
-def test_an_event_that_is_not_stored_is_not_acknowledged(settings: Settings, store: MemoryHistory) -> None:
-    with TestClient(with_store(settings, store)) as client:
-        event = {"event_id": 1, "user_id": 7, "item_id": 101}
-        answer = client.post("/v1/events", json={"events": [event]})
+        results = client.post("/v1/recommend/batch", json={"requests": requests}).json()["results"]
+        assert [one["degraded"] for one in results] == [["history"], [], []]
+        assert [one["items"][0]["source"] for one in results] == ["popular", "towers", "popular"]
+        answer = client.post("/v1/events", json={"events": [EVENT]})
         assert answer.status_code == 503
         assert int(answer.headers["retry-after"]) > 0
         assert answer.json()["error"]["field"] == "store"
         assert "turret_events_stored_total 0.0" in client.get("/metrics").text
 
 
-@pytest.mark.parametrize("method", ["GET", "DELETE"])
-def test_users_can_not_be_shown_or_forgotten_without_the_store(settings: Settings, method: str) -> None:
-    with TestClient(with_store(settings, Broken())) as client:
-        assert client.request(method, "/v1/users/7").status_code == 503
+def test_users_can_not_be_shown_or_forgotten_without_the_store(settings: Settings) -> None:
+    with with_store(settings, Broken()) as client:
+        for method in ("GET", "DELETE"):
+            assert client.request(method, "/v1/users/7").status_code == 503
 
 
 def test_a_store_that_goes_on_failing_is_not_waited_for(settings: Settings) -> None:
     """After a few that waited, until the breaker lets one call through again; the answer says how long."""
-    settings = settings.model_copy(update={"breaker_failures": 2, "breaker_seconds": 60.0})
-    with TestClient(with_store(settings, Stuck())) as client:
-        event = {"event_id": 1, "user_id": 7, "item_id": 101}
-        for _ in range(2):
-            assert client.post("/v1/events", json={"events": [event]}).status_code == 503
-            assert client.post("/v1/recommend", json={"user_id": 7}).json()["degraded"] == ["history"]
-        store = client.app.state.components.histories  # type: ignore[attr-defined]
-        assert {name: circuit.state for name, circuit in store.circuits.items()} == {
+    with with_store(settings, Stuck(), breaker_failures=2, breaker_seconds=3600.0) as client:
+        circuits = client.app.state.components.histories.circuits  # type: ignore[attr-defined]
+        for _ in range(3):
+            answer = client.post("/v1/events", json={"events": [EVENT]})
+            assert answer.status_code == 503
+            assert recommended(client, user_id=7)["degraded"] == ["history"]
+        assert {name: circuit.state for name, circuit in circuits.items()} == {
             "read": "open",
             "write": "open",
         }
-        answer = client.post("/v1/events", json={"events": [event]})
-        assert (answer.status_code, 50 <= int(answer.headers["retry-after"]) <= 60) == (503, True)
-        assert client.post("/v1/recommend", json={"user_id": 7}).json()["degraded"] == ["history"]
-        assert [circuit.refused for circuit in store.circuits.values()] == [1, 1]
+        assert [circuit.refused for circuit in circuits.values()] == [1, 1]
+        assert 60 < int(answer.headers["retry-after"]) <= 3600
 
 
 def test_only_the_newest_stored_events_are_read(settings: Settings) -> None:
-    app = create_app(settings.model_copy(update={"stored_history_limit": 2}))
-    with TestClient(app) as client:
-        events = [{"event_id": n, "user_id": 7, "item_id": 101 + n, "time": n} for n in range(3)]
-        client.post("/v1/events", json={"events": events})
-        stored = client.post("/v1/recommend", json={"user_id": 7}).json()["items"]
-        assert stored == client.post("/v1/recommend", json={"history": [102, 103]}).json()["items"]
+    with TestClient(create_app(settings.model_copy(update={"stored_history_limit": 2}))) as client:
+        post_events(client, *({"event_id": n, "user_id": 7, "item_id": 101 + n, "time": n} for n in range(3)))
+        assert ids(recommended(client, user_id=7)) == ids(recommended(client, history=[102, 103]))
 
 
 class ItemsAway(MemoryItems):
@@ -122,31 +120,24 @@ class ItemsAway(MemoryItems):
 
 
 def test_an_answer_says_that_changes_of_items_may_be_missing(settings: Settings) -> None:
-    app = create_app(settings)
-    with TestClient(app) as client:
-        assert client.post("/v1/recommend", json={"history": [101]}).json()["degraded"] == []
-        app.state.components.overlay._store = ItemsAway()
-        app.state.components.overlay._generation.bump()
-        assert client.post("/v1/recommend", json={"history": [101]}).json()["degraded"] == ["items"]
+    stores = Stores(MemoryHistory(), ItemsAway())
+    with TestClient(create_app(settings, stores=stores)) as client:
+        assert recommended(client, history=[101])["degraded"] == ["items"]
         requests = {"requests": [{"history": [101]}, {}]}
         results = client.post("/v1/recommend/batch", json=requests).json()["results"]
         assert [one["degraded"] for one in results] == [["items"], ["items"]]
         assert 'turret_degraded_total{part="items"} 2.0' in client.get("/metrics").text
 
 
-def test_what_is_beside_a_version_is_read_before_the_first_request(settings: Settings) -> None:
+def test_changes_beside_a_version_are_read_before_the_first_request(settings: Settings) -> None:
     write_routes(settings.bundles, Routes(canary=Route(version="v1", share=0.5)))
     app = create_app(settings)
     with TestClient(app):
-        components, end = app.state.components, time.monotonic() + 10
-        while components.overlay.current(components.model_holder.live.bundle) is None:
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        live = app.state.components.model_holder.live.bundle
+        until(lambda: app.state.components.overlay.current(live) is not None, "the changes are read")
 
 
-def deep() -> str:
-    """A cursor far down, as anybody may write one."""
-    return Cursor("v1", 0, 10**6, 0.0, 0).text()
+# ---- Long answers
 
 
 @pytest.mark.parametrize(
@@ -157,12 +148,13 @@ def deep() -> str:
         ({"history": [101], "k": 200}, True),
         ({"history": [101], "explain": True}, True),
         ({"history": [101], "cap": {"title": 1}}, True),
-        ({"history": [101], "cursor": deep()}, True),
+        ({"history": [101], "cursor": Cursor("v1", 0, 10**6, 0.0, 0).text()}, True),
     ],
 )
-def test_what_takes_long_is_ranked_beside_the_event_loop(
+def test_long_answers_are_ranked_beside_the_event_loop(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, body: dict[str, Any], is_beside: bool
 ) -> None:
+    """All answers of a version that takes long, until one is short again."""
     threads: list[str] = []
 
     def noted(*given: Any) -> Any:
@@ -173,24 +165,24 @@ def test_what_takes_long_is_ranked_beside_the_event_loop(
         monkeypatch.setattr(f"{module}.recommend", noted)
     app = create_app(settings)
     with TestClient(app) as client:
-        assert client.post("/v1/recommend", json=body).status_code == 200
+        recommended(client, **body)
         assert threads[0].startswith("ranking") == is_beside
-        app.state.components.model_holder.live.latency.seconds = 1.0
-        client.post("/v1/recommend", json=body)
+        latency = app.state.components.model_holder.live.latency
+        latency.seconds = 1.0
+        recommended(client, **body)
         assert threads[1].startswith("ranking")
-        if not is_beside:
-            assert app.state.components.model_holder.live.latency.seconds < 1.0
+        assert is_beside or latency.seconds < 1.0
 
 
-def test_what_is_noted_of_who_gave_up_does_not_change_while_a_thread_goes_on(
+def test_stages_of_a_caller_that_gave_up_do_not_change_while_a_thread_goes_on(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The layer that notes it walks through the stages; another one among them would end that in a fault."""
+    """The layer that notes them walks through them; another one among them would end that in a fault."""
     begun, may_end = threading.Event(), threading.Event()
 
     def slow(*given: Any) -> Any:
         begun.set()
-        may_end.wait(10)
+        may_end.wait()
         return recommend(*given)
 
     monkeypatch.setattr("turret.service.ranking.recommender.recommend", slow)
@@ -200,7 +192,7 @@ def test_what_is_noted_of_who_gave_up_does_not_change_while_a_thread_goes_on(
     async def give_up() -> None:
         request = RecommendRequest(history=[101], explain=True)
         asking = asyncio.create_task(components.recommender.recommend_one(request, facts))
-        await asyncio.to_thread(begun.wait, 10)
+        await asyncio.to_thread(begun.wait)
         asking.cancel()
         with suppress(asyncio.CancelledError):
             await asking
@@ -209,3 +201,68 @@ def test_what_is_noted_of_who_gave_up_does_not_change_while_a_thread_goes_on(
 
     asyncio.run(give_up())
     assert list(facts["stages"]) == ["history"]
+
+
+def test_the_estimate_of_latency_begins_with_the_first_answer_and_moves_by_a_tenth() -> None:
+    latency = LatencyEstimate()
+    assert not latency.is_long()
+    latency.add(0.01)
+    assert latency.seconds == 0.01
+    latency.add(0.02)
+    assert latency.seconds == pytest.approx(0.011)
+
+
+def test_a_version_is_slow_from_its_first_long_answer_until_they_are_short_again() -> None:
+    """One long answer among short ones does not count."""
+    latency = LatencyEstimate()
+    latency.add(0.05)
+    assert latency.is_long()
+    for _ in range(100):
+        latency.add(0.0005)
+    assert not latency.is_long()
+    latency.add(0.02)
+    assert not latency.is_long()
+
+
+def test_answers_of_a_remote_index_never_hold_up_the_loop(
+    published: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where they take no processor time, as a search that waits for another process."""
+    assert not open_live(published, "v1").latency.is_long()
+    monkeypatch.setattr(FlatSettings, "is_remote", True)
+    latency = open_live(published, "v1").latency
+    latency.add(0.0005)
+    assert latency.is_long()
+
+
+@pytest.mark.parametrize(
+    ("scanned", "changed", "expected"), [(27_000, 0, False), (1_000_000, 0, True), (27_000, 1_000, True)]
+)
+def test_a_filter_over_many_items_takes_long_even_for_a_quick_version(
+    scanned: int, changed: int, expected: bool
+) -> None:
+    latency = LatencyEstimate()
+    latency.add(0.0005)
+    assert latency.is_long(scanned, changed) == expected
+
+
+def test_answers_and_bodies_beyond_a_size_are_large() -> None:
+    """An answer by its items and its history, a body by its bytes and its parts."""
+    assert [is_large(*sizes) for sizes in ((100, 1_000), (101, 0), (10, 1_001))] == [False, True, True]
+    assert [is_short(body) for body in (b"[1]", b"x" * 32_769, b"[" * 1_001)] == [True, False, False]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have priorities of their own on Linux alone")
+def test_the_priority_of_one_thread_is_lowered() -> None:
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    lowered: list[int] = []
+
+    def run() -> None:
+        lower_priority()
+        lowered.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert lowered == [max(before, 10)]
+    assert os.getpriority(os.PRIO_PROCESS, 0) == before

@@ -1,22 +1,32 @@
-import os
-import threading
-import timeit
+"""What the processes of a service share: integers in memory, and messages with sockets."""
 
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from turret.service.errors import ServiceError
+from turret.service.messages import MESSAGE_BYTES, Message, receive, send
+from turret.service.models.gate import GateRequest
 from turret.service.shared_state import Order, SharedState
 
 
-def in_child(work: object) -> None:
-    """Run something in a forked process, and wait for its end."""
-    assert callable(work)
+def forked(work: Callable[[], object]) -> int:
+    """Begin something in a process that shares our memory."""
     pid = os.fork()
     if pid == 0:
         work()
         os._exit(0)
-    assert os.waitpid(pid, 0)[1] == 0
+    return pid
 
 
+@pytest.mark.process  # a fork of a few milliseconds
 def test_a_process_sees_what_another_has_written() -> None:
     shared_state = SharedState(2)
+    assert not shared_state.keys_required
 
     def work() -> None:
         shared_state.target.raise_to(7)
@@ -24,106 +34,116 @@ def test_a_process_sees_what_another_has_written() -> None:
         shared_state.slots[1].occupy()
         shared_state.slots[1].live = 7
         shared_state.order = Order.DRAIN
+        shared_state.require_keys()
 
-    in_child(work)
+    assert os.waitpid(forked(work), 0)[1] == 0
     assert (shared_state.target.value, shared_state.items.value, shared_state.routes.value) == (7, 1, 0)
     assert shared_state.slots[1].pid not in (0, os.getpid())
     assert (shared_state.slots[0].pid, shared_state.slots[1].live) == (0, 7)
     assert shared_state.order == Order.DRAIN
-    assert shared_state.slots[1].silence < 60
     shared_state.slots[1].clear()
     assert (shared_state.slots[1].pid, shared_state.slots[1].live) == (0, 0)
+    assert shared_state.keys_required, "which is never taken back"
 
 
-def test_a_target_and_its_pin_are_of_one_activation() -> None:
-    """Also while others read it."""
+@pytest.mark.process
+def test_changes_of_processes_and_threads_at_the_same_time_are_whole_and_none_is_lost() -> None:
+    """A bump reads, adds and writes; a target and its pin are of one activation. Both need a lock."""
     shared_state = SharedState()
-    assert shared_state.target.pinned == (0, bytes(64), "")
+
+    def bump() -> None:
+        for _ in range(2000):
+            shared_state.items.bump()
 
     def work() -> None:
         for number in range(1, 5000):
             shared_state.target.raise_to(number, number.to_bytes(64, "big"))
+        bump()
 
-    pid = os.fork()
-    if pid == 0:
-        work()
-        os._exit(0)
-    while os.waitpid(pid, os.WNOHANG) == (0, 0):
+    children = [forked(work) for _ in range(2)]
+    threads = [threading.Thread(target=bump) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    while shared_state.target.value < 4999:
         number, pin, _ = shared_state.target.pinned
         assert int.from_bytes(pin, "big") == number
-    shared_state.target.raise_to(7, bytes(64))
-    assert shared_state.target.pinned[0] == 4999
+    for thread in threads:
+        thread.join()
+    assert [os.waitpid(pid, 0)[1] for pid in children] == [0, 0]
+    assert shared_state.items.value == 4 * 2000
 
 
 def test_a_generation_only_grows() -> None:
-    shared_state = SharedState()
-    shared_state.target.raise_to(5)
-    shared_state.target.raise_to(3)
-    assert shared_state.target.value == 5
-
-
-def test_no_change_is_lost_between_processes_and_threads() -> None:
-    """A bump reads, adds and writes; without a lock two of them would now and then be one."""
-    shared_state = SharedState()
-    children = []
-    for _ in range(3):
-        pid = os.fork()
-        if pid == 0:
-            for _ in range(2000):
-                shared_state.items.bump()
-            os._exit(0)
-        children.append(pid)
-    threads = [
-        threading.Thread(target=lambda: [shared_state.items.bump() for _ in range(2000)]) for _ in range(2)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for pid in children:
-        os.waitpid(pid, 0)
-    assert shared_state.items.value == 5 * 2000
-
-
-def test_a_look_costs_next_to_nothing() -> None:
-    """Every request takes one. About .05 microseconds; a system call would be ten times that."""
     target = SharedState().target
-    assert min(timeit.repeat(lambda: target.value, number=10_000, repeat=20)) / 10_000 < 0.3e-6
+    assert target.pinned == (0, bytes(64), "")
+    target.raise_to(5, b"5" * 64, "v5")
+    target.raise_to(3, b"3" * 64, "v3")
+    assert target.pinned == (5, b"5" * 64, "v5")
 
 
-def test_that_keys_are_required_is_seen_by_all_and_never_taken_back() -> None:
-    shared_state = SharedState(2)
-    assert not shared_state.keys_required
-    pid = os.fork()
-    if pid == 0:
-        shared_state.require_keys()
-        os._exit(0)
-    os.waitpid(pid, 0)
-    assert shared_state.keys_required
-    shared_state.require_keys()
-    for slot in shared_state.slots:
-        slot.clear()
-    assert shared_state.keys_required
+Pair = tuple[socket.socket, socket.socket]
 
 
-def test_a_number_is_raised_only_when_no_other_process_is_raising_one() -> None:
-    """Else both would read the same number and write the same next one."""
-    shared_state = SharedState()
-    held, ends = os.pipe(), os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        with shared_state.exclusive():
-            os.write(held[1], b"x")
-            os.read(ends[0], 1)
-        os._exit(0)
-    os.read(held[0], 1)
-    raised = threading.Thread(target=shared_state.items.bump)
-    raised.start()
-    raised.join(0.1)
-    assert shared_state.items.value == 0
-    os.write(ends[1], b"x")
-    raised.join(10)
-    assert shared_state.items.value == 1
-    assert os.waitpid(pid, 0)[1] == 0
-    for descriptor in (*held, *ends):
-        os.close(descriptor)
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with ours, theirs:
+        yield ours, theirs
+
+
+def open_descriptors() -> int:
+    return len(os.listdir("/dev/fd"))
+
+
+@pytest.mark.parametrize("message", [Message(ready=None), Message(ready="v1"), Message(failed="it can't")])
+def test_a_message_arrives_as_it_was_sent(pair: Pair, message: Message) -> None:
+    send(pair[0], message)
+    assert receive(pair[1]) == (message, None)
+    with pytest.raises(BlockingIOError):
+        receive(pair[1])
+
+
+def test_a_socket_comes_along(pair: Pair) -> None:
+    ours, theirs = socket.socketpair()
+    request = GateRequest(root=Path("/bundles"), version="v1")
+    with ours:
+        with theirs:
+            send(pair[0], Message(gate=request), theirs)
+        message, sent = receive(pair[1])
+        assert message.gate == request
+        assert sent is not None
+        with sent:
+            sent.sendall(b"here")
+        assert (ours.recv(10), ours.recv(10)) == (b"here", b"")
+
+
+def test_a_long_text_is_cut(pair: Pair) -> None:
+    send(pair[0], Message(failed="ä" * 1_000_000))
+    assert len(receive(pair[1])[0].failed or "") == 2000
+
+
+@pytest.mark.parametrize("content", [b"x" * (MESSAGE_BYTES + 1), b"", b"7", b"[" * 60_000, b"{", b'{"a":1}'])
+def test_what_is_no_message_is_told_and_leaves_nothing_open(pair: Pair, content: bytes) -> None:
+    before = open_descriptors()
+    socket.send_fds(pair[0], [content], [pair[0].fileno()])
+    with pytest.raises(ServiceError):
+        receive(pair[1])
+    assert open_descriptors() == before
+
+
+def test_something_that_is_no_socket_is_refused(pair: Pair) -> None:
+    before = open_descriptors()
+    with open(os.devnull) as file:
+        socket.send_fds(pair[0], [b'{"ready":"v1"}'], [file.fileno()])
+        with pytest.raises(ServiceError):
+            receive(pair[1])
+    assert open_descriptors() == before
+
+
+def test_sending_does_not_wait(pair: Pair) -> None:
+    def send_all() -> None:
+        for _ in range(10_000):
+            send(pair[0], Message(ready="v1"))
+
+    with pytest.raises(BlockingIOError):
+        send_all()

@@ -2,56 +2,43 @@
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
+from tests.conftest import contents
 from tests.support.bundle_damage import change_manifest, replace, rewrite
 from tests.support.item_towers import with_item_tower
-from turret.service.http.app import create_app
+from tests.support.service_app import ADMIN, activate, serving
 from turret.service.models.activation_state import activation_lock
-from turret.service.settings import Settings
 from turret.service.shown import without_folder
-from turret.tower.bundle.publish import BundleContents, publish
+from turret.tower.bundle.publish import publish
 
-Make = Callable[..., BundleContents]
 Damage = Callable[[Path], Any]
 
 
 @pytest.mark.parametrize(
-    ("words", "shown"),
+    ("folder", "words", "shown"),
     [
-        ("/srv/models/v2/golden.json is missing", "v2/golden.json is missing"),
+        ("/srv/models", "/srv/models/v2/golden.json is missing", "v2/golden.json is missing"),
         (
-            "there is no version 'v9' in /srv/models; there are: v1",
-            "there is no version 'v9' in the folder of ",
+            "/srv/models",
+            "no 'v9' in /srv/models; there are: v1",
+            "no 'v9' in the folder of bundles; there are: v1",
         ),
-        ("send it to /v1/versions", "send it to /v1/versions"),
+        ("/srv/models", "send it to /v1/versions", "send it to /v1/versions"),
+        ("/srv/models", "/srv/models2 and /srv/models.", "/srv/models2 and the folder of bundles."),
+        # A short name of a folder is no part of words.
+        ("b", "no version 'x' in b; there are: v1, bad, v/b", "no version 'x' in b; there are: v1, bad, v/b"),
+        ("b", "b/v1/golden.json is missing", "v1/golden.json is missing"),
+        ("b", "no golden.json in tub/v1", "no golden.json in tub/v1"),
     ],
 )
-def test_files_are_named_as_they_lie_in_the_folder(words: str, shown: str) -> None:
-    assert without_folder(words, Path("/srv/models")).startswith(shown)
-
-
-@pytest.mark.parametrize(
-    ("words", "shown"),
-    [
-        ("no version 'x' in b; there are: v1, bad, v/b", "no version 'x' in b; there are: v1, bad, v/b"),
-        ("b/v1/golden.json is missing", "v1/golden.json is missing"),
-        ("no golden.json in tub/v1", "no golden.json in tub/v1"),
-    ],
-)
-def test_a_short_name_of_a_folder_is_no_part_of_words(words: str, shown: str) -> None:
-    assert without_folder(words, Path("b")) == shown
-
-
-def test_a_folder_beside_the_one_of_the_bundles_keeps_its_name() -> None:
-    assert without_folder("/srv/models2 and /srv/models.", Path("/srv/models")) == (
-        "/srv/models2 and the folder of bundles."
-    )
+def test_files_are_named_as_they_lie_in_the_folder(folder: str, words: str, shown: str) -> None:
+    assert without_folder(words, Path(folder)) == shown
 
 
 def test_a_folder_is_known_by_its_other_paths_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,85 +83,69 @@ DAMAGES: list[Damage] = [
 
 
 @pytest.fixture
-def damaged(bundles: Path, make_contents: Make) -> list[str]:
-    """Versions, each with one file that is damaged in one way."""
+def damaged(bundles: Path) -> list[str]:
+    """Versions, each with one file that is damaged: each file in one of the ways, each way in some files."""
     names = []
-    whole = publish(bundles, with_item_tower(make_contents("whole")))
-    files = sorted(path.name for path in whole.iterdir())
-    for name in files:
-        for number, damage in enumerate(DAMAGES):
-            version = f"{name[:40]}-{number}"
+    whole = publish(bundles, with_item_tower(contents("whole")))
+    for number, path in enumerate(sorted(whole.iterdir())):
+        for way in (number % len(DAMAGES), (number + 3) % len(DAMAGES)):
+            version = f"{path.name[:40]}-{way}"
             shutil.copytree(whole, bundles / version)
             change_manifest(bundles / version, version=version)
-            damage(bundles / version / name)
+            DAMAGES[way](bundles / version / path.name)
             names.append(version)
     return names
 
 
-@pytest.fixture
-def answers(fresh_client: TestClient, admin: dict[str, str]) -> Callable[[str], list[str]]:
-    """What those are told who ask for a version in every way."""
-
-    def ask(version: str) -> list[str]:
-        calls = [
-            fresh_client.post("/admin/activate", json={"version": version}, headers=admin),
-            fresh_client.post(
-                "/admin/routes", json={"canary": {"version": version, "share": 0.5}}, headers=admin
-            ),
-        ]
-        assert {call.status_code for call in calls} <= {200, 409, 503}, [call.text for call in calls]
-        return [call.text for call in calls]
-
-    return ask
+def answers(client: TestClient, version: str) -> list[str]:
+    """What is told to those who ask for a version in every way."""
+    canary = {"canary": {"version": version, "share": 0.5}}
+    calls = [activate(client, version), client.post("/admin/routes", json=canary, headers=ADMIN)]
+    assert {call.status_code for call in calls} <= {200, 409, 503}, [call.text for call in calls]
+    return [call.text for call in calls]
 
 
 def test_no_refusal_tells_where_the_bundles_lie(
-    fresh_client: TestClient, bundles: Path, damaged: list[str], answers: Callable[[str], list[str]]
+    fresh_client: TestClient, bundles: Path, damaged: list[str]
 ) -> None:
     """Some files, as those of training, are not opened by a service: a version may be served without them."""
-    told = [words for version in damaged for words in answers(version)]
+    told = [words for version in damaged for words in answers(fresh_client, version)]
     assert not [words for words in told if str(bundles.parent) in words]
-    assert len({words for words in told if "stay" in words}) > 100
+    assert len({words for words in told if "stay" in words}) > len(damaged) / 2
     listed = fresh_client.get("/v1/versions")
     assert listed.status_code == 200
-    assert len([one for one in listed.json()["versions"] if one["error"]]) >= 10
+    assert len([one for one in listed.json()["versions"] if one["error"]]) >= 3
     assert str(bundles.parent) not in listed.text
 
 
 @pytest.mark.fault(51)
-def test_no_fault_of_the_folder_tells_where_it_lies(
-    fresh_client: TestClient, admin: dict[str, str], bundles: Path, answers: Callable[[str], list[str]]
-) -> None:
-    told = answers("missing")
+def test_no_fault_of_the_folder_tells_where_it_lies(fresh_client: TestClient, bundles: Path) -> None:
+    pointer = bundles / "current"
+    told = answers(fresh_client, "missing")
     with activation_lock(bundles):
         fresh_client.app.state.components.settings.__dict__["activation_seconds"] = 0.01  # type: ignore[attr-defined]
-        told += answers("v1")
-    (bundles / "current").unlink()
-    for make in (Path.mkdir, lambda path: path.symlink_to(bundles / "admin.key"), os.mkfifo):
-        make(bundles / "current")
+        told += answers(fresh_client, "v1")
+    pointer.unlink()
+    for make, remove in ((Path.mkdir, Path.rmdir), (_link_to_key, Path.unlink), (os.mkfifo, Path.unlink)):
+        make(pointer)
         told.append(fresh_client.get("/v1/versions").text)
-        shutil.rmtree(bundles / "current") if (bundles / "current").is_dir() else (
-            bundles / "current"
-        ).unlink()
+        remove(pointer)
     moved = bundles.rename(bundles.parent / "moved")
-    told += [fresh_client.get("/v1/versions").text, fresh_client.post("/admin/rollback", headers=admin).text]
+    told += [fresh_client.get("/v1/versions").text, fresh_client.post("/admin/rollback", headers=ADMIN).text]
     moved.rename(bundles)
     assert not [words for words in told if str(bundles.parent) in words]
 
 
-@pytest.fixture
-def waiting(tmp_path: Path, settings: Settings) -> Iterator[TestClient]:
-    empty = settings.model_copy(update={"bundles": tmp_path / "empty", "wait": True})
-    with TestClient(create_app(empty), raise_server_exceptions=False) as client:
-        yield client
+def _link_to_key(pointer: Path) -> None:
+    pointer.symlink_to(pointer.with_name("admin.key"))
 
 
-def test_a_service_that_waits_does_not_tell_where(waiting: TestClient, tmp_path: Path) -> None:
-    model_holder = waiting.app.state.components.model_holder  # type: ignore[attr-defined]
-    for content in (None, "missing", "no version"):
-        if content:
-            (tmp_path / "empty" / "current").write_text(content)
-        model_holder._load_first()
-        assert str(tmp_path) not in waiting.get("/readyz").text
-    for path in ("/readyz", "/v1/version", "/v1/versions"):
-        assert str(tmp_path) not in waiting.get(path).text
+def test_a_service_that_waits_does_not_tell_where(tmp_path: Path) -> None:
+    with serving(tmp_path / "empty", wait=True) as waiting:
+        model_holder = waiting.app.state.components.model_holder  # type: ignore[attr-defined]
+        for content in (None, "missing", "no version"):
+            if content:
+                (tmp_path / "empty" / "current").write_text(content)
+            model_holder._load_first()
+            for path in ("/readyz", "/v1/version", "/v1/versions"):
+                assert str(tmp_path) not in waiting.get(path).text
