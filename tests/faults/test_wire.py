@@ -7,7 +7,6 @@ takes another, `TURRET_FUZZ_SECONDS` another time.
 import asyncio
 import json
 import os
-import shutil
 import socket
 import struct
 import time
@@ -18,17 +17,14 @@ from typing import Any
 
 import pytest
 
-from tests.support.service_calls import address, children, peak, resident
-from tests.support.service_process import Process, plain_client
+from tests.support.service_calls import address, anew, children, peak, resident
+from tests.support.service_process import Process, Start
 from tests.support.until import until
 from tests.support.wire_answers import MalformedAnswerError, WireAnswer, read_answers
 from tests.support.wire_grammar import Case, Grammar, World
 from tests.support.wire_productions import POOLS
 from turret.service.keys.key_file import add_key
 from turret.service.keys.keys import new_key, record
-
-# A soak of twenty seconds.
-pytestmark = pytest.mark.nightly
 
 SEED = int(os.environ.get("TURRET_FUZZ_SEED", "1511"))
 SECONDS = float(os.environ.get("TURRET_FUZZ_SECONDS", "20"))
@@ -160,99 +156,46 @@ def sockets(pid: int) -> int:
     return count
 
 
-@pytest.fixture(scope="module")
-def outcome(tmp_path_factory: pytest.TempPathFactory, published: Path) -> Any:
-    """What came of one run, and the state of the service after it."""
-    bundles = shutil.copytree(published, tmp_path_factory.mktemp("wire") / "bundles")
-    key = new_key("fuzz")
-    add_key(bundles.parent / "keys.json", record("fuzz", key, ("read", "write")))
-    print(f"seed {SEED}, {SECONDS} s; TURRET_FUZZ_SEED and TURRET_FUZZ_SECONDS take others")
-    service = Process(bundles, **SETTINGS)
-    service.client.headers["Authorization"] = f"Bearer {key}"
-    try:
-        yield after(service, Fuzz(service, key))
-    finally:
-        service.close()
-
-
-def after(service: Process, fuzz: Fuzz) -> dict[str, Any]:
-    """Run, wait until nothing is under way, and look at what there is then."""
-    for _ in range(20):  # each worker is warm
-        service.client.post("/v1/recommend", json={"history": [101]}, headers={"Connection": "close"})
-    workers = children(service.process.pid)
-    idle = {pid: (resident(pid), sockets(pid)) for pid in workers}
-    asyncio.run(fuzz.run())
-    service.client.close()
-    with suppress(AssertionError, OSError):
-        until(lambda: all(sockets(pid) <= idle[pid][1] for pid in workers), "all connections are closed")
-    survivors = children(service.process.pid)
-    found = {
-        "fuzz": fuzz,
-        "before": workers,
-        "after": survivors,
-        "grown": max((peak(pid) - idle[pid][0] for pid in survivors if pid in idle), default=0),
-        "sockets": {pid: sockets(pid) - idle[pid][1] for pid in survivors if pid in idle},
-    }
-    headers = dict(service.client.headers)
-    service.client = plain_client(service.urls[0], headers=headers)
-    with suppress(AssertionError):  # each worker tells its figures once in a moment
-        until(lambda: metrics(service)["turret_held_bytes"] == 0, "nothing is held")
-    found["metrics"] = metrics(service)
-    found |= {name: service.client.get(f"/v1/users/{name}").json()["total"] for name in (ALLOWED, FORBIDDEN)}
-    found["status"], found["errors"] = service.stop()
-    return found
-
-
 def metrics(service: Process) -> dict[str, float]:
     lines = service.client.get("/metrics").text.splitlines()
     pairs = (line.rsplit(" ", 1) for line in lines if line[0] != "#")
     return {name: float(value) for name, value in pairs}
 
 
-@pytest.mark.fault(39)
-@pytest.mark.parametrize("oracle", ["hang", "answers", "fault", "valid"])
-def test_bytes_of_any_kind_get_answers_or_an_end(outcome: dict[str, Any], oracle: str) -> None:
-    """Well-formed answers, none of them a fault of the service, or a close; each within the deadlines."""
-    found = outcome["fuzz"].broken[oracle]
-    assert not found, f"seed {SEED}, {len(found)} of {outcome['fuzz'].cases} cases; " + "; ".join(found[:5])
+def nothing_is_held(service: Process) -> bool:
+    """No request runs but the one for these figures; each worker tells its own once in a moment."""
+    found = metrics(service)
+    lanes = sum(value for name, value in found.items() if name.startswith("turret_under_way"))
+    waiting = found["turret_queue_length"] + found["turret_held_bytes"]
+    return waiting == 0 and found["turret_in_flight"] <= 1 and lanes <= 1
 
 
-@pytest.mark.fault(39)
-def test_no_worker_ends(outcome: dict[str, Any]) -> None:
-    assert outcome["after"] == outcome["before"]
-    assert outcome["status"] == 0
-
-
-@pytest.mark.fault(40)
-def test_what_clients_do_is_no_fault_of_the_service(outcome: dict[str, Any]) -> None:
-    """Nothing is logged but what a client's key or size explains; anybody could fill the log otherwise."""
-    assert outcome["errors"] == ""
-
-
-@pytest.mark.fault(39)
-def test_what_is_held_has_a_bound(outcome: dict[str, Any]) -> None:
-    assert outcome["grown"] < MEMORY_BYTES
-
-
-@pytest.mark.fault(39)
-def test_nothing_stays_under_way(outcome: dict[str, Any]) -> None:
-    """No connection, nothing in a lane; the one request is that for these figures."""
-    assert not any(more > 0 for more in outcome["sockets"].values())
-    assert outcome["metrics"]["turret_in_flight"] <= 1
-    assert outcome["metrics"]["turret_queue_length"] == 0
-    assert outcome["metrics"]["turret_held_bytes"] == 0
-    lanes = {name: value for name, value in outcome["metrics"].items() if name.startswith("turret_under_way")}
-    assert sum(lanes.values()) <= 1, lanes
-
-
-@pytest.mark.fault(40)
-def test_only_what_is_a_request_with_a_key_is_run(outcome: dict[str, Any]) -> None:
-    """Requests in bodies, extensions and trailers store nothing, nor do keys anywhere but in a head."""
-    assert outcome[FORBIDDEN] == 0
-    assert outcome[ALLOWED] == 1
-
-
-def test_the_cases_reach_what_they_are_to_reach(outcome: dict[str, Any]) -> None:
-    fuzz = outcome["fuzz"]
-    assert fuzz.names >= {name for pool in POOLS for name in pool}
+@pytest.mark.nightly
+@pytest.mark.fault(39, 40)
+def test_bytes_of_any_kind_get_answers_or_an_end_and_leave_nothing_behind(
+    start: Start, bundles: Path
+) -> None:
+    key = new_key("fuzz")
+    add_key(bundles.parent / "keys.json", record("fuzz", key, ("read", "write")))
+    print(f"seed {SEED}, {SECONDS} s; TURRET_FUZZ_SEED and TURRET_FUZZ_SECONDS take others")
+    service = start(**SETTINGS)
+    bearer = {"Authorization": f"Bearer {key}"}
+    for _ in range(20):  # each worker is warm
+        assert anew(service, "POST", "/v1/recommend", json={"history": [101]}, headers=bearer).is_success
+    workers = children(service.process.pid)
+    idle = {pid: (resident(pid), sockets(pid)) for pid in workers}
+    fuzz = Fuzz(service, key)
+    asyncio.run(fuzz.run())
+    # Well-formed answers, none of them a fault of the service, or a close; each within the deadlines.
+    assert {oracle: found[:5] for oracle, found in fuzz.broken.items()} == {}, f"seed {SEED}"
+    assert children(service.process.pid) == workers
+    until(lambda: all(sockets(pid) <= idle[pid][1] for pid in workers), "all connections are closed")
+    until(lambda: nothing_is_held(service), "nothing is held")
+    assert max(peak(pid) - idle[pid][0] for pid in workers) < MEMORY_BYTES
+    # Requests in bodies, extensions and trailers store nothing, nor do keys anywhere but in a head.
+    users = [service.client.get(f"/v1/users/{one}", headers=bearer).json() for one in (ALLOWED, FORBIDDEN)]
+    assert [user["total"] for user in users] == [1, 0]
+    # Nothing is logged but what a client's key or size explains; anybody could fill the log otherwise.
+    assert service.stop() == (0, "")
+    assert fuzz.names >= {name for pool in POOLS for name in pool}, "the cases reach what they are to reach"
     assert fuzz.statuses >= {200, 400, 401, 404, 431}

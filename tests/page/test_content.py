@@ -107,17 +107,6 @@ def test_a_history_with_items_that_are_gone_is_said(service: Process, open_view:
 
 
 @pytest.mark.nightly
-def test_a_history_that_is_too_long_keeps_its_newest_items_and_says_so(
-    service: Process, open_view: OpenView
-) -> None:
-    history = [f"m{number % 150:03d}" for number in range(1001)]
-    view = open_view(service, f"#try?history={','.join(history)}")
-    view.wait_for_items()
-    assert "1001 items" in view.page.locator("#address").inner_text()
-    assert view.history() == history[1:]
-
-
-@pytest.mark.nightly
 def test_a_field_may_have_the_name_of_a_property_of_every_object(
     tmp_path: Path, start: Start, open_view: OpenView
 ) -> None:
