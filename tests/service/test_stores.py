@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 
 from tests.contracts.stores import THIRD_PARTY
 from tests.support.service_app import client_of, post_events, recommended, serving, settings_of
@@ -439,7 +438,7 @@ def faulty(package: Path) -> None:
     (package / "faulty_store.py").write_text(FAULTY)
 
 
-def one_event(client: TestClient) -> Any:
+def one_event(client: Any) -> Any:
     return client.post("/v1/events", json={"events": [{"event_id": "e", "user_id": 7, "item_id": 101}]})
 
 

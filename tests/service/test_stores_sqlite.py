@@ -16,7 +16,7 @@ import pytest
 from turret.service.errors import HistoryDamagedError, HistoryUnavailableError, ServiceError
 from turret.service.stores.contract import Event, History
 from turret.service.stores.sqlite import histories
-from turret.service.stores.sqlite.file import Tables, connect, make_private
+from turret.service.stores.sqlite.file import Tables, connect, make_private, open_file, transaction
 from turret.service.stores.sqlite.grouping import GroupCommit, WriteResult
 from turret.service.stores.sqlite.histories import SqliteHistory
 from turret.service.stores.sqlite.items import SqliteItems
@@ -144,15 +144,13 @@ def test_a_locked_file_is_an_error_now_and_none_later(store: SqliteHistory, path
 def test_a_call_that_is_too_large_for_the_disk_stores_nothing_and_takes_no_other_with_it(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    open_file = histories.open_file
-
     def nearly_full(path: Path, wait: float, tables: Tables) -> sqlite3.Connection:
         connection = open_file(path, wait, tables)
         (pages,) = connection.execute("PRAGMA page_count").fetchone()
         connection.execute(f"PRAGMA max_page_count = {pages + 2}")
         return connection
 
-    monkeypatch.setattr(histories, "open_file", nearly_full)
+    monkeypatch.setattr("turret.service.stores.sqlite.histories.open_file", nearly_full)
 
     async def work() -> None:
         store = SqliteHistory(path)
@@ -248,7 +246,7 @@ def test_what_a_failed_deletion_left_is_deleted_by_the_next(
 ) -> None:
     """The oldest are deleted first: a recommendation reads the remaining ones."""
     asyncio.run(store.append([Event(f"{n}", "u", n, n) for n in range(25)]))
-    transaction, calls = histories.transaction, count()
+    calls = count()
 
     def failing(connection: sqlite3.Connection) -> AbstractContextManager[sqlite3.Connection]:
         if next(calls) == 1:
@@ -256,7 +254,7 @@ def test_what_a_failed_deletion_left_is_deleted_by_the_next(
         return transaction(connection)
 
     monkeypatch.setattr(histories, "_DELETE_PORTION", 10)
-    monkeypatch.setattr(histories, "transaction", failing)
+    monkeypatch.setattr("turret.service.stores.sqlite.histories.transaction", failing)
     with pytest.raises(HistoryUnavailableError, match="I/O"):
         asyncio.run(store.forget("u"))
     assert asyncio.run(store.recent(["u"], 100)) == {"u": History([*range(10, 25)], [*range(10, 25)])}

@@ -1,0 +1,547 @@
+"""A real Redis that hangs, ends, fills up or holds what others wrote; the contract has the rest."""
+
+import asyncio
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.ports import held_port
+from tests.support.redis_server import RedisServer, impostor, own_redis
+from tests.support.redis_work import EVENT, refused, work_with
+from tests.support.tools import require
+from tests.support.until import eventually
+from turret.service.errors import HistoryDamagedError, HistoryUnavailableError, ReplicasUnavailableError
+from turret.service.overlay.apply_changes import _is_valid
+from turret.service.stores.contract import Change, Event, History
+from turret.service.stores.redis import items as redis_items
+from turret.service.stores.redis.address import read_address
+from turret.service.stores.redis.connections import RedisConnections
+from turret.service.stores.redis.histories import RedisHistory
+from turret.service.stores.redis.items import RedisItems
+from turret.service.stores.redis.records import RedisRecords
+
+pytestmark = pytest.mark.process
+nightly = pytest.mark.nightly
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[RedisServer]:
+    """A server to be stopped and broken."""
+    with own_redis(tmp_path / "redis") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    with own_redis(tmp_path_factory.mktemp("redis"), appendfsync="no") as server:
+        yield server
+
+
+@pytest.fixture
+def server(shared: RedisServer) -> Iterator[RedisServer]:
+    """A server that is empty."""
+    yield shared
+    shared.ask("FLUSHALL")
+
+
+def test_a_server_that_hangs_or_ends_is_an_error_in_words_and_none_once_it_is_back(own: RedisServer) -> None:
+    """On open connections, on new ones, and for those that wait for one; a restart loses the script cache."""
+
+    async def work(store: RedisHistory) -> None:
+        await asyncio.gather(*(store.append([EVENT._replace(event_id=f"{n}")]) for n in range(8)))
+        late = EVENT._replace(event_id="late")
+        with own.paused():
+            calls = [refused(store.recent(["u"], 1)) for _ in range(20)]
+            words = await asyncio.gather(*calls, refused(store.append([late])))
+            assert all("no reply within 0.3 seconds" in one for one in words)
+        await store.append([late])  # the server may have got it all the same; it is not stored twice
+        assert (await store.events("u", 10))[0] == 9
+        own.kill()
+        for call in (store.append([EVENT]), store.recent(["u"], 1), store.events("u", 1), store.forget("u")):
+            assert f"{own.address} unavailable" in await refused(call)
+        own.start()
+        assert await store.append([EVENT._replace(event_id="after")]) == 1
+        assert (await store.events("u", 10))[0] == 10
+        assert await store.forget("u") == 10
+
+    work_with(own.address, work, connections=4)
+
+
+def test_a_full_server_refuses_events_and_is_read(own: RedisServer) -> None:
+    async def work(store: RedisHistory) -> None:
+        await store.append([EVENT])
+        own.ask("CONFIG", "SET", "maxmemory", "1mb")
+        assert "maxmemory" in await refused(
+            store.append([EVENT._replace(event_id=f"{n}") for n in range(10)])
+        )
+        assert await store.events("u", 10) == (1, [EVENT])
+        assert await store.forget("u") == 1
+        own.ask("CONFIG", "SET", "maxmemory", "0")
+        assert await store.append([EVENT]) == 1
+
+    work_with(own.address, work)
+
+
+@nightly
+def test_a_replica_is_read_and_not_written(own: RedisServer, tmp_path: Path) -> None:
+    async def work(store: RedisHistory) -> None:
+        await store.append([EVENT])
+        await eventually(lambda: replica.ask("DBSIZE") == own.ask("DBSIZE"), "the replica has all")
+        reader = RedisHistory(replica.address, seconds=1.0)
+        assert await reader.recent(["u"], 1) == {"u": History([1], [0])}
+        assert "read only replica" in await refused(reader.append([EVENT]))
+        assert "name its primary" in (await reader.health_warnings())[0]
+        await reader.close()
+
+    with own_redis(tmp_path / "replica", replicaof=f"127.0.0.1 {own.port}") as replica:
+        work_with(own.address, work)
+
+
+@nightly
+def test_replicas_confirm_what_is_acknowledged(own: RedisServer, tmp_path: Path) -> None:
+    async def work(store: RedisHistory) -> None:
+        with own_redis(tmp_path / "replica", replicaof=f"127.0.0.1 {own.port}") as replica:
+            await eventually(lambda: "online" in str(own.ask("INFO", "replication")), "the replica follows")
+            assert await store.append([EVENT]) == 1
+            assert replica.ask("ZCARD", "turret:user:u") == 1
+        assert "fewer than 1 replicas" in await refused(store.append([EVENT._replace(event_id="f")]))
+        assert (await store.events("u", 10))[0] == 2
+
+    work_with(f"{own.address}?replicas=1", work, seconds=2.0)
+
+
+@nightly
+def test_a_server_that_reads_its_files_is_not_there_yet(tmp_path: Path) -> None:
+    def connects() -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", loading.port), timeout=1).close()
+        except OSError:
+            return False
+        return True
+
+    async def work(store: RedisHistory) -> None:
+        await eventually(connects, "the server listens")
+        assert "loading the dataset" in await refused(store.recent(["u"], 1))
+        assert "loading the dataset" in await refused(store.append([EVENT]))
+
+    with own_redis(tmp_path, appendonly="no") as loading:
+        loading.ask("DEBUG", "POPULATE", "20000")
+        loading.ask("SAVE")
+        loading.kill()
+        loading.config |= {"key-load-delay": "500", "loading-process-events-interval-bytes": "1024"}
+        loading.begin()
+        work_with(loading.address, work, seconds=5.0)
+
+
+@nightly
+@pytest.mark.parametrize(
+    "said",
+    [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"+OK\r\n" * 3, b"*2\r\n$1\r\nx\r\n$1\r\ny\r\n" * 3, b"?", b""],
+    ids=["http", "ok", "list", "nonsense", "nothing"],
+)
+def test_wrong_answers_are_no_histories(said: bytes) -> None:
+    """Of something that isn't a Redis, or one that says OK to everything."""
+
+    async def work(store: RedisHistory) -> None:
+        for call in (store.append([EVENT]), store.recent(["u"], 1), store.events("u", 1)):
+            await refused(call)
+
+    with impostor(said) as port:
+        work_with(f"redis://127.0.0.1:{port}/0", work)
+
+
+@nightly
+def test_a_user_leaves_no_key_when_forgotten_or_when_all_is_too_old(server: RedisServer) -> None:
+    """The server deletes what has expired, also of a user who never comes back."""
+    now = time.time_ns() // 1_000_000
+    left = [b"turret:arrival"]
+
+    async def forgotten(store: RedisHistory) -> None:
+        await store.append([EVENT, Event("f", "u", 2, 2)])
+        assert sorted(server.ask("KEYS", "*")) == [*left, b"turret:ids:u", b"turret:user:u"]
+        assert {server.ask("PTTL", key) for key in ("turret:ids:u", "turret:user:u")} == {-1}
+        await store.forget("u")
+        assert server.ask("KEYS", "*") == left
+
+    async def expired(store: RedisHistory) -> None:
+        await store.append([EVENT._replace(time=now), Event("old", "u", 2, now - 400)])
+        await eventually(lambda: server.ask("KEYS", "*") == left, "the keys have expired")
+
+    work_with(server.address, forgotten)
+    work_with(server.address, expired, max_age=700)
+
+
+@nightly
+def test_every_call_is_one_round_trip(server: RedisServer) -> None:
+    """A call of many users, or of many events, is one write to the socket and one read."""
+
+    def reads() -> int:
+        return int(server.ask("INFO", "stats")["total_reads_processed"])
+
+    async def work(store: RedisHistory) -> None:
+        await store.append([EVENT])
+        await store.forget("u")  # the server has seen both scripts now
+        before = reads()
+        await store.recent([f"u{number}" for number in range(50)], 10)
+        await store.append([EVENT._replace(event_id=f"{number}") for number in range(50)])
+        await store.events("u", 10)
+        await store.forget("u")
+        between = reads()
+        assert between - before - (reads() - between) == 4
+
+    work_with(server.address, work)
+
+
+@nightly
+def test_a_server_that_wants_a_password_and_one_that_tells_nothing(own: RedisServer) -> None:
+    async def denied(store: RedisHistory) -> None:
+        words = await refused(store.append([EVENT]))
+        assert "a-guess" not in words
+        assert "unavailable" in words
+
+    async def admitted(store: RedisHistory) -> None:
+        assert await store.append([EVENT]) == 1
+
+    async def untold(store: RedisHistory) -> None:
+        (warning,) = await store.health_warnings()
+        assert "make sure that it has appendonly yes" in warning
+
+    own.ask("ACL", "SETUSER", "turret", "on", ">pw", "~turret:*", "+@all", "-info", "-config")
+    work_with(own.address.replace("redis://", "redis://turret:pw@"), untold)
+    own.ask("CONFIG", "SET", "requirepass", "s%e@cret")
+    place = own.address.removeprefix("redis://")
+    work_with(own.address, denied)
+    work_with(f"redis://:a-guess@{place}", denied)
+    work_with(f"redis://default:s%25e%40cret@{place}", admitted)
+
+
+@nightly
+def test_two_prefixes_are_two_stores(server: RedisServer) -> None:
+    async def work(store: RedisHistory) -> None:
+        other = RedisHistory(f"{server.address}?prefix=other:")
+        assert await store.append([EVENT]) == await other.append([EVENT]) == 1
+        assert await other.forget("u") == 1
+        assert await store.events("u", 5) == (1, [EVENT])
+        await other.close()
+
+    work_with(server.address, work)
+
+
+@nightly
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"appendonly": "yes", "appendfsync": "everysec"}, []),
+        ({"appendonly": "no"}, ["set appendonly yes"]),
+        ({"appendfsync": "no"}, ["set appendfsync everysec"]),
+        ({"maxmemory": "100mb", "maxmemory-policy": "allkeys-lru"}, ["set maxmemory-policy noeviction"]),
+        ({"maxmemory": "100mb"}, []),
+    ],
+)
+def test_settings_that_lose_events_are_warned_of(
+    own: RedisServer, config: dict[str, str], words: list[str]
+) -> None:
+    async def work(store: RedisHistory) -> None:
+        warnings = await store.health_warnings()
+        assert len(warnings) == len(words)
+        for warning, part in zip(warnings, words, strict=True):
+            assert part in " ".join(warning.split())
+
+    for name, value in config.items():
+        own.ask("CONFIG", "SET", name, value)
+    work_with(own.address, work)
+
+
+# Connections
+
+
+@nightly
+def test_a_server_with_tls_has_to_have_a_known_certificate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require("openssl")
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=localhost"
+    command += f" -addext subjectAltName=DNS:localhost -keyout {key} -out {certificate}"
+    subprocess.run(command.split(), check=True, capture_output=True)
+
+    def ping(host: str) -> list[object]:
+        async def work() -> list[object]:
+            connections = RedisConnections(read_address(f"rediss://{host}:{port}/0"), 1, 5.0)
+            try:
+                return await connections.execute([["PING"], ["NONSENSE"], ["ECHO", "x"]])
+            finally:
+                await connections.close()
+
+        return asyncio.run(work())
+
+    port = held_port(monkeypatch)
+    tls = {"tls-port": str(port), "tls-auth-clients": "no", "tls-cert-file": str(certificate)}
+    with own_redis(tmp_path / "tls", **tls, **{"tls-key-file": str(key)}):
+        with pytest.raises(HistoryUnavailableError, match=r"(?i)certificate"):
+            ping("localhost")
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        pong, error, echo = ping("localhost")
+        assert (pong, echo) == (b"PONG", b"x")
+        assert "unknown command" in str(error)
+        with pytest.raises(HistoryUnavailableError):
+            ping("127.0.0.1")
+
+
+@nightly
+def test_calls_share_their_connections_and_one_whose_caller_went_away_is_not_used_again(
+    own: RedisServer,
+) -> None:
+    """The reply to the old question is still under way on it."""
+
+    async def work() -> None:
+        connections = RedisConnections(read_address(own.address), 3, 5.0)
+        answers = await asyncio.gather(*(connections.execute([["ECHO", f"{n}"]]) for n in range(60)))
+        assert answers == [[f"{n}".encode()] for n in range(60)]
+        assert 2 <= int(own.ask("INFO", "clients")["connected_clients"]) <= 4  # one of them asks how many
+        await connections.close()
+        connections = RedisConnections(read_address(own.address), 1, 5.0)
+        await connections.execute([["PING"]])
+        with own.paused():
+            call = asyncio.ensure_future(connections.execute([["ECHO", "old"]]))
+            for _ in range(20):
+                await asyncio.sleep(0)
+            call.cancel()
+            await asyncio.gather(call, return_exceptions=True)
+        for number in range(5):
+            assert await connections.execute([["ECHO", f"{number}"]]) == [f"{number}".encode()]
+        await connections.close()
+
+    asyncio.run(work())
+
+
+# Keys with foreign data, and keys that Redis has evicted
+
+FOREIGN = {
+    "a list": ("RPUSH", "turret:user:u", "x"),
+    "a text": ("SET", "turret:user:u", "x"),
+    "a member": ("ZADD", "turret:user:u", "5", "x"),
+    "a member of letters": ("ZADD", "turret:user:u", "5", "000000000000001nonsense"),
+    "an object": ("ZADD", "turret:user:u", "5", '000000000000001{"a": 1}'),
+    "a truth": ("ZADD", "turret:user:u", "5", '000000000000001["e", true, null]'),
+    "a number as an id": ("ZADD", "turret:user:u", "5", "000000000000001[1, 2, null]"),
+    "a broken time": ("ZADD", "turret:user:u", "5.5", '000000000000001["e", 2, null]'),
+    "no time": ("ZADD", "turret:user:u", "inf", '000000000000001["e", 2, null]'),
+}
+
+
+@nightly
+@pytest.mark.parametrize("foreign", FOREIGN)
+def test_foreign_data_is_no_history(server: RedisServer, foreign: str) -> None:
+    """The error says so in a sentence; other users are not affected."""
+
+    async def work(store: RedisHistory) -> None:
+        await store.append([EVENT._replace(user="v")])
+        server.ask(*FOREIGN[foreign])
+        for call in (store.recent(["u"], 5), store.events("u", 5)):
+            with pytest.raises(HistoryDamagedError, match="is no history; delete it"):
+                await call
+        assert await store.recent(["v"], 5) == {"v": History([1], [0])}
+
+    work_with(server.address, work)
+
+
+@nightly
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        ("SET", "turret:user:v", "x"),
+        ("SET", "turret:ids:v", "x"),
+        ("RPUSH", "turret:ids:v", "x"),
+        ("ZADD", "turret:user:v", "5", "x"),
+        ("SET", "turret:arrival", "x"),
+        ("RPUSH", "turret:arrival", "x"),
+    ],
+)
+def test_nothing_of_a_call_is_stored_where_one_of_its_keys_is_foreign(
+    server: RedisServer, foreign: tuple[str, ...]
+) -> None:
+    async def work(store: RedisHistory) -> None:
+        server.ask(*foreign)
+        await refused(store.append([EVENT, Event("f", "v", 1, 1)]))
+        assert server.ask("DBSIZE") == 1
+        server.ask("UNLINK", foreign[1])
+        assert await store.append([EVENT, Event("f", "v", 1, 1)]) == 2
+
+    work_with(server.address, work)
+
+
+@nightly
+def test_ids_that_redis_has_evicted_are_rebuilt_from_the_events(server: RedisServer) -> None:
+    """With a maxmemory-policy other than noeviction, Redis deletes either key of a user."""
+    events = [Event("e1", "u", 1, 1), Event("é\0\n", "u", "i", 2, "view")]
+
+    async def work(store: RedisHistory) -> None:
+        assert await store.append(events) == 2
+        server.ask("UNLINK", "turret:ids:u")
+        assert await store.append([*events, Event("new", "u", 5, 2)]) == 1
+        assert await store.recent(["u"], 10) == {"u": History([1, "i", 5], [1, 2, 2])}
+        server.ask("UNLINK", "turret:ids:u")
+        assert await store.forget("u") == 3
+        assert server.ask("KEYS", "*") == [b"turret:arrival"]
+        assert await store.append([EVENT]) == 1
+        server.ask("UNLINK", "turret:user:u")
+        assert await store.append([EVENT]) == 1  # new, as the event itself is gone
+        assert await store.events("u", 10) == (1, [EVENT])
+
+    work_with(server.address, work)
+
+
+@nightly
+def test_rebuilt_ids_lack_those_of_expired_events(server: RedisServer) -> None:
+    now = time.time_ns() // 1_000_000
+    old, young = Event("old", "u", 1, now - 600_000), Event("young", "u", 2, now)
+
+    async def write(store: RedisHistory) -> None:
+        await store.append([old, young])
+        server.ask("UNLINK", "turret:ids:u")
+
+    async def work(store: RedisHistory) -> None:
+        assert await store.append([young, old._replace(item=3, time=now)]) == 1
+        assert await store.recent(["u"], 10) == {"u": History([2, 3], [now, now])}
+        assert 0 < server.ask("PTTL", "turret:ids:u") <= 300_000
+
+    work_with(server.address, write)
+    work_with(server.address, work, max_age=300_000)
+
+
+@nightly
+def test_items_are_read_in_pages_and_what_somebody_else_wrote_stands_for_itself_alone(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is read as what is no item, which `service.overlay.apply_changes` leaves alone; the rest is read."""
+    monkeypatch.setattr(redis_items, "PAGE", 7)
+
+    async def work() -> None:
+        store = RedisItems(server.address)
+        for number in range(20):
+            await store.put(f"{number}", b"{}", b"{}", 5)
+        assert [change.number for change in (await store.changes(0)).items] == [*range(1, 21)]
+        for member, kept in ((b"\xff\xfe", b"x"), (b"b", b"{}"), (b"gone", None)):
+            server.ask("ZADD", "turret:items:order", 27, member)
+            server.ask("SET", "turret:items:number", 27)
+            if kept:
+                server.ask("HSET", "turret:items", member, kept)
+        found = {change.item: change for change in (await store.changes(19)).items}
+        assert found.pop("19") == Change("19", 20, 5, b"{}", b"{}")
+        assert set(found) == {"\\xff\\xfe", "b", "gone"}
+        assert not any(change.is_withdrawn or _is_valid(change) for change in found.values())
+        await store.close()
+
+    asyncio.run(work())
+
+
+# The record of replicas: replaced only as it was read, with one holder of the lease.
+
+
+def work_with_records(address: str, work: Callable[[RedisRecords], Coroutine[Any, Any, None]]) -> None:
+    async def run() -> None:
+        records = RedisRecords(address, "default", 0.5)
+        try:
+            await work(records)
+        finally:
+            await records.close()
+
+    asyncio.run(run())
+
+
+def test_a_record_is_replaced_only_by_a_caller_that_knows_it_and_a_lease_has_one_holder(
+    server: RedisServer,
+) -> None:
+    """Until it returns the lease or its time ends."""
+
+    async def work(records: RedisRecords) -> None:
+        assert (await records.view()).record == b""
+        assert await records.swap(b"", b"one") == b"one"
+        assert await records.swap(b"", b"two") == b"one"
+        assert await records.swap(b"one", b"two") == b"two"
+        assert (await records.view()).record == b"two"
+        assert await records.take_lease("a", 60)
+        assert not await records.take_lease("b", 60)
+        assert not await records.prolong_lease("b", 0)
+        assert await records.take_lease("a", 0.05)  # prolonged, or here shortened
+        while not await records.take_lease("b", 60):
+            await asyncio.sleep(0.01)
+        assert await records.prolong_lease("b", 0)
+        assert not await records.prolong_lease("b", 60)  # a late call takes nothing
+        assert await records.take_lease("a", 60)
+
+    work_with_records(server.address, work)
+
+
+@nightly
+def test_reports_are_read_with_their_age_until_they_are_forgotten(server: RedisServer) -> None:
+    async def work(records: RedisRecords) -> None:
+        await records.view("a", b"first", 60)
+        view = await records.view("b", b"report", 60)
+        assert {beat.replica: beat.report for beat in view.beats} == {"a": b"first", "b": b"report"}
+        ages = {beat.replica: beat.age for beat in view.beats}
+        assert ages["a"] >= ages["b"] >= 0
+        while len(view.beats) > 1:
+            view = await records.view("b", b"report", 0.1)
+        assert view.beats[0].replica == "b"
+        await records.leave("b")
+        assert (await records.view()).beats == ()
+
+    work_with_records(server.address, work)
+
+
+@nightly
+def test_a_view_has_the_number_of_the_last_change_and_groups_have_records_of_their_own(
+    server: RedisServer,
+) -> None:
+    """As have prefixes."""
+
+    async def work(records: RedisRecords) -> None:
+        items = RedisItems(server.address)
+        assert (await records.view()).items == 0
+        number = await items.put("7", b"{}", b"{}", 0)
+        assert (await records.view()).items == number
+        await items.close()
+        await records.swap(b"", b"one")
+        for address, group in ((server.address, "shop"), (f"{server.address}?prefix=x:", "default")):
+            other = RedisRecords(address, group, 0.5)
+            assert (await other.view()).record == b""
+            await other.close()
+
+    work_with_records(server.address, work)
+
+
+@nightly
+@pytest.mark.parametrize("key", ["live", "reports", "times"])
+def test_a_key_with_other_data_is_an_error_in_words(server: RedisServer, key: str) -> None:
+    async def work(records: RedisRecords) -> None:
+        server.ask("SADD", f"turret:replicas:default:{key}", "x")
+        with pytest.raises(ReplicasUnavailableError, match=r"has a key turret:\* of another service"):
+            await records.view("a", b"report", 60)
+
+    work_with_records(server.address, work)
+
+
+@nightly
+def test_the_record_of_a_redis_that_is_down_hangs_or_is_none_is_an_error(own: RedisServer) -> None:
+    async def work(records: RedisRecords) -> None:
+        with own.paused(), pytest.raises(ReplicasUnavailableError, match=r"no reply within 0\.5 seconds"):
+            await records.view()
+        own.kill()
+        with pytest.raises(ReplicasUnavailableError, match="unavailable"):
+            await records.take_lease("a", 10)
+
+    async def meet(records: RedisRecords) -> None:
+        with pytest.raises(ReplicasUnavailableError, match="not a Redis"):
+            await records.view()
+        assert not await records.take_lease("a", 10)
+
+    work_with_records(own.address, work)
+    with impostor(b"+hello\r\n" * 8) as port:
+        work_with_records(f"redis://127.0.0.1:{port}/0", meet)
