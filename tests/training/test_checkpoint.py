@@ -1,3 +1,9 @@
+"""Files of models and checkpoints, random streams, and the memory of a training process."""
+
+import os
+import platform
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,9 +22,10 @@ from turret.training.checkpoint import (
 )
 from turret.training.errors import TrainingError
 from turret.training.optimisers.optimiser import Optimiser
+from turret.training.randomness import seed_torch, stream
 
 
-def trained() -> tuple[torch.nn.Linear, Optimiser]:
+def stepped() -> tuple[torch.nn.Linear, Optimiser]:
     torch.manual_seed(0)
     model = torch.nn.Linear(3, 2)
     optimiser = Optimiser([model], [], learning_rate=1e-3, weight_decay=0.0)
@@ -31,7 +38,7 @@ def trained() -> tuple[torch.nn.Linear, Optimiser]:
 
 def test_a_checkpoint_comes_back_bit_for_bit(tmp_path: Path) -> None:
     """Parameters, moments, sampler state and progress are what they were."""
-    model, optimiser = trained()
+    model, optimiser = stepped()
     progress = Progress(epoch=2, step=9, best=0.1 + 0.2, loss_sum=1e-300)
     saved = Checkpoint(model.state_dict(), {}, optimiser.tensors(), {"now": torch.tensor(5)}, {}, progress)
     save_checkpoint(tmp_path / "c.safetensors", saved)
@@ -83,3 +90,58 @@ def test_a_full_disk_is_a_sentence_and_keeps_the_file_that_is_there(tmp_path: Pa
         save_tensors(path, {"weight": torch.ones(1000, 3)})
     assert path.read_bytes() == before
     assert [entry.name for entry in tmp_path.iterdir()] == ["m.safetensors"]
+
+
+def test_streams_repeat_and_differ() -> None:
+    """The same seed, purpose and step repeat; changing any of them gives another stream."""
+    drawn = {
+        key: stream(*key).integers(2**62)
+        for key in ((0, "draw", 0), (1, "draw", 0), (0, "order", 0), (0, "draw", 1))
+    }
+    assert len(set(drawn.values())) == 4
+    assert all(stream(*key).integers(2**62) == value for key, value in drawn.items())
+
+
+def test_torch_is_seeded_by_the_step() -> None:
+    """Dropout of one step does not depend on what was drawn before."""
+    seed_torch(0, "dropout", 7)
+    first = torch.rand(3)
+    torch.rand(100)
+    seed_torch(0, "dropout", 7)
+    assert torch.equal(torch.rand(3), first)
+
+
+STEPS = """
+import resource
+from turret.training.process import set_up_process
+set_up_process()
+import torch
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(20):
+        torch.ones(2**20)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+faults()
+print(faults())
+"""
+
+
+def faults(**environment: str) -> int:
+    """How many pages the system hands out for twenty tensors of 4 MB, each freed before the next."""
+    done = subprocess.run(
+        [sys.executable, "-c", STEPS],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return int(done.stdout)
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no such setting")
+def test_freed_memory_is_used_again_unless_the_environment_says_otherwise() -> None:
+    """Without new pages, of which a tensor has a thousand; else each comes from the system."""
+    plain = faults()
+    assert plain < 1000
+    assert faults(MALLOC_MMAP_THRESHOLD_="131072") > 10 * max(1, plain)

@@ -1,19 +1,21 @@
+"""`turret train`, `evaluate` and `export`: what they print, keep, replace and refuse."""
+
 import json
 import re
-from collections.abc import Callable
-from functools import partial
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.trained import trained_shop
 from turret.data.prepared import PreparedData
 from turret.training import commands
-from turret.training.config.experiment import load_experiment
+from turret.training.config.experiment import load_experiment, named_settings
 from turret.training.errors import TrainingError
 from turret.training.evaluation.per_user import load_per_user
 from turret.training.run import CHECKPOINT, CHOSEN, MODEL, PER_USER, Run
-from turret.training.trainer import train
 
 QUICK = ["training.epochs=1", "training.batch_size=512", "training.device=cpu", "tower.dimension=8"]
 Capture = pytest.CaptureFixture[str]
@@ -117,166 +119,6 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_begins_again_as_it_wa
     assert (tmp_path / MODEL).is_file()
 
 
-@pytest.fixture
-def launched(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Sets torchrun's process; all launches have the same --rdzv-id, and none counts a restart.
-
-    Where it restarts because of another machine, it does not.
-    """
-
-    def launch(agent: int) -> None:
-        monkeypatch.setattr("os.getppid", lambda: agent)
-        monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
-        monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "0")
-
-    return launch
-
-
-def test_a_restart_resumes_the_run_that_its_launch_has_begun(
-    shop: PreparedData, tmp_path: Path, launched: Callable[[int], None], capsys: Capture
-) -> None:
-    """Also one that was to replace another, which would otherwise begin again in each attempt."""
-    launched(1)
-    commands.train_run(shop.folder, None, tmp_path, QUICK, overwrite=True)
-    launched(1)
-    commands.train_run(shop.folder, None, tmp_path, QUICK, overwrite=True)
-    assert capsys.readouterr().out.count("Resuming at step") == 1
-
-
-def test_a_restart_neither_resumes_nor_keeps_the_run_of_another_launch(
-    shop: PreparedData, tmp_path: Path, launched: Callable[[int], None]
-) -> None:
-    """The first attempt has refused it, or has died before it replaced it."""
-    launched(1)
-    commands.train_run(shop.folder, None, tmp_path, QUICK)
-    launched(2)
-    with pytest.raises(TrainingError, match="a run here already"):
-        commands.train_run(shop.folder, None, tmp_path, QUICK)
-    other = [*QUICK, "training.seed=5"]
-    commands.train_run(shop.folder, None, tmp_path, other, overwrite=True)
-    assert Run.read(tmp_path).experiment.training.seed == 5
-
-
-@pytest.fixture(scope="module")
-def bundles(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the bundle `first` of the trained run. Nobody may write to it."""
-    folder = tmp_path_factory.mktemp("warm") / "bundles"
-    commands.export_run(trained, None, folder, "first")
-    return folder
-
-
-def test_a_warm_start_takes_the_experiment_of_its_bundle(
-    shop: PreparedData, bundles: Path, tmp_path: Path, capsys: Capture
-) -> None:
-    """With what is overridden; a folder stands for its current bundle. That there are few steps is said."""
-    overrides = ["training.epochs=2", "training.since=2022-06-01"]
-    commands.train_run(shop.folder, None, tmp_path / "run", overrides, origin=bundles)
-    run = Run.read(tmp_path / "run")
-    assert run.origin == bundles / "first"
-    assert run.experiment == load_experiment("youtubednn", [*QUICK, *overrides])
-    first, second = capsys.readouterr().out.splitlines()[:2]
-    assert re.match(r"The run has only \d+ steps: training\.batch_size = 512 is large for \d", second)
-    assert first.startswith(
-        f"Warm start from {bundles / 'first'}: {len(shop.item_ids)} items keep their vectors"
-    )
-
-
-def test_a_warm_start_has_nothing_to_choose(shop: PreparedData, bundles: Path, tmp_path: Path) -> None:
-    with pytest.raises(TrainingError, match="--experiment auto has nothing to choose"):
-        commands.train_run(shop.folder, "auto", tmp_path / "run", [], origin=bundles)
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_named_experiment_wins_over_that_of_the_bundle(
-    shop: PreparedData, bundles: Path, tmp_path: Path
-) -> None:
-    """Where its towers are those of the bundle, and else it is refused before anything is written."""
-    commands.train_run(shop.folder, "full_softmax", tmp_path / "run", QUICK, origin=bundles / "first")
-    assert Run.read(tmp_path / "run").experiment == load_experiment("full_softmax", QUICK)
-    with pytest.raises(TrainingError, match=r"tower\.user\.kind = 'transformer', but the bundle"):
-        commands.train_run(shop.folder, "transformer", tmp_path / "other", QUICK, origin=bundles / "first")
-    assert not (tmp_path / "other").exists()
-
-
-def test_a_warm_run_goes_on_as_it_was_begun(
-    shop: PreparedData, bundles: Path, trained: Path, tmp_path: Path, capsys: Capture
-) -> None:
-    """Whether its settings and its bundle are given again or left out, but from no other bundle."""
-    commands.train_run(shop.folder, None, tmp_path / "run", ["training.seed=3"], origin=bundles)
-    for overrides, origin in (([], None), (["training.seed=3"], bundles), ([], bundles / "first")):
-        commands.train_run(None, None, tmp_path / "run", overrides, resume=True, origin=origin)
-        assert "Resuming at step" in capsys.readouterr().out
-    with pytest.raises(TrainingError, match="begun with other settings"):
-        commands.train_run(None, None, tmp_path / "run", ["training.seed=4"], resume=True)
-    for folder, begun in ((trained, "without --from"), (tmp_path / "run", f"from {bundles / 'first'}")):
-        with pytest.raises(TrainingError, match=f"was begun {begun}; leave --from out"):
-            commands.train_run(None, None, folder, [], resume=True, origin=tmp_path / "elsewhere")
-
-
-def test_that_no_epoch_was_better_than_the_bundle_is_said(
-    shop: PreparedData, bundles: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    values = iter((0.5, 0.4))
-    monkeypatch.setattr("turret.training.validation.validation_metric", lambda *_: next(values))
-    commands.train_run(shop.folder, None, tmp_path / "run", [], origin=bundles)
-    last = capsys.readouterr().out.splitlines()[-2]
-    assert last.startswith("best ndcg@10 0.5000, epoch 0 (none was better than the bundle); the run is in ")
-
-
-def test_each_epoch_is_shown_when_it_is_over(
-    shop: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also where the output is a file or a pipe, which Python would fill before it writes."""
-    flushed: list[Any] = []
-
-    def spy(*given: Any, **named: Any) -> Any:
-        (report,) = (one for one in (*given, *named.values()) if isinstance(one, partial))
-        flushed.append((report.func, report.keywords))
-        return train(*given, **named)
-
-    monkeypatch.setattr(commands, "train", spy)
-    commands.train_run(shop.folder, None, tmp_path, QUICK)
-    assert flushed == [(print, {"flush": True})]
-
-
-def test_an_evaluation_is_kept_with_the_run(trained: Path, capsys: Capture) -> None:
-    """What is printed as JSON is what is stored under the part's name, beside the other part."""
-    shown = {}
-    for part in ("validation", "test"):
-        commands.evaluate_run(trained, None, part, as_json=True)
-        shown[part] = json.loads(capsys.readouterr().out)
-    assert Run.read(trained).metrics() == shown
-    assert [shown[part]["part"] for part in shown] == ["validation", "test"]
-
-
-def test_an_evaluation_is_a_table_for_people(trained: Path, capsys: Capture) -> None:
-    commands.evaluate_run(trained, None, "test", as_json=False)
-    shown = capsys.readouterr().out
-    assert "test part: " in shown
-    assert "popularity" in shown
-
-
-def test_an_evaluation_ends_with_a_verdict_about_each_baseline(trained: Path, capsys: Capture) -> None:
-    """In the table, in JSON, and in the run's folder with the figures of each user."""
-    commands.evaluate_run(trained, None, "test", False, ["ease", "item_knn"])
-    _, heading, sentences = capsys.readouterr().out.partition("\nverdict\n")
-    assert heading
-    for title in ("popularity", "item-kNN", "EASE"):
-        assert re.search(rf"^- (Better than|Worse than|No clear difference from) {title}:", sentences, re.M)
-    commands.evaluate_run(trained, None, "test", True, ["ease", "item_knn"])
-    report = json.loads(capsys.readouterr().out)
-    assert list(report["differences"]) == ["popularity", "item_knn", "ease"]
-    kinds = [finding["kind"] for finding in report["verdict"]]
-    assert kinds[:3] == ["baseline"] * 3
-    assert {"too_small", "unread_features", "unread_order"} <= set(kinds)
-    assert Run.read(trained).metrics()["test"] == report
-    _, towers = load_per_user(trained / PER_USER["test"], "towers")
-    _, ease = load_per_user(trained / PER_USER["test"], "ease")
-    paired = report["differences"]["ease"]["ndcg@10"]
-    assert paired["mean"] == pytest.approx((towers["ndcg@10"] - ease["ndcg@10"]).mean())
-    assert report["towers"]["ndcg@10"]["mean"] == pytest.approx(towers["ndcg@10"].mean())
-
-
 def test_training_records_the_value_of_each_evaluation(trained: Path) -> None:
     """From which the verdict reads whether it was still improving."""
     progress = Run.read(trained).progress()
@@ -308,45 +150,140 @@ def test_an_export_is_told_where_and_under_which_name(trained: Path, tmp_path: P
     assert (tmp_path / "current").read_text().strip() == "spring"
 
 
+def test_a_restart_resumes_the_run_of_its_own_launch_alone(
+    shop: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    """Also one that was to replace another, which would otherwise begin again in each attempt.
+
+    torchrun's process tells launches apart: all have the same --rdzv-id, and where one restarts because of
+    another machine, it does not count. The first attempt of another launch has refused the run, or has died
+    before it replaced it.
+    """
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "0")
+    monkeypatch.setattr("os.getppid", lambda: 1)
+    for _ in range(2):
+        commands.train_run(shop.folder, None, tmp_path, QUICK, overwrite=True)
+    assert capsys.readouterr().out.count("Resuming at step") == 1
+    monkeypatch.setattr("os.getppid", lambda: 2)
+    with pytest.raises(TrainingError, match="a run here already"):
+        commands.train_run(shop.folder, None, tmp_path, QUICK)
+    commands.train_run(shop.folder, None, tmp_path, [*QUICK, "training.seed=5"], overwrite=True)
+    assert Run.read(tmp_path).experiment.training.seed == 5
+
+
+ONE_EPOCH = ["training.epochs=1", "training.since=2022-06-01"]
+
+
+def test_a_warm_start_takes_the_experiment_of_its_bundle(tmp_path: Path, capsys: Capture) -> None:
+    """With what is overridden; a folder stands for its current bundle. That there are few steps is said."""
+    shop, first = trained_shop(), trained_shop().bundles / "ids"
+    commands.train_run(shop.data.folder, None, tmp_path / "run", ONE_EPOCH, origin=shop.bundles)
+    run = Run.read(tmp_path / "run")
+    assert run.origin == first
+    begun = {**named_settings(shop.run().experiment), "training.epochs": 1, "training.since": "2022-06-01"}
+    assert named_settings(run.experiment) == begun
+    told, few = capsys.readouterr().out.splitlines()[:2]
+    assert told.startswith(f"Warm start from {first}: {len(shop.data.item_ids)} items keep their vectors")
+    assert re.match(r"The run has only \d+ steps: training\.batch_size = 1024 is large for \d", few)
+
+
+def test_a_warm_start_has_nothing_to_choose_and_other_towers_are_refused(tmp_path: Path) -> None:
+    """A named experiment wins over that of the bundle, if its towers are those; else nothing is written."""
+    shop = trained_shop()
+    with pytest.raises(TrainingError, match="--experiment auto has nothing to choose"):
+        commands.train_run(shop.data.folder, "auto", tmp_path / "run", [], origin=shop.bundles)
+    with pytest.raises(TrainingError, match=r"tower\.user\.kind = 'transformer', but the bundle"):
+        commands.train_run(
+            shop.data.folder, "transformer", tmp_path / "run", ["tower.dimension=32"], origin=shop.bundles
+        )
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_warm_run_goes_on_as_it_was_begun(
+    trained: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether its settings and its bundle are given again or left out, but from no other bundle.
+
+    That no epoch was better than the bundle is said.
+    """
+    shop, first = trained_shop(), trained_shop().bundles / "ids"
+    values = iter((0.5, 0.4))
+    monkeypatch.setattr("turret.training.validation.validation_metric", lambda *_: next(values))
+    commands.train_run(shop.data.folder, None, tmp_path / "run", ONE_EPOCH, origin=shop.bundles)
+    last = capsys.readouterr().out.splitlines()[-2]
+    assert last.startswith("best ndcg@10 0.5000, epoch 0 (none was better than the bundle); the run is in ")
+    for overrides, origin in (([], None), (ONE_EPOCH, shop.bundles), ([], first)):
+        commands.train_run(None, None, tmp_path / "run", overrides, resume=True, origin=origin)
+        assert "Resuming at step" in capsys.readouterr().out
+    with pytest.raises(TrainingError, match="begun with other settings"):
+        commands.train_run(None, None, tmp_path / "run", ["training.seed=4"], resume=True)
+    for folder, begun in ((trained, "without --from"), (tmp_path / "run", f"from {first}")):
+        with pytest.raises(TrainingError, match=f"was begun {begun}; leave --from out"):
+            commands.train_run(None, None, folder, [], resume=True, origin=tmp_path / "elsewhere")
+
+
+def test_an_evaluation_is_kept_with_the_run_and_ends_with_a_verdict_about_each_baseline(
+    trained: Path, capsys: Capture
+) -> None:
+    """In the table for people, in JSON, and in the run's folder with the figures of each user."""
+    commands.evaluate_run(trained, None, "validation", as_json=True)
+    validation = json.loads(capsys.readouterr().out)
+    commands.evaluate_run(trained, None, "test", False, ["ease", "item_knn"])
+    table, heading, sentences = capsys.readouterr().out.partition("\nverdict\n")
+    assert heading
+    assert "test part: " in table
+    for title in ("popularity", "item-kNN", "EASE"):
+        assert re.search(rf"^- (Better than|Worse than|No clear difference from) {title}:", sentences, re.M)
+    commands.evaluate_run(trained, None, "test", True, ["ease", "item_knn"])
+    report = json.loads(capsys.readouterr().out)
+    assert list(report["differences"]) == ["popularity", "item_knn", "ease"]
+    kinds = [finding["kind"] for finding in report["verdict"]]
+    assert kinds[:3] == ["baseline"] * 3
+    assert {"too_small", "unread_features", "unread_order"} <= set(kinds)
+    assert Run.read(trained).metrics() == {"validation": validation, "test": report}
+    assert (validation["part"], report["part"]) == ("validation", "test")
+    assert "auto" not in report
+    _, towers = load_per_user(trained / PER_USER["test"], "towers")
+    _, ease = load_per_user(trained / PER_USER["test"], "ease")
+    paired = report["differences"]["ease"]["ndcg@10"]
+    assert paired["mean"] == pytest.approx((towers["ndcg@10"] - ease["ndcg@10"]).mean())
+    assert report["towers"]["ndcg@10"]["mean"] == pytest.approx(towers["ndcg@10"].mean())
+
+
 @pytest.fixture(scope="module")
-def chosen(shop: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run whose experiment the data chose."""
-    folder = tmp_path_factory.mktemp("chosen") / "run"
-    commands.train_run(shop.folder, "auto", folder, QUICK)
-    return folder
+def chosen(shop: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """A run whose experiment the data chose, and what was printed."""
+    folder, said = tmp_path_factory.mktemp("chosen") / "run", StringIO()
+    with redirect_stdout(said):
+        commands.train_run(shop.folder, "auto", folder, QUICK)
+    return folder, said.getvalue().splitlines()
 
 
 def test_auto_prints_its_reasons_and_trains_what_it_picks(
-    shop: PreparedData, tmp_path: Path, capsys: Capture
+    shop: PreparedData, chosen: tuple[Path, list[str]], tmp_path: Path
 ) -> None:
     """The file of the chosen experiment trains the same model again."""
-    commands.train_run(shop.folder, "auto", tmp_path / "run", QUICK)
-    lines = capsys.readouterr().out.splitlines()
-    told = [line for line in lines if line.startswith("auto: ")]
-    choice = Run.read(tmp_path / "run").choice
+    folder, lines = chosen
+    choice = Run.read(folder).choice
     assert choice is not None
+    told = [line for line in lines if line.startswith("auto: ")]
     assert told == [f"auto: {reason['sentence']}" for reason in choice["reasons"]]
     assert told[-1].startswith(f"auto: Picked: {choice['picked']}, whose validation ndcg@10 is the best")
-    assert lines[-2].endswith(f"the run is in {tmp_path / 'run'}")
-    again = str(tmp_path / "run" / CHOSEN)
-    commands.train_run(shop.folder, again, tmp_path / "again", [])
-    assert (tmp_path / "again" / MODEL).read_bytes() == (tmp_path / "run" / MODEL).read_bytes()
+    assert lines[-2].endswith(f"the run is in {folder}")
+    commands.train_run(shop.folder, str(folder / CHOSEN), tmp_path / "again", [])
+    assert (tmp_path / "again" / MODEL).read_bytes() == (folder / MODEL).read_bytes()
 
 
-def test_an_evaluation_as_json_has_the_choice(chosen: Path, trained: Path, capsys: Capture) -> None:
-    commands.evaluate_run(chosen, None, "test", as_json=True)
-    assert json.loads(capsys.readouterr().out)["auto"] == Run.read(chosen).choice
-    commands.evaluate_run(trained, None, "test", as_json=True)
-    assert "auto" not in json.loads(capsys.readouterr().out)
-
-
-def test_a_chosen_run_is_resumed_without_another_choice(chosen: Path, capsys: Capture) -> None:
-    commands.train_run(None, "auto", chosen, QUICK, resume=True)
+def test_a_chosen_run_is_resumed_without_another_choice(
+    chosen: tuple[Path, list[str]], trained: Path, capsys: Capture
+) -> None:
+    """And a named one is not resumed as a chosen one; an evaluation as JSON has the choice."""
+    folder, _ = chosen
+    commands.train_run(None, "auto", folder, QUICK, resume=True)
     assert "auto: " not in capsys.readouterr().out
-    with pytest.raises(TrainingError, match="begun with other settings"):
-        commands.train_run(None, "auto", chosen, ["training.epochs=9"], resume=True)
-
-
-def test_a_named_experiment_is_not_resumed_as_a_chosen_one(trained: Path) -> None:
-    with pytest.raises(TrainingError, match="begun with other settings"):
-        commands.train_run(None, "auto", trained, [], resume=True)
+    for other, settings in ((folder, ["training.epochs=9"]), (trained, [])):
+        with pytest.raises(TrainingError, match="begun with other settings"):
+            commands.train_run(None, "auto", other, settings, resume=True)
+    commands.evaluate_run(folder, None, "test", as_json=True)
+    assert json.loads(capsys.readouterr().out)["auto"] == Run.read(folder).choice

@@ -1,3 +1,5 @@
+"""The folder of a run: what it stores, and what is refused."""
+
 import json
 from pathlib import Path
 
@@ -54,53 +56,6 @@ def test_a_run_knows_its_data_from_any_folder(
     Run(tmp_path, ExperimentConfig(), Path(handmade.folder.name), handmade.fingerprint).write()
     monkeypatch.chdir(tmp_path)
     assert Run.read(tmp_path).open_data().fingerprint == handmade.fingerprint
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (None, "there is no run here"),
-        ("{", "can't be read"),
-        ("[]", "can't be read"),
-        ("{}", "can't be read"),
-        ('{"experiment": {}, "data": 5, "fingerprint": ""}', "can't be read"),
-        ("\udcff", "can't be read"),
-    ],
-)
-def test_what_is_no_run_is_said(tmp_path: Path, content: str | None, words: str) -> None:
-    if content is not None:
-        (tmp_path / RUN).write_bytes(content.encode("utf-8", "surrogateescape"))
-    with pytest.raises(TrainingError, match=words) as refused:
-        Run.read(tmp_path)
-    assert str(tmp_path) in str(refused.value)
-
-
-def test_a_setting_that_is_no_longer_one_is_named(tmp_path: Path, handmade: PreparedData) -> None:
-    run_in(tmp_path, handmade).write()
-    stored = json.loads((tmp_path / RUN).read_text())
-    stored["experiment"]["training"]["momentum"] = 0.9
-    (tmp_path / RUN).write_text(json.dumps(stored))
-    with pytest.raises(TrainingError, match=r"training\.momentum"):
-        Run.read(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("section", "part", "kind"), [("objective", "loss", "squared_hinge"), ("tower", "user", "decayed")]
-)
-def test_a_run_of_a_kind_whose_package_is_gone_names_the_kind(
-    section: str, part: str, kind: str, tmp_path: Path, handmade: PreparedData
-) -> None:
-    """In one line, which says that the package has to be installed."""
-    run_in(tmp_path, handmade).write()
-    stored = json.loads((tmp_path / RUN).read_text())
-    stored["experiment"][section][part] = {"kind": kind, "margin": 2.0}
-    (tmp_path / RUN).write_text(json.dumps(stored))
-    with pytest.raises(
-        TrainingError, match=rf"run\.json: {section}\.{part}\.kind can't be '{kind}'"
-    ) as refused:
-        Run.read(tmp_path)
-    assert "\n" not in str(refused.value)
-    assert "install the package that adds it" in str(refused.value)
 
 
 def test_only_the_data_of_a_run_is_opened(tmp_path: Path, handmade: PreparedData, shop: PreparedData) -> None:
@@ -200,14 +155,55 @@ def test_damaged_reports_are_refused(tmp_path: Path, handmade: PreparedData, con
         run.metrics()
 
 
-@pytest.mark.parametrize("experiment", ["[1]", "null", "7"])
-def test_a_damaged_experiment_is_not_the_default_one(
-    tmp_path: Path, handmade: PreparedData, experiment: str
-) -> None:
-    """What can't be read is refused, not replaced."""
-    run_in(tmp_path, handmade).write()
-    stored = json.loads((tmp_path / "run.json").read_text())
-    stored["experiment"] = json.loads(experiment)
-    (tmp_path / "run.json").write_text(json.dumps(stored))
-    with pytest.raises(TrainingError, match="can't be read"):
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "there is no run here"),
+        ("{", "can't be read"),
+        ("[]", "can't be read"),
+        ('{"experiment": {}, "data": 5, "fingerprint": ""}', "can't be read"),
+        ("\udcff", "can't be read"),
+    ],
+)
+def test_what_is_no_run_is_said(tmp_path: Path, content: str | None, words: str) -> None:
+    if content is not None:
+        (tmp_path / RUN).write_bytes(content.encode("utf-8", "surrogateescape"))
+    with pytest.raises(TrainingError, match=words) as refused:
         Run.read(tmp_path)
+    assert str(tmp_path) in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "words"),
+    [
+        (["training", "momentum"], 0.9, r"training\.momentum"),
+        (
+            ["objective", "loss"],
+            {"kind": "squared_hinge"},
+            r"objective\.loss\.kind can't be 'squared_hinge'.*install the package",
+        ),
+        (
+            ["tower", "user"],
+            {"kind": "decayed"},
+            r"tower\.user\.kind can't be 'decayed'.*install the package that adds it",
+        ),
+        ([], [1], "can't be read"),
+        ([], None, "can't be read"),
+    ],
+    ids=str,
+)
+def test_an_experiment_of_other_settings_is_refused_in_one_line(
+    place: list[str], value: object, words: str, tmp_path: Path, handmade: PreparedData
+) -> None:
+    """A setting that is no longer one, a kind whose package is gone, and what is no experiment."""
+    run_in(tmp_path, handmade).write()
+    stored = json.loads((tmp_path / RUN).read_text())
+    section, *names = ["experiment", *place]
+    holder = stored
+    for name in names:
+        holder, section = holder[section], name
+    holder[section] = value
+    (tmp_path / RUN).write_text(json.dumps(stored))
+    with pytest.raises(TrainingError, match=words) as refused:
+        Run.read(tmp_path)
+    assert "\n" not in str(refused.value)

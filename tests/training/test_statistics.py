@@ -1,3 +1,5 @@
+"""Counts of items and pairs, by which samplers draw: of the training part alone."""
+
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise

@@ -1,8 +1,10 @@
+"""Warm starts: what a bundle says of its training, and what of it goes on in a grown catalog."""
+
+import json
 import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,15 @@ import pytest
 import torch
 from safetensors.torch import load_file, save
 
-from tests.support.bundle_damage import rewrite
+from tests.support.bundle_damage import change_manifest, rewrite
 from tests.training.conftest import Grown
+from turret.data.errors import ConfigurationError
+from turret.data.features import Feature
 from turret.data.prepared import PreparedData
 from turret.tower.errors import BundleError
+from turret.tower.format.listing import bundle_folder
+from turret.tower.format.manifest import EXPERIMENT, ITEM_FEATURES, MANIFEST
+from turret.tower.layers.feature_layers import FeatureLayers
 from turret.tower.layers.packed import PackedHistories
 from turret.tower.towers.model import TwoTowers
 from turret.training.config.experiment import ExperimentConfig
@@ -23,7 +30,12 @@ from turret.training.export.export import export
 from turret.training.run import CHECKPOINT, MODEL, Run, build_model
 from turret.training.trainer import Trainer, train
 from turret.training.warm_start.parent_bundle import ParentBundle
-from turret.training.warm_start.warm_start import TransferReport, warm_start_weights
+from turret.training.warm_start.warm_start import (
+    TransferReport,
+    new_item_rows,
+    restandardise,
+    warm_start_weights,
+)
 
 ALL: dict[str, Any] = {
     "user": {"features": "all"},
@@ -92,7 +104,6 @@ def test_known_items_keep_their_vectors_bit_for_bit(grown: Grown, exported: Expo
     np.testing.assert_array_equal(vectors(model, after).numpy(), served)
 
 
-@pytest.mark.nightly
 def test_known_items_of_features_keep_their_vectors(grown: Grown, exported: Export) -> None:
     """Though other texts have other trigrams, and the prices another mean, by which they are standardised."""
     bundle = exported(ALL)
@@ -109,7 +120,6 @@ def test_known_items_of_features_keep_their_vectors(grown: Grown, exported: Expo
     np.testing.assert_allclose(vectors(model, after).numpy(), served, rtol=0, atol=1e-5)
 
 
-@pytest.mark.nightly
 def test_values_of_features_keep_their_rows_and_new_ones_begin_at_zero(
     grown: Grown, exported: Export
 ) -> None:
@@ -189,7 +199,6 @@ OTHER = [
     ({"dimension": 16}, {}, r"tower\.dimension = 16, but the bundle .* has 8"),
     ({"scoring": {"temperature": 0.1}}, {}, r"tower\.scoring\.temperature = 0\.1, but .* has 0\.07"),
     ({"user": {"kind": "attentive"}}, {}, r"tower\.user\.kind = 'attentive', but .* has 'pooled'"),
-    ({"user": {"kind": "transformer", "times": True}}, {"user": {"kind": "transformer"}}, r"\.times = True"),
     ({"user": {"hidden": [9]}}, {}, r"tower\.user\.hidden = \[9\], but .* has \[128\]"),
     (
         {"item": {"features": ["genres"]}},
@@ -200,7 +209,6 @@ OTHER = [
 ]
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize(("asked", "had", "words"), OTHER, ids=lambda value: str(value)[:24])
 def test_other_towers_are_refused_by_the_name_of_the_setting(
     grown: Grown, exported: Export, asked: dict[str, Any], had: dict[str, Any], words: str
@@ -242,18 +250,6 @@ def test_a_warm_start_is_measured_before_its_first_step(
     before, after = grown.rows()
     kept = load_file(run.folder / MODEL)["item.table.weight"][after]
     assert torch.equal(kept, load_file(bundle / "model.safetensors")["item.table.weight"][before])
-
-
-def test_a_warm_start_is_ahead_of_a_cold_one(grown: Grown, exported: Export, tmp_path: Path) -> None:
-    """After one epoch on the events that are new."""
-    last = float(np.sort(grown.before.times)[-1])
-    since = datetime.fromtimestamp(last / 1000, UTC).isoformat()
-    warm = warm_run(tmp_path / "warm", grown, exported({}), since=since, epochs=1)
-    cold = Run(tmp_path / "cold", warm.experiment, grown.after.folder, grown.after.fingerprint)
-    found = [train(run, grown.after, report=lambda _: None).best for run in (warm, cold)]
-    assert found[0] is not None
-    assert found[1] is not None
-    assert found[0] > 1.2 * found[1]
 
 
 def test_a_warm_start_that_was_interrupted_goes_on_as_if_it_was_not(
@@ -303,3 +299,177 @@ def test_a_model_of_other_parameters_is_refused(grown: Grown, exported: Export, 
     rewrite(bundle, "model.safetensors", save(tensors))
     with pytest.raises(TrainingError, match=r"its model has no user\.mlp\.0\.bias of \(128,\)"):
         warm(grown, bundle, {})
+
+
+@pytest.fixture
+def bundle(exported: Export, tmp_path: Path) -> Path:
+    """A bundle with features that may be written to."""
+    return Path(shutil.copytree(exported(ALL), tmp_path / "bundle"))
+
+
+def replace_file(bundle: Path, name: str, content: bytes | None) -> None:
+    """Put another file into a bundle, or none, so that the checksums agree."""
+    if content is not None:
+        rewrite(bundle, name, content)
+        return
+    (bundle / name).unlink()
+    files = json.loads((bundle / MANIFEST).read_text())["files"]
+    change_manifest(bundle, files={kept: found for kept, found in files.items() if kept != name})
+
+
+def test_a_bundle_says_how_it_was_trained_and_what_its_rows_are(exported: Export, grown: Grown) -> None:
+    origin = ParentBundle.open(exported(ALL))
+    assert origin.experiment() == experiment(ALL)
+    assert origin.items.fingerprint == grown.before.item_ids.fingerprint
+    assert origin.item_features == grown.before.item_features.features
+    assert origin.user_features == grown.before.user_features.features
+    assert origin.parameters()["item.table.weight"].shape == (len(grown.before.item_ids), 8)
+
+
+def test_a_folder_of_bundles_stands_for_the_current_one(exported: Export, tmp_path: Path) -> None:
+    bundles = exported({}).parent
+    assert bundle_folder(bundles) == bundle_folder(bundles / "old") == bundles / "old"
+    for nothing in (tmp_path, tmp_path / "nothing", bundles / "old" / MANIFEST):
+        with pytest.raises(BundleError, match=r"there is no bundle, and no folder of bundles"):
+            bundle_folder(nothing)
+
+
+def test_settings_are_overridden_one_by_one(exported: Export) -> None:
+    origin = ParentBundle.open(exported({}))
+    found = origin.experiment(["training.epochs=7", "tower.user.dropout=0.3"])
+    assert found == experiment({"user": {"dropout": 0.3}}, epochs=7)
+    with pytest.raises(
+        ConfigurationError, match=r"experiment\.json with training\.epoch overridden: .* no setting"
+    ):
+        origin.experiment(["training.epoch=7"])
+
+
+def test_what_was_new_then_is_not_what_is_new_now(bundle: Path) -> None:
+    """The bundle's own `training.since` is left behind; one that is asked for counts."""
+    stored = json.loads((bundle / EXPERIMENT).read_text())
+    stored["training"]["since"] = "2022-01-01"
+    replace_file(bundle, EXPERIMENT, json.dumps(stored).encode())
+    origin = ParentBundle.open(bundle)
+    assert origin.experiment().training.since is None
+    assert origin.experiment(["training.since=2023-01-01"]).training.since == "2023-01-01"
+
+
+@pytest.mark.parametrize("name", [EXPERIMENT, ITEM_FEATURES])
+def test_a_bundle_without_its_training_settings_is_refused(bundle: Path, name: str) -> None:
+    replace_file(bundle, name, None)
+    with pytest.raises(TrainingError, match=r"does not say how it was trained.* export its run again"):
+        ParentBundle.open(bundle)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [(EXPERIMENT, b"{"), (EXPERIMENT, b"\xff"), (ITEM_FEATURES, b"[{}]"), ("user_features.json", b"7")],
+)
+def test_what_can_not_be_read_is_said(bundle: Path, name: str, content: bytes) -> None:
+    replace_file(bundle, name, content)
+    with pytest.raises(TrainingError, match="can't be read"):
+        ParentBundle.open(bundle)
+
+
+def test_a_damaged_model_is_not_gone_on_from(bundle: Path) -> None:
+    """Whether its checksum tells, or what is in it."""
+    model = bundle / "model.safetensors"
+    model.write_bytes(model.read_bytes()[:-1] + b"\x00")
+    with pytest.raises(BundleError, match="not the file that was published"):
+        ParentBundle.open(bundle).parameters()
+    replace_file(bundle, model.name, b"safetensors")
+    with pytest.raises(TrainingError, match="its model can't be read"):
+        ParentBundle.open(bundle).parameters()
+
+
+def test_an_experiment_of_another_age_is_refused_by_its_setting(bundle: Path) -> None:
+    replace_file(bundle, EXPERIMENT, b'{"training": {"momentum": 0.9}}')
+    with pytest.raises(
+        ConfigurationError, match=r"experiment\.json: there is no setting 'training\.momentum'"
+    ):
+        ParentBundle.open(bundle).experiment()
+
+
+def test_a_foreign_folder_is_no_bundle(handmade: PreparedData) -> None:
+    with pytest.raises(BundleError):
+        ParentBundle.open(handmade.folder)
+
+
+def test_features_of_another_kind_or_order_are_refused(exported: Export, grown: Grown) -> None:
+    origin, items = ParentBundle.open(exported(ALL)), grown.before.item_features.features
+    user, towers = grown.before.user_features.features, origin.experiment().tower
+    origin.check(towers, items, user)
+    text = items[0].model_copy(update={"kind": "multi"})
+    for other in (items[::-1], items[:-1], (text, *items[1:])):
+        with pytest.raises(TrainingError, match=r"reads title \(text\), .*=\[\"title\", "):
+            origin.check(towers, other, user)
+    with pytest.raises(TrainingError, match=r"tower\.user\.features: .* experiment none"):
+        origin.check(towers, items, ())
+
+
+def learnt_and_fresh() -> tuple[torch.Tensor, torch.Tensor]:
+    """A learnt table whose mean is (2, -1, ...), and fresh rows of about length 1."""
+    torch.manual_seed(0)
+    mean = torch.tensor([2.0, -1.0]).repeat(32)
+    return mean + torch.randn(5000, 64), torch.randn(40, 64) / 8
+
+
+def test_an_id_beside_features_begins_as_the_mean_of_all_ids() -> None:
+    """The same for all new items: what tells them apart are their features."""
+    learnt, fresh = learnt_and_fresh()
+    rows = new_item_rows(learnt, fresh, has_features=True).expand_as(fresh)
+    torch.testing.assert_close(rows, learnt.mean(dim=0).expand(40, 64))
+
+
+def test_an_item_that_is_an_id_alone_begins_near_the_mean() -> None:
+    """Each at a place of its own, within a tenth of what a fresh row is away from zero."""
+    learnt, fresh = learnt_and_fresh()
+    rows = new_item_rows(learnt, fresh, has_features=False)
+    distances = (rows - learnt.mean(dim=0)).norm(dim=1)
+    torch.testing.assert_close(distances, fresh.norm(dim=1) / 10, rtol=1e-3, atol=0)
+    assert float(torch.pdist(rows).min()) > 0.05
+
+
+COLOUR = Feature(name="colour", kind="category", values=("red", "blue"))
+WORDS = Feature(name="words", kind="text", values=("#ab", "ab#"))
+
+
+def price(mean: float, deviation: float) -> Feature:
+    return Feature(name="price", kind="number", mean=mean, deviation=deviation)
+
+
+def year(mean: float) -> Feature:
+    return Feature(name="year", kind="number", mean=mean, deviation=9.0)
+
+
+def read(reader: torch.nn.Linear, layers: FeatureLayers, raw: dict[str, object], beside: int) -> torch.Tensor:
+    """What the reader makes of raw values, behind `beside` other inputs."""
+    inputs = {
+        feature.name: torch.tensor([feature.encode_one(raw[feature.name])]) for feature in layers.features
+    }
+    with torch.no_grad():
+        made: torch.Tensor = reader(torch.cat([torch.ones(1, beside), layers(inputs)], dim=1))
+    return made
+
+
+def test_a_number_is_read_as_before() -> None:
+    """Between tables and behind other inputs: another mean and deviation change nothing."""
+    before = (COLOUR, price(10.0, 4.0), WORDS, year(1990.0))
+    now = (COLOUR, price(13.0, 5.5), WORDS, year(1991.5))
+    layers = [FeatureLayers(features, 3) for features in (before, now)]
+    layers[1].load_state_dict(layers[0].state_dict())
+    reader = torch.nn.Linear(2 + layers[0].width, 4)
+    raw: dict[str, object] = {"colour": "blue", "price": 7.0, "words": "ab", "year": 2001}
+    expected = read(reader, layers[0], raw, 2)
+    assert (read(reader, layers[1], raw, 2) - expected).abs().max() > 0.01
+    restandardise(reader, 2, layers[1], before)
+    # A handful of products in float32.
+    torch.testing.assert_close(read(reader, layers[1], raw, 2), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_what_is_standardised_as_before_changes_no_bit() -> None:
+    features = (price(10.1, 3.3), COLOUR)
+    reader = torch.nn.Linear(4, 2)
+    before = {name: tensor.clone() for name, tensor in reader.state_dict().items()}
+    restandardise(reader, 0, FeatureLayers(features, 3), features)
+    assert all(torch.equal(reader.state_dict()[name], tensor) for name, tensor in before.items())

@@ -1,0 +1,355 @@
+"""Bundles from runs: what they hold, that they answer as the evaluator does, and what is said."""
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import load
+
+from tests.support.full_disk import small_disk, small_files
+from tests.support.trained import trained_shop
+from tests.tower.small_towers import ITEMS, USERS, config, item_features, no_features
+from turret.data.prepared import PreparedData
+from turret.tower.bundle.bundle import Bundle
+from turret.tower.bundle.golden import difference, load_golden, replay
+from turret.tower.errors import TowerError
+from turret.tower.format.manifest import Scoring
+from turret.tower.retrieval.retriever import Retriever
+from turret.tower.times import Times
+from turret.tower.towers.model import TwoTowers
+from turret.training.checkpoint import Progress
+from turret.training.config.experiment import ExperimentConfig, load_experiment
+from turret.training.errors import TrainingError
+from turret.training.evaluation.ranking import rank, tower_scores
+from turret.training.export import catalog_files, item_projection
+from turret.training.export import export as export_module
+from turret.training.export.catalog_files import mapped_model, mapped_vectors
+from turret.training.export.export import export
+from turret.training.export.export_warnings import export_warnings
+from turret.training.export.item_projection import principal_components, project_items
+from turret.training.run import Run
+from turret.training.trainer import train
+
+# Trained and exported here, each for seconds: scores of either sign, times, and biases.
+OTHERS: dict[str, dict[str, Any]] = {
+    "absolute": {"scoring": {"kind": "dot", "temperature": 1.0, "absolute": True}},
+    "times": {"user": {"kind": "transformer", "times": True, "history_length": 10, "blocks": 1}},
+    "item_bias": {"scoring": {"item_bias": True}},
+}
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A run, its data and its bundle. Nobody may write to them."""
+
+    run: Run
+    data: PreparedData
+    folder: Path
+
+    @cached_property
+    def bundle(self) -> Bundle:
+        return Bundle.open(self.folder)
+
+
+@pytest.fixture(
+    scope="module",
+    params=["ids", "features", *(pytest.param(one, marks=pytest.mark.nightly) for one in OTHERS)],
+)
+def exported(
+    request: pytest.FixtureRequest, shop: PreparedData, tmp_path_factory: pytest.TempPathFactory
+) -> Exported:
+    """On ids alone, with features, and the others."""
+    if request.param not in OTHERS:
+        trained = trained_shop()
+        return Exported(trained.run(request.param), trained.data, trained.bundles / request.param)
+    settings = {"tower": OTHERS[request.param], "training": {"epochs": 1, "batch_size": 512, "device": "cpu"}}
+    config, folder = ExperimentConfig.model_validate(settings), tmp_path_factory.mktemp("exported")
+    run = Run(folder / "run", config, shop.folder, shop.fingerprint)
+    train(run, shop, report=lambda _: None)
+    return Exported(run, shop, export(run, shop, folder / "bundles", request.param))
+
+
+def times_before_the_test(data: PreparedData, user: int) -> Times:
+    """When the user did what is read to answer for the test part, whose first event is the question."""
+    first, end = int(data.offsets[user]), int(data.splits[user, 1])
+    return Times(data.times[first:end] / 1e3, float(data.times[end]) / 1e3)
+
+
+def test_the_bundle_answers_what_the_evaluator_ranks(exported: Exported) -> None:
+    """For 200 users the retriever over the bundle and the evaluation in torch give the same ten items."""
+    data = exported.data
+    model = exported.run.open_model(data)
+    users = np.flatnonzero(np.diff(data.offsets) > 1)[:200]
+    scores_of = tower_scores(model, data, "test", data.item_counts("train"))
+    (block,) = rank(scores_of, data, users, "test", 10, True)
+    histories = [data.history(user, "test") for user in users.tolist()]
+    features = [export_module._raw_user_features(data, model, user) for user in users.tolist()]
+    times = [times_before_the_test(data, user) for user in users.tolist()]
+    answers = Retriever(exported.bundle).recommend(histories, features, 10, histories, times)
+    assert [answer.rows.tolist() for answer in answers] == block.rows.tolist()
+
+
+def test_a_bundle_says_whether_it_reads_times(exported: Exported) -> None:
+    """If it does, its recorded queries hold them: other moments would have other answers."""
+    bundle = exported.bundle
+    reads = exported.run.experiment.tower.user.reads_times
+    assert bundle.manifest.reads_times == reads
+    queries = load_golden(bundle.folder / "golden.json").queries
+    assert all((query.at is not None) == (query.history_times is not None) == reads for query in queries)
+    if reads:
+        late = [query.model_copy(update={"at": (query.at or 0.0) + 40_000_000.0}) for query in queries]
+        apart = zip(replay(bundle, queries, 10), replay(bundle, late, 10), strict=True)
+        assert any(difference(one, other) for one, other in apart)
+
+
+def test_the_bundle_holds_the_vectors_and_names_of_the_run(exported: Exported) -> None:
+    """Vectors, vocabulary, popularity, fields and fingerprints are those of the run and its data."""
+    bundle, data = exported.bundle, exported.data
+    with torch.no_grad():
+        expected = exported.run.open_model(data).catalog_vectors().numpy()
+    np.testing.assert_array_equal(bundle.vectors, expected)
+    assert bundle.manifest.version == exported.folder.name
+    assert bundle.vocabulary.fingerprint == data.item_ids.fingerprint
+    assert bundle.popularity.tolist() == data.item_counts("train").tolist()
+    assert bundle.fields == data.fields
+    assert bundle.manifest.fingerprints["data"] == data.fingerprint
+
+
+def without_tracing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let exports take the towers of a bundle: tracing them again takes seconds."""
+    for name in ("user_tower", "item_tower"):
+        path = folder / f"{name}.onnx"
+        exported = path.read_bytes() if path.exists() else None
+        monkeypatch.setattr(export_module, f"{name}_onnx", lambda _, exported=exported: exported)
+
+
+def test_a_tower_that_answers_otherwise_is_not_published(
+    exported: Exported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When the ONNX form is of another model, the recorded queries differ and nothing is left behind."""
+    without_tracing(exported.folder, monkeypatch)
+    wrong = onnx.load(exported.folder / "user_tower.onnx")
+    for tensor in wrong.graph.initializer:
+        if len(tensor.dims) == 2 and tensor.data_type == onnx.TensorProto.FLOAT:
+            others = np.random.default_rng(0).standard_normal(tuple(tensor.dims)).astype(np.float32)
+            tensor.CopyFrom(onnx.numpy_helper.from_array(others, tensor.name))
+    monkeypatch.setattr(export_module, "user_tower_onnx", lambda _: wrong.SerializeToString())
+    with pytest.raises(TowerError, match="quer"):
+        export(exported.run, exported.data, tmp_path / "bundles")
+    assert list((tmp_path / "bundles").iterdir()) == []
+
+
+@pytest.mark.parametrize(("version", "reason"), [("../x", "can't name a version"), ("taken", "exists")])
+def test_a_version_is_refused_before_anything_is_computed_or_written(
+    version: str, reason: str, shop: PreparedData, evaluated: Run, tmp_path: Path
+) -> None:
+    """A run without its model could not be exported: nobody asks for it."""
+    (tmp_path / "bundles" / "taken").mkdir(parents=True)
+    with pytest.raises(TowerError, match=reason):
+        export(replace(evaluated, folder=tmp_path / "none"), shop, tmp_path / "bundles", version)
+    assert [path.name for path in tmp_path.rglob("*")] == ["bundles", "taken"]
+
+
+def test_the_bundle_says_how_it_was_trained_and_from_what(
+    exported: Exported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The experiment, what the item features are that the towers read, and the bundle gone on from."""
+    run, folder = exported.run, exported.folder
+    assert json.loads((folder / "experiment.json").read_text()) == run.experiment.model_dump(mode="json")
+    stored = json.loads((folder / "item_features.json").read_text())
+    rows = run.open_model(exported.data).item.rows
+    assert (
+        [one["name"] for one in stored] == [one.name for one in rows.layers.features] if rows else not stored
+    )
+    without_tracing(folder, monkeypatch)
+    again = export(replace(run, origin=folder), exported.data, tmp_path / "bundles", "second")
+    second, before = Bundle.open(again).manifest.fingerprints, exported.bundle.manifest.fingerprints
+    assert second["origin"] == folder.name
+    assert "origin" not in before
+    assert second["configuration"] != before["configuration"]
+
+
+@dataclass(frozen=True)
+class KnownRun(Run):
+    """A run whose reports and progress are given."""
+
+    reports: dict[str, Any] = field(default_factory=dict)
+    made: Progress | None = None
+
+    def metrics(self) -> dict[str, Any]:
+        return self.reports
+
+    def progress(self) -> Progress | None:
+        return self.made
+
+
+def report(low: float, high: float, part: str = "test") -> dict[str, Any]:
+    interval = {"mean": (low + high) / 2, "low": low, "high": high}
+    means = {"towers": {"ndcg@10": {"mean": 0.02}}, "popularity": {"ndcg@10": {"mean": 0.03}}}
+    return {"part": part, **means, "differences": {"popularity": {"ndcg@10": interval}}}
+
+
+RUN = KnownRun(
+    Path("var/run"), load_experiment("demo"), Path("data"), "f", reports={"test": report(-0.001, 0.002)}
+)
+
+
+def test_an_evaluated_model_that_is_not_clearly_worse_has_no_warning() -> None:
+    assert list(export_warnings(RUN)) == []
+
+
+def test_a_model_that_was_never_evaluated_is_said() -> None:
+    (sentence,) = export_warnings(replace(RUN, reports={}))
+    assert sentence.startswith("This model was never evaluated; `turret evaluate var/run`")
+
+
+def test_a_model_that_lost_against_popularity_is_said() -> None:
+    lost = replace(RUN, reports={"validation": report(0.001, 0.002), "test": report(-0.02, -0.001)})
+    assert list(export_warnings(lost)) == [
+        "This model is worse than popularity on the test part: ndcg@10 is 0.0200 against 0.0300, 95 % "
+        "interval of the difference [-0.0200, -0.0010]."
+    ]
+    (sentence,) = export_warnings(replace(RUN, reports={"validation": report(-0.2, -0.1, "validation")}))
+    assert "on the validation part" in sentence
+
+
+def test_a_report_of_an_earlier_release_has_no_differences() -> None:
+    old = {name: value for name, value in report(-0.02, -0.01).items() if name != "differences"}
+    assert list(export_warnings(replace(RUN, reports={"test": old}))) == []
+
+
+def test_a_warm_start_that_improved_nothing_is_said() -> None:
+    warm = replace(RUN, origin=Path("var/bundles/spring"))
+    unimproved = Progress(epoch=3, best=0.1, best_epoch=0)
+    (sentence,) = export_warnings(replace(warm, made=unimproved))
+    assert "no epoch was better on the validation part than the bundle spring" in sentence
+    unmeasured = Progress(epoch=3)
+    for other in (
+        replace(warm, made=Progress(epoch=3, best=0.1, best_epoch=1)),
+        replace(warm, made=unmeasured),
+        warm,
+    ):
+        assert list(export_warnings(other)) == []
+    assert list(export_warnings(replace(RUN, made=unimproved))) == []
+
+
+# More vectors than the disk has room for; no tower is needed.
+WRITE = """
+import sys, types, torch
+from pathlib import Path
+from turret.training.export import catalog_files
+catalog_files._BLOCK = 1000
+item = types.SimpleNamespace(item_count=8000)
+model = types.SimpleNamespace(item=item, item_vectors=lambda rows: torch.ones(len(rows), 64))
+try:
+    catalog_files.mapped_vectors(model, Path(sys.argv[1]) / "item_vectors.npy")
+except OSError as error:
+    print(error.strerror)
+"""
+
+
+@pytest.fixture
+def small_model() -> TwoTowers:
+    torch.manual_seed(0)
+    return TwoTowers(config(dropout=0.0), ITEMS, item_features(), no_features(USERS)).eval()
+
+
+@pytest.mark.parametrize("block", [1, ITEMS - 1, ITEMS, ITEMS + 1])
+def test_the_vectors_of_all_blocks_are_in_the_file(
+    block: int, small_model: TwoTowers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalog_files, "_BLOCK", block)
+    vectors = mapped_vectors(small_model, tmp_path / "item_vectors.npy")
+    expected = small_model.catalog_vectors().detach().numpy()
+    np.testing.assert_allclose(vectors, expected, rtol=0, atol=1e-6)
+    np.testing.assert_array_equal(np.load(tmp_path / "item_vectors.npy"), vectors)
+
+
+def test_the_parameters_of_the_model_are_in_the_file(small_model: TwoTowers, tmp_path: Path) -> None:
+    mapped = mapped_model(small_model, tmp_path / "model.safetensors")
+    stored, expected = load(bytes(mapped)), small_model.state_dict()
+    assert stored.keys() == expected.keys()
+    assert all(torch.equal(stored[name], expected[name]) for name in expected)
+
+
+@pytest.mark.nightly
+def test_vectors_that_the_disk_can_not_take_do_not_end_the_process(tmp_path: Path) -> None:
+    """A write to a mapped file would, by SIGBUS."""
+    with small_disk(tmp_path / "disk") as disk:
+        done = subprocess.run(
+            [sys.executable, "-c", WRITE, str(disk)], capture_output=True, text=True, check=False
+        )
+    assert (done.returncode, done.stdout) == (0, "No space left on device\n"), done.stderr
+
+
+def test_a_model_that_the_disk_can_not_take_is_a_sentence(small_model: TwoTowers, tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    with (
+        small_files(100),
+        pytest.raises(TrainingError, match=rf"^{path}: it can't be written .*make room"),
+    ):
+        mapped_model(small_model, path)
+
+
+COSINE = Scoring(kind="cosine", temperature=1.0)
+
+
+@pytest.mark.parametrize("block", [64, 16_384])
+def test_the_plane_is_that_of_the_largest_variance(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against the singular value decomposition of the centred vectors."""
+    monkeypatch.setattr(item_projection, "_BLOCK", block)
+    vectors = np.random.default_rng(0).standard_normal((200, 6)) * [1, 5, 1, 3, 1, 1]
+    points = principal_components(vectors)
+    left, sizes, _ = np.linalg.svd(vectors - vectors.mean(axis=0), full_matrices=False)
+    expected = left[:, :2] * sizes[:2]
+    signs = np.sign((expected * points).sum(axis=0))
+    np.testing.assert_allclose(points, expected * signs, atol=1e-9)
+
+
+@pytest.mark.parametrize("shape", [(1, 4), (5, 1), (2, 2)])
+def test_few_items_and_dimensions_have_points_too(shape: tuple[int, int]) -> None:
+    assert principal_components(np.ones(shape)).shape == (shape[0], 2)
+    assert len(project_items(np.ones(shape, np.float32), COSINE).points) == shape[0]
+
+
+def test_the_map_is_the_same_each_time_and_leaves_out_a_bias() -> None:
+    vectors = np.random.default_rng(1).standard_normal((80, 5)).astype(np.float32)
+    with_bias = np.hstack([vectors, np.full((80, 1), 100.0, np.float32) * np.arange(80)[:, None]])
+    scoring = COSINE.model_copy(update={"item_bias": True})
+    plain = project_items(vectors, COSINE)
+    assert plain.method == "pca"
+    assert (project_items(with_bias.astype(np.float32), scoring).points == plain.points).all()
+
+
+def test_umap_is_used_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in: it would install numba and scikit-learn with it."""
+    asked: list[dict[str, Any]] = []
+
+    class Umap:
+        def __init__(self, **options: Any) -> None:
+            asked.append(options)
+
+        def fit_transform(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+            return vectors[:, :2]
+
+    module = ModuleType("umap")
+    module.__spec__ = ModuleSpec("umap", None)
+    module.UMAP = Umap  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "umap", module)
+    vectors = np.random.default_rng(1).standard_normal((60, 5)).astype(np.float32)
+    assert project_items(vectors, COSINE).method == "umap"
+    assert asked == [{"metric": "cosine", "random_state": 0, "n_jobs": 1}]
+    assert project_items(vectors[:40], COSINE).method == "pca"
+    monkeypatch.setattr(item_projection, "UMAP_ITEMS", 50)
+    assert project_items(vectors, COSINE).method == "pca"

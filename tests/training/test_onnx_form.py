@@ -1,0 +1,267 @@
+"""Towers as ONNX: the same vectors, and what is checked of a tower before the first step."""
+
+from collections.abc import Callable
+from copy import deepcopy
+from functools import cache
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tests.tower.small_towers import ITEMS, USERS, config, item_features, no_features, user_features
+from turret.data.features import Bag
+from turret.data.prepared import PreparedData
+from turret.tower.inference.item_encoder import ItemEncoder
+from turret.tower.inference.onnx_check import check_onnx
+from turret.tower.towers.config import TowerConfig
+from turret.tower.towers.model import TwoTowers
+from turret.tower.towers.pooled import PooledUserConfig, PooledUserTower
+from turret.training import trainer
+from turret.training.config.experiment import ExperimentConfig
+from turret.training.errors import TrainingError
+from turret.training.export.onnx_form import item_tower_onnx, user_tower_onnx
+from turret.training.export.tower_check import check_user_tower
+from turret.training.run import Run
+
+RAW: list[dict[str, object]] = [
+    {"title": "ab abc", "brand": "y", "genres": ["war", "noir"], "price": 11.0},
+    {"title": "abc", "genres": ["drama", "unheard of"]},
+    {},
+    {"brand": "z", "price": None},
+]
+
+
+@pytest.mark.parametrize(
+    "features", [pytest.param((), marks=pytest.mark.nightly), "all"], ids=["ids", "features"]
+)
+def test_onnx_equals_torch_at_any_size(features: object) -> None:
+    """The exported tower answers as the model for sizes that the export never saw."""
+    settings = config(features=features, example_age=True)
+    model = TwoTowers(settings, ITEMS, item_features(), user_features()).eval()
+    exported = user_tower_onnx(model)
+    check_onnx(exported, "user_tower.onnx")
+    session = onnxruntime.InferenceSession(exported)
+    for batch, steps in ((1, 1), (5, 3), (2, 40)):
+        check_session(session, model, batch, steps)
+
+
+def check_session(session: onnxruntime.InferenceSession, model: TwoTowers, batch: int, steps: int) -> None:
+    generator = torch.manual_seed(batch)
+    history = torch.randn(batch, steps, 6, generator=generator)
+    length = torch.randint(1, steps + 1, (batch,), generator=generator)
+    for b in range(batch):
+        history[b, length[b] :] = 0.0
+    named = {
+        "country": torch.randint(0, 3, (batch,), generator=generator),
+        "age": torch.randn(batch, generator=generator),
+        "likes": torch.randint(0, 3, (batch, 4), generator=generator),
+    }
+    given = {"history": history, "length": length}
+    given |= {f"feature_{name}": values for name, values in named.items()}
+    inputs = {one.name: given[one.name].numpy() for one in session.get_inputs()}
+    (ours,) = session.run(["user_vector"], inputs)
+    expected = torch.nn.functional.normalize(model.user.served(history, length, named), dim=1)
+    np.testing.assert_allclose(ours, expected.detach().numpy(), atol=1e-6)
+
+
+def model(**changes: object) -> TwoTowers:
+    """Towers over nine items, none of whose parameters is as it began."""
+    item = {"features": "all", "feature_width": 4, "hidden": [7], **changes}
+    scoring = item.pop("scoring", {})
+    config = TowerConfig.model_validate(
+        {"dimension": 6, "item": item, "scoring": scoring, "user": {"hidden": [7], "dropout": 0.0}}
+    )
+    made = TwoTowers(config, ITEMS, item_features(), no_features(4)).eval()
+    torch.manual_seed(3)
+    with torch.no_grad():
+        for parameter in made.item.parameters():
+            parameter.add_(0.3 * torch.randn(parameter.shape))
+        for name, parameter in made.item.rows.named_parameters() if made.item.rows else ():
+            assert name.endswith("weight")
+            parameter[0] = 0.0  # code 0 stands for nothing
+    return made
+
+
+def catalog_with_ids(made: TwoTowers, ids: torch.Tensor) -> torch.Tensor:
+    """The catalog's vectors if every item had this row of the id table."""
+    assert made.item.table is not None
+    with torch.no_grad():
+        made.item.table.weight.copy_(ids.expand_as(made.item.table.weight))
+        return made.catalog_vectors()
+
+
+def inputs() -> dict[str, NDArray[Any]]:
+    """The nine items' features as the exported tower reads them, written out from the prepared columns."""
+    prepared = item_features().columns
+    found: dict[str, NDArray[Any]] = {
+        "feature_brand": np.asarray(prepared["brand"], dtype=np.int64),
+        "feature_price": np.asarray(prepared["price"], dtype=np.float32),
+    }
+    for name in ("title", "genres"):
+        bag = prepared[name]
+        assert isinstance(bag, Bag)
+        codes = np.zeros((ITEMS, 5), dtype=np.int64)
+        for row in range(ITEMS):
+            codes[row, : len(bag.row(row))] = bag.row(row)
+        found[f"feature_{name}"] = codes
+    return found
+
+
+def test_raw_user_features_become_the_same_vectors() -> None:
+    """The encoder reads values as a request has them; unknown ones and missing ones count as nothing."""
+    _, exported = exported_items("dropped ids")
+    encoder = ItemEncoder(exported, 6, item_features().features)
+    ours = encoder.encode(RAW)
+    coded = {
+        "feature_title": np.array([[1, 1, 2, 3], [1, 2, 3, 0], [0] * 4, [0] * 4]),
+        "feature_brand": np.array([2, 0, 0, 0]),
+        "feature_genres": np.array([[2, 3], [1, 0], [0, 0], [0, 0]]),
+        "feature_price": np.array([3.0, 0.0, 0.0, 0.0], dtype=np.float32),
+    }
+    (expected,) = onnxruntime.InferenceSession(exported).run(["item_vector"], coded)
+    np.testing.assert_allclose(ours, expected, atol=1e-6)
+    assert np.array_equal(ours[2], ours[3])
+    assert np.abs(ours[0] - ours[2]).max() > 0.01
+
+
+def test_a_tower_of_ids_alone_is_not_exported() -> None:
+    config = TowerConfig.model_validate({"dimension": 6})
+    assert item_tower_onnx(TwoTowers(config, ITEMS, no_features(ITEMS), no_features(4))) is None
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "dropped ids": {"id_dropout": 0.3},
+    "kept ids": {},
+    "no id": {"id": False},
+    "one layer": {"hidden": []},
+    "dot": {"scoring": {"kind": "dot", "temperature": 1.0}},
+    "bias": {"scoring": {"item_bias": True}},
+}
+
+
+@cache
+def exported_items(case: str) -> tuple[TwoTowers, bytes]:
+    """Towers of a case and the exported item tower; each takes seconds."""
+    made = model(**CASES[case])
+    exported = item_tower_onnx(made)
+    assert exported is not None
+    return made, exported
+
+
+@pytest.mark.parametrize(
+    "case", [*list(CASES)[:2], *(pytest.param(one, marks=pytest.mark.nightly) for one in list(CASES)[2:])]
+)
+def test_onnx_gives_what_torch_gives_items_that_were_never_trained_on(case: str) -> None:
+    """Features as they are; for the id zeros where ids were dropped in training, and the mean elsewhere."""
+    kept, exported = exported_items(case)
+    made = deepcopy(kept)
+    (ours,) = onnxruntime.InferenceSession(exported).run(["item_vector"], inputs())
+    if made.item.table is None:
+        expected = made.catalog_vectors()
+    else:
+        mean = made.item.table.weight.mean(dim=0)
+        expected = catalog_with_ids(made, torch.zeros(6) if case == "dropped ids" else mean)
+    np.testing.assert_allclose(ours, expected.detach().numpy(), atol=1e-6)
+
+
+def small_model() -> TwoTowers:
+    torch.manual_seed(0)
+    return TwoTowers(config(dropout=0.0), ITEMS, item_features(), no_features(USERS))
+
+
+class OwnTower(PooledUserTower):
+    """A tower of this module, as a package has one."""
+
+
+def after(change: Callable[[Tensor], object]) -> Callable[[Any], Any]:
+    """A method that changes what the method before it returns."""
+    return lambda before: lambda *inputs: change(before(*inputs))
+
+
+def failing(before: Any) -> Any:
+    def method(*inputs: object) -> Tensor:
+        raise ValueError("boom")
+
+    return method
+
+
+@pytest.mark.parametrize(
+    ("method", "changed", "words"),
+    [
+        ("forward", after(lambda v: v[:, :5]), r"of shape \(3, 5\) from `forward`; .*\(3, 6\)"),
+        ("forward", after(lambda v: v[:1]), r"of shape \(1, 6\) from `forward`; .*\(3, 6\)"),
+        ("forward", after(lambda v: v.double()), r"torch\.float64 .* from `forward`; return torch\.float32"),
+        ("forward", after(lambda v: None), "gives 'NoneType' from `forward`; return a tensor"),
+        ("forward", after(lambda v: v * torch.nan), "gives NaN or infinity from `forward`"),
+        ("forward", failing, r"fails in `forward` \(test_onnx_form\.py, line \d+\): ValueError: boom"),
+        ("served", failing, r"fails in `served` \(test_onnx_form\.py, line \d+\): ValueError: boom"),
+        (
+            "served",
+            after(lambda v: v + 0.1),
+            r"other vectors from `served` than from `forward` \(by up to 0.1",
+        ),
+    ],
+)
+def test_a_method_that_breaks_the_contract_is_named(method: str, changed: Any, words: str) -> None:
+    made = small_model()
+    made.user.__class__ = OwnTower
+    setattr(made.user, method, changed(getattr(made.user, method)))
+    with pytest.raises(TrainingError, match=rf"tower\.user\.kind = 'pooled' .*{words}"):
+        check_user_tower(made)
+
+
+def test_a_context_of_another_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PooledUserConfig, "context", property(lambda self: "window"))
+    with pytest.raises(TrainingError, match=r"has the context 'window'; use one of .*causal_segment"):
+        check_user_tower(small_model())
+
+
+@pytest.mark.nightly
+def test_a_tower_that_keeps_the_contract_passes() -> None:
+    """Exported and run, without drawing from torch's generator."""
+    made = small_model()
+    before = torch.random.get_rng_state()
+    check_user_tower(made)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+@pytest.mark.nightly
+def test_an_operator_that_no_service_runs_is_named_with_those_that_it_runs() -> None:
+    made = small_model()
+    before = made.user.served
+    made.user.served = (  # type: ignore[method-assign]
+        lambda history, length, *others: before(
+            history.cumsum(1) - history.cumsum(1) + history, length, *others
+        )
+    )
+    with pytest.raises(TrainingError, match=r"operator 'CumSum'.* these operators alone: Abs, Add, .*Where"):
+        check_user_tower(made)
+
+
+@pytest.mark.nightly
+def test_an_export_that_fails_gives_the_reason_of_the_exporter() -> None:
+    made = small_model()
+    before = made.user.served
+    made.user.served = (  # type: ignore[method-assign]
+        lambda history, length, *others: before(history[:, : int(length.max())], length, *others)
+    )
+    with pytest.raises(
+        TrainingError, match=r"'pooled' (fails in the export of `served`|is exported to a form)"
+    ):
+        check_user_tower(made)
+
+
+def test_training_checks_the_towers_of_packages_alone(
+    handmade: PreparedData, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    checked: list[TwoTowers] = []
+    monkeypatch.setattr(trainer, "check_user_tower", checked.append)
+    run = Run(tmp_path, ExperimentConfig(), handmade.folder, handmade.fingerprint)
+    trainer.Trainer(run, handmade, report=lambda line: None)
+    assert not checked
+    monkeypatch.setattr(trainer, "PACKAGED", {"pooled"})
+    assert checked == [trainer.Trainer(run, handmade, report=lambda line: None).model]
