@@ -14,8 +14,7 @@ import orjson
 import pytest
 
 from tests.support.clock import Clock
-from tests.support.virtual_time import run
-from turret.data.features import Feature
+from tests.support.virtual_time import in_virtual_time, run
 from turret.service import components as composition
 from turret.service.comparison import background, opening, user_sample
 from turret.service.comparison import comparison as module
@@ -57,7 +56,6 @@ from turret.service.telemetry.metrics import FAMILIES
 from turret.service.telemetry.table import Table
 from turret.service.worker_context import WorkerContext
 from turret.tower.bundle.publish import BundleContents, publish
-from turret.tower.errors import EncodingError
 
 Make = Callable[..., BundleContents]
 MakeSide = Callable[..., Side]
@@ -95,18 +93,6 @@ def test_an_answer_has_the_ids_of_its_items_and_no_next_page(make_side: MakeSide
     assert answer["degraded"] == ["items"], "a part that is missing is named"
     with pytest.raises(InvalidFieldError, match=r"^version v1: "):
         side.answer(query(cap={"shoe": 1}), frozenset())
-
-
-def test_a_feature_of_the_other_version_alone_is_left_out(
-    make_side: MakeSide, user_features: tuple[Feature, ...]
-) -> None:
-    plain, rich = make_side("v1"), make_side("v2", features=user_features)
-    assert {"country", "age"} <= rich.feature_names
-    asked = query(history=[110], features={"country": "nl"})
-    assert plain.answer(asked, rich.feature_names)[1] == plain.answer(query(history=[110]), frozenset())[1]
-    assert rich.answer(asked, plain.feature_names)[1] != rich.answer(query(history=[110]), frozenset())[1]
-    with pytest.raises(EncodingError, match=r"^version v1: "):
-        plain.answer(query(history=[110], features={"shoe": 1}), rich.feature_names)
 
 
 @pytest.mark.parametrize(
@@ -187,20 +173,6 @@ def test_items_are_added_and_removed(make_side: MakeSide) -> None:
     events = [other.popularity[other.vocabulary.row(item["id"])] for item in found["added_examples"]]
     assert len(events) == EXAMPLES
     assert events == sorted(events, reverse=True)
-
-
-def test_a_catalog_does_not_differ_from_itself_nor_from_itself_with_texts_as_ids(make_side: MakeSide) -> None:
-    live = make_side("v1").model.bundle
-    texts = make_side("v2", ids=[str(item) for item in range(100, 160)]).model.bundle
-    assert catalog_changes(live, live, nothing) == {
-        "added": 0,
-        "removed": 0,
-        "kept": 60,
-        "changed_fields": 0,
-        "added_examples": [],
-        "removed_examples": [],
-    }
-    assert catalog_changes(live, texts, nothing)["kept"] == 60
 
 
 # --- Stored users
@@ -354,14 +326,6 @@ def test_only_a_call_to_the_same_version_lets_it_expire_later() -> None:
     assert chosen.read() is None, "what has expired is not renewed"
 
 
-def test_it_is_cleared_by_name_or_whatever_it_is() -> None:
-    chosen = ChosenVersion(SharedState(), 60)
-    for name, is_cleared in (("v3", False), ("v2", True), (None, True)):
-        chosen.choose("v2", MANIFEST)
-        chosen.clear(name)
-        assert (chosen.read() is None) == is_cleared
-
-
 # --- It is opened
 
 
@@ -478,151 +442,106 @@ async def workers(settings: Settings, count: int = 1) -> AsyncIterator[list[Comp
         yield opened
 
 
-def test_a_worker_opens_what_another_was_asked_to_compare(
+@in_virtual_time
+async def test_a_worker_opens_what_another_was_asked_to_compare(
     settings: Settings, held: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The gate checks it once."""
-
-    async def compare() -> None:
-        async with workers(settings, 2) as (first, second):
-            await first.comparison.open("v2")
-            monkeypatch.setattr(second.activator, "check", None)
-            answer = await second.comparison.recommend(REQUEST, None)
-            assert held() == ["v2", "v2"]
-            assert answer["other"]["version"] == "v2"
-            assert second.comparison.end(None)["version"] is None
-            await asyncio.sleep(2 * module.WATCH_SECONDS)
-            assert held() == []
-            with pytest.raises(ConflictError, match="open one with"):
-                await first.comparison.catalog(None)
-
-    run(compare())
+    async with workers(settings, 2) as (first, second):
+        await first.comparison.open("v2")
+        monkeypatch.setattr(second.activator, "check", None)
+        answer = await second.comparison.recommend(REQUEST, None)
+        assert held() == ["v2", "v2"]
+        assert answer["other"]["version"] == "v2"
+        assert second.comparison.end(None)["version"] is None
+        await asyncio.sleep(2 * module.WATCH_SECONDS)
+        assert held() == []
+        with pytest.raises(ConflictError, match="open one with"):
+            await first.comparison.catalog(None)
 
 
-def test_a_worker_that_is_asked_for_another_version_takes_all_with_it(
+@in_virtual_time
+async def test_a_worker_that_is_asked_for_another_version_takes_all_with_it(
     settings: Settings, held: Callable[[], list[str]]
 ) -> None:
-    async def compare() -> None:
-        async with workers(settings, 2) as (first, second):
-            await first.comparison.open("v2")
-            await second.comparison.recommend(REQUEST, "v3")
-            await asyncio.sleep(2 * module.WATCH_SECONDS)
-            assert held() == ["v3"]
-            assert (await first.comparison.recommend(REQUEST, None))["other"]["version"] == "v3"
-
-    run(compare())
+    async with workers(settings, 2) as (first, second):
+        await first.comparison.open("v2")
+        await second.comparison.recommend(REQUEST, "v3")
+        await asyncio.sleep(2 * module.WATCH_SECONDS)
+        assert held() == ["v3"]
+        assert (await first.comparison.recommend(REQUEST, None))["other"]["version"] == "v3"
 
 
-def test_it_ends_by_itself_but_not_while_it_is_used(
+@in_virtual_time
+async def test_it_ends_by_itself_but_not_while_it_is_used(
     settings: Settings, held: Callable[[], list[str]]
 ) -> None:
-    async def compare() -> None:
-        async with workers(settings, 2) as (first, second):
-            await first.comparison.open("v2")
-            for _ in range(3):
-                await asyncio.sleep(0.9 * SECONDS)
-                await second.comparison.recommend(REQUEST, None)
-            assert held() == ["v2", "v2"]
+    async with workers(settings, 2) as (first, second):
+        await first.comparison.open("v2")
+        for _ in range(3):
             await asyncio.sleep(0.9 * SECONDS)
-            assert held() == ["v2", "v2"]
-            await asyncio.sleep(0.1 * SECONDS + 2 * module.WATCH_SECONDS)
-            assert held() == []
-            assert first.comparison.state() == {"version": None, "live": "v1"}
-
-    run(compare())
-
-
-def test_a_version_that_has_become_live_is_released(
-    settings: Settings, held: Callable[[], list[str]]
-) -> None:
-    async def compare() -> None:
-        async with workers(settings) as (worker,):
-            await worker.comparison.open("v2")
-            await worker.activator.activate("v2", force=True)
-            await asyncio.sleep(2 * module.WATCH_SECONDS)
-            assert held() == []
-            assert worker.comparison.state() == {"version": None, "live": "v2"}
-
-    run(compare())
+            await second.comparison.recommend(REQUEST, None)
+        assert held() == ["v2", "v2"]
+        await asyncio.sleep(0.9 * SECONDS)
+        assert held() == ["v2", "v2"]
+        await asyncio.sleep(0.1 * SECONDS + 2 * module.WATCH_SECONDS)
+        assert held() == []
+        assert first.comparison.state() == {"version": None, "live": "v1"}
 
 
-def test_a_refused_version_leaves_the_open_one(settings: Settings) -> None:
+@in_virtual_time
+async def test_a_refused_version_leaves_the_open_one(settings: Settings) -> None:
     """It is opened again with the next call."""
     path = settings.bundles / "v3" / "index.faiss"
     path.chmod(0o644)
     path.write_bytes(b"")
-
-    async def compare() -> None:
-        async with workers(settings) as (worker,):
-            await worker.comparison.open("v2")
-            with pytest.raises(ConflictError, match=r"index\.faiss"):
-                await worker.comparison.open("v3")
-            assert (await worker.comparison.recommend(REQUEST, None))["other"]["version"] == "v2"
-
-    run(compare())
+    async with workers(settings) as (worker,):
+        await worker.comparison.open("v2")
+        with pytest.raises(ConflictError, match=r"index\.faiss"):
+            await worker.comparison.open("v3")
+        assert (await worker.comparison.recommend(REQUEST, None))["other"]["version"] == "v2"
 
 
-def test_a_canary_is_not_opened_a_second_time(
+@in_virtual_time
+async def test_a_canary_is_not_opened_a_second_time(
     settings: Settings, held: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_routes(settings.bundles, Routes(canary=Route(version="v2", share=0.5)))
-
-    async def compare() -> None:
-        async with workers(settings) as (worker,):
-            monkeypatch.setattr(worker.activator, "check", None)
-            assert (await worker.comparison.open("v2"))["version"] == "v2"
-            assert held() == []
-
-    run(compare())
+    async with workers(settings) as (worker,):
+        monkeypatch.setattr(worker.activator, "check", None)
+        assert (await worker.comparison.open("v2"))["version"] == "v2"
+        assert held() == []
 
 
-def test_no_version_is_opened_during_an_activation(settings: Settings) -> None:
+@in_virtual_time
+async def test_no_version_is_opened_during_an_activation(settings: Settings) -> None:
     """A worker's second check would end the first one."""
+    async with workers(settings) as (worker,):
+        is_checking, may_end = asyncio.Event(), asyncio.Event()
 
-    async def compare() -> None:
-        async with workers(settings) as (worker,):
-            is_checking, may_end = asyncio.Event(), asyncio.Event()
+        async def prepare(_: object) -> None:
+            is_checking.set()
+            await may_end.wait()
 
-            async def prepare(_: object) -> None:
-                is_checking.set()
-                await may_end.wait()
-
-            usual = worker.model_holder.prepare
-            worker.model_holder.prepare = prepare
-            activating = asyncio.create_task(worker.activator.activate("v3", force=True))
-            await is_checking.wait()
-            with pytest.raises(NotReadyError, match="an activation or another check is in progress"):
-                await worker.comparison.open("v2")
-            worker.model_holder.prepare = usual
-            may_end.set()
-            await activating
-            assert (await worker.comparison.open("v2"))["version"] == "v2"
-
-    run(compare())
-
-
-def test_calls_wait_for_each_other_and_not_too_many(settings: Settings) -> None:
-    async def compare() -> None:
-        async with workers(settings) as (worker,):
+        usual = worker.model_holder.prepare
+        worker.model_holder.prepare = prepare
+        activating = asyncio.create_task(worker.activator.activate("v3", force=True))
+        await is_checking.wait()
+        with pytest.raises(NotReadyError, match="an activation or another check is in progress"):
             await worker.comparison.open("v2")
-            calls = [worker.comparison.recommend(REQUEST, None) for _ in range(20)]
-            found = await asyncio.gather(*calls, return_exceptions=True)
-            refused = [answer for answer in found if isinstance(answer, NotReadyError)]
-            assert len(refused) == 20 - module._MOST_WAITING
-            assert all(isinstance(answer, dict | NotReadyError) for answer in found)
-            assert (await worker.comparison.catalog(None))["kept"] == 60
-
-    run(compare())
+        worker.model_holder.prepare = usual
+        may_end.set()
+        await activating
+        assert (await worker.comparison.open("v2"))["version"] == "v2"
 
 
-def test_both_versions_answer_the_same_stored_history(settings: Settings) -> None:
-    async def compare() -> None:
-        async with workers(settings) as (worker,):
-            await worker.histories.append([Event(str(i), "me", 100 + i, 1000 + i) for i in range(40)])
-            await worker.comparison.open("v2")
-            stored = await worker.comparison.recommend(RecommendRequest(user_id="me", k=5), None)
-            history: list[int | str] = [100 + i for i in range(40)]
-            given = await worker.comparison.recommend(RecommendRequest(history=history, k=5), None)
-            assert stored["moves"] == given["moves"]
-
-    run(compare())
+@in_virtual_time
+async def test_calls_wait_for_each_other_and_not_too_many(settings: Settings) -> None:
+    async with workers(settings) as (worker,):
+        await worker.comparison.open("v2")
+        calls = [worker.comparison.recommend(REQUEST, None) for _ in range(20)]
+        found = await asyncio.gather(*calls, return_exceptions=True)
+        refused = [answer for answer in found if isinstance(answer, NotReadyError)]
+        assert len(refused) == 20 - module._MOST_WAITING
+        assert all(isinstance(answer, dict | NotReadyError) for answer in found)
+        assert (await worker.comparison.catalog(None))["kept"] == 60

@@ -14,12 +14,11 @@ from typing import Any
 
 import httpx2
 import pytest
-from pydantic import ValidationError
 
 from tests.support.memory_engine import URL, Server, engine_in_process
 from tests.support.service_app import ADMIN, serving, settings_of
 from tests.support.until import eventually
-from tests.support.virtual_time import run
+from tests.support.virtual_time import in_virtual_time, run
 from turret.service.errors import BusyError, ConflictError, NothingLiveError, NotReadyError, ServiceError
 from turret.service.http.app import create_app
 from turret.service.models import activation_state
@@ -115,13 +114,6 @@ def test_activations_queue(three: Path) -> None:
     assert run(all_at_once()) == [("v1", "v1"), ("v2", "v1"), ("v3", "v2")]
     assert model_holder.live.version == current(three) == "v3"
     assert [line["sequence"] for line in lines(three)] == [1, 2, 3, 4]
-
-
-def test_an_activation_that_gets_no_turn_is_refused_in_words(three: Path) -> None:
-    model_holder = ModelHolder(three)
-    with activation_lock(three), pytest.raises(ServiceError, match="another activation"):
-        run(activator(model_holder, activation_seconds=5).activate("v2"))
-    assert run(activator(model_holder).activate("v2")).live.version == "v2"
 
 
 def test_calls_that_queue_share_no_more_than_their_own_time(three: Path) -> None:
@@ -510,29 +502,26 @@ def test_a_worker_that_can_not_follow_leads_the_others_back(
     assert one.version == "v1"
 
 
-def test_an_answer_is_never_older_than_was_asked_for(pair: tuple[ModelHolder, ModelHolder]) -> None:
+@in_virtual_time
+async def test_an_answer_is_never_older_than_was_asked_for(pair: tuple[ModelHolder, ModelHolder]) -> None:
     """It waits for the worker to follow, a while; order is that of activations."""
     one, other = pair
-
-    async def ask() -> None:
-        await activator(one).activate("v2")
-        assert (await other.live_at_least("v1", 0.0)).version == "v1"
-        with pytest.raises(NotReadyError, match="not live in this process yet") as refused:
-            await other.live_at_least("v2", 5)
-        assert refused.value.retry_after == 1
-        waiting = asyncio.create_task(other.live_at_least("v2", 5))
-        await asyncio.sleep(1)
-        await other.follow()
-        assert (await waiting).version == "v2"
-        await activator(one).roll_back()
-        with pytest.raises(NotReadyError):  # v1 was promised again, by a later activation
-            await other.live_at_least("v1", 0.0)
-        await other.follow()
-        assert (await other.live_at_least("v2", 0.0)).version == "v1"
-        with pytest.raises(ConflictError, match="never live"):
-            await other.live_at_least("v3", 0.0)
-
-    run(ask())
+    await activator(one).activate("v2")
+    assert (await other.live_at_least("v1", 0.0)).version == "v1"
+    with pytest.raises(NotReadyError, match="not live in this process yet") as refused:
+        await other.live_at_least("v2", 5)
+    assert refused.value.retry_after == 1
+    waiting = asyncio.create_task(other.live_at_least("v2", 5))
+    await asyncio.sleep(1)
+    await other.follow()
+    assert (await waiting).version == "v2"
+    await activator(one).roll_back()
+    with pytest.raises(NotReadyError):  # v1 was promised again, by a later activation
+        await other.live_at_least("v1", 0.0)
+    await other.follow()
+    assert (await other.live_at_least("v2", 0.0)).version == "v1"
+    with pytest.raises(ConflictError, match="never live"):
+        await other.live_at_least("v3", 0.0)
 
 
 # --- Routes
@@ -583,12 +572,6 @@ def test_a_file_that_holds_no_routes_is_refused(tmp_path: Path, text: str | None
         (tmp_path / ROUTES).write_text(text)
     with pytest.raises(ServiceError, match=r"the live version answers all|can't be read"):
         read_routes(tmp_path)
-
-
-@pytest.mark.parametrize("share", [0, -0.1, 1.1, float("nan")])
-def test_a_share_is_above_nothing_and_at_most_all(share: float) -> None:
-    with pytest.raises(ValidationError):
-        Route(version="v2", share=share)
 
 
 def test_routes_are_kept_and_end_when_their_version_becomes_live(three: Path) -> None:

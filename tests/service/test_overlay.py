@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tests.conftest import contents
 from tests.contracts.stores import ADDRESSES, Opening
 from tests.support.item_towers import placed, with_item_tower
-from tests.support.virtual_time import run
+from tests.support.virtual_time import in_virtual_time, run
 from turret.data.vocabulary import Vocabulary
 from turret.service.errors import ConflictError, ItemsUnavailableError
 from turret.service.overlay.apply_changes import apply_changes, can_name, empty_overlay, exported_at
@@ -80,12 +80,6 @@ def shown(fresh: FreshItems) -> tuple[list[object], dict[int, bytes], list[int],
 
 
 # --- Changes become an overlay
-
-
-def test_nothing_has_changed_at_first(bundle: Bundle) -> None:
-    fresh = empty_overlay(bundle)
-    assert shown(fresh) == ([], {}, [], set())
-    assert (len(fresh), fresh.number, fresh.vectors.shape, fresh.served) == (0, 0, (0, 8), None)
 
 
 def test_an_overlay_is_up_to_date_after_entries_that_are_all_invalid(bundle: Bundle) -> None:
@@ -152,11 +146,6 @@ def test_step_by_step_is_all_at_once(bundle: Bundle) -> None:
     assert shown(whole) == shown(fresh)
     assert np.allclose(whole.vectors, fresh.vectors)
     assert whole.number == fresh.number == 79
-
-
-def test_without_an_item_tower_the_rest_still_holds(root: Path) -> None:
-    fresh = overlay_of(Bundle.open(root / "ids"), put(1, "900"), put(2, "101"), withdrawn(3, "102"))
-    assert shown(fresh) == ([], {1: b'{"a":1}'}, [2], set())
 
 
 def test_what_an_item_tower_can_not_read_is_left_aside(bundle: Bundle) -> None:
@@ -358,19 +347,8 @@ async def put_fresh(store: ItemStore, item: str) -> int:
     return await store.put(item, FEATURES, b"{}", 0)
 
 
-def test_an_item_is_in_the_overlay_after_its_change(bundle: Bundle) -> None:
-    async def work() -> None:
-        store = Watched()
-        overlay = ItemOverlayCache(store)
-        assert overlay.current(bundle) is None
-        assert len(await overlay.of(bundle)) == 0
-        assert len((await overlay.changed(bundle, await put_fresh(store, "900"))).ids) == 1
-        assert (await overlay.of(bundle)).row("900") == 60
-
-    run(work())
-
-
-def test_a_change_during_a_read_is_read_by_the_next_request(bundle: Bundle) -> None:
+@in_virtual_time
+async def test_a_change_during_a_read_is_read_by_the_next_request(bundle: Bundle) -> None:
     """The overlay is as new as the generation before the read, not as that after it."""
     generation = SharedState().items
 
@@ -382,26 +360,21 @@ def test_a_change_during_a_read_is_read_by_the_next_request(bundle: Bundle) -> N
                 generation.bump()
             return found
 
-    async def work() -> None:
-        overlay = ItemOverlayCache(Overtaken(), generation)
-        assert len(await overlay.of(bundle)) == 0
-        assert overlay.current(bundle) is None
-        assert len(await overlay.of(bundle)) == 1
-        assert overlay.current(bundle) is not None
-
-    run(work())
+    overlay = ItemOverlayCache(Overtaken(), generation)
+    assert len(await overlay.of(bundle)) == 0
+    assert overlay.current(bundle) is None
+    assert len(await overlay.of(bundle)) == 1
+    assert overlay.current(bundle) is not None
 
 
-def test_it_is_read_once_for_many_requests(bundle: Bundle) -> None:
-    async def work() -> None:
-        store = Watched()
-        overlay = ItemOverlayCache(store)
-        found = await asyncio.gather(*(overlay.of(bundle) for _ in range(50)))
-        assert store.reads == 1
-        assert all(one is found[0] for one in found)
-        assert overlay.current(bundle) is found[0]
-
-    run(work())
+@in_virtual_time
+async def test_it_is_read_once_for_many_requests(bundle: Bundle) -> None:
+    store = Watched()
+    overlay = ItemOverlayCache(store)
+    found = await asyncio.gather(*(overlay.of(bundle) for _ in range(50)))
+    assert store.reads == 1
+    assert all(one is found[0] for one in found)
+    assert overlay.current(bundle) is found[0]
 
 
 def test_a_change_of_one_process_is_in_the_next_look_of_another(bundle: Bundle, tmp_path: Path) -> None:
@@ -422,142 +395,124 @@ def test_a_change_of_one_process_is_in_the_next_look_of_another(bundle: Bundle, 
     asyncio.run(work())
 
 
-def test_another_machine_sees_it_when_it_polls(bundle: Bundle) -> None:
-    async def work() -> None:
-        store = MemoryItems()
-        here, there = ItemOverlayCache(store), ItemOverlayCache(store)
-        await there.of(bundle)
-        polling = asyncio.create_task(there.watch())
-        await asyncio.sleep(0)
-        await here.changed(bundle, await put_fresh(store, "900"))
-        assert len(await there.of(bundle)) == 0
-        await asyncio.sleep(ItemOverlayCache.POLL_SECONDS + 0.1)
-        assert len(await there.of(bundle)) == 1
-        polling.cancel()
-
-    run(work())
+@in_virtual_time
+async def test_another_machine_sees_it_when_it_polls(bundle: Bundle) -> None:
+    store = MemoryItems()
+    here, there = ItemOverlayCache(store), ItemOverlayCache(store)
+    await there.of(bundle)
+    polling = asyncio.create_task(there.watch())
+    await asyncio.sleep(0)
+    await here.changed(bundle, await put_fresh(store, "900"))
+    assert len(await there.of(bundle)) == 0
+    await asyncio.sleep(ItemOverlayCache.POLL_SECONDS + 0.1)
+    assert len(await there.of(bundle)) == 1
+    polling.cancel()
 
 
-def test_an_unavailable_store_delays_no_answer(bundle: Bundle) -> None:
+@in_virtual_time
+async def test_an_unavailable_store_delays_no_answer(bundle: Bundle) -> None:
     """Answers use the previous overlay without a read each; a change is not acknowledged."""
-
-    async def work() -> None:
-        store = Watched()
-        overlay = ItemOverlayCache(store)
-        await put_fresh(store, "900")
-        await overlay.of(bundle)
-        store.failing = range(1000)
-        with pytest.raises(ItemsUnavailableError):
-            await overlay.changed(bundle, await store.withdraw("901", 0))
-        assert (await overlay.within(bundle, 1.0))[1] is True
-        reads = store.reads
-        for _ in range(10):
-            assert (await overlay.of(bundle)).row("900") == 60
-        assert store.reads == reads
-        store.failing = ()
-        await store.withdraw("900", 1)
-        await overlay.poll()
-        assert (await overlay.within(bundle, 1.0))[1] is False
-        assert (await overlay.of(bundle)).row("900") is None
-
-    run(work())
+    store = Watched()
+    overlay = ItemOverlayCache(store)
+    await put_fresh(store, "900")
+    await overlay.of(bundle)
+    store.failing = range(1000)
+    with pytest.raises(ItemsUnavailableError):
+        await overlay.changed(bundle, await store.withdraw("901", 0))
+    assert (await overlay.within(bundle, 1.0))[1] is True
+    reads = store.reads
+    for _ in range(10):
+        assert (await overlay.of(bundle)).row("900") == 60
+    assert store.reads == reads
+    store.failing = ()
+    await store.withdraw("900", 1)
+    await overlay.poll()
+    assert (await overlay.within(bundle, 1.0))[1] is False
+    assert (await overlay.of(bundle)).row("900") is None
 
 
-def test_a_change_is_read_though_another_has_tried_and_failed(bundle: Bundle) -> None:
+@in_virtual_time
+async def test_a_change_is_read_though_another_has_tried_and_failed(bundle: Bundle) -> None:
     """Both wait for an earlier read; when the first fails, the second one's number has been tried too."""
-
-    async def work() -> None:
-        store = Watched()
-        overlay = ItemOverlayCache(store, seconds=2)
-        await overlay.of(bundle)
-        store.seconds = 1
-        polling = asyncio.create_task(overlay.poll())
-        await asyncio.sleep(0)
-        number = await put_fresh(store, "900")
-        store.failing = (3,)
-        calls = (overlay.changed(bundle, number) for _ in range(2))
-        tried, waiting = await asyncio.gather(*calls, return_exceptions=True)
-        await polling
-        assert isinstance(tried, ItemsUnavailableError)
-        assert isinstance(waiting, FreshItems)
-        assert len(waiting) == 1
-
-    run(work())
+    store = Watched()
+    overlay = ItemOverlayCache(store, seconds=2)
+    await overlay.of(bundle)
+    store.seconds = 1
+    polling = asyncio.create_task(overlay.poll())
+    await asyncio.sleep(0)
+    number = await put_fresh(store, "900")
+    store.failing = (3,)
+    calls = (overlay.changed(bundle, number) for _ in range(2))
+    tried, waiting = await asyncio.gather(*calls, return_exceptions=True)
+    await polling
+    assert isinstance(tried, ItemsUnavailableError)
+    assert isinstance(waiting, FreshItems)
+    assert len(waiting) == 1
 
 
-def test_a_store_that_hangs_is_waited_for_so_long(bundle: Bundle) -> None:
-    async def work() -> None:
-        store = Watched()
-        store.seconds = 3600
-        overlay = ItemOverlayCache(store, seconds=0.5)
-        await asyncio.gather(*(overlay.of(bundle) for _ in range(20)))
-        assert store.reads == 1
-        assert asyncio.get_running_loop().time() == 0.5
-        assert (await overlay.within(bundle, 1.0))[1] is True
-        with pytest.raises(ItemsUnavailableError, match=r"0\.5 seconds"):
-            await overlay.changed(bundle, 1)
-
-    run(work())
+@in_virtual_time
+async def test_a_store_that_hangs_is_waited_for_so_long(bundle: Bundle) -> None:
+    store = Watched()
+    store.seconds = 3600
+    overlay = ItemOverlayCache(store, seconds=0.5)
+    await asyncio.gather(*(overlay.of(bundle) for _ in range(20)))
+    assert store.reads == 1
+    assert asyncio.get_running_loop().time() == 0.5
+    assert (await overlay.within(bundle, 1.0))[1] is True
+    with pytest.raises(ItemsUnavailableError, match=r"0\.5 seconds"):
+        await overlay.changed(bundle, 1)
 
 
-def test_a_slow_store_is_waited_for_only_so_long_and_by_one(bundle: Bundle) -> None:
+@in_virtual_time
+async def test_a_slow_store_is_waited_for_only_so_long_and_by_one(bundle: Bundle) -> None:
     """Requests use the previous overlay and say so; the read continues."""
-
-    async def work() -> None:
-        store, generation = Watched(), SharedState().items
-        overlay = ItemOverlayCache(store, generation, seconds=0.5)
-        fresh, lacks = await overlay.within(bundle, 1.0)
-        assert (len(fresh), lacks) == (0, False)
-        await overlay.changed(bundle, await put_fresh(store, "900"))
-        store.seconds = 3600
-        generation.bump()
-        reads = store.reads
-        found = await asyncio.gather(*(overlay.within(bundle, 0.05) for _ in range(50)))
-        assert asyncio.get_running_loop().time() == 0.05
-        assert {(len(fresh), lacks) for fresh, lacks in found} == {(1, True)}
-        await asyncio.sleep(0.5)
-        fresh, lacks = await overlay.within(bundle, 0.05)
-        assert (len(fresh), lacks, store.reads) == (1, True, reads + 1), "nobody waits for it any more"
-        store.seconds = 0
-        await overlay.poll()
-        assert (await overlay.within(bundle, 0.05))[1] is False
-
-    run(work())
+    store, generation = Watched(), SharedState().items
+    overlay = ItemOverlayCache(store, generation, seconds=0.5)
+    fresh, lacks = await overlay.within(bundle, 1.0)
+    assert (len(fresh), lacks) == (0, False)
+    await overlay.changed(bundle, await put_fresh(store, "900"))
+    store.seconds = 3600
+    generation.bump()
+    reads = store.reads
+    found = await asyncio.gather(*(overlay.within(bundle, 0.05) for _ in range(50)))
+    assert asyncio.get_running_loop().time() == 0.05
+    assert {(len(fresh), lacks) for fresh, lacks in found} == {(1, True)}
+    await asyncio.sleep(0.5)
+    fresh, lacks = await overlay.within(bundle, 0.05)
+    assert (len(fresh), lacks, store.reads) == (1, True, reads + 1), "nobody waits for it any more"
+    store.seconds = 0
+    await overlay.poll()
+    assert (await overlay.within(bundle, 0.05))[1] is False
 
 
-def test_an_older_copy_of_the_store_is_read_from_its_beginning(bundle: Bundle) -> None:
-    async def work() -> None:
-        store = Watched()
-        overlay = ItemOverlayCache(store)
-        for number in range(5):
-            await put_fresh(store, str(900 + number))
-        assert len(await overlay.of(bundle)) == 5
-        store.restored = MemoryItems()
-        await put_fresh(store.restored, "777")
-        await overlay.poll()
-        assert (await overlay.of(bundle)).ids == ["777"]
-
-    run(work())
+@in_virtual_time
+async def test_an_older_copy_of_the_store_is_read_from_its_beginning(bundle: Bundle) -> None:
+    store = Watched()
+    overlay = ItemOverlayCache(store)
+    for number in range(5):
+        await put_fresh(store, str(900 + number))
+    assert len(await overlay.of(bundle)) == 5
+    store.restored = MemoryItems()
+    await put_fresh(store.restored, "777")
+    await overlay.poll()
+    assert (await overlay.of(bundle)).ids == ["777"]
 
 
-def test_each_bundle_has_its_own(root: Path, bundle: Bundle) -> None:
+@in_virtual_time
+async def test_each_bundle_has_its_own(root: Path, bundle: Bundle) -> None:
     """The vectors are of its item tower; a bundle that is gone leaves nothing behind."""
-
-    async def work() -> None:
-        store = MemoryItems()
-        overlay = ItemOverlayCache(store)
-        await put_fresh(store, "159")
-        names = Bundle.open(root / "names")
-        assert len(await overlay.of(bundle)) == 0
-        assert (await overlay.of(names)).row("159") == 40
-        await overlay.changed(bundle, await store.withdraw("159", 0))
-        assert (await overlay.of(names)).row("159") is None
-        gone = weakref.ref(names)
-        del names
-        gc.collect()
-        assert gone() is None
-
-    run(work())
+    store = MemoryItems()
+    overlay = ItemOverlayCache(store)
+    await put_fresh(store, "159")
+    names = Bundle.open(root / "names")
+    assert len(await overlay.of(bundle)) == 0
+    assert (await overlay.of(names)).row("159") == 40
+    await overlay.changed(bundle, await store.withdraw("159", 0))
+    assert (await overlay.of(names)).row("159") is None
+    gone = weakref.ref(names)
+    del names
+    gc.collect()
+    assert gone() is None
 
 
 def test_a_thousand_are_made_ready_beside_the_requests(bundle: Bundle) -> None:
@@ -628,17 +583,15 @@ def test_no_more_than_the_limit_are_put_by_many_at_once(
     asyncio.run(work())
 
 
-def test_a_limit_that_was_lowered_keeps_what_is_there(bundle: Bundle) -> None:
-    async def work() -> None:
-        store = MemoryItems()
-        before, after = (ItemWriter(store, ItemOverlayCache(store), limit, 5.0) for limit in (3, 1))
-        for item in ("900", "901", "902"):
-            await before.put(bundle, item, BODY)
-        await after.put(bundle, "901", BODY)
-        with pytest.raises(ConflictError, match="3 items have already been added"):
-            await after.put(bundle, "903", BODY)
-
-    run(work())
+@in_virtual_time
+async def test_a_limit_that_was_lowered_keeps_what_is_there(bundle: Bundle) -> None:
+    store = MemoryItems()
+    before, after = (ItemWriter(store, ItemOverlayCache(store), limit, 5.0) for limit in (3, 1))
+    for item in ("900", "901", "902"):
+        await before.put(bundle, item, BODY)
+    await after.put(bundle, "901", BODY)
+    with pytest.raises(ConflictError, match="3 items have already been added"):
+        await after.put(bundle, "903", BODY)
 
 
 def test_a_change_names_the_replicas_that_are_behind(bundle: Bundle) -> None:

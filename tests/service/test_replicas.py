@@ -2,14 +2,14 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.memory_records import MemoryRecords, RecordServer
-from tests.support.virtual_time import run
+from tests.support.virtual_time import in_virtual_time, run
 from turret.service.errors import BusyError, ReplicasUnavailableError, ServiceError
 from turret.service.models.activation_log import ActivationLog
 from turret.service.models.activation_state import (
@@ -219,14 +219,10 @@ class World:
         self.root, self.server = root, server
         self.a, self.b = (Replica(root, server, name) for name in "ab")
 
-    def run(self, work: Callable[["World"], Coroutine[Any, Any, None]]) -> None:
-        async def all_of_it() -> None:
-            initialise(self.root, self.a.log, self.a.shared)
-            await self.a.settle()
-            await self.b.settle()
-            await work(self)
-
-        run(all_of_it())
+    async def begin(self) -> None:
+        initialise(self.root, self.a.log, self.a.shared)
+        await self.a.settle()
+        await self.b.settle()
 
     @property
     def unchanged(self) -> bool:
@@ -238,180 +234,163 @@ def world(root: Path, server: RecordServer) -> World:
     return World(root, server)
 
 
-def test_the_others_take_the_number_the_version_and_its_content(world: World) -> None:
-    async def work(world: World) -> None:
-        a, b = world.a, world.b
-        assert (b.shared.target.value, b.version) == (1, "v1")
-        assert await a.activate("v2") == 2
-        assert await b.settle() == 2
-        manifest = bytes.fromhex(take_snapshot(world.root / "v2").manifest)
-        assert (b.version, b.shared.target.pinned.digest[:32]) == ("v2", manifest)
-        assert current(world.root) == "v2"
-        assert await b.activate("v3") == 3
-        assert await a.settle() == 3
-        assert [line["sequence"] for line in lines(world.root)] == [1, 2, 3]
+@in_virtual_time
+async def test_the_others_take_the_number_the_version_and_its_content(world: World) -> None:
+    await world.begin()
+    a, b = world.a, world.b
+    assert (b.shared.target.value, b.version) == (1, "v1")
+    assert await a.activate("v2") == 2
+    assert await b.settle() == 2
+    manifest = bytes.fromhex(take_snapshot(world.root / "v2").manifest)
+    assert (b.version, b.shared.target.pinned.digest[:32]) == ("v2", manifest)
+    assert current(world.root) == "v2"
+    assert await b.activate("v3") == 3
+    assert await a.settle() == 3
+    assert [line["sequence"] for line in lines(world.root)] == [1, 2, 3]
 
-    world.run(work)
 
-
-def test_a_turn_begins_after_that_of_another_replica(world: World) -> None:
+@in_virtual_time
+async def test_a_turn_begins_after_that_of_another_replica(world: World) -> None:
     """It reads the record that the other replica has written."""
+    await world.begin()
+    order = []
 
-    async def work(world: World) -> None:
-        order = []
+    async def activate(replica: Replica, version: str) -> None:
+        async with replica.replicas.turn():
+            order.append(f"{replica.name} begins at {replica.version}")
+            await asyncio.sleep(30)  # longer than a lease lasts: it is renewed meanwhile
+            await replica.commit(version)
 
-        async def activate(replica: Replica, version: str) -> None:
-            async with replica.replicas.turn():
-                order.append(f"{replica.name} begins at {replica.version}")
-                await asyncio.sleep(30)  # longer than a lease lasts: it is renewed meanwhile
-                await replica.commit(version)
-
-        await asyncio.gather(activate(world.a, "v2"), activate(world.b, "v3"))
-        assert order == ["a begins at v1", "b begins at v2"]
-
-    world.run(work)
+    await asyncio.gather(activate(world.a, "v2"), activate(world.b, "v3"))
+    assert order == ["a begins at v1", "b begins at v2"]
 
 
-def test_a_call_that_is_given_up_while_it_waits_leaves_no_lease(world: World) -> None:
-    async def work(world: World) -> None:
-        async with world.a.replicas.turn():
-            waiting = asyncio.create_task(world.b.activate("v3"))
-            await asyncio.sleep(1)
-            waiting.cancel()
-            await asyncio.wait([waiting])
-            assert waiting.cancelled()
-            await world.a.commit("v2")
-        assert world.server.lease[1] <= asyncio.get_running_loop().time()
-        assert await world.b.activate("v3") == 3
+@in_virtual_time
+async def test_a_call_that_is_given_up_while_it_waits_leaves_no_lease(world: World) -> None:
+    await world.begin()
+    async with world.a.replicas.turn():
+        waiting = asyncio.create_task(world.b.activate("v3"))
+        await asyncio.sleep(1)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        assert waiting.cancelled()
+        await world.a.commit("v2")
+    assert world.server.lease[1] <= asyncio.get_running_loop().time()
+    assert await world.b.activate("v3") == 3
 
-    world.run(work)
 
-
-def test_a_replica_that_lost_its_lease_can_not_overwrite_a_later_activation(world: World) -> None:
+@in_virtual_time
+async def test_a_replica_that_lost_its_lease_can_not_overwrite_a_later_activation(world: World) -> None:
     """As one that was stopped in the middle of an activation; the pointer stays that of the other."""
-
-    async def work(world: World) -> None:
-        async with world.a.replicas.turn():
-            world.server.lease = ("", 0.0)
-            await world.b.activate("v3")
-            with pytest.raises(BusyError, match="another replica has activated version v3 meanwhile; retry"):
-                await world.a.commit("v2")
-        assert current(world.root) == "v3"
-        assert [line["version"] for line in lines(world.root)] == ["v1", "v3"]
-        assert world.a.version == "v1"
-        assert await world.a.settle() == 2
-        assert world.a.version == "v3"
-
-    world.run(work)
+    await world.begin()
+    async with world.a.replicas.turn():
+        world.server.lease = ("", 0.0)
+        await world.b.activate("v3")
+        with pytest.raises(BusyError, match="another replica has activated version v3 meanwhile; retry"):
+            await world.a.commit("v2")
+    assert current(world.root) == "v3"
+    assert [line["version"] for line in lines(world.root)] == ["v1", "v3"]
+    assert world.a.version == "v1"
+    assert await world.a.settle() == 2
+    assert world.a.version == "v3"
 
 
-def test_without_the_store_nothing_is_changed(world: World) -> None:
+@in_virtual_time
+async def test_without_the_store_nothing_is_changed(world: World) -> None:
     """Neither when it dies before an activation or a change of the routes, nor within one."""
-
-    async def work(world: World) -> None:
-        with (
-            world.server.failing("down"),
-            pytest.raises(ReplicasUnavailableError, match="nothing is changed"),
-        ):
-            await world.a.activate("v2")
-        assert world.unchanged
-        async with world.a.replicas.turn():
-            with world.server.failing("down"):
-                with pytest.raises(ReplicasUnavailableError, match="the change is not confirmed"):
-                    await world.a.commit("v2")
-                with pytest.raises(ReplicasUnavailableError):
-                    await world.a.replicas.commit_routes(CANARY)
-        assert world.unchanged
-        assert (read_routes(world.root), world.a.shared.routes.value) == (Routes(), 0)
-        assert await world.a.activate("v2") == 2
-
-    world.run(work)
-
-
-def test_a_commit_that_the_store_takes_after_the_timeout_is_followed(world: World) -> None:
-    """The caller got an error that said so; both replicas are on one version in the end."""
-
-    async def work(world: World) -> None:
-        async with world.a.replicas.turn():
-            with world.server.failing("late"), pytest.raises(ReplicasUnavailableError, match="not confirmed"):
+    await world.begin()
+    with (
+        world.server.failing("down"),
+        pytest.raises(ReplicasUnavailableError, match="nothing is changed"),
+    ):
+        await world.a.activate("v2")
+    assert world.unchanged
+    async with world.a.replicas.turn():
+        with world.server.failing("down"):
+            with pytest.raises(ReplicasUnavailableError, match="the change is not confirmed"):
                 await world.a.commit("v2")
-        assert await world.a.settle() == await world.b.settle() == 2
-        assert world.a.version == world.b.version == "v2"
+            with pytest.raises(ReplicasUnavailableError):
+                await world.a.replicas.commit_routes(CANARY)
+    assert world.unchanged
+    assert (read_routes(world.root), world.a.shared.routes.value) == (Routes(), 0)
+    assert await world.a.activate("v2") == 2
 
-    world.run(work)
+
+@in_virtual_time
+async def test_a_commit_that_the_store_takes_after_the_timeout_is_followed(world: World) -> None:
+    """The caller got an error that said so; both replicas are on one version in the end."""
+    await world.begin()
+    async with world.a.replicas.turn():
+        with world.server.failing("late"), pytest.raises(ReplicasUnavailableError, match="not confirmed"):
+            await world.a.commit("v2")
+    assert await world.a.settle() == await world.b.settle() == 2
+    assert world.a.version == world.b.version == "v2"
 
 
-def test_a_lost_record_is_written_again(world: World) -> None:
+@in_virtual_time
+async def test_a_lost_record_is_written_again(world: World) -> None:
     """First by a replica that had not followed, then by the one that served the newer version."""
-
-    async def work(world: World) -> None:
-        await world.a.activate("v2")
-        world.server.forget()
-        assert await world.b.settle() == 1
-        assert b'"v1"' in world.server.record
-        assert await world.a.settle() == await world.b.settle() == 2
-        assert world.a.version == world.b.version == "v2"
-
-    world.run(work)
+    await world.begin()
+    await world.a.activate("v2")
+    world.server.forget()
+    assert await world.b.settle() == 1
+    assert b'"v1"' in world.server.record
+    assert await world.a.settle() == await world.b.settle() == 2
+    assert world.a.version == world.b.version == "v2"
 
 
-def test_a_record_from_an_older_backup_gives_way_to_the_live_version(world: World) -> None:
-    async def work(world: World) -> None:
-        old = world.server.record
-        await world.a.activate("v2")
-        await world.b.settle()
-        world.server.record = old
-        assert await world.b.settle() == 2
-        assert b'"v2"' in world.server.record
-
-    world.run(work)
-
-
-def test_a_record_of_the_same_number_with_other_content_is_replaced(world: World) -> None:
-    async def work(world: World) -> None:
-        await world.a.activate("v2")
-        manifest = take_snapshot(world.root / "v2").manifest
-        world.server.record = world.server.record.replace(manifest.encode(), b"ab" * 32)
-        assert await world.a.settle() == 3
-        assert await world.b.settle() == 3
-        assert world.b.shared.target.pinned.digest[:32].hex() == manifest
-
-    world.run(work)
+@in_virtual_time
+async def test_a_record_from_an_older_backup_gives_way_to_the_live_version(world: World) -> None:
+    await world.begin()
+    old = world.server.record
+    await world.a.activate("v2")
+    await world.b.settle()
+    world.server.record = old
+    assert await world.b.settle() == 2
+    assert b'"v2"' in world.server.record
 
 
-def test_a_provisional_version_gives_way_to_the_record_and_is_never_written_to_it(world: World) -> None:
-    async def work(world: World) -> None:
-        late = Replica(world.root, world.server, "late")
-        (world.root / "current").write_text("v3\n")
-        begin_provisionally(world.root, late.shared)
-        assert (late.shared.target.value, late.version) == (-1, "v3")
-        assert await late.settle() == 1
-        assert late.version == "v1"
-        world.server.forget()
-        other = Replica(world.root, world.server, "other")
-        begin_provisionally(world.root, other.shared)
-        assert await other.settle() == -1
-        assert world.server.record == b""
+@in_virtual_time
+async def test_a_record_of_the_same_number_with_other_content_is_replaced(world: World) -> None:
+    await world.begin()
+    await world.a.activate("v2")
+    manifest = take_snapshot(world.root / "v2").manifest
+    world.server.record = world.server.record.replace(manifest.encode(), b"ab" * 32)
+    assert await world.a.settle() == 3
+    assert await world.b.settle() == 3
+    assert world.b.shared.target.pinned.digest[:32].hex() == manifest
 
-    world.run(work)
+
+@in_virtual_time
+async def test_a_provisional_version_gives_way_to_the_record_and_is_never_written_to_it(world: World) -> None:
+    await world.begin()
+    late = Replica(world.root, world.server, "late")
+    (world.root / "current").write_text("v3\n")
+    begin_provisionally(world.root, late.shared)
+    assert (late.shared.target.value, late.version) == (-1, "v3")
+    assert await late.settle() == 1
+    assert late.version == "v1"
+    world.server.forget()
+    other = Replica(world.root, world.server, "other")
+    begin_provisionally(world.root, other.shared)
+    assert await other.settle() == -1
+    assert world.server.record == b""
 
 
 # --- Routes
 
 
-def test_routes_are_taken_from_the_record_not_from_the_folder(world: World) -> None:
+@in_virtual_time
+async def test_routes_are_taken_from_the_record_not_from_the_folder(world: World) -> None:
     """The folder may be another one, and others may write there."""
-
-    async def work(world: World) -> None:
-        assert await world.a.route(CANARY) == 1
-        (world.root / "routes.json").write_text("{}")
-        await world.b.settle()
-        assert (read_routes(world.root), world.b.shared.routes.value) == (CANARY, 1)
-        assert await world.a.activate("v3") == 2
-        await world.b.settle()
-        assert read_routes(world.root) == CANARY
-
-    world.run(work)
+    await world.begin()
+    assert await world.a.route(CANARY) == 1
+    (world.root / "routes.json").write_text("{}")
+    await world.b.settle()
+    assert (read_routes(world.root), world.b.shared.routes.value) == (CANARY, 1)
+    assert await world.a.activate("v3") == 2
+    await world.b.settle()
+    assert read_routes(world.root) == CANARY
 
 
 def test_routes_need_a_live_version(root: Path, server: RecordServer) -> None:
@@ -419,92 +398,86 @@ def test_routes_need_a_live_version(root: Path, server: RecordServer) -> None:
         run(Replica(root, server, "a").route(CANARY))
 
 
-def test_routes_that_can_not_be_written_are_told_once_and_not_reported(
+@in_virtual_time
+async def test_routes_that_can_not_be_written_are_told_once_and_not_reported(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def work(world: World) -> None:
-        async with world.a.replicas.turn():
-            await world.a.replicas.commit_routes(CANARY)
-            await world.a.commit("v3")
-        (world.root / "routes.json").unlink()
-        (world.root / "routes.json").mkdir()
-        for _ in range(3):
-            assert await world.b.settle() == 2  # the version is followed even so
-        assert world.b.shared.routes.value == 0
-        assert len([line for line in caplog.messages if "routes.json" in line]) == 1
-
-    world.run(work)
+    await world.begin()
+    async with world.a.replicas.turn():
+        await world.a.replicas.commit_routes(CANARY)
+        await world.a.commit("v3")
+    (world.root / "routes.json").unlink()
+    (world.root / "routes.json").mkdir()
+    for _ in range(3):
+        assert await world.b.settle() == 2  # the version is followed even so
+    assert world.b.shared.routes.value == 0
+    assert len([line for line in caplog.messages if "routes.json" in line]) == 1
 
 
-def test_routes_are_not_written_while_another_replica_may_change_them(world: World) -> None:
+@in_virtual_time
+async def test_routes_are_not_written_while_another_replica_may_change_them(world: World) -> None:
     """It shares the folder: the older routes of this one would stay, under the number of the newer ones."""
-
-    async def work(world: World) -> None:
-        async with world.a.replicas.turn():
-            await world.a.replicas.commit_routes(CANARY)
-            (world.root / "routes.json").write_text(NEWER.model_dump_json())  # as the next call does first
-            await world.b.settle()
-            assert (read_routes(world.root), world.b.shared.routes.value) == (NEWER, 0)
+    await world.begin()
+    async with world.a.replicas.turn():
+        await world.a.replicas.commit_routes(CANARY)
+        (world.root / "routes.json").write_text(NEWER.model_dump_json())  # as the next call does first
         await world.b.settle()
-        assert (read_routes(world.root), world.b.shared.routes.value) == (CANARY, 1)
-
-    world.run(work)
-
-
-def test_routes_are_written_as_the_lease_finds_them(world: World) -> None:
-    async def work(world: World) -> None:
-        await world.a.route(CANARY)
-        old = await world.b.records.view()
-        await world.a.route(NEWER)
-        await world.b.replicas.settle(old)
         assert (read_routes(world.root), world.b.shared.routes.value) == (NEWER, 0)
-        await world.b.settle()
-        assert (read_routes(world.root), world.b.shared.routes.value) == (NEWER, 2)
+    await world.b.settle()
+    assert (read_routes(world.root), world.b.shared.routes.value) == (CANARY, 1)
 
-    world.run(work)
+
+@in_virtual_time
+async def test_routes_are_written_as_the_lease_finds_them(world: World) -> None:
+    await world.begin()
+    await world.a.route(CANARY)
+    old = await world.b.records.view()
+    await world.a.route(NEWER)
+    await world.b.replicas.settle(old)
+    assert (read_routes(world.root), world.b.shared.routes.value) == (NEWER, 0)
+    await world.b.settle()
+    assert (read_routes(world.root), world.b.shared.routes.value) == (NEWER, 2)
 
 
 # --- Reports
 
 
-def test_a_call_waits_for_the_reports_of_all(world: World) -> None:
-    async def work(world: World) -> None:
-        loop = asyncio.get_running_loop()
-        await world.b.report(number=1, routes=0, items=4)
+@in_virtual_time
+async def test_a_call_waits_for_the_reports_of_all(world: World) -> None:
+    await world.begin()
+    loop = asyncio.get_running_loop()
+    await world.b.report(number=1, routes=0, items=4)
 
-        async def follow() -> None:
-            await asyncio.sleep(0.2)
-            await world.b.report(number=2, routes=1, items=5)
+    async def follow() -> None:
+        await asyncio.sleep(0.2)
+        await world.b.report(number=2, routes=1, items=5)
 
-        following = asyncio.create_task(follow())
-        assert await world.a.replicas.behind(2, 0, 5) == ()
-        await following
-        assert loop.time() < 0.3
-        assert await world.a.replicas.items_behind(5, 5) == ()
-        assert await world.a.replicas.behind(3, 0, 0.2) == ("b",)
-        assert await world.a.replicas.behind(2, 2, 0.2) == ("b",)
-        assert await world.a.replicas.items_behind(6, 0.2) == ("b",)
-        assert loop.time() == pytest.approx(0.8, abs=0.1)
-        assert await world.b.replicas.behind(9, 9, 0.2) == ()  # its own workers are awaited elsewhere
-
-    world.run(work)
+    following = asyncio.create_task(follow())
+    assert await world.a.replicas.behind(2, 0, 5) == ()
+    await following
+    assert loop.time() < 0.3
+    assert await world.a.replicas.items_behind(5, 5) == ()
+    assert await world.a.replicas.behind(3, 0, 0.2) == ("b",)
+    assert await world.a.replicas.behind(2, 2, 0.2) == ("b",)
+    assert await world.a.replicas.items_behind(6, 0.2) == ("b",)
+    assert loop.time() == pytest.approx(0.8, abs=0.1)
+    assert await world.b.replicas.behind(9, 9, 0.2) == ()  # its own workers are awaited elsewhere
 
 
-def test_replicas_are_named_that_are_silent_or_late_when_the_store_dies(world: World) -> None:
-    async def work(world: World) -> None:
-        loop = asyncio.get_running_loop()
-        await world.b.report(number=1)
-        waiting = asyncio.create_task(world.a.replicas.behind(2, 0, 30))
-        await asyncio.sleep(1)
-        world.server.fault = "down"
-        assert await waiting == ("b",)
-        world.server.fault = ""
-        await asyncio.sleep(SILENT_SECONDS)
-        before = loop.time()
-        assert await world.a.replicas.behind(2, 0, 30) == ("b",)
-        assert loop.time() == before, "a silent one is not waited for"
-
-    world.run(work)
+@in_virtual_time
+async def test_replicas_are_named_that_are_silent_or_late_when_the_store_dies(world: World) -> None:
+    await world.begin()
+    loop = asyncio.get_running_loop()
+    await world.b.report(number=1)
+    waiting = asyncio.create_task(world.a.replicas.behind(2, 0, 30))
+    await asyncio.sleep(1)
+    world.server.fault = "down"
+    assert await waiting == ("b",)
+    world.server.fault = ""
+    await asyncio.sleep(SILENT_SECONDS)
+    before = loop.time()
+    assert await world.a.replicas.behind(2, 0, 30) == ("b",)
+    assert loop.time() == before, "a silent one is not waited for"
 
 
 # --- Following
@@ -541,83 +514,76 @@ def following(root: Path, server: RecordServer) -> Callable[[str], Following]:
     return lambda name: Following(root, server, name)
 
 
-def test_a_follower_takes_the_record_reports_it_and_counts_the_others(
+@in_virtual_time
+async def test_a_follower_takes_the_record_reports_it_and_counts_the_others(
     world: World, following: Callable[[str], Following]
 ) -> None:
-    async def work(world: World) -> None:
-        new = following("c")
-        await new.follower.join()
-        assert new.model_holder.version == "v1"
-        await world.b.report(number=2)
-        await world.a.activate("v2")
-        world.server.items = 5
-        await new.for_seconds(2)
-        assert new.model_holder.version == "v2"
-        assert await world.a.replicas.behind(2, 0, 0) == ()
-        assert await world.a.replicas.items_behind(5, 0) == ("b",)
-        assert new.replica.shared.items.value > 0, "its workers read the items again"
-        assert (new.seen, new.replica.shared.others_serve) == ((2, 0), True)
-        await new.for_seconds(SILENT_SECONDS)
-        assert (new.seen, new.replica.shared.others_serve) == ((1, 1), False)
-        await asyncio.sleep(FORGET_SECONDS)
-        await new.for_seconds(1)
-        assert new.seen == (1, 0)
-        await new.follower.leave()
-        assert world.server.reports == {}
-
-    world.run(work)
+    await world.begin()
+    new = following("c")
+    await new.follower.join()
+    assert new.model_holder.version == "v1"
+    await world.b.report(number=2)
+    await world.a.activate("v2")
+    world.server.items = 5
+    await new.for_seconds(2)
+    assert new.model_holder.version == "v2"
+    assert await world.a.replicas.behind(2, 0, 0) == ()
+    assert await world.a.replicas.items_behind(5, 0) == ("b",)
+    assert new.replica.shared.items.value > 0, "its workers read the items again"
+    assert (new.seen, new.replica.shared.others_serve) == ((2, 0), True)
+    await new.for_seconds(SILENT_SECONDS)
+    assert (new.seen, new.replica.shared.others_serve) == ((1, 1), False)
+    await asyncio.sleep(FORGET_SECONDS)
+    await new.for_seconds(1)
+    assert new.seen == (1, 0)
+    await new.follower.leave()
+    assert world.server.reports == {}
 
 
-def test_a_follower_keeps_the_live_version_without_the_store_and_says_so_once(
+@in_virtual_time
+async def test_a_follower_keeps_the_live_version_without_the_store_and_says_so_once(
     world: World, following: Callable[[str], Following], caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def work(world: World) -> None:
-        new = following("c")
-        await new.follower.join()
-        with world.server.failing("down"):
-            await new.for_seconds(5)
-        assert new.model_holder.version == "v1"
-        assert [one for one in caplog.messages if "activations are refused" in one] == [
-            "the store is unavailable; the live version stays, and activations are refused"
-        ]
-        await new.for_seconds(1)
-        assert "the replicas' record is followed again" in caplog.messages
-
-    world.run(work)
+    await world.begin()
+    new = following("c")
+    await new.follower.join()
+    with world.server.failing("down"):
+        await new.for_seconds(5)
+    assert new.model_holder.version == "v1"
+    assert [one for one in caplog.messages if "activations are refused" in one] == [
+        "the store is unavailable; the live version stays, and activations are refused"
+    ]
+    await new.for_seconds(1)
+    assert "the replicas' record is followed again" in caplog.messages
 
 
-def test_the_first_follower_makes_the_version_of_the_folder_the_first_one(
+@in_virtual_time
+async def test_the_first_follower_makes_the_version_of_the_folder_the_first_one(
     root: Path, server: RecordServer, following: Callable[[str], Following]
 ) -> None:
     """Provisionally while the store is away; then it is announced to all."""
-
-    async def work() -> None:
-        new = following("a")
-        with server.failing("down"):
-            await new.for_seconds(1)
-        assert (new.replica.shared.target.value, new.model_holder.version) == (-1, "v1")
-        assert server.record == b""
-        other = following("b")
-        await other.for_seconds(2)
-        record = read_record(server.record)
-        assert record is not None
-        assert (record.number, record.version) == (1, "v1")
+    new = following("a")
+    with server.failing("down"):
         await new.for_seconds(1)
-        assert new.replica.shared.target.value == 1
+    assert (new.replica.shared.target.value, new.model_holder.version) == (-1, "v1")
+    assert server.record == b""
+    other = following("b")
+    await other.for_seconds(2)
+    record = read_record(server.record)
+    assert record is not None
+    assert (record.number, record.version) == (1, "v1")
+    await new.for_seconds(1)
+    assert new.replica.shared.target.value == 1
 
-    run(work())
 
-
-def test_a_line_that_the_replica_of_a_call_could_not_write_is_written_by_another(
+@in_virtual_time
+async def test_a_line_that_the_replica_of_a_call_could_not_write_is_written_by_another(
     root: Path, server: RecordServer, following: Callable[[str], Following]
 ) -> None:
-    async def work() -> None:
-        server.record = record_of(root, "v2", 7).encoded()
-        new = following("b")
-        await new.for_seconds(1)
-        assert not (root / "activations.jsonl").exists()
-        await new.for_seconds(5)
-        assert [line["sequence"] for line in lines(root)] == [7]
-        assert current(root) == "v2"
-
-    run(work())
+    server.record = record_of(root, "v2", 7).encoded()
+    new = following("b")
+    await new.for_seconds(1)
+    assert not (root / "activations.jsonl").exists()
+    await new.for_seconds(5)
+    assert [line["sequence"] for line in lines(root)] == [7]
+    assert current(root) == "v2"

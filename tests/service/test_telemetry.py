@@ -16,7 +16,6 @@ import pytest
 from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support.service_app import client_of
 from tests.support.tools import require
 from tests.support.until import until
 from turret.service.errors import ServiceError
@@ -58,17 +57,6 @@ SHARES = Family("places", "shares", "Places", (), (1.0, 2.0, 3.0))
 @pytest.fixture
 def table() -> Table:
     return Table((COUNTER, GAUGE, HISTOGRAM, MEAN, SHARES), workers=2)
-
-
-def test_no_two_series_share_a_cell(table: Table) -> None:
-    taken = [
-        cell
-        for family in (COUNTER, GAUGE, HISTOGRAM, MEAN, SHARES)
-        for at in table.offsets[family.name].values()
-        for cell in range(at, at + family.width)
-    ]
-    assert len(taken) == len(set(taken))
-    assert max(taken) < len(table.part(0))
 
 
 def test_a_worker_writes_its_own_part_and_a_replaced_one_goes_on_counting(table: Table) -> None:
@@ -264,16 +252,6 @@ def test_requests_are_counted_by_route_and_status(
     assert "nowhere" not in text
 
 
-def test_two_applications_count_apart(fresh_client: TestClient, settings: Settings) -> None:
-    def counted(client: TestClient) -> float:
-        name = 'turret_requests_total{"route": "/livez", "status": "200"}'
-        return samples(client.get("/metrics").text).get(name, 0)
-
-    fresh_client.get("/livez")
-    with client_of(settings) as other:
-        assert (counted(fresh_client), counted(other)) == (1, 0)
-
-
 def test_every_route_and_every_reason_of_the_gate_is_a_label(settings: Settings) -> None:
     """Else its requests would be counted as `unknown`."""
     app = create_app(settings.model_copy(update={"admin_port": 0}))
@@ -281,15 +259,6 @@ def test_every_route_and_every_reason_of_the_gate_is_a_label(settings: Settings)
     assert paths
     assert paths <= {re.sub(r":\w+}", "}", route) for route in ROUTES}
     assert set(get_args(Reason)) <= set(REASONS)
-
-
-def test_names_are_those_of_the_field() -> None:
-    assert len({family.name for family in FAMILIES}) == len(FAMILIES)
-    for family in FAMILIES:
-        assert re.fullmatch("turret(_[a-z]+)+", family.name)
-        assert not family.name.endswith("_total")  # the text format adds it
-        assert list(family.buckets) == sorted(set(family.buckets))
-        assert (family.kind in ("histogram", "shares")) == bool(family.buckets)
 
 
 # --- Lines of the log
@@ -685,11 +654,6 @@ def test_a_span_joins_the_trace_of_its_caller_who_decides_on_it() -> None:
     assert traced(1.0, spans(parent=f"00-{TRACE}-{CALLER}-00")) == ()
     *_, request = traced(1.0, spans(parent="nonsense \xff"))
     assert request.parent is None
-
-
-def test_a_share_of_the_requests_is_traced() -> None:
-    found = traced(0.1, *(spans() for _ in range(1000)))
-    assert 50 < len(found) / 3 < 160
 
 
 @pytest.mark.parametrize("is_stuck", [True, False])
