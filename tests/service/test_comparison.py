@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 
 from tests.support.clock import Clock
@@ -19,7 +18,6 @@ from turret.service import components as composition
 from turret.service.comparison import background, opening, user_sample
 from turret.service.comparison import comparison as module
 from turret.service.comparison.background import BackgroundThread
-from turret.service.comparison.catalog_changes import EXAMPLES, catalog_changes
 from turret.service.comparison.chosen import ChosenVersion
 from turret.service.comparison.measured_overlap import (
     measure_overlap,
@@ -28,25 +26,22 @@ from turret.service.comparison.measured_overlap import (
 )
 from turret.service.comparison.opening import VersionOpener
 from turret.service.comparison.side import Side, overlap_between
-from turret.service.comparison.side_by_side import moves
 from turret.service.comparison.user_sample import UserSample, sample_users
 from turret.service.components import Components
 from turret.service.errors import (
     ConflictError,
     HistoryUnavailableError,
-    InvalidFieldError,
     NotFoundError,
     NotReadyError,
 )
 from turret.service.models import gate
 from turret.service.models.activation import Activator
-from turret.service.models.gate import GateRequest, Passage, crashed, pass_gate, read_report
+from turret.service.models.gate import GateRequest, Passage, pass_gate, read_report
 from turret.service.models.loaded_model import LoadedModel, open_live
 from turret.service.models.model_holder import ModelHolder
 from turret.service.models.traffic_split import Route, Routes, write_routes
 from turret.service.overlay.apply_changes import empty_overlay
 from turret.service.ranking.query import NO_HISTORY, Query, make_query
-from turret.service.schemas.fields import HISTORY_LIMIT
 from turret.service.schemas.requests import RecommendRequest
 from turret.service.settings import Settings
 from turret.service.shared_state import COMPARISON, SharedState
@@ -84,17 +79,6 @@ def query(**request: Any) -> Query:
     return make_query(RecommendRequest(**request), NO_HISTORY, (), 0)
 
 
-def test_an_answer_has_the_ids_of_its_items_and_no_next_page(make_side: MakeSide) -> None:
-    side = make_side("v1")
-    answer, ids = side.answer(query(history=[110, 120], k=5), frozenset())
-    assert (answer["version"], "cursor" in answer, len(ids)) == ("v1", False, 5)
-    assert not {110, 120} & set(ids)
-    answer, _ = Side(side.model, side.fresh, ("items",)).answer(query(), frozenset())
-    assert answer["degraded"] == ["items"], "a part that is missing is named"
-    with pytest.raises(InvalidFieldError, match=r"^version v1: "):
-        side.answer(query(cap={"shoe": 1}), frozenset())
-
-
 @pytest.mark.parametrize(
     ("live", "other", "overlap"),
     [
@@ -109,35 +93,7 @@ def test_the_overlap_is_the_same_from_both_sides(live: list[Any], other: list[An
     assert overlap_between(live, other) == overlap_between(other, live) == overlap
 
 
-def test_items_move_enter_and_leave() -> None:
-    """Ids of another type are the same items."""
-    assert moves([7, 8, 9], ["9", "7", "5"]) == [
-        {"id": 7, "live_rank": 1, "other_rank": 2},
-        {"id": 8, "live_rank": 2, "other_rank": None},
-        {"id": 9, "live_rank": 3, "other_rank": 1},
-        {"id": "5", "live_rank": None, "other_rank": 3},
-    ]
-    assert moves([], []) == []
-
-
 HISTORIES = [History((100 + user, 101 + user), (1000, 2000)) for user in range(40)]
-
-
-@pytest.mark.parametrize(
-    ("other", "mean", "histogram", "changed_first"),
-    [("same", 1.0, [0] * 9 + [40], 0.0), ("apart", 0.0, [40] + [0] * 9, 1.0)],
-)
-def test_the_overlap_is_measured_over_users(
-    make_side: MakeSide, other: str, mean: float, histogram: list[int], changed_first: float
-) -> None:
-    live = make_side("v1")
-    compared = live if other == "same" else make_side("v2", ids=range(200, 260))
-    assert measure_overlap(live, compared, queries_of_users(HISTORIES, 10, 5000), nothing) == {
-        "histories": 40,
-        "overlap_mean": mean,
-        "overlap_histogram": histogram,
-        "changed_first": changed_first,
-    }
 
 
 def test_the_histogram_has_each_mean_in_its_tenth(make_side: MakeSide) -> None:
@@ -163,18 +119,6 @@ def test_the_recorded_queries_are_those_of_the_bundle(make_side: MakeSide) -> No
         queries_of_golden(side.model.bundle, 5, 5000)
 
 
-def test_items_are_added_and_removed(make_side: MakeSide) -> None:
-    live, other = make_side("v1").model.bundle, make_side("v2", ids=range(105, 180)).model.bundle
-    found = catalog_changes(live, other, nothing)
-    assert [found[name] for name in ("added", "removed", "kept")] == [20, 5, 55]
-    removed = orjson.loads(orjson.dumps(found["removed_examples"]))
-    assert {item["id"] for item in removed} == {100, 101, 102, 103, 104}
-    assert removed[0]["fields"] == live.catalog.of(live.vocabulary.row(removed[0]["id"]) or 0)
-    events = [other.popularity[other.vocabulary.row(item["id"])] for item in found["added_examples"]]
-    assert len(events) == EXAMPLES
-    assert events == sorted(events, reverse=True)
-
-
 # --- Stored users
 
 
@@ -197,13 +141,6 @@ def test_a_user_whose_events_are_in_two_portions_is_one() -> None:
     sample.add([event(1, 10, 1), event(2, 20, 2)])
     sample.add([event(2, 21, 3), event(3, 30, 4)])
     assert sample.histories() == [History((10,), (1,)), History((20, 21), (2, 3)), History((30,), (4,))]
-
-
-def test_of_a_long_history_the_newest_items_count() -> None:
-    sample = UserSample(1)
-    sample.add(event(1, item) for item in range(HISTORY_LIMIT + 5))
-    (history,) = sample.histories()
-    assert (history.items[0], history.items[-1]) == (5, HISTORY_LIMIT + 4)
 
 
 def test_every_user_is_as_likely_as_any_other() -> None:
@@ -368,14 +305,6 @@ def test_a_version_with_nothing_in_common_is_opened_and_its_report_says_so(root:
         opened(root, "v9")
 
 
-def test_a_version_that_crashes_its_check_is_refused(root: Path) -> None:
-    async def crash(request: GateRequest) -> Passage:
-        return crashed(request, "by signal 11")
-
-    with pytest.raises(ConflictError, match="ended by signal 11; export it again"):
-        opened(root, "v2", run_gate=crash)
-
-
 def test_the_memory_is_checked_by_the_gate_and_by_each_worker(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -487,19 +416,6 @@ async def test_it_ends_by_itself_but_not_while_it_is_used(
         await asyncio.sleep(0.1 * SECONDS + 2 * module.WATCH_SECONDS)
         assert held() == []
         assert first.comparison.state() == {"version": None, "live": "v1"}
-
-
-@in_virtual_time
-async def test_a_refused_version_leaves_the_open_one(settings: Settings) -> None:
-    """It is opened again with the next call."""
-    path = settings.bundles / "v3" / "index.faiss"
-    path.chmod(0o644)
-    path.write_bytes(b"")
-    async with workers(settings) as (worker,):
-        await worker.comparison.open("v2")
-        with pytest.raises(ConflictError, match=r"index\.faiss"):
-            await worker.comparison.open("v3")
-        assert (await worker.comparison.recommend(REQUEST, None))["other"]["version"] == "v2"
 
 
 @in_virtual_time

@@ -3,7 +3,6 @@
 import hashlib
 import os
 import shutil
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from turret.service.models.activation_log import FILE_NAME, ActivationLog, Activ
 from turret.service.models.checked_versions import checked_versions
 from turret.service.models.gate import GateRequest, crashed, read_report, run_gate
 from turret.service.models.memory import available_bytes, in_words, needed_bytes
-from turret.service.models.overlap import mean_overlap, overlap_of
+from turret.service.models.overlap import mean_overlap
 from turret.tower.bundle.bundle import Bundle, load
 from turret.tower.bundle.golden import RecordedQuery, load_golden, record, replay
 from turret.tower.bundle.publish import BundleContents, publish
@@ -210,24 +209,6 @@ def test_an_engine_that_fails_during_a_check_is_a_refusal_that_names_it(
 
 
 # --- What two versions have in common
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "expected"),
-    [
-        ([1, 2, 3, 4], [4, 3, 9, 8], 0.5),
-        ([1, 2], ["1", "2"], 1.0),
-        ([1, 2], [], 0.0),
-        ([], [1], 1.0),
-        (range(20), range(10, 20), 0.0),
-        (range(20), range(10), 1.0),
-    ],
-)
-def test_the_share_of_the_first_that_the_second_has(
-    first: list[int | str], second: list[int | str], expected: float
-) -> None:
-    """Of the best ten only, and in any order."""
-    assert overlap_of(list(first), list(second)) == expected
 
 
 def test_versions_have_in_common_what_they_have(root: Path, make_contents: Make) -> None:
@@ -479,23 +460,3 @@ def test_lines_across_the_pieces_are_all_read_and_invalid_ones_are_said_once(
     assert all(log.sequence_of(f"v{number}") == number for number in range(1, 2001))
     (said,) = caplog.messages
     assert said.endswith("skipped: 1000")
-
-
-def test_threads_that_refresh_at_once_know_each_activation_once(tmp_path: Path) -> None:
-    log, writer = ActivationLog(tmp_path), ActivationLog(tmp_path)
-    done = threading.Event()
-
-    def refresh() -> None:
-        while not done.is_set():
-            log.refresh()
-
-    threads = [threading.Thread(target=refresh) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for number in range(30):
-        writer.add(line(f"v{number}"))
-    done.set()
-    for thread in threads:
-        thread.join()
-    log.refresh()
-    assert list(log.before(None)) == [f"v{number}" for number in reversed(range(30))]

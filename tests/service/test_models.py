@@ -286,7 +286,7 @@ def test_every_answer_is_of_one_version_while_versions_change(three: Path) -> No
         async with httpx2.AsyncClient(transport=transport, base_url="http://service") as client:
 
             async def activate() -> None:
-                for place in range(30):
+                for place in range(30):  # each is checked by the gate: seconds in all
                     body = {"version": VERSIONS[place % 3]}
                     assert (await client.post("/admin/activate", json=body, headers=ADMIN)).status_code == 200
 

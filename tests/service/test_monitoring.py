@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -26,8 +25,6 @@ from tests.support.item_towers import with_item_tower
 from tests.support.service_app import client_of, post_events, recommended, serving
 from tests.support.until import until
 from turret.service.models.loaded_model import LoadedModel
-from turret.service.monitoring import observation as observing
-from turret.service.monitoring import recent
 from turret.service.monitoring.drift import MIN_HITS, Drift, Reference, divergence, noise_of, tenth
 from turret.service.monitoring.middleware import Telemetry
 from turret.service.monitoring.observation import Observation
@@ -141,21 +138,6 @@ async def failing(scope: Scope, receive: Receive, send: Send) -> None:
 async def breaking_off(scope: Scope, receive: Receive, send: Send) -> None:
     await send(START)
     raise ValueError("boom")
-
-
-def test_an_answer_has_the_id_that_was_sent_beside_its_own_headers(desk: Desk) -> None:
-    """And the headers of an answer that is used again stay as they are."""
-    answer = desk.around(answering()).get("/livez", headers={"X-Request-ID": "mine"})
-    assert (answer.headers["x-request-id"], answer.headers["x-own"]) == ("mine", "1")
-    headers: list[tuple[bytes, bytes]] = []
-
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        await send({**START, "headers": headers})
-        await send({"type": "http.response.body", "body": b""})
-
-    given = [desk.around(app).get("/").headers["x-request-id"] for _ in range(2)]
-    assert given[0] != given[1]
-    assert headers == []
 
 
 def test_a_request_is_counted_timed_traced_and_logged(desk: Desk) -> None:
@@ -392,19 +374,6 @@ def test_refusals_and_waiting_requests_are_told_once_each(settings: Settings) ->
 # --- The last hour
 
 
-def test_its_steps_end_by_themselves(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(observing, "STEP_SECONDS", 0.0)
-
-    async def work() -> None:
-        observation = Observation(settings, lambda: None)
-        observation.start()
-        await asyncio.sleep(3 * observing.REFRESH_SECONDS)
-        assert len(observation.recent.series()["times"]) > 1
-        await observation.close()
-
-    virtual_time.run(work())
-
-
 def test_the_counts_of_all_workers_become_rates_shares_and_quantiles() -> None:
     table, recommend = Table(FAMILIES, 2), "/v1/recommend"
     first, second = workers = [Metrics(table, number) for number in range(2)]
@@ -435,20 +404,6 @@ def test_the_counts_of_all_workers_become_rates_shares_and_quantiles() -> None:
     assert shown["degraded"] == [0.125, None]
     assert shown["recall"] == {"10": [0.97, 0.97]}
     assert shown["drift"] == {}
-
-
-def test_an_hour_is_kept_and_a_clock_that_is_set_back_skips_a_step(
-    metrics: Metrics, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert recent.STEPS * recent.STEP_SECONDS == 3600
-    monkeypatch.setattr(recent, "STEPS", 3)
-    kept = RecentMetrics(metrics)
-    for now in range(0, 100, 10):
-        kept.sample(float(now))
-    assert kept.series()["times"] == [70.0, 80.0, 90.0]
-    for now in (50, 60):
-        kept.sample(float(now))
-    assert kept.series()["times"] == [80.0, 90.0, 60.0]
 
 
 # --- Live recall
@@ -682,25 +637,3 @@ def test_other_scores_and_other_items_are_far_once_there_are_enough(drift: Drift
     assert found["turret_drift", "popularity"] > 0.4
     drift.compare_with(object(), recorded(40))
     assert distances(drift) == {}
-
-
-def test_the_histograms_are_exported_raw(drift: Drift, offer: Offer, metrics: Metrics) -> None:
-    """Of answers of the version that is compared alone, and of items that were in its data."""
-    drift.offer(SimpleNamespace(), np.arange(10), np.ones(10))
-    drift.offer(LIVE, np.arange(0), np.ones(0))
-    assert sample(metrics.text().decode(), "turret_top_score_rank_count") == 0
-    offer(0.34, 90)
-    drift.offer(LIVE, np.array([100, 101, 5]), np.ones(3))
-    text = metrics.text().decode()
-    assert 'turret_top_score_rank_bucket{le="0.4"} 1.0' in text
-    assert 'turret_top_score_rank_bucket{le="0.3"} 0.0' in text
-    assert "turret_item_popularity_count 11.0" in text
-
-
-@pytest.mark.parametrize(("share", "fewest", "most"), [(0.1, 800, 1200), (0.0, 0, 0)])
-def test_a_share_of_the_answers_is_noted(metrics: Metrics, share: float, fewest: int, most: int) -> None:
-    drift = Drift(metrics, share)
-    drift.compare_with(LIVE, recorded(40))
-    for _ in range(10_000):
-        drift.offer(LIVE, np.arange(10), np.ones(10))
-    assert fewest <= sample(metrics.text().decode(), "turret_top_score_rank_count") <= most
