@@ -168,8 +168,8 @@ def test_buckets_are_cumulative_and_end_with_the_count() -> None:
     assert found['turret_batch_size_bucket{"le": "1000.0"}'] == 4
     assert found['turret_batch_size_bucket{"le": "+Inf"}'] == found["turret_batch_size_count{}"] == 5
     assert found["turret_batch_size_sum{}"] == 5008
-    (size,) = (value for name, value in found.items() if name.startswith("turret_worker_resident_bytes"))
-    assert 10e6 < size < 100e9
+    (resident,) = (value for name, value in found.items() if name.startswith("turret_worker_resident_bytes"))
+    assert 10e6 < resident < 100e9
 
 
 def test_requests_are_counted_by_route_and_status(
