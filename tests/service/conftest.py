@@ -1,14 +1,13 @@
 """The API of the service, asked in the process: one application a module for tests that only read."""
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.support.service_app import ADMIN, client_of, recommended, serving, settings_of
+from tests.support.service_app import client_of, serving, settings_of
 from turret.service.settings import Settings
 
 
@@ -30,15 +29,3 @@ def fresh_client(settings: Settings) -> Iterator[TestClient]:
     """A client of an application of its own, for a test that writes, activates or patches."""
     with client_of(settings) as client:
         yield client
-
-
-@pytest.fixture
-def admin() -> dict[str, str]:
-    """The header with the right key."""
-    return ADMIN
-
-
-@pytest.fixture
-def recommend(fresh_client: TestClient) -> Callable[..., dict[str, Any]]:
-    """Ask the application of `fresh_client` for a recommendation that has to succeed."""
-    return lambda **body: recommended(fresh_client, **body)

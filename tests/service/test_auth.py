@@ -166,18 +166,6 @@ def test_beyond_its_guesses_an_address_gets_no_chosen_key_compared(keyed: Keyed,
     assert elsewhere.post("/admin/activate", headers=ADMIN).status_code == 200
 
 
-@pytest.mark.parametrize(
-    "network", ["2001:db8:1:2::{:x}", "2001:db8::{:x}", "::ffff:192.0.2.1", "fe80::{:x}%eth0"]
-)
-def test_an_address_of_version_six_is_its_network(keyed: Keyed, network: str) -> None:
-    keyed.key("shop", "read")
-    wrong = Guesses()
-    layer = keyed.client(wrong=wrong).app
-    for last in range(30):
-        TestClient(layer, client=(network.format(last), 1)).get("/v1/version", headers=WHO)
-    assert len(wrong) == 1
-
-
 def test_a_request_is_admissible_whose_key_will_be_let_in(keyed: Keyed) -> None:
     assert keyed.admits("POST", "/v1/events", {}), "without keys all but the admin calls are open"
     read, write, boss = keyed.key("reader", "read"), keyed.key("writer", "write"), keyed.key("boss", "admin")

@@ -1,7 +1,6 @@
 """The search in the catalog, and what the page is told of its fields: titles, pictures, values, groups."""
 
 import asyncio
-import doctest
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 from tests.conftest import contents
 from turret.service.errors import InvalidFieldError
 from turret.service.overlay.fresh import FreshItems
-from turret.service.search import catalog_search, folding
+from turret.service.search import catalog_search
 from turret.service.search.catalog_search import CatalogSearch, items_json
 from turret.service.search.catalog_summary import MOST_VALUES, summarise
 from turret.service.search.colouring import MOST_GROUPS, NO_GROUP, Colouring, colouring
@@ -20,10 +19,6 @@ from turret.service.search.field_roles import picture_of, title_of
 from turret.service.search.folding import fold
 from turret.service.search.postings import Postings
 from turret.service.search.text_index import (
-    HAS_PARTS,
-    HAS_WORDS,
-    NAME_BEGINS,
-    NAME_HAS_WORDS,
     ItemTexts,
     TextIndex,
 )
@@ -171,33 +166,12 @@ def test_case_accents_and_punctuation_do_not_matter(text: str, folded: str) -> N
     assert fold(text) == fold(fold(text)) == folded
 
 
-def test_the_example_of_folding_holds() -> None:
-    assert doctest.testmod(folding) == (0, 1)
-
-
 ITEMS = [
     ItemTexts(["i1", "upstart"], []),
     ItemTexts(["i2", "comedy of errors"], ["star actors"]),
     ItemTexts(["i3", "the wars of the stars"], ["history"]),
     ItemTexts(["i4", "star wars"], ["science fiction", "war of the worlds"]),
 ]
-
-
-@pytest.mark.parametrize(
-    ("query", "found"),
-    [
-        ("star", [(NAME_BEGINS, 3), (NAME_HAS_WORDS, 2), (HAS_WORDS, 1), (HAS_PARTS, 0)]),
-        ("wars star", [(NAME_HAS_WORDS, 2), (NAME_HAS_WORDS, 3)]),
-        ("star w", [(NAME_BEGINS, 3), (NAME_HAS_WORDS, 2)]),
-        ("star history", [(HAS_WORDS, 2)]),
-        ("star nothing", []),
-        ("i", [(NAME_BEGINS, 0), (NAME_BEGINS, 1), (NAME_BEGINS, 2), (NAME_BEGINS, 3)]),
-    ],
-)
-def test_a_name_that_begins_with_the_query_is_best_then_all_its_words_in_any_order(
-    query: str, found: list[tuple[int, int]]
-) -> None:
-    assert list(TextIndex(ITEMS).matches(query)) == found
 
 
 @pytest.mark.parametrize("texts", [[], [ItemTexts([], [])], [ItemTexts([""], [""])]])

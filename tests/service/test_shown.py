@@ -100,8 +100,12 @@ def damaged(bundles: Path) -> list[str]:
 def answers(client: TestClient, version: str) -> list[str]:
     """What is told to those who ask for a version in every way."""
     canary = {"canary": {"version": version, "share": 0.5}}
-    calls = [activate(client, version), client.post("/admin/routes", json=canary, headers=ADMIN)]
-    assert {call.status_code for call in calls} <= {200, 409, 503}, [call.text for call in calls]
+    calls = [
+        activate(client, version),
+        client.post("/admin/routes", json=canary, headers=ADMIN),
+        client.post("/admin/comparison", json={"version": version}, headers=ADMIN),
+    ]
+    assert {call.status_code for call in calls} <= {200, 404, 409, 503}, [call.text for call in calls]
     return [call.text for call in calls]
 
 
