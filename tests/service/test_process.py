@@ -17,8 +17,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import uvicorn
 
+from tests.service.small_server import PROBE, running
 from tests.support.virtual_time import in_virtual_time
 from turret.service.errors import ServiceError
 from turret.service.models.gate import GateReport, GateRequest, Passage
@@ -28,16 +28,12 @@ from turret.service.process.checking import Checks
 from turret.service.process.connection_balancer import ConnectionBalancer
 from turret.service.process.forking import describe_exit, fork
 from turret.service.process.open_files import connection_limit, raise_open_files, reserve
-from turret.service.process.serving import LINGER_SECONDS, Server, listen, url_of
+from turret.service.process.serving import LINGER_SECONDS, listen, url_of
 from turret.service.process.shutdown import SPARE_SECONDS, Shutdown, drop_handshakes
 from turret.service.process.worker import LoopStall
 from turret.service.settings import Settings
 from turret.service.shared_state import Order
 from turret.service.telemetry.metrics import Metrics
-from turret.service.wire.admission import Admission
-from turret.service.wire.connection_reaper import ConnectionReaper, Deadlines
-from turret.service.wire.counted_protocol import Guards
-from turret.service.wire.protocol import guarded
 
 
 class Clock:
@@ -375,33 +371,14 @@ async def test_a_worker_without_descriptors_waits_a_moment(
 @in_virtual_time
 async def test_a_probe_on_a_new_connection_takes_few_turns_of_the_loop(tmp_path: Path) -> None:
     """Under attack each takes tens of milliseconds: one accepts, one starts to read, one answers."""
-
-    async def answer(scope: Any, receive: Any, send: Any) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": b""})
-
-    limits = dict.fromkeys(("recommend", "batch", "store"), 1)
-    guards = Guards(Admission(limits), ConnectionReaper(), Deadlines())
-    config = uvicorn.Config(answer, http=guarded(guards), ws="none", lifespan="off", log_level="warning")
-    server, listening = Server(config), Listening(tmp_path / "s")
-    serving = asyncio.create_task(server.serve(sockets=[listening]))
-    while not server.started:
-        await asyncio.sleep(0)
     with socket.socket(socket.AF_UNIX) as client:
-        client.connect(str(tmp_path / "s"))
-        client.setblocking(False)
-        client.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-        turns, received = 0, b""
-        while not received:
-            await asyncio.sleep(0)
-            turns += 1
-            try:
-                received = client.recv(100)
-            except BlockingIOError:
-                assert turns < 4
-    assert received.startswith(b"HTTP/1.1 200")
-    server.should_exit = True
-    await serving
+        async with running(sockets=[Listening(tmp_path / "s")]):
+            client.connect(str(tmp_path / "s"))
+            client.setblocking(False)
+            client.sendall(PROBE)
+            for _ in range(4):
+                await asyncio.sleep(0)
+            assert client.recv(100).startswith(b"HTTP/1.1 200")
 
 
 # Addresses, descriptors and the end

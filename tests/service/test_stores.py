@@ -1,7 +1,6 @@
 """Around a store: its timeouts and circuits, the registry, and checks of the stores of other packages."""
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -664,17 +663,6 @@ def test_portions_of_a_scan_are_checked_one_by_one() -> None:
             await anext(portions)
 
     asyncio.run(work())
-
-
-def test_a_method_that_is_not_async_is_logged_as_the_reason(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = MemoryHistory()
-    monkeypatch.setattr(store, "append", lambda events: 0)
-    kind = StoreKind("shelf://", lambda settings: pair(store, MemoryItems()))
-    with caplog.at_level(logging.ERROR), pytest.raises(HistoryUnavailableError):
-        asyncio.run(checked(kind, "the shelf").open(SETTINGS).histories.append([EVENT]))
-    assert "the shelf: the history store failed in append: TypeError" in caplog.text
 
 
 def test_a_series_of_equal_failures_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,22 +1,19 @@
 """A real cluster whose slots move and whose nodes fail; the contract has the rest."""
 
 import asyncio
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.redis_cluster import RedisCluster, own_cluster
-from tests.support.redis_server import RedisServer, impostor, own_redis
+from tests.support.redis_server import RedisServer, own_redis
 from tests.support.redis_work import EVENT, refused, work_with
 from tests.support.until import eventually, until
 from turret.service.errors import HistoryDamagedError, HistoryUnavailableError
 from turret.service.stores.contract import Event, History
 from turret.service.stores.redis.histories import RedisHistory
-from turret.service.stores.redis.items import RedisItems
 from turret.service.stores.redis.key_names import KeyNames
-from turret.service.stores.redis.records import RedisRecords
 from turret.service.stores.redis.slots import slot_of
 
 NAMES = KeyNames("turret:", is_cluster=True)
@@ -148,22 +145,6 @@ def test_a_scan_reads_the_keys_that_move_meanwhile(cluster: RedisCluster) -> Non
         move(target, source)
 
 
-def test_a_call_of_many_users_is_sent_to_all_masters_at_once(cluster: RedisCluster) -> None:
-    events = [Event(f"e{number}", f"u{number % 100}", number, number) for number in range(1_000)]
-
-    async def work(store: RedisHistory) -> None:
-        assert await store.append(events) == 1_000
-        assert await store.append(events) == 0
-        assert all(node.ask("DBSIZE") > 30 for node in cluster.masters)
-        found = await store.recent([f"u{user}" for user in range(100)], 20)
-        assert found == {
-            f"u{user}": History(list(range(user, 1_000, 100)), list(range(user, 1_000, 100)))
-            for user in range(100)
-        }
-
-    work_with(cluster.address, work, seconds=3.0)
-
-
 def test_an_error_of_one_user_leaves_the_others_and_a_repeated_call_completes_it(
     cluster: RedisCluster,
 ) -> None:
@@ -183,42 +164,6 @@ def test_an_error_of_one_user_leaves_the_others_and_a_repeated_call_completes_it
         assert [(await store.events(user, 5))[0] for user in users] == [2] * 20
 
     work_with(cluster.address, work, seconds=3.0)
-
-
-def test_a_user_leaves_no_key(cluster: RedisCluster) -> None:
-    """When forgotten, and when all events are older than is kept."""
-
-    def keys() -> int:
-        return sum(node.ask("DBSIZE") for node in cluster.masters)
-
-    async def forgotten(store: RedisHistory) -> None:
-        await store.append([EVENT])
-        assert await store.forget("u") == 1
-        assert keys() == 0
-
-    async def expired(store: RedisHistory) -> None:
-        assert await store.append([EVENT._replace(time=time.time_ns() // 1_000_000)]) == 1
-        await eventually(lambda: keys() == 0, "the keys have expired")
-
-    work_with(cluster.address, forgotten, seconds=3.0)
-    work_with(cluster.address, expired, seconds=3.0, max_age=700)
-
-
-def test_items_and_the_record_share_a_master(cluster: RedisCluster) -> None:
-    async def work() -> None:
-        items, records = RedisItems(cluster.address), RedisRecords(cluster.address, "default", 3.0)
-        number = await items.put("7", b"{}", b"{}", 0)
-        assert await records.swap(b"", b"one") == b"one"
-        assert await records.take_lease("a", 10)
-        assert not await records.take_lease("b", 10)
-        view = await records.view("a", b"report", 60)
-        assert (view.record, view.items, [beat.replica for beat in view.beats]) == (b"one", number, ["a"])
-        await records.leave("a")
-        await items.close()
-        await records.close()
-
-    asyncio.run(work())
-    assert sorted(node.ask("DBSIZE") > 0 for node in cluster.masters) == [False, False, True]
 
 
 @pytest.mark.parametrize("asked", [0, 1])
@@ -242,42 +187,11 @@ def test_a_single_redis_is_no_cluster(tmp_path: Path) -> None:
         work_with(f"redis+cluster://127.0.0.1:{single.port}", work)
 
 
-def test_nobody_is_there_or_something_else() -> None:
-    async def work(store: RedisHistory) -> None:
-        for call in (
-            store.append([EVENT]),
-            store.recent(["u"], 1),
-            store.random_user(),
-            store.health_warnings(),
-        ):
-            assert "unavailable" in await refused(call)
-
-    work_with("redis+cluster://127.0.0.1:1,127.0.0.1:2", work)
-    for said in (b"HTTP/1.1 400 Bad Request\r\n\r\n", b"+OK\r\n" * 2, b"?", b""):
-        with impostor(said) as port:
-            work_with(f"redis+cluster://127.0.0.1:{port}", work)
-
-
 def test_a_dead_node_among_those_of_the_address_is_passed_over(cluster: RedisCluster) -> None:
     async def work(store: RedisHistory) -> None:
         assert await store.append([EVENT]) == 1
 
     work_with(f"redis+cluster://127.0.0.1:1,127.0.0.1:{cluster.nodes[5].port}", work, seconds=3.0)
-
-
-def test_a_password_is_that_of_all_nodes(cluster: RedisCluster) -> None:
-    async def admitted(store: RedisHistory) -> None:
-        assert await store.append([Event("e", f"u{user}", 1, 0) for user in range(20)]) == 20
-
-    async def denied(store: RedisHistory) -> None:
-        words = await refused(store.append([EVENT]))
-        assert "a-guess" not in words
-
-    hosts = cluster.address.partition("://")[2]
-    for node in cluster.nodes:
-        node.ask("ACL", "SETUSER", "turret", "on", ">s%e@cret", "~turret:*", "+@all")
-    work_with(f"redis+cluster://turret:s%25e%40cret@{hosts}", admitted, seconds=3.0)
-    work_with(f"redis+cluster://turret:a-guess@{hosts}", denied)
 
 
 @pytest.mark.parametrize(

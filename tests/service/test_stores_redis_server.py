@@ -177,27 +177,6 @@ def test_a_user_leaves_no_key_when_forgotten_or_when_all_is_too_old(server: Redi
 
 
 @nightly
-def test_every_call_is_one_round_trip(server: RedisServer) -> None:
-    """A call of many users, or of many events, is one write to the socket and one read."""
-
-    def reads() -> int:
-        return int(server.ask("INFO", "stats")["total_reads_processed"])
-
-    async def work(store: RedisHistory) -> None:
-        await store.append([EVENT])
-        await store.forget("u")  # the server has seen both scripts now
-        before = reads()
-        await store.recent([f"u{number}" for number in range(50)], 10)
-        await store.append([EVENT._replace(event_id=f"{number}") for number in range(50)])
-        await store.events("u", 10)
-        await store.forget("u")
-        between = reads()
-        assert between - before - (reads() - between) == 4
-
-    work_with(server.address, work)
-
-
-@nightly
 def test_a_server_that_wants_a_password_and_one_that_tells_nothing(own: RedisServer) -> None:
     async def denied(store: RedisHistory) -> None:
         words = await refused(store.append([EVENT]))
@@ -218,18 +197,6 @@ def test_a_server_that_wants_a_password_and_one_that_tells_nothing(own: RedisSer
     work_with(own.address, denied)
     work_with(f"redis://:a-guess@{place}", denied)
     work_with(f"redis://default:s%25e%40cret@{place}", admitted)
-
-
-@nightly
-def test_two_prefixes_are_two_stores(server: RedisServer) -> None:
-    async def work(store: RedisHistory) -> None:
-        other = RedisHistory(f"{server.address}?prefix=other:")
-        assert await store.append([EVENT]) == await other.append([EVENT]) == 1
-        assert await other.forget("u") == 1
-        assert await store.events("u", 5) == (1, [EVENT])
-        await other.close()
-
-    work_with(server.address, work)
 
 
 @nightly
@@ -395,24 +362,6 @@ def test_ids_that_redis_has_evicted_are_rebuilt_from_the_events(server: RedisSer
         assert await store.events("u", 10) == (1, [EVENT])
 
     work_with(server.address, work)
-
-
-@nightly
-def test_rebuilt_ids_lack_those_of_expired_events(server: RedisServer) -> None:
-    now = time.time_ns() // 1_000_000
-    old, young = Event("old", "u", 1, now - 600_000), Event("young", "u", 2, now)
-
-    async def write(store: RedisHistory) -> None:
-        await store.append([old, young])
-        server.ask("UNLINK", "turret:ids:u")
-
-    async def work(store: RedisHistory) -> None:
-        assert await store.append([young, old._replace(item=3, time=now)]) == 1
-        assert await store.recent(["u"], 10) == {"u": History([2, 3], [now, now])}
-        assert 0 < server.ask("PTTL", "turret:ids:u") <= 300_000
-
-    work_with(server.address, write)
-    work_with(server.address, work, max_age=300_000)
 
 
 @nightly

@@ -320,11 +320,12 @@ def grouped(write: Recorder) -> GroupCommit:
 @pytest.mark.parametrize(
     ("calls", "groups"),
     [
+        ([[EVENT]], [1]),
         ([[EVENT] * (n + 1) for n in range(5)], [5]),
         ([[EVENT], [EVENT._replace(event_id="bad")], [EVENT]], [3]),
         ([[EVENT] * 2_000] * 5, [3, 2]),
     ],
-    ids=["at once", "one fails alone", "a group has a size, though a call is never split"],
+    ids=["alone", "at once", "one fails alone", "a group has a size, though a call is never split"],
 )
 def test_calls_that_come_at_once_are_a_group(calls: list[list[Event]], groups: list[int]) -> None:
     write = Recorder()
@@ -335,17 +336,6 @@ def test_calls_that_come_at_once_are_a_group(calls: list[list[Event]], groups: l
     found = [str(result) for result in asyncio.run(work())]
     assert found == ["bad" if events[0].event_id == "bad" else str(len(events)) for events in calls]
     assert write.sizes == groups
-
-
-def test_a_lone_call_does_not_wait_for_others() -> None:
-    write = Recorder()
-
-    async def work() -> None:
-        grouping = grouped(write)
-        assert [await grouping.append([EVENT]) for _ in range(3)] == [1, 1, 1]
-
-    asyncio.run(work())
-    assert write.sizes == [1, 1, 1]
 
 
 def test_calls_that_arrive_during_a_write_are_the_next_group_without_cancelled_ones() -> None:

@@ -365,11 +365,13 @@ async def test_unsent_answers_of_all_connections_together_are_bounded() -> None:
     async with running(limit=10, held=HeldBytes(unsent=10_000_000)) as server:
         server.app.size = 8_000_000
         held = server.admission.held
+        clients = []
         for _ in range(3):
-            await server.connect(GET)
+            clients.append(await server.connect(GET))
             await eventually(lambda: held.unsent > 1_000_000, "the response waits for its client")
             await asyncio.sleep(0.05)
             assert held.unsent <= 10_000_000
+        assert len(await clients[0].reader.read()) < 1_000_000  # the oldest gave way
         await asyncio.sleep(33)
         assert held.unsent == 0
 

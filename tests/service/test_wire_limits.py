@@ -12,8 +12,6 @@ from turret.service.settings import Settings
 from turret.service.wire import eager
 from turret.service.wire.admission import Admission, admission
 from turret.service.wire.connection_reaper import ConnectionReaper
-from turret.service.wire.held_bytes import HeldBytes
-from turret.service.wire.limiter import STALLED_SECONDS, Limiter
 
 LIMITS = {"recommend": 3, "batch": 1, "store": 2, "other": 1}
 
@@ -117,11 +115,16 @@ def test_the_settings_are_the_limits() -> None:
 
 
 def test_a_full_limiter_refuses_and_the_others_do_not() -> None:
+    """A request that ends, or fails, releases its place."""
+
     async def scenario() -> None:
         release = asyncio.Event()
 
         async def waiting(*_: Any) -> None:
             await release.wait()
+
+        async def failing(*_: Any) -> None:
+            raise ValueError("a fault")
 
         admitting = Admission(LIMITS)
         running = [asyncio.create_task(admit(admitting, waiting)) for _ in range(3)]
@@ -129,21 +132,9 @@ def test_a_full_limiter_refuses_and_the_others_do_not() -> None:
         release.set()
         assert await admit(admitting, waiting, "/v1/events") == 200
         await asyncio.gather(*running)
-        assert await admit(admitting, waiting) == 200
+        with pytest.raises(ValueError, match="a fault"):
+            await admit(admitting, failing)
         assert [(one.active, one.refused) for one in admitting.limiters[:3]] == [(0, 1), (0, 0), (0, 0)]
-
-    asyncio.run(scenario())
-
-
-def test_a_failed_request_releases_its_place() -> None:
-    async def scenario() -> None:
-        async def failing(*_: Any) -> None:
-            raise ValueError("a fault")
-
-        admitting = Admission(LIMITS)
-        for _ in range(5):
-            with pytest.raises(ValueError, match="a fault"):
-                await admit(admitting, failing)
 
     asyncio.run(scenario())
 
@@ -269,94 +260,30 @@ def test_time_in_which_the_loop_waits_is_not_counted() -> None:
 
 
 class Connection:
-    """A client that has so many bytes of a response unread."""
+    """A connection that notes when its deadlines are checked."""
 
-    def __init__(self, unsent: int = 60) -> None:
-        self.unsent = unsent
+    def __init__(self) -> None:
         self.looked_at: list[float] = []
-
-    def abort(self) -> None:
-        self.unsent = 0
-
-    def get_write_buffer_size(self) -> int:
-        return self.unsent
 
     def check_deadlines(self, now: float) -> None:
         self.looked_at.append(now)
 
 
-def test_only_stalled_responses_are_aborted_oldest_first() -> None:
-    clocks = Clocks()
-    limiter = Limiter("recommend", 2, None, lambda: clocks.wall)
-    first, second = Connection(), Connection()
-    for connection in (first, second):
-        assert limiter.try_acquire()
-        limiter.add_unsent(connection)
-        clocks.stand_still(STALLED_SECONDS / 2)
-    assert limiter.has_room()
-    assert first.unsent  # until a request enters
-    assert limiter.try_acquire()
-    assert (first.unsent, second.unsent) == (0, 60)
-    assert not limiter.try_acquire()
-    limiter.release(first)  # its request ends now; its place is somebody else's already
-    assert limiter.active == 2
-    limiter.release(second)
-    limiter.release(Connection())
-    assert (limiter.active, limiter.refused) == (0, 1)
-
-
-class Sender:
-    """A connection that sends a body, and says whether it had to give way."""
-
-    def __init__(self, held: HeldBytes, count: int) -> None:
-        self.held, self.count, self.gave_way = held, count, False
-        held.add_sender(self)
-        held.add_body(count)
-
-    def evict(self) -> None:
-        self.gave_way = True
-        self.held.release_body(self.count)
-
-
-def test_the_oldest_unfinished_bodies_give_way() -> None:
-    held = HeldBytes(bodies=100)
-    senders = [Sender(held, 40) for _ in range(4)]
-    assert [one.gave_way for one in senders] == [True, True, False, False]
-    assert held.bodies == 80
-    held.remove_sender(senders[2])
-    held.remove_sender(senders[3])
-    held.add_body(40)
-    assert held.is_full()  # whoever is being answered keeps what they sent
-    held.release_body(40)
-    assert not held.is_full()
-
-
-def test_the_oldest_unsent_responses_are_aborted() -> None:
-    held = HeldBytes(unsent=100)
-    connections = [Connection() for _ in range(3)]
-    for connection in connections:
-        held.add_unsent(connection)
-    assert [one.unsent for one in connections] == [0, 0, 60]
-    assert held.total == 60
-    held.remove_unsent(connections[2])
-    assert held.total == 0
-
-
 @in_virtual_time
 async def test_connections_are_looked_over_each_second_until_they_go() -> None:
     """The timer ends with the last connection, and begins with the next."""
-    loop, reaper, connections = asyncio.get_running_loop(), ConnectionReaper(), [Connection(), Connection()]
-    for connection in connections:
-        reaper.add(connection, loop)
+    loop, reaper, first, second = asyncio.get_running_loop(), ConnectionReaper(), Connection(), Connection()
+    reaper.add(first, loop)
+    reaper.add(second, loop)
     await asyncio.sleep(2.5)
-    reaper.remove(connections[0])
+    reaper.remove(first)
     await asyncio.sleep(1)
-    assert [one.looked_at for one in connections] == [[1, 2], [1, 2, 3]]
-    reaper.remove(connections[1])
+    assert (first.looked_at, second.looked_at) == ([1, 2], [1, 2, 3])
+    reaper.remove(second)
     await asyncio.sleep(7)
-    reaper.add(connections[0], loop)
+    reaper.add(first, loop)
     await asyncio.sleep(1)
-    assert connections[0].looked_at == [1, 2, loop.time()]
+    assert first.looked_at == [1, 2, loop.time()]
 
 
 SETTING: ContextVar[str] = ContextVar("SETTING", default="outer")
@@ -387,23 +314,5 @@ def test_eager_work_without_a_wait_ends_at_once_and_else_goes_on_in_a_task_of_it
         task.cancel()
         await task
         assert ran == ["inner", "inner", task]
-
-    asyncio.run(scenario())
-
-
-def test_eager_work_raises_before_its_first_wait_and_its_task_keeps_an_error_after_it() -> None:
-    async def fail(first: bool) -> None:
-        if not first:
-            await asyncio.sleep(0)
-        raise ValueError("a fault")
-
-    async def scenario() -> None:
-        loop = asyncio.get_running_loop()
-        with pytest.raises(ValueError, match="a fault"):
-            eager.start(loop, fail(True))
-        task = eager.start(loop, fail(False))
-        assert task is not None
-        with pytest.raises(ValueError, match="a fault"):
-            await task
 
     asyncio.run(scenario())
