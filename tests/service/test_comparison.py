@@ -41,7 +41,6 @@ from turret.service.models.loaded_model import LoadedModel, open_live
 from turret.service.models.model_holder import ModelHolder
 from turret.service.models.traffic_split import Route, Routes, write_routes
 from turret.service.overlay.apply_changes import empty_overlay
-from turret.service.ranking.query import NO_HISTORY, Query, make_query
 from turret.service.schemas.requests import RecommendRequest
 from turret.service.settings import Settings
 from turret.service.shared_state import COMPARISON, SharedState
@@ -73,10 +72,6 @@ def make_side(tmp_path: Path, make_contents: Make) -> MakeSide:
         return Side(model, empty_overlay(model.bundle))
 
     return make
-
-
-def query(**request: Any) -> Query:
-    return make_query(RecommendRequest(**request), NO_HISTORY, (), 0)
 
 
 @pytest.mark.parametrize(
