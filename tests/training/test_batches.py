@@ -18,7 +18,6 @@ from turret.tower.towers.user import Context
 from turret.training.batches.batches import Batch, TrainingBatches, target_counts
 from turret.training.batches.negatives import padded_negatives
 from turret.training.batches.prefetch import AHEAD, prefetched
-from turret.training.batches.spans import cut_spans
 from turret.training.errors import TrainingError
 from turret.training.randomness import stream
 
@@ -73,15 +72,6 @@ def test_segments_hold_every_position_once(shop: PreparedData, history_length: i
     assert sorted(found) == sorted(expected)
 
 
-def test_the_examples_of_a_segment_share_its_start(shop: PreparedData) -> None:
-    """So a tower can read them in one go; the windows lie end to end."""
-    (batch,) = TrainingBatches(shop, 10**6, 20, 1, context="causal_segment").epoch(stream(0, "order", 0))
-    starts, ends = batch.histories.starts.numpy(), batch.histories.ends.numpy()
-    assert ends.tolist() == list(range(1, len(ends) + 1))
-    assert set(starts[1:] - starts[:-1]) <= {0, *range(1, 21)}
-    assert len(np.unique(starts)) == len(TrainingBatches(shop, 10**6, 20, 1, context="causal_segment").spans)
-
-
 @pytest.mark.parametrize("processes", [2, 3])
 def test_shares_of_the_processes_make_the_batches_of_one(shop: PreparedData, processes: int) -> None:
     """Nearly equal ones; each example is in the share of one process."""
@@ -118,38 +108,6 @@ def test_an_epoch_can_start_in_its_middle(shop: PreparedData) -> None:
     whole = [examples(batch) for batch in batches.epoch(stream(0, "order", 3))]
     rest = [examples(batch) for batch in batches.epoch(stream(0, "order", 3), first=4)]
     assert rest == whole[4:]
-
-
-def test_epochs_differ_in_order(shop: PreparedData) -> None:
-    """Another epoch shuffles the spans otherwise."""
-    batches = TrainingBatches(shop, 128, 10, 8)
-    first, second = (next(iter(batches.epoch(stream(0, "order", epoch)))) for epoch in (0, 1))
-    assert examples(first) != examples(second)
-
-
-def test_ages_run_from_one_to_zero(shop: PreparedData) -> None:
-    """The oldest training event has age 1 and the newest 0, linearly in time."""
-    batches = TrainingBatches(shop, 10**6, 50, 64)
-    (batch,) = batches.epoch(stream(0, "order", 0))
-    ages = batch.histories.ages.numpy()
-    assert ages.min() == 0.0
-    assert 0.9 < ages.max() <= 1.0
-
-
-def test_first_events_are_read_and_never_asked_for(handmade: PreparedData) -> None:
-    """User a trains on 5 events (4 examples); users with at most one training event give none."""
-    (batch,) = TrainingBatches(handmade, 100, 50, 64).epoch(stream(0, "order", 0))
-    by_user = {user: [t for u, _, t in examples(batch) if u == user] for user in range(5)}
-    assert {user: len(targets) for user, targets in by_user.items()} == {0: 4, 1: 1, 2: 0, 3: 2, 4: 0}
-
-
-def test_spans_cut_targets_and_keep_their_context() -> None:
-    """Seven targets in spans of three; each span's context reaches history_length back, within the user."""
-    spans = cut_spans(np.array([10, 18, 19]), np.array([18, 19, 19]), longest=3, history_length=2)
-    assert spans.users.tolist() == [0, 0, 0]
-    assert spans.firsts.tolist() == [11, 14, 17]
-    assert spans.ends.tolist() == [14, 17, 18]
-    assert spans.contexts.tolist() == [10, 12, 15]
 
 
 @pytest.mark.parametrize("context", ["causal_window", "causal_segment", "leave_one_out", "full_set"])
@@ -190,14 +148,6 @@ def test_a_set_is_read_without_what_is_predicted(
         assert sorted(found.get(user, [])) == sorted(events if len(events) > 1 else [])
     counts = np.bincount(np.concatenate(list(found.values())), minlength=len(shop.item_ids))
     assert target_counts(shop, "leave_one_out").tolist() == counts.tolist()
-
-
-def test_others_are_left_out_only_within_the_window(shop: PreparedData) -> None:
-    """With a window of three, most targets of a long history lie before it."""
-    (batch,) = TrainingBatches(shop, 10**6, 3, 64, context="leave_one_out").epoch(stream(0, "order", 0))
-    assert batch.histories.left_out is not None
-    assert (batch.histories.left_out < 0).any()
-    assert (batch.histories.left_out >= 0).any()
 
 
 def test_a_set_can_be_read_whole_for_all_items_of_its_user(shop: PreparedData) -> None:
@@ -256,49 +206,6 @@ def naive_times(data: PreparedData) -> list[int]:
         start, end = int(data.offsets[user]), int(data.splits[user, 0])
         found += data.times[start + 1 : end].tolist()
     return found
-
-
-def test_segments_are_cut_as_ever_and_lose_their_older_targets(shop: PreparedData) -> None:
-    """What is left of them reads what it would have read without `since`."""
-    moment = newest(shop, 0.3)
-    epochs = [
-        TrainingBatches(shop, 256, 20, 1, context="causal_segment", start_time=since).epoch(
-            stream(0, "order", 0)
-        )
-        for since in (None, as_date(moment))
-    ]
-    every, new = (sorted(one for batch in epoch for one in examples(batch)) for epoch in epochs)
-    times: dict[Example, list[int]] = {}
-    for (user, _, target), time in zip(naive_examples(shop, 50), naive_times(shop), strict=True):
-        times.setdefault((user, (), target), []).append(time)
-    # Nobody takes an item of this shop twice, so a user and a target name an example.
-    assert new == [one for one in every if times[one[0], (), one[2]][0] >= moment]
-    assert all(len(found) == 1 for found in times.values())
-
-
-def test_a_moment_after_everything_is_refused(shop: PreparedData) -> None:
-    """With the setting's name, as the data is fine."""
-    with pytest.raises(
-        TrainingError, match=r"training\.since = '2030-01-01': no user has an event from then on"
-    ):
-        TrainingBatches(shop, 8, 5, 5, start_time="2030-01-01")
-
-
-def test_sets_since_a_moment_are_read_whole(shop: PreparedData) -> None:
-    """Only newer events are predicted, from all others, older and newer; counts are those of the epoch."""
-    moment = newest(shop, 0.3)
-    (batch,) = TrainingBatches(shop, 10**6, 1000, 64, "leave_one_out", start_time=as_date(moment)).epoch(
-        stream(0, "order", 0)
-    )
-    expected = 0
-    for user in range(len(shop.users)):
-        begin, end = int(shop.offsets[user]), int(shop.splits[user, 0])
-        expected += int((shop.times[begin:end] >= moment).sum()) if end - begin > 1 else 0
-        mine = batch.histories.users == user
-        assert (batch.histories.sizes()[mine] == end - begin - 1).all()
-    assert len(batch.targets) == expected > 0
-    counts = np.bincount(batch.targets.numpy(), minlength=len(shop.item_ids))
-    assert target_counts(shop, "leave_one_out", as_date(moment)).tolist() == counts.tolist()
 
 
 @pytest.mark.parametrize("since", [None, 0.3])

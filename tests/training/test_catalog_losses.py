@@ -66,13 +66,6 @@ def test_losses_over_all_scores_agree_with_their_formulas_written_out(epsilon: f
         assert found[line].item() == pytest.approx(expected, rel=1e-12)
 
 
-def test_the_spherical_softmax_of_large_scores_and_of_one_item() -> None:
-    scores = torch.tensor([[1e4, -1e4, 0.0], [0.0, 1e4, 1e4]])
-    loss = spherical_softmax(scores, torch.tensor([2, 0]), epsilon=1.0)
-    torch.testing.assert_close(loss, torch.full((2,), math.log(2e8)))
-    assert spherical_softmax(torch.tensor([[0.3]]), torch.tensor([0]), epsilon=1.0).item() == 0.0
-
-
 @pytest.mark.parametrize("size", [1e4, -1e4])
 def test_extreme_scores_of_clusters_trees_and_buckets_stay_finite(size: float) -> None:
     """Value and gradient, in float32."""
@@ -161,12 +154,6 @@ def test_the_gradient_of_two_stages_is_that_of_finite_differences() -> None:
     assert not gradient[:, 1, 2].any()
     assert gradient[:, 1, :2].abs().min() > 0
     assert not gradient[:, [0, 2]].any()
-
-
-def test_clusters_are_cut_from_the_order_of_frequency() -> None:
-    """Ties stand by row, and the first clusters have one item more where it does not come out even."""
-    counts = np.array([5, 0, 9, 5, 1, 7, 0])
-    assert frequency_clusters(counts, 3).tolist() == [[2, 5, 0], [3, 4, -1], [1, 6, -1]]
 
 
 @pytest.mark.parametrize(("items", "clusters"), [(1, 1), (2, 1), (100, 10), (3700, 61)])
@@ -275,21 +262,6 @@ def test_a_run_is_evaluated_by_its_own_log_p(
     assert report["towers"]["ndcg@10"]["mean"] != products["towers"]["ndcg@10"]["mean"]
 
 
-def test_the_validation_of_training_is_that_of_the_kept_model(
-    run_of_clusters: Run, shop: PreparedData
-) -> None:
-    """Training ranks by log p too: what it called best is what evaluation finds."""
-    progress = train(run_of_clusters, shop, resume=True, report=lambda _: None)
-    report = evaluate(
-        run_of_clusters.open_model(shop),
-        shop,
-        "validation",
-        run_of_clusters.experiment.evaluation,
-        scores=run_of_clusters.open_scores(shop),
-    )
-    assert report["towers"]["ndcg@10"]["mean"] == pytest.approx(progress.best, rel=1e-6)
-
-
 def test_it_can_not_be_exported(run_of_clusters: Run, tmp_path: Path) -> None:
     """The sentence says why and what would work, and nothing is written."""
     with pytest.raises(
@@ -330,13 +302,6 @@ def test_no_tree_has_shorter_paths(counts: list[int]) -> None:
     nodes = paths.nodes[paths.signs != 0.0]
     assert sorted(set(nodes.tolist())) == list(range(len(counts) - 1))
     assert (paths.nodes[paths.signs == 0.0] == -1).all()
-
-
-def test_items_without_a_count_share_a_balanced_part() -> None:
-    """A thousand of them stand eleven levels deep at most, beside one that is frequent."""
-    paths = huffman_paths(np.array([10, *[0] * 1000]))
-    assert paths.nodes.shape[1] <= 11
-    assert len(path_of(paths, 0)) == 1
 
 
 def test_a_tree_agrees_with_the_formula_written_out() -> None:
@@ -385,14 +350,6 @@ def test_the_objective_of_a_tree_is_that_of_plain_loops(
     assert float(log_p[3, 11].exp()) == pytest.approx(expected, rel=1e-4)
 
 
-def test_frequent_items_have_short_paths(shop: PreparedData, model: TwoTowers) -> None:
-    """By how often an item is a target of the training part."""
-    made = down_a_tree(shop, model)
-    depths = (made.signs != 0.0).sum(dim=1)
-    counts = torch.from_numpy(shop.item_counts())
-    assert depths[counts.argsort()[-10:]].max() < depths[counts.argsort()[:10]].min()
-
-
 BUCKETED = 2 * torch.randn(6, 9, dtype=torch.float64, generator=torch.manual_seed(0))
 OWN = torch.tensor([0, 3, 3, 8, 5, 1])
 
@@ -438,100 +395,62 @@ def test_an_example_counts_with_its_hardest_bucket() -> None:
     assert not gradient[[0, 1, 2, 4, 5]].any()
 
 
-def test_one_bucket_of_everything_is_the_full_softmax() -> None:
-    """Value and gradient."""
-    scores, others = BUCKETED.clone().requires_grad_(), BUCKETED.clone().requires_grad_()
-    found = bucketed(scores, torch.arange(6)[None], torch.arange(9)[None])
-    full = full_softmax(others, OWN)
-    torch.testing.assert_close(found, full)
-    torch.autograd.backward([found.sum(), full.sum()])
-    torch.testing.assert_close(scores.grad, others.grad)
-
-
-def test_buckets_never_exceed_the_full_softmax() -> None:
-    """A part of the sum is smaller than the whole."""
-    assert (bucketed(BUCKETED) <= full_softmax(BUCKETED, OWN)).all()
-
-
-def test_the_gradient_of_buckets_is_that_of_finite_differences() -> None:
-    assert torch.autograd.gradcheck(bucketed, BUCKETED.clone().requires_grad_())
-
-
-def test_a_bucket_of_the_positive_alone_costs_nothing() -> None:
-    """Nothing is left after masking: zero, and no gradient."""
-    scores = BUCKETED.clone().requires_grad_()
-    out = bucketed(scores, torch.tensor([[1, 2]]), torch.tensor([[3]]))
-    (gradient,) = torch.autograd.grad(out.sum(), scores)
-    assert not out.any()
-    assert not gradient.any()
-
-
 EVERYTHING = {"buckets": 1, "bucket_examples": 1000, "bucket_items": 1000}
 FEW = {"buckets": 5, "bucket_examples": 7, "bucket_items": 20}
 
 
 @pytest.fixture(params=[False, True], ids=["signed", "absolute"])
-def signed_or_absolute(shop: PreparedData, request: pytest.FixtureRequest) -> TwoTowers:
+def either(shop: PreparedData, request: pytest.FixtureRequest) -> TwoTowers:
     scoring = {"kind": "cosine", "temperature": 0.2, "absolute": request.param}
     return build_model(ExperimentConfig.model_validate({"tower": {"scoring": scoring}}), shop).eval()
 
 
-def of_buckets(
-    signed_or_absolute: TwoTowers, sizes: dict[str, int], mask_seen: bool = False
-) -> BucketedObjective:
+def of_buckets(either: TwoTowers, sizes: dict[str, int], mask_seen: bool = False) -> BucketedObjective:
     config = ScalableCrossEntropyConfig.model_validate({"kind": "scalable_cross_entropy", **sizes})
-    return BucketedObjective(config, signed_or_absolute.item.item_count, mask_seen)
+    return BucketedObjective(config, either.item.item_count, mask_seen)
 
 
-def gradients(
-    made: Objective, signed_or_absolute: TwoTowers, batch: Batch
-) -> tuple[float, int, list[Tensor]]:
-    signed_or_absolute.zero_grad()
-    out = model_loss(made, signed_or_absolute, batch, stream(0, "draw", 0))
+def gradients(made: Objective, either: TwoTowers, batch: Batch) -> tuple[float, int, list[Tensor]]:
+    either.zero_grad()
+    out = model_loss(made, either, batch, stream(0, "draw", 0))
     torch.autograd.backward(out.loss)
     return (
         out.loss.item(),
         int(out.masked),
-        [p.grad for p in signed_or_absolute.parameters() if p.grad is not None],
+        [p.grad for p in either.parameters() if p.grad is not None],
     )
 
 
 @pytest.mark.parametrize("mask_known", [False, True], ids=["all", "known masked"])
 def test_an_objective_with_one_bucket_of_everything_is_the_full_softmax(
-    signed_or_absolute: TwoTowers, batch: Batch, mask_known: bool
+    either: TwoTowers, batch: Batch, mask_known: bool
 ) -> None:
     """Sizes beyond the batch and the catalog take all there is; value and gradient of both towers agree."""
     batch = replace(batch, weights=torch.arange(1.0, len(batch.targets) + 1))
-    value, masked, ours = gradients(
-        of_buckets(signed_or_absolute, EVERYTHING, mask_known), signed_or_absolute, batch
-    )
-    full, known, theirs = gradients(
-        CatalogObjective(FullSoftmaxConfig(), mask_known), signed_or_absolute, batch
-    )
+    value, masked, ours = gradients(of_buckets(either, EVERYTHING, mask_known), either, batch)
+    full, known, theirs = gradients(CatalogObjective(FullSoftmaxConfig(), mask_known), either, batch)
     assert value == pytest.approx(full, rel=1e-5)
     assert masked == known + len(batch.targets), "each example's own positive is masked beside the known"
-    assert len(ours) == len(theirs) == len(list(signed_or_absolute.parameters()))
+    assert len(ours) == len(theirs) == len(list(either.parameters()))
     for mine, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-5)
 
 
-def projections(signed_or_absolute: TwoTowers, batch: Batch, buckets: int) -> tuple[Tensor, Tensor, Tensor]:
+def projections(either: TwoTowers, batch: Batch, buckets: int) -> tuple[Tensor, Tensor, Tensor]:
     """Scores [B, N], and how far examples and items lie along the directions: [G, B] and [G, N]."""
-    items = signed_or_absolute.catalog_vectors().detach()
-    users = signed_or_absolute.user_vectors(batch.histories, items[batch.histories.rows]).detach()
+    items = either.catalog_vectors().detach()
+    users = either.user_vectors(batch.histories, items[batch.histories.rows]).detach()
     mixture = stream(0, "draw", 0).standard_normal((buckets, len(users)), dtype="float32")
     directions = torch.tensor(mixture) @ users
     found = (users @ items.T / 0.2, directions @ users.T, directions @ items.T)
-    if signed_or_absolute.config.scoring.absolute:
+    if either.config.scoring.absolute:
         return found[0].abs(), found[1].abs(), found[2].abs()
     return found
 
 
-def test_buckets_hold_what_lies_furthest_along_mixtures_of_users(
-    signed_or_absolute: TwoTowers, batch: Batch
-) -> None:
+def test_buckets_hold_what_lies_furthest_along_mixtures_of_users(either: TwoTowers, batch: Batch) -> None:
     """The loss is that of plain loops over those buckets; examples in none do not count."""
-    scores, of_users, of_items = projections(signed_or_absolute, batch, 5)
+    scores, of_users, of_items = projections(either, batch, 5)
     buckets = [
         (sorted(bucket_oracle.largest(mine, 7)), sorted(bucket_oracle.largest(theirs, 20)))
         for mine, theirs in zip(of_users.tolist(), of_items.tolist(), strict=True)
@@ -545,23 +464,13 @@ def test_buckets_hold_what_lies_furthest_along_mixtures_of_users(
     ]
     assert 7 < len(placed) < len(batch.targets), "some examples must be in no bucket, some in several"
     out = model_loss(
-        of_buckets(signed_or_absolute, FEW),
-        signed_or_absolute,
+        of_buckets(either, FEW),
+        either,
         replace(batch, weights=weights),
         stream(0, "draw", 0),
     )
     mean = sum(w * value for w, value in placed) / sum(w for w, _ in placed)
     assert out.loss.item() == pytest.approx(mean, rel=1e-4)
-
-
-def test_known_items_of_a_bucket_are_masked_when_asked(signed_or_absolute: TwoTowers, batch: Batch) -> None:
-    """And counted beside accidental hits."""
-    plain, masked = (
-        model_loss(of_buckets(signed_or_absolute, FEW, seen), signed_or_absolute, batch, stream(0, "draw", 0))
-        for seen in (False, True)
-    )
-    assert int(masked.masked) > int(plain.masked)
-    assert masked.loss.item() < plain.loss.item()
 
 
 COUNT, WIDTH, RATE, EPSILON = 40, 5, 0.3, 0.7
@@ -609,26 +518,6 @@ def test_every_factored_step_is_that_of_all_scores(size: int) -> None:
     assert np.abs(items - first_items().numpy()).max() > 0.05
 
 
-def test_the_gradient_of_a_factored_step_is_that_of_the_loss() -> None:
-    """By the differentiation of `spherical_softmax` over all scores."""
-    users, positives = users_and_positives(6, 0)
-    users.requires_grad_()
-    loss = spherical_softmax(users @ first_items().T, positives, epsilon=EPSILON).mean()
-    losses, by_users = FactoredItems(first_items(), EPSILON).step(users.detach(), positives, RATE)
-    torch.testing.assert_close(losses.mean(), loss.detach())
-    torch.testing.assert_close(by_users, torch.autograd.grad(loss, users)[0])
-
-
-def test_multiplying_out_changes_nothing() -> None:
-    """Neither the item vectors nor the steps that follow."""
-    ours, other = FactoredItems(first_items(), EPSILON), FactoredItems(first_items(), EPSILON)
-    for step in range(6):
-        users, positives = users_and_positives(4, step)
-        ours.step(users, positives, RATE)
-        other.step(users, positives, RATE)
-        torch.testing.assert_close(ours.multiply_out(), other.vectors(torch.arange(COUNT)))
-
-
 def test_many_steps_in_float32_stay_near() -> None:
     """W is multiplied out before the inverse of U loses its bits; a tenth of a per cent after 500 steps."""
     factored, items = FactoredItems(first_items().float(), EPSILON), first_items().requires_grad_()
@@ -641,10 +530,3 @@ def test_many_steps_in_float32_stay_near() -> None:
             items -= RATE * gradient
     ours = factored.vectors(torch.arange(COUNT)).double()
     assert float((ours - items.detach()).norm() / items.detach().norm()) < 1e-3
-
-
-def test_factors_that_have_no_loss_are_refused() -> None:
-    with pytest.raises(TrainingError, match="an epsilon above zero"):
-        FactoredItems(first_items(), 0.0)
-    with pytest.raises(TrainingError, match=r"give \[N, D\]"):
-        FactoredItems(first_items()[0])

@@ -42,10 +42,6 @@ def test_training_ends_with_the_best_value_and_the_folder(
     assert Run.read(tmp_path / "run").experiment == load_experiment("demo", QUICK)
 
 
-def test_without_an_experiment_it_is_youtubednn(trained: Path) -> None:
-    assert Run.read(trained).experiment == load_experiment("youtubednn", QUICK)
-
-
 def test_a_run_that_is_there_is_neither_gone_on_with_nor_replaced_unasked(
     trained: Path, shop: PreparedData
 ) -> None:
@@ -117,13 +113,6 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_begins_again_as_it_wa
     commands.train_run(None, None, tmp_path, [], resume=True)
     assert Run.read(tmp_path).experiment == begun.experiment
     assert (tmp_path / MODEL).is_file()
-
-
-def test_training_records_the_value_of_each_evaluation(trained: Path) -> None:
-    """From which the verdict reads whether it was still improving."""
-    progress = Run.read(trained).progress()
-    assert progress is not None
-    assert progress.validated == [[1, progress.best]]
 
 
 @pytest.mark.parametrize("part", ["train", "Test", ""])

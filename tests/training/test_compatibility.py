@@ -66,7 +66,6 @@ COMPARING |= {"ranking", "ranking_hinge", "cosine_hinge"}
 
 
 EXCLUDED = {"kind": "uniform", "exclude_positive": True}
-MIXED = {"kind": "mixed", "parts": [{"kind": "uniform"}, {"kind": "cross_batch"}]}
 COSINE = {"kind": "cosine", "temperature": 1.0}
 ABSOLUTE = {"absolute": True}
 Case = tuple[dict[str, Any], list[str], dict[str, Any]]
@@ -79,55 +78,15 @@ CASES: dict[str, Case] = {
         ["expected count of the positive", "exclude_positive = true", "use 'sampled_softmax'"],
         {"objective": drawing("sampled_softmax", **EXCLUDED)},
     ),
-    "nce without the positive": (
-        {"objective": drawing("nce", **EXCLUDED)},
-        ["expected count of the positive", "exclude_positive = true"],
-        {"objective": drawing("nce", kind="uniform")},
-    ),
-    "nce over two passes": (
-        {"objective": drawing("nce", kind="two_pass")},
-        ["expected count of the positive", "'two_pass' can't give", "or kind = 'uniform'"],
-        {"objective": drawing("nce", kind="uniform")},
-    ),
-    "blackout without the positive": (
-        {"objective": drawing("blackout", **{**EXCLUDED, "kind": "quadratic"})},
-        ["expected count of the positive", "'quadratic' can't give with exclude_positive = true"],
-        {"objective": drawing("blackout", kind="quadratic")},
-    ),
-    "a mean over a number that is drawn": (
-        {"objective": drawing("ranking", kind="bernoulli")},
-        ["mean over a fixed number", "'bernoulli' draws more or fewer"],
-        {"objective": drawing("sampled_softmax", kind="bernoulli")},
-    ),
     "a mean over different positives": (
         {"objective": drawing("negative_sampling", kind="in_batch", unique=True)},
         ["mean over a fixed number", "'in_batch' draws more or fewer"],
         {"objective": drawing("negative_sampling", kind="in_batch", unique=False)},
     ),
-    "a mean over a union that grows": (
-        {"objective": {"loss": "gbce", "sampler": MIXED}},
-        ["mean over a fixed number", "'mixed' draws more or fewer"],
-        {"objective": drawing("gbce", kind="mixed")},
-    ),
     "the whole sum without the positive": (
         {"objective": drawing("standard_importance", **EXCLUDED)},
         ["counts drawn positives", "can't draw the positive with exclude_positive = true"],
         {"objective": drawing("standard_importance", kind="uniform")},
-    ),
-    "the whole sum from a pool": (
-        {"objective": drawing("standard_importance", kind="two_pass")},
-        ["counts drawn positives", "'two_pass' can't draw the positive", "use 'sampled_softmax'"],
-        {"objective": drawing("sampled_softmax", kind="two_pass")},
-    ),
-    "hits of a draw that has none": (
-        {"objective": drawing({"kind": "sampled_softmax", "remove_accidental_hits": False}, **EXCLUDED)},
-        ["counts drawn positives", "'uniform' can't draw the positive with exclude_positive = true"],
-        {"objective": drawing({"kind": "sampled_softmax", "remove_accidental_hits": False}, kind="uniform")},
-    ),
-    "the catalog with a sampler": (
-        {"objective": drawing("full_softmax", kind="uniform")},
-        ["scores the whole catalog", "contradicts", 'objective={loss="full_softmax"}'],
-        {"objective": {"loss": "full_softmax"}},
     ),
     "known items of a cluster": (
         {"objective": {"loss": "hierarchical_softmax", "mask_known": True}},
@@ -139,23 +98,10 @@ CASES: dict[str, Case] = {
         ["h and -h the same scores", "'positive_features' other probabilities", "use kind = 'quadratic'"],
         {"objective": drawing("sampled_softmax", kind="quadratic"), "tower.scoring": ABSOLUTE},
     ),
-    "fourier features without signs": (
-        {"objective": drawing("sampled_softmax", kind="fourier_features"), "tower.scoring": ABSOLUTE},
-        ["h and -h the same scores", "'fourier_features' other probabilities", "or set absolute = false"],
-        {"objective": drawing("sampled_softmax", kind="fourier_features")},
-    ),
     "a cosine margin on other scores": (
         {"objective": drawing("cosine_hinge", kind="uniform"), "tower.scoring": {"temperature": 0.07}},
         ["margin in cosines", "temperature = 1.0", "not kind = 'cosine' with temperature = 0.07"],
         {"objective": drawing("cosine_hinge", kind="uniform"), "tower.scoring": COSINE},
-    ),
-    "a cosine margin on inner products": (
-        {
-            "objective": drawing("cosine_embedding", kind="uniform"),
-            "tower.scoring": {**COSINE, "kind": "dot"},
-        },
-        ["margin in cosines", "must be kind = 'cosine'", "not kind = 'dot'"],
-        {"objective": drawing("cosine_embedding", kind="uniform"), "tower.scoring": COSINE},
     ),
     "a cosine margin on biased scores": (
         {
@@ -189,14 +135,6 @@ CASES: dict[str, Case] = {
         {"objective": {"loss": "binary_cross_entropy", "candidates": "labelled", "mask_known": True}},
         ["mask_known = true masks candidates", "set mask_known = false"],
         {"objective": {"loss": "binary_cross_entropy", "candidates": "given", "mask_known": True}},
-    ),
-    "a cosine margin on labelled pairs": (
-        {
-            "objective": {"loss": "cosine_embedding", "candidates": "labelled"},
-            "tower.scoring": {"temperature": 0.07},
-        },
-        ["margin in cosines", "not kind = 'cosine' with temperature = 0.07"],
-        {"objective": {"loss": "cosine_embedding", "candidates": "labelled"}, "tower.scoring": COSINE},
     ),
     "squares that are ranked with signs": (
         {"objective": {"loss": "spherical_softmax"}},

@@ -1,7 +1,6 @@
 """Experiments: shipped files, overrides, names of settings, and what fits together."""
 
 import ast
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,6 @@ from turret.training.config.experiment import (
 )
 from turret.training.config.named_settings import (
     differences,
-    overlap,
-    short_names,
     with_settings,
     write_experiment,
 )
@@ -97,13 +94,6 @@ def test_a_wrong_setting_is_refused_with_the_remedy(override: str, parts: list[s
         assert part in str(refused.value)
 
 
-def test_an_entry_that_does_not_fit_is_all_that_is_said_of_its_list() -> None:
-    """Not also that the list is too short without it."""
-    with pytest.raises(ConfigurationError, match=r"parts\.0\.kind can't be 'bigram'") as refused:
-        load_experiment("youtubednn", ['objective.sampler={kind="mixed", parts=["bigram"]}'])
-    assert "at least" not in str(refused.value)
-
-
 def test_a_setting_is_added_to_a_loss_or_a_sampler_that_is_a_bare_name(tmp_path: Path) -> None:
     """`loss = "ranking"` stands for the section of that kind, for an override too."""
     (tmp_path / "bare.toml").write_text('[objective]\nloss = "ranking"\nsampler = "unigram"\n')
@@ -119,13 +109,6 @@ def test_a_missing_experiment_names_the_shipped_ones() -> None:
         load_experiment("youtubednm")
 
 
-@pytest.mark.parametrize("override", ["training.epochs", "=3", "training..epochs=3"])
-def test_an_override_of_another_form_is_refused(override: str) -> None:
-    """The sentence shows the form."""
-    with pytest.raises(ConfigurationError, match=r"section\.key=value"):
-        load_experiment("youtubednn", [override])
-
-
 @pytest.mark.parametrize(
     "sampler", ['{kind="in_batch"}', '{kind="mixed",parts=["in_batch",{kind="in_batch",unique=true}]}']
 )
@@ -134,12 +117,6 @@ def test_in_batch_needs_a_second_example(sampler: str) -> None:
     objective = f'objective={{loss="sampled_softmax_corrected",sampler={sampler}}}'
     with pytest.raises(ConfigurationError, match=r"batch_size = 1 .*uniform"):
         load_experiment("youtubednn", [objective, "training.batch_size=1"])
-
-
-def test_one_example_is_enough_beside_another_sampler() -> None:
-    """The other parts of a mixed draw have candidates for it."""
-    objective = 'objective={loss="sampled_softmax",sampler={kind="mixed",parts=["in_batch","uniform"]}}'
-    assert load_experiment("youtubednn", [objective, "training.batch_size=1"]).training.batch_size == 1
 
 
 @pytest.mark.parametrize("parts", ['["mined"]', '["mined","cross_batch"]', '["cross_batch"]'])
@@ -198,24 +175,6 @@ def test_what_does_not_fit_is_said_by_name(settings: dict[str, object], complain
         with_settings(ExperimentConfig(), settings)
 
 
-def test_names_overlap_where_one_holds_the_other() -> None:
-    assert overlap("objective", "objective.sampler.negatives")
-    assert overlap("objective.sampler.negatives", "objective")
-    assert overlap("training.epochs", "training.epochs")
-    assert not overlap("training.epoch", "training.epochs")
-    assert not overlap("tower.user.dropout", "tower.item.dropout")
-
-
-def test_a_name_is_as_short_as_it_stays_clear() -> None:
-    names = ["tower.user.dropout", "tower.item.dropout", "training.epochs", "dropout"]
-    assert short_names(names) == {
-        "tower.user.dropout": "user.dropout",
-        "tower.item.dropout": "item.dropout",
-        "training.epochs": "epochs",
-        "dropout": "dropout",
-    }
-
-
 def test_differences_are_told_setting_by_setting() -> None:
     """Also of sections that only one of the two has."""
     before = load_experiment("youtubednn")
@@ -246,13 +205,6 @@ def test_what_is_written_is_read_again(name: str, tmp_path: Path) -> None:
     write_experiment(path, experiment, "Trial 1")
     assert load_experiment(str(path)) == experiment
     assert path.read_text().startswith("# Trial 1\n")
-
-
-def test_every_setting_is_written_also_those_nobody_changed(tmp_path: Path) -> None:
-    """The experiment stays what it was when a later version has other defaults."""
-    write_experiment(tmp_path / "best.toml", ExperimentConfig(), "")
-    read = tomllib.loads((tmp_path / "best.toml").read_text())
-    assert read == ExperimentConfig().model_dump(mode="json", exclude_none=True)
 
 
 def settings_of_all_kinds() -> set[str]:

@@ -10,7 +10,7 @@ from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 from turret.training.batches.batches import TrainingBatches
-from turret.training.batches.event_times import first_events, packed_times, request_times, seconds
+from turret.training.batches.event_times import first_events, packed_times
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.errors import TrainingError
 from turret.training.evaluation.ranking import histories_of
@@ -36,21 +36,6 @@ def timed(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
 
 def used(data: PreparedData, user: int) -> list[float]:
     return [float(START + at) for at in USED[str(data.users.id(user))]]
-
-
-def test_times_are_read_in_seconds(timed: PreparedData) -> None:
-    for user in range(4):
-        places = np.arange(timed.offsets[user], timed.offsets[user + 1])
-        assert seconds(timed, places).tolist() == used(timed, user)
-
-
-def test_a_question_comes_with_the_next_event_or_at_the_end_of_the_log(timed: PreparedData) -> None:
-    users = np.arange(4)
-    firsts, ends = timed.offsets[:-1], timed.offsets[1:]
-    assert request_times(timed, users, firsts + 1).tolist() == [
-        used(timed, user)[1] if len(used(timed, user)) > 1 else START + 800_000.0 for user in range(4)
-    ]
-    assert request_times(timed, users, ends).tolist() == [START + 800_000.0] * 4
 
 
 def test_packed_events_are_followed_by_those_of_the_same_user(timed: PreparedData) -> None:
@@ -93,13 +78,6 @@ def test_evaluation_asks_when_the_target_was_used(timed: PreparedData) -> None:
     for place, user in enumerate(users.tolist()):
         *_, before, at = used(timed, user)
         assert float(found.gaps[found.ends[place] - 1]) == at - before
-
-
-def test_nothing_is_read_of_times_unless_asked(timed: PreparedData) -> None:
-    assert histories_of(timed, np.array([0]), "test", 3).gaps is None
-    (batch,) = TrainingBatches(timed, 1000, 50, 64, "causal_segment").epoch(stream(0, "order", 0))
-    assert batch.histories.gaps is None
-    assert batch.histories.clocks is None
 
 
 def test_a_tower_of_times_refuses_data_that_has_only_an_order(
@@ -181,11 +159,6 @@ def test_what_is_no_time_is_refused(log: Make, since: str | float) -> None:
     """Numbers too that are of no time near ours; digits that look like a date are such a number."""
     with pytest.raises(TrainingError, match=r"training\.since = .* is no date or time; write it like 2024-"):
         first_events(log(day), since)
-
-
-def test_a_date_is_refused_where_the_order_is_a_number(log: Make) -> None:
-    with pytest.raises(TrainingError, match=r"plain numbers, from 1 to 5; give a number"):
-        first_events(log(lambda step: step, split="99"), "2024-05-01")
 
 
 def test_data_without_times_is_refused(handmade: PreparedData) -> None:

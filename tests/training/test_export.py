@@ -5,16 +5,13 @@ import subprocess
 import sys
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 import torch
-from numpy.typing import NDArray
 from safetensors.torch import load
 
 from tests.support.full_disk import small_disk, small_files
@@ -317,12 +314,6 @@ def test_the_plane_is_that_of_the_largest_variance(block: int, monkeypatch: pyte
     np.testing.assert_allclose(points, expected * signs, atol=1e-9)
 
 
-@pytest.mark.parametrize("shape", [(1, 4), (5, 1), (2, 2)])
-def test_few_items_and_dimensions_have_points_too(shape: tuple[int, int]) -> None:
-    assert principal_components(np.ones(shape)).shape == (shape[0], 2)
-    assert len(project_items(np.ones(shape, np.float32), COSINE).points) == shape[0]
-
-
 def test_the_map_is_the_same_each_time_and_leaves_out_a_bias() -> None:
     vectors = np.random.default_rng(1).standard_normal((80, 5)).astype(np.float32)
     with_bias = np.hstack([vectors, np.full((80, 1), 100.0, np.float32) * np.arange(80)[:, None]])
@@ -330,26 +321,3 @@ def test_the_map_is_the_same_each_time_and_leaves_out_a_bias() -> None:
     plain = project_items(vectors, COSINE)
     assert plain.method == "pca"
     assert (project_items(with_bias.astype(np.float32), scoring).points == plain.points).all()
-
-
-def test_umap_is_used_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stand-in: it would install numba and scikit-learn with it."""
-    asked: list[dict[str, Any]] = []
-
-    class Umap:
-        def __init__(self, **options: Any) -> None:
-            asked.append(options)
-
-        def fit_transform(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-            return vectors[:, :2]
-
-    module = ModuleType("umap")
-    module.__spec__ = ModuleSpec("umap", None)
-    module.UMAP = Umap  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "umap", module)
-    vectors = np.random.default_rng(1).standard_normal((60, 5)).astype(np.float32)
-    assert project_items(vectors, COSINE).method == "umap"
-    assert asked == [{"metric": "cosine", "random_state": 0, "n_jobs": 1}]
-    assert project_items(vectors[:40], COSINE).method == "pca"
-    monkeypatch.setattr(item_projection, "UMAP_ITEMS", 50)
-    assert project_items(vectors, COSINE).method == "pca"

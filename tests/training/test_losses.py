@@ -19,8 +19,6 @@ from tests.oracles import softmax as oracle
 from tests.oracles.estimators import Example
 from turret.training import losses
 from turret.training.losses.binary import (
-    NceConfig,
-    NegativeSamplingConfig,
     binary_cross_entropy,
     gbce,
     nce,
@@ -29,15 +27,11 @@ from turret.training.losses.binary import (
 )
 from turret.training.losses.catalog import full_softmax
 from turret.training.losses.pairwise import (
-    RankingConfig,
     cosine_embedding,
     cosine_hinge,
     ranking,
-    ranking_hinge,
 )
 from turret.training.losses.sampled import (
-    BlackoutConfig,
-    SampledSoftmaxConfig,
     blackout,
     refined_logq,
     sampled_softmax,
@@ -45,7 +39,7 @@ from turret.training.losses.sampled import (
     standard_importance,
     subset_softmax,
 )
-from turret.training.losses.terms import log_sum_exp, masked, mean_of_valid, minus_log_count, valid_count
+from turret.training.losses.terms import log_sum_exp, masked
 from turret.training.objectives.contract import Loss, LossSettings
 from turret.training.objectives.sampled import DrawLossSettings
 from turret.training.samplers.core.draw import Draw, drawn_with_replacement, without_accidental_hits
@@ -222,29 +216,6 @@ def test_exp_sums_are_unbiased_over_all_draws_and_only_with_the_correction() -> 
     assert expected_sum(UNEQUAL, excluding, 2) > 1.05 * truth
 
 
-def expected_bernoulli_sum(correct: bool) -> float:
-    """The exact expectation of the estimated sum when each other item is taken with its own probability."""
-    inclusion = {0: 0.9, 1: 0.1, 3: 0.4, 4: 0.25}
-    total = 0.0
-    for taken in itertools.product([False, True], repeat=4):
-        chosen = dict(zip(inclusion, taken, strict=True))
-        probability = math.prod(b if chosen[i] else 1 - b for i, b in inclusion.items())
-        ids = torch.tensor([i for i in inclusion if chosen[i]], dtype=torch.int64)
-        counts = [inclusion[i] if correct else 0.4125 for i in ids.tolist()]
-        log_count = torch.tensor(counts, dtype=torch.float64).log()
-        nowhere = torch.full((1,), -math.inf, dtype=torch.float64)
-        draw = Draw(ids, log_count, nowhere, torch.ones(1, len(ids), dtype=torch.bool))
-        total += probability * math.expm1(float(loss_of(sampled_softmax, draw))) * math.exp(SCORES[2])
-    return total
-
-
-def test_bernoulli_draws_estimate_the_sum_without_bias() -> None:
-    """Over all 16 draws, the empty one too, if each item's count is its probability and not their mean."""
-    truth = sum(math.exp(score) for i, score in enumerate(SCORES.tolist()) if i != 2)
-    assert expected_bernoulli_sum(correct=True) == pytest.approx(truth, rel=1e-9)
-    assert expected_bernoulli_sum(correct=False) != pytest.approx(truth, rel=0.05)
-
-
 def test_the_whole_sum_is_unbiased_if_drawn_positives_count() -> None:
     """Standard importance sampling over all 125 draws; with hits masked its term is missing."""
     found = {
@@ -299,11 +270,6 @@ def bias(log_q: Tensor, size: int) -> Tensor:
 def of_others(logits: Tensor) -> Tensor:
     """log q [5] over the four items that are not the positive."""
     return logits.index_fill(0, POSITIVE, -math.inf).log_softmax(dim=0)
-
-
-def test_the_bias_of_the_gradient_falls_with_the_number_of_candidates() -> None:
-    errors = [float(bias(UNEQUAL.log(), size).detach().abs().max()) for size in (1, 3)]
-    assert errors[1] < 0.85 * errors[0]
 
 
 @pytest.mark.parametrize("size", [1, 2])
@@ -384,13 +350,6 @@ def test_nce_needs_the_counts_of_its_draw_and_a_normaliser_for_scores_that_have_
     for normaliser, at_rest in ((3.0, True), (2.0, False)):
         gradient = of_all_draws(nce, P.log() + 3.0 - normaliser, 2, hits=True)
         assert bool(gradient.sum().abs() < 1e-12) is at_rest
-
-
-def test_only_nce_counts_hits_by_default() -> None:
-    """As its articles do; the others mask the positive among the drawn."""
-    assert NceConfig().keeps_hits
-    for settings in (NegativeSamplingConfig(), SampledSoftmaxConfig(), BlackoutConfig()):
-        assert not settings.keeps_hits
 
 
 def test_losses_that_coincide() -> None:
@@ -506,13 +465,6 @@ def test_nothing_but_hits_drawn_is_a_loss_and_a_gradient_of_zero(loss: Loss) -> 
     assert not gradient_of(loss, draw).any()
 
 
-def test_standard_importance_falls_without_bound_where_the_positive_is_not_drawn() -> None:
-    """What makes it unstable: a sum without its largest term."""
-    draw = draw_of([0, 1])
-    low = standard_importance(torch.tensor([100.0]).double(), SCORES[draw.ids].unsqueeze(0), draw)
-    assert low.item() < -90.0
-
-
 def blackout_of(positive: float, drawn: list[float]) -> tuple[float, Tensor]:
     """The loss in float32 with all counts one, and its gradient by all scores."""
     scores = torch.tensor([positive, *drawn], requires_grad=True)
@@ -534,13 +486,6 @@ def test_a_candidate_with_nearly_all_of_the_mass_costs_its_distance_twice_in_bla
     assert loss == pytest.approx(2 * (gap + math.log1p(math.exp(-gap))), rel=1e-5)
     slope = 2 / (1 + math.exp(-gap))
     assert gradient.tolist() == pytest.approx([-slope, slope], rel=1e-3)
-
-
-def test_two_candidates_that_share_all_of_the_mass_in_blackout() -> None:
-    """Neither is close to one, and the positive's share is below the smallest float."""
-    loss, gradient = blackout_of(-500.0, [0.0, 0.0])
-    assert loss == pytest.approx(500.0 + math.log(2) - 2 * math.log(0.5), rel=1e-6)
-    assert gradient.tolist() == pytest.approx([-1.0, 0.5, 0.5])
 
 
 def test_extreme_examples_of_blackout_are_exact_beside_plain_ones() -> None:
@@ -573,35 +518,6 @@ def test_a_pair_log_n_less_one_apart_is_complementary_sum_sampling(delta: float,
         assert torch.allclose(slope, other, rtol=1e-12) is same
 
 
-def test_complementary_pairs_lie_below_the_full_softmax() -> None:
-    """In expectation over the uniform candidate, and further than four candidates taken together."""
-    others = [float(SCORES[item]) for item in (0, 1, 3, 4)]
-    pairs = [estimators.ranking(Example(2.1, 1.0, [score], [1.0], [True]), math.log(4)) for score in others]
-    together = [
-        oracle.sampled(2.1, [others[position] for position in positions], [1.0] * 4, [True] * 4)
-        for positions, _ in oracle.all_draws([0.25] * 4, 4)
-    ]
-    assert np.mean(pairs) < np.mean(together) < oracle.full(SCORES.numpy(), 2)
-
-
-@pytest.mark.parametrize("items", [1, 2, 5])
-def test_the_delta_of_a_complementary_sum_is_the_log_of_the_other_items(items: int) -> None:
-    """Each pair is then log(exp s_y + (N - 1) exp s_j) - s_y."""
-    loss = RankingConfig(delta="complementary_sum").build(items)
-    expected = math.log(math.exp(0.4) + max(items - 1, 1) * math.exp(-0.3)) - 0.4
-    found = loss(torch.tensor([0.4]), torch.tensor([[-0.3]]), certain(1)).item()
-    assert found == pytest.approx(expected, rel=1e-5)
-
-
-def test_pairs_far_enough_apart_cost_nothing_under_the_hinge() -> None:
-    """Loss and gradients are exactly zero."""
-    positive, drawn = torch.tensor([2.0], requires_grad=True), torch.tensor([[0.5]], requires_grad=True)
-    loss = ranking_hinge(positive, drawn, certain(1), delta=1.0)
-    assert loss.item() == 0.0
-    for gradient in torch.autograd.grad(loss.sum(), [positive, drawn]):
-        assert not gradient.any()
-
-
 def test_the_bounds_of_losses_of_cosines_are_reached_and_only_the_hinge_looks_at_the_pair() -> None:
     """Zero at best, and at worst margin + 2 and 3 - margin; a candidate above the margin costs by itself."""
     for cosine, worst in ((1.0, 0.0), (-1.0, 2.5)):
@@ -611,18 +527,6 @@ def test_the_bounds_of_losses_of_cosines_are_reached_and_only_the_hinge_looks_at
     positive, drawn = torch.tensor([1.0]), torch.tensor([[0.4, 0.2]])
     assert cosine_hinge(positive, drawn, certain(2), margin=0.5).item() == 0.0
     assert cosine_embedding(positive, drawn, certain(2), margin=0.3).item() == pytest.approx(0.05)
-
-
-def test_each_candidate_is_corrected_by_its_own_count() -> None:
-    """Shared counts [K] reach every example, counts [B, K] only their own."""
-    drawn, valid = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), torch.ones(2, 3, dtype=torch.bool)
-    shared, own = torch.tensor([0.5, -1.0, 2.0]), torch.tensor([[0.5, -1.0, 2.0], [1.0, 0.0, -3.0]])
-    of_shared, of_own = (
-        minus_log_count(drawn, Draw(torch.arange(3), counts, torch.zeros(2), valid)).tolist()
-        for counts in (shared, own)
-    )
-    assert of_shared == [[0.5, 3.0, 1.0], [3.5, 6.0, 4.0]]
-    assert of_own == [[0.5, 3.0, 1.0], [3.0, 5.0, 9.0]]
 
 
 def draw_with(valid: list[list[bool]]) -> Draw:
@@ -653,11 +557,3 @@ def test_log_sum_exp_is_that_of_what_is_left() -> None:
     (gradient,) = torch.autograd.grad(log_sum_exp(scores).sum(), scores)
     torch.testing.assert_close(gradient, torch.tensor([[0.0, 0.0], [0.25, 0.75]]))
     assert log_sum_exp(torch.zeros(2, 0)).tolist() == [-math.inf, -math.inf]
-
-
-def test_the_mean_is_over_valid_candidates() -> None:
-    """Not over K; and zero where there are none."""
-    draw = draw_with([[True, True, False, False], [False] * 4, [True] * 4])
-    terms = torch.tensor([[2.0, 4.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0], [1.0, 2.0, 3.0, 6.0]])
-    assert valid_count(draw).tolist() == [2, 0, 4]
-    assert mean_of_valid(terms, draw).tolist() == [3.0, 0.0, 3.0]

@@ -21,7 +21,6 @@ from turret.training.batches.batches import Batch, TrainingBatches
 from turret.training.config.experiment import ExperimentConfig, ObjectiveConfig
 from turret.training.errors import TrainingError
 from turret.training.losses.binary import NceConfig
-from turret.training.losses.catalog import FullSoftmaxConfig
 from turret.training.losses.sampled import (
     SampledSoftmaxConfig,
     sampled_softmax,
@@ -174,15 +173,6 @@ def test_the_normaliser_of_an_example_is_that_of_its_context(ids: Tensor) -> Non
     assert found == pytest.approx(nce_by_hand(ids, [1.5, 0.5, -1.0]), rel=1e-5)
 
 
-@shared_or_own
-def test_a_batch_whose_weights_are_all_zero_has_a_loss_and_gradients_of_zero(ids: Tensor) -> None:
-    vectors = VECTORS.clone().requires_grad_()
-    loss = ours(SampledSoftmaxConfig(), ids, replace(small_examples(vectors), weights=torch.zeros(3)))
-    (gradient,) = torch.autograd.grad(loss, vectors)
-    assert loss.item() == 0.0
-    assert (gradient == 0.0).all()
-
-
 def objective(shop: PreparedData, settings: object, since: str | None = None) -> Objective:
     config = ObjectiveConfig.model_validate(settings)
     return build_objective(config, TowerConfig(), shop, 0, torch.device("cpu"), since)
@@ -319,18 +309,6 @@ def test_each_example_is_scored_with_its_own_candidates(towers: TwoTowers, size:
     torch.testing.assert_close(gradient, vectors.sum(dim=1) / 0.07, rtol=1e-4, atol=1e-3)
 
 
-def test_stored_vectors_are_scored_as_they_are(towers: TwoTowers, batch: Batch) -> None:
-    """The last candidates keep the vectors that came with the draw; only the first are computed."""
-    ids, stored = torch.tensor([3, 9, 4, 5]), torch.randn(2, 64, generator=torch.manual_seed(0))
-    users = torch.randn(7, 64, generator=torch.manual_seed(1))
-    draw = Draw(ids, torch.zeros(4), torch.zeros(7), torch.ones(7, 4, dtype=torch.bool), stored)
-    scores = candidate_scores(examples_of(towers, users), draw)
-    fresh = towers.item_vectors(ids)
-    torch.testing.assert_close(scores[:, :2], users @ fresh[:2].T / 0.07)
-    torch.testing.assert_close(scores[:, 2:], users @ stored.T / 0.07)
-    assert not torch.allclose(scores[:, 2:], users @ fresh[2:].T / 0.07)
-
-
 def test_a_sampler_is_told_of_the_step(towers: TwoTowers, batch: Batch) -> None:
     """The newest items read, the positives' vectors, and how to encode others; all without a gradient."""
     sampler = GivenDraw(torch.tensor([1, 2, 3]))
@@ -406,41 +384,6 @@ def test_shared_candidates_may_have_counts_of_each_example(
     expected = torch.cat([positive, others], dim=1).logsumexp(dim=1) - positive[:, 0]
     weighted = (expected * batch.weights).sum() / batch.weights.sum()
     torch.testing.assert_close(out.loss.detach(), weighted)
-
-
-def test_a_learned_normaliser_is_a_parameter_that_lowers_all_scores(towers: TwoTowers, batch: Batch) -> None:
-    """Its gradient is the derivative of the loss by a constant taken from every score."""
-    sampler = popularity_sampler(np.ones(towers.item.item_count), 50, torch.device("cpu"))
-    made = SampledObjective(NceConfig(), sampler, 200, mask_seen=False, log_normaliser=torch.zeros(()))
-    (normaliser,) = made.parameters()
-    loss = model_loss(made, towers, batch, no_random()).loss
-    torch.autograd.backward(loss)
-    assert normaliser.grad is not None
-    with torch.no_grad():
-        normaliser.add_(1e-2)
-    moved = model_loss(made, towers, batch, no_random()).loss
-    assert float((moved - loss).detach()) / 1e-2 == pytest.approx(float(normaliser.grad), rel=0.05)
-
-
-def test_each_context_has_a_normaliser_of_its_own(towers: TwoTowers, batch: Batch) -> None:
-    """Each example's loss has the constant of its context; constants of absent contexts get no gradient."""
-    sampler = GivenDraw(torch.arange(20))
-    values = torch.linspace(-2.0, 2.0, 5000)
-    contexts = batch.histories.users
-    assert len(set(contexts.tolist())) > 1
-    made = SampledObjective(NceConfig(), sampler, 200, log_normaliser=values)
-    loss = model_loss(made, towers, batch, no_random()).loss
-    torch.autograd.backward(loss)
-    alone = []
-    for example, context in enumerate(contexts.tolist()):
-        weights = torch.zeros(len(contexts))
-        weights[example] = 1.0
-        plain = SampledObjective(NceConfig(), sampler, 200, log_normaliser=values[context])
-        alone.append(model_loss(plain, towers, replace(batch, weights=weights), no_random()).loss.detach())
-    torch.testing.assert_close(loss.detach(), torch.stack(alone).mean())
-    (parameter,) = made.parameters()
-    assert parameter.grad is not None
-    assert parameter.grad.nonzero()[:, 0].tolist() == sorted(set(contexts.tolist()))
 
 
 def test_a_normaliser_for_each_context_needs_the_contexts(towers: TwoTowers, batch: Batch) -> None:
@@ -610,29 +553,3 @@ def test_a_loss_that_corrects_positives_is_refused_where_some_are_out_of_reach()
 def test_a_mixed_draw_names_the_parts_that_do_not_reach_every_item() -> None:
     with pytest.raises(ConfigurationError, match=r"^mined can't draw every item .*add a part that can"):
         samplers.mixed(parts=[samplers.mined()])
-
-
-def test_a_loss_derived_from_a_blocked_one_is_computed_by_its_own_function(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The blocked softmax would otherwise stand in for it, wherever candidates are shared."""
-
-    class Doubled(SampledSoftmaxConfig):
-        kind: Literal["doubled"] = "doubled"  # type: ignore[assignment]
-
-        def build(self, item_count: int) -> Loss:
-            return lambda *batch: 2.0 * sampled_softmax(*batch)
-
-    class Renamed(SampledSoftmaxConfig):
-        kind: Literal["renamed"] = "renamed"  # type: ignore[assignment]
-
-    class OfCatalog(FullSoftmaxConfig):
-        def build(self) -> Any:
-            return None
-
-    uniform = samplers.uniform(negatives=K)
-    assert step_of(Doubled(), uniform) == pytest.approx(
-        2.0 * step_of(losses.sampled_softmax(), uniform), rel=1e-6
-    )
-    assert Renamed.blocked
-    assert not OfCatalog.blocked

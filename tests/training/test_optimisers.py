@@ -2,7 +2,6 @@
 
 import copy
 import itertools
-from copy import deepcopy
 from pathlib import Path
 
 import pytest
@@ -50,21 +49,6 @@ def test_rows_without_a_gradient_stay() -> None:
         before = embedding.weight.detach().clone()
         optimiser.step()
         assert (embedding.weight != before).any(dim=1).nonzero().tolist() == [[row]]
-
-
-def test_a_restored_state_goes_on_alike() -> None:
-    """Moments and the step count are part of the optimiser's state."""
-    one, other = table(), table()
-    first, second = RowAdam(one.parameters()), RowAdam(other.parameters())
-    one(torch.tensor([1, 2])).sum().backward()
-    first.step()
-    other.load_state_dict(one.state_dict())
-    second.load_state_dict(deepcopy(first.state_dict()))
-    for embedding, optimiser in ((one, first), (other, second)):
-        optimiser.zero_grad()
-        embedding(torch.tensor([2, 3])).pow(2).sum().backward()
-        optimiser.step()
-    assert torch.equal(one.weight, other.weight)
 
 
 ROWS = torch.tensor([3, 7, 3])
@@ -139,15 +123,6 @@ def test_restored_moments_make_the_same_next_step(by_row: bool) -> None:
     assert torch.equal(model.layer.weight, other.layer.weight)
 
 
-def test_the_learning_rate_is_that_of_both() -> None:
-    model, optimiser = made_optimiser(by_row=True)
-    optimiser.set_learning_rate(0.0)
-    steps(model, optimiser, 2)
-    assert torch.equal(model.table.weight, TableAndLayer().table.weight)
-    assert torch.equal(model.layer.weight, TableAndLayer().layer.weight)
-    assert optimiser.learning_rate == 0.0
-
-
 def run_of(folder: Path, shop: PreparedData, **training: object) -> Run:
     settings = {"epochs": 2, "batch_size": 512, "device": "cpu", **training}
     return Run(folder, ExperimentConfig.model_validate({"training": settings}), shop.folder, shop.fingerprint)
@@ -200,8 +175,3 @@ def test_rises_then_falls_to_the_decay() -> None:
     assert factors[55] == pytest.approx(0.6)
     assert factors[100] == pytest.approx(0.2)
     assert all(a >= b for a, b in itertools.pairwise(factors[10:]))
-
-
-def test_stays_at_the_decay_when_a_run_overshoots_its_plan() -> None:
-    """A step beyond the plan does not raise the rate again."""
-    assert learning_rate_factor(150, 100, 0.0, 0.1) == pytest.approx(0.1)

@@ -20,8 +20,6 @@ from turret.training.batches.batches import TrainingBatches
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.errors import TrainingError
 from turret.training.model_loss import build_objective, model_loss
-from turret.training.objectives.contract import Examples
-from turret.training.objectives.pairs import PairsObjective
 from turret.training.randomness import stream
 from turret.training.run import build_model
 
@@ -77,21 +75,6 @@ def test_cosine_embedding_of_pairs_is_that_of_torch(margin: float | None) -> Non
     expected = mean(theirs(users(), items()[ROWS], (2 * LABELS - 1).double()))
     torch.testing.assert_close(loss.loss, expected)
     assert int(loss.masked) == 0
-
-
-def test_hinge_on_triples_is_that_of_torch() -> None:
-    """The mean over each question's wrong answers of the margin ranking loss on cosines."""
-    loss = made(losses.cosine_hinge(margin=0.4), cosine=True)(
-        users(), ROWS, items().__getitem__, weights=WEIGHTS, negatives=NEGATIVES
-    )
-    ranking = nn.MarginRankingLoss(margin=0.4)
-    expected = []
-    for user, row, wrong in zip(users(), ROWS.tolist(), NEGATIVES.tolist(), strict=True):
-        others = items()[[other for other in wrong if other not in (row, -1)]]
-        right = cosine_similarity(user, items()[row], dim=0).expand(len(others))
-        expected.append(ranking(right, cosine_similarity(user, others, dim=1), torch.ones(len(others))))
-    torch.testing.assert_close(loss.loss, mean(torch.stack(expected)))
-    assert int(loss.masked) == 4
 
 
 @pytest.mark.parametrize(
@@ -266,19 +249,6 @@ def triplets(model: Model) -> Tensor:
     return total / weights
 
 
-def rankings_of_triples(model: Model) -> Tensor:
-    """The same by torch's other loss of triples, whose scores are given."""
-    theirs = nn.MarginRankingLoss(margin=0.4)
-    total, weights = torch.zeros((), dtype=torch.float64), 0.0
-    for history, positive, weight, negatives in EXAMPLES:
-        weights += weight
-        if negatives:
-            others = model.scores(history, "".join(item for item, _ in negatives))
-            right = model.scores(history, positive).expand(len(others))
-            total = total + weight * theirs(right, others, torch.ones(len(others)))
-    return total / weights
-
-
 HINGE = {"loss": {"kind": "cosine_hinge", "margin": 0.4}, "candidates": "given"}
 CASES: dict[str, tuple[dict[str, Any], bool, Callable[[Model], Tensor]]] = {
     "binary cross-entropy": (
@@ -288,7 +258,6 @@ CASES: dict[str, tuple[dict[str, Any], bool, Callable[[Model], Tensor]]] = {
     ),
     "cosine embedding": ({"loss": "cosine_embedding", "candidates": "labelled"}, True, cosine_embedding),
     "hinge as torch's triplet loss": (HINGE, True, triplets),
-    "hinge as torch's ranking loss": (HINGE, True, rankings_of_triples),
 }
 
 
@@ -332,13 +301,6 @@ def test_batches_without_a_negative_train_on(labelled: PreparedData, candidates:
         assert model_loss(built, towers, batch, stream(0, "draw", 0)).loss.isfinite()
 
 
-def test_batches_hold_negatives_only_where_they_are_read(labelled: PreparedData) -> None:
-    batches = TrainingBatches.of(ExperimentConfig(), labelled)
-    (batch,) = batches.epoch(stream(0, "order", 0))
-    assert batch.negatives is None
-    assert batch.negative_weights is None
-
-
 @pytest.mark.parametrize("candidates", ["given", "labelled"])
 def test_data_without_negatives_is_refused(handmade: PreparedData, tmp_path: Path, candidates: str) -> None:
     settings = experiment({"loss": "binary_cross_entropy", "candidates": candidates}, cosine=False)
@@ -351,17 +313,3 @@ def test_data_without_negatives_is_refused(handmade: PreparedData, tmp_path: Pat
     plain = [row for row in LOG if row[3]]
     with pytest.raises(TrainingError, match=r"no training event of .* has a negative"):
         build(prepared(tmp_path, plain, TEST))
-
-
-def test_pairs_without_labels_are_refused(labelled: PreparedData) -> None:
-    """As where a loop of one's own forgets them."""
-    settings = experiment({"loss": "binary_cross_entropy", "candidates": "labelled"}, cosine=False)
-    towers = build_model(settings, labelled)
-    users = torch.ones(1, 8)
-    pair_loss = settings.objective.loss.pair_loss()
-    assert pair_loss is not None
-    examples = Examples(
-        users, torch.tensor([0]), users, towers, towers.config.scoring, torch.ones(1), torch.tensor([0])
-    )
-    with pytest.raises(TrainingError, match="prepare data with labels"):
-        PairsObjective(pair_loss)(examples, stream(0, "draw", 0))

@@ -1,6 +1,5 @@
 """Samplers that follow the item vectors: dense kernels, random features, mined negatives, two passes."""
 
-import itertools
 import math
 from collections.abc import Callable, Sequence
 
@@ -27,7 +26,6 @@ from turret.tower.config import ScoringConfig
 from turret.training import samplers
 from turret.training.errors import TrainingError
 from turret.training.randomness import stream
-from turret.training.samplers.adaptive import dense as dense_module
 from turret.training.samplers.adaptive import hard_negatives as mined_module
 from turret.training.samplers.adaptive.dense import DenseSampler, LogKernel, quartic_kernel, softmax_kernel
 from turret.training.samplers.adaptive.feature_tables import FeatureTables
@@ -71,16 +69,6 @@ def test_dense_probabilities_are_those_of_the_kernel(name: str) -> None:
         assert q[example].tolist() == pytest.approx(expected, rel=1e-4)
         assert max(expected) > 3 * min(expected)
     assert torch.allclose(q, opposite) is (name != "softmax")
-
-
-def test_blocks_of_a_dense_draw_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A draw worked out for three examples at a time is the same."""
-    kernel = softmax_kernel(DOT)
-    whole, _ = draw_of(dense(kernel))
-    monkeypatch.setattr(dense_module, "WEIGHTS_A_BLOCK", 3 * ITEMS)
-    blocked, _ = draw_of(dense(kernel))
-    assert torch.equal(whole.ids, blocked.ids)
-    torch.testing.assert_close(whole.log_count, blocked.log_count)
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -273,17 +261,6 @@ def test_counts_of_steep_proposals_are_those_of_float64(norm: float) -> None:
     assert float(log_q.min()) < (-100.0 if norm > 1 else -10.0)
 
 
-def test_one_item_is_always_drawn() -> None:
-    """A catalog of one has q = 1."""
-    items = unit(1, "items")
-    sampler = features_of("positive", items, negatives=3)
-    draw = sampler.draw(
-        unit(2, "query"), torch.zeros(2, dtype=torch.int64), context_of(torch.zeros(2).long(), items)
-    )
-    torch.testing.assert_close(draw.log_count, torch.full((2, 3), math.log(3.0)))
-    assert not draw.valid.any()
-
-
 def tables_of(log_features: NDArray[np.float32]) -> FeatureTables:
     made = FeatureTables.empty(*log_features.shape)
     made.build(log_features.__getitem__)
@@ -316,16 +293,6 @@ def test_cells_add_up_to_the_weights(weights: list[float]) -> None:
     assert made.log_sums[0] == pytest.approx(np.log(given.sum()), rel=1e-5, abs=1e-6)
 
 
-def test_every_feature_has_its_own_table() -> None:
-    """Of 300 random features of 40 items, with exponents of +-20, each table has its feature's shares."""
-    logs = stream(0, "features", 0).normal(0.0, 8.0, size=(300, 40)).astype(np.float32)
-    made = tables_of(logs)
-    exact = np.exp(logs.astype(np.float64))
-    for feature in range(300):
-        shares = exact[feature] / exact[feature].sum()
-        np.testing.assert_allclose(masses(made, feature), shares, rtol=1e-4, atol=1e-7)
-
-
 @pytest.mark.parametrize("offset", [-3000.0, 3000.0])
 def test_exponents_can_be_of_any_size(offset: float) -> None:
     """What would overflow or vanish as a number is right as a logarithm."""
@@ -334,24 +301,6 @@ def test_exponents_can_be_of_any_size(offset: float) -> None:
     np.testing.assert_allclose(moved.log_sums, made.log_sums + offset, rtol=1e-6)
     np.testing.assert_allclose(masses(moved, 0), masses(made, 0), atol=1e-3)
     assert masses(moved, 1)[1] == masses(moved, 1)[3] == 0.0
-
-
-def test_large_catalogs_are_built_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The parts, a few features each, give the same tables as all at once."""
-    logs = stream(2, "features", 0).normal(size=(7, 10)).astype(np.float32)
-    whole = tables_of(logs)
-    asked: list[slice] = []
-
-    def part(features: slice) -> NDArray[np.float32]:
-        asked.append(features)
-        return logs[features]
-
-    monkeypatch.setattr("turret.training.samplers.adaptive.feature_tables._HELD", 30)
-    made = FeatureTables.empty(7, 10)
-    made.build(part)
-    assert asked == [slice(0, 3), slice(3, 6), slice(6, 7)]
-    assert (made.keep == whole.keep).all()
-    assert (made.other == whole.other).all()
 
 
 def test_draws_follow_each_feature() -> None:
@@ -437,13 +386,6 @@ def test_the_best_are_those_of_a_full_sort(
     best = best_items(query, vectors, 6, absolute)
     assert best.shape == (9, 6)
     assert [set(rows) for rows in best.tolist()] == best_by_sorting(query, vectors, 6, absolute)
-
-
-def test_signs_matter_unless_scores_are_absolute() -> None:
-    """An item that points away is the worst by its score and the best without the sign."""
-    query, vectors = torch.tensor([[1.0]]), torch.tensor([[0.5], [-3.0], [0.1]])
-    assert best_items(query, vectors, 1, absolute=False).tolist() == [[0]]
-    assert best_items(query, vectors, 1, absolute=True).tolist() == [[1]]
 
 
 def two_pass(scoring: ScoringConfig = DOT) -> TwoStageSampler:
@@ -532,18 +474,3 @@ def test_a_pool_of_the_positive_alone_leaves_nothing_valid() -> None:
     draw = draw_once([1, 1, 1], np.array([9, 4, 1, 0]), [0.3, 1.0, -0.5, 1.5], 1, 5)
     assert not draw.valid.any()
     assert draw.log_count.isfinite().all()
-
-
-def test_the_temperature_sharpens_the_second_pass() -> None:
-    """Scores are those that the loss uses, sign and all."""
-    shares = []
-    for scoring in (
-        DOT,
-        ScoringConfig(kind="dot", temperature=0.1),
-        DOT.model_copy(update={"absolute": True}),
-    ):
-        sampler = two_pass(scoring)
-        draw_of(sampler)
-        shares.append(sampler.probability(query_of(8)))
-    assert shares[1].max() > shares[0].max()
-    assert all(not torch.allclose(one, other) for one, other in itertools.combinations(shares, 2))

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ from torch import Tensor
 
 from tests.contracts.samplers import CPU
 from turret.training.errors import TrainingError
-from turret.training.losses.sampled import sampled_softmax_corrected
 from turret.training.randomness import stream
 from turret.training.samplers.core.contract import DrawContext
 from turret.training.samplers.core.draw import Draw
@@ -95,17 +93,6 @@ def test_the_batch_estimates_every_exp_sum_without_bias(unique: bool) -> None:
     )
 
 
-def test_counts_with_repetition_are_wrong_for_a_unique_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """B p in place of the inclusion probability: the popular half of the catalog weighs far too little."""
-    monkeypatch.setattr(
-        "turret.training.samplers.from_batch.in_batch.log_inclusion",
-        lambda log_p, size: log_p + math.log(size),
-    )
-    weights = expected_weights(unique=True)
-    assert weights[0] < 0.6
-    assert weights[4] > 0.9
-
-
 def test_an_example_meets_the_others_of_its_batch() -> None:
     """Its own positive weighs nothing, and the others fall short by one part in B, as documented."""
     weights = expected_weights(unique=False, by_example=1)
@@ -121,17 +108,6 @@ def test_inclusion_probabilities_are_stable() -> None:
     expected = [math.log(4096e-12), math.log(-math.expm1(4096 * math.log1p(-1e-4))), 0.0, 0.0, -math.inf]
     torch.testing.assert_close(log_inclusion(shares.log(), 4096), torch.tensor(expected))
     assert (1.0 - (1.0 - shares[0]) ** 4096).log() == -math.inf
-
-
-def test_a_unique_batch_of_one_item_has_no_candidate() -> None:
-    """All examples have the same positive: nothing is valid, and nothing is infinite."""
-    positives = torch.tensor([2, 2, 2])
-    draw: Draw = InBatchSampler(KnownFrequency(COUNTS, CPU), 5, unique=True).draw(
-        torch.zeros(3, 5), positives, example_of(positives)
-    )
-    assert draw.ids.tolist() == [2]
-    assert not draw.valid.any()
-    assert draw.log_count.isfinite().all()
 
 
 @pytest.mark.parametrize("unique", [False, True])
@@ -212,20 +188,6 @@ def test_counts_are_those_of_the_queue_not_of_the_batch() -> None:
     torch.testing.assert_close(asked.exp(), expected)
 
 
-def test_the_first_step_has_no_candidate_and_a_loss_of_zero() -> None:
-    """Nothing is infinite or NaN where nothing was drawn, with the positive corrected and without."""
-    draw = draw_at(known(3), 0, [1, 2])
-    assert draw.ids.shape == (0,)
-    assert draw.valid.shape == (2, 0)
-    assert draw.stored is not None
-    assert draw.stored.shape == (0, 2)
-    scores = torch.tensor([3.0, -1.0], requires_grad=True)
-    losses = sampled_softmax_corrected(scores, torch.zeros(2, 0), draw)
-    (gradient,) = torch.autograd.grad(losses.sum(), scores)
-    assert losses.tolist() == [0.0, 0.0]
-    assert gradient.tolist() == [0.0, 0.0]
-
-
 @pytest.mark.parametrize("joined_first", [False, True])
 def test_the_queue_estimates_exp_sums_without_bias_for_every_example(joined_first: bool) -> None:
     """Over all queues of two examples each item but the positive weighs one.
@@ -244,28 +206,6 @@ def test_the_queue_estimates_exp_sums_without_bias_for_every_example(joined_firs
     assert weights[positive] == 0.0
     expected = torch.full((4,), 2 / 3 if joined_first else 1.0, dtype=torch.float64)
     torch.testing.assert_close(weights[others], expected, atol=1e-6, rtol=0)
-
-
-def test_a_streaming_frequency_is_restored_with_the_queue() -> None:
-    """What was estimated before is what counts are made of afterwards."""
-    original, other = (
-        CrossBatchSampler(StreamingFrequency(64, 2, 0.01, stream(0, "hash", 0)), 5, 2, CPU) for _ in range(2)
-    )
-    for step, rows in enumerate([[0, 0, 2], [3, 0], [0, 4]]):
-        draw_at(original, step, rows)
-    other.restore({name: tensor.clone() for name, tensor in original.state().items()})
-    expected, given = draw_at(original, 3, [0]), draw_at(other, 3, [0])
-    assert len(set(expected.log_count.tolist())) > 2
-    assert torch.equal(expected.log_count, given.log_count)
-
-
-@pytest.mark.parametrize("row", [-1, 5])
-def test_a_positive_outside_the_catalog_is_refused(row: int) -> None:
-    """It doesn't join the queue, and the sentence says which rows there are."""
-    sampler = known(2)
-    with pytest.raises(TrainingError, match=rf"row {row},.*0 to 4"):
-        draw_at(sampler, 0, [0, row])
-    assert draw_at(sampler, 1, [1]).ids.tolist() == []
 
 
 def streaming(rate: float = 0.01, buckets: int = 4096, hashes: int = 2) -> StreamingFrequency:
@@ -356,59 +296,6 @@ def test_a_mean_restarts_where_the_loop_over_hits_does() -> None:
     assert naive_gaps(batches, 0.05) != naive_gaps(batches, 0.05, restart=False)
 
 
-def test_rare_items_are_estimated_from_few_hits() -> None:
-    """After five to thirty hits each, the estimates of a Zipf tail are within a few tenths of the truth."""
-    random = np.random.default_rng(1)
-    shares = 1.0 / np.arange(1, 1001)
-    shares /= shares.sum()
-    frequency = streaming(buckets=1 << 14)
-    for _ in range(40):
-        frequency.observe(torch.from_numpy(random.choice(1000, 2048, p=shares)))
-    tail = np.flatnonzero((shares * 40 * 2048 > 5) & (shares * 40 * 2048 < 30))
-    error = frequency.log_share(torch.from_numpy(tail)).numpy() - np.log(shares[tail])
-    assert len(tail) > 300
-    # n hits estimate a rate to one part in the square root of n.
-    assert np.sqrt((error**2).mean()) < 0.4
-
-
-def drifting_batches(steps: int, size: int) -> Iterator[tuple[Tensor, dict[int, float]]]:
-    """Batches and the shares behind them: item 7 rises from 0.05 to 0.2 in a straight line, item 8 falls."""
-    random = np.random.default_rng(0)
-    for step in range(steps):
-        risen = 0.05 + 0.15 * step / (steps - 1)
-        shares = {7: risen, 8: 0.25 - risen}
-        coin = random.random(size)
-        batch = np.where(coin < 0.25, 8, random.integers(100, 200, size))
-        yield torch.from_numpy(np.where(coin < risen, 7, batch)), shares
-
-
-def worst_error(frequency: StreamingFrequency) -> float:
-    """The largest relative error of both items' estimates at the ends of the last ten of twenty stretches."""
-    errors: list[float] = []
-    for step, (batch, shares) in enumerate(drifting_batches(400, 512)):
-        frequency.observe(batch)
-        if step >= 200 and step % 20 == 19:
-            items = list(shares)
-            estimates: list[float] = frequency.log_share(torch.tensor(items)).exp().tolist()
-            errors += [abs(p / shares[item] - 1) for item, p in zip(items, estimates, strict=True)]
-    return max(errors)
-
-
-def test_streaming_tracks_a_drift_that_a_lifetime_mean_does_not() -> None:
-    """The estimate is off by no more than its own noise and the drift of the time that it remembers.
-
-    With rate a the mean is over about 1/a hits: gaps are geometric, so its relative deviation is
-    sqrt(a / (2 - a)) = 0.05, of which one in 10,000 estimates exceeds four; twenty are looked at. It
-    remembers 200 hits, at p = 0.05 that is 4,000 of 204,800 examples, in which p drifts by
-    0.15 * 4,000 / 204,800 = 6 % of 0.05. With a rate so small that every gap since the first counts alike,
-    and without a restart of the mean, the same estimate fails.
-    """
-    tolerance = 4 * (0.005 / 1.995) ** 0.5 + 0.06
-    assert worst_error(streaming(rate=0.005)) < tolerance
-    lifetime_mean = NeverRestarting(4096, 2, 1e-9, stream(0, "hash", 0))
-    assert worst_error(lifetime_mean) > 2 * tolerance
-
-
 def test_an_item_that_nobody_uses_any_more_is_forgotten() -> None:
     """A silence that its old share makes impossible is its new mean gap; a mean that goes on is far off."""
     random = np.random.default_rng(0)
@@ -428,16 +315,3 @@ def test_a_state_of_another_size_is_refused() -> None:
     """The catalog or the number of hashes changed since: a sentence says so."""
     with pytest.raises(TrainingError, match=r"4096.*streaming_hashes"):
         streaming(hashes=1).restore(streaming().state())
-
-
-def test_a_collision_is_outvoted_by_another_hash() -> None:
-    """In an array so small that everything collides somewhere, two hashes estimate better than one."""
-    random = np.random.default_rng(3)
-    errors = []
-    for hashes in (1, 3):
-        frequency = streaming(rate=0.02, buckets=60, hashes=hashes)
-        for _ in range(300):
-            frequency.observe(torch.from_numpy(random.integers(0, 40, 64)))
-        estimated = frequency.log_share(torch.arange(40)).exp().numpy()
-        errors.append(np.abs(estimated * 40 - 1).mean())
-    assert errors[1] < 0.7 * errors[0]

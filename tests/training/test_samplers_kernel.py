@@ -25,7 +25,7 @@ from turret.training.samplers.kernel.coded_vectors import (
     write_high_inner,
 )
 from turret.training.samplers.kernel.quadratic import QuadraticSampler
-from turret.training.samplers.kernel.rejection import MOST_IN_COMMON, bounds_of, sharing
+from turret.training.samplers.kernel.rejection import bounds_of
 from turret.training.samplers.kernel.sums import KernelSums, TensorSums
 
 
@@ -71,39 +71,6 @@ def test_draws_follow_the_kernel_at_any_length(scale: float) -> None:
     assert value < limit
 
 
-@pytest.mark.parametrize("length", [0.0, 1.0, 1e36])
-def test_a_query_of_zeros_draws_evenly(length: float) -> None:
-    """Rows of zeros too."""
-    vectors = length * np.ones((20, 3), np.float32)
-    vectors[::2] = 0.0
-    value, limit = statistic(drawn(coded(vectors), torch.zeros(4, 3), 2000), np.full(20, 1 / 20))
-    assert value < limit
-
-
-@given(
-    st.tuples(st.integers(1, 40), st.integers(1, 9), st.integers(1, 12)),
-    st.floats(0.01, 100.0),
-    st.integers(0, 100),
-)
-def test_log_probabilities_are_those_of_the_closed_form(
-    shape: tuple[int, int, int], alpha: float, seed: int
-) -> None:
-    """log K - log Z to 1e-4 for every item, for any catalog and blocks of any size; draws are its rows."""
-    rows, width, block = shape
-    vectors, queries = unequal(rows, width, seed), torch.from_numpy(unequal(3, width, seed + 1))
-    draws = coded(vectors, block)
-    draws.alpha = alpha
-    ids = torch.arange(rows).repeat(3, 1)
-    log_q = (draws.kernels(queries, ids).log() - draws.masses(queries).log()[:, None]).numpy()
-    for b in range(3):
-        np.testing.assert_allclose(
-            log_q[b], np.log(shares(alpha, queries[b].numpy(), vectors)), atol=1e-4, rtol=0
-        )
-    ids = drawn(draws, queries, 20)
-    assert int(ids.min()) >= 0
-    assert int(ids.max()) < rows
-
-
 def test_what_is_drawn_does_not_depend_on_threads() -> None:
     """The seed and the example decide alone."""
     vectors, queries = unequal(300, 8, 12), torch.from_numpy(unequal(64, 8, 13))
@@ -133,16 +100,6 @@ def test_what_is_cheaper_is_chosen() -> None:
         assert not torch.equal(chosen, drawn(coded(vectors, block=32, way=other), query, 50))
 
 
-def test_the_cheaper_way_is_that_of_the_rows_that_are_left() -> None:
-    """One row has nearly all the mass: proposals are accepted soon with it, and hardly ever without."""
-    vectors = np.full((20, 8), 1e-4, np.float32)
-    vectors[5] = 3.0
-    query = torch.ones(64, 8)
-    for excluded, way in ((-1, "rejection"), (5, "blocks"), (4, "rejection"), (6, "rejection")):
-        chosen = drawn(coded(vectors, block=32), query, 1, excluded)
-        assert torch.equal(chosen, drawn(coded(vectors, block=32, way=way), query, 1, excluded))
-
-
 class TestTensors(KernelSumsContract):
     """The form on a GPU, but for the device."""
 
@@ -163,16 +120,6 @@ def test_the_device_decides_which_form_is_taken() -> None:
     assert not isinstance(QuadraticSampler(10, 5, 5.0, 3, CPU).snapshot.make_sums(10, 4), TensorSums)
 
 
-def test_parts_of_a_large_draw_are_drawn_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With little memory held at once every draw is still filled with rows of the catalog."""
-    monkeypatch.setattr("turret.training.samplers.kernel.sums.TensorSums.held", 50)
-    query = torch.from_numpy(unequal(4, 4, 1))
-    ids = drawn(tensors(unequal(20, 4, 0), 3), query, 11)
-    assert int(ids.min()) >= 0
-    assert int(ids.max()) < 20
-
-
-SHAPES = st.tuples(st.integers(1, 40), st.integers(1, 9), st.integers(1, 12))
 FORMS = ["coded", "tensors"]
 
 
@@ -194,61 +141,6 @@ def triangle(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
     full = sum((np.outer(vector, vector) for vector in vectors), np.zeros((vectors.shape[1],) * 2))
     upper: NDArray[np.float64] = full[np.triu_indices(len(full))]
     return upper
-
-
-@pytest.mark.parametrize("form", FORMS)
-@given(shape=SHAPES)
-def test_every_block_holds_the_sum_of_its_rows(form: str, shape: tuple[int, int, int]) -> None:
-    """For any catalog from one item on, and any size of a block."""
-    rows, width, block = shape
-    vectors = even(rows, width, rows)
-    sums = built(form, vectors, block)
-    for position in range(sums.blocks):
-        own = vectors[position * block : (position + 1) * block].astype(np.float64)
-        np.testing.assert_allclose(sums._sums[position].numpy(), triangle(own), atol=1e-5)
-    assert sums.blocks * block >= rows
-
-
-@pytest.mark.parametrize("form", FORMS)
-@given(shape=SHAPES, data=st.data())
-def test_updates_in_any_order_equal_a_new_snapshot(
-    form: str, shape: tuple[int, int, int], data: st.DataObject
-) -> None:
-    """Bit for bit."""
-    rows, width, block = shape
-    vectors = even(rows, width, rows)
-    sums = built(form, vectors, block)
-    batches = data.draw(
-        st.lists(
-            st.lists(st.integers(0, rows - 1), min_size=1, max_size=10, unique=True), min_size=1, max_size=4
-        )
-    )
-    for number, batch in enumerate(batches):
-        replaced = even(len(batch), width, 1000 + number)
-        sums.update(torch.tensor(batch), torch.from_numpy(replaced))
-        vectors[batch] = replaced
-    anew, every = built(form, vectors, block), torch.arange(rows)
-    assert torch.equal(sums._sums, anew._sums)
-    assert torch.equal(sums._moments, anew._moments)
-    assert torch.equal(sums.vectors(every), anew.vectors(every))
-
-
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("shape", [(15, 7, 9), (16, 9, 8), (40, 9, 9)])
-def test_a_block_alone_is_summed_as_among_others(form: str, shape: tuple[int, int, int]) -> None:
-    """Bit for bit, also where the blocks of an odd D begin within a cache line."""
-    rows, width, block = shape
-    vectors = even(rows, width, rows)
-    sums = built(form, vectors, block)
-    vectors[9] = even(1, width, 1000)
-    sums.update(torch.tensor([9]), torch.from_numpy(vectors[9:10]))
-    assert torch.equal(sums._sums, built(form, vectors, block)._sums)
-
-
-def test_blocks_hold_about_sqrt_n_items_unless_said_otherwise() -> None:
-    """At least D, so that the sums of a small catalog take no more memory than its vectors."""
-    assert TensorSums(1_000_000, 8, ALPHA, CPU).block == 1000
-    assert TensorSums(1000, 64, ALPHA, CPU).block == 64
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -284,16 +176,6 @@ def test_coordinates_come_back_as_close_as_in_float32(width: int) -> None:
     assert (error <= np.linalg.norm(vectors, axis=1) * 2.0**-23).all()
 
 
-def test_only_the_rows_that_are_named_are_coded() -> None:
-    """Others keep what they had; all start as zero."""
-    coded = empty_coded(4, 3)
-    encode(np.ones((2, 3), np.float32), np.array([2, 0]), coded)
-    assert coded.norms.nonzero()[0].tolist() == [0, 2]
-    back = np.empty((4, 3))
-    decode(coded, np.arange(4), back)
-    np.testing.assert_allclose(back, [[1] * 3, [0] * 3, [1] * 3, [0] * 3], rtol=1e-6)
-
-
 def test_inner_products_are_those_of_the_vectors() -> None:
     """In float64 nearly exact, in float32 to float32's rounding."""
     vectors, rows = scaled(30, 16), np.arange(30)
@@ -304,23 +186,6 @@ def test_inner_products_are_those_of_the_vectors() -> None:
     for row in range(30):
         expected = float(vectors[row].astype(np.float64) @ query.astype(np.float64))
         assert abs(inner_with(coded, row, query) - expected) < 1e-7 * lengths[row]
-
-
-def test_high_bytes_tell_an_inner_product_to_one_part_in_a_hundred() -> None:
-    """The middle of what the high byte leaves open is within half a step of each coordinate."""
-    vectors, rows = scaled(50, 64), np.arange(50)
-    query = np.random.default_rng(9).standard_normal(64).astype(np.float32)
-    coded = empty_coded(50, 64)
-    encode(vectors, rows, coded)
-    products, whole = np.empty(50, np.int32), code_query(query)
-    write_high_inner(coded, rows, whole.whole[None], 0, products[None])
-    told = (products * whole.step + whole.middle) * coded.norms / 128.0
-    error = np.abs(told - vectors @ query) / (coded.norms * np.linalg.norm(query))
-    assert error.max() < 0.01
-    # Without the middle all coordinates would be too small by half a step.
-    assert np.abs(told - whole.middle * coded.norms / 128.0 - vectors @ query).max() > 5 * error.max()
-    for row in range(50):
-        assert most_inner(products[row], whole, coded.norms[row]) >= abs(vectors[row] @ query)
 
 
 @given(st.integers(1, 20), st.integers(0, 1000))
@@ -336,13 +201,6 @@ def test_no_inner_product_is_larger_than_its_bound(width: int, seed: int) -> Non
     for row in range(len(rows)):
         most = most_inner(products[row], whole, coded.norms[row])
         assert most >= abs(inner_with(coded, row, query))
-
-
-def test_rows_of_64_bytes_lie_in_one_cache_line_each() -> None:
-    """Proposals then touch one line."""
-    coded = empty_coded(7, 64)
-    assert coded.high.ctypes.data % 64 == 0
-    assert coded.low.ctypes.data % 64 == 0
 
 
 VECTORS = unequal(20, 6, 3)
@@ -381,58 +239,6 @@ def test_the_draws_of_an_example_are_independent(draws: CodedSums) -> None:
     q = shares(ALPHA, QUERIES[1].numpy(), VECTORS)
     value, limit = statistic(pairs[:, 0] * 20 + pairs[:, 1], np.outer(q, q).ravel())
     assert value < limit
-
-
-def test_examples_with_one_query_meet_more_often_than_by_chance(draws: CodedSums) -> None:
-    """That is what sharing costs, and why only so many share: alone, they meet as chance has it."""
-    ids = many(draws, QUERIES[:1].repeat(4, 1), 1)[:, :, 0]
-    chance = float((shares(ALPHA, QUERIES[0].numpy(), VECTORS) ** 2).sum())
-    assert float((ids[:, 0] == ids[:, 1]).double().mean()) > chance + 0.1
-
-
-@pytest.mark.parametrize(("acceptance", "size"), [(0.9, 1), (0.11, 1), (0.1, 2), (1 / 39.5, 4), (1e-6, 8)])
-def test_few_share_where_much_is_accepted(acceptance: float, size: int) -> None:
-    """Examples with one query have counts whose variance grows by at most a tenth."""
-    assert sharing(acceptance) == size
-    assert (size - 1) * acceptance <= MOST_IN_COMMON * (1 + 1e-9)
-
-
-def test_an_excluded_row_is_not_drawn_by_its_example_alone(draws: CodedSums) -> None:
-    """The others draw it, and what is left follows the rest of the kernel."""
-    counts, excluded = torch.full((4,), 6), torch.tensor([-1, 7, -1, -1])
-    masses = draws.masses(QUERIES)
-    ids = torch.stack(
-        [draws.draw(QUERIES, masses, counts, excluded, seed).view(4, 6) for seed in range(1000)]
-    )
-    q = shares(ALPHA, QUERIES[1].numpy(), VECTORS)
-    q[7] = 0.0
-    assert not (ids[:, 1] == 7).any()
-    assert (ids[:, 0] == 7).any()
-    kept = np.arange(20) != 7
-    positions = torch.from_numpy(np.cumsum(kept) - 1)[ids[:, 1].flatten()]
-    value, limit = statistic(positions, q[kept] / q[kept].sum())
-    assert value < limit
-
-
-def test_examples_may_want_different_numbers(draws: CodedSums) -> None:
-    """None at all among them."""
-    counts = torch.tensor([0, 70, 1, 5])
-    ids = draws.draw(QUERIES, draws.masses(QUERIES), counts, torch.full((4,), -1), 3)
-    assert len(ids) == 76
-    assert int(ids.min()) >= 0
-    assert int(ids.max()) < 20
-
-
-def test_many_even_vectors_are_drawn_together() -> None:
-    """Without being told to: on a large catalog of unit vectors the others change what memory is read."""
-    even = np.random.default_rng(0).standard_normal((5000, 64)).astype(np.float32)
-    even /= np.linalg.norm(even, axis=1, keepdims=True)
-    made = CodedSums(5000, 64, ALPHA)
-    made.update(torch.arange(5000), torch.from_numpy(even))
-    queries = torch.from_numpy(even[:9])
-    ids = drawn(made, queries, 500).view(9, 500)
-    common = [len(np.intersect1d(ids[g], ids[g + 1])) for g in range(8)]
-    assert max(common) < 150
 
 
 def test_the_bound_covers_what_high_bytes_leave_out(draws: CodedSums) -> None:
@@ -477,16 +283,3 @@ def test_no_kernel_is_above_its_bound(alpha: float) -> None:
         bounds, kernels = bounds_and_kernels(unequal(300, 33, seed), unequal(8, 33, 100 + seed), alpha)
         assert (bounds >= kernels).all()
         assert (kernels <= 1.0).all()
-
-
-def test_the_bound_covers_the_rounding_of_the_query() -> None:
-    """Where low parts and the query are rounded as far as they can be, both the wrong way.
-
-    Each coordinate of the row is -1/8, which is a high byte alone, and each but one of the query lies just
-    below the middle of two of its 32,767 steps. The bound is then hardly above the kernel.
-    """
-    vectors, query = np.full((1, 64), -0.125, np.float32), np.full((1, 64), 32766.49 / 32767.0, np.float32)
-    query[0, 0] = 1.0
-    bounds, kernels = bounds_and_kernels(vectors, query, 1e9)
-    assert bounds[0, 0] >= kernels[0, 0]
-    assert bounds[0, 0] < kernels[0, 0] * (1.0 + 1e-4)

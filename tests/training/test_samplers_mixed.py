@@ -154,15 +154,6 @@ def test_a_union_estimates_every_exp_sum_without_bias(name: str) -> None:
     assert expected_weights(UNIONS[name], own_counts=True)[0] > 1.9
 
 
-def test_an_item_without_a_frequency_has_the_counts_of_the_other_parts() -> None:
-    """Item 4 is nobody's target: its count in the batch is zero, and in the union that of the draw."""
-    sampler = MixedSampler([in_batch(), Given([4, 4])])
-    draw = draw_for(sampler, [0, 1])
-    assert sampler.parts[0].log_expected(AXIS, torch.tensor([0, 1]), torch.tensor([4])).item() == -math.inf
-    assert draw.ids.tolist() == [0, 1, 4, 4]
-    torch.testing.assert_close(draw.log_count[2:].exp(), torch.tensor([1.25, 1.25]))
-
-
 def test_what_no_part_can_draw_is_not_expected() -> None:
     """Minus infinity and not NaN; no candidate is ever such an item."""
     sampler = MixedSampler([mined(), Given([2, 0])])
@@ -171,18 +162,6 @@ def test_what_no_part_can_draw_is_not_expected() -> None:
     assert counts[0].tolist()[3] == -math.inf
     assert not counts.isnan().any()
     assert draw.log_count.isfinite().all()
-
-
-def test_stored_vectors_stay_at_the_end_of_shared_candidates() -> None:
-    """In whatever order the parts come, ids, counts and mask move together with the vectors."""
-    parts = [queue((0, 1)), Given([4, 2]), queue((2,)), in_batch()]
-    draw = draw_for(MixedSampler(parts), [1, 3])
-    assert draw.ids.tolist() == [4, 2, 1, 3, 0, 1, 2]
-    assert draw.stored is not None
-    torch.testing.assert_close(draw.stored, AXIS[[0, 1, 2]])
-    shares, q = torch.tensor(SHARES), torch.tensor(Q)
-    torch.testing.assert_close(draw.log_count.exp(), (5 * shares + 2 * q)[draw.ids])
-    assert torch.equal(draw.valid, draw.ids != torch.tensor([[1], [3]]))
 
 
 def test_shared_candidates_come_before_those_of_single_examples() -> None:
@@ -210,15 +189,6 @@ def test_parts_do_not_share_a_random_stream() -> None:
     ]
     assert torch.equal(ids[0][40:], ids[1][41:])
     assert not torch.equal(ids[0][:40], ids[0][40:])
-
-
-def test_the_state_of_each_part_is_its_own() -> None:
-    """Two queues of one union are restored each to its own."""
-    original, other = (MixedSampler([queue((0, 1)), queue((2,)), Given([4])]) for _ in range(2))
-    draw_for(original, [1, 0])
-    other.restore({name: tensor.clone() for name, tensor in original.state().items()})
-    for sampler in (original, other):
-        assert draw_for(sampler, [3]).ids.tolist() == [4, 1, 0, 1, 0]
 
 
 class Observing(PopularitySampler):

@@ -19,7 +19,7 @@ from tests.contracts.samplers import (
 from tests.oracles.ngram import Mixture, redistributed
 from turret.training.errors import TrainingError
 from turret.training.randomness import stream
-from turret.training.samplers.adaptive.ngram import AdaptiveNgramSampler, first_in_line, frequency_bins
+from turret.training.samplers.adaptive.ngram import AdaptiveNgramSampler, frequency_bins
 from turret.training.samplers.adaptive.ngram_tables import NgramTables
 from turret.training.samplers.core.contract import Sampler
 from turret.training.samplers.core.draw import Draw
@@ -192,18 +192,6 @@ def test_the_proposal_comes_near_the_model() -> None:
     assert unmoved[1] == pytest.approx(unmoved[0], rel=1e-4)
 
 
-def test_tables_are_drawn_from_once_they_are_published() -> None:
-    """The first of two steps moves the shares alone."""
-    learner = ngram(publish_every=2)
-    tables = [learner.tables.drawn_unigram.copy()]
-    for _ in range(2):
-        draw = drawn(learner, [0, 1], [2, 3])
-        learner.observe(draw, torch.tensor([2.0, 1.0]), torch.zeros(draw.ids.shape))
-        tables.append(learner.tables.drawn_unigram.copy())
-    assert np.array_equal(tables[0], tables[1])
-    assert not np.allclose(tables[1], tables[2])
-
-
 def test_extreme_scores_and_masked_candidates_leave_a_proposal() -> None:
     """Scores of +-1e4, and an example whose candidates are all masked: q stays positive, and sums to one."""
     learner = ngram(rate=0.5, publish_every=1)
@@ -215,19 +203,6 @@ def test_extreme_scores_and_masked_candidates_leave_a_proposal() -> None:
     q = proposal(learner)
     assert (q > 0).all()
     torch.testing.assert_close(q.sum(dim=1), torch.ones(12), atol=1e-5, rtol=0)
-
-
-def test_bins_are_powers_of_two() -> None:
-    """0; 1; 2 and 3; 4 to 7 followers."""
-    pairs = np.array([1 * 6 + 0, 2 * 6 + 0, 2 * 6 + 1, 3 * 6 + 0, 4 * 6 + 0, 5 * 6 + 0])
-    counts = np.array([1, 1, 1, 3, 4, 7])
-    assert frequency_bins(pairs, counts, 6).tolist() == [0, 1, 2, 2, 3, 3]
-
-
-def test_copies_are_found_in_their_line() -> None:
-    """An item counts where it comes first, and in each line by itself."""
-    first = first_in_line(np.array([[4, 2, 4, 4, 2], [2, 2, 1, 0, 1]]))
-    assert first.tolist() == [[True, True, False, False, False], [True, False, True, True, False]]
 
 
 def test_counts_stay_exact_when_it_has_learned() -> None:

@@ -2,14 +2,12 @@
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from tests.contracts.samplers import (
     COUNTS,
@@ -41,7 +39,7 @@ from turret.training.samplers.fixed.alias import AliasTable
 from turret.training.samplers.fixed.bernoulli import BernoulliSampler, inclusion_chances
 from turret.training.samplers.fixed.complement import ComplementSampler
 from turret.training.samplers.fixed.exact_head import ExactHeadSampler
-from turret.training.samplers.fixed.popularity import UnigramConfig, popularity_sampler
+from turret.training.samplers.fixed.popularity import popularity_sampler
 from turret.training.samplers.fixed.shared_complement import SharedComplementSampler
 from turret.training.samplers.fixed.unique import UniqueSampler
 from turret.training.samplers.fixed.weights import log_uniform_weights, unigram_weights
@@ -99,16 +97,6 @@ def test_what_can_not_be_drawn_from_is_refused(build: Callable[[], object], sent
         build()
 
 
-def test_spare_draws_need_an_excluded_positive() -> None:
-    with pytest.raises(ValueError, match=r"set exclude_positive = true, or leave spare out"):
-        UnigramConfig(spare=8)
-
-
-def one_context(positives: Tensor, items: int, step: int = 0) -> DrawContext:
-    """A step by a sampler that reads no vectors."""
-    return context_of(positives, torch.zeros(items, 4), step)
-
-
 @pytest.mark.parametrize("weights", [[1.0], [1.0, 1.0], [5.0, 0.1, 3.0, 1e-9], list(range(1, 50))])
 def test_cells_add_up_to_the_weights(weights: list[float]) -> None:
     """What the cells give to each item is that item's share, to rounding."""
@@ -117,13 +105,6 @@ def test_cells_add_up_to_the_weights(weights: list[float]) -> None:
     mass = table.keep.copy()
     np.add.at(mass, table.other, 1.0 - table.keep)
     np.testing.assert_allclose(mass / len(given), given / given.sum(), atol=1e-12)
-
-
-def test_building_leaves_the_weights_alone() -> None:
-    """The caller's array is not written to."""
-    weights = np.array([3.0, 1.0])
-    AliasTable(weights)
-    assert weights.tolist() == [3.0, 1.0]
 
 
 def unique_draws(sampler: UniqueSampler, steps: int) -> tuple[Floats, Floats]:
@@ -171,17 +152,6 @@ def test_counts_of_unique_draws_are_chances_by_the_time_of_the_draw() -> None:
         assert counts.exp().tolist() == pytest.approx(expected, rel=1e-4)
 
 
-def test_a_unique_draw_of_the_whole_catalog_is_the_catalog() -> None:
-    """K = N: every item once, and expected once, so that the sampled softmax is the full one."""
-    sampler = UniqueSampler(np.array([5.0, 1.0, 1.0]), 3, CPU)
-    positives = torch.tensor([1])
-    context = DrawContext(stream(0, "draw", 0), positives, torch.zeros(1, 4), torch.zeros(3, 4).__getitem__)
-    draw = sampler.draw(torch.zeros(1, 4), positives, context)
-    assert draw.ids.tolist() == [0, 1, 2]
-    assert draw.log_count.tolist() == [0.0, 0.0, 0.0]
-    assert draw.positive_log_count.tolist() == [0.0]
-
-
 def test_bernoulli_draws_take_each_item_on_its_own() -> None:
     """As often as a binomial number of its chance says, and in draws whose sizes vary as much."""
     sampler, steps = BernoulliSampler(unigram_weights(COUNTS, 0.75), 5, CPU), 1000
@@ -221,21 +191,6 @@ def test_chances_sum_to_the_number_expected(expected: int) -> None:
     assert len(factors) == 0 or (weights[chances == 1.0] * factors[0] >= 1.0).all()
 
 
-def test_more_candidates_than_items_mean_all_of_them() -> None:
-    """Each is certain and expected once: the sampled softmax is then the full one, value and gradient."""
-    sampler = BernoulliSampler(np.array([3.0, 1.0, 2.0]), 7, CPU)
-    positives = torch.tensor([1])
-    context = DrawContext(stream(0, "draw", 0), positives, torch.zeros(1, 4), torch.zeros(3, 4).__getitem__)
-    draw = sampler.draw(torch.zeros(1, 4), positives, context)
-    assert draw.ids.tolist() == [0, 1, 2]
-    scores = torch.tensor([[0.5, 2.0, -1.0]], requires_grad=True)
-    loss = sampled_softmax(scores[:, 1], scores[:, draw.ids], draw)
-    full = torch.nn.functional.cross_entropy(scores, positives, reduction="none")
-    torch.testing.assert_close(loss, full)
-    (gradient,) = torch.autograd.grad(loss, scores)
-    torch.testing.assert_close(gradient, torch.autograd.grad(full, scores)[0])
-
-
 def test_a_draw_of_nothing_is_a_draw() -> None:
     """With one item expected of many the draw is sometimes empty: the loss is zero and has a gradient."""
     sampler = BernoulliSampler(np.ones(50), 1, CPU)
@@ -253,14 +208,6 @@ def test_a_draw_of_nothing_is_a_draw() -> None:
             assert loss.tolist() == [0.0, 0.0]
             assert torch.autograd.grad(loss.sum(), positive)[0].tolist() == [0.0, 0.0]
     assert {0, 1} < sizes
-
-
-def test_the_time_of_a_draw_does_not_grow_with_the_catalog() -> None:
-    """The alias table is asked for about as many items as are expected, however many there are."""
-    for item_count in (1_000, 20_000):
-        sampler = BernoulliSampler(np.ones(item_count), 100, CPU)
-        assert sampler.rate == pytest.approx(100, rel=0.06)
-    assert math.isclose(math.exp(-sampler.rate / item_count), 1 - 100 / item_count, rel_tol=1e-9)
 
 
 HEADED = np.array([2.0, 9.0, 1.0, 30.0, 4.0, 9.0])
@@ -290,26 +237,6 @@ def test_a_head_of_the_whole_catalog_leaves_nothing_to_draw(exact: int) -> None:
     drawn = head_draw(ExactHeadSampler(HEADED, exact, 8, CPU))
     assert drawn.ids.tolist() == [0, 1, 2, 3, 4, 5]
     assert drawn.log_count.tolist() == [0.0] * 6
-
-
-@pytest.mark.parametrize("positive", range(6))
-def test_the_explicit_set_is_the_head_and_the_positive(positive: int) -> None:
-    """exp s_y, the head and the mean over all draws of two of the others are Z, wherever the positive is."""
-    sampler, scores = ExactHeadSampler(HEADED, 2, 2, CPU), np.linspace(-1.0, 2.0, 6)
-    tail, shares = [0, 2, 4, 5], [2 / 16, 1 / 16, 4 / 16, 9 / 16]
-    query, rows = torch.zeros(1, 4), torch.tensor([positive])
-    context = DrawContext(stream(0, "draw", 0), rows, query, torch.zeros(6, 4).__getitem__)
-    mean, exact = 0.0, set()
-    for items, chance in all_draws(shares, 2):
-        sampler.table = Fixed(items)
-        drawn = sampler.draw(query, rows, context)
-        terms = np.exp(scores[drawn.ids.numpy()]) / drawn.log_count.exp().numpy() * drawn.valid[0].numpy()
-        mean += chance * float(terms.sum())
-        exact.add(float(terms[:2].sum()))
-        assert drawn.ids.tolist() == [1, 3, *(tail[item] for item in items)]
-    assert math.exp(scores[positive]) + mean == pytest.approx(float(np.exp(scores).sum()), rel=1e-6)
-    (of_head,) = exact
-    assert of_head == pytest.approx(sum(math.exp(scores[item]) for item in (1, 3) if item != positive))
 
 
 SCORES = torch.linspace(-1.0, 1.5, 12, dtype=torch.float64)
@@ -385,13 +312,6 @@ def test_all_draws_without_the_positive_together_give_the_sum_over_the_others(
         assert math.isclose(mean, total, rel_tol=1e-5) == passes
 
 
-def test_uniform_draws_without_the_positive_are_one_over_the_others() -> None:
-    """Each of the N - 1 others is expected K / (N - 1) times."""
-    sampler = popularity_sampler(np.ones(5), 8, CPU, exclude_positive=True)
-    expected = sampler.log_expected(torch.zeros(2, 4), torch.tensor([0, 4]), torch.arange(5)).exp()
-    torch.testing.assert_close(expected, torch.tensor([[0, 2, 2, 2, 2], [2, 2, 2, 2, 0]]).float())
-
-
 @pytest.mark.parametrize("weight", [1e6, 1e12, 1e18])
 @pytest.mark.parametrize("positive", [0, 1, 2])
 def test_an_overwhelming_positive_leaves_the_others_their_shares(positive: int, weight: float) -> None:
@@ -451,13 +371,3 @@ def test_all_shared_draws_together_give_the_sum_over_the_others(positive: int) -
     others = sum(math.exp(score) for item, score in enumerate(scores) if item != positive)
     assert mean == pytest.approx(others * (1.0 - q[positive] ** 3), rel=1e-5)
     assert masked_only != pytest.approx(others * (1.0 - q[positive] ** 3), rel=1e-2)
-
-
-def test_draws_of_the_positive_are_replaced_by_spare_ones() -> None:
-    """With enough of them every example has S candidates, however popular its positive."""
-    sampler, rows = SharedComplementSampler(HALVES, 16, 64, CPU), torch.arange(5)
-    context = DrawContext(stream(0, "draw", 0), rows, torch.zeros(5, 4), torch.zeros(5, 4).__getitem__)
-    draw = sampler.draw(torch.zeros(5, 4), rows, context)
-    assert draw.valid.sum(dim=1).tolist() == [16] * 5
-    fewer = replace(draw, valid=draw.valid[:, :16])
-    assert int(fewer.valid[0].sum()) < 16

@@ -56,19 +56,6 @@ def test_the_kernel_is_that_of_the_tempered_score(per: Literal["example", "batch
     assert np.abs(q - shares(ALPHA, query[0].numpy(), vectors.numpy())).max() > 0.01
 
 
-def test_a_learned_temperature_is_followed_through_the_user_vectors() -> None:
-    """User vectors over a temperature draw, in the same step, as a sampler built for that temperature."""
-    vectors, query, positives = normal(20), normal(4, seed=2), torch.arange(4)
-    plain = made(vectors)
-    for temperature in (0.25, 2.0):
-        built = QuadraticSampler(20, 50, ALPHA, 3, CPU, temperature=temperature)
-        built.refresh(vectors)
-        expected = built.draw(query, positives, no_vectors())
-        draw = plain.draw(query / temperature, positives, no_vectors())
-        assert torch.equal(draw.ids, expected.ids)
-        torch.testing.assert_close(draw.log_count, expected.log_count)
-
-
 def test_a_batch_draws_for_each_example_by_its_sum_of_kernels() -> None:
     """Chi-square of draws for two queries of very different sums; of two even halves it fails."""
     vectors = unequal(12, 4, 3)
@@ -82,36 +69,6 @@ def test_a_batch_draws_for_each_example_by_its_sum_of_kernels() -> None:
     assert value < limit
     value, limit = statistic(torch.cat(draws), (kernels / kernels.sum(axis=1, keepdims=True)).mean(axis=0))
     assert value > 10 * limit
-
-
-def test_advancing_equals_a_refresh_bit_for_bit() -> None:
-    """After a round the counts are exactly those of a sampler that was given the vectors at once."""
-    vectors, moved, query = normal(101), normal(101, seed=1), normal(9, seed=2)
-    followed, refreshed = made(vectors), made(moved)
-    for _ in range(3):
-        followed.update(moved.__getitem__)
-    positives = torch.arange(9)
-    one, other = (sampler.draw(query, positives, no_vectors()) for sampler in (followed, refreshed))
-    assert torch.equal(one.ids, other.ids)
-    assert torch.equal(one.log_count, other.log_count)
-    assert torch.equal(one.positive_log_count, other.positive_log_count)
-
-
-def test_between_two_parts_counts_are_those_of_the_mixed_snapshot() -> None:
-    """Some rows are new and some old, and q is exact for just that."""
-    vectors, moved, query = normal(10), normal(10, seed=1), normal(1, seed=2)
-    sampler = made(vectors)
-    sampler.update(moved.__getitem__)
-    mixed = torch.cat([moved[:4], vectors[4:]])
-    expected = shares(ALPHA, query[0].numpy(), mixed.numpy())
-    np.testing.assert_allclose(sampler.probability(query)[0].numpy(), expected, rtol=1e-5)
-
-
-def test_a_catalog_of_one_item_can_be_drawn_from() -> None:
-    """Every candidate is that item, and its count is K."""
-    draw = made(normal(1), negatives=3).draw(normal(2), torch.tensor([0, 0]), no_vectors())
-    assert draw.ids.tolist() == [[0, 0, 0], [0, 0, 0]]
-    torch.testing.assert_close(draw.log_count.exp(), torch.full((2, 3), 3.0))
 
 
 def test_user_vectors_of_another_width_are_refused() -> None:
@@ -171,15 +128,6 @@ def refreshed(refresh_every: int = 4) -> Snapshot:
     return snapshot
 
 
-def test_nothing_can_be_read_before_the_first_refresh() -> None:
-    """A sentence says what was to be called, also by who follows before there is anything."""
-    snapshot = Snapshot(10, 4, CPU)
-    with pytest.raises(TrainingError, match="refresh"):
-        _ = snapshot.vectors
-    with pytest.raises(TrainingError, match="refresh"):
-        snapshot.update(rows_of().__getitem__)
-
-
 def test_the_snapshot_is_a_copy() -> None:
     """What happens to the given vectors afterwards does not show."""
     given = rows_of()
@@ -197,24 +145,6 @@ def test_each_step_follows_a_part_and_the_last_the_rest() -> None:
     assert torch.equal(snapshot.vectors, rows_of(1.0))
 
 
-@pytest.mark.parametrize("refresh_every", [1, 3, 10, 50])
-def test_no_vector_is_older_than_asked(refresh_every: int) -> None:
-    """After that many steps every row has been followed."""
-    snapshot = refreshed(refresh_every)
-    for _ in range(refresh_every):
-        snapshot.update(rows_of(1.0).__getitem__)
-    assert torch.equal(snapshot.vectors, rows_of(1.0))
-
-
-def test_a_refresh_starts_from_the_first_row_again() -> None:
-    """In the middle of a round everything is replaced, and what comes next is the first part."""
-    snapshot = refreshed()
-    snapshot.update(rows_of(1.0).__getitem__)
-    snapshot.refresh(rows_of(2.0))
-    assert torch.equal(snapshot.vectors, rows_of(2.0))
-    assert snapshot.update(rows_of(3.0).__getitem__) == slice(0, 3)
-
-
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
 def test_vectors_that_are_not_finite_are_refused(bad: float) -> None:
     """The first such row is named, with what to do, and the snapshot stays as it was."""
@@ -228,12 +158,6 @@ def test_vectors_that_are_not_finite_are_refused(bad: float) -> None:
         snapshot.update(broken.__getitem__)
     assert torch.equal(snapshot.vectors, rows_of())
     assert snapshot.update(rows_of().__getitem__) == slice(3, 6)
-
-
-def test_a_catalog_that_grew_is_refused() -> None:
-    """Both sizes are told."""
-    with pytest.raises(TrainingError, match=r"11 items.*built for 10"):
-        refreshed().refresh(rows_of(count=11))
 
 
 def test_a_restored_snapshot_goes_on_where_the_original_was() -> None:
@@ -275,11 +199,3 @@ def test_a_tail_behind_many_items_is_reached() -> None:
     found = draw_by_inversion(relative(log_weights), position)[0][0].tolist()
     assert found[0] == 1000
     assert abs(found[1] - 501) <= 1
-
-
-def test_the_sum_of_weights_comes_with_the_draw() -> None:
-    """A log weight less the log total is a log probability; the greatest weight is counted as one."""
-    log_weights = torch.tensor([[5.0, 5.0 + math.log(2.0), -math.inf]])
-    _, log_totals = draw_by_inversion(relative(log_weights), torch.zeros(1, 1).double())
-    assert log_weights.tolist()[0] == [pytest.approx(-math.log(2.0)), 0.0, -math.inf]
-    assert log_totals.tolist() == [[pytest.approx(math.log(1.5))]]

@@ -11,7 +11,6 @@ from torch.nn.functional import cross_entropy
 from turret.tower.config import ScoringConfig
 from turret.training import Estimator, losses, samplers
 from turret.training.errors import TrainingError
-from turret.training.losses.registry import LOSSES
 from turret.training.objectives.contract import Examples
 from turret.training.objectives.several_positives import one_for_each_positive
 from turret.training.randomness import stream
@@ -67,12 +66,6 @@ def test_over_the_whole_catalog_it_is_the_cross_entropy_of_a_distribution(loss: 
     assert result(estimate, weights=weights) == pytest.approx(weighted, rel=1e-6)
 
 
-def test_every_positive_is_as_probable_where_no_targets_are_given() -> None:
-    even = torch.zeros(3, N, dtype=torch.float64).scatter(1, POSITIVES, 1 / 3)
-    expected = float(cross_entropy(scores(), even))
-    assert result(estimator(losses.full_softmax()), targets=None) == pytest.approx(expected, rel=1e-6)
-
-
 def of_draw(loss: str, estimate: Estimator) -> float:
     """The formula written out over the draw of the first step, one positive at a time."""
     users = [b for b in range(3) for t in range(3) if TARGETS[b, t] > 0]
@@ -121,23 +114,6 @@ def test_it_is_the_formula_over_the_draw(loss: str, sampler: Any) -> None:
     assert result(estimator(getattr(losses, loss)(), sampler)) == pytest.approx(expected, rel=1e-4)
 
 
-@pytest.mark.parametrize(
-    "kind", [kind for kind, loss in LOSSES.items() if loss.servable and not loss.needs_absolute]
-)
-def test_one_positive_in_a_column_is_one_positive(kind: str) -> None:
-    """Every loss, with a gradient that is finite."""
-    sampler = samplers.uniform(negatives=9) if LOSSES[kind].draws else None
-    items, users = torch.nn.Embedding(N, D), vectors(3, 0).float()
-    first = Estimator(getattr(losses, kind)(), sampler, items=N, cosine=True)
-    other = Estimator(getattr(losses, kind)(), sampler, items=N, cosine=True)
-    column = first(users, POSITIVES[:, :1], items).loss
-    torch.testing.assert_close(column, other(users, POSITIVES[:, 0], items).loss)
-    several = first(users, POSITIVES, items, targets=TARGETS).loss
-    torch.autograd.backward(several)
-    assert items.weight.grad is not None
-    assert items.weight.grad.isfinite().all()
-
-
 def test_seen_items_are_masked_for_each_positive() -> None:
     seen = (torch.tensor([2, 0, 0]), torch.tensor([11, 8, 10]))
     out = estimator(losses.full_softmax())(
@@ -165,15 +141,6 @@ def test_targets_that_are_none_are_refused(positives: Any, targets: Any, sentenc
             vectors(N, 1).__getitem__,
             targets=torch.tensor(targets),
         )
-
-
-def test_an_absent_positive_may_repeat_another() -> None:
-    """Rows that fill a table up have a probability of zero."""
-    targets = torch.tensor([[1.0, 0.0]])
-    estimate = estimator(losses.full_softmax())
-    filled = estimate(vectors(1, 0), torch.tensor([[3, 3]]), vectors(N, 1).__getitem__, targets=targets)
-    plain = estimate(vectors(1, 0), torch.tensor([3]), vectors(N, 1).__getitem__)
-    assert torch.equal(filled.loss, plain.loss)
 
 
 def test_hits_of_the_batch_do_not_count_beside_several_positives() -> None:

@@ -30,7 +30,6 @@ from turret.training.config.named_settings import write_experiment
 from turret.training.errors import DivergenceError, TrainingError
 from turret.training.evaluation.evaluation import evaluate
 from turret.training.objectives.contract import StepLoss
-from turret.training.optimisers import optimiser
 from turret.training.parallel import setup
 from turret.training.randomness import seed_torch, stream
 from turret.training.run import CHECKPOINT, MODEL, Run
@@ -251,15 +250,6 @@ def test_validation_settings_are_followed(shop: PreparedData, tmp_path: Path) ->
     assert reports[3] != reports[0]
 
 
-def test_cuda_without_a_device_is_refused(
-    shop: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The sentence says what to use."""
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(TrainingError, match="use 'auto' or 'cpu'"):
-        train(run_of(tmp_path / "run", shop, device="cuda"), shop)
-
-
 def test_a_run_ends_where_its_observer_says(shop: PreparedData, tmp_path: Path) -> None:
     """It is told of every evaluation, in its order; the folder holds the best model, and nothing goes on."""
     seen: list[tuple[int, float]] = []
@@ -362,16 +352,6 @@ def test_a_loss_that_is_not_finite_ends_the_run_before_it_reaches_the_towers(
     with pytest.raises(DivergenceError, match=r"lower training\.learning_rate"):
         trainer.step(batch)
     assert all(torch.equal(tensor, before[name]) for name, tensor in trainer.model.state_dict().items())
-
-
-@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
-def test_a_large_table_is_updated_by_row_unless_its_weights_decay(
-    shop: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weight_decay: float
-) -> None:
-    """Rows without a gradient would not decay."""
-    monkeypatch.setattr(optimiser, "LARGE", 100)
-    trainer = Trainer(large_batches(tmp_path, shop, weight_decay=weight_decay), shop, report=lambda _: None)
-    assert (trainer.optimiser.rows is None) == bool(weight_decay)
 
 
 def test_a_run_stops_early_and_keeps_the_best_model(

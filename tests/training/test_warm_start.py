@@ -120,23 +120,6 @@ def test_known_items_of_features_keep_their_vectors(grown: Grown, exported: Expo
     np.testing.assert_allclose(vectors(model, after).numpy(), served, rtol=0, atol=1e-5)
 
 
-def test_values_of_features_keep_their_rows_and_new_ones_begin_at_zero(
-    grown: Grown, exported: Export
-) -> None:
-    """Looked up by the text of each trigram, of which both catalogs have some of their own."""
-    bundle = exported(ALL)
-    model, _ = warm(grown, bundle, ALL)
-    learnt = load_file(bundle / "model.safetensors")["item.rows.layers.tables.0.weight"]
-    assert model.item.rows is not None
-    table = model.item.rows.layers.tables["0"].get_parameter("weight")
-    old, new = (data.item_features.features[0].values for data in (grown.before, grown.after))
-    for code, value in enumerate(new, start=1):
-        expected = learnt[1 + old.index(value)] if value in old else torch.zeros(4)
-        assert torch.equal(table[code], expected), value
-    assert len(set(new) - set(old)) > 10 < len(set(old) - set(new))
-    assert not table[0].any()
-
-
 def test_a_new_item_begins_from_its_features(grown: Grown, exported: Export) -> None:
     """As an item of these features, and of an id that is the mean of all ids, would be; each its own way."""
     bundle = exported(ALL)
@@ -151,17 +134,6 @@ def test_a_new_item_begins_from_its_features(grown: Grown, exported: Export) -> 
         expected = raw / raw.norm(dim=1, keepdim=True)
     torch.testing.assert_close(vectors(model, new), expected)
     assert len(np.unique(vectors(model, new).numpy().round(4), axis=0)) == len(new)
-
-
-@pytest.mark.nightly
-def test_towers_without_ids_go_on_too(grown: Grown, exported: Export) -> None:
-    tower = {"item": {"id": False, "features": ["title", "genres"]}}
-    bundle = exported(tower)
-    model, carried = warm(grown, bundle, tower)
-    before, after = grown.rows()
-    served = np.load(bundle / "item_vectors.npy")[before]
-    np.testing.assert_allclose(vectors(model, after).numpy(), served, rtol=0, atol=1e-6)
-    assert carried.new_from == "their features"
 
 
 USERS = [
@@ -382,19 +354,6 @@ def test_a_damaged_model_is_not_gone_on_from(bundle: Path) -> None:
         ParentBundle.open(bundle).parameters()
 
 
-def test_an_experiment_of_another_age_is_refused_by_its_setting(bundle: Path) -> None:
-    replace_file(bundle, EXPERIMENT, b'{"training": {"momentum": 0.9}}')
-    with pytest.raises(
-        ConfigurationError, match=r"experiment\.json: there is no setting 'training\.momentum'"
-    ):
-        ParentBundle.open(bundle).experiment()
-
-
-def test_a_foreign_folder_is_no_bundle(handmade: PreparedData) -> None:
-    with pytest.raises(BundleError):
-        ParentBundle.open(handmade.folder)
-
-
 def test_features_of_another_kind_or_order_are_refused(exported: Export, grown: Grown) -> None:
     origin, items = ParentBundle.open(exported(ALL)), grown.before.item_features.features
     user, towers = grown.before.user_features.features, origin.experiment().tower
@@ -465,11 +424,3 @@ def test_a_number_is_read_as_before() -> None:
     restandardise(reader, 2, layers[1], before)
     # A handful of products in float32.
     torch.testing.assert_close(read(reader, layers[1], raw, 2), expected, rtol=1e-5, atol=1e-5)
-
-
-def test_what_is_standardised_as_before_changes_no_bit() -> None:
-    features = (price(10.1, 3.3), COLOUR)
-    reader = torch.nn.Linear(4, 2)
-    before = {name: tensor.clone() for name, tensor in reader.state_dict().items()}
-    restandardise(reader, 0, FeatureLayers(features, 3), features)
-    assert all(torch.equal(reader.state_dict()[name], tensor) for name, tensor in before.items())
