@@ -363,15 +363,27 @@ def test_events_are_sorted_by_user_part_and_time_and_otherwise_stay(
 FEW, WIDE = st.integers(-3, 3), st.sampled_from([-(2**63), -1, 0, 1, 2**40, 2**63 - 1])
 
 
-@given(
-    st.lists(st.tuples(FEW, FEW, st.sampled_from([0, 2**59])), min_size=1, max_size=60)
-    | st.lists(st.tuples(WIDE, WIDE), min_size=1, max_size=60)
-    | st.lists(st.tuples(FEW, st.floats(-2, 2)), min_size=1, max_size=60)
+@pytest.mark.parametrize(
+    "row",
+    [
+        st.tuples(FEW, FEW, st.sampled_from([0, 2**59])),
+        st.tuples(WIDE, WIDE),
+        st.tuples(FEW, st.floats(-2, 2)),
+    ],
+    ids=["packed", "wide", "fractions"],
 )
-def test_rows_are_sorted_by_the_first_key_first_and_equal_ones_stay(rows: list[tuple[float, ...]]) -> None:
+@given(data=st.data())
+def test_rows_are_sorted_by_the_first_key_first_and_equal_ones_stay(
+    data: st.DataObject, row: st.SearchStrategy[tuple[float, ...]]
+) -> None:
     """Also numbers too wide to be packed, and fractions, of which minus zero equals zero."""
+    rows = data.draw(st.lists(row, min_size=1, max_size=60))
     keys = [np.array(key) for key in zip(*rows, strict=True)]
     assert stable_order(keys).tolist() == sorted(range(len(rows)), key=rows.__getitem__)
+
+
+def test_keys_of_64_bits_are_not_packed_into_the_sign() -> None:
+    assert stable_order([np.array([7, 0, 3]), np.array([0, 2**61 - 1, 5])]).tolist() == [1, 2, 0]
 
 
 @pytest.mark.parametrize("distinct", [1, 40, 10_000_000])

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.support.until import PATIENCE
+from tests.support.until import until
 from turret.data.errors import DataError
 from turret.data.files.arrays import ArrayFile, open_array, save_array
 from turret.data.files.locks import locked, tried_lock, try_lock
@@ -230,7 +230,7 @@ def test_results_come_in_order_from_several_threads_that_are_never_far_ahead_of_
 
     def work(piece: int) -> int:
         if piece == 0:
-            assert is_second_done.wait(PATIENCE)
+            until(is_second_done.is_set, "another thread has done the second piece")
         if piece == 1:
             is_second_done.set()
         return piece * piece

@@ -4,24 +4,38 @@ import io
 import logging
 import sys
 import threading
+from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 
 from tests.support.until import until
 from turret.data import progress as module
-from turret.data.progress import LOGGER, counted, print_lines, progress, progress_line
+from turret.data.progress import LOGGER, SECONDS_A_LINE, counted, print_lines, progress, progress_line
 
 
 @pytest.fixture(autouse=True)
 def _no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SECONDS_A_LINE", 0.001)
     monkeypatch.setattr(sys, "stderr", io.StringIO())
 
 
+class Hurried(threading.Event):
+    """An event of which a wait for seconds takes a moment; `waited` has the seconds."""
+
+    waited: ClassVar[set[float]] = set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        assert timeout is not None
+        self.waited.add(timeout)
+        return super().wait(0.001)
+
+
 def test_lines_are_written_while_a_step_takes_long_and_none_after_the_block(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They say how far the work is; the thread that writes them ends, also where the block fails."""
+    threads = SimpleNamespace(Event=Hurried, Thread=threading.Thread)
+    monkeypatch.setattr(module, "threading", threads)
     logging.getLogger(LOGGER).propagate = True
 
     def fail_in_a_step() -> None:
@@ -32,6 +46,7 @@ def test_lines_are_written_while_a_step_takes_long_and_none_after_the_block(
 
     with caplog.at_level(logging.INFO, LOGGER), pytest.raises(ValueError, match="stop"):
         fail_in_a_step()
+    assert Hurried.waited == {SECONDS_A_LINE}
     assert any(line.startswith("ranking: 1 of 4 (25 %), ") for line in caplog.messages)
     assert not [thread for thread in threading.enumerate() if thread.name == "progress of ranking"]
 

@@ -100,6 +100,11 @@ def test_known_rows_are_those_of_one_id_at_a_time(asked: list[int | str], are_in
     assert rows.dtype == np.int32
 
 
+def test_a_boolean_is_no_id() -> None:
+    rows, unknown = Vocabulary([0, 1, 2]).known_rows(iter([True, 2]))
+    assert (rows.tolist(), unknown) == ([2], [True])
+
+
 MANY_TEXTS = [f"i{number:05d}" for number in range(5_000)]
 MANY_NUMBERS = [number * 7 - 9_000 for number in range(5_000)]
 

@@ -6,6 +6,8 @@ import socket
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,18 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture
+def port() -> Iterator[int]:
+    """A port that nothing uses, nor the one behind it, which takes the admin calls; both are held."""
+    while True:
+        port = free_port()
+        with socket.socket() as admin, suppress(OSError):
+            admin.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            admin.bind(("127.0.0.1", port + 1))
+            yield port
+            return
+
+
 def start(cwd: Path, **settings: str) -> "subprocess.Popen[str]":
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     return subprocess.Popen(
@@ -38,9 +52,8 @@ def start(cwd: Path, **settings: str) -> "subprocess.Popen[str]":
 
 
 @pytest.mark.process
-def test_once_stops_after_the_answer(tmp_path: Path, shop: Path) -> None:
+def test_once_stops_after_the_answer(tmp_path: Path, shop: Path, port: int) -> None:
     """It prints every command, recommends by the id of a user, exits 0, and leaves nothing that listens."""
-    port = free_port()
     demo = start(tmp_path, DATA=str(shop), ONCE="1", PORT=str(port))
     printed, _ = demo.communicate(timeout=300)
     assert demo.returncode == 0, printed
@@ -56,9 +69,8 @@ def test_once_stops_after_the_answer(tmp_path: Path, shop: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_runs_until_ctrl_c(tmp_path: Path, shop: Path) -> None:
+def test_runs_until_ctrl_c(tmp_path: Path, shop: Path, port: int) -> None:
     """The service answers while the demo runs; Ctrl-C stops both, and that is no error."""
-    port = free_port()
     demo = start(tmp_path, DATA=str(shop), PORT=str(port))
     assert demo.stdout is not None
     printed = ""
@@ -75,14 +87,14 @@ def test_runs_until_ctrl_c(tmp_path: Path, shop: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_a_taken_port_and_missing_data_are_told_before_anything_is_done(tmp_path: Path) -> None:
+def test_a_taken_port_and_missing_data_are_told_before_anything_is_done(tmp_path: Path, port: int) -> None:
     """Nobody trains for minutes to learn that the service can't start."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        printed, _ = start(tmp_path, PORT=str(port)).communicate(timeout=60)
-    assert f"port {port} is taken" in printed
+        number = taken.getsockname()[1]
+        printed, _ = start(tmp_path, PORT=str(number)).communicate(timeout=60)
+    assert f"port {number} is taken" in printed
     assert not (tmp_path / "var").exists()
-    demo = start(tmp_path, DATA="nowhere", PORT=str(free_port()))
+    demo = start(tmp_path, DATA="nowhere", PORT=str(port))
     printed, _ = demo.communicate(timeout=60)
     assert demo.returncode == 1
     assert "DATA=nowhere is neither" in printed
