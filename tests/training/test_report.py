@@ -1,0 +1,502 @@
+"""`turret report samplers`: what is measured of each sampler, and how it is shown."""
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from pydantic import TypeAdapter
+
+from tests.support.snapshots import check_snapshot
+from turret.data.prepared import PreparedData
+from turret.tower.towers.model import TwoTowers
+from turret.training.config.experiment import load_experiment
+from turret.training.errors import TrainingError
+from turret.training.objectives.contract import Examples, Objective, StepLoss
+from turret.training.report import commands
+from turret.training.report.choice import best_rows, recommendation
+from turret.training.report.commands import report_samplers
+from turret.training.report.cost import StepTimer
+from turret.training.report.measured import Entry, entries, stale_entries, too_large
+from turret.training.report.samplers import ReportRequest, SamplerReport
+from turret.training.report.table import report_table
+from turret.training.run import Run, remove_run
+from turret.training.samplers.adaptive.positive_features import PositiveFeaturesConfig
+from turret.training.samplers.core.settings import SamplerSettings
+from turret.training.samplers.fixed.popularity import UniformConfig
+from turret.training.samplers.from_batch.cross_batch import CrossBatchConfig
+from turret.training.samplers.from_batch.in_batch import InBatchConfig
+from turret.training.samplers.kernel.quadratic import QuadraticConfig
+from turret.training.samplers.registry import MixedConfig, PartConfig, SamplerConfig
+
+REPORT = {
+    "items": 9,
+    "queries": 4,
+    "queries_asked": 4,
+    "draws": 20,
+    "batch_size": 8,
+    "full_softmax": {"milliseconds": 1.0, "timed_examples": 8},
+    "samplers": [],
+    "in_batch_losses": [],
+    "staleness": [],
+    "skipped": [],
+}
+
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module")
+def asked() -> ReportRequest:
+    """As little as can be measured."""
+    return ReportRequest(negatives=(4,), queries=8, draws=20, refresh_every=(1, 3), batch_sizes=(32, 64))
+
+
+@pytest.fixture
+def folder(evaluated: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the run, of which the measuring is left out."""
+
+    class Measured:
+        def __init__(self, *_: Any) -> None: ...
+
+        def measure(self) -> dict[str, Any]:
+            return REPORT
+
+    monkeypatch.setattr(commands, "SamplerReport", Measured)
+    shutil.copytree(evaluated.folder, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def test_figures_and_picture_are_kept_with_the_run(
+    folder: Path, asked: ReportRequest, capsys: Capture, tmp_path: Path
+) -> None:
+    """People see a table and where the rest is, programs JSON; both go with a run that is replaced."""
+    report_samplers(folder, None, asked, None, as_json=False)
+    shown = capsys.readouterr().out
+    assert "sampled softmax on 4 queries, 9 items" in shown
+    assert f"Plot: {folder / 'samplers.png'}." in shown
+    assert json.loads((folder / "samplers.json").read_text()) == REPORT
+    assert (folder / "samplers.png").read_bytes().startswith(b"\x89PNG")
+    report_samplers(folder, None, asked, tmp_path / "there" / "it.svg", as_json=True)
+    assert json.loads(capsys.readouterr().out) == REPORT
+    assert (tmp_path / "there" / "it.svg").read_bytes().startswith(b"<?xml")
+    remove_run(folder)
+    assert list(folder.iterdir()) == []
+
+
+def test_what_can_not_be_measured_or_drawn_is_refused_and_leaves_nothing(
+    folder: Path, evaluated: Run, shop: PreparedData, asked: ReportRequest, tmp_path: Path
+) -> None:
+    with pytest.raises(TrainingError, match=r"--negatives 100000000.*give at most 1048576"):
+        report_samplers(folder, None, replace(asked, negatives=(4, 10**8)), None, as_json=True)
+    with pytest.raises(TrainingError, match=r"--output x\.gif.*\.png, \.svg or \.pdf"):
+        report_samplers(folder, None, asked, Path("x.gif"), as_json=False)
+    assert not (folder / "samplers.json").exists()
+    of_words = load_experiment("youtubednn", ['objective={loss="hierarchical_softmax"}'])
+    with pytest.raises(TrainingError, match=r"hierarchical_softmax.*another loss"):
+        SamplerReport(replace(evaluated, experiment=of_words), shop, asked)
+    with pytest.raises(TrainingError, match="no model was saved yet"):
+        SamplerReport(replace(evaluated, folder=tmp_path), shop, asked)
+
+
+@pytest.fixture(scope="module")
+def small_steps(evaluated: Run) -> Run:
+    """The run, with batches of 64 examples: a step of each of some fifty samplers is timed."""
+    training = evaluated.experiment.training.model_copy(update={"batch_size": 64})
+    return replace(evaluated, experiment=evaluated.experiment.model_copy(update={"training": training}))
+
+
+@pytest.fixture(scope="module")
+def report(small_steps: Run, shop: PreparedData, asked: ReportRequest) -> dict[str, Any]:
+    """All samplers at one size: a few seconds, once for this file."""
+    return SamplerReport(small_steps, shop, asked).measure()
+
+
+def test_every_sampler_has_its_figures(report: dict[str, Any], shop: PreparedData) -> None:
+    """On this shop all of them can be built, and JSON can hold what they gave."""
+    labels = [entry.label for entry in entries((4,), 64)]
+    assert report["skipped"] == []
+    assert [row["sampler"] for row in report["samplers"]] == labels
+    assert json.loads(json.dumps(report, allow_nan=False)) == report
+    for row in report["samplers"]:
+        assert 0.0 <= row["bias_low"] <= row["bias"] <= row["bias_high"]
+        assert row["variance"] >= 0.0
+        assert 0.0 < row["effective_share"] <= 1.0 + 1e-6
+    assert (report["queries"], report["batch_size"]) == (8, 64)
+    assert report["items"] == len(shop.item_ids)
+
+
+def test_losses_over_in_batch_candidates_are_measured(report: dict[str, Any]) -> None:
+    """Each at both sizes of a batch."""
+    rows = report["in_batch_losses"]
+    measured = {(row["loss"].split(",")[0], row["batch_size"]) for row in rows}
+    assert measured == {
+        (loss, size) for loss in ("sampled_softmax", "sampled_softmax_corrected") for size in (32, 64)
+    }
+    assert len({(row["loss"], row["batch_size"], row["variance"]) for row in rows}) == len(rows) == 6
+
+
+def test_the_softmax_is_the_proposal_without_divergence(report: dict[str, Any]) -> None:
+    """And its weights are all alike, where it leaves the positive out; the uniform one's are not."""
+    rows = {row["sampler"]: row for row in report["samplers"]}
+    assert rows["softmax, no positive"]["kl"] == pytest.approx(0.0, abs=1e-5)
+    assert rows["softmax, no positive"]["effective_share"] == pytest.approx(1.0, abs=1e-3)
+    assert rows["uniform"]["kl"] > 0.01
+    assert rows["uniform"]["effective_share"] < 0.99
+
+
+def test_old_vectors_are_compared_on_a_model_that_has_moved(report: dict[str, Any]) -> None:
+    rows = report["staleness"]
+    assert {row["refresh_every"] for row in rows if row["sampler"] == "quadratic"} == {1, 3}
+    assert all(row["moved"] > 0.0 and row["steps"] == 3 for row in rows)
+    exact = {row["refresh_every"]: row["kl"] for row in rows if row["sampler"] == "softmax"}
+    assert exact[1] == pytest.approx(0.0, abs=1e-5)
+    assert exact[3] > exact[1]
+
+
+def entry(settings: SamplerSettings) -> Entry:
+    return Entry("some", None, settings)
+
+
+def kinds(union: Any) -> set[str]:
+    """The kinds that an experiment may name."""
+    adapter: TypeAdapter[Any] = TypeAdapter(union)
+    return set(adapter.json_schema()["discriminator"]["mapping"])
+
+
+Measure = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def measure_kinds(
+    small_steps: Run, shop: PreparedData, asked: ReportRequest, monkeypatch: pytest.MonkeyPatch
+) -> Measure:
+    """Measure some kinds of samplers alone."""
+
+    def measure(*kinds: str, run: Run = small_steps, **changed: Any) -> dict[str, Any]:
+        def chosen(sizes: Sequence[int], batch_size: int) -> list[Entry]:
+            return [entry for entry in entries(sizes, batch_size) if entry.kind in kinds]
+
+        monkeypatch.setattr("turret.training.report.samplers.entries", chosen)
+        request = replace(asked, refresh_every=(), batch_sizes=(32,), **changed)
+        return SamplerReport(run, shop, request).measure()
+
+    return measure
+
+
+def test_the_same_seed_gives_the_same_figures(report: dict[str, Any], measure_kinds: Measure) -> None:
+    """All but the times; another seed gives others."""
+    first = {row["sampler"]: row for row in report["samplers"]}
+    for seed, same in ((0, True), (1, False)):
+        again = measure_kinds("unigram", "in_batch", "quadratic", seed=seed)
+        assert again["staleness"] == []
+        for row in again["samplers"]:
+            figures = {name: row[name] == first[row["sampler"]][name] for name in ("kl", "bias", "variance")}
+            assert all(figures.values()) is same
+
+
+def test_what_an_absolute_score_rules_out_is_said(evaluated: Run, measure_kinds: Measure) -> None:
+    """With the sentence of the refusal, once for all sizes."""
+    experiment = load_experiment("youtubednn", ["tower.dimension=8", "tower.scoring.absolute=true"])
+    run = replace(evaluated, experiment=experiment)
+    (skipped,) = measure_kinds("uniform", "positive_features", run=run, negatives=(2, 4))["skipped"]
+    assert (skipped["sampler"], skipped["negatives"]) == ("positive_features", "2, 4")
+    assert "tower.scoring.absolute" in skipped["reason"]
+
+
+def test_more_candidates_than_items_are_no_reason_to_stop(measure_kinds: Measure) -> None:
+    """A unique draw of 500 of 200 items is left out with the sampler's own sentence."""
+    report = measure_kinds("log_uniform", negatives=(500,))
+    assert [row["sampler"] for row in report["samplers"]] == ["log_uniform"]
+    assert [skipped["sampler"] for skipped in report["skipped"]] == ["log_uniform, unique"]
+
+
+def test_large_catalogs_are_measured_on_fewer_queries(
+    shop: PreparedData, monkeypatch: pytest.MonkeyPatch, measure_kinds: Measure
+) -> None:
+    """What is held does not grow with the catalog, down to 8 queries."""
+    for scores, queries in ((30 * len(shop.item_ids), 30), (1, 8)):
+        monkeypatch.setattr("turret.training.report.samplers._MOST_SCORES", scores)
+        report = measure_kinds("uniform", queries=100)
+        assert (report["queries"], report["queries_asked"]) == (queries, 100)
+
+
+def test_every_kind_of_sampler_is_measured() -> None:
+    """Whatever an experiment may name, alone or as a part of a mixed draw."""
+    listed = list(entries((4, 16), 256))
+    parts = {part.kind for one in listed for part in one.settings.members}
+    known = kinds(SamplerConfig) | kinds(PartConfig)
+    assert len(known) >= 15
+    assert {one.kind for one in listed} | parts == known
+
+
+def test_each_is_listed_at_every_size_under_a_name_of_its_own() -> None:
+    """Those that are as large as the batch come once."""
+    listed = list(entries((4, 16), 256))
+    assert len({(one.label, one.negatives) for one in listed}) == len(listed)
+    assert {one.negatives for one in listed if one.label == "uniform"} == {4, 16}
+    assert [one.negatives for one in listed if one.label == "in_batch"] == [None]
+
+
+@pytest.mark.parametrize(("batch_size", "batches"), [(8, 4), (4096, 2), (100_000, 1)])
+def test_a_queue_is_only_as_long_as_its_scores_fit(batch_size: int, batches: int) -> None:
+    """B x K scores of 134 MB at most, but never less than one batch."""
+    (queue,) = (one for one in entries((4,), batch_size) if one.kind == "cross_batch")
+    assert getattr(queue.settings, "batches", None) == batches
+    assert queue.label == f"cross_batch of {batches}"
+    assert queue.batches_a_draw == batches + 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "by_batch", "begins"),
+    [
+        (UniformConfig(), False, False),
+        (InBatchConfig(kind="in_batch"), True, True),
+        (InBatchConfig(kind="in_batch", unique=True), True, False),
+        (CrossBatchConfig(kind="cross_batch"), True, False),
+        (MixedConfig(kind="mixed"), True, True),
+        (MixedConfig(kind="mixed", parts=(UniformConfig(),)), False, False),
+        (QuadraticConfig(kind="quadratic"), False, False),
+        (QuadraticConfig(kind="quadratic", per="batch"), True, False),
+    ],
+    ids=str,
+)
+def test_it_is_known_whose_draws_come_from_the_batch(
+    settings: SamplerSettings, by_batch: bool, begins: bool
+) -> None:
+    assert (entry(settings).by_batch, entry(settings).begins_with_batch) == (by_batch, begins)
+
+
+def test_what_looks_at_the_whole_catalog_is_known() -> None:
+    """It is drawn fewer times where that is large."""
+    dense = {one.label for one in entries((4,), 256) if one.dense}
+    assert {"softmax", "quartic", "fourier_features", "mixed, mined"} <= dense
+    assert not dense & {"uniform", "mixed", "quadratic", "positive_features", "two_pass", "in_batch"}
+
+
+def test_large_tables_are_not_built_and_the_reason_has_their_size() -> None:
+    """256 features of a million items are 2 GB."""
+    features = entry(PositiveFeaturesConfig(kind="positive_features"))
+    assert too_large(features, 100_000) is None
+    assert "2.05 GB" in (too_large(features, 1_000_000) or "")
+    assert too_large(entry(UniformConfig()), 10**9) is None
+
+
+def test_stale_entries_have_the_requested_age() -> None:
+    assert {getattr(one.settings, "refresh_every", 0) for one in stale_entries(7)} == {7}
+    assert "quadratic" in {one.kind for one in stale_entries(7)}
+
+
+class Counted(Objective):
+    """The sum of the positives' vectors; keeps the sizes of the batches that it sees."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[int] = []
+        self.training_towers: list[bool] = []
+
+    def forward(self, examples: Examples, random: np.random.Generator) -> StepLoss:
+        assert isinstance(examples.items, TwoTowers)
+        self.sizes.append(len(examples.positives))
+        self.training_towers.append(examples.items.training)
+        return StepLoss(examples.positive_vectors.sum(), torch.zeros(()))
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock by which every step takes as many seconds as steps came before it."""
+    times = iter(x for step in range(1000) for x in (100.0 * step, 101.0 * step))
+    monkeypatch.setattr("turret.training.report.cost._now", lambda device: next(times))
+
+
+@pytest.mark.usefixtures("clock")
+def test_the_median_step_counts_and_the_first_does_not(evaluated: Run, shop: PreparedData) -> None:
+    """Steps of 1, 2 and 3 seconds after the first; the model is as it was, in its evaluating form."""
+    model, objective = evaluated.open_model(shop), Counted()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    cost = StepTimer(model, shop, evaluated.experiment, steps=3).time(objective, dense=False)
+    assert cost.milliseconds == pytest.approx(2000.0)
+    assert cost.timed_examples == 256
+    assert len(objective.sizes) == 4
+    assert all(abs(size - 256) < 64 for size in objective.sizes)
+    assert objective.training_towers == [True] * 4
+    assert not model.training
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+
+
+@pytest.mark.usefixtures("clock")
+def test_an_epoch_of_one_batch_is_enough(evaluated: Run, shop: PreparedData) -> None:
+    """The batch comes again: steps of 1 and 2 seconds."""
+    training = evaluated.experiment.training.model_copy(update={"batch_size": 10**6})
+    experiment = evaluated.experiment.model_copy(update={"training": training})
+    cost = StepTimer(evaluated.open_model(shop), shop, experiment, steps=2).time(Counted(), dense=False)
+    assert cost.timed_examples < 10**6
+    assert cost.milliseconds == pytest.approx(1500.0)
+
+
+@pytest.mark.usefixtures("clock")
+def test_what_looks_at_all_items_is_timed_on_fewer_examples_and_scaled(
+    evaluated: Run, shop: PreparedData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("turret.training.report.cost._MOST_SCORES", 64 * len(shop.item_ids))
+    objective = Counted()
+    cost = StepTimer(evaluated.open_model(shop), shop, evaluated.experiment, steps=3).time(
+        objective, dense=True
+    )
+    assert cost.timed_examples == 64
+    assert all(size < 128 for size in objective.sizes)
+    assert cost.milliseconds == pytest.approx(2000.0 * 256 / 64)
+
+
+def measured_row(
+    name: str, milliseconds: float, bias: float, low: float = 0.001, size: int | None = 64
+) -> dict[str, Any]:
+    return {
+        "sampler": name,
+        "negatives": size,
+        "milliseconds": milliseconds,
+        "bias": bias,
+        "bias_low": low,
+        "bias_high": bias + 0.01,
+    }
+
+
+def names(rows: list[dict[str, Any]]) -> list[str]:
+    return [one["sampler"] for one in rows]
+
+
+CHOOSABLE = [
+    measured_row("slow", 5, 0.5),
+    measured_row("exact", 9, 0.0),
+    measured_row("cheap", 1, 0.4),
+    measured_row("middle", 3, 0.2),
+    measured_row("bad", 4, 0.3),
+]
+
+
+def test_efficient_samplers_come_first_and_the_rest_fills_the_table() -> None:
+    """`bad` and `slow` are dearer and more biased than `middle`; the table is sorted by cost."""
+    assert names(best_rows(CHOOSABLE, 3)) == ["cheap", "middle", "exact"]
+    assert names(best_rows(CHOOSABLE, 4)) == ["cheap", "middle", "bad", "exact"]
+    assert names(best_rows(CHOOSABLE, 9)) == ["cheap", "middle", "bad", "slow", "exact"]
+    assert names(best_rows(CHOOSABLE, 2)) == ["cheap", "exact"]
+    assert best_rows([], 9) == []
+
+
+def test_a_bias_that_can_not_be_told_from_none_counts_with_its_bound() -> None:
+    unsure = measured_row("unsure", 2, 0.0, low=0.0)
+    assert names(best_rows([unsure, measured_row("sure", 3, 0.005)], 9)) == ["unsure", "sure"]
+    assert names(best_rows([unsure, measured_row("sure", 3, 0.02)], 1)) == ["unsure"]
+
+
+@pytest.mark.parametrize(
+    ("full", "rows", "sentence"),
+    [
+        (
+            20.0,
+            [
+                measured_row("uniform", 2, 0.4),
+                measured_row("quadratic", 4, 0.03),
+                measured_row("dear", 6, 0.001),
+            ],
+            "Recommendation: sampled_softmax with quadratic (K = 64): bias 3.0%, 4.0 ms a step; it is the "
+            "cheapest with a bias of at most 5%, and the full softmax takes 20.0 ms a step.",
+        ),
+        (
+            20.0,
+            [measured_row("in_batch", 4, 0.0, low=0.0, size=None)],
+            "Recommendation: sampled_softmax with in_batch: bias at most 1.0%, 4.0 ms a step; it is the "
+            "cheapest with a bias of at most 5%, and the full softmax takes 20.0 ms a step.",
+        ),
+        (
+            20.0,
+            [
+                measured_row("uniform", 2, 0.4),
+                measured_row("quadratic", 4, 0.3),
+                measured_row("exact", 19, 0.0),
+            ],
+            "Recommendation: full_softmax, 20.0 ms a step: of the samplers with a cheaper step none has a "
+            "bias of at most 5%; the least is quadratic (K = 64): bias 30.0%, 4.0 ms a step.",
+        ),
+        (
+            2.0,
+            [measured_row("uniform", 1.9, 0.0), measured_row("quadratic", 4, 0.0)],
+            "Recommendation: full_softmax, 2.0 ms a step and no bias; no sampler saves a tenth of its step.",
+        ),
+    ],
+)
+def test_the_cheapest_sampler_with_little_bias_is_recommended(
+    full: float, rows: list[dict[str, Any]], sentence: str
+) -> None:
+    """The full softmax where none is, or where none is cheaper."""
+    assert recommendation({"full_softmax": {"milliseconds": full}, "samplers": rows}) == sentence
+
+
+def shown_row(**changed: Any) -> dict[str, Any]:
+    figures = {
+        "sampler": "uniform",
+        "negatives": 4,
+        "candidates": 4.0,
+        "kl": 1.25,
+        "effective_share": 0.5,
+        "bias": 0.1,
+        "bias_low": 0.05,
+        "bias_high": 0.15,
+        "variance": 0.25,
+        "milliseconds": 12.5,
+        "timed_examples": 256,
+    }
+    return {**figures, **changed}
+
+
+def whole_report(**changed: Any) -> dict[str, Any]:
+    figures = {
+        "items": 1234,
+        "queries": 64,
+        "queries_asked": 64,
+        "draws": 200,
+        "batch_size": 256,
+        "full_softmax": {"milliseconds": 99.5, "timed_examples": 256},
+        "samplers": [shown_row(), shown_row(sampler="in_batch", negatives=None, candidates=255.6, kl=None)],
+        "in_batch_losses": [shown_row(loss="sampled_softmax", batch_size=8192, bias_low=0.0)],
+        "staleness": [],
+        "skipped": [],
+    }
+    return {**figures, **changed}
+
+
+def test_the_tables_show_every_figure_and_what_is_not_measured() -> None:
+    """What is infinite, bounds of a bias that may be none, scaled times, fewer queries, and the reasons."""
+    plain = report_table(whole_report())
+    check_snapshot("sampler_report.txt", plain)
+    assert "refresh_every" not in plain
+    stale = shown_row(sampler="quadratic", refresh_every=100, steps=100, moved=0.034)
+    skipped = [
+        {"sampler": "mixed", "negatives": "4, 16", "reason": "because [so]."},
+        {"sampler": "in_batch", "negatives": "", "reason": "because."},
+    ]
+    full = {"milliseconds": 99.5, "timed_examples": 32}
+    more = whole_report(staleness=[stale], skipped=skipped, queries=8, full_softmax=full)
+    check_snapshot("sampler_report_with_remarks.txt", report_table(more))
+
+
+def test_the_first_table_has_ten_rows_of_ninety() -> None:
+    """The best by bias and cost, and the full softmax; `--all` has every row."""
+    rows = [
+        shown_row(
+            sampler=f"sampler{number}", bias=1 / (1 + number), bias_low=0.001, milliseconds=float(number)
+        )
+        for number in range(45)
+    ]
+    rows += [{**other, "sampler": f"worse {other['sampler']}", "bias": 2.0} for other in rows]
+    best, all_rows = (report_table(whole_report(samplers=rows), show_all=show) for show in (False, True))
+    assert sum("sampler" in line for line in best.splitlines() if line.startswith("│")) == 9
+    assert "worse" not in best
+    assert "--all shows 81 more" in best
+    assert sum("sampler" in line for line in all_rows.splitlines() if line.startswith("│")) == 90
+    assert "--all" not in all_rows

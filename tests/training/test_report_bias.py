@@ -1,0 +1,553 @@
+"""The bias, variance and divergence that a report gives, against sums and enumerations by hand."""
+
+import itertools
+import math
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from turret.data.prepared import PreparedData
+from turret.tower.config import ScoringConfig
+from turret.training.batches.batches import TrainingBatches
+from turret.training.config.experiment import load_experiment
+from turret.training.errors import TrainingError
+from turret.training.model_loss import build_objective
+from turret.training.randomness import stream
+from turret.training.report.divergence import divergence
+from turret.training.report.gradients import effective_share, full_gradient, gradient_error, sampled_gradient
+from turret.training.report.in_batch_losses import LOSSES, in_batch_losses
+from turret.training.report.measured import Entry
+from turret.training.report.queries import Examples, ExampleSource, Queries, drawer, proposal
+from turret.training.report.staleness import MovingModel
+from turret.training.run import Run, build_model
+from turret.training.samplers.core.contract import DrawContext, Encode, Sampler
+from turret.training.samplers.core.draw import Draw, drawn_by_example
+from turret.training.samplers.core.settings import Counts, SamplerContext, SamplerSettings
+from turret.training.samplers.fixed.popularity import UniformConfig
+from turret.training.samplers.from_batch.cross_batch import CrossBatchConfig
+from turret.training.samplers.from_batch.in_batch import InBatchConfig
+from turret.training.samplers.kernel.quadratic import QuadraticConfig
+from turret.training.samplers.registry import MixedConfig
+from turret.training.statistics import PreparedStatistics
+
+FIVE, D, K = 5, 3, 2  # items, numbers of a vector, candidates
+SHARP = ScoringConfig(kind="dot", temperature=0.5)
+Floats = NDArray[np.float64]
+
+
+def five_items() -> tuple[Examples, Tensor]:
+    random = stream(1, "gradients", 0)
+    users = torch.from_numpy(random.normal(size=(2, D))).float()
+    vectors = torch.from_numpy(random.normal(size=(FIVE, D))).float()
+    return Examples(users, torch.tensor([1, 3]), torch.tensor([0, 0])), vectors
+
+
+Q = np.array([0.5, 0.25, 0.15, 0.07, 0.03])
+
+
+def draw_of(ids: NDArray[np.int64], positives: Tensor, q: Floats = Q) -> Draw:
+    """Each example's K candidates `ids` [2, K], drawn by q."""
+    log_q = torch.from_numpy(np.log(q)).float()
+    rows = torch.from_numpy(ids)
+    return drawn_by_example(rows, log_q[rows], log_q[positives], positives)
+
+
+def oracle_gradient(user: Floats, items: Floats, positive: int, weights: dict[int, float]) -> Floats:
+    """The gradient of log(exp s_y + sum of weights times exp s) - s_y with respect to the user vector."""
+    scores = [sum(a * b for a, b in zip(user, item, strict=True)) / 0.5 for item in items]
+    total = math.exp(scores[positive])
+    gradient = math.exp(scores[positive]) * items[positive]
+    for item, weight in weights.items():
+        total += weight * math.exp(scores[item])
+        gradient = gradient + weight * math.exp(scores[item]) * items[item]
+    return np.asarray((gradient / total - items[positive]) / 0.5)
+
+
+def enumerated_error() -> tuple[float, float]:
+    """The relative bias and variance over all N^K draws, each as likely as q says."""
+    given, vectors = five_items()
+    items = vectors.double().numpy()
+    squared_bias = variance = length = 0.0
+    for user, positive in zip(given.users.double().numpy(), given.positives.tolist(), strict=True):
+        exact = oracle_gradient(user, items, positive, {i: 1.0 for i in range(FIVE) if i != positive})
+        mean, square = np.zeros(D), 0.0
+        for ids in itertools.product(range(FIVE), repeat=K):
+            weights: dict[int, float] = {}
+            for i in ids:
+                if i != positive:
+                    weights[i] = weights.get(i, 0.0) + 1.0 / (K * Q[i])
+            gradient = oracle_gradient(user, items, positive, weights)
+            chance = math.prod(Q[i] for i in ids)
+            mean += chance * gradient
+            square += chance * float(gradient @ gradient)
+        squared_bias += float(((mean - exact) ** 2).sum())
+        variance += square - float(mean @ mean)
+        length += float(exact @ exact)
+    return math.sqrt(squared_bias / length), variance / length
+
+
+def test_the_full_gradient_is_that_of_the_formula() -> None:
+    given, vectors = five_items()
+    gradients = full_gradient(given, vectors, SHARP).double().numpy()
+    for row, positive in enumerate(given.positives.tolist()):
+        user, items = given.users[row].double().numpy(), vectors.double().numpy()
+        exact = oracle_gradient(user, items, positive, {i: 1.0 for i in range(FIVE) if i != positive})
+        np.testing.assert_allclose(gradients[row], exact, rtol=1e-4, atol=1e-5)
+
+
+def test_bias_and_variance_are_those_of_all_draws() -> None:
+    """400 draws bring the bias within its bounds, here strictly, and the variance within a tenth."""
+    given, vectors = five_items()
+    random = stream(2, "gradients", 0)
+
+    def draw_once(number: int) -> Draw:
+        return draw_of(random.choice(FIVE, p=Q, size=(2, K)), given.positives)
+
+    error = gradient_error(given, vectors, SHARP, draw_once, 400)
+    bias, variance = enumerated_error()
+    assert bias > 0.1
+    assert 0.0 < error.bias_low < bias < error.bias_high
+    assert error.variance == pytest.approx(variance, rel=0.1)
+
+
+@pytest.mark.parametrize("draws", [4, 23])
+def test_the_squared_bias_is_the_mean_product_of_the_errors_of_two_different_draws(draws: int) -> None:
+    """However few they are: with each draw's product with itself, noise would count as bias."""
+    given, vectors = five_items()
+    random = stream(4, "gradients", 0)
+    gradients: list[Tensor] = []
+
+    def draw_once(number: int) -> Draw:
+        draw = draw_of(random.choice(FIVE, p=Q, size=(2, K)), given.positives)
+        gradients.append(sampled_gradient(given, vectors, SHARP, draw)[0])
+        return draw
+
+    error = gradient_error(given, vectors, SHARP, draw_once, draws)
+    exact = full_gradient(given, vectors, SHARP).double()
+    errors = [gradient.double() - exact for gradient in gradients]
+    products = [float((one * other).sum()) for one, other in itertools.permutations(errors, 2)]
+    length = float(exact.square().sum())
+    expected = math.sqrt(max(0.0, sum(products) / len(products)) / length)
+    assert error.bias == pytest.approx(expected, rel=1e-4, abs=1e-6)
+    with_noise = sum(float((one * other).sum()) for one in errors for other in errors) / draws**2
+    assert error.bias != pytest.approx(math.sqrt(with_noise / length), rel=5e-3)
+
+
+def test_what_is_unbiased_is_not_told_from_it() -> None:
+    """Drawn by the softmax without the positive, log Z is right each time; a plain mean would show noise."""
+    given, vectors = five_items()
+    random = stream(3, "gradients", 0)
+    scores = (given.users @ vectors.T / 0.5).double().numpy()
+    q = np.exp(scores)
+    q[np.arange(2), given.positives.numpy()] = 0.0
+    q /= q.sum(axis=1, keepdims=True)
+    gradients: list[Tensor] = []
+
+    def draw_once(number: int) -> Draw:
+        ids = torch.from_numpy(np.stack([random.choice(FIVE, p=q[row], size=K) for row in range(2)]))
+        log_q = torch.from_numpy(np.log(q.clip(1e-300))).float()
+        draw = drawn_by_example(ids, log_q.gather(1, ids), torch.full((2,), -math.inf), given.positives)
+        gradients.append(sampled_gradient(given, vectors, SHARP, draw)[0])
+        return draw
+
+    error = gradient_error(given, vectors, SHARP, draw_once, 200)
+    exact = full_gradient(given, vectors, SHARP)
+    naive = float((torch.stack(gradients).mean(dim=0) - exact).norm() / exact.norm())
+    assert error.bias_low == 0.0
+    assert error.bias < naive
+    assert error.effective_share == pytest.approx(1.0, abs=1e-5)
+
+
+def test_the_effective_share_is_that_of_the_formula() -> None:
+    """(sum w)^2 / sum w^2 / K of w = exp(s - l), where masked candidates count as drawn for nothing."""
+    drawn = torch.tensor([[1.0, 2.0, 0.5], [3.0, 0.0, 0.0]])
+    log_count = torch.tensor([0.0, 0.7, -1.0])
+    valid = torch.tensor([[True, True, False], [False, False, False]])
+    draw = Draw(torch.tensor([0, 1, 2]), log_count, torch.zeros(2), valid)
+    weights = [math.exp(1.0), math.exp(1.3)]
+    expected = sum(weights) ** 2 / sum(w * w for w in weights) / 3
+    shares = effective_share(drawn, draw)
+    assert shares.tolist() == pytest.approx([expected, 0.0])
+
+
+def test_a_model_that_is_certain_has_no_gradient_to_compare_with() -> None:
+    """The sentence says which settings give it one."""
+    given, vectors = five_items()
+    certain = Examples(1e4 * vectors[given.positives], given.positives, given.last_items)
+    vectors = torch.nn.functional.normalize(vectors, dim=1)
+    ids = np.zeros((2, K), np.int64)
+    with pytest.raises(TrainingError, match=r"zero gradient for all 2 queries.*--queries"):
+        gradient_error(certain, vectors, SHARP, lambda _: draw_of(ids, given.positives), 4)
+
+
+SIX, USERS = 6, 7
+SMOOTH = ScoringConfig(kind="dot", temperature=0.7)
+
+
+def given() -> tuple[Examples, Tensor, Tensor]:
+    """Examples, item vectors and a strongly unequal proposal."""
+    random = stream(1, "divergence", 0)
+    users = torch.from_numpy(random.normal(size=(USERS, 3))).float()
+    vectors = torch.from_numpy(random.normal(size=(SIX, 3))).float()
+    weights = torch.from_numpy(random.exponential(size=(USERS, SIX)) ** 2).float()
+    positives = torch.from_numpy(random.integers(SIX, size=USERS))
+    return Examples(users, positives, positives), vectors, weights / weights.sum(dim=1, keepdim=True)
+
+
+def softmax(examples: Examples, vectors: Tensor) -> Tensor:
+    return (examples.users @ vectors.T / 0.7).softmax(dim=1)
+
+
+def test_figures_are_those_of_the_formulas() -> None:
+    """Both distributions without the positive, summed item by item."""
+    examples, vectors, proposal = given()
+    kl = chi = variation = 0.0
+    for row in range(USERS):
+        own = int(examples.positives[row])
+        others = [i for i in range(SIX) if i != own]
+        scores = [float(examples.users[row].double() @ vectors[i].double()) / 0.7 for i in others]
+        total = sum(math.exp(score) for score in scores)
+        p = [math.exp(score) / total for score in scores]
+        reached = sum(float(proposal[row, i]) for i in others)
+        q = [float(proposal[row, i]) / reached for i in others]
+        kl += sum(a * math.log(a / b) for a, b in zip(p, q, strict=True)) / USERS
+        chi += (sum(a * a / b for a, b in zip(p, q, strict=True)) - 1.0) / USERS
+        variation += sum(abs(a - b) for a, b in zip(p, q, strict=True)) / 2.0 / USERS
+    apart = divergence(examples, vectors, SMOOTH, proposal)
+    assert apart.kl == pytest.approx(kl, rel=1e-4)
+    assert apart.chi_square == pytest.approx(chi, rel=1e-4)
+    assert apart.total_variation == pytest.approx(variation, rel=1e-4)
+    assert apart.unreachable == 0.0
+
+
+def test_the_softmax_is_not_apart_from_itself() -> None:
+    """Also where it leaves the positive out already."""
+    examples, vectors, _ = given()
+    p = softmax(examples, vectors)
+    without = p.scatter(1, examples.positives[:, None], 0.0)
+    for drawn_by in (p, without / without.sum(dim=1, keepdim=True)):
+        apart = divergence(examples, vectors, SMOOTH, drawn_by)
+        figures = (apart.kl, apart.chi_square, apart.total_variation)
+        np.testing.assert_allclose(np.array(figures, dtype=float), 0.0, atol=1e-6)
+
+
+def test_what_is_never_drawn_makes_it_infinite_and_is_told() -> None:
+    """None stands for infinity, and the softmax's share of what is out of reach is given."""
+    examples, vectors, proposal = given()
+    examples = Examples(examples.users, torch.full((USERS,), 0), examples.last_items)
+    proposal[:, 4] = 0.0
+    apart = divergence(examples, vectors, SMOOTH, proposal)
+    p = softmax(examples, vectors)
+    missed = (p[:, 4] / (1.0 - p[:, 0])).mean()
+    assert (apart.kl, apart.chi_square) == (None, None)
+    assert apart.unreachable == pytest.approx(float(missed), rel=1e-5)
+
+
+def test_blocks_of_queries_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One query at a time gives the same means."""
+    whole = divergence(given()[0], given()[1], SMOOTH, given()[2])
+    monkeypatch.setattr("turret.training.report.divergence._MOST_PROBABILITIES", 1)
+    parts = divergence(given()[0], given()[1], SMOOTH, given()[2])
+    # Scores are float32 products, and some processors round those of one row otherwise than those of many.
+    assert parts.kl == pytest.approx(whole.kl, rel=1e-6)
+    assert parts.total_variation == pytest.approx(whole.total_variation, rel=1e-6)
+
+
+COUNTS = np.array([6, 3, 2, 1])
+P = COUNTS / COUNTS.sum()
+SCORING = ScoringConfig(kind="dot", temperature=1.0)
+
+
+class GivenCounts:
+    """Statistics of a catalog of four."""
+
+    item_count = 4
+
+    def item_counts(self) -> Counts:
+        return COUNTS
+
+    target_counts = positive_counts = item_counts
+
+    def bigram_counts(self) -> tuple[Counts, Counts]:
+        raise NotImplementedError
+
+
+class DrawnTargets:
+    """Positives drawn by the counts."""
+
+    def targets(self, count: int, random: np.random.Generator) -> Tensor:
+        return torch.from_numpy(random.choice(4, size=count, p=P))
+
+
+def handmade_queries() -> Queries:
+    random = stream(3, "in-batch losses", 0)
+    users, vectors = (torch.from_numpy(random.normal(size=(size, 3))).float() for size in (2, 4))
+    examples = Examples(users, torch.tensor([0, 2]), torch.tensor([0, 0]))
+    return Queries(examples, examples, vectors, cast("ExampleSource", DrawnTargets()), 3, 0)
+
+
+def gradient(user: Tensor, terms: list[tuple[float, Tensor]], positive: Tensor) -> Tensor:
+    """The gradient of log(sum of weight times exp s) - s_y by the user vector."""
+    masses = [weight * math.exp(float(user @ vector)) for weight, vector in terms]
+    pulled = sum((mass * term[1] for mass, term in zip(masses, terms, strict=True)), torch.zeros(3).double())
+    return pulled / sum(masses) - positive
+
+
+def enumerated_bias(label: str) -> float:
+    """The relative bias over the two other positives of a batch, each as likely as its frequency says."""
+    given = handmade_queries()
+    vectors = given.vectors.double()
+    error = length = 0.0
+    for user, y in zip(given.examples.users.double(), given.examples.positives.tolist(), strict=True):
+        exact = gradient(user, [(1.0, vector) for vector in vectors], vectors[y])
+        mean = torch.zeros(3).double()
+        for others in itertools.product(range(4), repeat=2):
+            own = 1.0 if label == "sampled_softmax" else 1.0 / (3 * P[y])
+            counted = [i for i in others if label.endswith("hits kept") or i != y]
+            terms = [(own, vectors[y]), *((1.0 / (3 * P[i]), vectors[i]) for i in counted)]
+            mean += P[others[0]] * P[others[1]] * gradient(user, terms, vectors[y])
+        error += float((mean - exact).square().sum())
+        length += float(exact.square().sum())
+    return math.sqrt(error / length)
+
+
+@pytest.fixture(scope="module")
+def measured_losses() -> dict[str, dict[str, Any]]:
+    context = SamplerContext(GivenCounts(), SCORING, 0, torch.device("cpu"))
+    rows = in_batch_losses(handmade_queries(), context, SCORING, (3,), 500)
+    assert [row["batch_size"] for row in rows] == [3] * len(LOSSES)
+    return {row["loss"]: row for row in rows}
+
+
+@pytest.mark.parametrize("label", LOSSES)
+def test_the_bias_is_that_of_all_batches(label: str, measured_losses: dict[str, dict[str, Any]]) -> None:
+    """Within its bounds, which tell the losses apart."""
+    row = measured_losses[label]
+    assert row["bias_low"] < enumerated_bias(label) < row["bias_high"]
+    assert row["bias_high"] - row["bias_low"] < 0.1
+
+
+def test_losses_differ_by_more_than_their_bounds() -> None:
+    """The three are told apart by this catalog, so that the test above can fail."""
+    biases = sorted(enumerated_bias(label) for label in LOSSES)
+    assert all(higher - lower > 0.03 for lower, higher in itertools.pairwise(biases))
+
+
+def test_every_training_example_can_come_and_none_comes_twice(handmade: PreparedData) -> None:
+    """Their positives are those of an epoch, in some order."""
+    model = build_model(load_experiment("youtubednn"), handmade)
+    source = ExampleSource(handmade, 50)
+    every = source.read(model, 1000, stream(0, "test", 0))
+    epoch = TrainingBatches(handmade, 1000, 50, 64).epoch(stream(0, "order", 0))
+    expected = torch.cat([batch.targets for batch in epoch])
+    assert len(source) == len(every) == len(expected) > 5
+    assert sorted(every.positives.tolist()) == sorted(expected.tolist())
+    assert len(source.read(model, 3, stream(0, "test", 0))) == 3
+
+
+def test_user_vectors_are_those_of_the_batch_that_training_makes(evaluated: Run, shop: PreparedData) -> None:
+    """Example by example, from the same newest item to the same positive, without dropout."""
+    model = evaluated.open_model(shop)
+    given = ExampleSource(shop, 50).read(model, 10_000, stream(0, "test", 0))
+    with torch.no_grad():
+        batch = next(TrainingBatches(shop, 10_000, 50, 64).epoch(stream(0, "order", 0)))
+        vectors = model.user_vectors(batch.histories, model.item_vectors(batch.histories.rows))
+    newest = batch.histories.rows[batch.histories.ends - 1]
+    trained = {
+        (int(last), int(target), *(round(float(x), 3) for x in vector))
+        for last, target, vector in zip(newest, batch.targets, vectors, strict=True)
+    }
+    read = {
+        (int(last), int(target), *(round(float(x), 3) for x in vector))
+        for last, target, vector in zip(given.last_items, given.positives, given.users, strict=True)
+    }
+    assert len(given) == len(vectors)
+    # Rounding to three places may part two equal numbers now and then.
+    assert len(trained & read) > 0.95 * len(trained)
+
+
+def test_a_tower_that_reads_times_has_them(shop: PreparedData) -> None:
+    """Where they are asked for, examples are those of a training batch; else their times are unknown."""
+    settings = ['tower.user={kind="transformer", blocks=1, times=true}']
+    model = build_model(load_experiment("transformer", settings), shop).eval()
+    torch.nn.init.normal_(model.user.get_parameter("times.weight"), generator=torch.manual_seed(0))
+    timed, unknown = (
+        ExampleSource(shop, 200, times).read(model, 50, stream(0, "test", 0)) for times in (True, False)
+    )
+    assert torch.equal(timed.positives, unknown.positives)
+    assert not torch.isclose(timed.users, unknown.users, atol=1e-3).all(dim=1).any()
+
+
+def test_positives_are_drawn_as_often_as_they_are_targets(handmade: PreparedData) -> None:
+    """First events are nobody's target. A share of 20,000 draws is within 0.02 of it but for one in 10^8."""
+    source = ExampleSource(handmade, 50)
+    drawn = torch.bincount(source.targets(20_000, stream(0, "test", 0)), minlength=len(handmade.item_ids))
+    begins, ends = handmade.offsets[:-1], handmade.splits[:, 0]
+    targets = [
+        row for begin, end in zip(begins, ends, strict=True) for row in handmade.event_items[begin + 1 : end]
+    ]
+    expected = torch.bincount(torch.tensor(targets), minlength=len(handmade.item_ids))
+    torch.testing.assert_close(drawn / drawn.sum(), expected / expected.sum(), atol=0.02, rtol=0)
+
+
+BATCH = 32
+
+
+@pytest.fixture(scope="module")
+def queries(evaluated: Run, shop: PreparedData) -> Queries:
+    model = evaluated.open_model(shop)
+    source = ExampleSource(shop, 50)
+    examples = source.read(model, 200, stream(0, "test", 0))
+    vectors = model.current_vectors(torch.arange(len(shop.item_ids)))
+    return Queries(examples.take(slice(0, 5)), examples.take(slice(5, None)), vectors, source, BATCH, seed=0)
+
+
+def made(settings: SamplerSettings, queries: Queries) -> Sampler:
+    statistics = PreparedStatistics(queries.source.data)
+    sampler = settings.build(SamplerContext(statistics, ScoringConfig(), 0, torch.device("cpu")))
+    sampler.refresh(queries.vectors)
+    return sampler
+
+
+def draws(settings: SamplerSettings, queries: Queries) -> Callable[[int], Draw]:
+    return drawer(Entry("some", None, settings), made(settings, queries), queries)
+
+
+def test_draws_for_queries_are_those_of_the_sampler(queries: Queries) -> None:
+    """One for each number, and the same for the same number."""
+    draw_once = draws(UniformConfig(negatives=20), queries)
+    first, second = draw_once(0), draw_once(1)
+    assert first.valid.shape == (5, 20)
+    assert not torch.equal(first.ids, second.ids)
+    assert torch.equal(first.ids, draw_once(0).ids)
+
+
+IN_BATCH = InBatchConfig(kind="in_batch")
+
+
+@pytest.mark.parametrize(
+    "settings", [IN_BATCH, MixedConfig(kind="mixed", parts=(IN_BATCH, UniformConfig(negatives=6)))], ids=str
+)
+def test_a_query_sees_the_others_of_a_batch_and_not_itself(
+    settings: SamplerSettings, queries: Queries
+) -> None:
+    """B - 1 positives of others; its own item is masked wherever it comes, and nothing else."""
+    draw = draws(settings, queries)(0)
+    own = draw.ids == queries.examples.positives[:, None]
+    assert draw.valid.shape == (5, len(draw.ids))
+    assert not draw.valid[:, 0].any()
+    assert torch.equal(draw.valid[:, 1:], ~own[:, 1:])
+
+
+def test_in_batch_candidates_come_as_often_as_they_are_positives(
+    queries: Queries, shop: PreparedData
+) -> None:
+    """Over 600 independent batches, item by item within six standard errors of the training part's shares."""
+    draw_once = draws(IN_BATCH, queries)
+    counts = torch.zeros(len(shop.item_ids))
+    for number in range(600):
+        counts += torch.bincount(draw_once(number).ids, minlength=len(counts))
+    begins = np.asarray(shop.offsets[:-1])
+    firsts = np.bincount(shop.event_items[begins], minlength=len(counts))
+    shares = torch.from_numpy(shop.item_counts("train") - firsts).double()
+    expected = 600 * BATCH * shares / shares.sum()
+    assert ((counts - expected).abs() <= 6.0 * (expected + 1.0).sqrt()).all()
+
+
+def test_draws_of_a_queue_share_nothing(queries: Queries, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many batches pass between two draws that none of the earlier candidates is left."""
+    sampler = made(CrossBatchConfig(kind="cross_batch", batches=2), queries)
+    entry = Entry("some", None, CrossBatchConfig(kind="cross_batch", batches=2))
+    seen: list[Tensor] = []
+    original = sampler.draw
+
+    def watched(query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
+        seen.append(positives)
+        return original(query, positives, context)
+
+    monkeypatch.setattr(sampler, "draw", watched)
+    draw_once = drawer(entry, sampler, queries)
+    first, second = draw_once(0), draw_once(1)
+    assert len(first.ids) == len(second.ids) == 2 * BATCH
+    assert torch.equal(first.ids.sort().values, torch.cat(seen[:2]).sort().values)
+    assert torch.equal(second.ids.sort().values, torch.cat(seen[3:5]).sort().values)
+    assert first.stored is None
+
+
+def test_one_draw_for_the_batch_is_made_for_as_many_examples_as_a_step_has(queries: Queries) -> None:
+    """The sum of a batch's kernels is flatter than one example's, and so is what the report shows of it."""
+    of_batch = QuadraticConfig(kind="quadratic", negatives=4, per="batch")
+    q = proposal(Entry("some", None, of_batch), made(of_batch, queries), queries)
+    alone = QuadraticConfig(kind="quadratic", negatives=4)
+    own = proposal(Entry("some", None, alone), made(alone, queries), queries)
+    assert q.shape == own.shape == (5, len(queries.vectors))
+    assert (q == q[0]).all()
+    entropies = [-(some * some.log()).sum(dim=1).mean() for some in (q, own)]
+    assert entropies[0] > entropies[1]
+    assert draws(of_batch, queries)(0).valid.shape == (5, 4)
+
+
+class Recorder(Sampler):
+    """Keeps the vector that item row 0 had at each refresh and at each advance."""
+
+    def __init__(self) -> None:
+        self.refreshed: list[Tensor] = []
+        self.advanced: list[Tensor] = []
+
+    def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
+        raise NotImplementedError
+
+    def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
+        raise NotImplementedError
+
+    def refresh(self, item_vectors: Tensor) -> None:
+        self.refreshed.append(item_vectors[0].clone())
+
+    def update(self, encode: Encode) -> None:
+        self.advanced.append(encode(torch.arange(1))[0].clone())
+
+
+def moving(evaluated: Run, shop: PreparedData) -> MovingModel:
+    settings, device = evaluated.experiment, torch.device("cpu")
+    objective = build_objective(settings.objective, settings.tower, shop, 0, device)
+    return MovingModel(evaluated.open_model(shop), objective, shop, settings)
+
+
+def test_each_sampler_is_refreshed_so_many_steps_before_the_end(evaluated: Run, shop: PreparedData) -> None:
+    """The one of 1 step saw the model one step before the end, the one of 4 four, and then every step."""
+    young, old, every = Recorder(), Recorder(), Recorder()
+    model = moving(evaluated, shop)
+    model.follow({1: [young], 4: [old, every]})
+    assert [len(one.refreshed) for one in (young, old, every)] == [1, 1, 1]
+    assert [len(one.advanced) for one in (young, old, every)] == [1, 4, 4]
+    states = [old.refreshed[0], *old.advanced]
+    assert all(not torch.equal(a, b) for a, b in pairwise(states))
+    assert torch.equal(young.refreshed[0], states[3])
+    assert torch.equal(young.advanced[0], states[4])
+    assert torch.equal(states[4], model.model.current_vectors(torch.arange(1))[0])
+
+
+def test_the_run_s_own_model_stays_and_the_way_is_repeated(evaluated: Run, shop: PreparedData) -> None:
+    """The copy moves by the seed alone."""
+    original = evaluated.open_model(shop)
+    first, second = moving(evaluated, shop), moving(evaluated, shop)
+    for model in (first, second):
+        model.follow({2: []})
+    rows = torch.arange(len(shop.item_ids))
+    np.testing.assert_array_equal(first.model.current_vectors(rows), second.model.current_vectors(rows))
+    assert not torch.equal(first.model.current_vectors(rows), original.current_vectors(rows))
+    assert not first.model.training
+
+
+def test_training_goes_on_over_the_end_of_an_epoch(evaluated: Run, shop: PreparedData) -> None:
+    """There may be fewer batches than steps asked for."""
+    recorder = Recorder()
+    model = moving(evaluated, shop)
+    model.follow({model.batches.steps_per_epoch + 3: [recorder]})
+    assert len(recorder.advanced) == model.batches.steps_per_epoch + 3
