@@ -13,15 +13,12 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import pytest
 from redis import Redis
 from redis.exceptions import ConnectionError as NotThereError
 
 from tests.support.ports import held_port
 from tests.support.tools import require
 from tests.support.until import until
-
-needs_redis = pytest.mark.skipif(shutil.which("redis-server") is None, reason="there is no redis here")
 
 
 class RedisServer:
