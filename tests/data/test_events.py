@@ -316,6 +316,13 @@ def test_a_column_of_lists_is_no_number_and_no_id(setting: str, sentence: str) -
         _validate(columns, None, None, **{setting: "tags"})
 
 
+def test_parts_with_columns_of_different_types_are_refused() -> None:
+    parts = [_table({"user": [1], "item": [1], "time": [time]}) for time in (1, [1])]
+    columns = choose_columns(ColumnSettings(), ["user", "item", "time"], "log")
+    with pytest.raises(ColumnError, match="differ in type between the parts"):
+        validate([(0, parts[0]), (2, parts[1])], columns, ColumnSettings(), FilterSettings(), None)
+
+
 def test_bad_rows_are_refused_with_kinds_counts_examples_and_remedy() -> None:
     with pytest.raises(BadRowsError) as refusal:
         refuse_bad_rows(BAD, [Path("log.csv"), Path("items.csv")])

@@ -213,6 +213,35 @@ def test_a_named_number_that_is_none_is_an_error_with_its_file_and_two_remedies(
         _read(pl.DataFrame({"price": ["1", "much"]}), FeatureColumns(number=("price",)))
 
 
+@pytest.mark.parametrize(
+    ("kind", "values", "words"),
+    [
+        (
+            "category",
+            ["red|blue", "blue", "red"],
+            "looks like lists ('red|blue'); --item-multi reads",
+        ),
+        (
+            "category",
+            [f"c{n}" for n in range(COUNT)],
+            "has 40 values for 40 items, so most say nothing",
+        ),
+        ("number", list(range(COUNT)), "looks like an id, whose size says nothing; --item-category reads it"),
+        (
+            "text",
+            [f"AX-{n}" for n in range(COUNT)],
+            "has one word a row ('AX-0'), another in nearly",
+        ),
+        ("number", [1, 2], ""),
+        ("text", [f"The tale of {n}" for n in range(COUNT)], ""),
+    ],
+)
+def test_a_named_feature_that_is_doubtful_is_told(kind: str, values: list[Any], words: str) -> None:
+    notes = _read(_column(values), FeatureColumns.model_validate({kind: ("column",)})).notes
+    assert len(notes) == bool(words)
+    assert words in "".join(notes)
+
+
 def test_a_column_that_is_called_like_an_id_is_guessed_as_a_category_and_said() -> None:
     frame = pl.DataFrame({name: [1, 2] * 20 for name in ("brand_id", "shelfCode", "grid", "stock")})
     readings = _read(frame)

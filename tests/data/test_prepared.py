@@ -151,10 +151,15 @@ FIVE_USERS = "user,item,time\n" + "".join(
 )
 
 
-def test_a_history_is_whole_and_oldest_first(prepared: Prepare) -> None:
-    """Includes the held-out events of validation and test, as a request would."""
-    known = look_up(prepared(FIVE_USERS).folder, "dee", limit=1000)
+def test_a_history_is_whole_up_to_its_newest_items_and_oldest_first(prepared: Prepare) -> None:
+    """With the held-out events, as a request would; nobody named is somebody of median activity."""
+    folder = prepared(FIVE_USERS).folder
+    known = look_up(folder, "dee", limit=1000)
     assert (known.user, known.items) == ("dee", list("abcde"))
+    assert look_up(folder, "bob", limit=3).items == list("fgh")
+    assert look_up(folder, None, limit=1000).user == "ann"
+    with pytest.raises(DataError, match=r"no user 'fay' in .*such as ann, bob, cem$"):
+        look_up(folder, "fay", limit=1000)
 
 
 def test_integer_ids_are_found_by_their_text_and_given_as_integers(prepared: Prepare) -> None:

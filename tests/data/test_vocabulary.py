@@ -53,7 +53,7 @@ def test_known_rows_keep_their_order_and_repeats_and_the_unknown_are_named() -> 
     assert (rows.tolist(), str(rows.dtype), unknown) == ([2, 0, 2], "int32", ["z", 5])
 
 
-def test_repeated_and_mixed_ids_are_refused() -> None:
+def test_repeated_and_mixed_ids_and_rows_that_do_not_exist_are_refused() -> None:
     with pytest.raises(DataError, match="id 'b' occurs twice"):
         Vocabulary(["a", "b", "c", "b"])
     with pytest.raises(DataError, match="id 7 occurs twice"):
@@ -62,6 +62,8 @@ def test_repeated_and_mixed_ids_are_refused() -> None:
         Vocabulary([1, "a"])  # type: ignore[arg-type]
     with pytest.raises(DataError, match="not bool"):
         Vocabulary([True])
+    with pytest.raises(IndexError, match="row -1 is outside a vocabulary of 1 ids"):
+        Vocabulary(["a"]).id(-1)
 
 
 def test_the_fingerprint_tells_order_and_kind() -> None:
