@@ -1,0 +1,535 @@
+"""The pages of `turret report run` and `turret report compare`, and the markup that they are made of."""
+
+import base64
+import hashlib
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from tests.support.snapshots import check_snapshot
+from tests.support.tools import require
+from turret.data.prepared import PreparedData
+from turret.data.preparing.prepare import prepare
+from turret.data.reading.schema import PrepareConfig
+from turret.training.checkpoint import load_progress
+from turret.training.cli import app
+from turret.training.comparison.compare import compare
+from turret.training.config.experiment import load_experiment
+from turret.training.config.named_settings import experiment_toml
+from turret.training.errors import TrainingError
+from turret.training.inspection.compared import SliceComparison, compared
+from turret.training.inspection.exposure import Exposure, Spread
+from turret.training.inspection.item_names import NamedItem
+from turret.training.markup import numbers
+from turret.training.markup.axis import Axis, tick_text
+from turret.training.markup.document import Section, check_output, page, write_page
+from turret.training.markup.elements import element
+from turret.training.markup.interval import Scale, interval_line
+from turret.training.markup.line_chart import MOST_DOTS, Line, Mark, line_chart
+from turret.training.markup.share_chart import Bars, share_chart
+from turret.training.markup.tables import Column, facts, numeric, table
+from turret.training.pages.commands import report_compare, report_run
+from turret.training.pages.compare_page import compare_page
+from turret.training.pages.exposure_section import exposure_section
+from turret.training.pages.run_page import run_page
+from turret.training.pages.shown import (
+    item_name,
+    main_metric_at,
+    metrics_at_k,
+    ranker_title,
+    sentences,
+)
+from turret.training.pages.slice_tables import compared_slices, signed
+from turret.training.run import CHECKPOINT, MODEL, REPORT_PAGE, Run, remove_run
+from turret.training.trainer import train
+
+VOID = {"meta", "br"}
+# Elements that load or run something.
+ACTIVE = {*"script link img iframe object embed base form audio video use image".split()}
+
+
+@dataclass
+class Page(HTMLParser):
+    """The tags, the attributes and the texts of a page."""
+
+    source: str
+    tags: list[str] = field(default_factory=list)
+    attributes: list[tuple[str, str, str]] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    open_tags: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        self.feed(self.source)
+        self.close()
+        assert not self.open_tags
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        if tag not in VOID:
+            self.open_tags.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open_tags.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if data.strip() and self.open_tags[-1] != "style":
+            self.texts.append(data.strip())
+
+    @property
+    def text(self) -> str:
+        """All texts, in order."""
+        return " ".join(self.texts)
+
+    def check_self_contained(self) -> None:
+        """Assert that the page loads nothing, runs nothing, and leads nowhere else."""
+        assert not ACTIVE & set(self.tags)
+        for tag, name, value in self.attributes:
+            assert not name.startswith("on"), (tag, name)
+            assert name not in ("src", "srcset", "style", "xlink:href", "action"), (tag, name)
+            if name == "href":
+                assert value.startswith("#"), value
+
+
+TINY = ["training.epochs=1", "training.device=cpu", "tower.dimension=4", "evaluation.bootstrap=100"]
+MARKUP = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'></style>&amp;"
+
+
+@pytest.fixture(scope="session")
+def other(evaluated: Run, shop: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run of one epoch on the shop, not evaluated yet. Only `turret report compare` may write to it."""
+    folder = tmp_path_factory.mktemp("other") / "other"
+    training = evaluated.experiment.training.model_copy(update={"epochs": 1, "seed": 3})
+    run = replace(
+        evaluated, folder=folder, experiment=evaluated.experiment.model_copy(update={"training": training})
+    )
+    train(run, shop, report=lambda line: None)
+    return run
+
+
+@pytest.fixture(scope="session")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run on a log whose ids, titles, fields and folders are markup."""
+    folder = tmp_path_factory.mktemp("hostile") / "<b>raw&"
+    (folder / "raw").mkdir(parents=True)
+    quoted = MARKUP.replace('"', '""')
+    items = [f'"{quoted} {number}"' for number in range(12)]
+    rows = [
+        f'"<i>u{user}{quoted}",{items[(user + step * (1 + user % 3)) % 12]},{step}'
+        for user in range(30)
+        for step in range(8)
+    ]
+    (folder / "raw" / "events.csv").write_text("\n".join(["user_id,item_id,order", *rows]) + "\n")
+    described = [f"{item},{item},{item}" for item in items]
+    (folder / "raw" / "items.csv").write_text("\n".join(["item_id,title,genre", *described]) + "\n")
+    settings = {"source": folder / "raw", "columns": {"time": "order"}, "fields": ["title", "genre"]}
+    prepare(PrepareConfig.model_validate(settings), folder / "prepared")
+    data = PreparedData.open(folder / "prepared")
+    run = Run(folder / "<u>run", load_experiment("ids", TINY), Path(data.folder), data.fingerprint)
+    train(run, data, report=lambda line: None)
+    return run
+
+
+@pytest.fixture(scope="module")
+def run_parts(evaluated: Run, shop: PreparedData) -> Page:
+    return Page(run_page(evaluated, shop, "test"))
+
+
+def test_a_page_is_self_contained(run_parts: Page) -> None:
+    run_parts.check_self_contained()
+    assert "http://" not in run_parts.source
+    assert "https://" not in run_parts.source
+
+
+def test_the_metrics_are_those_of_evaluate_beside_every_baseline(run_parts: Page, evaluated: Run) -> None:
+    report = evaluated.metrics()["test"]
+    for ranker in ("towers", "popularity", "co_occurrence"):
+        for metric in ("hr@10", "ndcg@10", "mrr@10", "ndcg@50"):
+            value = report[ranker][metric]
+            assert f"{value['mean']:.4f} [{value['low']:.4f}, {value['high']:.4f}]" in run_parts.text
+    for values in report["differences"].values():
+        value = values["ndcg@10"]
+        paired = f"{value['mean']:+.4f} [{value['low']:+.4f}, {value['high']:+.4f}]"
+        assert paired.replace("-", "\N{MINUS SIGN}") in run_parts.text
+    for name, group in report["slices"].items():
+        value = group["towers"]["ndcg@10"]
+        shown = f"{name} {group['users']:,} {value['mean']:.4f} [{value['low']:.4f}, {value['high']:.4f}]"
+        assert shown in run_parts.text
+
+
+def test_the_verdict_is_there_and_the_best_step_is_marked(run_parts: Page, evaluated: Run) -> None:
+    verdict = evaluated.metrics()["test"]["verdict"]
+    sentences = [one["sentence"] for one in verdict if one["kind"] != "baseline"]
+    assert sentences
+    assert all(sentence.split("`")[0].strip() in run_parts.text for sentence in sentences)
+    progress = evaluated.progress()
+    assert progress is not None
+    assert f"epoch {progress.best_epoch}: {progress.best:.4f}" in run_parts.text
+
+
+def test_examples_and_nearest_items_have_titles(run_parts: Page, shop: PreparedData) -> None:
+    titles = set(shop.fields["title"])
+    assert sum(text in titles for text in run_parts.texts) > 100
+    assert run_parts.text.count("came next") == 8
+    assert run_parts.text.count("training event") >= 12
+
+
+def test_the_run_can_be_repeated_from_its_page(run_parts: Page, evaluated: Run, shop: PreparedData) -> None:
+    settings = experiment_toml(evaluated.experiment, "").split("\n", 1)[1].strip()
+    assert settings in run_parts.text
+    assert shop.fingerprint in run_parts.text
+    assert f"turret train --data {shop.folder.resolve()} --experiment experiment.toml" in run_parts.text
+    assert "turret evaluate var/again --baselines popularity,co_occurrence" in run_parts.text
+
+
+def test_the_same_run_gives_the_same_page(run_parts: Page, evaluated: Run, shop: PreparedData) -> None:
+    assert run_page(evaluated, shop, "test") == run_parts.source
+
+
+def test_another_cut_off_changes_the_metrics(evaluated: Run, shop: PreparedData) -> None:
+    text = Page(run_page(evaluated, shop, "test", k=20)).text
+    value = evaluated.metrics()["test"]["towers"]["ndcg@20"]
+    assert f"ndcg@20, test part {value['mean']:.4f}" in text
+    with pytest.raises(TrainingError, match=r"-k 7: the evaluation has k = 10, 20, 50"):
+        run_page(evaluated, shop, "test", k=7)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_markup_in_ids_titles_fields_and_paths_stays_text(hostile: Run) -> None:
+    run_parts = Page(run_page(hostile, hostile.open_data(), "test"))
+    run_parts.check_self_contained()
+    assert run_parts.tags.count("style") == 1
+    assert not {"i", "b", "u"} & set(run_parts.tags)
+    assert MARKUP in run_parts.text
+    assert "<i>u" in run_parts.text
+    assert "<u>run" in run_parts.text
+
+
+@pytest.fixture(scope="module")
+def compare_parts(evaluated: Run, other: Run) -> Page:
+    """The other run is evaluated on the way."""
+    return Page(compare_page(compared([evaluated.folder, other.folder], None, "test")))
+
+
+def test_the_figures_are_those_of_turret_compare(compare_parts: Page, evaluated: Run, other: Run) -> None:
+    compare_parts.check_self_contained()
+    report = compare([evaluated.folder, other.folder], "test")
+    for run in report["runs"]:
+        for metric in ("hr@10", "ndcg@10", "mrr@10"):
+            value = run["metrics"][metric]
+            assert f"{value['mean']:.4f} [{value['low']:.4f}, {value['high']:.4f}]" in compare_parts.text
+    value = report["runs"][1]["difference"]["ndcg@10"]
+    paired = f"{value['mean']:+.4f} [{value['low']:+.4f}, {value['high']:+.4f}]"
+    assert paired.replace("-", "\N{MINUS SIGN}") in compare_parts.text
+
+
+def test_curves_lie_over_one_another_and_settings_differ(compare_parts: Page) -> None:
+    assert compare_parts.text.count("1: run") >= 3
+    assert {"line c1", "line c2"} <= {value for _, name, value in compare_parts.attributes if name == "class"}
+    assert "training.epochs 2 1" in compare_parts.text
+    assert "training.seed 0 3" in compare_parts.text
+
+
+def test_slices_of_all_users_are_the_comparison(evaluated: Run, other: Run) -> None:
+    """The mean over slices of history lengths, weighted by their users, is that over all users."""
+    found = compared([evaluated.folder, other.folder], None, "test")
+    slices = [one for one in found.slices("ndcg@10") if one.name.startswith("history")]
+    users = sum(one.users for one in slices)
+    for number, run in enumerate(found.report["runs"]):
+        means = [one.users * (one.metrics[number] or {"mean": 0.0})["mean"] for one in slices]
+        assert sum(means) / users == pytest.approx(run["metrics"]["ndcg@10"]["mean"])
+    gains = [one.users * (one.differences[1] or {"mean": 0.0})["mean"] for one in slices]
+    assert sum(gains) / users == pytest.approx(found.report["runs"][1]["difference"]["ndcg@10"]["mean"])
+
+
+def test_a_run_beside_itself_differs_nowhere(evaluated: Run) -> None:
+    text = Page(compare_page(compared([evaluated.folder] * 2, None, "test"))).text
+    assert "is not clearly different from run 1" in text
+    assert "The runs have the same settings." in text
+
+
+def test_runs_that_cannot_be_compared_are_refused_in_a_sentence(evaluated: Run, hostile: Run) -> None:
+    with pytest.raises(TrainingError, match="needs at least two runs: turret report compare RUN RUN"):
+        compared([evaluated.folder], None, "test")
+    with pytest.raises(TrainingError, match=r"were trained on different data .*; name runs on the same data"):
+        compared([evaluated.folder, hostile.folder], None, "test")
+    with pytest.raises(TrainingError, match="-k 3: the evaluation has k = 10, 20, 50"):
+        compare_page(compared([evaluated.folder] * 2, None, "test"), k=3)
+
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def folder(evaluated: Run, tmp_path: Path) -> Path:
+    return shutil.copytree(evaluated.folder, tmp_path / "run")
+
+
+def test_the_page_is_written_into_the_run_and_its_path_is_printed(folder: Path, capsys: Capture) -> None:
+    assert report_run(folder, None, "test", None, [], None) == folder / REPORT_PAGE
+    assert capsys.readouterr().out == f"{folder / REPORT_PAGE}\n"
+    assert (folder / REPORT_PAGE).read_text("utf-8").startswith("<!doctype html>")
+    remove_run(folder)
+    assert not (folder / REPORT_PAGE).exists()
+
+
+def test_the_command_line_gives_every_option(folder: Path, other: Run, tmp_path: Path) -> None:
+    one, two = str(tmp_path / "one.html"), tmp_path / "pages" / "two.html"
+    options = ["-k", "20", "--part", "validation", "--baselines", "item_knn", "--output", one]
+    done = CliRunner().invoke(app, ["report", "run", str(folder), *options])
+    assert (done.exit_code, done.output.splitlines()[-1]) == (0, one)
+    written = Path(one).read_text("utf-8")
+    assert "ndcg@20, validation part" in written
+    assert "item-kNN" in written
+    runs = [str(folder), str(other.folder)]
+    done = CliRunner().invoke(app, ["report", "compare", *runs, "-k", "20", "--output", str(two)])
+    assert (done.exit_code, done.output.splitlines()[-1]) == (0, str(two))
+    assert "ndcg@20 on the test part" in two.read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("run.json", None, "there is no run here; `turret train` makes one"),
+        ("run.json", "{", "it can't be read"),
+        (MODEL, None, "no model was saved yet"),
+        (MODEL, "damaged", "train"),
+        ("history.jsonl", "{}", "line 1: it can't be read"),
+        ("metrics.json", "[", "it can't be read"),
+    ],
+)
+def test_a_missing_or_damaged_run_is_said_in_a_sentence(
+    folder: Path, name: str, content: str | None, words: str
+) -> None:
+    """And no page is left behind."""
+    (folder / name).unlink()
+    if content is not None:
+        (folder / name).write_text(content)
+    with pytest.raises(TrainingError, match=words) as refused:
+        report_run(folder, None, "test", None, [], None)
+    assert str(folder) in str(refused.value)
+    assert not (folder / REPORT_PAGE).exists()
+
+
+def test_the_page_of_an_interrupted_run_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    progress = load_progress(folder / CHECKPOINT)
+    progress.finished = False
+    monkeypatch.setattr(Run, "progress", lambda run: progress)
+    (folder / "metrics.json").unlink()
+    report_run(folder, None, "test", None, [], None)
+    written = (folder / REPORT_PAGE).read_text("utf-8")
+    assert "interrupted" in written
+    assert "turret train --resume" in written
+
+
+def test_an_output_that_is_no_page_is_refused_before_anything_is_measured(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(Run, "open_data")
+    with pytest.raises(TrainingError, match=r"must end in \.html"):
+        report_run(folder, None, "test", None, [], folder / "report.pdf")
+    with pytest.raises(TrainingError, match="this is a folder"):
+        report_compare([folder, folder], None, "test", None, folder)
+
+
+def spread(*shares: float) -> Spread:
+    return Spread(list(shares), coverage=0.05, gini=0.5, popularity=1234.5)
+
+
+def of_users(mean: float, low: float, high: float) -> dict[str, float]:
+    return {"mean": mean, "low": low, "high": high}
+
+
+NAMES = ["hr@1", "ndcg@1", "hr@10", "ndcg@10", "coverage@10", "auc"]
+
+
+def test_the_main_metric_is_that_of_training_at_the_cut_off() -> None:
+    assert main_metric_at(NAMES, "hr@10", 1) == "hr@1"
+    assert main_metric_at(NAMES, "mrr@10", 1) == "ndcg@1"
+    assert main_metric_at(NAMES, "auc", 1) == "auc"
+    assert main_metric_at(["ndcg@1"], "auc", 1) == "ndcg@1"
+
+
+def test_a_page_allows_its_own_stylesheet_and_nothing_else() -> None:
+    """The hash is that of the text between the tags, as a browser computes it."""
+    made = page("<title>", "lead", [Section("one", "Part 1", element("p", "text"))])
+    (style,) = re.findall(r"<style>(.*?)</style>", made, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', made)
+    assert policy.replace("&#x27;", "'") == (
+        f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    )
+    assert "<title>&lt;title&gt;</title>" in made
+    assert '<a href="#one">Part 1</a>' in made
+    assert '<section id="one"><h2>Part 1</h2><p>text</p></section>' in made
+
+
+def test_the_stylesheet_loads_nothing_and_knows_light_and_dark() -> None:
+    (style,) = re.findall(r"<style>(.*?)</style>", page("", "", []), re.DOTALL)
+    assert "url(" not in style
+    assert "@import" not in style
+    assert "prefers-color-scheme: dark" in style
+
+
+def test_a_page_is_written_in_one_step(tmp_path: Path) -> None:
+    target = tmp_path / "new" / "report.html"
+    write_page(target, "first")
+    write_page(target, "é")
+    assert target.read_text("utf-8") == "é"
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_a_path_that_can_hold_no_page_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=r"--output .*: this is a folder; name a file, such as .*html\."):
+        check_output(tmp_path)
+    with pytest.raises(TrainingError, match=r"--output .*report\.pdf: .* must end in \.html\."):
+        check_output(tmp_path / "report.pdf")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TrainingError, match=r"--output .* it can't be written"):
+        write_page(tmp_path / "file" / "report.html", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<script>alert(1)</script>", "&lt;script&gt;alert(1)&lt;/script&gt;"),
+        ("Tom & 'Jerry\"", "Tom &amp; &#x27;Jerry&quot;"),
+        ("a\x00b\x1bc\r", "a\ufffdb\ufffdc\ufffd"),
+        ("two\nlines\tand a tab", "two\nlines\tand a tab"),
+        ("half a pair \ud800", "half a pair ?"),
+    ],
+)
+def test_text_is_never_markup(text: str, expected: str) -> None:
+    assert element("p", text) == f"<p>{expected}</p>"
+    assert element("p", title=text) == f'<p title="{expected}"></p>'
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [(0.0, 10.0, [0, 2, 4, 6, 8, 10]), (0.31, 0.52, [0.35, 0.4, 0.45, 0.5]), (0, 330, [0, 100, 200, 300])],
+)
+def test_ticks_are_round(low: float, high: float, expected: list[float]) -> None:
+    assert Axis(low, high, 0.0, 100.0).ticks() == pytest.approx(expected)
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=5))
+def test_all_values_and_ticks_are_on_the_axis(values: list[float]) -> None:
+    """Also if there is only one value, or it is zero."""
+    axis = Axis.of(values, 200.0, 10.0, margin=0.06)
+    assert axis.low < axis.high
+    assert all(9.99 <= axis.at(value) <= 200.01 for value in [*values, *axis.ticks()])
+    assert len(axis.ticks()) <= 7
+
+
+def test_markup_is_what_it_was() -> None:
+    """Charts, tables, intervals and names of every form: few items, long lines, nothing, `<` in texts."""
+    nothing = {"mean": 0.0, "low": 0.0, "high": 0.0}
+    own, item = of_users(0.5, 0.4, 0.6), NamedItem(7, "Heat", "drama", "drama · 1995")
+    tenths, halves = spread(0.55, *[0.05] * 9), spread(0.5, 0.5)
+    short, long = Line("<b>", [1, 2], [0.1, 0.2]), [*range(MOST_DOTS + 1)]
+    figures = {"mean": 0.12345, "low": -0.02, "high": 0.00004}
+    parts = [
+        exposure_section(Exposure(tenths, tenths, tenths), 20),
+        exposure_section(Exposure(halves, halves, halves), 10),
+        share_chart("shares", "items", ["top"], [Bars("shown", [0.0], "c1")]),
+        line_chart("ndcg", [short], [Mark(2, 0.2, "epoch 2: 0.2000")], legend=True),
+        line_chart("loss", [Line("loss", long, [float(step) for step in long])]),
+        line_chart("ndcg", [Line("ndcg", [], [])]),
+        line_chart("ndcg", [Line("ndcg", [5], [0.0])]),
+        interval_line(nothing, Scale.of([nothing]), is_own=False),
+        interval_line(own, Scale.of([own, figures]), is_own=True),
+        compared_slices([SliceComparison("target cold", 3, [own, None], [None, nothing])], "auc"),
+        *(signed(of_users(mean, low, high)) for mean, low, high in ((0.2, 0.1, 0.3), (-0.2, -0.3, -0.1))),
+        signed(of_users(0.2, -0.1, 0.3)),
+        table([Column("run"), numeric("ndcg@10")], [["<a>", "0.5"], ["b", "0.4"]], "runs", marked=(1,)),
+        facts([("size", "9 < 10"), ("same", None)]),
+        sentences([{"sentence": "One."}, {"sentence": "Run `turret <x>` & `."}]),
+        *(item_name(item, with_detail=shown) for shown in (False, True)),
+        item_name(NamedItem(7, None, "", "")),
+        element("p", ", ".join(ranker_title(name) for name in ("towers", "ease", "gone"))),
+        element("p", ", ".join(metrics_at_k(NAMES, 10))),
+        element("p", ", ".join(numbers.share(one) for one in (0.0123, 0.5, 1.0))),
+        element("p", ", ".join(numbers.duration(one) for one in (5.4, 300.0, 9000.0))),
+        element(
+            "p", ", ".join([numbers.metric(0.5), numbers.interval(figures), numbers.difference(figures)])
+        ),
+        element("p", f"{numbers.gain(0.5)} {numbers.count(12345.0)} {numbers.difference_interval(figures)}"),
+        element("p", " ".join(tick_text(one) for one in (0.0, 0.1 + 0.2, 0.00005, 1200.0, 61678.2))),
+        element("text", text_anchor="end", x=1 / 3, y=2.0, width=12, class_=None),
+    ]
+    check_snapshot("markup.html", re.sub(r">(?=<\w)", ">\n", "\n".join(parts)))
+
+
+def heights(drawn: str, style: str) -> list[float]:
+    return [float(one) for one in re.findall(rf'height="([\d.]+)" rx="1.5" class="fill {style}"', drawn)]
+
+
+def test_bars_are_as_high_as_their_shares() -> None:
+    series = [Bars("events", [0.6, 0.3], "other"), Bars("shown", [0.9, 0.1], "c1")]
+    drawn = share_chart("shares", "items", ["top", "rest"], series)
+    first, second = heights(drawn, "other"), heights(drawn, "c1")
+    assert first[0] / first[1] == pytest.approx(2.0, rel=0.01)
+    assert second[0] / first[0] == pytest.approx(1.5, rel=0.01)
+    assert "shown, rest: 10.0%" in drawn
+
+
+def test_a_line_is_drawn_through_its_points_from_left_to_right() -> None:
+    drawn = line_chart("loss", [Line("batches", [0, 50, 100], [3.0, 2.0, 1.0])])
+    (points,) = (part.partition('"')[0] for part in drawn.split('points="')[1:])
+    places = [tuple(map(float, point.split(","))) for point in points.split()]
+    across, down = [place[0] for place in places], [place[1] for place in places]
+    assert across == sorted(across)
+    assert down == sorted(down)  # a falling loss falls on the page, too
+    assert drawn.count("<circle") == 3
+    assert "batches: 2 at step 50" in drawn
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    require("playwright", "chromium")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        path = shutil.which("chromium")
+        started = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module", params=["evaluated", "hostile"])
+def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    run: Run = request.getfixturevalue(request.param)
+    path: Path = tmp_path_factory.mktemp("page") / "report.html"
+    write_page(path, run_page(run, PreparedData.open(run.data_folder), "test"))
+    return path.as_uri()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1100), ("dark", 1100), ("light", 360)])
+def test_the_page_is_styled_fits_the_screen_and_asks_for_nothing_else(
+    browser: Any, address: str, scheme: Literal["light", "dark"], width: int
+) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
+    requests: list[str] = []
+    messages: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+    page.on("console", lambda message: messages.append(message.text))
+    page.on("dialog", lambda dialog: messages.append(dialog.message))
+    page.goto(address)
+    paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert paper == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 26)"}[scheme]
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.locator("nav a").count() == page.locator("section").count()
+    assert requests == [address]
+    assert not messages
+    page.close()
