@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from turret.service.settings import Settings
 from turret.service.stores.breaker import Breaker
 from turret.service.stores.checked import checked
 from turret.service.stores.contract import Change, Changes, Event, History, HistoryStore, StoreKind, Stores
-from turret.service.stores.memory import MEMORY, MemoryHistory, MemoryItems
+from turret.service.stores.memory import MemoryHistory, MemoryItems
 from turret.service.stores.reading import Stored, read_histories
 from turret.service.stores.redis.histories import RedisHistory
 from turret.service.stores.redis.records import RedisRecords
@@ -537,10 +536,6 @@ def fails(settings: Settings) -> Stores:
     raise OSError(13, "Permission denied", settings.store)
 
 
-def no_folder(address: str) -> None:
-    raise KeyError("no folder")
-
-
 @pytest.mark.parametrize(
     ("build", "message"),
     [
@@ -567,27 +562,6 @@ def test_a_faulty_builder_is_a_sentence_without_the_password(build: Any, message
     with pytest.raises(ServiceError, match=f"the shelf: .*{message}") as caught:
         checked(StoreKind("shelf://", build), "the shelf").open(SETTINGS)
     assert "secret" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"form": None}, "form is None; give it a text"),
-        ({"open": None}, "open is not callable"),
-        ({"prepare": "folder"}, "prepare is not callable"),
-        ({"prepare": no_folder}, "prepare failed .*KeyError: 'no folder'"),
-        ({"descriptors": 3}, "descriptors is not callable"),
-        *(
-            ({"descriptors": lambda _, count=count: count}, "return a number")
-            for count in (None, -1, 2.5, "3")
-        ),
-    ],
-)
-def test_a_kind_with_a_wrong_field_is_refused(fields: dict[str, Any], message: str) -> None:
-    with pytest.raises(ServiceError, match=f"the shelf: StoreKind.*{message}"):  # noqa: PT012  # one of them
-        kind = checked(replace(MEMORY, **fields), "the shelf")
-        kind.prepare(ADDRESS)
-        kind.descriptors(SETTINGS)
 
 
 HISTORY_CALLS: dict[str, Callable[[HistoryStore], Any]] = {
@@ -651,16 +625,6 @@ def test_replies_and_errors_that_keep_the_contract_are_passed_on() -> None:
             assert caught.value is error
         with pytest.raises(ItemsOvertakenError):
             await replying(ItemsOvertakenError()).items.put("i", b"", b"", 1, 1)
-
-    asyncio.run(work())
-
-
-def test_portions_of_a_scan_are_checked_one_by_one() -> None:
-    async def work() -> None:
-        portions = replying(([EVENT], "text")).histories.scan(0, 9)
-        assert await anext(portions) == [EVENT]
-        with pytest.raises(HistoryUnavailableError, match="history store failed; the log"):
-            await anext(portions)
 
     asyncio.run(work())
 

@@ -166,42 +166,28 @@ def test_a_body_of_very_many_parts_is_refused_before_it_is_parsed(
 
 @pytest.mark.fault(42)
 @pytest.mark.parametrize(
-    ("schema", "body"),
-    [
-        (RecommendRequest, {"history": [{}] * 900}),
-        (RecommendRequest, {"exclude": [None] * 900}),
-        (RecommendRequest, {"history": ["a"] * 900, "history_times": ["x"] * 900}),
-        (BatchRequest, {"requests": [{"history": [{}] * 150}] * 100}),
-        (EventsRequest, {"events": [{}] * 1000}),
-    ],
-)
-def test_the_first_wrong_value_is_enough(schema: type[BaseModel], body: dict[str, Any]) -> None:
-    """An error object of each would take seconds."""
-    with pytest.raises(ValidationError) as caught:
-        schema.model_validate(body)
-    assert caught.value.error_count() <= 4
-
-
-@pytest.mark.fault(42)
-@pytest.mark.parametrize(
     ("schema", "body", "field"),
     [
         (RecommendRequest, {"history": [None] * 19_000}, "history"),
         (RecommendRequest, {"history_times": [None] * 19_000, "history": ["a"]}, "history_times"),
         (RecommendRequest, {"cap": {str(number): None for number in range(19_000)}}, "cap"),
+        (RecommendRequest, {"history": [{}] * 900}, "history.0"),
+        (RecommendRequest, {"exclude": [None] * 900}, "exclude.0"),
         (BatchRequest, {"requests": [None] * 19_000}, "requests"),
+        (BatchRequest, {"requests": [{"history": [{}] * 150}] * 100}, "requests.0.history.0"),
         (EventsRequest, {"events": [None] * 19_000}, "events"),
+        (EventsRequest, {"events": [{}] * 1000}, "events.0.event_id"),
     ],
 )
-def test_a_list_that_is_too_long_is_refused_by_its_length(
-    schema: type[BaseModel], body: dict[str, Any], field: str
-) -> None:
-    with pytest.raises(RequestError, match="too long; send") as caught:
+def test_the_first_wrong_value_is_enough(schema: type[BaseModel], body: dict[str, Any], field: str) -> None:
+    """An error object of each would take seconds; a list that is too long is refused by its length."""
+    with pytest.raises(RequestError) as caught:
         read_schema(json.dumps(body).encode(), schema)
     assert caught.value.field == field
+    assert ("too long; send" in str(caught.value)) == (str(caught.value.field) in body)
     with pytest.raises(ValidationError) as errors:
         schema.model_validate(body)
-    assert errors.value.error_count() == 1
+    assert errors.value.error_count() <= 4
 
 
 def receive_of(*parts: bytes) -> Any:
