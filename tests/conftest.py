@@ -211,10 +211,16 @@ def oracle() -> Callable[..., tuple[NDArray[np.int64], NDArray[np.float32]]]:
 
 
 @pytest.fixture(scope="session")
-def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder that `bundles` copies, to be read alone: a service writes its log into its folder.
+
+    Who only opens a bundle there leaves the checksums that were right, in `.verified`.
+    """
     root = tmp_path_factory.mktemp("published")
     publish(root, contents())
-    return root
+    yield root
+    written = {path.name for path in root.iterdir()} - {"current", "v1", ".verified"}
+    assert not written, f"a test wrote {written} into `published`; such a test asks for `bundles`"
 
 
 @pytest.fixture

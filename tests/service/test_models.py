@@ -698,8 +698,8 @@ def test_the_shadow_answers_with_its_own_version_and_is_compared(three: Path) ->
     assert "turret_shadow_overlap 0.5" in metrics.text().decode()
 
 
-def test_without_a_shadow_nothing_is_wanted(published: Path) -> None:
-    shadow = Shadow(ModelHolder(published), Metrics())
+def test_without_a_shadow_nothing_is_wanted(bundles: Path) -> None:
+    shadow = Shadow(ModelHolder(bundles), Metrics())
     assert not shadow.wants()
     shadow.offer([1], lambda _: [1])
     run(shadow.close())
