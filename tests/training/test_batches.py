@@ -286,3 +286,12 @@ def test_batches_are_made_before_they_are_asked_for(shop: PreparedData) -> None:
         assert len(made) <= asked + AHEAD + 1
     batches.close()  # type: ignore[attr-defined] # a generator
     assert not makers()
+
+
+def test_ages_run_from_one_to_zero(shop: PreparedData) -> None:
+    """The oldest training event has age 1 and the newest 0, linearly in time."""
+    batches = TrainingBatches(shop, 10**6, 50, 64)
+    (batch,) = batches.epoch(stream(0, "order", 0))
+    ages = batch.histories.ages.numpy()
+    assert ages.min() == 0.0
+    assert 0.9 < ages.max() <= 1.0

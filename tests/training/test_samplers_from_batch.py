@@ -315,3 +315,16 @@ def test_a_state_of_another_size_is_refused() -> None:
     """The catalog or the number of hashes changed since: a sentence says so."""
     with pytest.raises(TrainingError, match=r"4096.*streaming_hashes"):
         streaming(hashes=1).restore(streaming().state())
+
+
+def test_a_collision_is_outvoted_by_another_hash() -> None:
+    """In an array so small that everything collides somewhere, two hashes estimate better than one."""
+    random = np.random.default_rng(3)
+    errors = []
+    for hashes in (1, 3):
+        frequency = streaming(rate=0.02, buckets=60, hashes=hashes)
+        for _ in range(300):
+            frequency.observe(torch.from_numpy(random.integers(0, 40, 64)))
+        estimated = frequency.log_share(torch.arange(40)).exp().numpy()
+        errors.append(np.abs(estimated * 40 - 1).mean())
+    assert errors[1] < 0.7 * errors[0]

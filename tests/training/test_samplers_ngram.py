@@ -216,3 +216,15 @@ def test_counts_stay_exact_when_it_has_learned() -> None:
     q = learned.probability(query_of(64), context_of(positives))
     assert not torch.allclose(proposal(learned), proposal(ngram()), rtol=1e-2)
     torch.testing.assert_close(draw.log_count.exp(), 10 * q.gather(1, draw.ids), rtol=1e-4, atol=0)
+
+
+def test_tables_are_drawn_from_once_they_are_published() -> None:
+    """The first of two steps moves the shares alone."""
+    learner = ngram(publish_every=2)
+    tables = [learner.tables.drawn_unigram.copy()]
+    for _ in range(2):
+        draw = drawn(learner, [0, 1], [2, 3])
+        learner.observe(draw, torch.tensor([2.0, 1.0]), torch.zeros(draw.ids.shape))
+        tables.append(learner.tables.drawn_unigram.copy())
+    assert np.array_equal(tables[0], tables[1])
+    assert not np.allclose(tables[1], tables[2])

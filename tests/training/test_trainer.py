@@ -501,3 +501,13 @@ def test_times_are_learnt_by_the_tower_that_reads_them(tmp_path: Path) -> None:
     assert with_times > 0.9
     # Five of twenty items by chance; three deviations of 300 users.
     assert without < 0.33
+
+
+def test_the_parameters_of_an_objective_are_trained(shop: PreparedData, tmp_path: Path) -> None:
+    loss = {"kind": "nce", "learned_normaliser": True}
+    trainer = Trainer(
+        run_of(tmp_path, shop, {"loss": loss, "sampler": "uniform"}), shop, report=lambda _: None
+    )
+    trainer.step(next(trainer.batches.epoch(stream(0, "order", 0))))
+    (normaliser,) = trainer.objective.parameters()
+    assert float(normaliser.detach()) != 0.0

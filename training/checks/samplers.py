@@ -52,13 +52,13 @@ def check_sampler(sampler: str | SamplerSettings) -> None:
         _check_proposal(trial)
         _check_draws(trial)
         _check_states(trial)
-        if settings.alone:
-            _check_distribution(trial)
         if settings.counts_positives:
             _check_counting(trial)
         if trial.made().holds_vectors:
             _check_vectors(trial)
         _check_symmetry(trial)
+        if settings.alone:
+            _check_distribution(trial)
         _check_training(settings)
 
 
