@@ -1,0 +1,422 @@
+"""Rankings, metrics and their intervals, against plain loops; what of them is stored and shown."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tests.oracles import ranking as oracle
+from tests.support.snapshots import check_snapshot
+from turret.data.prepared import PreparedData
+from turret.data.preparing.prepare import prepare
+from turret.data.reading.schema import PrepareConfig
+from turret.data.vocabulary import Vocabulary
+from turret.tower.config import ScoringConfig
+from turret.tower.towers.scoring import served_scores
+from turret.training.config.experiment import EvaluationConfig, ExperimentConfig, load_experiment
+from turret.training.errors import TrainingError
+from turret.training.evaluation.auc import auc_of_users, users_with_negatives
+from turret.training.evaluation.evaluation import (
+    Evaluated,
+    Relevant,
+    evaluate,
+    relevant_items,
+    sample_users,
+    used_before,
+    validated_items,
+)
+from turret.training.evaluation.metrics import bootstrap_interval, metrics_at
+from turret.training.evaluation.per_user import load_per_user, save_per_user
+from turret.training.evaluation.ranking import mask_seen, popularity_scores, rank, tower_scores, user_scores
+from turret.training.evaluation.reused_scores import ReusedScores
+from turret.training.evaluation.slices import popularity_kinds, slices
+from turret.training.evaluation.table import metrics_table
+from turret.training.evaluation.top_rows import top_rows
+from turret.training.run import PER_USER, Run, build_model
+from turret.training.trainer import train
+
+CONFIG = EvaluationConfig(k=(2, 5), bootstrap=100)
+
+
+def test_the_report_agrees_with_plain_loops(shop: PreparedData) -> None:
+    """Every mean of both rankers equals sorting and counting one user at a time."""
+    model = build_model(ExperimentConfig(), shop).eval()
+    report = evaluate(model, shop, "test", CONFIG)
+    users = [user for user in range(len(shop.users)) if len(shop.targets(user, "test"))]
+    scores = user_scores(model, model.catalog_vectors().detach(), shop, np.array(users), "test").tolist()
+    popularity = shop.item_counts("train").tolist()
+    for ranker, of in (("towers", scores), ("popularity", [popularity] * len(users))):
+        for name in ("hr@2", "recall@5", "ndcg@5", "mrr@5"):
+            values = []
+            for user, line in zip(users, of, strict=True):
+                ranked = oracle.ranking(line, set(shop.history(user, "test").tolist()))
+                values.append(oracle.metric(name, ranked, set(shop.targets(user, "test").tolist())))
+            found = report[ranker][name]
+            assert found["mean"] == pytest.approx(sum(values) / len(values), abs=1e-12), (ranker, name)
+            assert found["low"] <= found["mean"] <= found["high"]
+
+
+def test_slices_divide_the_users(shop: PreparedData) -> None:
+    """History slices cover every user once, and so do target slices; their means add up to the whole."""
+    report = evaluate(build_model(ExperimentConfig(), shop), shop, "test", CONFIG)
+    for kind in ("history", "target"):
+        groups = [group for name, group in report["slices"].items() if name.startswith(kind)]
+        assert sum(group["users"] for group in groups) == report["users"]
+        total = sum(group["users"] * group["towers"]["hr@5"]["mean"] for group in groups)
+        assert total / report["users"] == pytest.approx(report["towers"]["hr@5"]["mean"])
+
+
+def test_coverage_is_the_share_of_items_shown(shop: PreparedData) -> None:
+    """Popularity shows few items, and never more than all."""
+    report = evaluate(build_model(ExperimentConfig(), shop), shop, "test", CONFIG)
+    assert 5 / 200 <= report["popularity"]["coverage@5"] < report["towers"]["coverage@5"] <= 1.0
+
+
+def test_the_report_is_json_and_repeats(shop: PreparedData) -> None:
+    """Two evaluations of one model are equal to the last digit, intervals included."""
+    model = build_model(ExperimentConfig(), shop)
+    first, second = (json.dumps(evaluate(model, shop, "validation", CONFIG)) for _ in range(2))
+    assert first == second
+
+
+def test_an_empty_part_is_refused(handmade: PreparedData) -> None:
+    """A sentence names the part."""
+    emptied = PreparedData(**{**vars(handmade), "splits": np.repeat(handmade.offsets[1:, None], 2, axis=1)})
+    with pytest.raises(TrainingError, match="test part is empty"):
+        relevant_items(emptied, "test")
+
+
+def test_a_target_that_repeats_counts_once() -> None:
+    """Two events of the same item are one relevant item."""
+    relevant = Relevant(np.array([3, 9]), np.array([5, 1, 2]), np.array([0, 1, 3]))
+    assert relevant.counts.tolist() == [1, 2]
+
+
+def test_targets_used_before_are_counted(handmade: PreparedData) -> None:
+    """User a ends on an item used before, and so nobody else."""
+    relevant = relevant_items(handmade, "test")
+    naive = sum(
+        item in handmade.history(user, "test") for user in range(5) for item in handmade.targets(user, "test")
+    )
+    assert used_before(handmade, relevant, "test") == naive == 1
+
+
+def test_a_sample_keeps_users_with_their_own_targets(shop: PreparedData) -> None:
+    """Sampling users takes their rows along."""
+    whole = relevant_items(shop, "test")
+    part = sample_users(whole, 20, np.random.default_rng(0))
+    assert len(part.users) == 20
+    for place, user in enumerate(part.users.tolist()):
+        rows = part.rows[part.offsets[place] : part.offsets[place + 1]]
+        assert rows.tolist() == sorted(set(shop.targets(user, "test").tolist()))
+
+
+@pytest.mark.parametrize("exclude_seen", [True, False])
+def test_towers_rank_what_their_vectors_say(handmade: PreparedData, exclude_seen: bool) -> None:
+    """Each user's ranking is the inner product of vectors computed one by one; nobody gets a seen item."""
+    model = build_model(ExperimentConfig(), handmade).eval()
+    popularity = handmade.item_counts("train")
+    users = np.arange(5)
+    scores_of = tower_scores(model, handmade, "test", popularity)
+    (block,) = rank(scores_of, handmade, users, "test", 3, exclude_seen)
+    items = model.catalog_vectors().detach()
+    for user in range(5):
+        history = handmade.history(user, "test").tolist()
+        read = items[history]
+        served = model.user.served(read[None], torch.tensor([len(history)]), {})
+        vector = torch.nn.functional.normalize(served, dim=1)[0]
+        expected = oracle.ranking((items @ vector).tolist(), set(history) if exclude_seen else set())[:3]
+        assert [row for row in block.rows[user].tolist() if row >= 0] == expected
+
+
+def test_users_without_a_history_get_the_popular_items(handmade: PreparedData) -> None:
+    """As the service does: ranked by training events, ties by row."""
+    popularity = handmade.item_counts("train")
+    model = build_model(ExperimentConfig(), handmade).eval()
+    shifted = PreparedData(**{**vars(handmade), "splits": np.repeat(handmade.offsets[:-1, None], 2, axis=1)})
+    users = np.arange(5)
+    (towers,) = rank(tower_scores(model, shifted, "test", popularity), shifted, users, "test", 4, True)
+    (baseline,) = rank(popularity_scores(popularity), shifted, users, "test", 4, True)
+    assert (
+        towers.rows.tolist() == baseline.rows.tolist() == [oracle.ranking(popularity.tolist(), set())[:4]] * 5
+    )
+
+
+def test_the_oldest_of_many_seen_items_is_masked(handmade: PreparedData) -> None:
+    """A history of 300 events, the first of them of an item of its own."""
+    long = np.concatenate([[2], np.zeros(299), [1, 1]]).astype(np.int32)
+    fields = vars(handmade) | {
+        "event_items": long,
+        "offsets": np.array([0, 302]),
+        "splits": np.array([[300, 301]]),
+    }
+    scores = torch.ones(1, len(handmade.item_ids))
+    mask_seen(scores, PreparedData(**fields), np.arange(1), "validation")
+    assert torch.isinf(scores[0]).nonzero().flatten().tolist() == [0, 2]
+
+
+def test_ties_come_in_ascending_order_across_the_cut() -> None:
+    """Many equal scores: the lowest rows win, also where the k-th place ties with what is beyond."""
+    scores = torch.tensor([[1.0, 2.0, 2.0, 1.0, 2.0, 1.0], [0.0] * 6, [5.0, 4.0, 3.0, 2.0, 1.0, 0.0]])
+    assert top_rows(scores, 4).tolist() == [[1, 2, 4, 0], [0, 1, 2, 3], [0, 1, 2, 3]]
+
+
+def test_masked_items_never_appear() -> None:
+    """Where fewer than k items are left, -1 fills up."""
+    scores = torch.tensor([[float("-inf"), 1.0, float("-inf"), 3.0]])
+    assert top_rows(scores, 3).tolist() == [[3, 1, -1]]
+
+
+@pytest.mark.parametrize("k", [1, 3, 7, 50])
+def test_agrees_with_sorting(k: int) -> None:
+    """Random scores with many ties against a plain sort."""
+    scores = torch.randint(0, 6, (40, 50), generator=torch.manual_seed(k)).float()
+    for line, ranked in zip(scores.tolist(), top_rows(scores, k).tolist(), strict=True):
+        assert ranked == oracle.ranking(line, set())[:k]
+
+
+@pytest.mark.parametrize("k", [1, 20, 999, 3000])
+def test_long_lines_agree_with_a_stable_sort(k: int) -> None:
+    """More columns than are compared at once, with infinities and ties among them."""
+    scores = torch.randn(33, 2000, generator=torch.Generator().manual_seed(0)).round(decimals=1)
+    scores[:, ::7] = -torch.inf
+    scores[3], scores[4, 5], scores[5] = -torch.inf, torch.inf, 2.5
+    values, columns = scores.sort(dim=1, descending=True, stable=True)
+    expected = columns.masked_fill(values.isneginf(), -1)[:, :k]
+    assert torch.equal(top_rows(scores, k), expected)
+
+
+def test_views_and_nothing() -> None:
+    """Lines that are not laid out one after the other; no lines; no columns."""
+    scores = torch.randn(300, 40, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(top_rows(scores.T, 5), top_rows(scores.T.contiguous(), 5))
+    assert top_rows(scores[:0], 5).shape == (0, 5)
+    assert top_rows(scores[:, :0], 5).shape == (300, 0)
+
+
+@pytest.mark.parametrize("absolute", [False, True])
+def test_scores_are_those_of_the_service_in_one_memory(absolute: bool) -> None:
+    scores_of, scoring = ReusedScores(), ScoringConfig(temperature=0.5, absolute=absolute)
+    items = torch.randn(300, 8)
+    addresses = set()
+    for count in (5, 5, 3):
+        users = torch.randn(count, 8)
+        scores = scores_of(users, items, scoring)
+        assert torch.equal(scores, served_scores(users, items, scoring))
+        addresses.add(scores.data_ptr())
+    assert len(addresses) == 1
+
+
+def test_items_of_another_type_get_a_memory_of_that_type() -> None:
+    scores_of, scoring = ReusedScores(), ScoringConfig()
+    for dtype in (torch.float32, torch.float64):
+        users, items = torch.randn(2, 4, dtype=dtype), torch.randn(9, 4, dtype=dtype)
+        assert torch.equal(scores_of(users, items, scoring), served_scores(users, items, scoring))
+
+
+def test_every_metric_agrees_with_plain_loops() -> None:
+    """Random rankings of random relevance, every metric at several k."""
+    random = np.random.default_rng(0)
+    ranked = np.stack([random.permutation(30)[:20] for _ in range(50)])
+    relevant = [set(random.choice(30, random.integers(1, 25), replace=False).tolist()) for _ in range(50)]
+    hits = np.array(
+        [[item in wanted for item in line] for line, wanted in zip(ranked, relevant, strict=True)]
+    )
+    counts = np.array([len(wanted) for wanted in relevant])
+    for name, values in metrics_at(hits, counts, (1, 5, 20)).items():
+        expected = [oracle.metric(name, line, wanted) for line, wanted in zip(ranked, relevant, strict=True)]
+        np.testing.assert_allclose(values, expected, atol=1e-12, err_msg=name)
+
+
+def test_a_perfect_ranking_scores_one_even_with_fewer_relevant_items_than_k() -> None:
+    """NDCG divides by the best that min(r, k) hits can give."""
+    hits = np.array([[True, True, False, False]])
+    values = metrics_at(hits, np.array([2]), (4,))
+    assert values["ndcg@4"][0] == values["recall@4"][0] == values["mrr@4"][0] == 1.0
+
+
+def test_a_hit_beyond_k_counts_for_nothing() -> None:
+    """The reciprocal rank and the rest look at the first k places only."""
+    values = metrics_at(np.array([[False, False, True]]), np.array([1]), (2, 3))
+    assert all(values[f"{kind}@2"][0] == 0.0 for kind in ("hr", "recall", "ndcg", "mrr"))
+    assert values["mrr@3"][0] == pytest.approx(1 / 3)
+
+
+def test_the_interval_holds_the_mean_and_narrows_with_users() -> None:
+    """For a share of one half its width is near 2 * 1.96 * sqrt(.25 / U)."""
+    widths = []
+    for users in (100, 10_000):
+        values = np.arange(users, dtype=np.float64) % 2
+        low, high = bootstrap_interval(values, 2000, np.random.default_rng(0))
+        assert low < 0.5 < high
+        widths.append(high - low)
+        assert widths[-1] == pytest.approx(2 * 1.96 * (0.25 / users) ** 0.5, rel=0.1)
+    assert widths[1] < widths[0]
+
+
+# User, item and its negatives, in order. The last event of each user is the test, the one before validation.
+EVENTS = [
+    *(("a", item, wrong) for item, wrong in (("p", ""), ("q", "r"), ("r", "p|s"), ("s", "p|q|r"))),
+    *(("b", item, wrong) for item, wrong in (("s", "p"), ("r", "q"), ("q", ""), ("p", ""))),
+    *(("c", item, wrong) for item, wrong in (("q", "p"), ("p", "r"), ("s", "q|r"), ("r", "s"))),
+]
+
+
+# Scores of the items p, q, r, s for the users a, b, c; r and s tie for c.
+SCORES = torch.tensor([[0.5, 0.1, 0.3, 0.4], [9.0, 9.0, 9.0, 9.0], [0.0, 0.2, 0.7, 0.7]])
+
+
+# Of a test: s before q and r, after p. Of c: a tie.
+TEST = {"a": 2 / 3, "c": 0.5}
+
+
+# Of a: r after p and s. Of c: s before q, a tie with r.
+VALIDATION = {"a": 0.0, "c": 0.75}
+
+
+def scores_of(users: NDArray[np.int64]) -> Tensor:
+    return SCORES[torch.from_numpy(users)]
+
+
+@pytest.fixture
+def offered(tmp_path: Path) -> PreparedData:
+    rows = ["user,item,negatives", *(",".join(row) for row in EVENTS)]
+    (tmp_path / "events.csv").write_text("\n".join(rows))
+    columns = {"negatives": "negatives", "in_file_order": True}
+    config = {"source": tmp_path / "events.csv", "columns": columns}
+    prepare(PrepareConfig.model_validate(config), tmp_path / "prepared")
+    return PreparedData.open(tmp_path / "prepared")
+
+
+@pytest.mark.parametrize("size", [1, 512])
+def test_a_users_auc_is_the_share_of_pairs_in_order(
+    offered: PreparedData, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    """Ties count a half; users whose events have no negative are not asked for. Blocks change nothing."""
+    monkeypatch.setattr("turret.training.evaluation.auc.USERS_A_BLOCK", size)
+    users = users_with_negatives(offered, "test")
+    assert offered.users.ids(users) == [*TEST]
+    assert auc_of_users(scores_of, offered, "test", users).tolist() == pytest.approx([*TEST.values()])
+    users = users_with_negatives(offered, "validation")
+    values = auc_of_users(scores_of, offered, "validation", users)
+    assert values.tolist() == pytest.approx([*VALIDATION.values()])
+
+
+def test_the_auc_is_reported_and_selects_the_epoch(offered: PreparedData, tmp_path: Path) -> None:
+    """By popularity too, which is that of the training part: p and q twice, r and s once, ties by row."""
+    changes = ["training.epochs=2", "tower.dimension=8", "training.batch_size=4"]
+    run = Run(
+        tmp_path / "run", load_experiment("labelled_pairs", changes), offered.folder, offered.fingerprint
+    )
+    lines: list[str] = []
+    train(run, offered, report=lines.append)
+    assert any("validation auc" in line for line in lines)
+    report = run.evaluate(offered, "test")
+    counts = dict(zip("pqrs", offered.item_counts("train").tolist(), strict=True))
+    assert counts == {"p": 2, "q": 2, "r": 1, "s": 1}
+    # Of a: s comes last, after p, q and r. Of c: r before s.
+    assert report["popularity"]["auc"]["mean"] == (0.0 + 1.0) / 2
+    assert 0.0 <= report["towers"]["auc"]["mean"] <= 1.0
+    difference = report["towers"]["auc"]["mean"] - report["popularity"]["auc"]["mean"]
+    assert report["differences"]["popularity"]["auc"]["mean"] == pytest.approx(difference)
+    assert (report["users"], report["users_with_negatives"]) == (3, 2)
+    users, values = load_per_user(run.folder / PER_USER["test"], "popularity")
+    assert users == ["a", "b", "c"]
+    np.testing.assert_equal(values["auc"], [0.0, np.nan, 1.0])
+    findings = {finding["kind"]: finding for finding in report["verdict"]}
+    assert findings["baseline"]["sentence"].partition(": ")[2].startswith("auc is")
+
+
+def test_data_without_negatives_has_no_auc(handmade: PreparedData) -> None:
+    assert len(users_with_negatives(handmade, "test")) == 0
+    with pytest.raises(TrainingError, match=r"no validation event of .* has one; set training.metric ="):
+        validated_items(handmade, "auc")
+    assert len(validated_items(handmade, "ndcg@10").users) == 3
+
+
+def test_head_torso_and_tail_hold_a_third_of_the_events_each() -> None:
+    """Ten items of one event and one of ten: the popular one is the head by itself."""
+    kinds = popularity_kinds(np.array([1] * 10 + [10, 0]))
+    assert kinds[10] == 0
+    assert kinds[11] == 3
+    assert np.bincount(kinds[:10], minlength=3).tolist() == [0, 4, 6]
+
+
+def test_groups_without_members_are_left_out() -> None:
+    """Names tell the bounds, and only groups that exist are named."""
+    groups = slices(np.array([0, 5, 300]), np.array([5, 1]), np.array([0, 0, 1]))
+    assert set(groups) == {"history 0", "history 1-9", "history 200+", "target head", "target tail"}
+    assert groups["history 1-9"].tolist() == [False, True, False]
+
+
+VALUES = {"towers": {"ndcg@5": np.array([0.25, 1 / 3])}, "ease": {"ndcg@5": np.array([0.0, 1.0])}}
+
+
+def test_values_come_back_by_the_ids_of_users(tmp_path: Path) -> None:
+    evaluated = Evaluated({}, np.array([2, 0]), VALUES)
+    save_per_user(tmp_path / "users.parquet", evaluated, Vocabulary(["ann", "bob", "eve"]))
+    ids, values = load_per_user(tmp_path / "users.parquet", "towers")
+    assert ids == ["eve", "ann"]
+    assert values["ndcg@5"].tolist() == [0.25, 1 / 3]
+    assert load_per_user(tmp_path / "users.parquet", "ease")[1]["ndcg@5"].tolist() == [0.0, 1.0]
+
+
+def test_a_file_that_is_missing_or_another_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=r"users.parquet is missing; evaluate the run again"):
+        load_per_user(tmp_path / "users.parquet", "towers")
+    (tmp_path / "users.parquet").write_text("no table")
+    with pytest.raises(TrainingError, match=r"it can't be read .*; evaluate the run again"):
+        load_per_user(tmp_path / "users.parquet", "towers")
+
+
+def interval(mean: float) -> dict[str, float]:
+    return {"mean": mean, "low": mean - 0.01, "high": mean + 0.01}
+
+
+def shown_report() -> dict[str, Any]:
+    """Two cut-offs; every figure is another one."""
+    names = ["hr@5", "ndcg@5", "hr@100", "ndcg@100"]
+
+    def figures(first: float) -> dict[str, Any]:
+        return {name: interval(first + place / 100) for place, name in enumerate(names)}
+
+    return {
+        "part": "test",
+        "users": 12345,
+        "items": 6789,
+        "exclude_seen": True,
+        "relevant_items": 13000,
+        "relevant_used_before": 1300,
+        "towers": {**figures(0.5), "coverage@5": 0.25},
+        "popularity": {**figures(0.1), "coverage@5": 0.0625},
+        "slices": {
+            "history 1-4": {"users": 1000, "towers": figures(0.6), "popularity": figures(0.2)},
+            "history 5-": {"users": 11345, "towers": figures(0.7), "popularity": figures(0.3)},
+        },
+    }
+
+
+def test_the_tables_of_an_evaluation_are_what_they_were() -> None:
+    """Intervals, slices, targets that nothing can hit, and several baselines with the paired difference."""
+    check_snapshot("evaluation.txt", metrics_table(shown_report()))
+    figures = {"hr@5": interval(0.5), "recall@5": interval(0.5), "ndcg@5": interval(0.25)}
+    other = {**figures, "ndcg@5": interval(0.255)}
+    differences = {"popularity": {"ndcg@5": interval(0.2)}, "ease": {"ndcg@5": interval(-0.005)}}
+    several = {**shown_report(), "slices": {}, "towers": figures, "popularity": other, "ease": other}
+    check_snapshot("evaluation_with_baselines.txt", metrics_table({**several, "differences": differences}))
+
+
+def test_remarks_and_rows_of_the_tables_are_there_where_they_say_something() -> None:
+    """Masked targets only where some are masked, and recall only where it is not the hit rate."""
+    assert "used before" not in metrics_table({**shown_report(), "exclude_seen": False})
+    assert "used before" not in metrics_table({**shown_report(), "relevant_used_before": 0})
+    figures = {"hr@5": interval(0.5), "recall@5": interval(0.5)}
+    differing = {**figures, "recall@5": interval(0.4)}
+    text = metrics_table({**shown_report(), "slices": {}, "towers": figures, "popularity": differing})
+    assert "hr@5 = recall@5" not in text
+    assert "towers minus it" not in text

@@ -1,0 +1,244 @@
+"""What the pages and verdicts look up in a run: rankings, examples, exposure, names, curves and reports."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from turret.data.prepared import PreparedData
+from turret.training.errors import TrainingError
+from turret.training.inspection.curves import MOST_POINTS, curves_of
+from turret.training.inspection.evaluations import best_baseline, cut_off, evaluated_report
+from turret.training.inspection.examples import EXAMPLES, NEWEST, examples
+from turret.training.inspection.exposure import exposure, gini, spread
+from turret.training.inspection.item_names import ItemNames
+from turret.training.inspection.nearest import ITEMS, NEAREST, nearest_items
+from turret.training.inspection.rankings import Rankings, rankings_of
+from turret.training.records.history import HISTORY, load_history
+from turret.training.run import Run
+
+
+@pytest.fixture(scope="module")
+def rankings(evaluated: Run, shop: PreparedData) -> Rankings:
+    """The first ten items of every user of the shop, by its evaluated run."""
+    return rankings_of(evaluated, shop, "test", 10)
+
+
+def test_rankings_are_those_that_evaluate_measured(rankings: Rankings, evaluated: Run) -> None:
+    own = evaluated.metrics()["test"]["towers"]
+    assert rankings.hits.any(axis=1).mean() == pytest.approx(own["hr@10"]["mean"])
+    shown = np.unique(rankings.rows[rankings.rows >= 0])
+    assert len(shown) / len(rankings.data.item_ids) == pytest.approx(own["coverage@10"])
+
+
+def test_the_whole_order_begins_with_the_first_items(rankings: Rankings) -> None:
+    """Items of the history are left out, and -1 fills their places at the end."""
+    users = rankings.relevant.users[[3, 0]]
+    order = rankings.order(users)
+    assert order.shape == (2, len(rankings.data.item_ids))
+    assert order[:, :10].tolist() == rankings.rows[[3, 0]].tolist()
+    for user, rows in zip(users, order, strict=True):
+        used = set(rankings.data.history(int(user), "test").tolist())
+        assert not used & set(rows.tolist())
+        assert (rows < 0).sum() == len(used)
+
+
+def test_half_of_the_examples_have_a_hit(rankings: Rankings) -> None:
+    drawn = examples(rankings, seed=0)
+    assert len(drawn) == EXAMPLES
+    assert sum(any(one.hits) for one in drawn) == EXAMPLES // 2
+    assert len({one.user for one in drawn}) == EXAMPLES
+    assert [one.user for one in drawn] == [one.user for one in examples(rankings, seed=0)]
+    assert [one.user for one in drawn] != [one.user for one in examples(rankings, seed=1)]
+
+
+def test_an_example_is_what_the_data_and_the_model_say(rankings: Rankings) -> None:
+    """The rank of a target is at most k exactly where it is a hit."""
+    data = rankings.data
+    for one in examples(rankings, seed=0):
+        user = data.users.row(one.user)
+        assert user is not None
+        history = data.history(user, "test").tolist()
+        assert one.history == history[-NEWEST:]
+        assert one.history_length == len(history)
+        assert one.targets == data.targets(user, "test").tolist()
+        assert one.hits == [row in one.targets for row in one.recommended]
+        for row, rank in zip(one.targets, one.target_ranks, strict=True):
+            assert (rank is None) == (row in history)
+            assert (rank is not None and rank <= 10) == (row in one.recommended)
+
+
+def test_more_examples_than_users_are_all_users(rankings: Rankings) -> None:
+    count = len(rankings.relevant.users)
+    assert len(examples(rankings, seed=0, most=2 * count)) == count
+
+
+def test_the_nearest_items_are_those_of_the_largest_cosine(rankings: Rankings) -> None:
+    popularity = rankings.data.item_counts("train")
+    popular, rare = nearest_items(rankings, seed=0)
+    assert [one.row for one in popular] == np.argsort(-popularity, kind="stable")[:ITEMS].tolist()
+    with torch.no_grad():
+        vectors = rankings.model.catalog_vectors()
+    scoring = rankings.model.config.scoring
+    plain = (vectors[:, :-1] if scoring.item_bias else vectors).double()
+    for one in popular + rare:
+        cosines = plain @ plain[one.row]
+        cosines[one.row] = -torch.inf
+        assert one.similarities == pytest.approx(
+            cosines.sort(descending=True).values[:NEAREST].tolist(), abs=1e-5
+        )
+        assert one.row not in one.nearest
+        assert one.events == popularity[one.row]
+
+
+def test_rare_items_are_rare_and_have_an_event(rankings: Rankings) -> None:
+    popularity = rankings.data.item_counts("train")
+    popular, rare = nearest_items(rankings, seed=0)
+    used = np.sort(popularity[popularity > 0])
+    assert all(0 < one.events <= used[len(used) // 10] for one in rare)
+    assert not {one.row for one in rare} & {one.row for one in popular}
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [([1, 1, 1, 1], 0.0), ([0, 0, 0, 8], 0.75), ([0, 0, 0], 0.0), ([1, 3], 0.25), ([5], 0.0)],
+)
+def test_the_gini_coefficient_is_half_the_relative_mean_difference(
+    counts: list[int], expected: float
+) -> None:
+    assert gini(np.array(counts)) == pytest.approx(expected)
+    if sum(counts):
+        pairs = np.abs(np.subtract.outer(counts, counts)).mean()
+        assert gini(np.array(counts)) == pytest.approx(pairs / (2 * np.mean(counts)))
+
+
+def test_shares_go_from_popular_to_rare_items() -> None:
+    """Five items are five groups; the third item, not the first, is the most popular."""
+    found = spread(np.array([0, 2, 6, 2, 0]), np.array([3, 4, 9, 1, 0]))
+    assert found.shares == pytest.approx([0.6, 0.2, 0.0, 0.2, 0.0])
+    assert found.coverage == pytest.approx(3 / 5)
+    assert found.popularity == pytest.approx((2 * 4 + 6 * 9 + 2 * 1) / 10)
+
+
+def test_nothing_recommended_is_a_spread_of_zeros() -> None:
+    found = spread(np.zeros(3, dtype=np.int64), np.array([1, 2, 3]))
+    assert (found.shares, found.coverage, found.popularity) == ([0.0, 0.0, 0.0], 0.0, 0.0)
+
+
+def test_the_exposure_of_a_run_counts_every_recommendation(rankings: Rankings) -> None:
+    found = exposure(rankings)
+    for one in (found.events, found.targets, found.recommended):
+        assert sum(one.shares) == pytest.approx(1.0)
+        assert len(one.shares) == 10
+    assert found.events.shares == sorted(found.events.shares, reverse=True)
+
+
+def named(data: PreparedData, **fields: list[Any]) -> ItemNames:
+    return ItemNames(replace(data, fields=fields))
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"genre": list("aabba"), "Title": list("vwxyz")}, "Title"),
+        ({"genre": list("aaaaa"), "headline": list("vwxyz")}, "headline"),
+        ({"genre": list("aaaab"), "price": [1.0, 2.0, 3.0, 4.0, 5.0]}, None),
+        ({"title": [None] * 5}, None),
+        ({}, None),
+    ],
+)
+def test_the_title_is_a_field_of_the_usual_name_or_of_distinct_texts(
+    handmade: PreparedData, fields: dict[str, list[Any]], expected: str | None
+) -> None:
+    assert named(handmade, **fields).title_field == expected
+
+
+def test_an_item_has_its_id_its_title_and_some_of_its_fields(handmade: PreparedData) -> None:
+    names = named(
+        handmade,
+        title=["One", None, "  Two \n lines ", "x" * 500, "Five"],
+        genres=[["a", "b"], [], None, [], []],
+        price=[1.5, None, 0, 1, 1],
+    )
+    first, second, third, fourth, _ = names.items(range(5))
+    assert (first.id, first.title, first.detail, first.details) == ("p", "One", "a, b", "a, b · 1.5")
+    assert (second.title, second.detail) == (None, "")
+    assert third.title == "Two lines"
+    assert fourth.title is not None
+    assert len(fourth.title) == 100
+
+
+def test_the_curves_are_those_of_the_history_with_the_best_evaluation(evaluated: Run) -> None:
+    found, progress = curves_of(evaluated), evaluated.progress()
+    assert progress is not None
+    assert found.validation.values == [value for _, value in progress.validated]
+    assert found.best == progress.best
+    assert found.best_epoch == progress.best_epoch
+    losses = [entry["loss/epoch"] for entry in load_history(evaluated.folder) if "loss/epoch" in entry]
+    assert found.epoch_loss.values == losses
+    assert found.loss.steps[0] == 1
+    assert len(found.learning_rate.values) == len(found.loss.values)
+
+
+def test_a_long_history_is_thinned_out_up_to_its_last_point(evaluated: Run, tmp_path: Path) -> None:
+    lines = [
+        json.dumps({"step": n, "epoch": 0, "seconds": n, "loss/train": float(n)}) for n in range(1, 1001)
+    ]
+    (tmp_path / HISTORY).write_text("\n".join(lines))
+    found = curves_of(replace(evaluated, folder=tmp_path))
+    assert len(found.loss.steps) <= MOST_POINTS + 1
+    assert (found.loss.steps[0], found.loss.steps[-1]) == (1, 1000)
+    assert (found.best_step, found.best) == (None, None)
+
+
+def test_a_run_without_a_history_has_no_curves_and_a_damaged_one_is_named(
+    evaluated: Run, tmp_path: Path
+) -> None:
+    assert curves_of(replace(evaluated, folder=tmp_path)).validation.values == []
+    (tmp_path / HISTORY).write_text("{")
+    with pytest.raises(TrainingError, match=r"history\.jsonl, line 1: it can't be read"):
+        curves_of(replace(evaluated, folder=tmp_path))
+
+
+@pytest.fixture
+def run(evaluated: Run, tmp_path: Path) -> Run:
+    shutil.copytree(evaluated.folder, tmp_path / "run")
+    return replace(evaluated, folder=tmp_path / "run")
+
+
+def test_a_stored_report_is_not_measured_again(
+    run: Run, shop: PreparedData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(Run, "evaluate")
+    assert evaluated_report(run, shop, "test") == run.metrics()["test"]
+    assert evaluated_report(run, shop, "test", ["co_occurrence"]) == run.metrics()["test"]
+
+
+def test_what_is_missing_is_measured(run: Run, shop: PreparedData) -> None:
+    """Another part, another baseline, a report of an earlier release."""
+    assert evaluated_report(run, shop, "validation")["part"] == "validation"
+    assert "item_knn" in evaluated_report(run, shop, "test", ["item_knn"])["differences"]
+    run.save_metrics("test", {"towers": {}})
+    report = evaluated_report(run, shop, "test")
+    assert report == run.metrics()["test"]
+    assert "popularity" in report["differences"]
+
+
+def test_the_cut_off_is_one_that_was_measured() -> None:
+    metrics = ["hr@5", "ndcg@5", "ndcg@20", "auc", "coverage@7"]
+    assert cut_off(metrics, "ndcg@20", None) == 20
+    assert cut_off(metrics, "ndcg@10", None) == 5
+    assert cut_off(metrics, "auc", None) == 5
+    assert cut_off(metrics, "ndcg@20", 5) == 5
+    with pytest.raises(TrainingError, match=r"-k 7: the evaluation has k = 5, 20 \(evaluation\.k\)"):
+        cut_off(metrics, "ndcg@20", 7)
+
+
+def test_the_best_baseline_is_the_one_with_the_highest_mean() -> None:
+    report = {"differences": {"a": {}, "b": {}}, "a": {"m": {"mean": 0.1}}, "b": {"m": {"mean": 0.2}}}
+    assert best_baseline(report, "m") == "b"
