@@ -1,0 +1,413 @@
+"""`--experiment auto`: what the data says, the candidates that it leads to, their trials, and the reasons."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from tests.support.snapshots import check_snapshot
+from turret import prepare
+from turret.data.errors import ConfigurationError
+from turret.data.prepared import PreparedData
+from turret.training.auto import choice as module
+from turret.training.auto.candidates import candidates
+from turret.training.auto.choice import choose, chosen_run
+from turret.training.auto.facts import Facts, facts_of
+from turret.training.auto.reasons import data_reasons
+from turret.training.auto.tastes import tastes
+from turret.training.auto.trials import Trial, obstacle, run_trials, trial_reason, trial_settings
+from turret.training.config.experiment import ExperimentConfig, load_experiment
+from turret.training.errors import TrainingError
+from turret.training.run import CHECKPOINT, CHOSEN, Run
+
+ORDINARY = Facts(
+    items=3_000,
+    examples=250_000,
+    item_features=(),
+    item_tastes={},
+    user_features=(),
+    order=2.0,
+    repeat_share=0.0,
+    has_validation=True,
+    has_negatives=False,
+)
+
+
+def facts(**others: Any) -> Facts:
+    """An ordered log of ids without repeats, but for `others`."""
+    return replace(ORDINARY, **others)
+
+
+def test_the_figures_of_a_shop(shop: PreparedData) -> None:
+    """Its users read series, so the order shows; its items and users have features."""
+    facts = facts_of(shop)
+    lengths = np.asarray(shop.splits[:, 0]) - np.asarray(shop.offsets[:-1])
+    assert facts.examples == sum(max(length - 1, 0) for length in lengths.tolist())
+    assert facts.items == len(shop.item_ids)
+    assert facts.item_features == tuple(feature.name for feature in shop.manifest.item_features)
+    texts = {feature.name for feature in shop.manifest.item_features if feature.kind in ("text", "number")}
+    assert facts.item_tastes
+    assert set(facts.item_features) - set(facts.item_tastes) == texts
+    assert facts.order is not None
+    assert facts.order > 1.5
+    assert (facts.has_validation, facts.has_negatives) == (True, False)
+
+
+def test_a_handful_of_events_shows_no_order_either_way(handmade: PreparedData) -> None:
+    """Two of its 18 events repeat one of their user."""
+    facts = facts_of(handmade)
+    assert facts.order is None
+    assert facts.repeat_share == pytest.approx(2 / 18)
+    assert (facts.item_features, facts.user_features) == ((), ())
+
+
+def test_data_without_a_validation_part_is_told(shop: PreparedData) -> None:
+    whole = np.column_stack([shop.offsets[1:], shop.offsets[1:]])
+    assert not facts_of(PreparedData(**{**vars(shop), "splits": whole})).has_validation
+
+
+def small_log(folder: Path, likes: bool, lists: Sequence[str | None] | None = None) -> PreparedData:
+    """A log of 40 users and 24 items of 4 categories; with `likes`, a user has items of one category."""
+    random = np.random.default_rng(0)
+    rows: list[dict[str, Any]] = []
+    for user in range(40):
+        pool = np.arange(24)[np.arange(24) % 4 == user % 4] if likes else np.arange(24)
+        chosen = random.choice(pool, 6)
+        rows += [{"user": user, "item": int(item), "time": place} for place, item in enumerate(chosen)]
+    items = pl.DataFrame(
+        {
+            "item": range(24),
+            "shelf": [f"shelf {item % 4}" if item % 6 else None for item in range(24)],
+            "tags": lists or [["a|b", "a", None, "b|c|d", "c"][item % 5] for item in range(24)],
+        }
+    )
+    settings = {"item_features.category": ["shelf"], "item_features.multi": ["tags"]}
+    return prepare(pl.DataFrame(rows), folder / "prepared", items=items, settings=settings)
+
+
+def enumerated_ratio(data: PreparedData, name: str) -> float:
+    """The ratio over all pairs of items, by the definition."""
+    column = data.item_features.columns[name]
+
+    def alike(one: int, other: int) -> float:
+        first, second = (
+            {code for code in np.atleast_1d(_row(column, item)) if code} for item in (one, other)
+        )
+        return len(first & second) / max(len(first) * len(second), 1)
+
+    starts, ends = data.bounds("train")
+    own = [set(data.event_items[start:end].tolist()) for start, end in zip(starts, ends, strict=True)]
+    within = [alike(*pair) for items in own for pair in combinations(items, 2)]
+    log = [item for items in own for item in items]
+    by_chance = [alike(one, other) for one in log for other in log if one != other]
+    return float(np.mean(within) / np.mean(by_chance))
+
+
+def _row(column: Any, item: int) -> Any:
+    return column.row(item) if hasattr(column, "row") else column[item]
+
+
+@pytest.mark.parametrize("likes", [True, False])
+def test_the_ratios_are_those_of_all_pairs(tmp_path: Path, likes: bool) -> None:
+    """Also with lists, and with items without a value."""
+    data = small_log(tmp_path, likes)
+    found = tastes(data)
+    assert set(found) == {"shelf", "tags"}
+    for name, ratio in found.items():
+        assert ratio == pytest.approx(enumerated_ratio(data, name))
+
+
+def test_a_taste_shows_and_its_absence_too(tmp_path: Path) -> None:
+    """Of four categories that users keep to, and of four that they do not."""
+    assert tastes(small_log(tmp_path / "likes", True))["shelf"] > 2.5
+    assert tastes(small_log(tmp_path / "none", False))["shelf"] == pytest.approx(1.0, abs=0.25)
+
+
+def test_features_without_values_and_logs_without_pairs_have_none(tmp_path: Path, shop: PreparedData) -> None:
+    """Two items of the log have to share a value."""
+    alone = [f"a{item}|b{item}|c{item}" for item in range(24)]
+    assert "tags" not in tastes(small_log(tmp_path, True, lists=alone))
+    nothing = np.column_stack([shop.offsets[:-1], shop.offsets[:-1]])
+    assert tastes(PreparedData(**{**vars(shop), "splits": nothing})) == {}
+
+
+def experiments(overrides: Mapping[str, object] | None = None, **others: Any) -> dict[str, ExperimentConfig]:
+    return candidates(facts(**others), overrides or {})[0]
+
+
+@pytest.mark.parametrize(
+    ("order", "names"),
+    [
+        (2.0, ["transformer", "pooled"]),
+        (1.3, ["transformer", "set", "pooled"]),
+        (None, ["transformer", "set", "pooled"]),
+        (1.0, ["set", "pooled"]),
+    ],
+)
+def test_the_order_decides_between_transformers_and_sets(order: float | None, names: list[str]) -> None:
+    assert list(experiments(order=order)) == names
+
+
+def test_the_names_say_how_histories_are_read() -> None:
+    found = experiments(order=1.3)
+    assert found["transformer"].tower.user.context == "causal_segment"
+    assert found["set"].tower.user.context == "full_set"
+    assert found["pooled"].tower.user.context == "causal_window"
+
+
+@pytest.mark.parametrize("features", [{"item_features": ("genre",)}, {"user_features": ("age",)}])
+def test_features_are_read_by_one_candidate_in_place_of_ids_alone(features: dict[str, Any]) -> None:
+    found = experiments(**features)
+    assert list(found) == ["transformer", "features"]
+    assert found["features"].tower.user.features == "all"
+    assert (found["features"].tower.item.features == "all") == ("item_features" in features)
+
+
+def test_a_set_with_features_leaves_the_target_out() -> None:
+    """A mean that contains the target's features would give it away."""
+    found = experiments(order=1.0, item_features=("genre",))["set"].tower
+    assert found.user.context == "leave_one_out"
+    assert (found.item.features, found.item.id_dropout) == ("all", 0.5)
+
+
+def test_categories_are_tried_alone() -> None:
+    """Beside texts and numbers, which tell items apart as ids do; not where the order is certain."""
+    features: dict[str, Any] = {"item_features": ("genre", "price"), "item_tastes": {"genre": 3.0}}
+    tower = experiments(order=1.0, **features)["categories"].tower
+    assert tower.user.context == "leave_one_out"
+    assert (tower.item.features, tower.item.id_dropout) == (("genre",), 0.9)
+    assert "categories" not in experiments(order=2.0, **features)
+    assert "categories" not in experiments(order=1.0, item_features=("price",))
+
+
+@pytest.mark.parametrize(
+    ("examples", "batch", "epochs"),
+    [(1_000, 256, 200), (98_000, 1024, 40), (365_000, 4096, 10), (10**8, 4096, 10)],
+)
+def test_batches_and_epochs_follow_the_size_of_the_log(examples: int, batch: int, epochs: int) -> None:
+    """About 100 steps an epoch, and 4 million examples in all, within bounds."""
+    for experiment in experiments(examples=examples).values():
+        assert (experiment.training.batch_size, experiment.training.epochs) == (batch, epochs)
+        assert experiment.training.patience == max(5, epochs // 10)
+
+
+def test_small_logs_have_a_transformer_with_more_dropout() -> None:
+    small, large = (experiments(examples=size)["transformer"].tower.user for size in (50_000, 10**6))
+    assert small.dropout > large.dropout
+
+
+@pytest.mark.parametrize(("share", "excluded"), [(0.04, True), (0.2, False)])
+def test_repeats_decide_whether_used_items_are_ranked(share: float, excluded: bool) -> None:
+    for experiment in experiments(repeat_share=share).values():
+        assert experiment.evaluation.exclude_seen is excluded
+
+
+def test_large_catalogs_are_scored_by_samples() -> None:
+    """By the items of the batch where features make each item cost a pass through the tower."""
+    large = experiments(items=200_000)
+    assert {item.objective.loss.kind for item in large.values()} == {"sampled_softmax"}
+    described = experiments(items=30_000, item_features=("genre",))
+    assert described["features"].objective.sampler is not None
+    assert described["features"].objective.sampler.kind == "in_batch"
+    assert described["transformer"].objective.loss.kind == "full_softmax"
+
+
+def test_given_settings_win_over_all_rules() -> None:
+    """A setting of a section that the rules replace, or a whole section."""
+    sampler = {"kind": "uniform", "negatives": 7}
+    for given in (
+        {"training.epochs": 2, "objective.sampler.negatives": 7},
+        {"training.epochs": 2, "objective": {"loss": "sampled_softmax", "sampler": sampler}},
+    ):
+        for experiment in experiments(given, items=200_000).values():
+            assert experiment.training.epochs == 2
+            assert experiment.objective.sampler is not None
+            assert experiment.objective.sampler.model_dump()["negatives"] == 7
+
+
+def test_candidates_that_the_given_settings_contradict_are_named() -> None:
+    found, refused = candidates(facts(), {"tower.user.blocks": 1})
+    assert list(found) == ["transformer"]
+    assert list(refused) == ["pooled"]
+    assert "blocks" in refused["pooled"]
+
+
+def test_settings_that_no_candidate_has_are_an_error() -> None:
+    with pytest.raises(ConfigurationError, match="epoch"):
+        candidates(facts(), {"training.epoch": 2})
+
+
+@pytest.mark.parametrize(
+    ("ratios", "names"),
+    [
+        ({"genre": 16.0, "shelf": 4.1, "tag": 3.9, "colour": 1.0}, ("genre", "shelf")),
+        ({"genre": 1.2, "colour": 1.05}, ("genre",)),
+        ({"colour": 1.05, "size": 0.4}, ()),
+    ],
+)
+def test_categories_that_say_little_are_left_out(ratios: dict[str, float], names: tuple[str, ...]) -> None:
+    """Less than half of the information of the best, or next to none."""
+    tried = experiments(order=1.0, item_features=tuple(ratios), item_tastes=ratios)
+    assert ("categories" in tried) == bool(names)
+    if names:
+        assert tried["categories"].tower.item.features == names
+
+
+SHORT = {"training.epochs": 1, "training.batch_size": 512, "tower.dimension": 8, "training.device": "cpu"}
+
+
+def test_trials_need_two_candidates_a_validation_part_and_a_bounded_log() -> None:
+    assert obstacle(facts(), 2) is None
+    assert obstacle(facts(), 1) == "there is one candidate"
+    assert obstacle(facts(has_validation=False), 2) == "the data has no validation part"
+    assert obstacle(facts(examples=20_000_000), 2) == "an epoch has more than 10,000,000 examples"
+
+
+@pytest.mark.parametrize(
+    ("examples", "items", "epochs"),
+    [
+        (100_000, 3_000, 20),  # two million examples
+        (100_000, 50_000, 2),  # ten thousand million scores
+        (9_000_000, 3_000, 1),
+        (10, 3_000, 40),  # no more than the experiment has
+    ],
+)
+def test_a_trial_is_bounded(examples: int, items: int, epochs: int) -> None:
+    experiment = load_experiment("transformer", {"training.epochs": 40})
+    shortened = trial_settings(experiment, facts(examples=examples, items=items))
+    assert shortened.training.epochs == epochs
+    assert (shortened.tower, shortened.objective) == (experiment.tower, experiment.objective)
+
+
+def test_a_trial_that_fails_gives_its_reason_and_the_others_go_on(handmade: PreparedData) -> None:
+    """The data has no times for the age of an example."""
+    ordinary = load_experiment("demo", SHORT)
+    impossible = load_experiment("demo", {**SHORT, "tower.user.example_age": True})
+    candidates = {"impossible": impossible, "ordinary": ordinary}
+    failed, good = run_trials(candidates, facts_of(handmade), handmade)
+    assert (failed.candidate, failed.value) == ("impossible", None)
+    assert "tower.user.example_age = true needs times" in failed.failure
+    assert trial_reason(failed, "ndcg@10").sentence.startswith("The trial of impossible failed: tower.user.")
+    assert (good.candidate, good.epoch, good.epochs) == ("ordinary", 1, 1)
+    told = trial_reason(replace(good, value=0.25, seconds=3.4), "ndcg@10")
+    assert told.kind == "trial"
+    assert told.sentence == (
+        "In a trial of at most 1 epoch, ordinary reaches a validation ndcg@10 of 0.2500 at epoch 1 (3 s)."
+    )
+
+
+def give(monkeypatch: pytest.MonkeyPatch, values: Mapping[str, float | None], found: Facts) -> None:
+    """Let the data have these figures, and trials these values."""
+
+    def trials(
+        candidates: Mapping[str, ExperimentConfig], facts: Facts, data: PreparedData
+    ) -> Iterator[Trial]:
+        for name in candidates:
+            yield Trial(name, values[name], 2, 3, 1.0, "" if values[name] is not None else "no memory")
+
+    monkeypatch.setattr(module, "facts_of", lambda data: found)
+    monkeypatch.setattr(module, "run_trials", trials)
+
+
+def test_the_best_validation_value_is_picked(monkeypatch: pytest.MonkeyPatch, handmade: PreparedData) -> None:
+    """And the reasons are reported as they arise."""
+    give(monkeypatch, {"transformer": 0.11, "pooled": 0.12}, facts())
+    lines: list[str] = []
+    chosen = choose(handmade, {}, lines.append)
+    assert chosen.picked == "pooled"
+    assert chosen.experiment.tower.user.kind == "pooled"
+    assert lines == [f"auto: {reason.sentence}" for reason in chosen.reasons]
+    assert lines[-1] == (
+        "auto: Picked: pooled, whose validation ndcg@10 is the best, 0.1200; transformer has 0.1100."
+    )
+    assert [reason.kind for reason in chosen.reasons] == ["order", "size", "trial", "trial", "picked"]
+
+
+def test_a_failed_trial_is_never_picked(monkeypatch: pytest.MonkeyPatch, handmade: PreparedData) -> None:
+    give(monkeypatch, {"transformer": 0.0, "pooled": None}, facts())
+    chosen = choose(handmade, {}, print)
+    assert chosen.picked == "transformer"
+    assert [reason.kind for reason in chosen.reasons][-2:] == ["failed", "picked"]
+    assert chosen.reasons[-1].sentence.endswith("is the best, 0.0000.")
+
+
+def test_without_a_trial_that_succeeds_nothing_is_picked(
+    monkeypatch: pytest.MonkeyPatch, handmade: PreparedData
+) -> None:
+    give(monkeypatch, {"transformer": None, "pooled": None}, facts())
+    with pytest.raises(TrainingError, match="every trial failed: no memory"):
+        choose(handmade, {}, print)
+
+
+def test_without_trials_the_first_candidate_is_picked(
+    monkeypatch: pytest.MonkeyPatch, handmade: PreparedData
+) -> None:
+    give(monkeypatch, {}, facts(has_validation=False))
+    chosen = choose(handmade, {}, print)
+    assert (chosen.picked, chosen.trials) == ("transformer", ())
+    assert chosen.reasons[-1].kind == "no_trials"
+    assert chosen.reasons[-1].sentence == (
+        "Picked: transformer, without trials, as the data has no validation part."
+    )
+
+
+def test_a_run_stores_the_choice_and_the_experiment_as_a_file(
+    monkeypatch: pytest.MonkeyPatch, handmade: PreparedData, tmp_path: Path
+) -> None:
+    give(monkeypatch, {"transformer": 0.11, "pooled": 0.12}, facts())
+    run = chosen_run(tmp_path, handmade, ["training.seed=7"], False, print)
+    run.write()
+    stored = Run.read(tmp_path)
+    assert stored == run
+    assert stored.choice is not None
+    assert set(stored.choice) == {"picked", "reasons", "trials"}
+    assert load_experiment(str(tmp_path / CHOSEN)) == run.experiment
+    assert run.experiment.training.seed == 7
+
+
+def test_a_run_that_is_there_is_refused_before_the_trials(handmade: PreparedData, tmp_path: Path) -> None:
+    (tmp_path / CHECKPOINT).write_bytes(b"")
+    with pytest.raises(TrainingError, match="there is a run here already"):
+        chosen_run(tmp_path, handmade, {}, False, pytest.fail)
+
+
+GENRE: dict[str, Any] = {"item_features": ("genre",)}
+# What is given with --set, and what the data is.
+TOLD: dict[str, tuple[dict[str, object], dict[str, Any]]] = {
+    "an ordinary log": ({}, {}),
+    "no order": ({}, {"order": 1.0}),
+    "an unclear order": ({}, {"order": 1.3}),
+    "too few pairs": ({}, {"order": None}),
+    "features": ({}, {"item_features": ("genre", "price"), "user_features": ("age",)}),
+    "few repeats": ({}, {"repeat_share": 0.04}),
+    "many repeats": ({}, {"repeat_share": 0.33}),
+    "many repeats, and a setting": ({"evaluation.exclude_seen": True}, {"repeat_share": 0.33}),
+    "30,000 items": ({}, {"items": 30_000}),
+    "30,000 items with features": ({}, {"items": 30_000, **GENRE}),
+    "200,000 items": ({}, {"items": 200_000}),
+    "labels": ({}, {"has_negatives": True}),
+    "a small log, and a setting": ({"training.epochs": 3}, {"examples": 98_000}),
+    "a setting that a candidate contradicts": ({"tower.user.blocks": 1}, {}),
+    "tastes": ({}, {"order": 1.0, **GENRE, "item_tastes": {"colour": 1.0, "genre": 23.74}}),
+    "tastes, and an order": ({}, {**GENRE, "item_tastes": {"colour": 1.0, "genre": 23.74}}),
+    "no tastes": ({}, {"order": 1.0, "item_features": ("colour",), "item_tastes": {"colour": 1.0}}),
+}
+
+
+def test_the_reasons_that_the_data_gives_are_what_they_were() -> None:
+    """Which are told of what data; below, each sentence once, with its figures."""
+    kinds: list[str] = []
+    sentences: dict[str, str] = {}
+    for name, (overrides, others) in TOLD.items():
+        found = facts(**others)
+        tried, refused = candidates(found, overrides)
+        reasons = list(data_reasons(found, next(iter(tried.values())), refused))
+        kinds.append(f"{name}: {', '.join(one.kind for one in reasons)}")
+        sentences |= {f"{one.kind}: {one.sentence}": str(one.figures) for one in reasons}
+    lines = [*kinds, *(line for pair in sentences.items() for line in pair)]
+    check_snapshot("auto_reasons.txt", "\n".join(lines))

@@ -1,0 +1,481 @@
+"""What a training keeps of itself: its history, its environment, and what loggers of other libraries get."""
+
+import getpass
+import json
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from importlib.machinery import ModuleSpec
+from importlib.metadata import version
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from tests.support.tools import require
+from tests.training.conftest import QUICK
+from turret.data.prepared import PreparedData
+from turret.training.config.experiment import load_experiment
+from turret.training.errors import TrainingError
+from turret.training.loggers import registry
+from turret.training.loggers.contract import LoggedRun, Logger, LoggerKind
+from turret.training.loggers.opened import OpenLoggers, stored_loggers
+from turret.training.loggers.registry import LOGGERS, chosen_loggers
+from turret.training.records import environment as module
+from turret.training.records.environment import (
+    ENVIRONMENT,
+    environment,
+    git_state,
+    load_environment,
+    record_environment,
+)
+from turret.training.records.history import HISTORY, History, load_history
+from turret.training.run import Run, remove_run
+from turret.training.trainer import Trainer, train
+
+
+def test_measurements_are_read_as_they_were_written(tmp_path: Path) -> None:
+    assert load_history(tmp_path) == []
+    history = History(tmp_path, 0, 0)
+    history.append(1, 0, 0.5, {"loss/train": 2.5})
+    history.append(4, 1, 1.25, {"loss/epoch": 2.0, "validation/ndcg@10": 0.125})
+    assert load_history(tmp_path) == [
+        {"step": 1, "epoch": 0, "seconds": 0.5, "loss/train": 2.5},
+        {"step": 4, "epoch": 1, "seconds": 1.25, "loss/epoch": 2.0, "validation/ndcg@10": 0.125},
+    ]
+
+
+def test_a_resumed_training_drops_lines_that_its_checkpoint_does_not_include(tmp_path: Path) -> None:
+    """Those of later steps, that of an epoch which the checkpoint has not ended, and half a line."""
+    history = History(tmp_path, 0, 0)
+    for step, epoch in ((1, 0), (4, 1), (5, 1), (8, 1), (9, 1), (8, 2), (9, 2)):
+        history.append(step, epoch, float(step), {})
+    with (tmp_path / HISTORY).open("a") as stream:
+        stream.write('{"step": 1')
+    History(tmp_path, 8, 1).append(8, 2, 8.5, {})
+    kept = [(entry["step"], entry["epoch"]) for entry in load_history(tmp_path)]
+    assert kept == [(1, 0), (4, 1), (5, 1), (8, 1), (8, 2)]
+
+
+@pytest.mark.parametrize("line", ["{", "[]", '{"step": 1}', "7"])
+def test_a_damaged_history_is_named_with_its_line(tmp_path: Path, line: str) -> None:
+    History(tmp_path, 0, 0).append(1, 0, 0.5, {})
+    with (tmp_path / HISTORY).open("a") as stream:
+        stream.write(line + "\n")
+    with pytest.raises(TrainingError, match=r"history\.jsonl, line 2: it can't be read"):
+        load_history(tmp_path)
+
+
+def git(folder: Path, *words: str) -> str:
+    identity = ["-c", "user.name=n", "-c", "user.email=e@example.org"]
+    done = subprocess.run(["git", *identity, *words], cwd=folder, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def stored(folder: Path) -> list[dict[str, object]]:
+    entries: list[dict[str, object]] = json.loads((folder / ENVIRONMENT).read_text())["environments"]
+    return entries
+
+
+def test_the_commit_is_recorded_and_whether_tracked_files_differ(tmp_path: Path) -> None:
+    """A file that git does not track changes nothing; outside a repository there is no state."""
+    assert git_state(tmp_path) is None
+    git(tmp_path, "init", "-q")
+    assert git_state(tmp_path) is None
+    (tmp_path / "a").write_text("1")
+    git(tmp_path, "add", "a")
+    git(tmp_path, "commit", "-qm", "first")
+    (tmp_path / "b").write_text("1")
+    state = {"commit": git(tmp_path, "rev-parse", "HEAD"), "dirty": False}
+    assert git_state(tmp_path) == state
+    (tmp_path / "a").write_text("2")
+    assert git_state(tmp_path) == {**state, "dirty": True}
+
+
+def test_without_git_there_is_no_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert git_state(tmp_path) is None
+
+
+def test_versions_and_machine_are_recorded_without_names_of_host_and_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor any environment variable."""
+    monkeypatch.setenv("SOME_SECRET", "xyzzy-4711")
+    monkeypatch.chdir(tmp_path)
+    record_environment(tmp_path, 0)
+    (entry,) = stored(tmp_path)
+    assert entry == {"from_step": 0, **environment()}
+    current = environment()
+    assert current["versions"]["torch"] == version("torch")
+    assert current["git"] is None
+    assert current["machine"]["cores"] >= 1
+    assert current["machine"]["memory_gb"] > 0
+    text = (tmp_path / ENVIRONMENT).read_text()
+    assert "xyzzy" not in text
+    assert f'"{getpass.getuser()}"' not in text
+    assert socket.gethostname() not in text
+
+
+def test_a_resumed_training_adds_an_environment_only_where_it_differs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = {"python": "3.11"}
+    monkeypatch.setattr(module, "environment", lambda: now)
+    record_environment(tmp_path, 0)
+    record_environment(tmp_path, 5)
+    now = {"python": "3.12"}
+    record_environment(tmp_path, 9)
+    assert stored(tmp_path) == [{"from_step": 0, "python": "3.11"}, {"from_step": 9, "python": "3.12"}]
+    record_environment(tmp_path, 0)
+    assert stored(tmp_path) == [{"from_step": 0, "python": "3.12"}]
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"environments": []}', '{"environments": [1]}'])
+def test_a_damaged_file_is_replaced(tmp_path: Path, content: str) -> None:
+    """It must not keep a training from going on."""
+    (tmp_path / ENVIRONMENT).write_text(content)
+    record_environment(tmp_path, 3)
+    assert stored(tmp_path)[-1]["from_step"] == 3
+
+
+def test_the_last_environment_is_read_and_a_damaged_record_is_none(tmp_path: Path) -> None:
+    assert load_environment(tmp_path) is None
+    record_environment(tmp_path, 0)
+    assert load_environment(tmp_path) == stored(tmp_path)[-1]
+    for text in ("{", "[]", '{"environments": []}', '{"environments": [{"machine": 5, "versions": {}}]}'):
+        (tmp_path / ENVIRONMENT).write_text(text)
+        assert load_environment(tmp_path) is None
+
+
+@dataclass(frozen=True)
+class Metric:
+    """mlflow.entities.Metric."""
+
+    key: str
+    value: float
+    timestamp: int
+    step: int
+
+
+@dataclass(frozen=True)
+class Param:
+    """mlflow.entities.Param."""
+
+    key: str
+    value: str
+
+
+@dataclass
+class Tracking:
+    """What a double was given."""
+
+    experiments: list[str] = field(default_factory=list)
+    runs: list[dict[str, Any]] = field(default_factory=list)
+
+
+def install_mlflow(monkeypatch: pytest.MonkeyPatch) -> Tracking:
+    """Put a double of mlflow in the place of the library."""
+    store = Tracking()
+
+    class MlflowClient:
+        def get_experiment_by_name(self, name: str) -> Any:
+            if name not in store.experiments:
+                return None
+            return SimpleNamespace(experiment_id=str(store.experiments.index(name)))
+
+        def create_experiment(self, name: str) -> str:
+            store.experiments.append(name)
+            return str(len(store.experiments) - 1)
+
+        def create_run(self, experiment_id: str, run_name: str) -> Any:
+            store.runs.append(
+                {
+                    "experiment": experiment_id,
+                    "name": run_name,
+                    "status": "RUNNING",
+                    "params": {},
+                    "metrics": [],
+                }
+            )
+            return SimpleNamespace(info=SimpleNamespace(run_id=str(len(store.runs) - 1)))
+
+        def update_run(self, run_id: str, status: str) -> None:
+            store.runs[int(run_id)]["status"] = status
+
+        def log_batch(self, run_id: str, metrics: Any = (), params: Any = ()) -> None:
+            assert len(params) <= 100
+            for param in params:
+                store.runs[int(run_id)]["params"][param.key] = param.value
+            for metric in metrics:
+                assert re.fullmatch(r"[\w\-. :/]+", metric.key)  # the names that MLflow allows
+                store.runs[int(run_id)]["metrics"].append((metric.step, metric.key, metric.value))
+
+        def set_terminated(self, run_id: str, status: str) -> None:
+            store.runs[int(run_id)]["status"] = status
+
+    entities = {"Metric": Metric, "Param": Param}
+    _install(monkeypatch, "mlflow", {"MlflowClient": MlflowClient})
+    _install(monkeypatch, "mlflow.entities", entities)
+    return store
+
+
+def install_wandb(monkeypatch: pytest.MonkeyPatch) -> Tracking:
+    """Put a double of wandb in the place of the library."""
+    store = Tracking()
+
+    class WandbRun:
+        def __init__(self, given: dict[str, Any]) -> None:
+            self.id = given["id"] or f"id{len(store.runs)}"
+            self.stored = {**given, "metrics": [], "exit_code": None}
+            store.runs.append(self.stored)
+
+        def log(self, data: dict[str, float], step: int) -> None:
+            self.stored["metrics"] += [(step, name, value) for name, value in data.items()]
+
+        def finish(self, exit_code: int) -> None:
+            self.stored["exit_code"] = exit_code
+
+    contents = {"init": lambda **given: WandbRun(given), "Settings": lambda **given: given}
+    _install(monkeypatch, "wandb", contents)
+    return store
+
+
+def _install(monkeypatch: pytest.MonkeyPatch, name: str, contents: dict[str, Any]) -> None:
+    module = ModuleType(name)
+    module.__spec__ = ModuleSpec(name, None)
+    vars(module).update(contents)
+    monkeypatch.setitem(sys.modules, name, module)
+
+
+SETTINGS = {"training.seed": 3, "tower.user.hidden": [8]}
+
+
+def logged(folder: Path, name: str, step: int = 0, finished: bool = True) -> None:
+    """Two measurements from `step` on."""
+    warnings: list[str] = []
+    loggers = OpenLoggers([LOGGERS[name]], LoggedRun(folder, SETTINGS, step), warnings.append)
+    loggers.log(step + 1, {"loss/train": 2.5})
+    loggers.log(step + 2, {"validation/ndcg@10": 0.25})
+    loggers.close(finished)
+    assert warnings == []
+
+
+def test_tensorboard_has_every_figure_and_the_settings(tmp_path: Path) -> None:
+    logged(tmp_path, "tensorboard")
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    assert [(one.step, one.value) for one in events.Scalars("loss/train")] == [(1, 2.5)]
+    assert [(one.step, one.value) for one in events.Scalars("validation/ndcg@10")] == [(2, 0.25)]
+    assert "settings/text_summary" in events.Tags()["tensors"]
+
+
+def test_mlflow_has_settings_figures_and_status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the experiment `turret`; a resumed training continues the same run."""
+    monkeypatch.delenv("MLFLOW_EXPERIMENT_NAME", raising=False)
+    store = install_mlflow(monkeypatch)
+    logged(tmp_path, "mlflow", finished=False)
+    (run,) = store.runs
+    assert store.experiments == ["turret"]
+    assert run["name"] == f"{tmp_path.parent.name}/{tmp_path.name}"
+    assert run["params"] == {"training.seed": "3", "tower.user.hidden": "[8]"}
+    assert run["status"] == "KILLED"
+    logged(tmp_path, "mlflow", step=2)
+    assert len(store.runs) == 1
+    assert run["metrics"] == [
+        *((1, "loss/train", 2.5), (2, "validation/ndcg_at_10", 0.25)),
+        *((3, "loss/train", 2.5), (4, "validation/ndcg_at_10", 0.25)),
+    ]
+    assert run["status"] == "FINISHED"
+
+
+def test_wandb_has_settings_figures_and_status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A resumed training names the run that it continues."""
+    monkeypatch.setenv("WANDB_PROJECT", "mine")
+    store = install_wandb(monkeypatch)
+    logged(tmp_path, "wandb", finished=False)
+    logged(tmp_path, "wandb", step=2)
+    first, second = store.runs
+    assert (first["project"], first["config"], first["dir"]) == ("mine", SETTINGS, str(tmp_path))
+    assert (first["id"], first["resume"], first["exit_code"]) == (None, None, 1)
+    assert (second["id"], second["resume"], second["exit_code"]) == ("id0", "allow", 0)
+    assert first["metrics"] == [(1, "loss/train", 2.5), (2, "validation/ndcg@10", 0.25)]
+
+
+@pytest.mark.nightly
+@pytest.mark.filterwarnings("ignore")  # MLflow calls what SQLAlchemy has deprecated
+def test_the_real_mlflow_takes_it_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Into a local database."""
+    require("mlflow")
+    import mlflow
+
+    address = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+    logged(tmp_path, "mlflow")
+    logged(tmp_path, "mlflow", step=2)
+    client = mlflow.MlflowClient(tracking_uri=address)
+    (run,) = client.search_runs([client.get_experiment_by_name("turret").experiment_id])
+    assert run.info.status == "FINISHED"
+    assert run.data.params["training.seed"] == "3"
+    values = client.get_metric_history(run.info.run_id, "validation/ndcg_at_10")
+    assert [(one.step, one.value) for one in values] == [(2, 0.25), (4, 0.25)]
+
+
+@pytest.mark.nightly
+def test_the_real_wandb_takes_it_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Offline, into the folder of the run."""
+    require("wandb")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    logged(tmp_path, "wandb")
+    (written,) = (tmp_path / "wandb").glob("offline-run-*/*.wandb")
+    assert b"validation/ndcg@10" in written.read_bytes()
+    assert stored_loggers(tmp_path)["wandb"]
+    logged(tmp_path, "wandb", step=2)
+
+
+class Failing(Logger):
+    """Fails at one of its calls."""
+
+    def __init__(self, call: str) -> None:
+        self.call = call
+        self.calls: list[str] = []
+        self._did("open")
+
+    def log(self, step: int, figures: Any) -> None:
+        self._did("log")
+
+    def close(self, finished: bool) -> None:
+        self._did("close")
+
+    def _did(self, call: str) -> None:
+        self.calls.append(call)
+        if call == self.call:
+            raise ConnectionError("no server\nat all")
+
+
+@pytest.mark.parametrize(
+    ("call", "calls"), [("open", 0), ("log", ["open", "log"]), ("close", ["open", "log", "log", "close"])]
+)
+def test_a_logger_that_fails_gives_one_warning_and_the_others_go_on(
+    call: str, calls: Any, tmp_path: Path
+) -> None:
+    opened: list[Failing] = []
+
+    def kind(name: str, fails: str) -> LoggerKind:
+        def build(_: LoggedRun) -> Failing:
+            logger = Failing(fails)
+            opened.append(logger)
+            return logger
+
+        return LoggerKind(name, build, "json")
+
+    warnings: list[str] = []
+    kinds = [kind("bad", call), kind("good", "never")]
+    loggers = OpenLoggers(kinds, LoggedRun(tmp_path, {}), warnings.append)
+    loggers.log(1, {"loss": 1.0})
+    loggers.log(2, {"loss": 1.0})
+    loggers.close(True)
+    assert warnings == [
+        "The logger bad failed and gets no more figures (ConnectionError: no server); training continues, "
+        "and history.jsonl has every figure."
+    ]
+    assert [logger.calls for logger in opened] == [
+        *([calls] if calls else []),
+        ["open", "log", "log", "close"],
+    ]
+
+
+def test_an_unknown_logger_and_a_missing_library_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each name counts once."""
+    assert [kind.name for kind in chosen_loggers(["tensorboard", "tensorboard"])] == ["tensorboard"]
+    with pytest.raises(
+        TrainingError, match="--logger neptune: there is no such logger; there are tensorboard"
+    ):
+        chosen_loggers(["neptune"])
+    monkeypatch.setattr(registry, "find_spec", lambda _: None)
+    for name in ("mlflow", "wandb"):
+        with pytest.raises(TrainingError, match=rf"--logger {name}: .*pip install 'turret\[{name}\]'"):
+            chosen_loggers([name])
+
+
+@pytest.mark.parametrize("content", [None, "{", "[]"])
+def test_a_damaged_file_of_loggers_is_none(content: str | None, tmp_path: Path) -> None:
+    if content is not None:
+        (tmp_path / "loggers.json").write_text(content)
+    assert stored_loggers(tmp_path) == {}
+
+
+def run_of(folder: Path, shop: PreparedData, *more: str) -> Run:
+    return Run(
+        folder, load_experiment("demo", [*QUICK, "training.epochs=2", *more]), shop.folder, shop.fingerprint
+    )
+
+
+def without_times(folder: Path) -> list[dict[str, Any]]:
+    varying = ("seconds", "examples_per_second")
+    return [
+        {name: value for name, value in entry.items() if name not in varying}
+        for entry in load_history(folder)
+    ]
+
+
+def test_a_run_keeps_all_that_was_measured(evaluated: Run, tmp_path: Path) -> None:
+    """Loss and learning rate of steps; loss, validation metric and speed of epochs; seconds of all."""
+    folder = shutil.copytree(evaluated.folder, tmp_path / "run")
+    history, progress = load_history(folder), evaluated.progress()
+    assert progress is not None
+    epochs = [entry for entry in history if "loss/epoch" in entry]
+    assert [entry["epoch"] for entry in epochs] == [1, 2]
+    assert [[entry["epoch"], entry["validation/ndcg@10"]] for entry in epochs] == progress.validated
+    assert epochs[-1]["step"] == progress.step
+    assert all(entry["examples_per_second"] > 0 for entry in epochs)
+    assert history[0]["step"] == 1
+    assert {"loss/train", "learning_rate"} < history[0].keys()
+    assert [entry["seconds"] for entry in history] == sorted(entry["seconds"] for entry in history)
+    assert [entry["from_step"] for entry in stored(folder)] == [0]
+    assert json.loads((folder / "loggers.json").read_text()) == {"tensorboard": None}
+    remove_run(folder)
+    assert list(folder.iterdir()) == []
+
+
+def test_a_resumed_training_leaves_no_measurement_out_and_none_twice(
+    shop: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed after it measured an epoch and before its checkpoint was written; loggers are those it had."""
+    store = install_mlflow(monkeypatch)
+    settings = ("training.batch_size=128", "training.checkpoint_every=9")
+    train(run_of(tmp_path / "whole", shop, *settings), shop, report=lambda _: None)
+    cut = run_of(tmp_path / "cut", shop, *settings)
+    save = Trainer.save
+
+    def killed(self: Trainer) -> None:
+        if self.progress.epoch:
+            raise KeyboardInterrupt
+        save(self)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Trainer, "save", killed)
+        with pytest.raises(KeyboardInterrupt):
+            train(cut, shop, report=lambda _: None, loggers=["mlflow"])
+    assert load_history(cut.folder)[-1]["epoch"] == 1
+    (logged,) = store.runs
+    assert logged["status"] == "KILLED"
+    lines: list[str] = []
+    train(cut, shop, resume=True, report=lines.append)
+    assert lines[0].startswith("Resuming at step")
+    assert without_times(cut.folder) == without_times(tmp_path / "whole")
+    assert len(store.runs) == 1
+    assert logged["status"] == "FINISHED"
+    assert not (cut.folder / "tensorboard").exists()
+
+
+def test_a_warm_start_records_the_value_of_the_bundle(shop: PreparedData, tmp_path: Path) -> None:
+    trainer = Trainer(run_of(tmp_path, shop), shop, report=lambda _: None)
+    trainer.progress.validated.append([0, 0.25])
+    trainer.train()
+    assert load_history(tmp_path)[0]["validation/ndcg@10"] == 0.25
