@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.until import PATIENCE
 from turret.service.errors import HistoryDamagedError, HistoryUnavailableError, ServiceError
 from turret.service.stores.contract import Event, History
 from turret.service.stores.sqlite import histories
@@ -216,11 +217,11 @@ def test_a_long_read_holds_no_short_one_up(store: SqliteHistory) -> None:
 
     def hold() -> None:
         at_work.set()
-        assert goes_on.wait(60)
+        assert goes_on.wait(PATIENCE)
 
     async def work() -> None:
         store._long.thread.submit(hold)  # as a read does that lasts
-        await asyncio.to_thread(at_work.wait, 60)
+        await asyncio.to_thread(at_work.wait, PATIENCE)
         long = [asyncio.ensure_future(one) for one in (store.recent(["u"], 10_000), store.events("u", 1))]
         assert await store.append([EVENT]) == 1
         assert await store.recent(["u"], 1_000) == {"u": History([1], [0])}
@@ -309,7 +310,7 @@ class Held(Recorder):
 
     def __call__(self, calls: Sequence[Sequence[Event]]) -> list[WriteResult]:
         self.begun.set()
-        assert self.go.wait(60)
+        assert self.go.wait(PATIENCE)
         return super().__call__(calls)
 
 
@@ -345,7 +346,7 @@ def test_calls_that_arrive_during_a_write_are_the_next_group_without_cancelled_o
     async def work() -> list[int]:
         grouping = grouped(write)
         writing, left = [asyncio.create_task(grouping.append([EVENT])) for _ in range(2)]
-        await asyncio.to_thread(write.begun.wait, 60)
+        await asyncio.to_thread(write.begun.wait, PATIENCE)
         dropped, *waiting = [asyncio.create_task(grouping.append([EVENT] * (n + 1))) for n in range(3)]
         await asyncio.sleep(0)
         for call in (left, dropped):
@@ -353,7 +354,8 @@ def test_calls_that_arrive_during_a_write_are_the_next_group_without_cancelled_o
             with pytest.raises(asyncio.CancelledError):
                 await call
         write.go.set()
-        return [*await asyncio.gather(writing, *waiting), await grouping.append([EVENT] * 7)]
+        async with asyncio.timeout(PATIENCE):
+            return [*await asyncio.gather(writing, *waiting), await grouping.append([EVENT] * 7)]
 
     assert asyncio.run(work()) == [1, 2, 3, 7]
     assert write.sizes == [2, 2, 1]
@@ -368,6 +370,7 @@ def test_nobody_waits_for_ever_when_the_writing_ends() -> None:
         executor.shutdown()
         for _ in range(2):
             with pytest.raises(HistoryUnavailableError, match="history store closed"):
-                await grouping.append([EVENT])
+                async with asyncio.timeout(PATIENCE):
+                    await grouping.append([EVENT])
 
     asyncio.run(work())
