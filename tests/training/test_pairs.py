@@ -64,19 +64,6 @@ def test_binary_cross_entropy_of_pairs_is_that_of_torch(labels: Tensor) -> None:
     torch.testing.assert_close(*gradients)
 
 
-@pytest.mark.parametrize("margin", [None, 0.3])
-def test_cosine_embedding_of_pairs_is_that_of_torch(margin: float | None) -> None:
-    """Its default margin too."""
-    settings = {} if margin is None else {"margin": margin}
-    theirs = nn.CosineEmbeddingLoss(reduction="none", **settings)
-    loss = made(losses.cosine_embedding(**settings), cosine=True).pairs(
-        users(), ROWS, LABELS, items().__getitem__, WEIGHTS
-    )
-    expected = mean(theirs(users(), items()[ROWS], (2 * LABELS - 1).double()))
-    torch.testing.assert_close(loss.loss, expected)
-    assert int(loss.masked) == 0
-
-
 @pytest.mark.parametrize(
     "kind", ["binary_cross_entropy", "cosine_embedding", "ranking", "sampled_softmax", "gbce"]
 )

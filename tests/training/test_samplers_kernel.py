@@ -1,6 +1,7 @@
 """The quadratic kernel: its sums in two forms, draws by rejection and by blocks, and the samplers by it."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -120,41 +121,20 @@ def test_the_device_decides_which_form_is_taken() -> None:
     assert not isinstance(QuadraticSampler(10, 5, 5.0, 3, CPU).snapshot.make_sums(10, 4), TensorSums)
 
 
-FORMS = ["coded", "tensors"]
-
-
-def even(rows: int, width: int, seed: int) -> NDArray[np.float32]:
-    return np.random.default_rng(seed).standard_normal((rows, width)).astype(np.float32)
-
-
-def built(form: str, vectors: NDArray[np.float32], block: int | None) -> KernelSums:
-    rows, width = vectors.shape
-    sums: KernelSums = CodedSums(rows, width, ALPHA, block)
-    if form == "tensors":
-        sums = TensorSums(rows, width, ALPHA, CPU, block)
-    sums.update(torch.arange(rows), torch.from_numpy(vectors))
-    return sums
-
-
-def triangle(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The sum of w w^T over the rows, its upper triangle row by row."""
-    full = sum((np.outer(vector, vector) for vector in vectors), np.zeros((vectors.shape[1],) * 2))
-    upper: NDArray[np.float64] = full[np.triu_indices(len(full))]
-    return upper
-
-
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("make", [coded, tensors])
 @pytest.mark.parametrize("value", [np.nan, np.inf, 3e38])
-def test_a_vector_that_is_not_finite_is_refused_and_changes_nothing(form: str, value: float) -> None:
+def test_a_vector_that_is_not_finite_is_refused_and_changes_nothing(
+    make: Callable[..., KernelSums], value: float
+) -> None:
     """NaN, infinity, or a norm beyond float32: the row is named; the sums stay as they were."""
-    vectors = even(20, 4, 0)
-    sums = built(form, vectors, 3)
-    before = sums._sums.clone()
-    bad = even(3, 4, 1)
+    vectors, query = unequal(20, 4, 0), torch.from_numpy(unequal(2, 4, 1))
+    sums = make(vectors, 3)
+    before = sums.masses(query)
+    bad = unequal(3, 4, 1)
     bad[1, 1:3] = value
     with pytest.raises(TrainingError, match="item row 17"):
         sums.update(torch.tensor([3, 17, 4]), torch.from_numpy(bad))
-    assert torch.equal(sums._sums, before)
+    assert torch.equal(sums.masses(query), before)
     np.testing.assert_allclose(sums.vectors(torch.tensor([3])), vectors[3:4], atol=1e-6)
 
 
@@ -283,3 +263,16 @@ def test_no_kernel_is_above_its_bound(alpha: float) -> None:
         bounds, kernels = bounds_and_kernels(unequal(300, 33, seed), unequal(8, 33, 100 + seed), alpha)
         assert (bounds >= kernels).all()
         assert (kernels <= 1.0).all()
+
+
+def test_the_bound_covers_the_rounding_of_the_query() -> None:
+    """Where low parts and the query are rounded as far as they can be, both the wrong way.
+
+    Each coordinate of the row is -1/8, which is a high byte alone, and each but one of the query lies just
+    below the middle of two of its 32,767 steps. The bound is then hardly above the kernel.
+    """
+    vectors, query = np.full((1, 64), -0.125, np.float32), np.full((1, 64), 32766.49 / 32767.0, np.float32)
+    query[0, 0] = 1.0
+    bounds, kernels = bounds_and_kernels(vectors, query, 1e9)
+    assert bounds[0, 0] >= kernels[0, 0]
+    assert bounds[0, 0] < kernels[0, 0] * (1.0 + 1e-4)
