@@ -4,7 +4,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from turret.data.errors import DataError
 from turret.data.synthetic.synthesis import Report, SyntheticConfig, synthesise
-from turret.data.synthetic.titles import GENRES, title
 
 SMALL: dict[str, Any] = {"users": 30, "items": 120, "events_per_user": 15, "longest_history": 30}
 
@@ -96,14 +95,6 @@ def test_only_a_shop_is_overwritten(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"also holds 'thesis\.tex', so it is not overwritten"):
         synthesise(config, folder, overwrite=True)
     assert (folder / "thesis.tex").read_text() == "years of work"
-
-
-def test_many_items_are_there_at_the_opening_and_the_others_come_on_the_way(shop: Shop) -> None:
-    released = [date.fromisoformat(day) for day in shop.items["released"]]
-    assert released == sorted(released)
-    new = sum(day > shop.report.first.date() for day in released)
-    assert 0.3 < new / len(released) < 0.6
-    assert released[-1] > shop.report.last.date() - timedelta(days=120)
 
 
 def test_popularity_falls_like_zipf_says(tmp_path: Path) -> None:
@@ -264,8 +255,3 @@ def test_the_order_of_events_carries_the_lead_over_popularity(shop: Shop) -> Non
     popularity, transitions = _hit_rates(users, items, shop.items.height)
     popularity_after, transitions_after = _hit_rates(users, shuffled, shop.items.height)
     assert transitions_after - popularity_after < (transitions - popularity) / 3
-
-
-@pytest.mark.parametrize("genre", GENRES)
-def test_no_title_comes_twice(genre: str) -> None:
-    assert len({title(genre, number) for number in range(5_000)}) == 5_000

@@ -15,11 +15,9 @@ QUICK = ("--set", "training.batch_size=1024", "--set", "tower.dimension=32")
 UNTRAINED = ("--set", "training.epochs=1", "--set", "training.learning_rate=1e-6")
 
 
+@pytest.mark.nightly
 def test_runs_are_judged_and_compared(shop: TrainedShop, tmp_path: Path) -> None:
-    """One is as good as untrained; the other is better, and the comparison says so.
-
-    It takes seconds: all baselines are fitted, and a run is trained.
-    """
+    """One is as good as untrained; the other is better, and the comparison says so."""
     data = ("--data", shop.data.folder)
     output("train", *data, "--run", "short", "-e", "demo", *QUICK, *UNTRAINED, folder=tmp_path)
     shown = output("evaluate", "short", "--baselines", "co_occurrence, ease", folder=tmp_path)

@@ -276,7 +276,10 @@ def a_day_passes(raw: Path, folder: Path) -> str:
 
 
 def test_a_day_of_events_becomes_the_next_version(shop: TrainedShop, tmp_path: Path) -> None:
-    """It begins at what is served, goes live in the running service, and knows the item that is new."""
+    """It begins at what is served, goes live in the running service, and knows the item that is new.
+
+    It takes seconds: the served model is trained on the new day.
+    """
     since = a_day_passes(shop.folder / "raw", tmp_path / "later")
     bundles = shop.copy(tmp_path / "shop").bundles
     output("data", "prepare", "later", "--to", "second", folder=tmp_path)
@@ -326,11 +329,9 @@ def films(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.nightly
 def test_films_come_back_by_their_titles_and_numbers(films: Path, tmp_path: Path) -> None:
-    """From files in latin-1 to a title with its accent; ids that were integers are integers in JSON.
-
-    It takes seconds: a model is trained until it knows which film follows.
-    """
+    """From files in latin-1 to a title with its accent; ids that were integers are integers in JSON."""
     output("data", "prepare", films, "--to", "prepared", folder=tmp_path)
     settings = ("training.batch_size=64", "training.epochs=8", "tower.dimension=32")
     bundles = trained(PreparedData.open(tmp_path / "prepared"), tmp_path, "demo", *settings)
