@@ -1,22 +1,101 @@
+"""Studies of `turret tune`: the trials that they train, or that a stub seems to train."""
+
+import math
+import shutil
+import tomllib
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from optuna.trial import TrialState
+from optuna import load_study
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import FrozenTrial, TrialState
 
-from tests.training.tuning.studies import EPOCHS, QUICK, search, stored, told
 from turret.data.prepared import PreparedData
 from turret.tower.errors import TowerError
+from turret.training.checkpoint import Progress
 from turret.training.config.experiment import load_experiment
 from turret.training.errors import TrainingError
 from turret.training.run import MODEL, Run
 from turret.training.trainer import train
 from turret.training.tuning import trials
+from turret.training.tuning.commands import tune
+from turret.training.tuning.plan import StudyRequest
+
+EPOCHS = 4
+
+
+QUICK = (
+    "tower.dimension=8",
+    "training.batch_size=512",
+    f"training.epochs={EPOCHS}",
+    "training.device=cpu",
+)
+
+
+SPACE = """
+training.learning_rate = { low = 1e-4, high = 3e-2, log = true }
+tower.user.hidden = { choices = [[128], [16]] }
+"""
+
+
+def search(
+    folder: Path,
+    data: PreparedData | Path,
+    count: int,
+    space: str | None = SPACE,
+    overrides: Sequence[str] = QUICK,
+    experiment: str | None = "youtubednn",
+) -> None:
+    """Run `turret tune` with the space written to a file (None: without one)."""
+    file = None
+    if space is not None:
+        file = folder.parent / "space.toml"
+        file.write_text(space)
+    where = data if isinstance(data, Path) else data.folder
+    tune(StudyRequest(folder, where, experiment, overrides, file), count)
+
+
+def stored(folder: Path) -> list[FrozenTrial]:
+    """The finished trials of a study, as anybody with Optuna reads them."""
+    storage = JournalStorage(JournalFileBackend(str(folder / "study.journal")))
+    study = load_study(study_name="turret", storage=storage)
+    return study.get_trials(states=(TrialState.COMPLETE, TrialState.PRUNED))
+
+
+def told(folder: Path) -> list[object]:
+    """All that a study found out, but for how long it took and how often it was interrupted."""
+    return [(t.state, t.params, t.values, t.intermediate_values) for t in stored(folder)]
+
 
 Output = pytest.CaptureFixture[str]
 DECISIVE = "training.learning_rate = { low = 1e-6, high = 1e-2, log = true }"
 HARMLESS = "training.checkpoint_every = { low = 100000, high = 2000000 }"
+
+
+@pytest.fixture
+def trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """The runs that a stub seems to train, with the number of runs in the folder when it began.
+
+    Its metric rises with each epoch, and is best at a learning rate of 0.001.
+    """
+    begun: list[tuple[str, int]] = []
+
+    def seem_to_train(run: Run, *_: object, observe: Callable[[int, float], bool], **__: object) -> Progress:
+        begun.append((run.folder.name, len(list(run.folder.parent.glob("*")))))
+        run.folder.mkdir(parents=True)
+        best = 1.0 / (1.0 + abs(math.log10(run.experiment.training.learning_rate) + 3))
+        for epoch in range(1, EPOCHS + 1):
+            value = best * epoch / EPOCHS
+            if observe(epoch, value):
+                break
+        return Progress(epoch=epoch, best=value, best_epoch=epoch, seconds=1.0)
+
+    monkeypatch.setattr(trials, "train", seem_to_train)
+    return begun
 
 
 def hopeless_at(values: dict[int, float], others: list[dict[int, float]], epoch: int) -> bool:
@@ -26,7 +105,7 @@ def hopeless_at(values: dict[int, float], others: list[dict[int, float]], epoch:
     return len(there) >= 5 and best < float(np.median(there))
 
 
-@pytest.mark.nightly
+@pytest.mark.usefixtures("trained")
 def test_hopeless_trials_are_stopped_early_and_others_are_not(shop: PreparedData, tmp_path: Path) -> None:
     """Each trial ends at the first epoch, from the second to the last but one, where the rule says so."""
     search(tmp_path / "study", shop, 14, DECISIVE)
@@ -47,6 +126,7 @@ def test_hopeless_trials_are_stopped_early_and_others_are_not(shop: PreparedData
     assert stopped >= 2
 
 
+@pytest.mark.usefixtures("trained")
 def test_nothing_is_stopped_where_no_setting_matters(shop: PreparedData, tmp_path: Path) -> None:
     """The control: all trials are alike, so none is behind."""
     search(tmp_path / "study", shop, 7, HARMLESS)
@@ -57,9 +137,12 @@ def test_nothing_is_stopped_where_no_setting_matters(shop: PreparedData, tmp_pat
 
 
 def test_the_best_trial_is_an_experiment_that_trains_to_its_value(shop: PreparedData, tmp_path: Path) -> None:
-    """With the settings of that trial and all others as they were; its own run is there as well."""
+    """With the settings of that trial and all others as they were; its own run is there as well.
+
+    Four trainings of four epochs: seconds.
+    """
     folder = tmp_path / "study"
-    search(folder, shop, 6)
+    search(folder, shop, 3)
     found = stored(folder)
     values = [trial.values[0] if trial.state == TrialState.COMPLETE else -1.0 for trial in found]
     best = int(np.argmax(values))
@@ -77,43 +160,29 @@ def test_the_best_trial_is_an_experiment_that_trains_to_its_value(shop: Prepared
     assert kept == (tmp_path / "again" / MODEL).read_bytes()
 
 
+@pytest.mark.usefixtures("trained")
 def test_the_first_trial_is_the_experiment_as_it_is(shop: PreparedData, tmp_path: Path) -> None:
     """So the best is never worse; where the space does not hold it, the first is drawn like the others."""
     search(tmp_path / "within", shop, 1)
-    assert Run.read(tmp_path / "within" / "trials" / "0001").experiment == load_experiment(
-        "youtubednn", QUICK
-    )
+    best = load_experiment(str(tmp_path / "within" / "best.toml"))
+    assert best == load_experiment("youtubednn", QUICK)
     search(tmp_path / "without", shop, 1, "training.learning_rate = { low = 0.02, high = 0.03 }")
     assert 0.02 <= stored(tmp_path / "without")[0].params["training.learning_rate"] <= 0.03
 
 
 def test_only_the_run_of_the_best_trial_stays_on_disk(
-    shop: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shop: PreparedData, tmp_path: Path, trained: list[tuple[str, int]]
 ) -> None:
     """And, while one is trained, its own."""
-    before: list[int] = []
-
-    def spy(run: Run, *given: Any, **named: Any) -> Any:
-        before.append(sum(path.is_dir() for path in run.folder.parent.glob("*")))
-        return train(run, *given, **named)
-
-    monkeypatch.setattr(trials, "train", spy)
     search(tmp_path / "study", shop, 7, DECISIVE)
-    assert before == [0] + [1] * 6
+    assert trained == [(f"{number:04d}", min(number - 1, 1)) for number in range(1, 8)]
     assert len(list((tmp_path / "study" / "trials").iterdir())) == 1
 
 
 def test_settings_that_were_tried_are_not_trained_again(
-    shop: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
+    shop: PreparedData, tmp_path: Path, trained: list[tuple[str, int]], capsys: Output
 ) -> None:
     """They have the value that they had: there are but two here."""
-    trained: list[Path] = []
-
-    def spy(run: Run, *given: Any, **named: Any) -> Any:
-        trained.append(run.folder)
-        return train(run, *given, **named)
-
-    monkeypatch.setattr(trials, "train", spy)
     search(tmp_path / "study", shop, 9, "tower.user.hidden = { choices = [[], [16]] }")
     found = stored(tmp_path / "study")
     assert len(found) == 9
@@ -171,8 +240,11 @@ def test_what_no_trial_can_mend_ends_the_study_at_once(shop: PreparedData, tmp_p
 def test_an_interrupted_trial_goes_on_from_its_checkpoint(
     shop: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Interrupted in its third epoch, a trial trains that and the fourth, and all ends as it would."""
-    search(tmp_path / "whole", shop, 4)
+    """Interrupted in its third epoch, a trial trains that and the fourth, and all ends as it would.
+
+    Two studies of three trainings: seconds.
+    """
+    search(tmp_path / "whole", shop, 3)
     epochs: list[tuple[str, int]] = []
 
     def spy(run: Run, data: PreparedData, *, observe: Any, **named: Any) -> Any:
@@ -187,8 +259,74 @@ def test_an_interrupted_trial_goes_on_from_its_checkpoint(
 
     monkeypatch.setattr(trials, "train", spy)
     with pytest.raises(KeyboardInterrupt):
-        search(tmp_path / "cut", shop, 4)
+        search(tmp_path / "cut", shop, 3)
     assert len(stored(tmp_path / "cut")) == 1
-    search(tmp_path / "cut", shop, 4)
+    search(tmp_path / "cut", shop, 3)
     assert told(tmp_path / "cut") == told(tmp_path / "whole")
     assert [epoch for name, epoch in epochs if name == "0002"] == [1, 2, 3, 3, 4]
+
+
+@pytest.mark.usefixtures("trained")
+def test_a_study_ends_with_its_best_trials_and_where_they_are(
+    shop: PreparedData, tmp_path: Path, capsys: Output
+) -> None:
+    """Each trial says what it tries and what came of it; a study with enough trials only shows them."""
+    folder = tmp_path / "study"
+    search(folder, shop, 2)
+    lines = capsys.readouterr().out.splitlines()
+    values = [f"{trial.values[0]:.4f}" for trial in stored(folder)]
+    assert lines[0] == "trial 1 of 2: learning_rate 0.004, hidden [128]"
+    assert lines[1].startswith(f"  ndcg@10 {values[0]} at epoch ")
+    assert lines[1].endswith(" s (best)")
+    assert lines[2].startswith("trial 2 of 2: learning_rate ")
+    assert lines[4].startswith("2 trials, 0 stopped early")
+    best = int(np.argmax(values)) + 1
+    run = folder / "trials" / f"{best:04d}"
+    assert lines[-1] == f"Best experiment: {folder / 'best.toml'}. Its run: {run}."
+    search(folder, shop, 1)
+    assert capsys.readouterr().out.splitlines() == [f"Continuing {folder} after 2 trials.", *lines[4:]]
+
+
+@pytest.mark.usefixtures("trained")
+def test_more_trials_go_on_where_it_stopped(shop: PreparedData, tmp_path: Path) -> None:
+    """And try what one study of as many would have tried."""
+    search(tmp_path / "whole", shop, 4)
+    search(tmp_path / "parts", shop, 3)
+    search(tmp_path / "parts", shop, 4, space=None, overrides=(), experiment=None)
+    assert told(tmp_path / "parts") == told(tmp_path / "whole")
+    best = [(tmp_path / name / "best.toml").read_text() for name in ("whole", "parts")]
+    assert best[0] == best[1]
+
+
+def scrambled(shop: PreparedData, folder: Path, part: str) -> Path:
+    """The shop with every event of one part exchanged for another item's, under the same fingerprint."""
+    shutil.copytree(shop.folder, folder)
+    items = np.load(folder / "items.npy", mmap_mode="r+")
+    edges = np.column_stack([np.load(folder / "splits.npy"), np.load(folder / "offsets.npy")[1:]])
+    first, last = (edges[:, 1], edges[:, 2]) if part == "test" else (edges[:, 0], edges[:, 1])
+    for start, end in zip(first, last, strict=True):
+        items[start:end] = (items[start:end] + 97) % len(shop.item_ids)
+    items.flush()
+    return folder
+
+
+def test_the_test_part_is_never_looked_at(shop: PreparedData, tmp_path: Path) -> None:
+    """Another test part makes no difference; the control is another validation part, which makes one."""
+    search(tmp_path / "shop", shop, 2)
+    search(tmp_path / "test", scrambled(shop, tmp_path / "other test", "test"), 2)
+    assert told(tmp_path / "test") == told(tmp_path / "shop")
+    search(tmp_path / "validation", scrambled(shop, tmp_path / "other", "validation"), 1)
+    assert stored(tmp_path / "validation")[0].params == stored(tmp_path / "shop")[0].params
+    assert stored(tmp_path / "validation")[0].values != stored(tmp_path / "shop")[0].values
+
+
+@pytest.mark.usefixtures("trained")
+def test_a_study_that_goes_on_keeps_its_settings(shop: PreparedData, tmp_path: Path) -> None:
+    """Another experiment is refused, and the trials and the best experiment stay as they are."""
+    search(tmp_path / "study", shop, 1)
+    best = (tmp_path / "study" / "best.toml").read_text()
+    with pytest.raises(TrainingError, match=r"patience was 4 and is 2.*--study"):
+        search(tmp_path / "study", shop, 2, overrides=[*QUICK, "training.patience=2"])
+    assert (tmp_path / "study" / "best.toml").read_text() == best
+    assert len(stored(tmp_path / "study")) == 1
+    assert tomllib.loads(best)["training"]["patience"] == 4

@@ -1,0 +1,604 @@
+"""What a study of `turret tune` searches, and what it keeps of its trials; nothing is trained here."""
+
+import math
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import optuna
+import pytest
+from optuna import load_study
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import FrozenTrial, TrialState
+from typer.testing import CliRunner
+
+import turret.cli
+from tests.support.snapshots import check_snapshot
+from turret.data.errors import ConfigurationError, DataError
+from turret.data.prepared import PreparedData
+from turret.data.preparing.prepare import prepare
+from turret.data.reading.schema import PrepareConfig
+from turret.data.synthetic.synthesis import SyntheticConfig, synthesise
+from turret.training.config.experiment import (
+    ExperimentConfig,
+    TrainingConfig,
+    load_experiment,
+    shipped_experiments,
+)
+from turret.training.config.named_settings import with_settings
+from turret.training.errors import TrainingError
+from turret.training.tuning import commands
+from turret.training.tuning.commands import study_table
+from turret.training.tuning.plan import Plan, StudyRequest
+from turret.training.tuning.space import Choices, Dimension, Range, default_space, load_space
+from turret.training.tuning.study import StoredStudy, open_storage, pruner
+from turret.training.tuning.trials import EPOCH, REASON, SECONDS
+
+QUICK = (
+    "tower.dimension=8",
+    "training.batch_size=512",
+    "training.epochs=4",
+    "training.device=cpu",
+)
+
+
+SPACE = """
+training.learning_rate = { low = 1e-4, high = 3e-2, log = true }
+tower.user.hidden = { choices = [[128], [16]] }
+"""
+
+
+def stored(folder: Path) -> list[FrozenTrial]:
+    """The finished trials of a study, as anybody with Optuna reads them."""
+    storage = JournalStorage(JournalFileBackend(str(folder / "study.journal")))
+    study = load_study(study_name="turret", storage=storage)
+    return study.get_trials(states=(TrialState.COMPLETE, TrialState.PRUNED))
+
+
+def read(
+    folder: Path, text: str, fixed: tuple[str, ...] = (), experiment: str = "youtubednn"
+) -> dict[str, Dimension]:
+    path = folder / "space.toml"
+    path.write_text(text)
+    return load_space(path, load_experiment(experiment), fixed)
+
+
+def test_a_file_is_written_with_dots_with_sections_or_with_quotes(tmp_path: Path) -> None:
+    dotted = read(tmp_path, "training.epochs = { low = 2, high = 5 }")
+    assert dotted == {"training.epochs": Range(low=2, high=5)}
+    assert read(tmp_path, "[training]\nepochs = { low = 2, high = 5 }") == dotted
+    assert read(tmp_path, "[training.epochs]\nlow = 2\nhigh = 5") == dotted
+    assert read(tmp_path, '"training.epochs" = { low = 2, high = 5 }') == dotted
+
+
+def suggested(dimension: Range | Choices) -> list[object]:
+    """What trials at random are given."""
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    trials = (study.ask({"x": dimension.distribution()}) for _ in range(200))
+    return [dimension.decode(trial.params["x"]) for trial in trials]
+
+
+def test_a_setting_of_whole_numbers_gets_whole_numbers_and_another_any(tmp_path: Path) -> None:
+    """Whatever the ends look like in the file."""
+    space = read(
+        tmp_path, "training.epochs = { low = 2, high = 4 }\ntower.user.dropout = { low = 0, high = 1e-1 }"
+    )
+    assert set(suggested(space["training.epochs"])) == {2, 3, 4}
+    whole_ends = read(tmp_path, "training.weight_decay = { low = 0, high = 1 }")["training.weight_decay"]
+    values = suggested(whole_ends)
+    assert len(set(values)) > 100
+    assert all(isinstance(value, float) and 0 <= value <= 1 for value in values)
+
+
+def test_a_logarithmic_range_gives_each_factor_the_same_chance(tmp_path: Path) -> None:
+    """Each power of ten gets a third of 200 draws; more than 30 off would be four deviations and a half."""
+    line = "training.learning_rate = { low = 1e-4, high = 1e-1, log = true }"
+    values = suggested(read(tmp_path, line)["training.learning_rate"])
+    counts = [sum(low <= float(str(v)) < 10 * low for v in values) for low in (1e-4, 1e-3, 1e-2)]
+    assert all(abs(count - 200 / 3) < 30 for count in counts), counts
+
+
+@pytest.mark.parametrize(
+    ("line", "choices"),
+    [
+        ("training.batch_size = { choices = [256, 512] }", [256, 512]),
+        ("tower.user.last_item = { choices = [true, false] }", [True, False]),
+        ("tower.user.hidden = { choices = [[], [64], [64, 32]] }", [[], [64], [64, 32]]),
+        ('objective.sampler = { choices = [{ kind = "unigram", alpha = 0.5 }, "uniform"] }', None),
+    ],
+)
+def test_choices_are_of_any_kind_and_come_back_as_they_were(
+    line: str, choices: list[object] | None, tmp_path: Path
+) -> None:
+    """Numbers, truth, lists, and whole sections."""
+    (dimension,) = read(tmp_path, line).values()
+    expected = choices if choices is not None else [{"kind": "unigram", "alpha": 0.5}, "uniform"]
+    found = suggested(dimension)
+    assert all(value in expected for value in found)
+    assert all(value in found for value in expected)
+
+
+def test_what_the_experiment_has_is_found_in_the_space() -> None:
+    """Also a whole section that says the same in other words; what is outside is not."""
+    experiment = load_experiment("youtubednn")
+
+    def kept(dimension: Range | Choices, name: str) -> object:
+        value = dimension.encode(name, experiment)
+        return None if value is None else dimension.decode(value)
+
+    assert kept(Range(low=1, high=10), "training.epochs") == 10
+    assert kept(Range(low=1, high=9), "training.epochs") is None
+    assert kept(Choices(choices=(0, 0.5)), "training.weight_decay") == 0
+    assert kept(Choices(choices=(0.5,)), "training.weight_decay") is None
+    sections = ({"kind": "unigram"}, {"kind": "uniform", "negatives": 512})
+    assert kept(Choices(choices=sections), "objective.sampler") == sections[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (
+            "training.lr = { low = 1e-4, high = 1e-2 }",
+            "no setting 'training.lr'; known here: .*learning_rate",
+        ),
+        ("training.epochs = 5", r"training\.epochs = 5 is no search range; write .*--set"),
+        ("training.epochs = { low = 5 }", "high has to be given"),
+        (
+            "training.epochs = { low = 5, high = 2 }",
+            r"space\.toml: training\.epochs: .*low = 5 is above high = 2",
+        ),
+        ("training.epochs = { low = 1.5, high = 3.0 }", r"epochs can't be 1\.5"),
+        (
+            "training.epochs = { low = 2, high = 5, step = 2 }",
+            "no setting 'step'; known here: high, log, low",
+        ),
+        ("training.epochs = { choices = [] }", "at least 1"),
+        ("training.epochs = { choices = [1, 0] }", r"epochs can't be 0"),
+        ("training.epochs = {}", "is no search range"),
+        ("tower.user.dropout = { low = 0.0, high = 0.5, log = true }", "needs low above 0"),
+        ("tower.user.dropout = { low = 0.0, high = 1.5 }", r"dropout can't be 1\.5"),
+        ("tower.user.last_item = { low = 0, high = 1 }", r"last_item: it is no number, .*choices"),
+        ("training.precision = { low = 0, high = 1 }", r"precision"),
+        ("objective.sampler.alpha = { low = 0.0, high = 1.0 }", "no setting 'objective.sampler.alpha'"),
+        ('objective.loss = { choices = ["full_softmax"] }', "scores the whole catalog"),
+        ("training.seed = { low = 0, high = 9 }", "decides how trials are measured.*--set"),
+        ('training.metric = { choices = ["hr@10"] }', "decides how trials are measured"),
+        ("evaluation.exclude_seen = { choices = [true, false] }", "decides how trials are measured"),
+        ("training = { choices = [{ seed = 1 }] }", "decides how trials are measured"),
+        ("", "names no setting"),
+        (
+            "objective.sampler.negatives = { low = 1, high = 9 }\n"
+            "\"objective.sampler\" = { choices = ['uniform'] }",
+            "objective.sampler and objective.sampler.negatives set the same",
+        ),
+        ("training.patience = { low = 1, high = 2 }", r"--set training\.patience fixes it"),
+        ("training.epochs = { low = ", "not a TOML file"),
+    ],
+)
+def test_what_can_not_be_searched_is_refused_in_words(text: str, complaint: str, tmp_path: Path) -> None:
+    with pytest.raises((TrainingError, ConfigurationError), match=complaint) as caught:
+        read(tmp_path, text, fixed=("training.patience",))
+    assert "space.toml" in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"nowhere\.toml"):
+        load_space(tmp_path / "nowhere.toml", ExperimentConfig(), ())
+
+
+COMMON = {
+    "training.learning_rate",
+    "training.weight_decay",
+    "training.batch_size",
+    "tower.scoring.temperature",
+    "tower.user.dropout",
+}
+
+
+@pytest.mark.parametrize("name", shipped_experiments())
+def test_every_shipped_experiment_has_a_space_that_holds_it(name: str) -> None:
+    """So a study begins with the experiment as it is; and the ends of everything can be trained with."""
+    experiment = load_experiment(name)
+    space = default_space(experiment)
+    assert set(space) >= COMMON
+    kept = {setting: one.encode(setting, experiment) for setting, one in space.items()}
+    assert None not in kept.values()
+    settings = {setting: space[setting].decode(value) for setting, value in kept.items()}
+    assert with_settings(experiment, settings) == experiment
+    for end in (0, -1):
+        with_settings(experiment, {setting: one.extremes()[end] for setting, one in space.items()})
+
+
+def test_only_what_the_experiment_has_is_searched() -> None:
+    """A loss over the whole catalog draws no negatives; item dropout needs a hidden layer."""
+    assert set(default_space(load_experiment("youtubednn"))) == COMMON | {"objective.sampler.negatives"}
+    assert set(default_space(load_experiment("full_softmax"))) == COMMON
+    assert set(default_space(load_experiment("dssm"))) == COMMON | {"tower.item.dropout"}
+
+
+def test_a_temperature_that_the_loss_fixes_is_not_searched() -> None:
+    """Margins in cosines allow one alone."""
+    scoring = {"scoring": {"kind": "cosine", "temperature": 1.0}}
+    objective = {"loss": "cosine_hinge", "sampler": "uniform"}
+    experiment = ExperimentConfig.model_validate({"tower": scoring, "objective": objective})
+    assert set(default_space(experiment)) == (COMMON - {"tower.scoring.temperature"}) | {
+        "objective.sampler.negatives"
+    }
+
+
+@pytest.mark.parametrize("fixed", ["training.learning_rate", "training", "tower.scoring"])
+def test_what_was_given_a_value_is_not_searched(fixed: str) -> None:
+    space = default_space(load_experiment("youtubednn"), {fixed})
+    assert space
+    assert not any(name.startswith(fixed) for name in space)
+
+
+def test_odd_experiments_have_a_space_too() -> None:
+    """Batches of one example, more dropout than usual, an odd weight decay."""
+    settings = ["training.batch_size=1", "tower.user.dropout=0.7", "training.weight_decay=0.5"]
+    experiment = load_experiment("youtubednn", [*settings, "objective.sampler.negatives=2"])
+    space = default_space(experiment)
+    assert all(one.encode(name, experiment) is not None for name, one in space.items())
+
+
+THREE = "training.epochs=3"
+
+
+@pytest.fixture
+def softmax_study(shop: PreparedData, tmp_path: Path) -> StudyRequest:
+    return StudyRequest(tmp_path / "study", shop.folder, "full_softmax", (THREE,))
+
+
+@pytest.fixture
+def begun(softmax_study: StudyRequest) -> Plan:
+    """As it comes back from where it was stored."""
+    return Plan.model_validate_json(softmax_study.plan().model_dump_json())
+
+
+def space_file(folder: Path, high: int) -> Path:
+    path = folder / "space.toml"
+    path.write_text(f"training.patience = {{ low = 1, high = {high} }}\n")
+    return path
+
+
+def test_a_new_study_has_the_experiment_its_usual_space_and_the_data(
+    softmax_study: StudyRequest, shop: PreparedData
+) -> None:
+    plan = softmax_study.plan()
+    assert plan.experiment == load_experiment("full_softmax", [THREE])
+    assert "training.learning_rate" in plan.space
+    assert (plan.data, plan.fingerprint) == (shop.folder.resolve(), shop.fingerprint)
+
+
+def test_a_setting_that_was_given_a_value_is_not_searched(softmax_study: StudyRequest) -> None:
+    plan = replace(softmax_study, overrides=("training.batch_size=2048",)).plan()
+    assert "training.batch_size" in softmax_study.plan().space
+    assert "training.batch_size" not in plan.space
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"experiment": None, "overrides": (), "data": None},
+        {"experiment": None},
+        {"data": None},
+    ],
+    ids=["all of it", "nothing", "only --set", "without --data"],
+)
+def test_a_study_goes_on_with_its_own_plan(
+    given: dict[str, None], softmax_study: StudyRequest, begun: Plan
+) -> None:
+    """Whether what it was begun with is given again or left out."""
+    assert replace(softmax_study, **given).resumed(begun) == begun  # type: ignore[arg-type]
+
+
+def test_a_study_goes_on_with_its_own_space(softmax_study: StudyRequest, tmp_path: Path) -> None:
+    """Given again or left out; another one is refused."""
+    own = replace(softmax_study, space=space_file(tmp_path, 5))
+    begun = own.plan()
+    assert own.resumed(begun) == softmax_study.resumed(begun) == begun
+    with pytest.raises(TrainingError, match="begun with another space"):
+        replace(softmax_study, space=space_file(tmp_path, 6)).resumed(begun)
+
+
+@pytest.mark.parametrize(
+    ("experiment", "overrides", "complaint"),
+    [
+        ("full_softmax", ("training.epochs=4",), r"another experiment \(training\.epochs was 3 and is 4\)"),
+        (None, ("training.epochs=4",), r"another experiment \(training\.epochs was 3 and is 4\)"),
+        ("full_softmax", (), r"another experiment \(training\.epochs was 3 and is 10\)"),
+        ("demo", (THREE,), "objective.loss.kind was 'full_softmax' and is 'sampled_softmax'"),
+        (
+            "full_softmax",
+            (THREE, "training.batch_size=2048"),
+            r"searches training\.batch_size, so --set training\.batch_size contradicts it",
+        ),
+    ],
+)
+def test_a_study_does_not_go_on_with_another_experiment(
+    experiment: str | None,
+    overrides: tuple[str, ...],
+    complaint: str,
+    softmax_study: StudyRequest,
+    begun: Plan,
+) -> None:
+    """What is another is said; the last of these gives a value, though the same one, to what is searched."""
+    with pytest.raises(TrainingError, match=complaint):
+        replace(softmax_study, experiment=experiment, overrides=overrides).resumed(begun)
+
+
+def test_a_study_does_not_go_on_with_other_data(
+    softmax_study: StudyRequest, begun: Plan, tmp_path: Path
+) -> None:
+    """Nor without what it was begun on; data that only moved is named."""
+    config = SyntheticConfig(users=50, items=90, events_per_user=15, shortest_history=3, longest_history=20)
+    synthesise(config, tmp_path / "raw")
+    prepare(PrepareConfig(source=tmp_path / "raw"), tmp_path / "other")
+    with pytest.raises(TrainingError, match="begun on other data"):
+        replace(softmax_study, data=tmp_path / "other").resumed(begun)
+    moved = shutil.copytree(begun.data, tmp_path / "moved")
+    assert replace(softmax_study, data=moved).resumed(begun).data == moved
+    gone = begun.model_copy(update={"data": tmp_path / "gone"})
+    with pytest.raises(DataError, match="gone"):
+        replace(softmax_study, data=None).resumed(gone)
+
+
+def test_data_without_a_validation_part_is_refused(softmax_study: StudyRequest, tmp_path: Path) -> None:
+    """There would be nothing to choose by."""
+    rows = [f"u{user},i{(user + step) % 8},{step}" for user in range(9) for step in range(2)]
+    (tmp_path / "events.csv").write_text("\n".join(["user,item,time", *rows]) + "\n")
+    prepare(PrepareConfig(source=tmp_path / "events.csv"), tmp_path / "short")
+    with pytest.raises(TrainingError, match="validation part is empty"):
+        replace(softmax_study, data=tmp_path / "short").plan()
+
+
+@pytest.fixture
+def asked(shop: PreparedData, tmp_path: Path) -> StudyRequest:
+    (tmp_path / "space.toml").write_text(SPACE)
+    return StudyRequest(tmp_path / "study", shop.folder, "youtubednn", QUICK, tmp_path / "space.toml")
+
+
+def value_of(params: dict[str, object]) -> float:
+    """A made-up value that is best at a learning rate of 0.001."""
+    return 1.0 - abs(math.log10(float(str(params["training.learning_rate"]))) + 3)
+
+
+def try_some(asked: StudyRequest, count: int) -> list[dict[str, object]]:
+    """Finish trials without any training, and give what they tried."""
+    tried = []
+    with open_storage(asked.folder) as storage:
+        study = StoredStudy(storage, asked)
+        for _ in range(count):
+            trial = study.ask()
+            study.complete(trial, value_of(trial.params))
+            tried.append(dict(trial.params))
+    return tried
+
+
+def test_the_same_seed_tries_the_same_whether_in_one_go_or_in_many(
+    asked: StudyRequest, tmp_path: Path
+) -> None:
+    """Also beyond the trials at random with which the sampler begins; another seed tries others."""
+    whole = try_some(asked, 16)
+    parts = replace(asked, folder=tmp_path / "parts")
+    assert [one for count in (1, 11, 2, 2) for one in try_some(parts, count)] == whole
+    reseeded = replace(asked, folder=tmp_path / "other", overrides=(*QUICK, "training.seed=1"))
+    other = try_some(reseeded, 16)
+    assert other[0] == whole[0]
+    assert all(one not in whole for one in other[1:])
+
+
+def test_what_is_tried_comes_nearer_to_what_was_good(asked: StudyRequest) -> None:
+    """The last ten trials are better in the mean than the first ten, which know of nothing."""
+    values = [value_of(params) for params in try_some(asked, 30)]
+    assert sum(values[-10:]) > sum(values[:10])
+
+
+def test_an_interrupted_trial_is_tried_again_and_keeps_its_values(asked: StudyRequest) -> None:
+    """At the same place, with the same settings; what it had reported is not lost, and the next is new."""
+    (first,) = try_some(asked, 1)
+    with open_storage(asked.folder) as storage:
+        study = StoredStudy(storage, asked)
+        interrupted = study.ask()
+        interrupted.report(0.25, 1)
+        settings = dict(interrupted.params)
+    for _ in range(2):
+        with open_storage(asked.folder) as storage:
+            study = StoredStudy(storage, asked)
+            again = study.ask()
+            assert again.params == settings != first
+            assert study.reported(again) == {1}
+            assert len(study.finished()) == 1
+    with open_storage(asked.folder) as storage:
+        study = StoredStudy(storage, asked)
+        study.complete(study.ask(), 0.5)
+        assert study.ask().params not in (settings, first)
+        assert [trial.params for trial in study.finished()] == [first, settings]
+        assert study.finished()[1].intermediate_values == {1: 0.25}
+
+
+def test_a_trial_that_was_interrupted_while_it_was_drawn_is_drawn_again(
+    asked: StudyRequest, tmp_path: Path
+) -> None:
+    """Each value of a trial is a line of the journal: a kill between two of them leaves half a trial."""
+    whole = try_some(asked, 3)
+    cut = replace(asked, folder=tmp_path / "cut")
+    assert try_some(cut, 2) == whole[:2]
+    with open_storage(cut.folder) as storage:
+        study = StoredStudy(storage, cut)
+        distributions = {name: one.distribution() for name, one in study.plan.space.items()}
+        half = dict(list(distributions.items())[:1])
+        optuna.load_study(study_name="turret", storage=storage).ask(half)
+    assert try_some(cut, 1) == whole[2:]
+
+
+def test_a_study_goes_on_from_every_line_of_its_journal(asked: StudyRequest, tmp_path: Path) -> None:
+    """Whatever the last thing was that a kill let happen, two trials are finished, and always the same."""
+    try_some(asked, 0)
+    for _ in range(2):
+        with open_storage(asked.folder) as storage:  # one that is interrupted, and then another
+            StoredStudy(storage, asked).ask().report(0.5, 1)
+        try_some(asked, 1)
+    whole = [trial.params for trial in stored(asked.folder)]
+    lines = (asked.folder / "study.journal").read_bytes().splitlines(keepends=True)
+    for count in range(len(lines)):
+        cut = replace(asked, folder=tmp_path / f"cut at {count}")
+        cut.folder.mkdir()
+        (cut.folder / "study.journal").write_bytes(b"".join(lines[:count]) + lines[count][:20])
+        try_some(cut, 2 - len(stored(cut.folder)) if count > 1 else 2)
+        assert [trial.params for trial in stored(cut.folder)] == whole, lines[count]
+
+
+def test_the_best_come_first_and_the_earlier_among_equals(asked: StudyRequest) -> None:
+    """Stopped trials are not among them, whatever value they had when they were stopped."""
+    with open_storage(asked.folder) as storage:
+        study = StoredStudy(storage, asked)
+        assert study.best() == []
+        for value in (0.2, 0.3, None, 0.3):
+            trial = study.ask()
+            if value is None:
+                trial.report(0.9, 1)
+                study.prune(trial)
+            else:
+                study.complete(trial, value)
+        assert study.best() == [2, 4, 1]
+    assert [trial.state for trial in stored(asked.folder)].count(TrialState.PRUNED) == 1
+
+
+def test_a_study_without_a_finished_trial_is_begun_anew_with_other_settings(asked: StudyRequest) -> None:
+    """A first attempt with a mistake in it is no reason to name another folder."""
+    with open_storage(asked.folder) as storage:
+        StoredStudy(storage, asked).ask()
+    other = replace(asked, overrides=(*QUICK, "training.epochs=2"))
+    with open_storage(asked.folder) as storage:
+        study = StoredStudy(storage, other)
+        assert study.plan.experiment == load_experiment("youtubednn", other.overrides)
+        study.complete(study.ask(), 0.5)
+    with open_storage(asked.folder) as storage, pytest.raises(TrainingError, match="epochs was 2 and is 4"):
+        StoredStudy(storage, asked)
+
+
+def test_a_plan_that_this_version_can_not_read_is_refused_in_words(asked: StudyRequest) -> None:
+    try_some(asked, 1)
+    journal = asked.folder / "study.journal"
+    journal.write_text(journal.read_text().replace('"warmup"', '"warmups"'))
+    with open_storage(asked.folder) as storage, pytest.raises(TrainingError, match="warmups"):
+        StoredStudy(storage, asked)
+
+
+@pytest.mark.parametrize(("epochs", "warmup", "first"), [(10, 0.05, 2), (60, 0.05, 4), (10, 0.0, 1)])
+def test_nothing_is_judged_while_the_learning_rate_rises(
+    epochs: int, warmup: float, first: int, asked: StudyRequest
+) -> None:
+    """The first epoch at which a hopeless trial ends comes after the one in which the rise is over."""
+    with open_storage(asked.folder) as storage:
+        study = StoredStudy(storage, asked)
+        study._study.pruner = pruner(TrainingConfig(epochs=epochs, warmup=warmup))
+        for _ in range(5):
+            trial = study.ask()
+            for epoch in range(1, epochs + 1):
+                trial.report(0.5, epoch)
+            study.complete(trial, 0.5)
+        trial = study.ask()
+        for epoch in range(1, epochs + 1):
+            trial.report(0.1, epoch)
+            if trial.should_prune():
+                break
+        assert epoch == first
+
+
+def test_a_study_is_held_by_one_command_alone(asked: StudyRequest) -> None:
+    """Whoever comes second is told so, and can begin when the first has gone."""
+    with (
+        open_storage(asked.folder),
+        pytest.raises(TrainingError, match="another `turret tune` is at work"),
+        open_storage(asked.folder),
+    ):
+        pass
+    assert len(try_some(asked, 1)) == 1
+
+
+def begin(folder: Path) -> None:
+    with open_storage(folder) as storage:
+        study = optuna.create_study(storage=storage, study_name="s", load_if_exists=True)
+        study.tell(study.ask(), 1.0)
+
+
+def trials(folder: Path) -> int:
+    with open_storage(folder) as storage:
+        return len(optuna.load_study(study_name="s", storage=storage).trials)
+
+
+@pytest.mark.parametrize("rest", [b'{"op_code": 6, "trial_i', b'{"op_code"', b"\x00\x00"])
+def test_half_a_line_of_a_crash_is_forgotten(rest: bytes, tmp_path: Path) -> None:
+    """Else the next line would be written behind it, and the journal would be lost."""
+    begin(tmp_path)
+    with (tmp_path / "study.journal").open("ab") as journal:
+        journal.write(rest)
+    assert trials(tmp_path) == 1
+    begin(tmp_path)
+    assert trials(tmp_path) == 2
+
+
+def test_a_lock_that_a_killed_process_left_stops_nobody(tmp_path: Path) -> None:
+    """Optuna would wait for it for half a minute; a whole test may take ten seconds here."""
+    begin(tmp_path)
+    (tmp_path / "study.journal.lock").touch()
+    begin(tmp_path)
+    assert trials(tmp_path) == 2
+
+
+@pytest.mark.parametrize("content", [b"a,b\n1,2\n", b'{"a": 1}\n', b"[1]\n", b'{"op_code": 5}\n'])
+def test_a_file_that_is_no_journal_is_refused_in_words(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "study.journal").write_bytes(content + content)
+    with pytest.raises(TrainingError, match="can't be read as the journal"), open_storage(tmp_path):
+        pass
+
+
+def test_every_option_is_heeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is typed is what is asked for."""
+    asked: list[tuple[StudyRequest, int]] = []
+    monkeypatch.setattr(commands, "tune", lambda *given: asked.append(given))
+    words = "tune demo --trials 7 --data d --study s --space f.toml --set a=1 --set b=2"
+    assert CliRunner().invoke(turret.cli.app, words.split()).exit_code == 0
+    assert CliRunner().invoke(turret.cli.app, ["tune"]).exit_code == 0
+    assert asked == [
+        (StudyRequest(Path("s"), Path("d"), "demo", ("a=1", "b=2"), Path("f.toml")), 7),
+        (StudyRequest(Path("var/study")), 30),
+    ]
+
+
+VALUES = (0.11, 0.17, None, 0.13, 0.19, 0.12, 0.15, 0.1)
+
+
+LONG_SPACE = """
+tower.scoring.temperature = { low = 0.05, high = 0.3, log = true }
+tower.user.hidden = { choices = [[128], [256, 128]] }
+objective.sampler = { choices = [{ kind = "unigram", alpha = 0.5, negatives = 64 }, "uniform"] }
+"""
+
+
+def test_the_five_best_stand_side_by_side_and_the_others_are_counted(
+    shop: PreparedData, tmp_path: Path
+) -> None:
+    """Eight made-up trials, one stopped and one that could not be trained, on a page of 100 characters."""
+    (tmp_path / "space.toml").write_text(LONG_SPACE)
+    asked = StudyRequest(tmp_path / "study", shop.folder, None, QUICK, tmp_path / "space.toml")
+    with open_storage(asked.folder) as storage:
+        study = StoredStudy(storage, asked)
+        for value in VALUES:
+            trial = study.ask()
+            if value is None:
+                study.prune(trial)
+            else:
+                trial.set_user_attr(EPOCH, 3)
+                trial.set_user_attr(SECONDS, 71.6)
+                study.complete(trial, value)
+        trial = study.ask()
+        trial.set_user_attr(REASON, "no")
+        study.prune(trial)
+        shown = study_table(study)
+    check_snapshot("study.txt", shown)
+    assert all(len(line) <= 100 for line in shown.splitlines())
