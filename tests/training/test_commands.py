@@ -134,6 +134,7 @@ def test_data_that_moved_is_named(trained: Path, shop: PreparedData, tmp_path: P
 
 
 def test_an_export_is_told_where_and_under_which_name(trained: Path, tmp_path: Path) -> None:
+    """The one export of this file: to trace a tower takes seconds."""
     published = commands.export_run(trained, None, tmp_path, "spring")
     assert published == tmp_path / "spring"
     assert (tmp_path / "current").read_text().strip() == "spring"

@@ -55,7 +55,10 @@ def published(data: PreparedData, tower: dict[str, Any], folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def exported(grown: Grown, tmp_path_factory: pytest.TempPathFactory) -> Export:
-    """Bundles of the shop as it was before, by their towers. Nobody may write to them."""
+    """Bundles of the shop as it was before, by their towers. Nobody may write to them.
+
+    Each is trained and exported when it is first asked for, which takes seconds.
+    """
     made: dict[str, Path] = {}
 
     def of(tower: dict[str, Any]) -> Path:
