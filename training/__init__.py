@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from turret.training.checks.losses import check_loss as check_loss
     from turret.training.checks.samplers import check_sampler as check_sampler
+    from turret.training.checks.user_towers import check_user_tower as check_user_tower
     from turret.training.estimator import Estimator as Estimator
     from turret.training.samplers.fixed.given import GivenNegatives as GivenNegatives
 
@@ -31,6 +32,7 @@ _LOADED: dict[str, str] = {
     "GivenNegatives": "samplers.fixed.given",
     "check_loss": "checks.losses",
     "check_sampler": "checks.samplers",
+    "check_user_tower": "checks.user_towers",
 }
 
 

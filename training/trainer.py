@@ -20,7 +20,7 @@ from turret.training.device import matmul_dtype, pick_device
 from turret.training.distributed.world import ALONE, World, unreported
 from turret.training.errors import DivergenceError, TrainingError
 from turret.training.evaluation.evaluation import Relevant
-from turret.training.export.tower_check import check_user_tower
+from turret.training.export.tower_check import check_packaged_tower
 from turret.training.loggers.opened import stored_loggers
 from turret.training.loggers.registry import DEFAULT, chosen_loggers
 from turret.training.model_loss import build_objective
@@ -60,7 +60,7 @@ class Trainer:
         self.device = pick_device(self.settings.device)
         self.model: TwoTowers = model_of(world, experiment, data)
         if experiment.tower.user.kind in PACKAGED:
-            check_user_tower(self.model)
+            check_packaged_tower(self.model)
         self.model.to(self.device)
         self.model.chunk_size = self.settings.chunk_size
         if len(data.item_ids) < 2:

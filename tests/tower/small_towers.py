@@ -67,3 +67,20 @@ def packed() -> PackedHistories:
         ages=torch.tensor([0.9, 0.5, 0.25, 1.0, 0.0]),
         **times(),
     )
+
+
+def vectors(seed: int = 0) -> torch.Tensor:
+    """Item vectors of the eight events."""
+    return torch.randn(8, 6, generator=torch.manual_seed(seed))
+
+
+def from_the_start() -> PackedHistories:
+    """Every position of two histories: the examples of each share their window's start."""
+    return PackedHistories(
+        rows=torch.tensor([3, 1, 4, 1, 5, 2, 6, 0]),
+        starts=torch.tensor([0, 0, 0, 0, 0, 5, 5, 5]),
+        ends=torch.arange(1, 9),
+        users=torch.tensor([0, 0, 0, 0, 0, 2, 2, 2]),
+        ages=torch.zeros(8),
+        **times(),
+    )

@@ -24,7 +24,7 @@ from turret.training import trainer
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.errors import TrainingError
 from turret.training.export.onnx_form import item_tower_onnx, user_tower_onnx
-from turret.training.export.tower_check import check_user_tower
+from turret.training.export.tower_check import check_packaged_tower
 from turret.training.run import Run
 
 RAW: list[dict[str, object]] = [
@@ -211,13 +211,13 @@ def test_a_method_that_breaks_the_contract_is_named(method: str, changed: Any, w
     made.user.__class__ = OwnTower
     setattr(made.user, method, changed(getattr(made.user, method)))
     with pytest.raises(TrainingError, match=rf"tower\.user\.kind = 'pooled' .*{words}"):
-        check_user_tower(made)
+        check_packaged_tower(made)
 
 
 def test_a_context_of_another_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PooledUserConfig, "context", property(lambda self: "window"))
     with pytest.raises(TrainingError, match=r"has the context 'window'; use one of .*causal_segment"):
-        check_user_tower(small_model())
+        check_packaged_tower(small_model())
 
 
 @pytest.mark.nightly
@@ -225,7 +225,7 @@ def test_a_tower_that_keeps_the_contract_passes() -> None:
     """Exported and run, without drawing from torch's generator."""
     made = small_model()
     before = torch.random.get_rng_state()
-    check_user_tower(made)
+    check_packaged_tower(made)
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
@@ -239,7 +239,7 @@ def test_an_operator_that_no_service_runs_is_named_with_those_that_it_runs() -> 
         )
     )
     with pytest.raises(TrainingError, match=r"operator 'CumSum'.* these operators alone: Abs, Add, .*Where"):
-        check_user_tower(made)
+        check_packaged_tower(made)
 
 
 @pytest.mark.nightly
@@ -252,14 +252,14 @@ def test_an_export_that_fails_gives_the_reason_of_the_exporter() -> None:
     with pytest.raises(
         TrainingError, match=r"'pooled' (fails in the export of `served`|is exported to a form)"
     ):
-        check_user_tower(made)
+        check_packaged_tower(made)
 
 
 def test_training_checks_the_towers_of_packages_alone(
     handmade: PreparedData, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
     checked: list[TwoTowers] = []
-    monkeypatch.setattr(trainer, "check_user_tower", checked.append)
+    monkeypatch.setattr(trainer, "check_packaged_tower", checked.append)
     run = Run(tmp_path, ExperimentConfig(), handmade.folder, handmade.fingerprint)
     trainer.Trainer(run, handmade, report=lambda line: None)
     assert not checked

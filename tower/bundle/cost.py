@@ -22,13 +22,13 @@ _ALL_SECONDS = 1.0
 _LARGEST_FEATURE = 2000
 
 
-def check_cost(bundle: "Bundle", longest: int) -> None:
+def check_cost(bundle: "Bundle", longest: int, processor: Callable[[], float] = time.thread_time) -> None:
     """Encode histories of every length up to `longest` items, and as many at once as are encoded together.
 
     `tower.inference.onnx_check` guarantees that the time depends on lengths alone, so one history of each
     suffices. The longest, the shortest and the largest batch come first, the others in random order, until a
-    second is used. The item tower encodes one item. Raises BundleError when one takes more than a second of
-    processor time.
+    second is used. The item tower encodes one item. Raises BundleError when one takes more than a second by
+    `processor`, the processor time of this thread.
     """
     longest = min(longest, bundle.manifest.history_length)
     rows = np.arange(longest) % len(bundle.vectors)
@@ -38,30 +38,30 @@ def check_cost(bundle: "Bundle", longest: int) -> None:
     used = 0.0
     for count, together in ((longest, 1), (1, 1), (longest, TOGETHER), *(others[i] for i in order)):
         encode = _encoding(bundle, [rows[:count]] * together, [features] * together)
-        used += _timed(encode, together, f"a history of {count} items")
+        used += _timed(encode, together, f"a history of {count} items", processor)
         if used > _ALL_SECONDS:
             break
     if bundle.item_encoder is not None:
         encoder = bundle.item_encoder
         largest = _largest(encoder.features)
-        _timed(lambda: encoder.encode([largest]), 1, "an item")
+        _timed(lambda: encoder.encode([largest]), 1, "an item", processor)
 
 
 def _encoding(bundle: "Bundle", histories: list[Any], features: list[Any]) -> Callable[[], object]:
     return lambda: bundle.encoder.encode(histories, features)
 
 
-def _timed(encode: Callable[[], object], count: int, of: str) -> float:
+def _timed(encode: Callable[[], object], count: int, of: str, processor: Callable[[], float]) -> float:
     """Measure the processor time of `count` histories or items, a second time if it takes too long.
 
     Raises BundleError when it takes too long twice.
     """
     taken = 0.0
     for _ in range(2):
-        begun = time.thread_time()
+        begun = processor()
         with suppress(EncodingError):  # other features may be valid
             encode()
-        taken = time.thread_time() - begun
+        taken = processor() - begun
         if taken <= HISTORY_SECONDS * count:
             return taken
     raise BundleError(

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from turret.training.errors import TrainingError
+from turret.data.errors import TurretError
 
 
 def holds(condition: bool | Tensor, sentence: str) -> None:
@@ -28,5 +28,5 @@ def about(what: str) -> Iterator[None]:
     """Put `what` in front of the sentences of failed assertions and of refusals."""
     try:
         yield
-    except (AssertionError, TrainingError) as error:
+    except (AssertionError, TurretError) as error:
         raise AssertionError(f"{what}: {error}") from error

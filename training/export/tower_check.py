@@ -25,7 +25,7 @@ STARTS, ENDS, EVENTS = (0, 2, 5), (3, 5, 7), 7
 TOLERANCE = 1e-3
 
 
-def check_user_tower(model: TwoTowers) -> None:
+def check_packaged_tower(model: TwoTowers) -> None:
     """Raise TrainingError, naming the kind and the method, unless the user tower keeps its contract.
 
     It is run on three short histories: `forward` and `served` have to give finite float32 vectors, the same

@@ -1,0 +1,401 @@
+"""Bundles are opened whole or refused: damage, recorded queries, and the time of towers."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from io import BytesIO
+from itertools import chain, repeat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.conftest import USER_FEATURES, contents
+from tests.support import bundle_damage
+from tests.support.bundle_damage import rewrite
+from tests.support.item_towers import item_features, item_tower, with_item_tower
+from turret.data.features import Feature
+from turret.tower.bundle.bundle import Bundle, load
+from turret.tower.bundle.cost import check_cost
+from turret.tower.bundle.golden import (
+    Golden,
+    GoldenQuery,
+    RecordedQuery,
+    check_golden,
+    difference,
+    recorded_queries,
+    save_golden,
+)
+from turret.tower.bundle.publish import BundleContents, publish
+from turret.tower.errors import BundleError
+from turret.tower.format.manifest import REQUIRED_FILES
+from turret.tower.inference.encoder import TOGETHER
+from turret.tower.retrieval.retriever import Ranking
+
+Make = Callable[..., BundleContents]
+
+
+def test_what_is_opened_is_what_was_published(
+    tmp_path: Path, make_contents: Make, user_features: tuple[Feature, ...]
+) -> None:
+    contents = make_contents(ids=["a", "b", "c", "d"], features=user_features)
+    bundle = Bundle.open(publish(tmp_path, contents))
+    assert np.array_equal(bundle.vectors, contents.item_vectors)
+    assert np.array_equal(bundle.popularity, contents.popularity)
+    assert bundle.vocabulary.ids(range(4)) == ["a", "b", "c", "d"]
+    assert (bundle.fields, bundle.user_features) == (contents.fields, contents.user_features)
+    assert bundle.manifest.metrics == {"recall@10": 0.5}
+    assert (bundle.manifest.version, bundle.manifest.history_length) == ("v1", 5)
+
+
+def test_an_unknown_version_is_answered_with_the_known_ones(bundles: Path) -> None:
+    with pytest.raises(BundleError, match="there are: v1"):
+        load(bundles, "v9")
+
+
+LITTLE_MEMORY = """
+import resource, sys
+from pathlib import Path
+from turret.tower.bundle.bundle import load
+status = Path("/proc/self/status").read_text()
+taken = int(status.split("VmSize:")[1].split()[0]) * 1024
+resource.setrlimit(resource.RLIMIT_AS, (taken + 512_000_000,) * 2)
+load(Path(sys.argv[1]), "v1")
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.fault(52)
+@pytest.mark.skipif(sys.platform != "linux", reason="the system tells and limits this otherwise")
+def test_a_small_bundle_is_opened_where_little_memory_may_be_asked_for(bundles: Path) -> None:
+    """Under `ulimit -v`: what is asked for counts, also where it is never used."""
+    subprocess.run([sys.executable, "-c", LITTLE_MEMORY, bundles], check=True, timeout=60)
+
+
+def test_a_file_written_to_during_the_recorded_queries_is_refused(
+    bundles: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def check_and_touch(bundle: Bundle) -> None:
+        check_golden(bundle)
+        (bundle.folder / "popularity.npy").touch()
+
+    monkeypatch.setattr("turret.tower.bundle.bundle.check_golden", check_and_touch)
+    with pytest.raises(BundleError, match="files of version v1 changed since it was opened"):
+        load(bundles, "v1")
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """v1 and v2 of one shape, with item towers that differ, and v3 of other items and users."""
+    versions = tmp_path_factory.mktemp("models")
+    publish(versions, with_item_tower(contents("v1")))
+    other = with_item_tower(contents("v2", seed=1))
+    further = tuple(
+        one.model_copy(update={"vector": tuple(np.array(one.vector) * (1 if place == 0 else -1))})
+        for place, one in enumerate(other.recorded_items)
+    )
+    publish(versions, replace(other, item_tower=item_tower(8, turn=1.0), recorded_items=further))
+    publish(versions, contents("v3", ids=[*range(101, 160), 7], features=USER_FEATURES, seed=5))
+    return versions
+
+
+@pytest.fixture
+def versions(models: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(models, tmp_path / "versions")
+
+
+def test_a_whole_bundle_passes(versions: Path) -> None:
+    for version in ("v1", "v2", "v3"):
+        load(versions, version)
+    encoder = load(versions, "v2").item_encoder
+    assert encoder is not None
+    assert encoder.features == item_features(8)
+
+
+# Each changes files of v1, those of the other versions beside it.
+Damage = Callable[[Path], object]
+
+
+def flipped(name: str) -> Damage:
+    def flip(versions: Path) -> None:
+        content = bytearray((versions / "v1" / name).read_bytes())
+        content[len(content) // 2] ^= 1
+        bundle_damage.replace(versions / "v1" / name, bytes(content))
+
+    return flip
+
+
+def cut(name: str) -> Damage:
+    return lambda root: bundle_damage.replace(root / "v1" / name, (root / "v1" / name).read_bytes()[:-1])
+
+
+def removed(name: str) -> Damage:
+    return lambda root: (root / "v1" / name).unlink()
+
+
+def manifest(**changes: object) -> Damage:
+    return lambda root: bundle_damage.change_manifest(root / "v1", **changes)
+
+
+def taken(version: str, *names: str) -> Damage:
+    """Files of another model, and a manifest that agrees: a mix that no checksum sees."""
+
+    def take(versions: Path) -> None:
+        for name in names:
+            rewrite(versions / "v1", name, (versions / version / name).read_bytes())
+
+    return take
+
+
+def edited(name: str, change: Callable[[Any], object]) -> Damage:
+    """Another content of a JSON file, which `change` gives or makes in place, and a manifest that agrees."""
+
+    def edit(versions: Path) -> None:
+        stored = json.loads((versions / "v1" / name).read_text())
+        changed = change(stored)
+        rewrite(versions / "v1", name, json.dumps(stored if changed is None else changed).encode())
+
+    return edit
+
+
+def renamed(versions: Path) -> None:
+    shutil.rmtree(versions / "v1")
+    (versions / "v2").rename(versions / "v1")
+
+
+def vectors(value: float) -> Damage:
+    def change(versions: Path) -> None:
+        path, content = versions / "v1" / "item_vectors.npy", BytesIO()
+        numbers = np.load(path)
+        numbers[5] = value
+        np.save(content, numbers)
+        rewrite(versions / "v1", path.name, content.getvalue())
+
+    return change
+
+
+def query(**changes: object) -> Damage:
+    """Of the second recorded query."""
+    return edited("golden.json", lambda stored: stored["queries"][1].update(changes))
+
+
+def item(**changes: object) -> Damage:
+    """One recorded item alone, with these changes."""
+    return edited("golden_items.json", lambda stored: {"items": [stored["items"][0] | changes]})
+
+
+UNASKED = {"history": [101], "items": [], "scores": []}
+DAMAGES: dict[str, tuple[Damage, str]] = {
+    **{f"{name} flipped": (flipped(name), name) for name in sorted(REQUIRED_FILES)},
+    **{f"{name} cut": (cut(name), name) for name in sorted(REQUIRED_FILES)},
+    **{f"{name} removed": (removed(name), name) for name in sorted(REQUIRED_FILES)},
+    "other queries": (taken("v3", "golden.json"), "not in the vocabulary"),
+    "another index": (taken("v3", "index.faiss"), "other vectors than item_vectors.npy"),
+    "other vectors": (taken("v3", "item_vectors.npy"), "other vectors than item_vectors.npy"),
+    "other features": (taken("v3", "user_features.json"), "its bundle gives .*feature_age"),
+    "another tower": (taken("v3", "user_tower.onnx"), "reads .*feature_age"),
+    "another vocabulary": (taken("v3", "vocabulary.json"), "belongs to another vocabulary"),
+    "another format": (manifest(format_version=3), "format 3"),
+    "too many items": (manifest(item_count=61), "61"),
+    "too wide": (manifest(dimension=9), "shape"),
+    "no files": (manifest(files={}), "list"),
+    "an unknown entry": (manifest(unknown=1), "unknown"),
+    "no version": (manifest(version=None), "version"),
+    "renamed": (renamed, "rename"),
+    **{f"a vector of {value}": (vectors(value), "row 5") for value in (np.nan, np.inf, 0.0, 3.0)},
+    "golden of another model": (taken("v2", "golden.json"), "different models"),
+    "items swapped": (
+        edited("golden.json", lambda it: it["queries"][1].update(items=it["queries"][1]["items"][::-1])),
+        "recorded query",
+    ),
+    "a score changed": (query(scores=[1.0] * 20), "recorded query"),
+    "a history of others": (query(history=[12345]), "recorded query"),
+    "an unknown feature": (query(features={"age": 1}), "recorded query"),
+    "no queries": (edited("golden.json", lambda it: {"k": 20, "queries": []}), "no recorded queries"),
+    "no object": (edited("golden.json", lambda it: []), "no recorded queries"),
+    "an item tower of another model": (taken("v2", "item_tower.onnx"), "encodes item"),
+    "an item tower with its items": (
+        taken("v2", "item_tower.onnx", "golden_items.json"),
+        "differs from the recorded",
+    ),
+    "no recorded items": (edited("golden_items.json", lambda it: {"items": []}), "holds no recorded items"),
+    "more than items": (edited("golden_items.json", lambda it: it | {"more": 1}), "holds no recorded items"),
+    "a narrow item": (item(vector=[1.0]), "1 are expected"),
+    "an unknown item": (item(id=9), "no such item"),
+    "an item of no number": (item(features={"n0": "x"}), "features.n0"),
+}
+
+
+@pytest.mark.parametrize(("damage", "words"), DAMAGES.values(), ids=DAMAGES)
+def test_damage_is_refused_in_words(versions: Path, damage: Damage, words: str) -> None:
+    damage(versions)
+    with pytest.raises(BundleError, match=words):
+        load(versions, "v1")
+
+
+@pytest.mark.fault(50)
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"queries": [UNASKED] * 1025}, "at most 1024"),
+        ({"queries": [UNASKED | {"history": [101] * 100_001}]}, "at most 100000"),
+        ({"queries": [UNASKED | {"items": [1] * 1001}]}, "at most 1000"),
+        ({"k": 1001}, "less than or equal to 1000"),
+        ({"note": " " * 16_000_000}, "larger than the limit of 16000000 bytes"),
+    ],
+    ids=["queries", "history", "items", "k", "bytes"],
+)
+def test_recorded_queries_are_bounded_before_they_are_answered(
+    versions: Path, changes: dict[str, Any], words: str
+) -> None:
+    edited("golden.json", lambda stored: stored | changes)(versions)
+    with pytest.raises(BundleError, match=words):
+        load(versions, "v1")
+
+
+def test_vectors_that_are_not_trainings_stop_the_publication(tmp_path: Path) -> None:
+    made = with_item_tower(contents())
+    with pytest.raises(BundleError, match="encodes item"):
+        publish(tmp_path, replace(made, item_tower=item_tower(8, turn=0.5)))
+    assert list(tmp_path.iterdir()) == []
+
+
+def ranking(rows: list[int], scores: list[float]) -> Ranking:
+    return Ranking(np.array(rows, np.int64), np.array(scores, np.float32))
+
+
+EXPECTED = ranking([4, 2, 7], [10.0, 5.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    "served",
+    [
+        ranking([4, 2, 7], [10.0, 5.0, 1.0]),
+        ranking([4, 2, 7], [10.0005, 4.9996, 1.0]),
+        ranking([4, 2, 9], [10.0, 5.0, 1.0005]),
+    ],
+    ids=["the same", "rounding", "a near tie at the end"],
+)
+def test_rounding_is_no_difference(served: Ranking) -> None:
+    assert difference(EXPECTED, served) is None
+
+
+def test_near_ties_may_change_places() -> None:
+    assert difference(ranking([1, 2], [3.0, 3.0001]), ranking([2, 1], [3.0001, 3.0])) is None
+
+
+@pytest.mark.parametrize(
+    "served",
+    [
+        ranking([4, 2], [10.0, 5.0]),
+        ranking([4, 2, 7], [10.0, 5.0, 1.1]),
+        ranking([2, 4, 7], [10.0, 5.0, 1.0]),
+        ranking([4, 3, 7], [10.0, 5.0, 1.0]),
+        ranking([4, 2, 7], [10.0, 5.0, float("nan")]),
+    ],
+    ids=["shorter", "another score", "swapped", "another item", "not a number"],
+)
+def test_everything_else_is_a_difference(served: Ranking) -> None:
+    assert difference(EXPECTED, served) is not None
+
+
+def test_two_empty_answers_are_equal() -> None:
+    assert difference(ranking([], []), ranking([], [])) is None
+
+
+def test_a_recorded_query_has_a_time_for_each_item() -> None:
+    """And is read with them if the question's own is there, too."""
+    with pytest.raises(ValueError, match="1 times for 2 items"):
+        RecordedQuery.model_validate({"history": [1, 2], "history_times": [5.0]})
+    assert RecordedQuery.model_validate({"history": [1]}).times is None
+    times = RecordedQuery.model_validate({"history": [1, 2], "history_times": [5, 7.5], "at": 9}).times
+    assert times is not None
+    assert (times.events.tolist(), times.asked) == ([5.0, 7.5], 9.0)
+
+
+def test_more_than_can_be_checked_at_every_opening_is_not_published(
+    tmp_path: Path, make_contents: Callable[..., BundleContents]
+) -> None:
+    contents = make_contents()
+    for recorded, words in (
+        ([{"history": [101]}] * 1025, "1024 is the most"),
+        ([{"history": [101] * 100_001}], "recorded query 0.history"),
+        ([{"history": [101], "features": {"text": "x" * 16_000_000}}], "can't be read|16000000 is the most"),
+    ):
+        queries = replace(contents, recorded=recorded, expected=[contents.expected[0]] * len(recorded))
+        with pytest.raises(BundleError):
+            publish(tmp_path, queries)
+        with pytest.raises(BundleError, match=words):
+            save_golden(tmp_path / "it", Golden(k=20, queries=as_golden(recorded_queries(recorded))))
+    assert list(tmp_path.iterdir()) == []
+
+
+def as_golden(queries: list[RecordedQuery]) -> tuple[GoldenQuery, ...]:
+    return tuple(GoldenQuery(**query.model_dump(), items=(), scores=()) for query in queries)
+
+
+@pytest.fixture
+def bundle(bundles: Path) -> Bundle:
+    return Bundle.open(bundles / "v1")
+
+
+def taking(*seconds: float) -> Callable[[], float]:
+    """The clock of a processor by which the first calls take these times, and further ones none."""
+    ticks = chain.from_iterable((0.0, taken) for taken in chain(seconds, repeat(0.0)))
+    return lambda: next(ticks)
+
+
+@pytest.mark.fault(48)
+def test_a_tower_that_takes_too_long_twice_is_refused(bundle: Bundle) -> None:
+    check_cost(bundle, 10_000, taking(1.5, 0.9))
+    with pytest.raises(BundleError, match=r"takes 1\.5 s of processor time for a history of 5 items"):
+        check_cost(bundle, 10_000, taking(1.5, 1.5))
+
+
+def test_a_slow_tower_is_not_asked_every_length(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[object] = []
+    monkeypatch.setattr(bundle.encoder, "encode", lambda *given: tried.append(given))
+    check_cost(bundle, 10_000, taking(0.6, 0.6))
+    assert len(tried) == 2
+
+
+def test_every_length_and_number_is_tried(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[tuple[int, int]] = []
+    encode = bundle.encoder.encode
+
+    def noted(histories: list[Any], features: list[Any]) -> NDArray[np.float32]:
+        tried.append((len(histories[0]), len(histories)))
+        return encode(histories, features)
+
+    monkeypatch.setattr(bundle.encoder, "encode", noted)
+    check_cost(bundle, 10_000, taking())
+    assert tried[0] == (5, 1), "the longest that this tower reads"
+    assert sorted(tried[1:]) == [(1, 1), (2, 1), (3, 1), (4, 1), *((5, n) for n in range(2, TOGETHER + 1))]
+    tried.clear()
+    check_cost(bundle, 3, taking())
+    assert max(count for count, _ in tried) == 3, "nobody gives it more"
+
+
+def test_an_item_tower_and_large_features_are_tried_too(
+    tmp_path: Path, make_contents: Make, user_features: tuple[Feature, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(tmp_path, with_item_tower(make_contents(features=user_features)))
+    bundle = Bundle.open(tmp_path / "v1")
+    assert bundle.item_encoder is not None
+    given: list[object] = []
+    encode = bundle.item_encoder.encode
+
+    def noted(items: Sequence[Mapping[str, object]]) -> NDArray[np.float32]:
+        given.extend(items)
+        return encode(items)
+
+    monkeypatch.setattr(bundle.item_encoder, "encode", noted)
+    check_cost(bundle, 10_000, taking())
+    (features,) = given
+    assert isinstance(features, dict)
+    assert len(features["tags"]) == 2000

@@ -1,0 +1,395 @@
+"""The catalog of a bundle, its columns, and filters against what they mean for one item at a time."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.oracles.filtering import holds
+from turret.tower.catalog.catalog import BODY, HEAD, Catalog
+from turret.tower.catalog.columns import Column, Interval, column_arrays, kind_of, open_column, present_values
+from turret.tower.catalog.conditions import Among, Condition, Every, Not, Present, Some, Within, every, some
+from turret.tower.catalog.filters import MAX_CONDITIONS, MAX_DEPTH, MAX_VALUES, compile_filter
+from turret.tower.catalog.masks import MASK_BYTES, MaskCache
+from turret.tower.errors import BundleError, FilterError
+from turret.tower.format.sections import Sections, pack
+
+STORED: dict[str, list[Any]] = {"title": ["É", None], "genres": [["a"], []], "year": [float("nan"), 3]}
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    Catalog.build(["x", 'y"'], STORED, "vocabulary").save(tmp_path)
+    return tmp_path
+
+
+def test_fields_come_back_by_row(saved: Path) -> None:
+    catalog = Catalog.load(saved, 2, "vocabulary")
+    assert catalog.of(0) == {"title": "É", "genres": ["a"], "year": None}
+    assert catalog.of(1) == {"title": None, "genres": [], "year": 3}
+    assert catalog.field_names == ("title", "genres", "year")
+    assert catalog.fields == {**STORED, "year": [None, 3]}, "JSON has no NaN"
+
+
+def test_items_are_json_that_is_ready_to_be_sent(saved: Path) -> None:
+    catalog = Catalog.load(saved, 2)
+    assert catalog.json_of(1) == b'{"title":null,"genres":[],"year":3}'
+    assert catalog.item_json(1) == b'"id":"y\\"","fields":{"title":null,"genres":[],"year":3}'
+    assert json.loads(b"{" + catalog.item_json(0) + b"}")["id"] == "x"
+
+
+def test_items_without_fields_have_none(tmp_path: Path) -> None:
+    Catalog.build([7, 8], {}).save(tmp_path)
+    assert Catalog.load(tmp_path, 2).item_json(1) == b'"id":8,"fields":{}'
+
+
+def test_a_catalog_of_another_vocabulary_is_refused(saved: Path) -> None:
+    with pytest.raises(BundleError, match="another vocabulary"):
+        Catalog.load(saved, 2, "other")
+    with pytest.raises(BundleError, match="2 items where the manifest says 3"):
+        Catalog.load(saved, 3)
+
+
+def test_a_text_that_is_no_unicode_is_refused() -> None:
+    with pytest.raises(BundleError, match="title"):
+        Catalog.build([1], {"title": ["\ud800"]})
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_places_that_do_not_fit_are_refused_before_anything_is_read_there(saved: Path, seed: int) -> None:
+    """No checksum guards here: whatever the head and the places say, there is no reading outside the file."""
+    generator = np.random.default_rng(seed)
+    head = json.loads((saved / HEAD).read_text())
+    name = generator.choice(sorted(head["sections"]))
+    head["sections"][name][str(generator.choice(["offset", "length"]))] = int(generator.integers(0, 2**40))
+    (saved / HEAD).write_text(json.dumps(head))
+    with pytest.raises(BundleError):
+        Catalog.load(saved, 2)
+
+
+def test_damaged_places_never_reach_outside(saved: Path) -> None:
+    """Either they are refused, or every row is read from inside the file."""
+    body = (saved / BODY).read_bytes()
+    refused = 0
+    for place in range(len(body)):
+        (saved / BODY).write_bytes(body[:place] + bytes([body[place] ^ 0x40]) + body[place + 1 :])
+        try:
+            catalog = Catalog.load(saved, 2)
+        except BundleError:
+            refused += 1
+            continue
+        assert [len(catalog.item_json(row)) for row in (0, 1)]
+        assert all(len(catalog.column(name).present()) == 2 for name in catalog.field_names)
+    assert refused > 100
+
+
+def test_fields_that_begin_behind_the_last_item_are_refused(saved: Path) -> None:
+    sections = json.loads((saved / HEAD).read_text())["sections"]
+    body = bytearray((saved / BODY).read_bytes())
+    last = sections["field_starts"]["offset"] + 8 * (sections["field_starts"]["length"] - 1)
+    body[last : last + 8] = sections["items"]["length"].to_bytes(8, "little")
+    (saved / BODY).write_bytes(body)
+    with pytest.raises(BundleError, match="offsets of items are invalid"):
+        Catalog.load(saved, 2)
+
+
+def column(values: list[Any]) -> Column:
+    kind = kind_of(values)
+    places, body = pack({f"c.{name}": array for name, array in column_arrays(kind, values).items()})
+    return open_column(kind, "c", Sections(places, body, "here"), len(values))
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([1, 2.5, None, float("nan")], "number"),
+        ([True, None], "boolean"),
+        (["a", None], "text"),
+        ([["a"], [], None, "b"], "texts"),
+        ([[1, 2.0], None], "numbers"),
+        ([1, "a"], "mixed"),
+        ([1, True], "mixed"),
+        ([{"a": 1}], "mixed"),
+        ([[True]], "mixed"),
+        ([10**400], "mixed"),
+        ([None, [], float("inf")], "none"),
+    ],
+)
+def test_the_kind_of_a_field_is_that_of_all_its_values(values: list[Any], kind: str) -> None:
+    assert kind_of(values) == kind
+    assert column(values).present().tolist() == [bool(present_values(value)) for value in values]
+
+
+def test_texts_are_found_by_value_and_ordered_by_code_point() -> None:
+    texts = column(["b", "é", None, "a", "b", "\U0001f600", ""])
+    assert np.flatnonzero(texts.among(["b", "zz", ""])).tolist() == [0, 4, 6]
+    assert np.flatnonzero(texts.within(Interval("a", "b"))).tolist() == [0, 3, 4]
+    assert np.flatnonzero(texts.within(Interval("a", "b", True, True))).tolist() == []
+    assert np.flatnonzero(texts.within(Interval("z", None))).tolist() == [1, 5]
+    assert np.flatnonzero(texts.within(Interval("z", "a"))).tolist() == []
+
+
+def test_a_list_has_each_of_its_values() -> None:
+    numbers = column([[1, 3, 3], [], None, [2]])
+    assert np.flatnonzero(numbers.among([3.0])).tolist() == [0]
+    assert np.flatnonzero(numbers.within(Interval(2.0, 3.0, False, True))).tolist() == [3]
+
+
+def test_rows_outside_the_catalog_are_refused() -> None:
+    places, body = pack({f"c.{name}": array for name, array in column_arrays("text", ["a", "b"]).items()})
+    with pytest.raises(BundleError, match="outside its 1 items"):
+        open_column("text", "c", Sections(places, body, "here"), 1)
+
+
+def test_the_masks_that_were_used_longest_ago_are_dropped() -> None:
+    masks = MaskCache(MASK_BYTES)
+    made: list[int] = []
+
+    def ask(key: int) -> int:
+        def make() -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+            made.append(key)
+            return np.arange(10) < key
+
+        return masks.get(key, make).count
+
+    assert [ask(key) for key in range(masks.capacity)] == list(range(masks.capacity))
+    ask(0)
+    ask(9)
+    assert len(masks) == masks.capacity
+    made.clear()
+    assert (ask(0), ask(9), ask(1)) == (0, 9, 1)
+    assert made == [1], "0 was asked again before 9 came, so 1 had to go"
+
+
+def test_fewer_masks_are_kept_of_larger_catalogs() -> None:
+    assert MaskCache(100).capacity > MaskCache(1_000_000).capacity > MaskCache(10**9).capacity >= 4
+
+
+CATALOG = Catalog.build([1, 2, 3], {"year": [1990, None, 2000], "tags": [["a", "b"], [], ["b"]]})
+
+A, B = Among("tags", ("a",)), Among("tags", ("b",))
+
+
+def test_one_meaning_has_one_form() -> None:
+    assert every([A, B, A]) == every([B, A]) == Every((A, B))
+    assert hash(every([A, B])) == hash(every([B, A]))
+    assert every([A]) == some([A]) == A
+    assert some([B, A]) == Some((A, B))
+    assert some([B, A]) != every([B, A])
+    assert every([]).mask(CATALOG).tolist() == [True] * 3
+    assert some([]).mask(CATALOG).tolist() == [False] * 3
+
+
+def test_logic_has_two_values() -> None:
+    """What has no year is neither before 1995 nor not: it is not before, and that is all."""
+    before = Within("year", Interval(None, 1995.0))
+    assert before.mask(CATALOG).tolist() == [True, False, False]
+    assert Not(before).mask(CATALOG).tolist() == [False, True, True]
+    assert some([before, Not(before)]).mask(CATALOG).all()
+    assert not every([before, Not(before)]).mask(CATALOG).any()
+    assert Present("year").mask(CATALOG).tolist() == [True, False, True]
+
+
+def test_every_condition_is_asked_of_one_item_as_of_all() -> None:
+    within = Within("year", Interval(1990.0, 2000.0, True))
+    conditions: list[Condition] = [A, Not(B), Present("tags"), within, every([A, B])]
+    for condition in conditions:
+        one_by_one = [condition.matches(CATALOG.of(row)) for row in range(3)]
+        assert condition.mask(CATALOG).tolist() == one_by_one
+
+
+COUNTRIES, TAGS, NUMBERS = ["nl", "de", "É", ""], ["a", "b", "c"], [-1, 0, 0.5, 2, 1e300]
+
+FIELDS: dict[str, st.SearchStrategy[Any]] = {
+    "country": st.none() | st.sampled_from(COUNTRIES),
+    "year": st.none() | st.sampled_from([*NUMBERS, float("nan")]),
+    "tags": st.none() | st.lists(st.sampled_from(TAGS), max_size=3),
+    "scores": st.none() | st.lists(st.sampled_from(NUMBERS), max_size=3),
+    "is_new": st.none() | st.booleans(),
+}
+
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "country": st.sampled_from([*COUNTRIES, "xx"]),
+    "year": st.sampled_from([*NUMBERS, 7]),
+    "tags": st.sampled_from([*TAGS, "z"]),
+    "scores": st.sampled_from([*NUMBERS, 7]),
+    "is_new": st.booleans(),
+}
+
+
+def operators(name: str) -> st.SearchStrategy[Any]:
+    values = VALUES[name]
+    several = st.lists(values, max_size=3)
+    bounds = {} if name == "is_new" else dict.fromkeys(("gte", "gt", "lte", "lt"), values)
+    others = {"equals": values, "any_of": several, "none_of": several, "not_null": st.booleans()}
+    return st.fixed_dictionaries({}, optional={**others, **bounds}).filter(bool)
+
+
+CONDITIONS = st.sampled_from(sorted(FIELDS)).flatmap(
+    lambda name: operators(name).map(lambda asked: {name: asked})
+)
+
+FILTERS = st.recursive(
+    CONDITIONS | st.just({}),
+    lambda inner: (
+        st.lists(inner, max_size=3).map(lambda parts: {"all": parts})
+        | st.lists(inner, max_size=3).map(lambda parts: {"any": parts})
+        | inner.map(lambda part: {"not": part})
+        | st.tuples(CONDITIONS, inner).map(lambda parts: {**parts[0], **parts[1]})
+    ),
+    max_leaves=6,
+)
+
+# The first item has a value in each field, so that each field has a type.
+WHOLE = {"country": "nl", "year": 2, "tags": ["a"], "scores": [0.5], "is_new": True}
+
+ITEMS = st.lists(st.fixed_dictionaries(FIELDS), max_size=8).map(lambda items: [WHOLE, *items])
+
+
+def catalog_of(items: list[dict[str, Any]]) -> Catalog:
+    return Catalog.build(list(range(len(items))), {name: [one[name] for one in items] for name in FIELDS})
+
+
+@given(ITEMS, FILTERS)
+def test_the_allowed_rows_are_those_that_the_filter_is_true_of(
+    items: list[dict[str, Any]], asked: dict[str, Any]
+) -> None:
+    compiled = compile_filter(asked, catalog_of(items))
+    expected = [holds(asked, item) for item in items]
+    assert compiled.allowed().mask.tolist() == expected
+    assert compiled.allowed().count == sum(expected)
+    assert [compiled.matches(item) for item in items] == expected, "items beside the catalog"
+
+
+@pytest.fixture
+def catalog() -> Catalog:
+    fields: dict[str, list[Any]] = {
+        "year": [1990, 2000, None, 2010],
+        "genres": [["drama"], ["drama", "war"], [], None],
+        "odd": [1, "one", None, {"a": 1}],
+        "empty": [None] * 4,
+        "is_new": [True, False, None, True],
+        "size": [{"w": 1}, None, None, None],
+    }
+    return Catalog.build(["a", "b", "c", "d"], fields)
+
+
+@pytest.mark.parametrize(
+    ("asked", "rows"),
+    [
+        ({}, [0, 1, 2, 3]),
+        ({"genres": {"any_of": ["drama"]}, "year": {"gte": 1990, "lt": 2000}}, [0]),
+        ({"genres": {"none_of": ["war"]}}, [0, 2, 3]),
+        ({"year": {"none_of": [1990]}}, [1, 2, 3]),
+        ({"not": {"year": {"gte": 2000}}}, [0, 2]),
+        ({"genres": {"not_null": True}}, [0, 1]),
+        ({"genres": {"not_null": False}}, [2, 3]),
+        ({"odd": {"not_null": True}}, [0, 1, 3]),
+        ({"empty": {"equals": "x"}}, []),
+        ({"empty": {"lt": 3}}, []),
+        ({"is_new": {"equals": True}}, [0, 3]),
+        ({"genres": {"gte": "e"}}, [1]),
+        ({"year": {"gte": 1991, "gt": 1990, "lte": 2010, "lt": 2010}}, [1]),
+        ({"year": {"gt": 2000, "lt": 1990}}, []),
+        ({"year": {"equals": 1990}, "not": {"year": {"equals": 1990}}}, []),
+        ({"any": []}, []),
+        ({"all": []}, [0, 1, 2, 3]),
+        ({"year": {"any_of": []}}, []),
+    ],
+)
+def test_each_form(catalog: Catalog, asked: dict[str, Any], rows: list[int]) -> None:
+    assert np.flatnonzero(compile_filter(asked, catalog).allowed().mask).tolist() == rows
+
+
+@pytest.mark.parametrize(
+    ("asked", "field", "words"),
+    [
+        ({"colour": {"equals": "red"}}, "filter.colour", "no field 'colour'; it has: year, genres, odd"),
+        ({"year": {"above": 3}}, "filter.year.above", "no operator 'above'; there are: equals, any_of"),
+        ({"year": {"equals": "1990"}}, "filter.year.equals", "takes a finite number"),
+        ({"year": {"equals": True}}, "filter.year.equals", "takes a finite number"),
+        ({"year": {"gte": float("nan")}}, "filter.year.gte", "takes a finite number"),
+        ({"year": {"gte": 10**400}}, "filter.year.gte", "takes a finite number"),
+        ({"year": {"gte": None}}, "filter.year.gte", "takes a finite number"),
+        ({"year": {"any_of": 3}}, "filter.year.any_of", "takes a list"),
+        ({"year": {"any_of": [1, "2"]}}, "filter.year.any_of", "takes a finite number"),
+        ({"year": 1990}, "filter.year", "takes an object"),
+        ({"year": {}}, "filter.year", "takes an object"),
+        ({"year": {"not_null": 1}}, "filter.year.not_null", "takes true"),
+        ({"genres": {"equals": 3}}, "filter.genres.equals", "takes a text"),
+        ({"is_new": {"gte": False}}, "filter.is_new", "no order"),
+        ({"is_new": {"equals": 1}}, "filter.is_new.equals", "takes true or false"),
+        ({"odd": {"equals": 1}}, "filter.odd.equals", "several types"),
+        ({"size": {"gte": 1}}, "filter.size.gte", "several types"),
+        ({"empty": {"gte": 1, "lt": "x"}}, "filter.empty", "mixes numbers and texts"),
+        ({"empty": {"gte": True}}, "filter.empty.gte", "takes a number or a text"),
+        ({"all": {"year": {}}}, "filter.all", "takes a list"),
+        ({"any": [3]}, "filter.any.0", "takes an object"),
+        ({"not": [{}]}, "filter.not", "takes an object"),
+        ([], "filter", "takes an object"),
+    ],
+)
+def test_what_can_not_be_asked_is_said_with_its_place(
+    catalog: Catalog, asked: Any, field: str, words: str
+) -> None:
+    with pytest.raises(FilterError, match=words) as caught:
+        compile_filter(asked, catalog)
+    assert caught.value.field == field
+
+
+def test_filters_have_a_depth_and_a_size(catalog: Catalog) -> None:
+    deep: dict[str, Any] = {"year": {"gte": 1}}
+    for _ in range(MAX_DEPTH - 1):
+        deep = {"not": deep}
+    compile_filter(deep, catalog)
+    for asked, words in (
+        ({"not": deep}, "nested deeper"),
+        ({"any": [{"year": {"gte": n}} for n in range(MAX_CONDITIONS)]}, "conditions"),
+        ({"any": [{}] * (MAX_CONDITIONS + 1)}, "conditions"),
+        ({"year": {"any_of": list(range(MAX_VALUES + 1))}}, "values"),
+        ({"year": {"any_of": list(range(MAX_VALUES)), "equals": 1}}, "values"),
+    ):
+        with pytest.raises(FilterError, match=words):
+            compile_filter(asked, catalog)
+    bottomless: dict[str, Any] = {}
+    for _ in range(100_000):
+        bottomless = {"not": bottomless}
+    with pytest.raises(FilterError, match="nested deeper"):
+        compile_filter(bottomless, catalog)
+
+
+def test_a_mask_is_made_once_however_its_filter_is_written(catalog: Catalog) -> None:
+    one = {"year": {"lt": 2005, "gte": 1990}, "genres": {"any_of": ["war", "drama", "war"]}}
+    other = {"all": [{"genres": {"any_of": ["drama", "war"]}}, {"year": {"gte": 1990.0, "lt": 2005}}]}
+    first = compile_filter(one, catalog).allowed()
+    assert compile_filter(other, catalog).allowed() is first
+    assert len(catalog.masks) == 1
+    with pytest.raises(ValueError, match="read-only"):
+        first.mask[0] = False
+
+
+def test_masks_of_one_filter_over_other_rows_are_kept_apart(catalog: Catalog) -> None:
+    """As those of a catalog with changed items are."""
+    compiled = compile_filter({"year": {"gte": 1990}}, catalog)
+    whole = compiled.allowed()
+    other = compiled.cached("changed", lambda: np.ones(5, dtype=np.bool_))
+    assert (whole.count, other.count) == (3, 5)
+    assert compiled.cached("changed", lambda: np.zeros(5, dtype=np.bool_)) is other
+    assert compiled.allowed() is whole
+
+
+def test_a_value_of_another_type_in_a_new_item_is_no_match(catalog: Catalog) -> None:
+    asked = compile_filter({"year": {"gte": 1990}}, catalog)
+    assert [asked.matches({"year": value}) for value in (1990, "1990", True, None, [1, 1991])] == [
+        True,
+        False,
+        False,
+        False,
+        True,
+    ]
+    assert not asked.matches({})
+    assert not compile_filter({"is_new": {"equals": True}}, catalog).matches({"is_new": 1})

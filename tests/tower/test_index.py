@@ -1,0 +1,419 @@
+"""Exact and approximate search: ties, masks, plans, lists and codes."""
+
+import asyncio
+import gc
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from turret.tower.catalog.masks import RowMask
+from turret.tower.format.index_settings import (
+    FlatSettings,
+    IvfPqSettings,
+    IvfSettings,
+    ScalarSettings,
+    SearchParams,
+)
+from turret.tower.format.manifest import Scoring
+from turret.tower.index.faiss_index.augmentation import are_equal, augmented, lengths, spread
+from turret.tower.index.faiss_index.faiss_calls import RefinedSearch
+from turret.tower.index.faiss_index.order import Found
+from turret.tower.index.faiss_index.untyped import faiss
+from turret.tower.index.index import ExactIndex
+from turret.tower.index.inverted import IvfIndex, IvfPqIndex, stored_vectors
+from turret.tower.index.planner import Planner
+from turret.tower.index.scalar import ScalarIndex
+
+
+def by_sorting(
+    vectors: NDArray[np.float32], query: NDArray[np.float32], k: int, allowed: NDArray[np.bool_]
+) -> list[int]:
+    scores = [float(np.dot(vector, query)) for vector in vectors]
+    order = sorted(np.flatnonzero(allowed).tolist(), key=lambda row: (-scores[row], row))
+    return order[:k]
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    count=st.integers(1, 40),
+    k=st.integers(1, 50),
+    share=st.sampled_from([0.0, 0.1, 0.5, 1.0]),
+)
+def test_search_is_a_stable_sort_of_the_allowed_rows(seed: int, count: int, k: int, share: float) -> None:
+    """Small integers as coordinates make many exact ties, and sums without rounding."""
+    generator = np.random.default_rng(seed)
+    vectors = generator.integers(-1, 2, (count, 3)).astype(np.float32)
+    queries = generator.integers(-2, 3, (2, 3)).astype(np.float32)
+    allowed = generator.random(count) < share
+    rows, scores = ExactIndex.build(vectors).search(queries, k, allowed)
+    assert rows.shape == scores.shape == (2, min(k, int(allowed.sum())))
+    for query, found in zip(queries, rows, strict=True):
+        assert found.tolist() == by_sorting(vectors, query, k, allowed)
+
+
+def test_a_tie_across_the_cut_keeps_the_lowest_rows() -> None:
+    vectors = np.tile(np.array([[0.3, -0.7, 0.2, 0.9, 0.1]], np.float32), (700, 1))
+    rows, _ = ExactIndex.build(vectors).search(vectors[:1], 5)
+    assert rows.tolist() == [[0, 1, 2, 3, 4]]
+
+
+def test_everything_is_allowed_when_nothing_is_said() -> None:
+    vectors = np.random.default_rng(0).standard_normal((50, 4)).astype(np.float32)
+    index = ExactIndex.build(vectors)
+    everything = np.ones(50, dtype=np.bool_)
+    assert np.array_equal(index.search(vectors, 7)[0], index.search(vectors, 7, everything)[0])
+    assert index.search(vectors, 99)[0].shape == (50, 50)
+
+
+SCORING = Scoring(kind="dot", temperature=1.0)
+
+ABSOLUTE = Scoring(kind="dot", temperature=1.0, absolute=True)
+
+COUNT = 1000
+
+VECTORS = np.random.default_rng(0).standard_normal((COUNT, 8)).astype(np.float32)
+
+QUERY = np.random.default_rng(1).standard_normal(8).astype(np.float32)
+
+RANKED = np.argsort(-(VECTORS @ QUERY), kind="stable")
+
+SETTINGS = ScalarSettings(
+    efforts=(SearchParams(k=10, candidates=40), SearchParams(k=100, candidates=220)), subset_rows=100
+)
+
+APPROXIMATE = ScalarIndex.build(VECTORS, SETTINGS)
+
+
+def first(count: int) -> RowMask:
+    """A filter that leaves the first rows."""
+    return RowMask(np.arange(COUNT) < count)
+
+
+@pytest.mark.parametrize(
+    ("excluded", "allowed", "kind"),
+    [
+        (0, None, "index"),
+        (7, None, "over_fetch"),
+        (0, 100, "subset"),
+        (7, 100, "subset"),
+        (0, 101, "selector"),
+        (7, 101, "selector"),
+    ],
+)
+def test_the_plan_goes_by_what_is_left_out_and_how_much_is_allowed(
+    excluded: int, allowed: int | None, kind: str
+) -> None:
+    mask = None if allowed is None else first(allowed)
+    rows, _, plan = Planner(APPROXIMATE, SCORING).nearest(QUERY, 10, RANKED[:excluded], mask)
+    left = [row for row in RANKED[excluded:].tolist() if mask is None or mask.mask[row]]
+    assert rows.tolist() == left[:10]
+    assert (plan.kind, plan.allowed) == (kind, allowed)
+
+
+def test_an_exact_index_scores_whatever_is_allowed() -> None:
+    planner = Planner(ExactIndex(VECTORS), SCORING)
+    assert planner.nearest(QUERY, 10, None, first(900)).plan.kind == "subset"
+    assert planner.is_exact
+    assert not Planner(APPROXIMATE, SCORING).is_exact
+
+
+def test_a_few_more_are_fetched_and_all_that_are_needed_when_those_were_left_out() -> None:
+    """50 that are far away cost one small search; the 50 nearest cost further ones."""
+    planner = Planner(ExactIndex(VECTORS), SCORING)
+    far, near = planner.nearest(QUERY, 10, RANKED[-50:]), planner.nearest(QUERY, 10, RANKED[:50])
+    assert far.rows.tolist() == RANKED[:10].tolist()
+    assert near.rows.tolist() == RANKED[50:60].tolist()
+    assert far.plan.fetched < 30
+    assert near.plan.fetched == 60
+
+
+def test_a_k_beyond_the_efforts_is_searched_exactly() -> None:
+    rows = Planner(APPROXIMATE, SCORING).nearest(QUERY, 101).rows
+    assert rows.tolist() == RANKED[:101].tolist()
+    assert APPROXIMATE.search_params(101) is None
+
+
+def test_between_two_efforts_there_is_one_between() -> None:
+    assert APPROXIMATE.search_params(5) == SearchParams(k=10, candidates=40)
+    assert APPROXIMATE.search_params(55) == SearchParams(k=55, candidates=130)
+    assert APPROXIMATE.search_params(100) == SearchParams(k=100, candidates=220)
+
+
+def test_between_two_efforts_as_many_are_proposed_as_asked_for() -> None:
+    """Also where both have no more candidates than k."""
+    few = (SearchParams(k=10, candidates=10), SearchParams(k=97, candidates=97))
+    index = APPROXIMATE.with_settings(SETTINGS.model_copy(update={"efforts": few}))
+    for k in range(1, 98):
+        params = index.search_params(k)
+        assert params is not None
+        assert params.candidates == max(k, 10)
+
+
+def by_products(products: NDArray[np.float32], k: int, allowed: NDArray[np.bool_]) -> list[int]:
+    """The allowed rows by falling product, then by rising row."""
+    return sorted(np.flatnonzero(allowed).tolist(), key=lambda row: (-float(products[row]), row))[:k]
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    count=st.integers(1, 40),
+    k=st.integers(1, 50),
+    share=st.sampled_from([0.0, 0.1, 0.5, 1.0]),
+)
+def test_absolute_scores_and_several_vectors_sort_the_allowed_rows(
+    seed: int, count: int, k: int, share: float
+) -> None:
+    """Small integers make many ties between rows, also between opposite ones; each row comes once."""
+    generator = np.random.default_rng(seed)
+    vectors = generator.integers(-1, 2, (count, 3)).astype(np.float32)
+    query, *_ = several = generator.integers(-2, 3, (3, 3)).astype(np.float32)
+    allowed = generator.random(count) < share
+    index, mask = ExactIndex.build(vectors), RowMask(allowed)
+    for asked, scoring, products in (
+        (query, ABSOLUTE, np.abs(vectors @ query)),
+        (several, SCORING, (vectors @ several.T).max(axis=1)),
+        (several, ABSOLUTE, np.abs(vectors @ several.T).max(axis=1)),
+    ):
+        rows, found, _ = Planner(index, scoring).nearest(asked, k, None, mask)
+        assert rows.tolist() == by_products(products, k, allowed)
+        assert found.tolist() == products[rows].tolist()
+
+
+def test_signed_scores_alone_would_miss_the_far_side() -> None:
+    """The nearest by size is the opposite vector, which a search for h ranks last."""
+    index = ExactIndex.build(np.array([[1, 0], [0, 1], [-2, 0]], np.float32))
+    query = np.array([1, 0], np.float32)
+    assert Planner(index, ABSOLUTE).nearest(query, 1).rows.tolist() == [2]
+    assert Planner(index, SCORING).nearest(query, 1).rows.tolist() == [0]
+
+
+class RemoteSettings(FlatSettings):
+    is_remote = True
+
+
+class RemoteIndex(ExactIndex):
+    """Answers after a turn of the event loop, as an engine behind a socket does; refuses to block."""
+
+    def __init__(self, vectors: NDArray[np.float32]) -> None:
+        super().__init__(vectors)
+        self.settings = RemoteSettings()
+        self.awaited = 0
+
+    def nearest(self, vector: NDArray[np.float32], k: int, allowed: RowMask | None = None) -> Found:
+        raise AssertionError("a server must not wait for a remote engine")
+
+    async def nearest_async(
+        self, vector: NDArray[np.float32], k: int, allowed: RowMask | None = None
+    ) -> Found:
+        await asyncio.sleep(0)
+        self.awaited += 1
+        return super().nearest(vector, k, allowed)
+
+
+@pytest.mark.parametrize("scoring", [SCORING, ABSOLUTE], ids=["signed", "absolute"])
+def test_an_awaited_search_gives_the_answers_of_a_direct_one(scoring: Scoring) -> None:
+    """With every plan: all rows, a few left out, so many that more are fetched, a filter."""
+    local, remote = ExactIndex(VECTORS), RemoteIndex(VECTORS)
+    assert remote.settings.is_remote
+    assert not local.settings.is_remote
+    for excluded, mask in ((None, None), (RANKED[:3], None), (RANKED[:50], None), (RANKED[:3], first(100))):
+        direct = Planner(local, scoring).nearest(QUERY, 10, excluded, mask)
+        awaited = asyncio.run(Planner(remote, scoring).nearest_async(QUERY, 10, excluded, mask))
+        assert awaited.rows.tolist() == direct.rows.tolist()
+        assert awaited.products.tolist() == direct.products.tolist()
+        assert awaited.plan == direct.plan
+    assert remote.awaited >= 5
+
+
+@pytest.mark.parametrize("rows", [COUNT - 1, COUNT + 1])
+def test_a_filter_of_another_catalog_is_refused(rows: int) -> None:
+    mask = RowMask(np.ones(rows, dtype=np.bool_))
+    with pytest.raises(ValueError, match=f"the filter has {rows} rows where the index has {COUNT}"):
+        Planner(APPROXIMATE, SCORING).nearest(QUERY, 10, None, mask)
+
+
+FEW = (SearchParams(k=10, candidates=20),)
+
+NARROW = np.random.default_rng(0).standard_normal((400, 6)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("augmented", "parts", "expected"),
+    [(False, 6, 6), (True, 7, 7), (True, 6, 12), (False, 4, 8), (True, 4, 8)],
+)
+def test_what_is_stored_comes_in_whole_parts(augmented: bool, parts: int, expected: int) -> None:
+    settings = IvfPqSettings(efforts=FEW, lists=4, parts=parts, augmented=augmented)
+    stored = stored_vectors(settings, NARROW)
+    assert stored.shape == (400, expected)
+    assert settings.width(6) == expected
+    assert np.array_equal(stored[:, :6], NARROW)
+    assert not stored[:, 6 + augmented :].any()
+
+
+def test_a_biased_list_is_found_by_the_largest_bias_of_its_members() -> None:
+    """Its direction leaves the bias out, else the highest would gather in one list."""
+    vectors = NARROW.copy()
+    vectors[:, -1] = np.random.default_rng(1).gumbel(0, 2, 400)
+    index = IvfIndex.build(vectors, IvfSettings(efforts=FEW, lists=5, biased=True))._proposing
+    centres = index.quantizer.reconstruct_n(0, 5)
+    assert np.linalg.norm(centres[:, :-1], axis=1) == pytest.approx(1.0, abs=1e-5)
+    assert centres[:, -1].max() == pytest.approx(vectors[:, -1].max())
+    directions = vectors[:, :-1] / np.linalg.norm(vectors[:, :-1], axis=1, keepdims=True)
+    nearest = np.argmax(directions @ centres[:, :-1].T, axis=1)
+    for place in range(5):
+        assert centres[place, -1] == pytest.approx(vectors[nearest == place, -1].max())
+
+
+def test_lists_learn_from_what_users_ask_for() -> None:
+    """Users who all ask one way get finer lists there."""
+    users = np.tile(NARROW[:1], (500, 1))
+    settings = IvfSettings(efforts=FEW, lists=12)
+    plain, learnt = (IvfIndex.build(NARROW, settings, some)._proposing for some in (None, users))
+    wanted = np.argsort(-(NARROW @ NARROW[0]))[:10]
+    sizes = []
+    for index in (plain, learnt):
+        lists = index.quantizer.search(NARROW, 1)[1][:, 0]
+        sizes.append(np.mean([np.count_nonzero(lists == lists[row]) for row in wanted]))
+    assert sizes[1] < sizes[0]
+    assert faiss.downcast_index(learnt).ntotal == 400
+
+
+UNEQUAL = (np.random.default_rng(0).standard_normal((200, 5)) * np.linspace(0.1, 3, 200)[:, None]).astype(
+    np.float32
+)
+
+ASKED = np.random.default_rng(1).standard_normal(5).astype(np.float32)
+
+
+def test_augmented_vectors_are_of_one_length_and_rank_by_distance_as_by_inner_product() -> None:
+    longer = augmented(UNEQUAL).astype(np.float64)
+    assert np.linalg.norm(longer, axis=1) == pytest.approx(np.linalg.norm(UNEQUAL, axis=1).max(), rel=1e-5)
+    distances = np.linalg.norm(longer - np.append(ASKED, 0), axis=1)
+    assert np.argsort(distances).tolist() == np.argsort(-(UNEQUAL.astype(np.float64) @ ASKED)).tolist()
+
+
+def test_the_spread_is_the_deviation_over_the_mean() -> None:
+    assert lengths(np.array([[3, 4], [0, 0]], np.float32)).tolist() == [5.0, 0.0]
+    assert spread(np.array([[1, 0], [0, 3]], np.float32)) == pytest.approx(0.5)
+    assert spread(np.zeros((4, 3), np.float32)) == 0.0
+
+
+def test_unit_vectors_count_as_equal_and_others_do_not() -> None:
+    unit = UNEQUAL / np.linalg.norm(UNEQUAL, axis=1, keepdims=True)
+    assert are_equal(unit)
+    assert not are_equal(UNEQUAL)
+    biased = unit.copy()
+    biased[::2, -1] += np.float32(0.1)
+    assert not are_equal(biased)
+
+
+@pytest.fixture
+def vectors() -> NDArray[np.float32]:
+    """400 unit vectors of 16 numbers."""
+    drawn = np.random.default_rng(0).standard_normal((400, 16)).astype(np.float32)
+    drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
+    return drawn
+
+
+def test_the_best_of_all_proposed_are_the_best_of_all(vectors: NDArray[np.float32], tmp_path: Path) -> None:
+    """Codes propose every row; mapped vectors decide, by the very numbers of the exact index."""
+    np.save(tmp_path / "vectors.npy", vectors)
+    mapped = np.asarray(np.load(tmp_path / "vectors.npy", mmap_mode="r"))
+    codes = faiss.IndexScalarQuantizer(16, faiss.ScalarQuantizer.QT_4bit, faiss.METRIC_INNER_PRODUCT)
+    codes.train(vectors)
+    codes.add(vectors)
+    search = RefinedSearch(codes, mapped).search(5, 400, None)
+    del codes
+    gc.collect()
+    for query in vectors[:20]:
+        rows, scores = search(query)
+        exact_rows, exact_scores = ExactIndex(vectors).nearest(query, 5)
+        np.testing.assert_array_equal(rows, exact_rows)
+        np.testing.assert_array_equal(scores, exact_scores)
+
+
+def test_an_answer_is_not_changed_by_the_next_one(vectors: NDArray[np.float32]) -> None:
+    flat = faiss.IndexFlatIP(16)
+    flat.add(vectors)
+    search = RefinedSearch(flat, vectors).search(3, 13, None)
+    first, kept = search(vectors[0])[0], search(vectors[0])[0].copy()
+    search(vectors[1])
+    np.testing.assert_array_equal(first, kept)
+
+
+@pytest.fixture(params=[False, True], ids=["plain", "rotated"])
+def small(vectors: NDArray[np.float32], request: pytest.FixtureRequest) -> IvfPqIndex:
+    """Codes without lists."""
+    efforts = (SearchParams(k=10, candidates=60),)
+    settings = IvfPqSettings(efforts=efforts, lists=1, parts=16, rotated=request.param)
+    assert settings.reads_all
+    return IvfPqIndex.build(vectors, settings)
+
+
+def test_codes_without_lists_are_kept_and_found_by(
+    small: IvfPqIndex, vectors: NDArray[np.float32], tmp_path: Path
+) -> None:
+    """With a filter, of which they know nothing, the exact search answers."""
+    small.save(tmp_path / "index.faiss")
+    again = IvfPqIndex.load(tmp_path / "index.faiss", vectors, small.settings)
+    exact = ExactIndex(vectors)
+    found = exact.search(vectors[:50], 10)[0]
+    same = [
+        len(np.intersect1d(again.nearest(query, 10)[0], own))
+        for query, own in zip(vectors, found, strict=False)
+    ]
+    assert np.mean(same) > 9.5
+    mask = np.arange(400) % 3 == 0
+    np.testing.assert_array_equal(
+        again.search(vectors[:5], 10, mask)[0], exact.search(vectors[:5], 10, mask)[0]
+    )
+
+
+def test_rotated_codes_find_what_a_number_that_stands_out_hides() -> None:
+    """Users ask far more by one number than by the others, in which the items that they want differ."""
+    drawn = np.random.default_rng(1).standard_normal((2_000, 16)).astype(np.float32)
+    drawn[:, 0] = np.where(np.arange(2_000) % 2, 3.0, -3.0)
+    drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
+    users = drawn[1:100:2].copy()
+    users[:, 0] += 5.0
+    shares = []
+    for rotated in (False, True):
+        efforts = (SearchParams(k=10, candidates=20),)
+        settings = IvfPqSettings(efforts=efforts, lists=1, parts=16, rotated=rotated)
+        index, exact = IvfPqIndex.build(drawn, settings), ExactIndex(drawn)
+        found = [len(np.intersect1d(index.nearest(u, 10)[0], exact.nearest(u, 10)[0])) for u in users]
+        shares.append(np.mean(found) / 10)
+    assert shares[1] > shares[0] + 0.1
+
+
+def test_threads_do_not_write_into_each_others_answers(
+    small: IvfPqIndex, vectors: NDArray[np.float32]
+) -> None:
+    expected = [small.nearest(query, 10)[0].tolist() for query in vectors]
+    wrong: list[int] = []
+
+    def ask(first: int) -> None:
+        for _ in range(5):
+            mine = range(first, 400, 4)
+            wrong.extend(at for at in mine if small.nearest(vectors[at], 10)[0].tolist() != expected[at])
+
+    threads = [threading.Thread(target=ask, args=(first,)) for first in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+@pytest.mark.parametrize("k", [1, 3, 7, 100, 399])
+def test_as_many_candidates_as_rows_suffice(vectors: NDArray[np.float32], k: int) -> None:
+    """FAISS multiplies k by a factor in float32, which must not be rounded below k."""
+    flat = faiss.IndexFlatIP(16)
+    flat.add(vectors)
+    rows, _ = RefinedSearch(flat, vectors).search(k, k, None)(vectors[0])
+    np.testing.assert_array_equal(rows, ExactIndex(vectors).nearest(vectors[0], k)[0])

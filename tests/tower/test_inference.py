@@ -1,0 +1,307 @@
+"""Encoders: histories, features and times of requests become vectors, whatever comes with them."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.conftest import USER_FEATURES, contents, user_tower
+from tests.support.hostile_towers import honest, slow
+from tests.support.item_towers import item_features, item_tower, placed, with_item_tower
+from tests.support.places import FIXTURES
+from turret.data.features import Feature
+from turret.tower.bundle.bundle import Bundle
+from turret.tower.bundle.publish import BundleContents, publish
+from turret.tower.errors import BundleError, EncodingError
+from turret.tower.inference import session
+from turret.tower.inference.encoder import Encoder
+from turret.tower.inference.item_encoder import ItemEncoder
+from turret.tower.inference.session import Session
+from turret.tower.times import Times
+
+Make = Callable[..., BundleContents]
+
+TOWERS = FIXTURES / "towers"
+
+
+def encoder_of(contents: BundleContents) -> Encoder:
+    return Encoder(
+        contents.user_tower,
+        contents.item_vectors,
+        contents.history_length,
+        contents.user_features,
+        contents.reads_times,
+    )
+
+
+def unit(vector: NDArray[np.float32]) -> NDArray[np.float32]:
+    scaled: NDArray[np.float32] = vector / np.linalg.norm(vector)
+    return scaled
+
+
+def test_histories_of_unequal_length_are_averaged_each_on_its_own(make_contents: Make) -> None:
+    contents = make_contents()
+    histories = [np.array([3]), np.array([4, 5, 6]), np.array([7, 7])]
+    encoded = encoder_of(contents).encode(histories, [{}, {}, {}])
+    for rows, vector in zip(histories, encoded, strict=True):
+        assert vector == pytest.approx(unit(contents.item_vectors[rows].mean(axis=0)), abs=1e-6)
+
+
+def test_only_the_newest_rows_are_read(make_contents: Make) -> None:
+    contents = replace(make_contents(), history_length=2)
+    encoder = encoder_of(contents)
+    long, short = encoder.encode([np.array([9, 8, 1, 2]), np.array([1, 2])], [{}, {}])
+    assert np.array_equal(long, short)
+
+
+@pytest.mark.parametrize("times", [False, True])
+def test_each_has_the_same_bits_whatever_comes_with_it(make_contents: Make, times: bool) -> None:
+    contents = replace(make_contents(times=times), history_length=12)
+    encoder = encoder_of(contents)
+    assert encoder.is_steady is not times
+    generator = np.random.default_rng(5)
+    histories = [generator.integers(0, 10, size) for size in [*range(1, 15), *[12] * 40]]
+    known = [
+        Times(np.sort(generator.random(len(rows))) * 1e6, 2e6) if place % 3 else None
+        for place, rows in enumerate(histories)
+    ]
+    features: list[dict[str, object]] = [{}] * len(histories)
+    together = encoder.encode_each(histories, features, known)
+    for rows, when, vector in zip(histories, known, together, strict=True):
+        assert np.array_equal(encoder.encode_each([rows], [{}], [when])[0], vector)
+        assert vector == pytest.approx(encoder.encode([rows], [{}], [when])[0], abs=1e-6)
+
+
+def test_each_is_encoded_alone_where_others_would_make_a_difference(
+    make_contents: Make, user_features: tuple[Feature, ...]
+) -> None:
+    """A tower that reads features, whose bags are filled up to the largest, or that was seen to differ."""
+    reading = encoder_of(make_contents(features=user_features))
+    given: list[dict[str, object]] = [{"likes": ["drama"]}, {"likes": ["drama", "comedy"]}]
+    unsteady = encoder_of(make_contents())
+    unsteady.__dict__["is_steady"] = False
+    for encoder, features in ((reading, given), (unsteady, [{}, {}])):
+        vectors = encoder.encode_each([np.array([0, 1])] * 2, features)
+        for place in (0, 1):
+            alone = encoder.encode([np.array([0, 1])], [features[place]])
+            assert np.array_equal(vectors[place], alone[0])
+
+
+def test_a_tower_that_mixes_its_lines_is_seen(make_contents: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = encoder_of(make_contents())
+    run = encoder._session.run
+
+    def mixed(inputs: dict[str, NDArray[np.float32]], shape: tuple[int, int]) -> NDArray[np.float32]:
+        return run(inputs, shape) + np.float32(1e-6 * (shape[0] == 7))
+
+    monkeypatch.setattr(encoder._session, "run", mixed)
+    assert not encoder.is_steady
+
+
+def test_a_recorded_tower_that_reads_times_has_the_same_bits_whatever_comes_with_it() -> None:
+    """Its sines have other bits at the end of all numbers, for a few numbers only."""
+    tower, items = (TOWERS / "times.onnx").read_bytes(), np.load(TOWERS / "times_items.npy")
+    encoder = Encoder(tower, items, 5, (), reads_times=True)
+    generator = np.random.default_rng(0)
+    histories = [generator.integers(0, 24, size) for size in generator.integers(1, 60, 200)]
+    known = [Times(np.sort(1.6e9 + generator.random(len(rows)) * 1e7), 1.7e9) for rows in histories]
+    for start in range(0, len(histories), 16):
+        some, when = histories[start : start + 16], known[start : start + 16]
+        together = encoder.encode_each(some, [{}] * len(some), when)
+        alone = [
+            encoder.encode_each([rows], [{}], [times])[0] for rows, times in zip(some, when, strict=True)
+        ]
+        assert np.array_equal(together, alone)
+
+
+def test_a_tower_that_takes_one_at_a_time_is_not_steady(
+    make_contents: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = encoder_of(make_contents())
+    run = encoder._session.run
+
+    def one(inputs: dict[str, NDArray[np.float32]], shape: tuple[int, int]) -> NDArray[np.float32]:
+        if shape[0] > 1:
+            raise BundleError("user_tower.onnx can't be run (got 2, expected 1)")
+        return run(inputs, shape)
+
+    monkeypatch.setattr(encoder._session, "run", one)
+    assert not encoder.is_steady
+    assert encoder.encode_each([np.array([0]), np.array([1])], [{}, {}]).shape == (2, 8)
+
+
+def test_one_of_each_that_can_not_be_encoded_is_named_with_its_place(
+    make_contents: Make, user_features: tuple[Feature, ...]
+) -> None:
+    with pytest.raises(EncodingError) as caught:
+        encoder_of(make_contents(features=user_features)).encode_each([np.array([0])] * 2, [{}, {"shoe": 43}])
+    assert (caught.value.position, caught.value.field) == (1, "features.shoe")
+
+
+def test_unknown_values_count_as_nothing(make_contents: Make, user_features: tuple[Feature, ...]) -> None:
+    encoder = encoder_of(make_contents(features=user_features))
+    given: list[dict[str, object]] = [{}, {"country": "zz", "likes": ["opera"], "age": None}]
+    vectors = encoder.encode([np.array([0, 1])] * 2, given)
+    assert np.array_equal(vectors[0], vectors[1])
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("age", "forty"),
+        ("age", True),
+        ("age", 1e300),
+        ("age", 10**400),
+        ("country", ["nl"]),
+        ("country", {"a": 1}),
+        ("likes", "drama"),
+        ("likes", [["drama"]]),
+        ("shoe", 43),
+    ],
+)
+def test_a_feature_that_does_not_fit_is_named_with_its_place(
+    make_contents: Make, user_features: tuple[Feature, ...], field: str, value: object
+) -> None:
+    encoder = encoder_of(make_contents(features=user_features))
+    with pytest.raises(EncodingError) as caught:
+        encoder.encode([np.array([0])] * 2, [{}, {field: value}])
+    assert (caught.value.position, caught.value.field) == (1, f"features.{field}")
+    assert caught.value.value == value
+    with pytest.raises(EncodingError):
+        encoder.check([{}, {field: value}])
+
+
+def test_a_tower_that_reads_times_gets_gaps_and_clocks_of_what_it_reads(make_contents: Make) -> None:
+    """In seconds, up to the request, of the newest five items; histories without times have none."""
+    contents = make_contents(times=True)
+    histories = [np.array([0, 1]), np.array([9, 9, 2, 3, 4, 5, 6]), np.array([7])]
+    days = np.array([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0]) * 86_400
+    times = [Times(np.array([0.0, 7200.0]), 18_000.0), Times(days, 6.5 * 86_400), None]
+    encoded = encoder_of(contents).encode(histories, [{}] * 3, times)
+    hours = [(2 + 3, 2 + 5), (4 * 24 + 12, 24 * (3 + 4 + 5 + 6 + 6.5)), (0, 0)]
+    for rows, added, vector in zip(histories, hours, encoded, strict=True):
+        state = contents.item_vectors[rows[-5:]].mean(axis=0)
+        state[:2] += added
+        assert vector == pytest.approx(unit(state), abs=1e-6)
+    unknown = encoder_of(contents).encode(histories, [{}] * 3)
+    without = encoder_of(make_contents()).encode(histories, [{}] * 3, times)
+    assert np.array_equal(unknown, without), "a tower that reads no times leaves them alone"
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"user_tower": b"nonsense"}, "can't be run"),
+        ({"user_features": USER_FEATURES}, "feature_age"),
+        ({"user_tower": user_tower(4, ())}, "different models"),
+        ({"reads_times": True}, "clocks"),
+        ({"user_tower": user_tower(8, (), times=True)}, "clocks"),
+    ],
+    ids=["nonsense", "features", "width", "no times", "times"],
+)
+def test_a_tower_of_another_bundle_is_refused(
+    make_contents: Make, changes: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(BundleError, match=words):
+        encoder_of(replace(make_contents(), **changes))
+
+
+@pytest.mark.parametrize("rows", [[60], [60, 61], [59, 60], [3, 61, 60, 0], [3, 59], []])
+def test_rows_beyond_the_bundle_are_those_of_further_vectors(make_contents: Make, rows: list[int]) -> None:
+    contents = make_contents()
+    further = np.random.default_rng(8).standard_normal((2, 8)).astype(np.float32)
+    found = encoder_of(contents).gather(np.array(rows, dtype=np.int64), further)
+    assert np.array_equal(
+        found, np.concatenate([contents.item_vectors, further])[np.array(rows, dtype=np.int64)]
+    )
+
+
+HERE = [3.0, 0.0, 4.0]
+
+
+@pytest.fixture(scope="module")
+def item_encoder() -> ItemEncoder:
+    return ItemEncoder(item_tower(3), 3, item_features(3))
+
+
+def test_raw_features_become_vectors(item_encoder: ItemEncoder) -> None:
+    given: list[dict[str, object]] = [
+        {**placed(HERE)},
+        {**placed(HERE), "kind": "film", "tags": ["new", "unheard of"]},
+        {"kind": None},
+    ]
+    expected = np.array([[0.6, 0, 0.8], [-0.6, 0, -0.8], [1, 0, 0]])
+    np.testing.assert_allclose(item_encoder.encode(given), expected, atol=1e-6)
+
+
+def test_nothing_is_made_of_nothing(item_encoder: ItemEncoder) -> None:
+    assert item_encoder.encode([]).shape == (0, 3)
+
+
+def test_more_than_pass_at_once_come_out_in_order(item_encoder: ItemEncoder) -> None:
+    angles = np.linspace(0, 3, 2500)
+    given: list[dict[str, object]] = [{"n0": float(np.cos(a)), "n1": float(np.sin(a))} for a in angles]
+    found = item_encoder.encode(given)
+    np.testing.assert_allclose(found[:, :2], np.stack([np.cos(angles), np.sin(angles)], axis=1), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("n1", "one"), ("n1", 1e300), ("kind", ["book"]), ("tags", "new"), ("colour", "red")]
+)
+def test_a_feature_of_an_item_that_does_not_fit_is_named_with_its_place(
+    item_encoder: ItemEncoder, name: str, value: object
+) -> None:
+    """The place counts on over all that pass at once."""
+    with pytest.raises(EncodingError) as caught:
+        item_encoder.encode([{}] * 1500 + [{name: value}])
+    assert (caught.value.position, caught.value.field) == (1500, f"features.{name}")
+
+
+def test_what_another_version_was_sent_is_read_as_far_as_it_goes(item_encoder: ItemEncoder) -> None:
+    given: dict[str, object] = {"n0": 1.0, "n1": "one", "colour": "red", "kind": "film"}
+    assert item_encoder.readable(given) == {"n0": 1.0, "kind": "film"}
+
+
+def test_a_tower_that_is_not_of_its_bundle_is_refused() -> None:
+    with pytest.raises(BundleError, match="feature_n2"):
+        ItemEncoder(item_tower(3), 3, item_features(2))
+    with pytest.raises(BundleError, match="can't be run"):
+        ItemEncoder(b"nonsense", 3, item_features(3))
+    with pytest.raises(BundleError, match="without item features"):
+        ItemEncoder(item_tower(3), 3, ())
+    with pytest.raises(BundleError, match="shape"):
+        ItemEncoder(item_tower(3), 4, item_features(3)).encode([{}])
+
+
+def test_a_bundle_without_an_item_tower_has_no_encoder(bundles: Path, tmp_path: Path) -> None:
+    assert Bundle.open(bundles / "v1").item_encoder is None
+    opened = Bundle.open(publish(tmp_path / "with", with_item_tower(contents())))
+    assert opened.item_encoder is not None
+    assert opened.item_encoder.features == item_features(8)
+
+
+def test_an_item_tower_comes_with_recorded_items(tmp_path: Path) -> None:
+    made = with_item_tower(contents())
+    unknown = made.recorded_items[0].model_copy(update={"id": 9})
+    for recorded in ((), (unknown,)):
+        with pytest.raises(BundleError, match="recorded item"):
+            publish(tmp_path, replace(made, recorded_items=recorded))
+
+
+HISTORY = {"history": np.full((1, 3, 8), 1e-39, np.float32), "length": np.array([3])}
+
+
+def test_a_call_that_takes_too_long_is_ended_between_two_operators(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "RUN_SECONDS", 0.0)
+    tower = Session(slow(products=400), "user_tower.onnx", "user_vector")
+    with pytest.raises(BundleError, match=r"user_tower\.onnx can't be run"):
+        tower.run(HISTORY, (1, 8))  # it would take minutes
+
+
+def test_a_call_in_time_is_left_alone() -> None:
+    tower = Session(honest().SerializeToString(), "user_tower.onnx", "user_vector")
+    assert tower.run(HISTORY, (1, 8)).shape == (1, 8)

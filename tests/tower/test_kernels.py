@@ -1,0 +1,271 @@
+"""Compiled kernels: numbers, dropout, unit vectors and threads."""
+
+import shutil
+import threading
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import normalize
+
+from tests.support.places import ROOT
+from turret.tower.kernels.bucket_rows import bucket_rows, pad_rows
+from turret.tower.kernels.compiled import compiled, compiled_sum, prefetch
+from turret.tower.kernels.counter_random import STEP, stream_of, uniform
+from turret.tower.kernels.dropout import Dropout
+from turret.tower.kernels.normalize import normalized, normalized_but_last
+from turret.tower.kernels.threads import in_parts
+
+KERNELS = ROOT / "tower" / "kernels"
+
+
+@compiled
+def read_ahead(values: np.ndarray, row: int) -> float:
+    prefetch(values, row, 64)
+    return float(values[row, 0])
+
+
+@compiled_sum
+def total(values: np.ndarray) -> float:
+    added = 0.0
+    for value in values:
+        added += value
+    return added
+
+
+def test_compiled_functions_do_as_they_say() -> None:
+    """Asking for memory changes nothing, and a reordered sum is the sum to rounding."""
+    values = np.random.default_rng(0).standard_normal((5, 3))
+    assert read_ahead(values, 3) == values[3, 0]
+    assert abs(total(values.ravel()) - values.sum()) < 1e-12
+
+
+def test_infinity_and_nan_keep_their_meaning_in_reordered_sums() -> None:
+    """A sum in which one is stays so: bad vectors are not lost."""
+    assert np.isnan(total(np.array([1.0, np.nan])))
+    assert np.isinf(total(np.array([1.0, np.inf])))
+
+
+def folder_of(path: Path) -> str:
+    """The folder of compiled code of a copy of the sources."""
+    spec = spec_from_file_location("turret_kernels_copy", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return str(module.FOLDER)
+
+
+def test_changed_modules_do_not_meet_code_compiled_from_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A module that compiled functions call has changed: all of them are compiled anew."""
+    monkeypatch.setattr("numba.config.CACHE_DIR", str(tmp_path / "kept"))
+    kernels = tmp_path / "turret" / "tower" / "kernels"
+    kernels.mkdir(parents=True)
+    for name in ("compiled.py", "counter_random.py"):
+        copy = Path(shutil.copy(KERNELS / name, kernels))
+    before = folder_of(kernels / "compiled.py")
+    assert folder_of(kernels / "compiled.py") == before
+    copy.write_text("# @compiled differently\n")
+    assert folder_of(kernels / "compiled.py") != before
+    assert before.startswith(str(tmp_path / "kept"))
+
+
+def test_numbers_are_spread_evenly() -> None:
+    """100,000 numbers in 100 cells: chi-square with 99 degrees, below 180 for all but one in a million."""
+    with np.errstate(over="ignore"):
+        counters = [stream_of(np.uint64(1), 0) + np.uint64(n) * STEP for n in range(100_000)]
+    drawn = np.array([uniform(counter) for counter in counters])
+    counts = np.bincount((drawn * 100).astype(int), minlength=100)
+    assert drawn.min() >= 0
+    assert drawn.max() < 1
+    assert ((counts - 1000.0) ** 2 / 1000.0).sum() < 180
+
+
+def test_streams_differ_by_seed_and_number() -> None:
+    """No two of a few thousand streams start alike."""
+    starts = {int(stream_of(np.uint64(seed), number)) for seed in range(50) for number in range(50)}
+    assert len(starts) == 2500
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
+def test_the_rate_is_dropped_and_the_mean_stays(rate: float) -> None:
+    """Of 300,000 values, within five deviations of the share; a rate is met to a 512th."""
+    values = torch.ones(1000, 300)
+    torch.manual_seed(0)
+    kept = Dropout(rate)(values)
+    share = float((kept == 0).float().mean())
+    assert abs(share - rate) < 1 / 512 + 5 * (rate * (1 - rate) / values.numel()) ** 0.5
+    assert abs(float(kept.mean()) - 1.0) < 5 * (rate / (1 - rate) / values.numel()) ** 0.5
+    assert len(kept.unique()) == 2
+
+
+def test_the_gradient_drops_the_same() -> None:
+    values = torch.randn(37, 11, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    torch.manual_seed(0)
+    kept = Dropout(0.4)(values)
+    (gradient,) = torch.autograd.grad(kept.sum(), values)
+    torch.testing.assert_close(kept, values * gradient)
+
+
+def test_a_seed_repeats_and_another_does_not() -> None:
+    """As the trainer seeds each step."""
+    values, drop = torch.ones(100, 8), Dropout(0.5)
+    drawn = []
+    for seed in (0, 0, 1):
+        torch.manual_seed(seed)
+        drawn.append(drop(values))
+    assert torch.equal(drawn[0], drawn[1])
+    assert not torch.equal(drawn[0], drawn[2])
+    assert not torch.equal(drawn[2], drop(values))
+
+
+def test_places_are_dropped_independently() -> None:
+    """No two of the eight values of a word go together more often than by chance."""
+    torch.manual_seed(3)
+    kept = (Dropout(0.5)(torch.ones(200_000, 8)) > 0).double()
+    correlations = torch.corrcoef(kept.T) - torch.eye(8, dtype=torch.float64)
+    assert correlations.abs().max() < 5 / 200_000**0.5
+
+
+def test_how_many_threads_work_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("turret.tower.kernels.dropout.LEAST_WORDS", 999)
+    values, threads = torch.ones(3000, 100), torch.get_num_threads()
+    drawn = []
+    try:
+        for count in (1, 2):
+            torch.set_num_threads(count)
+            torch.manual_seed(0)
+            drawn.append(Dropout(0.3)(values))
+    finally:
+        torch.set_num_threads(threads)
+    assert torch.equal(drawn[0], drawn[1])
+
+
+def test_when_served_nothing_is_dropped() -> None:
+    values = torch.ones(10)
+    assert Dropout(0.5).eval()(values) is values
+    assert Dropout(0.0)(values) is values
+    assert len(Dropout(0.5)(torch.ones(4, 2, dtype=torch.float64)).unique()) <= 2
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (3000, 64), (2, 4, 6), (7,), (0, 4)])
+def test_it_is_normalize_with_its_gradient(shape: tuple[int, ...]) -> None:
+    vectors = torch.randn(shape, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    slopes = torch.randn(shape, generator=torch.Generator().manual_seed(1))
+    ours, theirs = normalized(vectors), normalize(vectors, dim=-1)
+    torch.testing.assert_close(ours, theirs)
+    for one, other in zip(
+        torch.autograd.grad((ours * slopes).sum(), vectors),
+        torch.autograd.grad((theirs * slopes).sum(), vectors),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(3000, 64), (2, 4, 6), (7,), (0, 4)])
+def test_the_last_column_can_be_left_out_of_the_length(shape: tuple[int, ...]) -> None:
+    vectors = torch.randn(shape, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    slopes = torch.randn(shape, generator=torch.Generator().manual_seed(1))
+    expected = torch.cat([normalize(vectors[..., :-1], dim=-1), vectors[..., -1:] * 0.3], dim=-1)
+    found = normalized_but_last(vectors, 0.3)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(
+        torch.autograd.grad((found * slopes).sum(), vectors),
+        torch.autograd.grad((expected * slopes).sum(), vectors),
+        rtol=1e-4,
+        atol=1e-5,
+    )
+
+
+def test_nothing_stays_nothing() -> None:
+    """A vector of zeros, and slopes through it that are finite."""
+    vectors = torch.zeros(2, 4, requires_grad=True)
+    units = normalized(vectors)
+    assert not units.any()
+    (gradient,) = torch.autograd.grad(units.sum(), vectors)
+    assert gradient.isfinite().all()
+
+
+def test_vectors_that_are_views_are_read_right() -> None:
+    """Neither a transposed matrix nor every other column is laid out as it is read."""
+    vectors = torch.randn(6, 8, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(normalized(vectors.T), normalize(vectors.T, dim=-1))
+    torch.testing.assert_close(normalized(vectors[:, ::2]), normalize(vectors[:, ::2], dim=-1))
+
+
+def test_sizes_are_few_and_waste_little() -> None:
+    """Sixteen in an octave, none smaller than asked for, none a sixteenth larger."""
+    sizes = {bucket_rows(rows) for rows in range(1024, 2048)}
+    assert len(sizes) <= 17
+    for rows in range(5000):
+        assert rows <= bucket_rows(rows) <= rows + rows // 16
+
+
+def test_rows_are_kept_and_followed_by_zeros() -> None:
+    matrix = torch.randn(1000, 3)
+    filled = pad_rows(matrix, torch.bfloat16)
+    assert filled.dtype == torch.bfloat16
+    assert len(filled) == bucket_rows(1000) > 1000
+    assert torch.equal(filled[:1000], matrix.bfloat16())
+    assert not filled[1000:].any()
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 7, 1000])
+@pytest.mark.parametrize("least", [1, 64])
+def test_each_place_is_worked_on_once(count: int, least: int) -> None:
+    """The parts cover the range without overlap."""
+    seen: list[int] = []
+    lock = threading.Lock()
+
+    def work(start: int, stop: int) -> None:
+        with lock:
+            seen.extend(range(start, stop))
+
+    in_parts(count, work, least)
+    assert sorted(seen) == list(range(count))
+
+
+def test_an_error_in_a_part_is_raised() -> None:
+    """It is not lost in its thread."""
+
+    def work(start: int, stop: int) -> None:
+        raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        in_parts(10, work)
+
+
+def test_one_thread_works_where_it_is_called() -> None:
+    """A program that asked torch for one thread gets no other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        names: list[str] = []
+        in_parts(100, lambda start, stop: names.append(threading.current_thread().name))
+    finally:
+        torch.set_num_threads(threads)
+    assert names == [threading.current_thread().name]
+
+
+def test_an_error_on_another_thread_is_raised() -> None:
+    """The part of the caller is done only after it."""
+    caller, failed = threading.current_thread(), threading.Event()
+
+    def work(start: int, stop: int) -> None:
+        if threading.current_thread() is caller:
+            assert failed.wait(60)
+        else:
+            failed.set()
+            raise ValueError("broken elsewhere")
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with pytest.raises(ValueError, match="broken elsewhere"):
+            in_parts(10, work)
+    finally:
+        torch.set_num_threads(threads)

@@ -1,0 +1,277 @@
+"""Layers of towers: windows of packed histories, rows by number, features and perceptrons."""
+
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import relu
+
+from tests.tower.small_towers import ITEMS, item_features, no_features, user_features
+from turret.tower.errors import TowerError
+from turret.tower.layers.feature_layers import FeatureLayers, FeatureRows, bag_codes, selected_features
+from turret.tower.layers.gather import gather_rows, ranges
+from turret.tower.layers.linear import Linear, perceptron, set_matmul_dtype
+from turret.tower.layers.packed import PackedHistories
+from turret.tower.layers.windows import window_means, window_sums
+
+
+def windows(starts: list[int], ends: list[int], left_out: list[int] | None = None) -> PackedHistories:
+    return PackedHistories(
+        rows=torch.zeros(max(ends), dtype=torch.int64),
+        starts=torch.tensor(starts),
+        ends=torch.tensor(ends),
+        users=torch.zeros(len(starts), dtype=torch.int64),
+        ages=torch.zeros(len(starts)),
+        left_out=None if left_out is None else torch.tensor(left_out),
+    )
+
+
+def given(places: int, width: int = 3) -> Tensor:
+    return torch.randn(places, width, generator=torch.manual_seed(0))
+
+
+CASES = {
+    "prefixes": windows([0, 0, 0, 3, 3], [1, 2, 3, 4, 5]),
+    "sliding": windows([0, 1, 2, 3], [3, 4, 5, 6]),
+    "backwards": windows([3, 2, 0], [6, 4, 3]),
+    "apart": windows([5, 0, 2], [6, 2, 4]),
+    "all but one": windows([0, 0, 0, 3, 3], [3, 3, 3, 5, 5], [0, 1, 2, 4, -1]),
+}
+
+
+@pytest.mark.parametrize("histories", CASES.values(), ids=CASES.keys())
+def test_a_sum_has_what_its_window_holds(histories: PackedHistories) -> None:
+    """One window after the other, in NumPy; the gradient is that of the same sums."""
+    vectors = given(int(histories.ends.max())).requires_grad_()
+    left_out = histories.left_out if histories.left_out is not None else torch.full_like(histories.starts, -1)
+    mask = np.zeros((len(histories.starts), len(vectors)), dtype=np.float32)
+    for b, (start, end, out) in enumerate(zip(histories.starts, histories.ends, left_out, strict=True)):
+        mask[b, start:end] = 1.0
+        if out >= 0:
+            mask[b, out] = 0.0
+    held = torch.from_numpy(mask)
+    sums = window_sums(vectors, histories)
+    torch.testing.assert_close(sums, held @ vectors, rtol=1e-5, atol=1e-5)
+    slopes = torch.randn(sums.shape, generator=torch.manual_seed(1))
+    (gradient,) = torch.autograd.grad((sums * slopes).sum(), vectors)
+    torch.testing.assert_close(gradient, held.T @ slopes, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(window_means(vectors, histories), sums / held.sum(dim=1, keepdim=True))
+
+
+@pytest.mark.parametrize("histories", CASES.values(), ids=CASES.keys())
+def test_other_types_have_the_same_sums(histories: PackedHistories) -> None:
+    """Those are computed by torch."""
+    vectors = given(int(histories.ends.max()))
+    torch.testing.assert_close(
+        window_sums(vectors.double(), histories).float(), window_sums(vectors, histories)
+    )
+
+
+def test_short_windows_survive_a_long_pack() -> None:
+    """A window of one after one of 199,999 is its vector to float32's precision."""
+    vectors = torch.rand(200_000, 2) + 1.0
+    means = window_means(vectors, windows([0, 199_999], [199_999, 200_000]))
+    torch.testing.assert_close(means[1], vectors[-1], rtol=1e-6, atol=0)
+    slid = window_means(vectors, windows([0, 199_998], [199_999, 200_000]))
+    torch.testing.assert_close(slid[1], vectors[-2:].mean(dim=0), rtol=1e-6, atol=0)
+
+
+def test_without_what_it_leaves_out_a_window_is_smaller() -> None:
+    histories = windows([0, 0], [3, 3], [1, -1])
+    assert histories.sizes().tolist() == [2, 3]
+    assert replace(histories, left_out=None).sizes().tolist() == [3, 3]
+
+
+def test_windows_are_distinct_by_what_they_leave_out() -> None:
+    firsts, groups = windows([0, 0, 0, 0], [3, 3, 3, 4], [1, 1, 2, 2]).distinct()
+    assert (firsts.tolist(), groups.tolist()) == ([0, 2, 3], [0, 0, 1, 2])
+
+
+MATRIX = torch.arange(12.0).reshape(4, 3)
+
+
+@pytest.mark.parametrize("rows", [[], [2], [3, 0, 3], [[1, 1], [0, 2]]])
+def test_rows_are_picked_in_the_shape_of_their_numbers(rows: list[int]) -> None:
+    """Also none of them, and one of them many times."""
+    places = torch.tensor(rows, dtype=torch.int64)
+    assert torch.equal(gather_rows(MATRIX, places), MATRIX[places])
+
+
+def test_the_gradient_of_a_row_is_the_sum_over_its_places() -> None:
+    """Rows that nobody picked get none."""
+    matrix = MATRIX.clone().requires_grad_()
+    weights = torch.tensor([[1.0, 2, 3], [10, 20, 30], [100, 200, 300]])
+    (gather_rows(matrix, torch.tensor([3, 0, 3])) * weights).sum().backward()  # type: ignore[no-untyped-call]
+    assert matrix.grad is not None
+    assert matrix.grad.tolist() == [[10, 20, 30], [0, 0, 0], [0, 0, 0], [101, 202, 303]]
+
+
+def test_the_gradient_is_the_same_bit_for_bit_in_every_run() -> None:
+    """Thousands of rows are picked again and again; the order of addition decides the last bits."""
+    random = torch.Generator().manual_seed(0)
+    rows = torch.randint(0, 50, (40_000,), generator=random)
+    weights = torch.randn(40_000, 16, generator=random)
+    gradients: list[torch.Tensor] = []
+    for _ in range(5):
+        matrix = torch.zeros(50, 16, requires_grad=True)
+        (gather_rows(matrix, rows) * weights).sum().backward()  # type: ignore[no-untyped-call]
+        assert matrix.grad is not None
+        gradients.append(matrix.grad)
+    assert all(torch.equal(gradients[0], other) for other in gradients[1:])
+
+
+def test_ranges_are_laid_end_to_end() -> None:
+    """Empty ranges leave nothing."""
+    assert ranges(torch.tensor([5, 9, 2]), torch.tensor([2, 0, 3])).tolist() == [5, 6, 2, 3, 4]
+
+
+def pair(bias: bool) -> tuple[Linear, nn.Linear]:
+    """One of ours and one of torch's with the same weights."""
+    torch.manual_seed(0)
+    theirs = nn.Linear(24, 40, bias=bias)
+    ours = Linear(24, 40, bias=bias)
+    ours.load_state_dict(theirs.state_dict())
+    return ours, theirs
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("shape", [(7, 24), (3, 5, 24), (0, 24)])
+def test_short_products_are_near_and_keep_the_type(bias: bool, shape: tuple[int, ...]) -> None:
+    """Outputs and all gradients within what eight bits leave, and not the same: they are computed so."""
+    ours, theirs = pair(bias)
+    set_matmul_dtype(ours, torch.bfloat16)
+    inputs = torch.randn(*shape)
+    slopes = torch.randn(*shape[:-1], 40)
+    results = []
+    for layer in (ours, theirs):
+        given = inputs.clone().requires_grad_()
+        output = layer(given)
+        assert output.dtype == torch.float32
+        gradients = torch.autograd.grad(output, [given, *layer.parameters()], slopes)
+        results.append([output, *gradients])
+    for one, other in zip(*results, strict=True):
+        assert one.dtype == torch.float32
+        assert one.shape == other.shape
+        assert (one - other).norm() <= 0.01 * other.norm()
+    if inputs.numel():
+        assert not torch.equal(results[0][0], results[1][0])
+
+
+def test_without_a_type_and_when_not_training_it_is_torch_s_own() -> None:
+    """Validation sees what is exported."""
+    ours, theirs = pair(bias=True)
+    inputs = torch.randn(7, 24)
+    assert torch.equal(ours(inputs), theirs(inputs))
+    set_matmul_dtype(ours, torch.bfloat16)
+    ours.eval()
+    assert torch.equal(ours(inputs), theirs(inputs))
+
+
+def test_inputs_without_a_gradient_are_given_none() -> None:
+    ours, _ = pair(bias=True)
+    set_matmul_dtype(ours, torch.bfloat16)
+    ours(torch.randn(7, 24)).sum().backward()
+    assert ours.weight.grad is not None
+    torch.testing.assert_close(ours.bias.grad, torch.full((40,), 7.0))
+
+
+def test_hidden_layers_are_rectified_and_the_last_one_is_linear() -> None:
+    """Equals the matrices written out; a vector may have negative parts."""
+    torch.manual_seed(0)
+    network = perceptron(5, [7, 4], 3, dropout=0.5).eval()
+    first, second, last = (layer for layer in network if isinstance(layer, torch.nn.Linear))
+    given = torch.randn(6, 5)
+    hidden = relu(given @ first.weight.T + first.bias)
+    hidden = relu(hidden @ second.weight.T + second.bias)
+    expected = hidden @ last.weight.T + last.bias
+    torch.testing.assert_close(network(given), expected)
+    assert (expected < 0).any()
+
+
+def test_without_hidden_layers_it_is_one_matrix() -> None:
+    network = perceptron(5, [], 3, dropout=0.5)
+    assert [tuple(parameter.shape) for parameter in network.parameters()] == [(3, 5), (3,)]
+    given = torch.randn(2, 5)
+    assert torch.equal(network(given), network(given)), "nothing is dropped where nothing is hidden"
+
+
+def test_dropout_is_of_training_alone() -> None:
+    torch.manual_seed(0)
+    network = perceptron(5, [50], 3, dropout=0.5)
+    given = torch.randn(1, 5)
+    assert not torch.equal(network(given), network(given))
+    network.eval()
+    assert torch.equal(network(given), network(given))
+
+
+def test_ragged_codes_are_gathered_in_the_order_asked_for() -> None:
+    """Rows come with their own codes, repeats and empty rows included."""
+    values, offsets = torch.tensor([7, 8, 9, 5]), torch.tensor([0, 2, 2, 3, 4])
+    codes, starts = bag_codes(values, offsets, torch.tensor([3, 0, 1, 0]))
+    assert codes.tolist() == [5, 7, 8, 7, 8]
+    assert starts.tolist() == [0, 1, 3, 3]
+
+
+def test_rows_equal_the_same_features_given_as_inputs() -> None:
+    """Looking features up by row and feeding them padded give the same dense inputs."""
+    prepared = item_features()
+    layers = FeatureLayers(prepared.features, 5)
+    by_row = FeatureRows(layers, prepared)(torch.tensor([0, 1, 3, 8]))
+    inputs = {
+        "title": torch.tensor([[1, 2, 3], [0, 0, 0], [1, 3, 0], [0, 0, 0]]),
+        "brand": torch.tensor([0, 1, 1, 0]),
+        "genres": torch.tensor([[0, 0], [1, 2], [0, 0], [0, 0]]),
+        "price": torch.tensor(prepared.columns["price"])[[0, 1, 3, 8]],
+    }
+    torch.testing.assert_close(layers(inputs), by_row)
+    assert by_row.shape == (4, layers.width) == (4, 16)
+
+
+def test_the_unknown_gives_zeros_and_learns_nothing() -> None:
+    """Code 0 contributes zeros and its table row gets no gradient."""
+    prepared = item_features()
+    layers = FeatureLayers(prepared.features, 5)
+    FeatureRows(layers, prepared)(torch.arange(ITEMS)).sum().backward()
+    for table in layers.tables.values():
+        weight = next(table.parameters())
+        assert (weight[0] == 0).all()
+        assert weight.grad is not None
+        assert (weight.grad[0] == 0).all()
+        assert (weight.grad[1:] != 0).any()
+
+
+def test_a_mean_of_codes_is_the_mean_of_their_vectors() -> None:
+    """A list's vector is the plain mean over its codes."""
+    prepared = item_features()
+    layers = FeatureLayers(prepared.features, 5)
+    weight = next(layers.tables["2"].parameters())
+    dense = FeatureRows(layers, prepared)(torch.tensor([1]))[0, 10:15]
+    torch.testing.assert_close(dense, (weight[1] + weight[2]) / 2)
+
+
+def names(asked: tuple[str, ...] | Literal["all"]) -> list[str]:
+    return [feature.name for feature in selected_features(asked, user_features(), "tower.user.features")]
+
+
+def test_all_means_all_in_the_order_of_the_data() -> None:
+    assert names("all") == ["country", "age", "likes"]
+
+
+def test_names_are_taken_in_their_own_order() -> None:
+    assert names(("likes", "country")) == ["likes", "country"]
+    assert names(()) == []
+
+
+@pytest.mark.parametrize("asked", [("country", "shoes"), ("al",)])
+def test_a_feature_that_was_not_prepared_is_named_with_those_that_were(asked: tuple[str, ...]) -> None:
+    with pytest.raises(TowerError, match=r"^tower\.user\.features: .*'(shoes|al)'.*country, age, likes\.$"):
+        names(asked)
+
+
+def test_where_nothing_was_prepared_it_is_said() -> None:
+    with pytest.raises(TowerError, match="the prepared data has: none"):
+        selected_features(("title",), no_features(3), "tower.item.features")
+    assert selected_features("all", no_features(3), "tower.item.features") == ()

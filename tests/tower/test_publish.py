@@ -1,0 +1,324 @@
+"""Publication of bundles, and new versions of them with another index."""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from turret.data.features import Feature
+from turret.data.manifest import hash_file
+from turret.data.vocabulary import Vocabulary
+from turret.tower.bundle.bundle import Bundle, load
+from turret.tower.bundle.publish import BundleContents, publish
+from turret.tower.bundle.query_vectors import QUERY_VECTORS, check_queries, query_vectors
+from turret.tower.bundle.reindex import reindex
+from turret.tower.errors import BundleError
+from turret.tower.format.index_settings import ScalarSettings
+from turret.tower.format.manifest import (
+    DIGEST,
+    MANIFEST,
+    REQUIRED_FILES,
+    Scoring,
+    read_manifest,
+    write_manifest,
+)
+from turret.tower.format.pointer import current
+from turret.tower.index.approximate import ApproximateIndex
+from turret.tower.index.index import ExactIndex
+from turret.tower.retrieval.retriever import Retriever
+from turret.tower.tuning.choice import IndexRequest
+
+Make = Callable[..., BundleContents]
+
+
+def test_what_is_published_is_whole_and_read_only(tmp_path: Path, make_contents: Make) -> None:
+    folder = publish(tmp_path / "new" / "root", make_contents())
+    assert {path.name for path in folder.iterdir()} == {*REQUIRED_FILES, MANIFEST, DIGEST}
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o444}
+    assert [path.name for path in sorted(folder.parent.iterdir())] == ["current", "v1"]
+
+
+def test_a_bundle_holds_what_training_goes_on_from(
+    tmp_path: Path, make_contents: Make, user_features: tuple[Feature, ...]
+) -> None:
+    """If it is given; the files are checked as all others are, and a service has no use for them."""
+    contents = replace(make_contents(), experiment={"training": {"epochs": 3}}, item_features=user_features)
+    folder = publish(tmp_path, contents)
+    names = {path.name for path in folder.iterdir()}
+    assert names == {*REQUIRED_FILES, MANIFEST, DIGEST, "experiment.json", "item_features.json"}
+    assert json.loads((folder / "experiment.json").read_text()) == {"training": {"epochs": 3}}
+    stored = json.loads((folder / "item_features.json").read_text())
+    assert [Feature.model_validate(one) for one in stored] == list(user_features)
+    (folder / "experiment.json").chmod(0o644)
+    (folder / "experiment.json").write_text("{}")
+    with pytest.raises(BundleError, match=r"experiment\.json is not the file that was published"):
+        Bundle.open(folder)
+
+
+def test_a_bundle_without_signs_is_recorded_and_measured_so(tmp_path: Path, make_contents: Make) -> None:
+    """It answers its recorded queries, finds all that is best, and says in its manifest how it is scored."""
+    publish(tmp_path, make_contents(absolute=True))
+    manifest = load(tmp_path, "v1").manifest
+    assert manifest.scoring.absolute
+    assert [(one.k, one.selectivity, one.recall) for one in manifest.recall] == [(10, 1.0, 1.0)]
+
+
+def test_answers_by_another_scoring_stop_the_publication(tmp_path: Path, make_contents: Make) -> None:
+    """A model that was trained without signs is not published as one with them, nor the other way."""
+    absolute = make_contents(absolute=True)
+    for scored, answered in ((absolute, make_contents()), (make_contents(), absolute)):
+        with pytest.raises(BundleError, match="answered differently"):
+            publish(tmp_path, replace(scored, expected=answered.expected))
+
+
+def test_only_the_first_bundle_becomes_current_by_itself(tmp_path: Path, make_contents: Make) -> None:
+    publish(tmp_path, make_contents("v1"))
+    publish(tmp_path, make_contents("v2", seed=1))
+    assert current(tmp_path) == "v1"
+
+
+def test_an_existing_version_is_not_overwritten(bundles: Path, make_contents: Make) -> None:
+    with pytest.raises(BundleError, match="choose another version"):
+        publish(bundles, make_contents(seed=9))
+    load(bundles, "v1")
+
+
+@pytest.mark.parametrize("part", ["item_vectors", "scoring", "expected"])
+def test_an_answer_that_is_not_trainings_stops_the_publication(
+    tmp_path: Path, make_contents: Make, part: str
+) -> None:
+    contents = make_contents()
+    changes: dict[str, Any] = {
+        "item_vectors": np.roll(contents.item_vectors, 1, axis=0),
+        "scoring": Scoring(kind="cosine", temperature=0.6),
+        "expected": [(rows[::-1], scores) for rows, scores in contents.expected],
+    }
+    with pytest.raises(BundleError, match="recorded query 0"):
+        publish(tmp_path, replace(contents, **{part: changes[part]}))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"version": "../v1"},
+        {"recorded": [], "expected": []},
+        {"expected": []},
+        {"recorded": [{"history": [1]}] * 3},
+        {"vocabulary": Vocabulary([100, 101])},
+        {"fields": {"title": ["only one"]}},
+        {"user_tower": b"nonsense"},
+    ],
+    ids=["version", "no queries", "no answers", "unknown items", "vocabulary", "fields", "tower"],
+)
+def test_contents_that_do_not_fit_leave_nothing_behind(
+    tmp_path: Path, make_contents: Make, changes: dict[str, Any]
+) -> None:
+    with pytest.raises(BundleError):
+        publish(tmp_path, replace(make_contents(), **changes))
+    assert list(tmp_path.iterdir()) == []
+
+
+Oracle = Callable[..., tuple[NDArray[np.int64], NDArray[np.float32]]]
+
+
+ITEMS = 3000
+
+
+def queries(count: int = 200) -> NDArray[np.float32]:
+    vectors = np.random.default_rng(5).standard_normal((count, 8))
+    unit: NDArray[np.float64] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return unit.astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One bundle, v1, of 3,000 items, with 200 user vectors."""
+    from tests.conftest import contents
+
+    root = tmp_path_factory.mktemp("shop")
+    made = contents(ids=tuple(range(ITEMS)))
+    publish(root, replace(made, query_vectors=queries()))
+    return root
+
+
+@pytest.mark.parametrize("kind", ["sq8", "ivf_pq"])
+def test_a_new_version_has_the_index_that_was_asked_for(shop: Path, kind: str, oracle: Oracle) -> None:
+    """Beside the old one, which stays as it was and current; it passes every check that a service makes."""
+    before = {path.name: path.read_bytes() for path in (shop / "v1").iterdir()}
+    target = reindex(shop / "v1", IndexRequest(kind, 0.9))
+    assert target == shop / f"v1-{kind}"
+    assert current(shop) == "v1"
+    assert {path.name: path.read_bytes() for path in (shop / "v1").iterdir()} == before
+    bundle = load(shop, target.name)
+    assert isinstance(bundle.index, ApproximateIndex)
+    manifest = bundle.manifest
+    assert (manifest.version, manifest.index.kind, manifest.index.is_exact) == (target.name, kind, False)
+    assert {(one.k, one.selectivity) for one in manifest.recall} == {
+        (10, 1.0),
+        (100, 1.0),
+        (1000, 1.0),
+        (10, 0.1),
+        (100, 0.1),
+        (10, 0.01),
+    }
+    assert min(one.recall for one in manifest.recall) >= 0.9
+    assert manifest.index_choice is not None
+    assert (manifest.index_choice.asked, manifest.index_choice.recall) == (kind, 0.9)
+    assert manifest.fingerprints["reindexed"] == "v1"
+    assert {path.stat().st_mode & 0o777 for path in target.iterdir()} == {0o444}
+    (ranking,) = Retriever(bundle).recommend([np.array([1, 2, 3])], [{}], 10, [np.array([1, 2, 3])])
+    rows, scores = oracle(np.array(bundle.vectors), [1, 2, 3], 0.5, 10)
+    assert len(set(ranking.rows.tolist()) & set(rows.tolist())) >= 6
+    assert ranking.scores[0] == pytest.approx(scores[0], rel=0.1)
+
+
+def test_a_bundle_can_be_reindexed_again_and_back(shop: Path) -> None:
+    first = reindex(shop / "v1", IndexRequest("ivf", 0.9), "there")
+    back = reindex(first, IndexRequest("flat"), "back")
+    exported = read_manifest(shop / "v1").created
+    assert [read_manifest(folder).exported for folder in (first, back)] == [exported, exported]
+    assert isinstance(load(shop, "back").index, ExactIndex)
+    old, new = (json.loads((folder / "golden.json").read_text()) for folder in (shop / "v1", back))
+    assert [query["items"] for query in old["queries"]] == [query["items"] for query in new["queries"]]
+
+
+def test_an_index_that_misses_the_recall_leaves_nothing(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("turret.tower.format.index_settings.RabitqSettings.factors", (1,))
+    before = sorted(path.name for path in shop.iterdir())
+    with pytest.raises(BundleError, match=r"of the true best .* nothing was published"):
+        reindex(shop / "v1", IndexRequest("rabitq", 0.999), "missing")
+    assert sorted(path.name for path in shop.iterdir()) == before
+
+
+def test_an_index_of_another_model_is_refused_even_with_right_checksums(
+    shop: Path, tmp_path: Path, make_contents: Make
+) -> None:
+    """It fits in kind, size and rows, and can't be held against the vectors; what it finds tells."""
+    other = publish(
+        tmp_path, replace(make_contents(ids=tuple(range(ITEMS)), seed=7), query_vectors=queries())
+    )
+    foreign = reindex(other, IndexRequest("sq8", 0.9), "foreign")
+    settings = read_manifest(foreign).index
+    assert isinstance(settings, ScalarSettings)
+    mixed = shutil.copytree(reindex(shop / "v1", IndexRequest("sq8", 0.9), "mixed"), tmp_path / "mixed")
+    for path in mixed.iterdir():
+        path.chmod(0o644)
+    shutil.copyfile(foreign / "index.faiss", mixed / "index.faiss")
+    manifest = read_manifest(mixed)
+    assert isinstance(manifest.index, ScalarSettings)
+    kept = settings.model_copy(update={"own_recall": manifest.index.own_recall})
+    files = {**manifest.files, "index.faiss": hash_file(mixed / "index.faiss")}
+    write_manifest(mixed, manifest.model_copy(update={"version": "mixed", "files": files, "index": kept}))
+    with pytest.raises(BundleError, match="of different models"):
+        load(tmp_path, "mixed")
+
+
+def test_a_version_is_not_overwritten_by_another_index(shop: Path) -> None:
+    with pytest.raises(BundleError, match="name another --version"):
+        reindex(shop / "v1", IndexRequest("flat"), "v1")
+    with pytest.raises(BundleError, match="can't name a version"):
+        reindex(shop / "v1", IndexRequest("flat"), "../v1")
+
+
+def test_a_damaged_bundle_is_not_reindexed(bundles: Path) -> None:
+    (bundles / "v1" / "item_vectors.npy").chmod(0o644)
+    (bundles / "v1" / "item_vectors.npy").write_bytes(b"nonsense")
+    with pytest.raises(BundleError, match=r"item_vectors\.npy"):
+        reindex(bundles / "v1", IndexRequest("flat"))
+
+
+def test_a_bundle_of_before_is_measured_with_its_recorded_queries(bundles: Path) -> None:
+    """Three, which is said; and a small catalog stays exact."""
+    manifest = read_manifest(reindex(bundles / "v1", IndexRequest()))
+    assert manifest.version == "v1-flat"
+    assert manifest.index_choice is not None
+    assert manifest.index_choice.queries == 3
+    assert any("only roughly" in one for one in manifest.index_choice.words)
+
+
+def test_without_signs_the_index_is_measured_so(tmp_path: Path, make_contents: Make) -> None:
+    made = make_contents(ids=tuple(range(ITEMS)), absolute=True)
+    folder = publish(tmp_path, replace(made, query_vectors=queries()))
+    bundle = Bundle.open(reindex(folder, IndexRequest("sq8", 0.9)))
+    assert bundle.manifest.scoring.absolute
+    assert min(one.recall for one in bundle.manifest.recall) >= 0.9
+    scores = np.abs(np.array(bundle.vectors, np.float64) @ np.array(bundle.vectors[4], np.float64)) / 0.5
+    found = Retriever(bundle).similar(4, 10)
+    best = [row for row in np.argsort(-scores, kind="stable").tolist() if row != 4][:10]
+    assert len(set(found.rows.tolist()) & set(best)) >= 8
+    assert found.scores == pytest.approx(scores[found.rows], rel=1e-5)
+
+
+@pytest.fixture
+def bundle(bundles: Path) -> Path:
+    return bundles / "v1"
+
+
+def test_it_answers_its_recorded_queries_and_has_files_of_its_own(bundle: Path) -> None:
+    """What damages the one must not damage the other."""
+    made = reindex(bundle, IndexRequest("sq8", 0.9), "again")
+    assert load(made.parent, "again").manifest.index.kind == "sq8"
+    assert all(path.stat().st_nlink == 1 for path in made.iterdir())
+    assert all(path.stat().st_mode & 0o222 == 0 for path in made.iterdir())
+
+
+def test_nobody_who_watches_the_old_files_is_alarmed(bundle: Path) -> None:
+    opened = Bundle.open(bundle)
+    reindex(bundle, IndexRequest("sq8", 0.9), "again")
+    assert opened.changed_files() == []
+
+
+def test_nothing_is_left_behind_by_a_refusal(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "copyfile", lambda *_: (_ for _ in ()).throw(OSError("no space")))
+    with pytest.raises(BundleError, match="can't be written"):
+        reindex(bundle, IndexRequest("sq8", 0.9), "again")
+    assert sorted(path.name for path in bundle.parent.iterdir() if path.is_dir()) == ["v1"]
+
+
+QUERIES = np.random.default_rng(0).standard_normal((30, 8)).astype(np.float32)
+
+
+def test_user_vectors_are_kept_in_the_bundle(tmp_path: Path, make_contents: Make) -> None:
+    bundle = Bundle.open(publish(tmp_path, replace(make_contents(), query_vectors=QUERIES)))
+    assert QUERY_VECTORS in bundle.manifest.files
+    assert np.array_equal(query_vectors(bundle), QUERIES)
+
+
+def test_without_them_the_recorded_queries_are_encoded(bundles: Path) -> None:
+    bundle = Bundle.open(bundles / "v1")
+    found = query_vectors(bundle)
+    assert found.shape == (3, 8)
+    assert found[0] == pytest.approx(bundle.vectors[0], abs=1e-6)  # the mean of a history of one
+
+
+@pytest.mark.parametrize(
+    ("vectors", "message"),
+    [
+        (QUERIES[:, :7], "shape"),
+        (QUERIES[:0], "shape"),
+        (QUERIES[0], "shape"),
+        (np.where(QUERIES > 1, np.float32(np.nan), QUERIES), "not finite"),
+    ],
+)
+def test_what_can_not_be_asked_is_refused(
+    tmp_path: Path, make_contents: Make, vectors: NDArray[Any], message: str
+) -> None:
+    with pytest.raises(BundleError, match=message):
+        check_queries(vectors, 8)
+    with pytest.raises(BundleError, match=message):
+        publish(tmp_path, replace(make_contents(), query_vectors=vectors))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_type_in_the_file_is_refused(bundles: Path) -> None:
+    bundle = Bundle.open(bundles / "v1")
+    np.save(bundles / "v1" / QUERY_VECTORS, QUERIES.astype(np.float64))
+    with pytest.raises(BundleError, match="float64"):
+        query_vectors(bundle)

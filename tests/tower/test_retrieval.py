@@ -1,0 +1,243 @@
+"""Rankings of a bundle: oracle, exclusions, filters, popularity and diversity."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from turret.tower.bundle.bundle import Bundle
+from turret.tower.bundle.publish import BundleContents, publish
+from turret.tower.catalog.masks import RowMask
+from turret.tower.retrieval.diversity import Cap, marginal_relevance
+from turret.tower.retrieval.retriever import Retriever
+
+Oracle = Callable[..., tuple[NDArray[np.int64], NDArray[np.float32]]]
+
+Make = Callable[..., BundleContents]
+
+NOTHING = np.array([], np.int32)
+
+
+@pytest.fixture
+def bundle(bundles: Path) -> Bundle:
+    return Bundle.open(bundles / "v1")
+
+
+@pytest.fixture
+def absolute(tmp_path: Path, make_contents: Make) -> Bundle:
+    """The same vectors, ranked by scores without their sign."""
+    return Bundle.open(publish(tmp_path / "absolute", make_contents(absolute=True)))
+
+
+def test_it_ranks_as_sorting_all_scores_does(bundle: Bundle, oracle: Oracle) -> None:
+    histories = [np.array(rows) for rows in ([0], [5, 6], [59, 2, 30, 1])]
+    rankings = Retriever(bundle).recommend(histories, [{}] * 3, 12, histories)
+    for history, ranking in zip(histories, rankings, strict=True):
+        rows, scores = oracle(np.array(bundle.vectors), history, 0.5, 12)
+        assert ranking.rows.tolist() == rows.tolist()
+        assert ranking.scores == pytest.approx(scores, rel=1e-5)
+
+
+def test_excluded_rows_are_replaced_by_the_next_best(bundle: Bundle) -> None:
+    retriever = Retriever(bundle)
+    (everything,) = retriever.recommend([np.array([3])], [{}], 60, [NOTHING])
+    excluded = everything.rows[:7]
+    (ranking,) = retriever.recommend([np.array([3])], [{}], 5, [np.tile(excluded, 3)])
+    assert ranking.rows.tolist() == everything.rows[7:12].tolist()
+
+
+def test_fewer_are_given_when_fewer_are_left(bundle: Bundle) -> None:
+    retriever = Retriever(bundle)
+    (ranking,) = retriever.recommend([np.array([0])], [{}], 1000, [np.arange(58)])
+    assert sorted(ranking.rows.tolist()) == [58, 59]
+    (none,) = retriever.recommend([np.array([0])], [{}], 10, [np.arange(60)])
+    assert none.rows.tolist() == none.scores.tolist() == []
+
+
+def test_no_question_no_answer(bundle: Bundle) -> None:
+    assert Retriever(bundle).recommend([], [], 5, []) == []
+
+
+def test_similar_items_are_ranked_by_the_items_own_vector(bundle: Bundle) -> None:
+    ranking = Retriever(bundle).similar(4, 59)
+    scores = np.array(bundle.vectors, np.float64) @ np.array(bundle.vectors[4], np.float64) / 0.5
+    expected = [row for row in np.argsort(-scores, kind="stable").tolist() if row != 4]
+    assert ranking.rows.tolist() == expected
+
+
+def test_similar_items_are_so_without_their_biases(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands last in the vectors says nothing of who is alike."""
+    scoring = bundle.manifest.scoring.model_copy(update={"item_bias": True})
+    monkeypatch.setattr(bundle, "manifest", bundle.manifest.model_copy(update={"scoring": scoring}))
+    directions = np.array(bundle.vectors, np.float64)[:, :-1]
+    scores = directions @ directions[4] / 0.5
+    ranking = Retriever(bundle).similar(4, 59)
+    assert ranking.rows.tolist() == [row for row in np.argsort(-scores, kind="stable").tolist() if row != 4]
+    assert ranking.scores == pytest.approx(scores[ranking.rows], rel=1e-5)
+
+
+def test_without_signs_it_ranks_as_sorting_all_sizes_does(absolute: Bundle, oracle: Oracle) -> None:
+    """The far side counts as the near one; a search for h alone would have found another ranking."""
+    histories = [np.array(rows) for rows in ([0], [5, 6], [59, 2, 30, 1])]
+    rankings = Retriever(absolute).recommend(histories, [{}] * 3, 12, histories)
+    vectors = np.array(absolute.vectors)
+    for history, ranking in zip(histories, rankings, strict=True):
+        rows, scores = oracle(vectors, history, 0.5, 12, absolute=True)
+        assert ranking.rows.tolist() == rows.tolist() != oracle(vectors, history, 0.5, 12)[0].tolist()
+        assert ranking.scores == pytest.approx(scores, rel=1e-5)
+
+
+def test_without_signs_every_item_comes_once(absolute: Bundle) -> None:
+    """Also where both searches find the whole catalog, and with items left out."""
+    retriever = Retriever(absolute)
+    (everything,) = retriever.recommend([np.array([3])], [{}], 100, [NOTHING])
+    assert sorted(everything.rows.tolist()) == list(range(60))
+    assert (everything.scores >= 0).all()
+    excluded = everything.rows[:7]
+    (ranking,) = retriever.recommend([np.array([3])], [{}], 5, [np.tile(excluded, 3)])
+    assert ranking.rows.tolist() == everything.rows[7:12].tolist()
+    (rest,) = retriever.recommend([np.array([3])], [{}], 60, [excluded])
+    assert rest.rows.tolist() == everything.rows[7:].tolist()
+
+
+def test_without_signs_similar_items_are_near_or_opposite(absolute: Bundle) -> None:
+    ranking = Retriever(absolute).similar(4, 59)
+    scores = np.abs(np.array(absolute.vectors, np.float64) @ np.array(absolute.vectors[4], np.float64)) / 0.5
+    expected = [row for row in np.argsort(-scores, kind="stable").tolist() if row != 4]
+    assert ranking.rows.tolist() == expected
+    assert ranking.scores == pytest.approx(scores[expected], rel=1e-5)
+
+
+def test_popular_items_are_ranked_by_count_and_then_by_row(tmp_path: Path, make_contents: Make) -> None:
+    contents = make_contents(ids=list("abcdef"))
+    contents.popularity[:] = [1, 5, 5, 0, 9, 5]
+    retriever = Retriever(Bundle.open(publish(tmp_path, contents)))
+    ranking = retriever.popular(4, np.array([2]))
+    assert ranking.rows.tolist() == [4, 1, 5, 0]
+    assert ranking.scores.tolist() == [9, 5, 5, 1]
+    assert retriever.popular(10, np.arange(6)).rows.tolist() == []
+    assert [retriever.popularity_rank(row) for row in range(6)] == [5, 2, 2, 6, 1, 2]
+
+
+def test_an_answer_says_how_it_was_found(bundle: Bundle) -> None:
+    retriever = Retriever(bundle)
+    vector = retriever.encode([np.array([3])], [{}], None)[0]
+    allowed = RowMask(np.arange(60) < 20)
+    assert retriever.nearest(vector, 5).plan == ("index", None, 5)
+    assert retriever.nearest(vector, 5, np.array([1, 2])).plan == ("over_fetch", None, 7)
+    assert retriever.nearest(vector, 5, NOTHING, allowed).plan == ("subset", 20, 5)
+
+
+def test_a_filter_keeps_to_what_it_allows(bundle: Bundle) -> None:
+    """For histories, for similar items and for popular ones, together with what is excluded."""
+    retriever = Retriever(bundle)
+    allowed = RowMask(np.arange(60) % 7 == 3)
+    kept = [row for row in range(60) if row % 7 == 3]
+    excluded = np.array([10, 24, 5])
+    left = sorted(set(kept) - {10, 24})
+    (ranking,) = retriever.recommend([np.array([3])], [{}], 50, [excluded], allowed=allowed)
+    assert sorted(ranking.rows.tolist()) == left
+    assert sorted(retriever.similar(3, 50, excluded, allowed).rows.tolist()) == [
+        row for row in left if row != 3
+    ]
+    popular = retriever.popular(3, excluded, allowed)
+    assert popular.rows.tolist() == left[:3]
+    assert popular.plan.allowed == len(kept)
+    nothing = RowMask(np.zeros(60, dtype=np.bool_))
+    assert retriever.popular(3, excluded, nothing).rows.tolist() == []
+    assert retriever.similar(3, 5, None, nothing).rows.tolist() == []
+
+
+def test_similar_items_leave_out_what_is_excluded(bundle: Bundle) -> None:
+    retriever = Retriever(bundle)
+    everything = retriever.similar(4, 59).rows
+    assert retriever.similar(4, 5, everything[:3]).rows.tolist() == everything[3:8].tolist()
+
+
+SCORES = np.array([9.0, 8.0, 5.0, 1.0], dtype=np.float32)
+
+# The second is the first again, the third and fourth stand at right angles to both and to each other.
+VECTORS = np.array([[1, 0, 0], [2, 0, 0], [0, 1, 0], [0, 0, 3]], dtype=np.float32)
+
+
+def plain(scores: list[float], vectors: list[list[float]], k: int, weight: float) -> list[int]:
+    """Equation (1) of the paper, a candidate at a time."""
+    low, high = min(scores), max(scores)
+    chosen: list[int] = []
+
+    def cosine(a: list[float], b: list[float]) -> float:
+        product = sum(x * y for x, y in zip(a, b, strict=True))
+        return float(product / (sum(x * x for x in a) * sum(y * y for y in b)) ** 0.5)
+
+    while len(chosen) < min(k, len(scores)):
+        best, found = -1, -1e9
+        for place, score in enumerate(scores):
+            if place in chosen:
+                continue
+            likeness = max((cosine(vectors[place], vectors[one]) for one in chosen), default=0.0)
+            value = (1 - weight) * (score - low) / (high - low) - weight * likeness
+            if value > found + 1e-6:
+                best, found = place, value
+        chosen.append(best)
+    return chosen
+
+
+def test_what_is_like_the_first_comes_after_what_is_not() -> None:
+    assert marginal_relevance(SCORES, VECTORS, 4, 0.5).tolist() == [0, 2, 3, 1]
+
+
+def test_no_weight_keeps_the_order() -> None:
+    assert marginal_relevance(SCORES, VECTORS, 3, 0.0).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.2, 0.5, 0.9])
+def test_it_chooses_as_the_equation_says(weight: float) -> None:
+    generator = np.random.default_rng(3)
+    scores = np.sort(generator.normal(size=30).astype(np.float32))[::-1].copy()
+    vectors = generator.normal(size=(30, 4)).astype(np.float32)
+    expected = plain(scores.tolist(), vectors.tolist(), 12, weight)
+    assert marginal_relevance(scores, vectors, 12, weight).tolist() == expected
+
+
+def test_no_candidates_no_choice_and_more_than_there_are_are_all() -> None:
+    assert marginal_relevance(SCORES[:0], VECTORS[:0], 3, 0.5).tolist() == []
+    assert sorted(marginal_relevance(SCORES, VECTORS, 9, 0.5).tolist()) == [0, 1, 2, 3]
+
+
+def test_equal_scores_and_zero_vectors_keep_the_order_given() -> None:
+    order = marginal_relevance(np.ones(3, np.float32), np.zeros((3, 2), np.float32), 3, 0.3)
+    assert order.tolist() == [0, 1, 2]
+
+
+def test_what_is_refused_is_replaced_by_the_next() -> None:
+    asked: list[int] = []
+
+    def take(place: int) -> bool:
+        asked.append(place)
+        return place != 2
+
+    assert marginal_relevance(SCORES, VECTORS, 2, 0.5, take).tolist() == [0, 3]
+    assert asked == [0, 2, 3]
+    asked.clear()
+    assert marginal_relevance(SCORES, VECTORS, 3, 0.5, take).tolist() == [0, 3, 1]
+    assert asked == [0, 2, 3, 1], "a refused one is not asked about again"
+
+
+def test_a_cap_counts_each_value_of_a_field() -> None:
+    cap = Cap({"genres": 1, "brand": 2})
+    assert cap.take({"genres": ["drama", "crime"], "brand": "a"})
+    assert not cap.take({"genres": ["crime"], "brand": "a"})
+    assert cap.take({"genres": ["comedy"], "brand": "a"})
+    assert not cap.take({"genres": [], "brand": "a"})
+    assert cap.take({"genres": None}), "what has no value is not limited"
+    assert cap.take({"brand": ["b", "b"]}), "a value named twice counts once"
+    assert cap.take({"brand": "b"})
+    assert not cap.take({"brand": "b"})
+
+
+def test_a_cap_reads_values_that_are_no_keys() -> None:
+    cap = Cap({"tags": 1})
+    assert cap.take({"tags": [{"a": 1}]})
+    assert not cap.take({"tags": [{"a": 1}]})

@@ -1,0 +1,344 @@
+"""Both towers: items and users meet in one score, in whole batches and in parts."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from tests.tower.small_towers import ITEMS, USERS, config, item_features, no_features, packed, user_features
+from turret.data.features import Features
+from turret.tower.config import ItemTowerConfig, ScoringConfig
+from turret.tower.errors import TowerError
+from turret.tower.times import Times, time_inputs
+from turret.tower.towers.config import TowerConfig
+from turret.tower.towers.item import ItemTower
+from turret.tower.towers.model import TwoTowers
+from turret.tower.towers.scoring import cross_scores, paired_scores, scored_items, scored_users
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"depth": 3},
+        {"user": {"layers": [4]}},
+        {"item": {"ids": True}},
+        {"scoring": {"temp": 1}},
+        {"dimension": 0},
+        {"dimension": 8193},
+        {"scoring": {"kind": "euclid"}},
+        {"scoring": {"temperature": 0}},
+        {"scoring": {"temperature": -0.1}},
+        {"scoring": {"temperature": float("nan")}},
+        {"user": {"kind": "forest"}},
+        {"user": {"history_length": 0}},
+        {"user": {"hidden": [16, 0]}},
+        {"user": {"dropout": 1.0}},
+        {"item": {"dropout": -0.1}},
+        {"item": {"features": "some"}},
+    ],
+)
+def test_settings_that_make_no_tower_are_refused(settings: dict[str, Any]) -> None:
+    """Unknown ones, empty widths, and temperatures by which no score can be divided."""
+    with pytest.raises(ValidationError):
+        TowerConfig.model_validate(settings)
+
+
+def test_a_bias_leaves_a_number_for_the_direction() -> None:
+    """One of the D numbers is the bias; without it a single one is a width like any other."""
+    with pytest.raises(ValidationError, match=r"dimension = 1 has no column left .* use at least 2"):
+        TowerConfig.model_validate({"dimension": 1, "scoring": {"item_bias": True}})
+    for fine in ({"dimension": 2, "scoring": {"item_bias": True}}, {"dimension": 1}):
+        TowerConfig.model_validate(fine)
+
+
+@pytest.mark.parametrize("setting", ["last_item", "example_age"])
+def test_a_set_has_no_newest_item_and_no_age(setting: str) -> None:
+    """Both would tell of what is to be predicted."""
+    user = {"ordered": False, "last_item": False, setting: True}
+    with pytest.raises(ValueError, match=f"user.{setting} = true"):
+        TowerConfig.model_validate({"user": user})
+
+
+def test_a_gap_is_the_time_to_what_came_next_and_is_never_negative() -> None:
+    """Clocks of two machines may disagree."""
+    gaps, _ = time_inputs(np.array([100.0, 200.0, 5e9]), np.array([100.0, 3800.5, 4e9]))
+    assert gaps.tolist() == [0.0, 3600.5, 0.0]
+    assert gaps.dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    "moment", [datetime(1969, 7, 20, 20, 17, tzinfo=UTC), datetime(2024, 2, 29, tzinfo=UTC)]
+)
+def test_a_clock_goes_round_once_a_week(moment: datetime) -> None:
+    """The same weekday and hour is the same, before 1970 as well; a day later is a day more."""
+    weeks = np.array([(moment + timedelta(days=7 * n)).timestamp() for n in (0, 1, 500)])
+    _, clocks = time_inputs(weeks, weeks)
+    assert clocks.dtype == np.float32
+    assert len(set(clocks.tolist())) == 1
+    assert 0 <= clocks[0] < 7 * 86400
+    _, later = time_inputs(weeks, weeks + 86400)
+    assert later.tolist() == [(float(clocks[0]) + 86400) % (7 * 86400)] * 3
+
+
+def test_each_item_is_followed_by_the_next_and_the_newest_by_the_question() -> None:
+    times = Times(np.array([1000.0, 1010.0, 1510.0]), 1600.0)
+    gaps, clocks = times.inputs()
+    assert gaps.tolist() == [10.0, 500.0, 90.0]
+    assert clocks.tolist() == [1010.0, 1510.0, 1600.0]
+    gaps, clocks = times.newest(2).inputs()
+    assert gaps.tolist() == [500.0, 90.0]
+    assert clocks.tolist() == [1510.0, 1600.0]
+
+
+@pytest.mark.parametrize("scored", [scored_items, scored_users])
+def test_cosine_gives_unit_rows_and_dot_leaves_them(
+    scored: Callable[[Tensor, ScoringConfig], Tensor],
+) -> None:
+    """The scored form of [3, 4] is [.6, .8] for the cosine and itself for the dot product."""
+    given = torch.tensor([[3.0, 4.0]])
+    torch.testing.assert_close(scored(given, ScoringConfig(kind="cosine")), torch.tensor([[0.6, 0.8]]))
+    assert torch.equal(scored(given, ScoringConfig(kind="dot")), given)
+
+
+@pytest.mark.parametrize(("kind", "product"), [("cosine", 0.96), ("dot", 24.0)])
+def test_a_bias_is_added_to_each_score_of_its_item(kind: Literal["cosine", "dot"], product: float) -> None:
+    """[3, 4] and [4, 3] have the cosine .96; the last number of an item is its bias, of a user nothing."""
+    scoring = ScoringConfig(kind=kind, temperature=0.5, item_bias=True)
+    items = scored_items(torch.tensor([[4.0, 3.0, 0.7], [4.0, 3.0, -2.0]]), scoring)
+    users = scored_users(torch.tensor([[3.0, 4.0, 9.0]]), scoring)
+    expected = torch.tensor([[product / 0.5 + 0.7, product / 0.5 - 2.0]])
+    torch.testing.assert_close(cross_scores(users, items, scoring), expected)
+
+
+def test_the_sign_of_a_bias_can_not_be_dropped() -> None:
+    with pytest.raises(ValueError, match="drops the sign of the bias"):
+        ScoringConfig(absolute=True, item_bias=True)
+
+
+def test_scores_are_inner_products_over_the_temperature() -> None:
+    """Paired, shared and per-example candidates are scored alike."""
+    users = torch.tensor([[1.0, 2.0], [0.0, -1.0]])
+    items = torch.tensor([[3.0, 1.0], [1.0, 4.0]])
+    scoring = ScoringConfig(kind="dot", temperature=0.5)
+    assert paired_scores(users, items, scoring).tolist() == [10.0, -8.0]
+    shared = cross_scores(users, items, scoring)
+    assert shared.tolist() == [[10.0, 18.0], [-2.0, -8.0]]
+    assert torch.equal(cross_scores(users, items.expand(2, 2, 2), scoring), shared)
+
+
+def test_an_absolute_score_has_no_sign() -> None:
+    """The same products, their sign dropped."""
+    users = torch.tensor([[1.0, 2.0], [0.0, -1.0]])
+    items = torch.tensor([[3.0, 1.0], [1.0, 4.0]])
+    scoring = ScoringConfig(kind="dot", temperature=0.5, absolute=True)
+    assert paired_scores(users, items, scoring).tolist() == [10.0, 8.0]
+    assert cross_scores(users, items, scoring).tolist() == [[10.0, 18.0], [2.0, 8.0]]
+
+
+def item_tower(**item: object) -> ItemTower:
+    torch.manual_seed(0)
+    config = TowerConfig.model_validate({"dimension": 6, "item": item})
+    return ItemTower(config, ITEMS, item_features())
+
+
+def test_ids_alone_are_rows_of_the_table() -> None:
+    """Without features and hidden layers nothing but the table speaks."""
+    ours = item_tower()
+    assert ours.table is not None
+    assert torch.equal(ours(torch.tensor([4, 4, 0])), ours.table.weight[[4, 4, 0]])
+    assert [name for name, _ in ours.named_parameters()] == ["table.weight"]
+
+
+def test_features_alone_give_items_with_the_same_features_the_same_vector() -> None:
+    """Items 4 and 8 differ in their list and price only; without those they are one."""
+    ours = item_tower(id=False, features=["brand"], hidden=[5])
+    vectors = ours(torch.tensor([4, 8, 1]))
+    torch.testing.assert_close(vectors[0], vectors[1])
+    assert not torch.allclose(vectors[0], vectors[2])
+
+
+def test_every_feature_reaches_the_vector() -> None:
+    """Each feature by itself changes the vectors of some items."""
+    for name in ("title", "brand", "genres", "price"):
+        vectors = item_tower(id=False, features=[name])(torch.arange(ITEMS))
+        assert not torch.allclose(vectors, vectors[:1].expand_as(vectors)), name
+
+
+@pytest.mark.parametrize("prepared", [no_features(ITEMS), item_features()], ids=["none", "some"])
+def test_a_tower_without_inputs_is_refused(prepared: Features) -> None:
+    """Neither ids nor features: the sentence names both settings."""
+    features: object = () if prepared.features else "all"
+    config = TowerConfig.model_validate({"item": {"id": False, "features": features}})
+    with pytest.raises(TowerError, match=r"tower\.item\.id.*tower\.item\.features"):
+        ItemTower(config, ITEMS, prepared)
+
+
+def test_no_prepared_features_and_all_asked_for_is_the_table_alone() -> None:
+    """`features = "all"` on data without any is the same tower as ids alone."""
+    config = TowerConfig.model_validate({"dimension": 6, "item": {"features": "all"}})
+    assert isinstance(ItemTower(config, ITEMS, no_features(ITEMS)).mlp, torch.nn.Identity)
+
+
+def test_beside_features_an_item_that_was_never_trained_has_no_id() -> None:
+    """Its vector is that of its features: whatever the id's weights, items 4 and 8 of one brand are alike."""
+    ours = item_tower(features=["brand"], hidden=[5])
+    vectors = ours(torch.tensor([4, 8, 1]))
+    torch.testing.assert_close(vectors[0], vectors[1])
+    assert not torch.allclose(vectors[0], vectors[2])
+    assert ours.table is not None
+    torch.nn.init.normal_(ours.table.weight[4:5].detach())
+    vectors = ours(torch.tensor([4, 8]))
+    assert not torch.allclose(vectors[0], vectors[1])
+
+
+def test_dropped_ids_leave_the_features_in_training_alone() -> None:
+    """Of 2,000 looks at one item about the asked share shows it without its id."""
+    ours = item_tower(features=["brand"], id_dropout=0.3)
+    assert ours.table is not None
+    unknown = ours.eval()(torch.tensor([4])).detach()
+    with torch.no_grad():
+        ours.table.weight.fill_(1.0)
+    known = ours(torch.tensor([4])).detach()
+    torch.manual_seed(1)
+    seen = ours.train()(torch.full((2000,), 4)).detach()
+    without = torch.isclose(seen, unknown).all(dim=1)
+    assert (without | torch.isclose(seen, known).all(dim=1)).all()
+    assert abs(float(without.float().mean()) - 0.3) < 5 * (0.21 / 2000) ** 0.5
+
+
+@pytest.mark.parametrize("item", [{"id_dropout": 0.1}, {"id_dropout": 0.1, "id": False, "features": "all"}])
+def test_ids_are_dropped_only_beside_features(item: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=r"item\.id_dropout = 0\.1"):
+        TowerConfig.model_validate({"item": item})
+
+
+def test_repeated_rows_pass_the_item_tower_once() -> None:
+    """Vectors of any shape of rows equal those of the whole catalog at those rows."""
+    model = TwoTowers(
+        TowerConfig.model_validate({"dimension": 6, "item": {"features": "all", "hidden": [5]}}),
+        ITEMS,
+        item_features(),
+        no_features(USERS),
+    )
+    rows = torch.tensor([[8, 0, 8], [3, 3, 3]])
+    torch.testing.assert_close(model.item_vectors(rows), model.catalog_vectors()[rows])
+    # So many that all items are computed.
+    rows = torch.randint(0, ITEMS, (30, ITEMS))
+    seen = []
+    hook = model.item.register_forward_hook(lambda module, given, vectors: seen.append(len(given[0])))
+    torch.testing.assert_close(model.item_vectors(rows), model.catalog_vectors()[rows])
+    hook.remove()
+    assert seen[0] == ITEMS
+
+
+def test_rows_of_several_kinds_pass_the_item_tower_together() -> None:
+    """Each has its own vectors in its own shape, and an item of both is computed once."""
+    model = TwoTowers(config(), ITEMS, no_features(ITEMS), user_features())
+    seen = []
+    hook = model.item.register_forward_hook(lambda module, given, vectors: seen.append(given[0].tolist()))
+    one, other = torch.tensor([[5, 2], [2, 7]]), torch.tensor([7, 1, 5])
+    found = model.item_vectors_each(one, other)
+    hook.remove()
+    assert seen == [[1, 2, 5, 7]]
+    for rows, vectors in zip((one, other), found, strict=True):
+        torch.testing.assert_close(vectors, model.catalog_vectors()[rows])
+
+
+def test_cosine_vectors_have_length_one() -> None:
+    """Both towers end on the unit sphere."""
+    model = TwoTowers(config(), ITEMS, no_features(ITEMS), user_features())
+    items = model.catalog_vectors()
+    users = model.user_vectors(packed(), items[packed().rows])
+    torch.testing.assert_close(items.norm(dim=1), torch.ones(ITEMS))
+    torch.testing.assert_close(users.norm(dim=1), torch.ones(5))
+
+
+def test_the_history_shares_the_item_table() -> None:
+    """A loss on user vectors alone trains the item table through the history."""
+    model = TwoTowers(config(), ITEMS, no_features(ITEMS), user_features())
+    torch.autograd.backward(model.user_vectors(packed(), model.item_vectors(packed().rows)).sum())
+    assert model.item.table is not None
+    gradient = model.item.table.weight.grad
+    assert gradient is not None
+    assert (gradient[[3, 1, 4, 5, 2, 6, 0]].abs().sum(dim=1) > 0).all()
+    assert (gradient[[7, 8]] == 0).all()
+
+
+def towers(chunk_size: int, user: dict[str, object], dropout: float = 0.0) -> TwoTowers:
+    torch.manual_seed(0)
+    item = ItemTowerConfig(features="all", hidden=(7,))
+    asked = config(**{**user, "dropout": dropout}).model_copy(update={"item": item})
+    made = TwoTowers(asked, ITEMS, item_features(), no_features(USERS))
+    made.chunk_size = chunk_size
+    return made
+
+
+def loss_of(model: TwoTowers) -> Tensor:
+    """A loss in which every user meets every item of the catalog."""
+    histories = packed()
+    users = model.user_vectors(histories, model.item_vectors(histories.rows))
+    return (users @ model.catalog_vectors().T).logsumexp(dim=1).square().sum()
+
+
+def gradients(model: TwoTowers) -> dict[str, Tensor]:
+    torch.autograd.backward(loss_of(model))
+    return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+
+
+USER_TOWERS: list[dict[str, object]] = [
+    {"hidden": [7]},
+    {"kind": "transformer", "heads": 3, "feed_forward": 8},
+    {"kind": "transformer", "heads": 3, "feed_forward": 8, "times": True},
+    {"kind": "recurrent", "state": 5},
+    {"kind": "attentive", "hidden": [7]},
+]
+
+
+@pytest.mark.parametrize("user", USER_TOWERS)
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_gradients_are_those_of_the_whole_batch(user: dict[str, object], size: int) -> None:
+    """Of every parameter, to rounding."""
+    # In evaluation mode, as training hides the times of histories at random.
+    whole, parts = gradients(towers(0, user).eval()), gradients(towers(size, user).eval())
+    assert whole.keys() == parts.keys()
+    for name, expected in whole.items():
+        torch.testing.assert_close(parts[name], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_dropout_drops_the_same_the_second_time() -> None:
+    """Else the gradient would be that of another network than the loss was computed with."""
+    model = towers(2, {"hidden": [7]}, dropout=0.5)
+    torch.manual_seed(1)
+    found = gradients(model)["user.mlp.3.bias"]
+    for place in range(2):
+        values = []
+        for step in (1e-3, -1e-3):
+            with torch.no_grad():
+                model.user.get_parameter("mlp.3.bias")[place] += step
+                torch.manual_seed(1)
+                values.append(float(loss_of(model)))
+                model.user.get_parameter("mlp.3.bias")[place] -= step
+        assert (values[0] - values[1]) / 2e-3 == pytest.approx(float(found[place]), rel=0.02, abs=1e-3)
+
+
+def test_less_is_held_for_the_backward_pass() -> None:
+    """Of a tower that is computed in parts its inputs alone."""
+
+    def held(size: int) -> int:
+        kept: list[Tensor] = []
+
+        def keep(saved: Tensor) -> Tensor:
+            kept.append(saved)
+            return saved
+
+        model = towers(size, {"kind": "transformer", "heads": 3, "feed_forward": 64})
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda saved: saved):
+            model.user_vectors(packed(), torch.randn(8, 6))
+        return sum(saved.numel() for saved in kept)
+
+    assert held(1) < held(0) / 4

@@ -1,0 +1,364 @@
+"""Which index is chosen, by recall and time, and how recall is measured."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from turret.tower.catalog.masks import RowMask
+from turret.tower.errors import BundleError
+from turret.tower.format.index_settings import (
+    HnswSettings,
+    IndexSettings,
+    IvfPqSettings,
+    IvfSettings,
+    RabitqSettings,
+)
+from turret.tower.format.manifest import MeasuredRecall, Scoring
+from turret.tower.index.faiss_index.untyped import faiss
+from turret.tower.index.index import ExactIndex, TunableIndex
+from turret.tower.index.planner import Planned, Planner
+from turret.tower.tuning.choice import SMALL, IndexRequest, candidates, choose
+from turret.tower.tuning.recall import check_recall, measure_recall, split_queries
+from turret.tower.tuning.search_params import Task
+
+
+def made(count: int, kind: str = "auto", biased: bool = False, unequal: float = 0.0) -> list[IndexSettings]:
+    """What is tried for `count` vectors, whose lengths differ by `unequal`."""
+    generator = np.random.default_rng(0)
+    vectors = generator.standard_normal((count, 4)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    vectors *= generator.lognormal(0, unequal, (count, 1)).astype(np.float32)
+    return candidates(vectors, biased, kind)
+
+
+@pytest.mark.parametrize(
+    ("count", "lists"),
+    [(3_000, [1]), (10_000, [1]), (40_000, [200, 1]), (100_000, [632, 1]), (1_000_000, [2000])],
+)
+def test_more_items_have_more_lists(count: int, lists: list[int]) -> None:
+    codes = [one for one in made(count, "ivf_pq") if isinstance(one, IvfPqSettings)]
+    assert [one.lists for one in codes if not one.rotated] == lists
+    assert [one.lists for one in codes if one.rotated] == [some for some in lists if some == 1]
+
+
+def test_four_bit_codes_come_first_and_every_kind_is_there() -> None:
+    assert [one.kind for one in made(3_000)] == ["ivf_pq", "ivf_pq", "sq8", "ivf", "hnsw", "rabitq"]
+
+
+def test_a_graph_is_left_out_where_lengths_differ_unless_it_is_named() -> None:
+    assert "hnsw" not in {one.kind for one in made(3_000, unequal=0.6)}
+    assert [one.kind for one in made(3_000, "hnsw", unequal=0.6)] == ["hnsw"]
+
+
+@pytest.mark.parametrize(
+    ("biased", "unequal", "augmented", "parts"),
+    [(False, 0.0, False, 4), (False, 0.6, True, 5), (True, 0.6, False, 4)],
+)
+def test_lists_fit_the_lengths(biased: bool, unequal: float, augmented: bool, parts: int) -> None:
+    codes = made(3_000, "ivf_pq", biased, unequal)[0]
+    assert isinstance(codes, IvfPqSettings)
+    assert (codes.biased, codes.augmented, codes.parts) == (biased, augmented, parts)
+
+
+def test_graphs_and_lists_of_many_are_slow_to_make_and_codes_are_not() -> None:
+    assert {one.kind for one in made(3_000) if one.slow_from < 50_000} == {"ivf", "hnsw", "rabitq"}
+    assert not any(one.slow_from < 3_000 for one in made(3_000))
+
+
+def test_lists_and_a_rotation_tell_codes_from_others() -> None:
+    assert [one.label for one in made(40_000)][:4] == [
+        "ivf_pq of 200 lists",
+        "ivf_pq of 1 list",
+        "ivf_pq of 1 list, rotated",
+        "sq8",
+    ]
+
+
+FEW = np.random.default_rng(0).standard_normal((400, 6)).astype(np.float32)
+
+DOT = Scoring(kind="dot", temperature=1.0)
+
+ABSOLUTE = Scoring(kind="dot", temperature=1.0, absolute=True)
+
+
+class Forgetful(Planner):
+    """Finds what an exact one finds from the tenth place on."""
+
+    def nearest(
+        self,
+        vector: NDArray[np.float32],
+        k: int,
+        excluded: NDArray[np.integer[Any]] | None = None,
+        allowed: RowMask | None = None,
+    ) -> Planned:
+        rows, products, plan = super().nearest(vector, k + 9, excluded, allowed)
+        return Planned(rows[-k:], products[-k:], plan)
+
+
+def test_the_exact_index_finds_everything() -> None:
+    planner = Planner(ExactIndex.build(FEW), DOT)
+    measured = measure_recall(planner, FEW, FEW[:5], (10, 50), (1.0, 0.1))
+    assert [(one.k, one.selectivity, one.recall) for one in measured] == [
+        (10, 1.0, 1.0),
+        (50, 1.0, 1.0),
+        (10, 0.1, 1.0),
+    ]
+
+
+def test_what_an_index_misses_is_measured() -> None:
+    forgetful = Forgetful(ExactIndex.build(FEW), DOT)
+    measured = measure_recall(forgetful, FEW, FEW[:5], (10, 100), (1.0,))
+    assert [one.recall for one in measured] == pytest.approx([0.1, 0.91])
+
+
+def test_a_catalog_larger_than_a_block_is_measured_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    forgetful = Forgetful(ExactIndex.build(FEW), DOT)
+    whole = measure_recall(forgetful, FEW, FEW[:50], (10, 30), (1.0, 0.5))
+    monkeypatch.setattr("turret.tower.tuning.recall._BLOCK_SCORES", 1000)
+    assert measure_recall(forgetful, FEW, FEW[:50], (10, 30), (1.0, 0.5)) == whole
+    assert [one.recall for one in whole] == pytest.approx([0.1, 0.7, 0.1, 0.7])
+
+
+def test_recall_without_signs_counts_the_far_side() -> None:
+    """An index that is only asked for one side misses about half of what is best."""
+    both, one_side = Planner(ExactIndex(FEW), ABSOLUTE), Planner(ExactIndex(FEW), DOT)
+    (whole,) = measure_recall(both, FEW, FEW[:5], (50,), (1.0,), absolute=True)
+    (half,) = measure_recall(one_side, FEW, FEW[:5], (50,), (1.0,), absolute=True)
+    assert whole.recall == 1.0
+    assert half.recall < 0.8
+
+
+def test_a_large_catalog_is_measured_with_fewer_queries() -> None:
+    queries = np.arange(5000, dtype=np.float32)[:, None]
+    for items, most in ((1000, 1000), (10**6, 200), (10**9, 100)):
+        measured, others = split_queries(queries, items)
+        assert (len(measured), len(others)) == (most, 5000 - most)
+        assert sorted([*measured[:, 0].tolist(), *others[:, 0].tolist()]) == queries[:, 0].tolist()
+    measured, others = split_queries(queries[:7], 10**9)
+    assert (len(measured), len(others)) == (7, 0)
+
+
+def test_the_worst_row_of_the_table_is_named() -> None:
+    table = [MeasuredRecall(k=k, selectivity=s, recall=r) for k, s, r in ((10, 1, 0.995), (100, 0.1, 0.8))]
+    check_recall(table, 0.8, "hnsw")
+    with pytest.raises(
+        BundleError, match=r"0\.8000 of the true best 100 where 0\.1 .* 0\.99 was requested.*auto"
+    ):
+        check_recall(table, 0.99, "hnsw")
+
+
+def clustered(count: int, seed: int, width: int = 32) -> NDArray[np.float32]:
+    """Unit vectors around 200 directions."""
+    centres = np.random.default_rng(9).standard_normal((200, width))
+    generator = np.random.default_rng(seed)
+    found = centres[generator.integers(0, 200, count)] + 0.6 * generator.standard_normal((count, width))
+    unit: NDArray[np.float64] = found / np.linalg.norm(found, axis=1, keepdims=True)
+    return unit.astype(np.float32)
+
+
+LARGE, QUERIES = clustered(20_000, 0), clustered(300, 1)
+
+
+def words(**asked: Any) -> str:
+    chosen = choose(LARGE[: SMALL + 1], QUERIES[:50], DOT, IndexRequest(**asked))
+    return " | ".join(chosen.choice.words)
+
+
+def test_a_small_catalog_stays_exact() -> None:
+    chosen = choose(LARGE[:SMALL], QUERIES[:50], DOT, IndexRequest())
+    assert isinstance(chosen.made, ExactIndex)
+    assert chosen.settings.kind == "flat"
+    assert chosen.choice.tried == ()
+    assert "exact search of at most 2,000 items" in chosen.choice.words[-1]
+    assert {one.recall for one in chosen.recall} == {1.0}
+
+
+def test_exact_search_stays_where_it_is_fast_enough() -> None:
+    assert "within the requested 1000 ms" in words(kind="auto", milliseconds=1000)
+
+
+def test_what_is_asked_by_its_name_is_made() -> None:
+    said = words(kind="sq8", recall=0.9, milliseconds=1e-6)
+    assert "sq8 was requested" in said
+    assert "none reaches the requested 1e-06 ms" in said
+    assert "flat was requested" in words(kind="flat")
+
+
+@pytest.fixture
+def costs(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
+    """Times that don't depend on the machine: by kind, more for a broader search; an exact one takes 10."""
+    by_kind = {"sq8": 3.0, "hnsw": 2.0, "ivf": 1.0, "ivf_pq": 1.5, "rabitq": 2.5}
+
+    def seconds(task: Any, planner: Any, k: int, allowed: Any = None) -> float:
+        index = planner._index
+        if not isinstance(index, TunableIndex) or index.search_params(k) is None:
+            return 10.0
+        return by_kind[index.settings.kind] * (1 + index.settings.efforts[0].breadth / 1000)
+
+    monkeypatch.setattr("turret.tower.tuning.search_params.Task.seconds", seconds)
+    monkeypatch.setattr("turret.tower.tuning.search_params._SHARES", (0.5,))
+    return by_kind
+
+
+def test_auto_takes_the_fastest_that_reaches_the_recall(costs: dict[str, float]) -> None:
+    chosen = choose(LARGE[:2500], QUERIES[:40], DOT, IndexRequest(recall=0.95))
+    assert chosen.settings.kind == "ivf"
+    assert isinstance(chosen.made, TunableIndex)
+    assert min(one.recall for one in chosen.recall) >= 0.95
+    assert "ivf was the fastest that reaches it" in chosen.choice.words[-1]
+    costs["ivf"] = 9.9
+    assert choose(LARGE[:2500], QUERIES[:40], DOT, IndexRequest(recall=0.95)).settings.kind == "ivf_pq"
+
+
+def test_what_is_slower_than_the_best_so_far_is_given_up(costs: dict[str, float]) -> None:
+    chosen = choose(LARGE[:2500], QUERIES[:40], DOT, IndexRequest(recall=0.95))
+    assert [(one.kind, one.reached) for one in chosen.choice.tried] == [
+        ("ivf_pq", True),
+        ("ivf_pq", False),  # as fast, rotated
+        ("sq8", False),
+        ("ivf", True),
+        ("hnsw", False),
+        ("rabitq", False),
+    ]
+    assert "sq8 reaches 0.95 with no search faster than ivf_pq of 1 list" in chosen.choice.words
+    assert "hnsw reaches 0.95 with no search faster than ivf" in chosen.choice.words
+
+
+def test_what_takes_long_to_make_is_tried_only_where_codes_fail(
+    costs: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for settings in (HnswSettings, IvfSettings, RabitqSettings):
+        monkeypatch.setattr(settings, "slow_from", 2000)
+    chosen = choose(LARGE[:2500], QUERIES[:40], DOT, IndexRequest(recall=0.95))
+    assert [one.kind for one in chosen.choice.tried] == ["ivf_pq", "ivf_pq", "sq8"]
+    assert sum("takes long to build" in words for words in chosen.choice.words) == 3
+    costs["ivf_pq"] = 11.0
+    chosen = choose(LARGE[:2500], QUERIES[:40], DOT, IndexRequest(recall=0.95))
+    assert [one.kind for one in chosen.choice.tried] == ["ivf_pq", "ivf_pq", "sq8"]
+    costs["sq8"] = 11.0
+    assert choose(LARGE[:2500], QUERIES[:40], DOT, IndexRequest(recall=0.95)).settings.kind == "ivf"
+
+
+def test_of_one_kind_the_best_number_of_lists_is_taken(
+    costs: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("turret.tower.format.index_settings._ONE_LIST", 2000)
+    chosen = choose(LARGE[:2500], QUERIES[:40], DOT, IndexRequest("ivf_pq", recall=0.95))
+    assert [one.lists for one in chosen.choice.tried] == [50, 1, 1]
+    assert isinstance(chosen.settings, IvfPqSettings)
+    assert chosen.settings.lists == 1
+
+
+@pytest.mark.parametrize("kind", ["auto", "ivf_pq"])
+def test_what_is_good_for_the_best_10_alone_is_not_taken(
+    costs: dict[str, float], monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """A request that leaves out a history fetches more, which would be searched for exactly."""
+    recall = Task.recall
+
+    def plain_fails(task: Task, planner: Any, truth: Any, k: int) -> float:
+        settings = planner._index.settings
+        is_plain = settings.kind != "ivf_pq" or not settings.rotated
+        return 0.0 if k == 32 and is_plain else recall(task, planner, truth, k)
+
+    monkeypatch.setattr(Task, "recall", plain_fails)
+    chosen = choose(LARGE[:2500], QUERIES[:40], DOT, IndexRequest(kind, recall=0.95))
+    assert isinstance(chosen.settings, IvfPqSettings)
+    assert chosen.settings.rotated
+    assert [effort.k for effort in chosen.settings.efforts][:2] == [10, 32]
+
+
+def test_exact_search_stays_where_nothing_is_enough_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("turret.tower.tuning.search_params.Task.seconds", lambda *_: 1.0)
+    chosen = choose(LARGE[:3000], QUERIES[:100], DOT, IndexRequest())
+    assert chosen.settings.kind == "flat"
+    assert "no kind is enough faster" in chosen.choice.words[-1]
+    assert {one.kind for one in chosen.choice.tried} == {"sq8", "hnsw", "ivf", "ivf_pq", "rabitq"}
+    assert all(one.recall is None and not one.reached for one in chosen.choice.tried)
+
+
+def test_a_graph_is_not_tried_where_lengths_differ_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("turret.tower.tuning.search_params.Task.seconds", lambda *_: 1.0)
+    stretched = LARGE[:3000] * np.random.default_rng(3).lognormal(0, 0.6, (3000, 1)).astype(np.float32)
+    chosen = choose(stretched, QUERIES[:100], DOT, IndexRequest())
+    assert any("hnsw was not tried" in one for one in chosen.choice.words)
+    assert "hnsw" not in {one.kind for one in chosen.choice.tried}
+
+
+@pytest.mark.parametrize("kind", ["ivf", "ivf_pq"])
+@pytest.mark.parametrize("biased", [False, True])
+def test_unequal_lengths_reach_the_recall(kind: str, biased: bool) -> None:
+    """Lists that are made for them: by one more number, or by the bias that stands last."""
+    vectors = LARGE[:4000].copy()
+    queries = QUERIES[:100].copy()
+    if biased:
+        vectors[:, -1] = np.random.default_rng(4).gumbel(0, 0.3, 4000)
+        queries[:, -1] = 1.0
+    else:
+        vectors *= np.random.default_rng(3).lognormal(0, 0.4, (4000, 1)).astype(np.float32)
+    scoring = Scoring(kind="dot", temperature=1.0, item_bias=biased)
+    chosen = choose(vectors, queries, scoring, IndexRequest(kind, 0.95))
+    assert chosen.settings.kind == kind
+    assert isinstance(chosen.settings, IvfSettings | IvfPqSettings)
+    assert (chosen.settings.biased, chosen.settings.augmented) == (biased, not biased)
+    assert min(one.recall for one in chosen.recall) >= 0.95
+
+
+def test_a_named_kind_that_misses_the_recall_is_refused_with_the_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One candidate more than k of one bit a number can't hold a recall of one."""
+    monkeypatch.setattr("turret.tower.format.index_settings.RabitqSettings.factors", (1,))
+    with pytest.raises(
+        BundleError, match=r"rabitq index finds 0\.\d+ of the true best 10 .* was requested.*--recall"
+    ):
+        choose(LARGE[:4000], QUERIES[:100], DOT, IndexRequest("rabitq", 1.0))
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (IndexRequest("annoy"), "--kind annoy.*auto, flat"),
+        (IndexRequest(recall=0.0), "--recall 0"),
+        (IndexRequest(recall=1.5), "--recall 1.5"),
+        (IndexRequest(milliseconds=0.0), "--latency 0"),
+    ],
+)
+def test_what_can_not_be_asked_is_refused(asked: IndexRequest, message: str) -> None:
+    with pytest.raises(BundleError, match=message):
+        choose(LARGE[:100], QUERIES[:5], DOT, asked)
+
+
+def test_each_thing_tried_is_reported() -> None:
+    reported: list[str] = []
+    choose(LARGE[:3000], QUERIES[:100], DOT, IndexRequest("sq8", 0.9), reported.append)
+    assert reported[0] == "trying sq8 ..."
+    assert reported[1].startswith("sq8 was built in ")
+    assert reported[2].startswith("sq8 reaches 0.9")
+
+
+@pytest.mark.parametrize(("milliseconds", "kind"), [(8.5, "flat"), (7.0, "ivf")])
+def test_a_kind_has_to_be_a_quarter_faster_than_the_exact_search(
+    costs: dict[str, float], milliseconds: float, kind: str
+) -> None:
+    costs.update(dict.fromkeys(costs, 11.0), ivf=milliseconds)
+    assert choose(LARGE[:2500], QUERIES[:40], DOT, IndexRequest(recall=0.95)).settings.kind == kind
+
+
+def test_every_cell_of_the_table_has_to_reach_the_recall(
+    costs: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = tuple(MeasuredRecall(k=10, selectivity=s, recall=r) for s, r in ((1.0, 1.0), (0.1, 0.5)))
+    monkeypatch.setattr("turret.tower.tuning.choice.measure_recall", lambda *_, **__: table)
+    with pytest.raises(BundleError, match=r"0\.5000 of the true best 10 where 0\.1"):
+        choose(LARGE[:2500], QUERIES[:40], DOT, IndexRequest("sq8", 0.95))
+
+
+def test_faiss_keeps_its_number_of_threads() -> None:
+    threads = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(3)
+    try:
+        choose(LARGE[:100], QUERIES[:5], DOT, IndexRequest())
+        assert faiss.omp_get_max_threads() == 3
+    finally:
+        faiss.omp_set_num_threads(threads)

@@ -1,0 +1,559 @@
+"""User towers: each keeps the contract and its formula, and a package can add one."""
+
+import copy
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from tests.oracles import pooling
+from tests.oracles import transformer as transformer_oracle
+from tests.support.plugin import install, run_with
+from tests.tower.small_towers import (
+    USERS,
+    config,
+    from_the_start,
+    no_features,
+    packed,
+    user_features,
+    vectors,
+)
+from turret.data.errors import ConfigurationError
+from turret.data.features import Features
+from turret.tower.config import ScoringConfig
+from turret.tower.errors import TowerError
+from turret.tower.layers.packed import PackedHistories
+from turret.tower.towers import user_towers
+from turret.tower.towers.attentive import AttentiveUserConfig, AttentiveUserTower
+from turret.tower.towers.config import TowerConfig
+from turret.tower.towers.pooled import PooledUserConfig, PooledUserTower
+from turret.tower.towers.recurrent import RecurrentUserConfig, RecurrentUserTower
+from turret.tower.towers.transformer import TimeLayer, TransformerUserConfig, TransformerUserTower
+from turret.tower.towers.user import UserTower, UserTowerKind, UserTowerSettings
+from turret.tower.towers.user_towers import USER_TOWERS
+from turret.training import check_user_tower
+
+PACKAGE = """
+from typing import Literal
+
+import torch
+from torch import nn
+
+from turret.tower.layers.gather import gather_rows, step_at
+from turret.tower.towers.user import UserTower, UserTowerKind, UserTowerSettings, last_columns
+
+
+class LastSettings(UserTowerSettings):
+    kind: Literal["last"]
+    factor: float = 0.5
+
+
+class LastTower(UserTower):
+    def __init__(self, config, dimension, prepared):
+        super().__init__(config, prepared)
+        self.factor = config.factor
+        self.output = nn.Linear(dimension + self.feature_width, dimension)
+
+    def forward(self, histories, vectors):
+        return self._vectors(gather_rows(vectors, histories.ends - 1), self.row_features(histories))
+
+    def served(self, history, length, features, times=()):
+        return self._vectors(step_at(history, length - 1), self.served_features(features))
+
+    def _vectors(self, last, features):
+        last = self.factor * last
+        return self.output(last if features is None else torch.cat([last, features], dim=1))
+
+    def feature_reader(self):
+        return last_columns(self.output, self.feature_width)
+
+
+KIND = UserTowerKind(LastSettings, LastTower)
+"""
+
+
+@pytest.mark.nightly
+def test_a_package_adds_a_tower_by_an_entry_point(tmp_path: Path) -> None:
+    """It is read from settings, and keeps the contract of ours."""
+    install(tmp_path, "last_tower", PACKAGE, {"turret.user_towers": "last = last_tower:KIND"})
+    code = """
+from tests.tower.small_towers import config
+from turret.training import check_user_tower
+check_user_tower(config(kind="last", factor=0.25).user, reads_all=False)
+"""
+    run = run_with(tmp_path, code)
+    assert run.returncode == 0, run.stderr
+
+
+VARIANTS: dict[str, dict[str, object]] = {
+    "pooled": {"kind": "pooled", "hidden": [7]},
+    "pooled with an age": {"kind": "pooled", "example_age": True},
+    "pooled, a set but one": {"kind": "pooled", "ordered": False, "last_item": False},
+    "pooled, a whole set": {"kind": "pooled", "ordered": False, "last_item": False, "leave_out": False},
+    "attentive": {"kind": "attentive"},
+    "recurrent": {"kind": "recurrent"},
+    "transformer": {"kind": "transformer"},
+    "rotary": {"kind": "transformer", "positions": "rotary"},
+    "no positions": {"kind": "transformer", "positions": "none", "blocks": 1},
+    "times": {"kind": "transformer", "times": True},
+    "rotary with times": {"kind": "transformer", "times": True, "positions": "rotary"},
+}
+
+
+def settings_of(variant: str) -> UserTowerSettings:
+    return TowerConfig.model_validate({"dimension": 8, "user": VARIANTS[variant]}).user
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_kind_keeps_the_contract(variant: str) -> None:
+    check_user_tower(settings_of(variant), export=False)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("variant", "item_bias"),
+    [
+        ("pooled with an age", True),
+        ("attentive", False),
+        ("recurrent", False),
+        ("transformer", False),
+        ("rotary with times", True),
+    ],
+)
+def test_every_kind_keeps_it_when_it_is_exported(variant: str, item_bias: bool) -> None:
+    check_user_tower(settings_of(variant), scoring=ScoringConfig(item_bias=item_bias))
+
+
+class LooksAhead(PooledUserTower):
+    def forward(self, histories: PackedHistories, vectors: torch.Tensor) -> torch.Tensor:
+        return super().forward(histories, vectors + vectors.roll(-1, 0))
+
+
+class ReadsItsBatch(PooledUserTower):
+    def forward(self, histories: PackedHistories, vectors: torch.Tensor) -> torch.Tensor:
+        found = super().forward(histories, vectors)
+        return found + 0.1 * len(found)
+
+
+class ServesAnother(PooledUserTower):
+    def served(self, *given: Any) -> torch.Tensor:
+        return 1.1 * super().served(*given)
+
+
+class ForgetsTheOldest(PooledUserTower):
+    def forward(self, histories: PackedHistories, vectors: torch.Tensor) -> torch.Tensor:
+        starts = torch.minimum(histories.starts + 1, histories.ends - 1)
+        return super().forward(replace(histories, starts=starts), vectors)
+
+
+class HasAnIdleParameter(PooledUserTower):
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.idle = nn.Parameter(torch.ones(3))
+
+
+class IsNarrow(PooledUserTower):
+    def forward(self, histories: PackedHistories, vectors: torch.Tensor) -> torch.Tensor:
+        return super().forward(histories, vectors)[:, :-1]
+
+
+class NamesAnotherLayer(PooledUserTower):
+    def feature_reader(self) -> tuple[nn.Linear, int]:
+        return super().feature_reader()[0], 1000
+
+
+@pytest.mark.parametrize(
+    ("tower", "words"),
+    [
+        (LooksAhead, "other vectors of an event change examples that don't read it"),
+        (ReadsItsBatch, "an example alone differs from the same one in a batch"),
+        (ServesAnother, "`served` differs from `forward`"),
+        (ForgetsTheOldest, "other vectors of an event don't change its readers"),
+        (HasAnIdleParameter, "the parameter 'idle' gets no gradient"),
+        (IsNarrow, r"it gives vectors \(8, 7\), not \[B, D\]"),
+        (NamesAnotherLayer, "feature_reader names a layer without"),
+        (torch.nn.Linear, "can't be built|is no UserTower"),
+    ],
+)
+def test_what_breaks_the_contract_is_said(tower: Any, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(user_towers, "PACKAGED", {"pooled"})
+    kind = SimpleNamespace(name="pooled", build=tower)
+    monkeypatch.setitem(USER_TOWERS, "pooled", kind)
+    with pytest.raises(AssertionError, match=f"^the user tower 'pooled': .*({words})"):
+        check_user_tower("pooled", export=False)
+
+
+def _last_settings() -> type[UserTowerSettings]:
+    class LastSettings(UserTowerSettings):
+        kind: Literal["last"]
+
+    return LastSettings
+
+
+class _Unnamed(UserTowerSettings):
+    pass
+
+
+class _OfTwoNames(UserTowerSettings):
+    kind: Literal["one", "other"]
+
+
+class _Unfinished(UserTower):
+    def forward(self, histories: PackedHistories, vectors: torch.Tensor) -> torch.Tensor:
+        return vectors
+
+
+@pytest.mark.parametrize(
+    ("settings", "build", "words"),
+    [
+        (dict, PooledUserTower, "the settings of a UserTowerKind are .*dict.*; give a subclass"),
+        (_Unnamed, PooledUserTower, r"_Unnamed needs a name, as in kind: Literal"),
+        (_OfTwoNames, PooledUserTower, r"_OfTwoNames needs a name, as in kind: Literal"),
+        (_last_settings(), torch.nn.Linear, "the tower of a UserTowerKind is .*Linear.*; give a subclass"),
+        (_last_settings(), _Unfinished, "_Unfinished.* lacks methods of UserTower: feature_reader, served"),
+    ],
+)
+def test_a_kind_of_other_bases_or_without_a_name_is_refused(
+    settings: type[Any], build: type[Any], words: str
+) -> None:
+    """When it is made, so that the message is about the package."""
+    with pytest.raises((TowerError, ConfigurationError), match=words):
+        UserTowerKind(settings, build)
+
+
+def _failing(*_: object) -> UserTower:
+    raise KeyError("boom")
+
+
+def _no_tower(*_: object) -> object:
+    return torch.nn.Linear(2, 2)
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (_failing, r"tower\.user\.kind = 'last' can't be built: KeyError\('boom'\)"),
+        (_no_tower, "'last' builds 'Linear', which is no UserTower or did not call"),
+    ],
+)
+def test_a_builder_of_a_package_that_fails_is_named(
+    build: Any, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = _last_settings()
+    monkeypatch.setitem(USER_TOWERS, "last", UserTowerKind(settings, build))
+    monkeypatch.setattr(user_towers, "PACKAGED", {"last"})
+    with pytest.raises(TowerError, match=words):
+        user_towers.build_user_tower(settings(kind="last"), 6, no_features(USERS))
+
+
+def pooled(asked: TowerConfig, prepared: Features) -> PooledUserTower:
+    assert isinstance(asked.user, PooledUserConfig)
+    return PooledUserTower(asked.user, asked.dimension, prepared)
+
+
+def naive(tower: PooledUserTower, histories: PackedHistories, given: Tensor) -> Tensor:
+    """One example after the other, its window summed item by item with autograd watching."""
+    outputs = []
+    for b in range(len(histories.starts)):
+        start, end = int(histories.starts[b]), int(histories.ends[b])
+        total = torch.zeros(given.shape[1])
+        for place in range(start, end):
+            total = total + given[place]
+        parts = [total / (end - start)]
+        if tower.config.last_item:
+            parts.append(given[end - 1])
+        if tower.rows is not None:
+            parts.append(tower.rows(histories.users[b : b + 1])[0])
+        if tower.config.example_age:
+            parts.append(histories.ages[b : b + 1])
+        outputs.append(tower.mlp(torch.cat(parts)))
+    return torch.stack(outputs)
+
+
+@pytest.mark.parametrize("settings", [{}, {"last_item": False}, {"example_age": True, "features": "all"}])
+def test_one_cumulative_sum_equals_example_by_example(settings: dict[str, object]) -> None:
+    """Outputs, and gradients of every parameter and item vector, equal the naive computation."""
+    torch.manual_seed(3)
+    fast = pooled(config(**settings), user_features())
+    slow = copy.deepcopy(fast)
+    direction = torch.randn(5, 6)
+    results = []
+    for tower, forward in ((fast, fast.forward), (slow, lambda h, v: naive(slow, h, v))):
+        given = vectors().requires_grad_()
+        output = forward(packed(), given)
+        torch.autograd.backward((output * direction).sum())
+        results.append([output.detach(), given.grad, *(p.grad for p in tower.parameters())])
+    for ours, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_agrees_with_the_formula_in_plain_numpy() -> None:
+    """Mean and newest item side by side through the MLP, in float64 and without torch."""
+    tower = pooled(config(), no_features(USERS))
+    linear = [layer for layer in tower.mlp.children() if isinstance(layer, nn.Linear)]
+    layers = [(n.weight.detach().double().numpy(), n.bias.detach().double().numpy()) for n in linear]
+    given = vectors().double().numpy()
+    ours = tower(packed(), vectors()).detach().numpy()
+    for b, (start, end) in enumerate([(0, 1), (0, 3), (1, 5), (5, 6), (5, 8)]):
+        inputs = np.concatenate([pooling.window_mean(given, start, end), given[end - 1]])
+        np.testing.assert_allclose(ours[b], pooling.network(layers, inputs), rtol=1e-4, atol=1e-5)
+
+
+def test_the_mean_alone_is_the_vector_itself() -> None:
+    """Without a hidden layer and anything beside it there is nothing to learn; with features there is."""
+    alone = pooled(config(hidden=(), last_item=False), no_features(USERS)).eval()
+    assert not list(alone.parameters())
+    histories, given = packed(), vectors()
+    for b, vector in enumerate(alone(histories, given)):
+        torch.testing.assert_close(vector, given[histories.starts[b] : histories.ends[b]].mean(dim=0))
+    assert list(pooled(config(hidden=(), last_item=False, features="all"), user_features()).parameters())
+
+
+def test_items_are_left_out_of_means_while_training() -> None:
+    """What is left is a mean of some of a window's items, or zero; served, nothing is left out."""
+    asked = config(last_item=False, hidden=[], dropout=0.0, item_dropout=0.5)
+    tower = pooled(asked, no_features(USERS))
+    histories, given = packed(), vectors()
+    torch.manual_seed(0)
+    seen = set()
+    for _ in range(200):
+        for b, mean in enumerate(tower(histories, given)):
+            window = given[int(histories.starts[b]) : int(histories.ends[b])]
+            subsets = [
+                window[[bool(bits >> place & 1) for place in range(len(window))]]
+                for bits in range(2 ** len(window))
+            ]
+            means = torch.stack([part.sum(dim=0) / max(1, len(part)) for part in subsets])
+            distance, nearest = (means - mean).abs().amax(dim=1).min(dim=0)
+            assert distance < 1e-5
+            seen.add((b, int(nearest)))
+    assert len(seen) > len(histories.starts) * 2
+    tower.eval()
+    expected = pooled(config(last_item=False, hidden=[], dropout=0.0), no_features(USERS)).eval()
+    torch.testing.assert_close(tower(histories, given), expected(histories, given))
+
+
+def attentive() -> AttentiveUserTower:
+    torch.manual_seed(0)
+    asked = config(kind="attentive", attention=5, hidden=[7], dropout=0.0).user
+    assert isinstance(asked, AttentiveUserConfig)
+    return AttentiveUserTower(asked, 6, no_features(USERS))
+
+
+def test_attention_agrees_with_the_formula_in_plain_numpy() -> None:
+    """Weights by exp of a score within e^8 of one, normalised over the window."""
+    made, given = attentive(), vectors()
+    seen: list[torch.Tensor] = []
+    made.mlp.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].detach()))
+    made(packed(), given)
+    first, _, second = list(made.attention)
+    assert isinstance(first, nn.Linear)
+    assert isinstance(second, nn.Linear)
+    scores = np.tanh(given.numpy() @ first.weight.detach().numpy().T + first.bias.detach().numpy())
+    scores = 8 * np.tanh((scores @ second.weight.detach().numpy().T)[:, 0] / 8)
+    for b, (start, end) in enumerate([(0, 1), (0, 3), (1, 5), (5, 6), (5, 8)]):
+        weights = np.exp(scores[start:end])
+        mean = weights @ given.numpy()[start:end] / weights.sum()
+        np.testing.assert_allclose(seen[0][b], np.concatenate([mean, given[end - 1]]), rtol=1e-5, atol=1e-6)
+
+
+def sigmoid(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(1.0 / (1.0 + np.exp(-values)))
+
+
+def test_agrees_with_the_gates_in_plain_numpy() -> None:
+    """Reset, update and new state, step by step (Cho et al. 2014)."""
+    torch.manual_seed(0)
+    asked = config(kind="recurrent", state=5, dropout=0.0).user
+    assert isinstance(asked, RecurrentUserConfig)
+    made = RecurrentUserTower(asked, 6, no_features(USERS))
+    weights = {name: value.detach().double().numpy() for name, value in made.state_dict().items()}
+    state = np.zeros(5)
+    ours = made(from_the_start(), vectors()).detach().numpy()
+    for t, step in enumerate(vectors()[:5].double().numpy()):
+        given = weights["network.weight_ih_l0"] @ step + weights["network.bias_ih_l0"]
+        kept = weights["network.weight_hh_l0"] @ state + weights["network.bias_hh_l0"]
+        reset, update = sigmoid(given[:5] + kept[:5]), sigmoid(given[5:10] + kept[5:10])
+        new = np.tanh(given[10:] + reset * kept[10:])
+        state = (1.0 - update) * new + update * state
+        expected = weights["output.weight"] @ state + weights["output.bias"]
+        np.testing.assert_allclose(ours[t], expected, rtol=1e-4, atol=1e-5)
+
+
+TRANSFORMER: dict[str, object] = {
+    "kind": "transformer",
+    "heads": 3,
+    "feed_forward": 8,
+    "dropout": 0.0,
+    "history_length": 40,
+}
+
+
+def transformer(**settings: object) -> TransformerUserTower:
+    torch.manual_seed(0)
+    asked = config(**{**TRANSFORMER, **settings})
+    assert isinstance(asked.user, TransformerUserConfig)
+    return TransformerUserTower(asked.user, asked.dimension, no_features(USERS))
+
+
+@pytest.mark.parametrize("positions", ["learned", "rotary", "none"])
+def test_agrees_with_loops_in_numpy(positions: str) -> None:
+    """One history, step by step and head by head, in float64."""
+    made = transformer(positions=positions).eval()
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.add_(0.3 * torch.randn(parameter.shape, generator=torch.manual_seed(parameter.numel())))
+    weights = {name: value.double().numpy() for name, value in made.state_dict().items()}
+    expected = transformer_oracle.states(
+        weights, vectors()[:5].double().numpy(), heads=3, rotary=positions == "rotary"
+    )
+    ours = made(from_the_start(), vectors())[:5].detach().numpy()
+    np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_without_positions_the_past_is_a_set() -> None:
+    """The last state doesn't depend on the order of what came before in one block; with positions it does."""
+    order = torch.tensor([2, 0, 3, 1, 4, 5, 6, 7])
+    for positions, same in (("none", True), ("learned", False), ("rotary", False)):
+        made = transformer(positions=positions, blocks=1).eval()
+        one, other = made(from_the_start(), vectors()), made(from_the_start(), vectors()[order])
+        assert torch.allclose(one[4], other[4], atol=1e-6) == same
+
+
+def test_long_and_short_histories_share_a_batch() -> None:
+    """Lengths that fall into several groups come back in their own order."""
+    lengths = torch.tensor([1, 40, 3, 17, 39, 2, 1])
+    ends = lengths.cumsum(0)
+    given = torch.randn(int(ends[-1]), 6, generator=torch.manual_seed(2))
+    histories = PackedHistories(
+        rows=torch.zeros(len(given), dtype=torch.int64),
+        starts=ends - lengths,
+        ends=ends,
+        users=torch.zeros(7, dtype=torch.int64),
+        ages=torch.zeros(7),
+    )
+    made = transformer().eval()
+    together = made(histories, given)
+    for b in range(7):
+        alone = given[ends[b] - lengths[b] : ends[b]].unsqueeze(0)
+        torch.testing.assert_close(made.served(alone, lengths[b : b + 1], {})[0], together[b])
+
+
+@pytest.mark.parametrize(
+    ("user", "dimension", "said"),
+    [
+        ({"heads": 4}, 6, "use a multiple of 4"),
+        ({"heads": 2, "positions": "rotary"}, 6, "in pairs of coord"),
+    ],
+)
+def test_heads_share_the_dimension(user: dict[str, object], dimension: int, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        TowerConfig.model_validate({"dimension": dimension, "user": {"kind": "transformer", **user}})
+
+
+def test_a_tower_of_times_begins_as_the_one_without() -> None:
+    """Its other parameters are drawn alike, and what it adds for times is zero."""
+    one, other = transformer(times=True), transformer()
+    learnt = dict(one.named_parameters())
+    assert not learnt.pop("times.weight").any()
+    for name, parameter in other.named_parameters():
+        assert torch.equal(learnt.pop(name), parameter)
+    assert not learnt
+    assert torch.equal(one.eval()(from_the_start(), vectors()), other.eval()(from_the_start(), vectors()))
+
+
+def test_without_times_all_of_them_are_unknown() -> None:
+    """A packed batch that has none is one of unknown gaps, whatever the clocks say; so is what is served."""
+    made = transformer(times=True).eval()
+    torch.nn.init.normal_(made.get_parameter("times.weight"))
+    histories = replace(from_the_start(), gaps=None, clocks=None)
+    unknown = replace(from_the_start(), gaps=torch.full((8,), -1.0))
+    expected = made(unknown, vectors())
+    torch.testing.assert_close(made(histories, vectors()), expected)
+    served = made.served(vectors()[:5].unsqueeze(0), torch.tensor([5]), {})
+    torch.testing.assert_close(served[0], expected[4])
+    assert not torch.isclose(made(from_the_start(), vectors()), expected).all(dim=1).any()
+
+
+def test_training_hides_the_times_of_some_whole_histories() -> None:
+    """About a tenth of 2,000 histories of three are read as if their times were unknown, and none by half."""
+    made = transformer(times=True, blocks=1).train()
+    torch.nn.init.normal_(made.get_parameter("times.weight"))
+    ends = torch.arange(1, 6001)
+    histories = PackedHistories(
+        rows=torch.zeros(6000, dtype=torch.int64),
+        starts=(ends - 1) // 3 * 3,
+        ends=ends,
+        users=torch.zeros(6000, dtype=torch.int64),
+        ages=torch.zeros(6000),
+        gaps=torch.full((6000,), 100.0),
+        clocks=torch.full((6000,), 5000.0),
+    )
+    given = vectors()[:3].repeat(2000, 1)
+    torch.manual_seed(3)
+    trained = made(histories, given)
+    torch.manual_seed(3)
+    assert torch.equal(made(histories, given), trained)
+    unknown = made(replace(histories, gaps=None, clocks=None), given)
+    hidden = torch.isclose(trained, unknown, atol=1e-5).all(dim=1).view(2000, 3)
+    assert torch.equal(hidden.all(dim=1), hidden.any(dim=1))
+    assert 140 < int(hidden.all(dim=1).sum()) < 260  # four deviations to either side of 200
+    made.eval()
+    assert not torch.isclose(made(histories, given), unknown).all(dim=1).any()
+
+
+def time_layer() -> TimeLayer:
+    made = TimeLayer(5)
+    torch.nn.init.normal_(made.weight, generator=torch.manual_seed(1))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("gap", "clock"),
+    [(0.0, 0.0), (0.5, 30_000.0), (1.0, 86_400.0), (5000.0, 500_000.0), (2.0**31, 604_799.0)],
+)
+def test_a_vector_is_what_its_formula_says(gap: float, clock: float) -> None:
+    """In float64: the share of the two nearest knots, and the angles of two clock hands."""
+    made = time_layer()
+    table = made.weight.detach().double().numpy()
+    place = np.log2(1.0 + min(gap, 2.0**30))
+    low, share = min(int(place), 29), place - min(int(place), 29)
+    expected = (1 - share) * table[low] + share * table[low + 1]
+    for number, period in enumerate((7 * 86_400.0, 86_400.0)):
+        angle = 2 * np.pi * clock / period
+        expected = expected + np.sin(angle) * table[31 + number] + np.cos(angle) * table[33 + number]
+    given = made(torch.tensor([[gap]]), torch.tensor([[clock]]))
+    assert given.shape == (1, 1, 5)
+    # Angles up to 44 in float32.
+    np.testing.assert_allclose(given[0, 0].detach().numpy(), expected, atol=2e-5)
+
+
+def test_unknown_times_have_a_vector_of_their_own() -> None:
+    """Whatever stands on the clock."""
+    made = time_layer()
+    given = made(torch.tensor([-1.0, -1.0]), torch.tensor([-1.0, 3000.0]))
+    torch.testing.assert_close(given[0], made.weight[-1])
+    torch.testing.assert_close(given[1], made.weight[-1])
+
+
+def test_it_has_no_jumps() -> None:
+    """Close gaps are close vectors, also on both sides of a knot; rounding then can't matter."""
+    made = time_layer()
+    gaps = torch.tensor([2.0**k - 1 for k in range(1, 25)])
+    clocks = torch.zeros(len(gaps))
+    assert torch.allclose(made(gaps, clocks), made(gaps * 1.00001, clocks), atol=1e-3)
+
+
+def test_hidden_histories_are_drawn_by_the_seed() -> None:
+    made = time_layer()
+    torch.manual_seed(5)
+    first = made.hidden(10_000)
+    torch.manual_seed(5)
+    assert torch.equal(made.hidden(10_000), first)
+    assert 880 < int(first.sum()) < 1120  # four deviations to either side of a tenth

@@ -1,0 +1,404 @@
+"""Folders of versions: they appear as a whole, and what happens to their files is seen."""
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.until import until
+from turret.data.files.locks import tried_lock
+from turret.tower.bundle import bundle as bundles_module
+from turret.tower.bundle.bundle import Bundle, load
+from turret.tower.bundle.publish import BundleContents, publish
+from turret.tower.errors import BundleError
+from turret.tower.format import checksum_cache as verified
+from turret.tower.format.atomic_publish import atomic_folder, remove_stale_dirs
+from turret.tower.format.checksum_cache import forget_verified, is_verified, note_verified
+from turret.tower.format.checksums import check_files, check_sizes
+from turret.tower.format.listing import version_folder, versions
+from turret.tower.format.manifest import read_manifest
+from turret.tower.format.snapshot import Snapshot, check_content, take_snapshot
+from turret.tower.inference.item_encoder import open_item_encoder
+
+Make = Callable[..., BundleContents]
+
+
+def test_versions_are_listed_with_what_is_wrong_with_them(bundles: Path, make_contents: Make) -> None:
+    publish(bundles, make_contents("v2", seed=1))
+    (bundles / "broken").mkdir()
+    (bundles / ".publishing-v3-abc").mkdir()
+    (bundles / "admin.key").write_text("key")
+    found = {one.version: one for one in versions(bundles)}
+    assert set(found) == {"broken", "v1", "v2"}
+    assert [name for name, one in found.items() if one.is_current] == ["v1"]
+    assert "manifest.json" in (found["broken"].error or "")
+    assert (found["v2"].item_count, found["v2"].metrics) == (60, {"recall@10": 0.5})
+
+
+def test_listing_what_is_no_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BundleError, match="name a folder"):
+        versions(tmp_path / "missing")
+
+
+@pytest.mark.fault(51)
+def test_a_version_that_is_a_link_is_none(bundles: Path, tmp_path: Path) -> None:
+    """What it leads to may be changed by others, and lies outside of what the folder's owner sees."""
+    shutil.move(bundles / "v1", tmp_path / "elsewhere")
+    (bundles / "v1").symlink_to(tmp_path / "elsewhere")
+    (found,) = versions(bundles)
+    assert "is no folder but a link" in (found.error or "")
+    for opening in (version_folder, load):
+        with pytest.raises(BundleError, match="is no folder but a link"):
+            opening(bundles, "v1")
+
+
+def aged(path: Path, seconds: float = 3600.0) -> Path:
+    path.mkdir(exist_ok=True)
+    then = time.time() - seconds
+    os.utime(path, (then, then))
+    return path
+
+
+def test_what_a_dead_writer_left_is_removed_and_what_a_live_one_writes_is_not(tmp_path: Path) -> None:
+    dead, living = aged(tmp_path / ".publishing-v1-dead"), aged(tmp_path / ".publishing-v1-alive")
+    (dead / "file").write_text("half")
+    aged(dead)
+    with tried_lock(living):
+        assert remove_stale_dirs(tmp_path) == [dead]
+        assert living.is_dir()
+    assert remove_stale_dirs(tmp_path) == [living]
+
+
+def test_nothing_else_is_removed(tmp_path: Path) -> None:
+    aged(tmp_path / "v1")
+    aged(tmp_path / "elsewhere")
+    (tmp_path / ".publishing-link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / ".publishing-file").write_text("")
+    aged(tmp_path / ".publishing-v2-young", 5.0)
+    assert remove_stale_dirs(tmp_path) == []
+    assert remove_stale_dirs(tmp_path / "missing") == []
+    assert len(list(tmp_path.iterdir())) == 5
+
+
+def test_a_folder_appears_as_a_whole_and_read_only(tmp_path: Path) -> None:
+    target = tmp_path / "new" / "v1"
+    with atomic_folder(target) as folder:
+        (folder / "file").write_text("whole")
+        assert not target.exists()
+        assert folder.parent == target.parent
+        assert remove_stale_dirs(folder.parent, 2e9) == [], "its writer is alive"
+    assert (target / "file").read_text() == "whole"
+    assert (target / "file").stat().st_mode & 0o777 == 0o444
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_what_fails_leaves_nothing(tmp_path: Path) -> None:
+    def fail() -> None:
+        with atomic_folder(tmp_path / "v1") as folder:
+            (folder / "file").write_text("half")
+            raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        fail()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_there_is_not_overwritten_and_what_can_not_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "v1").mkdir()
+    with pytest.raises(BundleError, match="choose another version"), atomic_folder(tmp_path / "v1"):
+        pass
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BundleError, match="can't be written"), atomic_folder(tmp_path / "file" / "v1"):
+        pass
+
+
+def test_files_are_synced_before_the_rename_and_the_root_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "v1"
+    synced: list[tuple[Path, bool]] = []
+
+    def fsync(descriptor: int) -> None:
+        synced.append((Path(os.readlink(f"/proc/self/fd/{descriptor}")), target.exists()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with atomic_folder(target) as folder:
+        (folder / "file").write_text("1")
+    assert synced[:2] == [(folder / "file", False), (folder, False)]
+    assert synced[-1] == (tmp_path, True)
+
+
+def rewrite(folder: Path) -> None:
+    path = folder / "golden.json"
+    path.chmod(0o644)
+    path.write_bytes(path.read_bytes())
+
+
+def copy_over(folder: Path) -> None:
+    path = folder / "index.faiss"
+    shutil.copy2(path, folder / ".copy")
+    (folder / ".copy").replace(path)
+
+
+def away_and_back(folder: Path) -> None:
+    folder.rename(folder.with_name("away"))
+    folder.with_name("away").rename(folder)
+
+
+def file_away_and_back(folder: Path) -> None:
+    path = folder / "golden.json"
+    path.rename(folder / "away")
+    (folder / "away").rename(path)
+
+
+def set_times(folder: Path) -> None:
+    rewrite(folder)
+    path = folder / "golden.json"
+    os.utime(path, ns=(path.stat().st_atime_ns, (folder / "index.faiss").stat().st_mtime_ns))
+
+
+def link(folder: Path) -> None:
+    shutil.copytree(folder, folder.with_name("elsewhere"))
+    folder.rename(folder.with_name("old"))
+    folder.symlink_to(folder.with_name("elsewhere"))
+
+
+def add(folder: Path) -> None:
+    (folder / "query_vectors.npy").write_bytes(b"")
+
+
+def remove(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+
+
+@pytest.mark.parametrize(
+    "touch", [rewrite, copy_over, away_and_back, file_away_and_back, set_times, link, add, remove]
+)
+def test_what_is_done_to_the_files_is_seen_though_their_content_stays(
+    bundles: Path, touch: Callable[[Path], None]
+) -> None:
+    before = take_snapshot(bundles / "v1")
+    assert take_snapshot(bundles / "v1") == before
+    touch(bundles / "v1")
+    after = take_snapshot(bundles / "v1")
+    assert after.manifest == before.manifest
+    assert after.files != before.files
+
+
+def test_versions_of_one_name_differ_by_their_manifests(
+    bundles: Path, tmp_path: Path, make_contents: Make
+) -> None:
+    other = publish(tmp_path / "other", make_contents("v1", seed=3))
+    found = take_snapshot(other)
+    check_content(other, found, found.manifest)
+    check_content(other, found, None)
+    with pytest.raises(BundleError, match="version v1 does not hold the files that were activated"):
+        check_content(other, found, take_snapshot(bundles / "v1").manifest)
+
+
+def test_what_is_no_version_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BundleError, match=r"manifest\.json can't be read"):
+        take_snapshot(tmp_path)
+    (tmp_path / "manifest.json").write_text("{}")
+    assert take_snapshot(tmp_path) != Snapshot("")
+    for number in range(1000):
+        (tmp_path / str(number)).touch()
+    with pytest.raises(BundleError, match="more than 1000 files"):
+        take_snapshot(tmp_path)
+
+
+@pytest.mark.fault(62)
+@pytest.mark.parametrize("back", [False, True])
+@pytest.mark.parametrize("opening", ["open", "load"])
+def test_a_version_that_is_replaced_while_it_is_opened_is_refused(
+    bundles: Path,
+    tmp_path: Path,
+    make_contents: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    opening: str,
+    back: bool,
+) -> None:
+    """After its files were compared, and before they are opened; also if the first one is put back then."""
+    other = publish(tmp_path / "other", make_contents("v1", seed=3))
+    compare, last = check_files, open_item_encoder
+
+    def replace_then(*given: object) -> object:
+        found = compare(*given)  # type: ignore[arg-type]
+        (bundles / "v1").rename(bundles / "away")
+        other.rename(bundles / "v1")
+        return found
+
+    def put_back(*given: object) -> object:
+        if back:
+            (bundles / "v1").rename(other)
+            (bundles / "away").rename(bundles / "v1")
+        return last(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(bundles_module, "check_files", replace_then)
+    monkeypatch.setattr(bundles_module, "open_item_encoder", put_back)
+    ways = {"open": lambda: Bundle.open(bundles / "v1"), "load": lambda: load(bundles, "v1")}
+    with pytest.raises(BundleError, match="changed since it was opened"):
+        ways[opening]()
+
+
+@pytest.fixture
+def noted(bundles: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """v1 with a note, as if its files had been there for long."""
+    monkeypatch.setattr(verified, "_TICK_NS", -60_000_000_000)
+    load(bundles, "v1")
+    assert asked(bundles)
+    return bundles
+
+
+def asked(root: Path) -> bool:
+    return is_verified(root, "v1", check_sizes(root / "v1", read_manifest(root / "v1")))
+
+
+def test_a_bundle_that_was_checked_is_not_read_a_second_time(
+    noted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("hashed")
+
+    monkeypatch.setattr(bundles_module, "check_files", refuse)
+    load(noted, "v1", trust_note=True)
+    with pytest.raises(AssertionError, match="hashed"):
+        load(noted, "v1")
+
+
+def until_later(path: Path) -> None:
+    """Wait for a tick of the file system's clock, which a second write needs to have another time."""
+    probe = path.parents[1] / "probe"
+
+    def ticked() -> bool:
+        probe.write_bytes(b"")
+        return probe.stat().st_ctime_ns > path.stat().st_ctime_ns
+
+    until(ticked, "a tick of the file system's clock")
+    probe.unlink()
+
+
+@pytest.mark.parametrize("restore_times", [False, True])
+def test_a_bit_that_was_flipped_through_the_file_system_is_seen(noted: Path, restore_times: bool) -> None:
+    """Also where whoever did it set the time of the last write back."""
+    path = noted / "v1" / "popularity.npy"
+    before = path.stat()
+    until_later(path)
+    path.chmod(0o644)
+    with path.open("r+b") as stream:
+        stream.seek(200)
+        stream.write(bytes([stream.read(1)[0] ^ 4]))
+    path.chmod(0o444)
+    if restore_times:
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert not asked(noted)
+    with pytest.raises(BundleError, match=r"popularity\.npy"):
+        load(noted, "v1", trust_note=True)
+    assert not (noted / ".verified" / "v1.json").exists()
+
+
+def test_a_copy_in_the_place_of_a_file_is_read_again(noted: Path) -> None:
+    path = noted / "v1" / "index.faiss"
+    shutil.copy2(path, path.with_suffix(".new"))
+    path.with_suffix(".new").replace(path)
+    assert not asked(noted)
+    load(noted, "v1", trust_note=True)
+    assert asked(noted)
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[" * 100_000, b'{"files": {}}', b"\xff", b"x" * 2_000_000])
+def test_a_damaged_note_counts_for_nothing(noted: Path, content: bytes) -> None:
+    (noted / ".verified" / "v1.json").write_bytes(content)
+    assert not asked(noted)
+    load(noted, "v1", trust_note=True)
+
+
+def test_files_that_are_too_new_are_not_noted(bundles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write in the same tick of the clock as the check would leave no trace."""
+    monkeypatch.setattr(verified, "_TICK_NS", 3_600_000_000_000)
+    load(bundles, "v1")
+    assert not asked(bundles)
+    files = check_sizes(bundles / "v1", read_manifest(bundles / "v1"))
+    assert not note_verified(bundles, "v1", files, time.time_ns())
+
+
+def test_a_folder_that_can_not_be_written_to_has_no_notes(bundles: Path) -> None:
+    (bundles / ".verified").write_text("in the way")
+    load(bundles, "v1", trust_note=True)
+    (bundles / "v1" / "index.faiss").unlink()
+    with pytest.raises(BundleError, match=r"index\.faiss"):
+        load(bundles, "v1", trust_note=True)
+
+
+def test_notes_are_neither_written_nor_read_nor_removed_through_a_link(bundles: Path, tmp_path: Path) -> None:
+    folder = bundles / "v1"
+    files = check_files(folder, read_manifest(folder))
+    started = max(one.changed for one in files.values()) + 10**10
+    (tmp_path / "elsewhere").mkdir()
+    (bundles / ".verified").symlink_to(tmp_path / "elsewhere")
+    assert not note_verified(bundles, "v1", files, started)
+    (tmp_path / "elsewhere" / "v1.json").write_text("{}")
+    forget_verified(bundles, "v1")
+    assert (tmp_path / "elsewhere" / "v1.json").exists()
+
+
+def test_files_written_to_after_the_check_began_are_not_noted(
+    bundles: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The check may have read the bytes before the write."""
+    monkeypatch.setattr(verified, "_TICK_NS", 0)
+    files = check_sizes(bundles / "v1", read_manifest(bundles / "v1"))
+    manifest = (bundles / "v1" / "manifest.json").stat()
+    newest = max(manifest.st_ctime_ns, *(one.changed for one in files.values()))
+    assert not note_verified(bundles, "v1", files, newest - 1)
+    assert not asked(bundles)
+    assert note_verified(bundles, "v1", files, newest)
+    assert asked(bundles)
+
+
+@pytest.fixture
+def live(bundles: Path) -> Bundle:
+    bundle = Bundle.open(bundles / "v1")
+    assert bundle.changed_files() == []
+    return bundle
+
+
+@pytest.mark.fault(8)
+@pytest.mark.parametrize("name", ["item_vectors.npy", "index.faiss", "catalogue.bin", "user_tower.onnx"])
+def test_what_is_written_in_place_is_noticed(live: Bundle, name: str) -> None:
+    path = live.folder / name
+    path.chmod(0o644)
+    os.utime(path, ns=(0, 0))
+    opened = path.stat()
+    with path.open("r+b") as stream:
+        stream.write(b"\x00")
+    assert path.stat().st_size == opened.st_size
+    (said,) = live.changed_files()
+    assert said.startswith(f"{name} was overwritten in place")
+
+
+@pytest.mark.fault(9)
+def test_what_is_cut_short_replaced_or_removed_is_said_so(live: Bundle) -> None:
+    (live.folder / "golden.json").unlink()
+    path = live.folder / "popularity.npy"
+    path.rename(live.folder / "old")
+    path.write_bytes((live.folder / "old").read_bytes())
+    short = live.folder / "model.safetensors"
+    short.chmod(0o644)
+    os.truncate(short, 3)
+    said = {one.split()[0].rstrip(":"): one for one in live.changed_files()}
+    assert set(said) == {"golden.json", "popularity.npy", "model.safetensors"}
+    assert "No such file" in said["golden.json"]
+    assert "replaced by another file" in said["popularity.npy"]
+    assert "cut short" in said["model.safetensors"]
+    assert len(live.popularity) == 60, "the map holds what was opened"
+
+
+def test_what_is_only_looked_at_is_not_changed(live: Bundle) -> None:
+    for path in live.folder.iterdir():
+        path.read_bytes()
+        path.chmod(0o400)
+    assert live.changed_files() == []
