@@ -21,7 +21,6 @@ from tests.contracts.samplers import (
     sampler_of,
 )
 from tests.oracles.features import fourier_kernel, positive_proposal, shares
-from tests.oracles.softmax import all_draws
 from turret.tower.config import ScoringConfig
 from turret.training import samplers
 from turret.training.errors import TrainingError
@@ -419,33 +418,6 @@ def second_pass(
     return [weight / sum(weights) for weight in weights]
 
 
-def test_all_draws_of_both_passes_together_give_the_sum_over_the_others() -> None:
-    """Every pool of three of four items and every draw of two from it; without either count it is not so."""
-    counts, scores, positive = np.array([9, 4, 1, 0]), [0.3, 1.0, -0.5, 1.5], 1
-    weights = (counts + 1.0) / (counts + 1.0).sum()
-    first = [3 * share for share in weights]
-    total = sum(math.exp(score) for item, score in enumerate(scores) if item != positive)
-    means = {"both": 0.0, "second alone": 0.0, "first alone": 0.0}
-    for pool, chance in all_draws(weights.tolist(), 3):
-        if set(pool) == {positive}:
-            continue
-        count = drawn_from(pool, counts, scores, positive)
-        shares = second_pass(scores, first, pool, positive)
-        for positions, likely in all_draws(shares, 2):
-            if likely > 0:
-                items = [pool[position] for position in positions]
-                counted = {
-                    "both": count,
-                    "second alone": {item: count[item] / first[item] for item in items},
-                    "first alone": {item: 2 * first[item] for item in items},
-                }
-                for name, of in counted.items():
-                    means[name] += chance * likely * sum(math.exp(scores[item]) / of[item] for item in items)
-    assert means["both"] == pytest.approx(total, rel=1e-5)
-    assert means["second alone"] != pytest.approx(total, rel=0.05)
-    assert means["first alone"] != pytest.approx(total, rel=0.05)
-
-
 def draw_once(
     pool: Sequence[int], counts: NDArray[np.int64], scores: Sequence[float], positive: int, size: int
 ) -> Draw:
@@ -456,17 +428,6 @@ def draw_once(
     positives = torch.full((size,), positive)
     context = DrawContext(stream(0, "draw", 0), positives, vectors[positives], vectors.__getitem__)
     return sampler.draw(torch.ones(size, 1), positives, context)
-
-
-def drawn_from(
-    pool: Sequence[int], counts: NDArray[np.int64], scores: Sequence[float], positive: int
-) -> dict[int, float]:
-    """The count that the sampler reports for each item that it draws from the pool."""
-    draw = draw_once(pool, counts, scores, positive, 300)
-    found = zip(draw.ids.flatten().tolist(), draw.log_count.exp().flatten().tolist(), strict=True)
-    reported = dict(found)
-    assert set(reported) == set(pool) - {positive}
-    return reported
 
 
 def test_a_pool_of_the_positive_alone_leaves_nothing_valid() -> None:

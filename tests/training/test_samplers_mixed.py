@@ -83,10 +83,6 @@ def in_batch() -> InBatchSampler:
     return InBatchSampler(KnownFrequency(COUNTS, CPU), 5)
 
 
-def unique_in_batch() -> InBatchSampler:
-    return InBatchSampler(KnownFrequency(COUNTS, CPU), 5, unique=True)
-
-
 def queue(rows: Rows) -> CrossBatchSampler:
     sampler = CrossBatchSampler(KnownFrequency(COUNTS, CPU), 5, 1, CPU)
     draw_for(sampler, rows)
@@ -102,7 +98,6 @@ def mined() -> HardNegativesSampler:
 # Each reaches every item by one part at least, and most items by several.
 UNIONS: dict[str, Parts] = {
     "in-batch, drawn": lambda drawn, queued: [in_batch(), Given(drawn)],
-    "unique in-batch, drawn": lambda drawn, queued: [unique_in_batch(), Given(drawn)],
     "in-batch, queue, drawn, mined": lambda drawn, queued: [
         in_batch(),
         queue(queued),
