@@ -1,0 +1,261 @@
+"""Jobs of several processes of one training, and the experiments whose steps they make."""
+
+import multiprocessing
+import os
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import distributed
+from torch._C._distributed_c10d import FileStore
+
+from turret.data.prepared import PreparedData
+from turret.training.config.experiment import ExperimentConfig
+from turret.training.distributed.processes import Processes
+from turret.training.distributed.split_table import SplitTable
+from turret.training.distributed.world import World
+from turret.training.optimisers import optimiser
+from turret.training.parallel import tables
+from turret.training.process import set_up_process
+from turret.training.randomness import stream
+from turret.training.run import Run
+from turret.training.trainer import Trainer, train
+
+Arrays = dict[str, NDArray[np.float32]]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """An experiment, and the sizes from which on tables are split and updated by row."""
+
+    experiment: dict[str, Any]
+    split_from: int = 10**6
+    lazy_from: int = 10**6
+
+
+@dataclass(frozen=True)
+class Step:
+    """The loss of one step, the examples and masked candidates so far, and what it left.
+
+    `rows` has the first and one past the last row of the tables of which a process holds a part.
+    """
+
+    loss: float
+    examples: int
+    masked: int
+    gradients: Arrays
+    weights: Arrays
+    rows: dict[str, tuple[int, int]]
+    state: Arrays
+
+
+def trainer_of(world: World, data: Path, folder: Path, scenario: Scenario) -> Trainer:
+    """A trainer of the scenario."""
+    tables.SPLIT_FROM, optimiser.LARGE = scenario.split_from, scenario.lazy_from
+    experiment = ExperimentConfig.model_validate(scenario.experiment)
+    prepared = PreparedData.open(data)
+    run = Run(folder, experiment, prepared.folder, prepared.fingerprint)
+    return Trainer(run, prepared, report=lambda line: None, world=world)
+
+
+def next_step(trainer: Trainer) -> Step:
+    """Make the next step of the first epoch."""
+    trainer.model.train()
+    world, first = trainer.world, trainer.progress.step
+    batches = trainer.batches.epoch(stream(0, "order", 0), first, (world.rank, world.size))
+    loss = trainer.step(next(batches))
+    parameters = {**dict(trainer.model.named_parameters()), **dict(trainer.objective.named_parameters())}
+    split = {name: one for name, one in trainer.model.named_modules() if isinstance(one, SplitTable)}
+    sampler = trainer.objective.sampler
+    return Step(
+        loss=loss,
+        examples=trainer.progress.examples,
+        masked=trainer.progress.masked,
+        gradients={name: _array(one.grad) for name, one in parameters.items()},
+        weights={name: _array(one) for name, one in parameters.items()},
+        rows={f"{name}.weight": (table.first, table.last) for name, table in split.items()},
+        state={name: _array(one) for name, one in (sampler.state() if sampler else {}).items()},
+    )
+
+
+def first_steps(world: World, data: Path, folder: Path, scenarios: dict[str, Scenario]) -> dict[str, Step]:
+    """The first step of each scenario."""
+    return {name: next_step(trainer_of(world, data, folder, one)) for name, one in scenarios.items()}
+
+
+def saved(world: World, data: Path, folder: Path, scenario: Scenario) -> Step:
+    """Make two steps, write a checkpoint with a best model, and return the third step."""
+    trainer = trainer_of(world, data, folder, scenario)
+    if world.leads:
+        trainer.run.write()
+    world.wait()
+    next_step(trainer)
+    trainer._save_best()
+    next_step(trainer)
+    trainer.save()
+    return next_step(trainer)
+
+
+def resumed(world: World, data: Path, folder: Path, scenario: Scenario) -> tuple[Step, Arrays]:
+    """Resume the checkpoint in `folder`, and return the next step and the best model."""
+    trainer = trainer_of(world, data, folder, scenario)
+    trainer.resume()
+    return next_step(trainer), {name: _array(one) for name, one in trainer.best.items()}
+
+
+def trained(world: World, data: Path, folder: Path, scenario: Scenario) -> list[list[float]]:
+    """Train to the end: the epochs and values of the validation metric."""
+    trainer = trainer_of(world, data, folder, scenario)
+    return train(trainer.run, trainer.data, report=lambda line: None, world=world).validated
+
+
+def _array(tensor: Any) -> NDArray[np.float32]:
+    dense = tensor.to_dense() if tensor.is_sparse else tensor
+    array: NDArray[np.float32] = dense.detach().numpy().copy()
+    return array
+
+
+POOLED = {"user": {"kind": "pooled", "dropout": 0.0}, "dimension": 16}
+FEATURES = {**POOLED, "item": {"features": "all"}}
+TRANSFORMER = {"user": {"kind": "transformer", "dropout": 0.0, "history_length": 20}, "dimension": 16}
+ATTENTIVE = {"user": {"kind": "attentive", "dropout": 0.0}, "dimension": 16}
+IN_BATCH = {"kind": "in_batch"}
+UNIQUE = {"kind": "in_batch", "unique": True, "frequencies": "streaming"}
+MIXED = {"kind": "mixed", "parts": [{"kind": "cross_batch"}, {"kind": "in_batch"}]}
+CORRECTED = "sampled_softmax_corrected"
+
+
+def experiment(
+    tower: dict[str, Any],
+    loss: str,
+    sampler: dict[str, Any] | None = None,
+    training: dict[str, Any] | None = None,
+    **objective: Any,
+) -> dict[str, Any]:
+    fixed = {"batch_size": 700, "device": "cpu", "precision": "float32", "gradient_clip": 0.05}
+    return {
+        "tower": tower,
+        "objective": {"loss": {"kind": loss}, "sampler": sampler, **objective},
+        "training": {**fixed, **(training or {})},
+    }
+
+
+SPLIT = Scenario(experiment(FEATURES, CORRECTED, IN_BATCH), split_from=3)
+
+
+# A batch of few rows: where it reads most of the catalog, one process computes the whole catalog, and a row
+# whose gradient is zero still moves on by its moments.
+FEW = {"batch_size": 100}
+
+
+BY_ROW = Scenario(experiment(TRANSFORMER, CORRECTED, IN_BATCH, FEW), split_from=3, lazy_from=100)
+
+
+STEPS = {
+    "in-batch, transformer": Scenario(experiment(TRANSFORMER, CORRECTED, IN_BATCH)),
+    "in-batch, attentive": Scenario(experiment(ATTENTIVE, "refined_logq", IN_BATCH)),
+    "unique and streaming": Scenario(experiment(POOLED, CORRECTED, UNIQUE)),
+    "known items masked": Scenario(experiment(POOLED, CORRECTED, IN_BATCH, mask_known=True)),
+    "full softmax": Scenario(experiment(TRANSFORMER, "full_softmax")),
+    "split tables": SPLIT,
+    "split tables, updated by row": BY_ROW,
+    "split tables, full softmax": Scenario(experiment(POOLED, "full_softmax"), split_from=3),
+    "split tables, cross-batch": Scenario(experiment(POOLED, CORRECTED, MIXED), split_from=3),
+    "fewer spans than processes": Scenario(experiment(POOLED, CORRECTED, IN_BATCH, {"batch_size": 2})),
+}
+
+
+LONG = {"epochs": 6, "learning_rate": 0.01, "batch_size": 500, "gradient_clip": 1.0}
+TRAINED = experiment(POOLED, "sampled_softmax", {"kind": "uniform", "negatives": 64}, LONG)
+
+
+# Sums of float32 differ with their order.
+ROUNDING = 1e-6
+
+
+def check_equal(together: Step, alone: Step) -> None:
+    """Both made the same step; `together` may hold a part of the rows."""
+    assert together.loss == pytest.approx(alone.loss, rel=ROUNDING)
+    assert (together.examples, together.masked) == (alone.examples, alone.masked)
+    for name, gradient in alone.gradients.items():
+        rows = slice(*together.rows.get(name, (None, None)))
+        own = gradient[rows]
+        np.testing.assert_allclose(together.gradients[name], own, rtol=0, atol=ROUNDING, err_msg=name)
+        # Adam's first steps are as long for the rounding of a gradient as for a gradient.
+        clear = (np.abs(own) > ROUNDING) | (own == 0)
+        after, expected = together.weights[name][clear], alone.weights[name][rows][clear]
+        np.testing.assert_allclose(after, expected, rtol=0, atol=ROUNDING, err_msg=name)
+    for name, state in alone.state.items():
+        np.testing.assert_allclose(together.state[name], state, rtol=0, atol=ROUNDING, err_msg=name)
+
+
+# Twice as long as all jobs of the tests take on a busy machine.
+MOST_SECONDS = 240.0
+
+
+@dataclass(frozen=True)
+class Job:
+    """A function of a world of `size` processes and of `arguments`."""
+
+    size: int
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...] = ()
+
+
+class FailedProcessError(Exception):
+    """The traceback of a process."""
+
+
+def in_processes(jobs: Sequence[Job], folder: Path) -> list[list[Any]]:
+    """What each job returned by rank; the same processes, of one thread each, do one job after the other.
+
+    They meet in files of `folder`. To start processes takes longer than most jobs.
+    """
+    context = multiprocessing.get_context("spawn")
+    results = context.Queue()
+    processes = [
+        context.Process(target=_run, args=(rank, folder, results, jobs))
+        for rank in range(max(job.size for job in jobs))
+    ]
+    for process in processes:
+        process.start()
+    answers: dict[tuple[int, int], Any] = {}
+    try:
+        while len(answers) < sum(job.size for job in jobs):
+            number, rank, answer = results.get(timeout=MOST_SECONDS)
+            if isinstance(answer, FailedProcessError):
+                raise AssertionError(f"process {rank} in job {number}:\n{answer}")
+            answers[number, rank] = answer
+    finally:
+        for process in processes:
+            process.kill()
+            process.join()
+    return [[answers[number, rank] for rank in range(job.size)] for number, job in enumerate(jobs)]
+
+
+def _run(rank: int, folder: Path, results: Any, jobs: Sequence[Job]) -> None:
+    set_up_process()
+    torch.set_num_threads(1)
+    for number, job in enumerate(jobs):
+        if rank < job.size:
+            results.put((number, rank, _answer(rank, folder / f"job {number}", job)))
+
+
+def _answer(rank: int, meeting: Path, job: Job) -> Any:
+    os.environ["WORLD_SIZE"] = str(job.size)
+    try:
+        store = FileStore(str(meeting), job.size)
+        distributed.init_process_group("gloo", store=store, rank=rank, world_size=job.size)
+        world = Processes()
+        answer = job.function(world, *job.arguments)
+        world.wait()
+        world.close()
+    except Exception:
+        return FailedProcessError(traceback.format_exc())
+    return answer
