@@ -20,6 +20,7 @@ from tests.support import bundle_damage
 from tests.support.bundle_damage import rewrite
 from tests.support.item_towers import item_features, item_tower, with_item_tower
 from turret.data.features import Feature
+from turret.tower.bundle import golden
 from turret.tower.bundle.bundle import Bundle, load
 from turret.tower.bundle.cost import check_cost
 from turret.tower.bundle.golden import (
@@ -29,6 +30,7 @@ from turret.tower.bundle.golden import (
     check_golden,
     difference,
     recorded_queries,
+    replay,
     save_golden,
 )
 from turret.tower.bundle.publish import BundleContents, publish
@@ -304,10 +306,6 @@ def test_everything_else_is_a_difference(served: Ranking) -> None:
     assert difference(EXPECTED, served) is not None
 
 
-def test_two_empty_answers_are_equal() -> None:
-    assert difference(ranking([], []), ranking([], [])) is None
-
-
 def test_a_recorded_query_has_a_time_for_each_item() -> None:
     """And is read with them if the question's own is there, too."""
     with pytest.raises(ValueError, match="1 times for 2 items"):
@@ -342,6 +340,19 @@ def as_golden(queries: list[RecordedQuery]) -> tuple[GoldenQuery, ...]:
 @pytest.fixture
 def bundle(bundles: Path) -> Bundle:
     return Bundle.open(bundles / "v1")
+
+
+def test_queries_are_answered_a_few_at_a_time_as_all_at_once(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Long histories would fill the memory; an error has the place among all."""
+    queries = [RecordedQuery(history=(100 + place,) * (1 + place % 5)) for place in range(20)]
+    whole = replay(bundle, queries, 5)
+    monkeypatch.setattr(golden, "_STEPS_AT_ONCE", 12)
+    in_parts = replay(bundle, queries, 5)
+    assert [one.rows.tolist() for one in in_parts] == [one.rows.tolist() for one in whole]
+    with pytest.raises(BundleError, match="recorded query 19: features"):
+        replay(bundle, [*queries[:19], RecordedQuery(history=(101,), features={"shoe": 43})], 5)
 
 
 def taking(*seconds: float) -> Callable[[], float]:

@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from tests.support.places import ROOT
 from tests.support.plugin import run_with
-from turret.data.errors import TurretError
 from turret.tower.catalog.masks import RowMask
-from turret.tower.errors import BundleError, TowerError
+from turret.tower.errors import BundleError
 from turret.tower.format.index_kinds import INDEX_KINDS, IndexKind
 from turret.tower.format.index_settings import IndexSettings
 from turret.tower.format.manifest import Scoring
@@ -174,20 +173,6 @@ def test_one_that_proposes_nothing_is_not_replaced_by_another(monkeypatch: pytes
     assert "--kind foreign: ForeignSettings.proposals gives no settings" in refusal()
 
 
-def test_proposals_of_another_type_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ForeignSettings, "proposals", lambda facts: [{"kind": "foreign"}])
-    assert "not a ForeignSettings" in refusal()
-    monkeypatch.setattr(
-        ForeignSettings, "proposals", lambda facts: [ForeignSettings.model_validate({"lists": 3})]
-    )
-    assert "ForeignSettings.proposals fails: ValidationError" in refusal()
-
-
-def test_one_that_says_it_is_tunable_and_is_not_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ForeignSettings, "is_tunable", True)
-    assert "needs a subclass of TunableIndex" in refusal()
-
-
 WRONG: dict[str, tuple[Any, str]] = {
     "nothing": (lambda rows, scores: None, "than a tuple of two numpy arrays"),
     "lists": (lambda rows, scores: (rows.tolist(), scores.tolist()), "than a tuple of two numpy arrays"),
@@ -223,25 +208,3 @@ def test_rows_that_a_filter_leaves_out_are_refused(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(ForeignIndex, "nearest", among_all)
     assert "rows that aren't allowed" in refusal()
-
-
-class TextSettings(IndexSettings):
-    kind: str = "mine"
-    is_exact: bool = True
-
-
-class NamelessSettings(IndexSettings):
-    kind: Literal["mine"]
-    is_exact: bool = True
-
-
-@pytest.mark.parametrize("settings", [TextSettings, NamelessSettings])
-def test_a_kind_whose_settings_name_none_is_told_how_to(settings: type[IndexSettings]) -> None:
-    with pytest.raises(TurretError, match=rf"{settings.__name__}.* kind: Literal\['\w+'\] = '\w+'"):
-        IndexKind(settings, "module:Class").name  # noqa: B018 # raises
-
-
-@pytest.mark.parametrize("settings", [dict, "module:Settings"])
-def test_settings_of_another_type_are_named(settings: Any) -> None:
-    with pytest.raises(TowerError, match="not a subclass of IndexSettings"):
-        IndexKind(settings, "module:Class").name  # noqa: B018 # raises

@@ -20,7 +20,7 @@ from turret.tower.format.index_settings import (
     SearchParams,
 )
 from turret.tower.format.manifest import Scoring
-from turret.tower.index.faiss_index.augmentation import are_equal, augmented, lengths, spread
+from turret.tower.index.faiss_index.augmentation import are_equal, augmented
 from turret.tower.index.faiss_index.faiss_calls import RefinedSearch
 from turret.tower.index.faiss_index.order import Found
 from turret.tower.index.faiss_index.untyped import faiss
@@ -60,14 +60,6 @@ def test_a_tie_across_the_cut_keeps_the_lowest_rows() -> None:
     vectors = np.tile(np.array([[0.3, -0.7, 0.2, 0.9, 0.1]], np.float32), (700, 1))
     rows, _ = ExactIndex.build(vectors).search(vectors[:1], 5)
     assert rows.tolist() == [[0, 1, 2, 3, 4]]
-
-
-def test_everything_is_allowed_when_nothing_is_said() -> None:
-    vectors = np.random.default_rng(0).standard_normal((50, 4)).astype(np.float32)
-    index = ExactIndex.build(vectors)
-    everything = np.ones(50, dtype=np.bool_)
-    assert np.array_equal(index.search(vectors, 7)[0], index.search(vectors, 7, everything)[0])
-    assert index.search(vectors, 99)[0].shape == (50, 50)
 
 
 SCORING = Scoring(kind="dot", temperature=1.0)
@@ -184,14 +176,6 @@ def test_absolute_scores_and_several_vectors_sort_the_allowed_rows(
         assert found.tolist() == products[rows].tolist()
 
 
-def test_signed_scores_alone_would_miss_the_far_side() -> None:
-    """The nearest by size is the opposite vector, which a search for h ranks last."""
-    index = ExactIndex.build(np.array([[1, 0], [0, 1], [-2, 0]], np.float32))
-    query = np.array([1, 0], np.float32)
-    assert Planner(index, ABSOLUTE).nearest(query, 1).rows.tolist() == [2]
-    assert Planner(index, SCORING).nearest(query, 1).rows.tolist() == [0]
-
-
 class RemoteSettings(FlatSettings):
     is_remote = True
 
@@ -297,12 +281,6 @@ def test_augmented_vectors_are_of_one_length_and_rank_by_distance_as_by_inner_pr
     assert np.argsort(distances).tolist() == np.argsort(-(UNEQUAL.astype(np.float64) @ ASKED)).tolist()
 
 
-def test_the_spread_is_the_deviation_over_the_mean() -> None:
-    assert lengths(np.array([[3, 4], [0, 0]], np.float32)).tolist() == [5.0, 0.0]
-    assert spread(np.array([[1, 0], [0, 3]], np.float32)) == pytest.approx(0.5)
-    assert spread(np.zeros((4, 3), np.float32)) == 0.0
-
-
 def test_unit_vectors_count_as_equal_and_others_do_not() -> None:
     unit = UNEQUAL / np.linalg.norm(UNEQUAL, axis=1, keepdims=True)
     assert are_equal(unit)
@@ -353,25 +331,6 @@ def small(vectors: NDArray[np.float32], request: pytest.FixtureRequest) -> IvfPq
     settings = IvfPqSettings(efforts=efforts, lists=1, parts=16, rotated=request.param)
     assert settings.reads_all
     return IvfPqIndex.build(vectors, settings)
-
-
-def test_codes_without_lists_are_kept_and_found_by(
-    small: IvfPqIndex, vectors: NDArray[np.float32], tmp_path: Path
-) -> None:
-    """With a filter, of which they know nothing, the exact search answers."""
-    small.save(tmp_path / "index.faiss")
-    again = IvfPqIndex.load(tmp_path / "index.faiss", vectors, small.settings)
-    exact = ExactIndex(vectors)
-    found = exact.search(vectors[:50], 10)[0]
-    same = [
-        len(np.intersect1d(again.nearest(query, 10)[0], own))
-        for query, own in zip(vectors, found, strict=False)
-    ]
-    assert np.mean(same) > 9.5
-    mask = np.arange(400) % 3 == 0
-    np.testing.assert_array_equal(
-        again.search(vectors[:5], 10, mask)[0], exact.search(vectors[:5], 10, mask)[0]
-    )
 
 
 def test_rotated_codes_find_what_a_number_that_stands_out_hides() -> None:

@@ -14,7 +14,6 @@ from tests.support.hostile_towers import honest, slow
 from tests.support.item_towers import item_features, item_tower, placed, with_item_tower
 from tests.support.places import FIXTURES
 from turret.data.features import Feature
-from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.errors import BundleError, EncodingError
 from turret.tower.inference import session
@@ -116,22 +115,6 @@ def test_a_recorded_tower_that_reads_times_has_the_same_bits_whatever_comes_with
             encoder.encode_each([rows], [{}], [times])[0] for rows, times in zip(some, when, strict=True)
         ]
         assert np.array_equal(together, alone)
-
-
-def test_a_tower_that_takes_one_at_a_time_is_not_steady(
-    make_contents: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    encoder = encoder_of(make_contents())
-    run = encoder._session.run
-
-    def one(inputs: dict[str, NDArray[np.float32]], shape: tuple[int, int]) -> NDArray[np.float32]:
-        if shape[0] > 1:
-            raise BundleError("user_tower.onnx can't be run (got 2, expected 1)")
-        return run(inputs, shape)
-
-    monkeypatch.setattr(encoder._session, "run", one)
-    assert not encoder.is_steady
-    assert encoder.encode_each([np.array([0]), np.array([1])], [{}, {}]).shape == (2, 8)
 
 
 def test_one_of_each_that_can_not_be_encoded_is_named_with_its_place(
@@ -238,10 +221,6 @@ def test_raw_features_become_vectors(item_encoder: ItemEncoder) -> None:
     np.testing.assert_allclose(item_encoder.encode(given), expected, atol=1e-6)
 
 
-def test_nothing_is_made_of_nothing(item_encoder: ItemEncoder) -> None:
-    assert item_encoder.encode([]).shape == (0, 3)
-
-
 def test_more_than_pass_at_once_come_out_in_order(item_encoder: ItemEncoder) -> None:
     angles = np.linspace(0, 3, 2500)
     given: list[dict[str, object]] = [{"n0": float(np.cos(a)), "n1": float(np.sin(a))} for a in angles]
@@ -275,13 +254,6 @@ def test_a_tower_that_is_not_of_its_bundle_is_refused() -> None:
         ItemEncoder(item_tower(3), 3, ())
     with pytest.raises(BundleError, match="shape"):
         ItemEncoder(item_tower(3), 4, item_features(3)).encode([{}])
-
-
-def test_a_bundle_without_an_item_tower_has_no_encoder(bundles: Path, tmp_path: Path) -> None:
-    assert Bundle.open(bundles / "v1").item_encoder is None
-    opened = Bundle.open(publish(tmp_path / "with", with_item_tower(contents())))
-    assert opened.item_encoder is not None
-    assert opened.item_encoder.features == item_features(8)
 
 
 def test_an_item_tower_comes_with_recorded_items(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
-from tests.tower.small_towers import ITEMS, item_features, no_features, user_features
+from tests.tower.small_towers import ITEMS, item_features, user_features
 from turret.tower.errors import TowerError
 from turret.tower.layers.feature_layers import FeatureLayers, FeatureRows, bag_codes, selected_features
 from turret.tower.layers.gather import gather_rows, ranges
@@ -170,14 +170,6 @@ def test_without_a_type_and_when_not_training_it_is_torch_s_own() -> None:
     assert torch.equal(ours(inputs), theirs(inputs))
 
 
-def test_inputs_without_a_gradient_are_given_none() -> None:
-    ours, _ = pair(bias=True)
-    set_matmul_dtype(ours, torch.bfloat16)
-    ours(torch.randn(7, 24)).sum().backward()
-    assert ours.weight.grad is not None
-    torch.testing.assert_close(ours.bias.grad, torch.full((40,), 7.0))
-
-
 def test_hidden_layers_are_rectified_and_the_last_one_is_linear() -> None:
     """Equals the matrices written out; a vector may have negative parts."""
     torch.manual_seed(0)
@@ -189,22 +181,6 @@ def test_hidden_layers_are_rectified_and_the_last_one_is_linear() -> None:
     expected = hidden @ last.weight.T + last.bias
     torch.testing.assert_close(network(given), expected)
     assert (expected < 0).any()
-
-
-def test_without_hidden_layers_it_is_one_matrix() -> None:
-    network = perceptron(5, [], 3, dropout=0.5)
-    assert [tuple(parameter.shape) for parameter in network.parameters()] == [(3, 5), (3,)]
-    given = torch.randn(2, 5)
-    assert torch.equal(network(given), network(given)), "nothing is dropped where nothing is hidden"
-
-
-def test_dropout_is_of_training_alone() -> None:
-    torch.manual_seed(0)
-    network = perceptron(5, [50], 3, dropout=0.5)
-    given = torch.randn(1, 5)
-    assert not torch.equal(network(given), network(given))
-    network.eval()
-    assert torch.equal(network(given), network(given))
 
 
 def test_ragged_codes_are_gathered_in_the_order_asked_for() -> None:
@@ -260,18 +236,7 @@ def test_all_means_all_in_the_order_of_the_data() -> None:
     assert names("all") == ["country", "age", "likes"]
 
 
-def test_names_are_taken_in_their_own_order() -> None:
-    assert names(("likes", "country")) == ["likes", "country"]
-    assert names(()) == []
-
-
 @pytest.mark.parametrize("asked", [("country", "shoes"), ("al",)])
 def test_a_feature_that_was_not_prepared_is_named_with_those_that_were(asked: tuple[str, ...]) -> None:
     with pytest.raises(TowerError, match=r"^tower\.user\.features: .*'(shoes|al)'.*country, age, likes\.$"):
         names(asked)
-
-
-def test_where_nothing_was_prepared_it_is_said() -> None:
-    with pytest.raises(TowerError, match="the prepared data has: none"):
-        selected_features(("title",), no_features(3), "tower.item.features")
-    assert selected_features("all", no_features(3), "tower.item.features") == ()

@@ -61,14 +61,6 @@ def test_a_bundle_holds_what_training_goes_on_from(
         Bundle.open(folder)
 
 
-def test_a_bundle_without_signs_is_recorded_and_measured_so(tmp_path: Path, make_contents: Make) -> None:
-    """It answers its recorded queries, finds all that is best, and says in its manifest how it is scored."""
-    publish(tmp_path, make_contents(absolute=True))
-    manifest = load(tmp_path, "v1").manifest
-    assert manifest.scoring.absolute
-    assert [(one.k, one.selectivity, one.recall) for one in manifest.recall] == [(10, 1.0, 1.0)]
-
-
 def test_answers_by_another_scoring_stop_the_publication(tmp_path: Path, make_contents: Make) -> None:
     """A model that was trained without signs is not published as one with them, nor the other way."""
     absolute = make_contents(absolute=True)
@@ -269,12 +261,6 @@ def test_it_answers_its_recorded_queries_and_has_files_of_its_own(bundle: Path) 
     assert all(path.stat().st_mode & 0o222 == 0 for path in made.iterdir())
 
 
-def test_nobody_who_watches_the_old_files_is_alarmed(bundle: Path) -> None:
-    opened = Bundle.open(bundle)
-    reindex(bundle, IndexRequest("sq8", 0.9), "again")
-    assert opened.changed_files() == []
-
-
 def test_nothing_is_left_behind_by_a_refusal(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "copyfile", lambda *_: (_ for _ in ()).throw(OSError("no space")))
     with pytest.raises(BundleError, match="can't be written"):
@@ -315,10 +301,3 @@ def test_what_can_not_be_asked_is_refused(
     with pytest.raises(BundleError, match=message):
         publish(tmp_path, replace(make_contents(), query_vectors=vectors))
     assert list(tmp_path.iterdir()) == []
-
-
-def test_another_type_in_the_file_is_refused(bundles: Path) -> None:
-    bundle = Bundle.open(bundles / "v1")
-    np.save(bundles / "v1" / QUERY_VECTORS, QUERIES.astype(np.float64))
-    with pytest.raises(BundleError, match="float64"):
-        query_vectors(bundle)

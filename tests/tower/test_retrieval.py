@@ -56,10 +56,6 @@ def test_fewer_are_given_when_fewer_are_left(bundle: Bundle) -> None:
     assert none.rows.tolist() == none.scores.tolist() == []
 
 
-def test_no_question_no_answer(bundle: Bundle) -> None:
-    assert Retriever(bundle).recommend([], [], 5, []) == []
-
-
 def test_similar_items_are_ranked_by_the_items_own_vector(bundle: Bundle) -> None:
     ranking = Retriever(bundle).similar(4, 59)
     scores = np.array(bundle.vectors, np.float64) @ np.array(bundle.vectors[4], np.float64) / 0.5
@@ -150,12 +146,6 @@ def test_a_filter_keeps_to_what_it_allows(bundle: Bundle) -> None:
     assert retriever.similar(3, 5, None, nothing).rows.tolist() == []
 
 
-def test_similar_items_leave_out_what_is_excluded(bundle: Bundle) -> None:
-    retriever = Retriever(bundle)
-    everything = retriever.similar(4, 59).rows
-    assert retriever.similar(4, 5, everything[:3]).rows.tolist() == everything[3:8].tolist()
-
-
 SCORES = np.array([9.0, 8.0, 5.0, 1.0], dtype=np.float32)
 
 # The second is the first again, the third and fourth stand at right angles to both and to each other.
@@ -182,14 +172,6 @@ def plain(scores: list[float], vectors: list[list[float]], k: int, weight: float
                 best, found = place, value
         chosen.append(best)
     return chosen
-
-
-def test_what_is_like_the_first_comes_after_what_is_not() -> None:
-    assert marginal_relevance(SCORES, VECTORS, 4, 0.5).tolist() == [0, 2, 3, 1]
-
-
-def test_no_weight_keeps_the_order() -> None:
-    assert marginal_relevance(SCORES, VECTORS, 3, 0.0).tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.2, 0.5, 0.9])

@@ -154,21 +154,6 @@ def test_ids_alone_are_rows_of_the_table() -> None:
     assert [name for name, _ in ours.named_parameters()] == ["table.weight"]
 
 
-def test_features_alone_give_items_with_the_same_features_the_same_vector() -> None:
-    """Items 4 and 8 differ in their list and price only; without those they are one."""
-    ours = item_tower(id=False, features=["brand"], hidden=[5])
-    vectors = ours(torch.tensor([4, 8, 1]))
-    torch.testing.assert_close(vectors[0], vectors[1])
-    assert not torch.allclose(vectors[0], vectors[2])
-
-
-def test_every_feature_reaches_the_vector() -> None:
-    """Each feature by itself changes the vectors of some items."""
-    for name in ("title", "brand", "genres", "price"):
-        vectors = item_tower(id=False, features=[name])(torch.arange(ITEMS))
-        assert not torch.allclose(vectors, vectors[:1].expand_as(vectors)), name
-
-
 @pytest.mark.parametrize("prepared", [no_features(ITEMS), item_features()], ids=["none", "some"])
 def test_a_tower_without_inputs_is_refused(prepared: Features) -> None:
     """Neither ids nor features: the sentence names both settings."""
@@ -176,12 +161,6 @@ def test_a_tower_without_inputs_is_refused(prepared: Features) -> None:
     config = TowerConfig.model_validate({"item": {"id": False, "features": features}})
     with pytest.raises(TowerError, match=r"tower\.item\.id.*tower\.item\.features"):
         ItemTower(config, ITEMS, prepared)
-
-
-def test_no_prepared_features_and_all_asked_for_is_the_table_alone() -> None:
-    """`features = "all"` on data without any is the same tower as ids alone."""
-    config = TowerConfig.model_validate({"dimension": 6, "item": {"features": "all"}})
-    assert isinstance(ItemTower(config, ITEMS, no_features(ITEMS)).mlp, torch.nn.Identity)
 
 
 def test_beside_features_an_item_that_was_never_trained_has_no_id() -> None:
@@ -247,15 +226,6 @@ def test_rows_of_several_kinds_pass_the_item_tower_together() -> None:
     assert seen == [[1, 2, 5, 7]]
     for rows, vectors in zip((one, other), found, strict=True):
         torch.testing.assert_close(vectors, model.catalog_vectors()[rows])
-
-
-def test_cosine_vectors_have_length_one() -> None:
-    """Both towers end on the unit sphere."""
-    model = TwoTowers(config(), ITEMS, no_features(ITEMS), user_features())
-    items = model.catalog_vectors()
-    users = model.user_vectors(packed(), items[packed().rows])
-    torch.testing.assert_close(items.norm(dim=1), torch.ones(ITEMS))
-    torch.testing.assert_close(users.norm(dim=1), torch.ones(5))
 
 
 def test_the_history_shares_the_item_table() -> None:

@@ -43,10 +43,6 @@ def test_more_items_have_more_lists(count: int, lists: list[int]) -> None:
     assert [one.lists for one in codes if one.rotated] == [some for some in lists if some == 1]
 
 
-def test_four_bit_codes_come_first_and_every_kind_is_there() -> None:
-    assert [one.kind for one in made(3_000)] == ["ivf_pq", "ivf_pq", "sq8", "ivf", "hnsw", "rabitq"]
-
-
 def test_a_graph_is_left_out_where_lengths_differ_unless_it_is_named() -> None:
     assert "hnsw" not in {one.kind for one in made(3_000, unequal=0.6)}
     assert [one.kind for one in made(3_000, "hnsw", unequal=0.6)] == ["hnsw"]
@@ -60,20 +56,6 @@ def test_lists_fit_the_lengths(biased: bool, unequal: float, augmented: bool, pa
     codes = made(3_000, "ivf_pq", biased, unequal)[0]
     assert isinstance(codes, IvfPqSettings)
     assert (codes.biased, codes.augmented, codes.parts) == (biased, augmented, parts)
-
-
-def test_graphs_and_lists_of_many_are_slow_to_make_and_codes_are_not() -> None:
-    assert {one.kind for one in made(3_000) if one.slow_from < 50_000} == {"ivf", "hnsw", "rabitq"}
-    assert not any(one.slow_from < 3_000 for one in made(3_000))
-
-
-def test_lists_and_a_rotation_tell_codes_from_others() -> None:
-    assert [one.label for one in made(40_000)][:4] == [
-        "ivf_pq of 200 lists",
-        "ivf_pq of 1 list",
-        "ivf_pq of 1 list, rotated",
-        "sq8",
-    ]
 
 
 FEW = np.random.default_rng(0).standard_normal((400, 6)).astype(np.float32)
@@ -175,10 +157,6 @@ def test_a_small_catalog_stays_exact() -> None:
     assert {one.recall for one in chosen.recall} == {1.0}
 
 
-def test_exact_search_stays_where_it_is_fast_enough() -> None:
-    assert "within the requested 1000 ms" in words(kind="auto", milliseconds=1000)
-
-
 def test_what_is_asked_by_its_name_is_made() -> None:
     said = words(kind="sq8", recall=0.9, milliseconds=1e-6)
     assert "sq8 was requested" in said
@@ -251,9 +229,8 @@ def test_of_one_kind_the_best_number_of_lists_is_taken(
     assert chosen.settings.lists == 1
 
 
-@pytest.mark.parametrize("kind", ["auto", "ivf_pq"])
 def test_what_is_good_for_the_best_10_alone_is_not_taken(
-    costs: dict[str, float], monkeypatch: pytest.MonkeyPatch, kind: str
+    costs: dict[str, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A request that leaves out a history fetches more, which would be searched for exactly."""
     recall = Task.recall
@@ -264,7 +241,7 @@ def test_what_is_good_for_the_best_10_alone_is_not_taken(
         return 0.0 if k == 32 and is_plain else recall(task, planner, truth, k)
 
     monkeypatch.setattr(Task, "recall", plain_fails)
-    chosen = choose(LARGE[:2500], QUERIES[:40], DOT, IndexRequest(kind, recall=0.95))
+    chosen = choose(LARGE[:2500], QUERIES[:40], DOT, IndexRequest(recall=0.95))
     assert isinstance(chosen.settings, IvfPqSettings)
     assert chosen.settings.rotated
     assert [effort.k for effort in chosen.settings.efforts][:2] == [10, 32]
@@ -277,14 +254,6 @@ def test_exact_search_stays_where_nothing_is_enough_faster(monkeypatch: pytest.M
     assert "no kind is enough faster" in chosen.choice.words[-1]
     assert {one.kind for one in chosen.choice.tried} == {"sq8", "hnsw", "ivf", "ivf_pq", "rabitq"}
     assert all(one.recall is None and not one.reached for one in chosen.choice.tried)
-
-
-def test_a_graph_is_not_tried_where_lengths_differ_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turret.tower.tuning.search_params.Task.seconds", lambda *_: 1.0)
-    stretched = LARGE[:3000] * np.random.default_rng(3).lognormal(0, 0.6, (3000, 1)).astype(np.float32)
-    chosen = choose(stretched, QUERIES[:100], DOT, IndexRequest())
-    assert any("hnsw was not tried" in one for one in chosen.choice.words)
-    assert "hnsw" not in {one.kind for one in chosen.choice.tried}
 
 
 @pytest.mark.parametrize("kind", ["ivf", "ivf_pq"])
@@ -329,14 +298,6 @@ def test_what_can_not_be_asked_is_refused(asked: IndexRequest, message: str) -> 
         choose(LARGE[:100], QUERIES[:5], DOT, asked)
 
 
-def test_each_thing_tried_is_reported() -> None:
-    reported: list[str] = []
-    choose(LARGE[:3000], QUERIES[:100], DOT, IndexRequest("sq8", 0.9), reported.append)
-    assert reported[0] == "trying sq8 ..."
-    assert reported[1].startswith("sq8 was built in ")
-    assert reported[2].startswith("sq8 reaches 0.9")
-
-
 @pytest.mark.parametrize(("milliseconds", "kind"), [(8.5, "flat"), (7.0, "ivf")])
 def test_a_kind_has_to_be_a_quarter_faster_than_the_exact_search(
     costs: dict[str, float], milliseconds: float, kind: str
@@ -362,3 +323,8 @@ def test_faiss_keeps_its_number_of_threads() -> None:
         assert faiss.omp_get_max_threads() == 3
     finally:
         faiss.omp_set_num_threads(threads)
+
+
+def test_tuning_aims_at_a_fifth_fewer_misses_than_requested() -> None:
+    """Other user vectors than those it is tuned on find a little less."""
+    assert Task(LARGE[:9], QUERIES[:9], DOT, 0.9).target == pytest.approx(0.92)

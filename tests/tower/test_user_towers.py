@@ -534,26 +534,9 @@ def test_a_vector_is_what_its_formula_says(gap: float, clock: float) -> None:
     np.testing.assert_allclose(given[0, 0].detach().numpy(), expected, atol=2e-5)
 
 
-def test_unknown_times_have_a_vector_of_their_own() -> None:
-    """Whatever stands on the clock."""
-    made = time_layer()
-    given = made(torch.tensor([-1.0, -1.0]), torch.tensor([-1.0, 3000.0]))
-    torch.testing.assert_close(given[0], made.weight[-1])
-    torch.testing.assert_close(given[1], made.weight[-1])
-
-
 def test_it_has_no_jumps() -> None:
     """Close gaps are close vectors, also on both sides of a knot; rounding then can't matter."""
     made = time_layer()
     gaps = torch.tensor([2.0**k - 1 for k in range(1, 25)])
     clocks = torch.zeros(len(gaps))
     assert torch.allclose(made(gaps, clocks), made(gaps * 1.00001, clocks), atol=1e-3)
-
-
-def test_hidden_histories_are_drawn_by_the_seed() -> None:
-    made = time_layer()
-    torch.manual_seed(5)
-    first = made.hidden(10_000)
-    torch.manual_seed(5)
-    assert torch.equal(made.hidden(10_000), first)
-    assert 880 < int(first.sum()) < 1120  # four deviations to either side of a tenth
