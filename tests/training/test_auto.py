@@ -140,83 +140,6 @@ def experiments(overrides: Mapping[str, object] | None = None, **others: Any) ->
     return candidates(facts(**others), overrides or {})[0]
 
 
-@pytest.mark.parametrize(
-    ("order", "names"),
-    [
-        (2.0, ["transformer", "pooled"]),
-        (1.3, ["transformer", "set", "pooled"]),
-        (None, ["transformer", "set", "pooled"]),
-        (1.0, ["set", "pooled"]),
-    ],
-)
-def test_the_order_decides_between_transformers_and_sets(order: float | None, names: list[str]) -> None:
-    assert list(experiments(order=order)) == names
-
-
-def test_the_names_say_how_histories_are_read() -> None:
-    found = experiments(order=1.3)
-    assert found["transformer"].tower.user.context == "causal_segment"
-    assert found["set"].tower.user.context == "full_set"
-    assert found["pooled"].tower.user.context == "causal_window"
-
-
-@pytest.mark.parametrize("features", [{"item_features": ("genre",)}, {"user_features": ("age",)}])
-def test_features_are_read_by_one_candidate_in_place_of_ids_alone(features: dict[str, Any]) -> None:
-    found = experiments(**features)
-    assert list(found) == ["transformer", "features"]
-    assert found["features"].tower.user.features == "all"
-    assert (found["features"].tower.item.features == "all") == ("item_features" in features)
-
-
-def test_a_set_with_features_leaves_the_target_out() -> None:
-    """A mean that contains the target's features would give it away."""
-    found = experiments(order=1.0, item_features=("genre",))["set"].tower
-    assert found.user.context == "leave_one_out"
-    assert (found.item.features, found.item.id_dropout) == ("all", 0.5)
-
-
-def test_categories_are_tried_alone() -> None:
-    """Beside texts and numbers, which tell items apart as ids do; not where the order is certain."""
-    features: dict[str, Any] = {"item_features": ("genre", "price"), "item_tastes": {"genre": 3.0}}
-    tower = experiments(order=1.0, **features)["categories"].tower
-    assert tower.user.context == "leave_one_out"
-    assert (tower.item.features, tower.item.id_dropout) == (("genre",), 0.9)
-    assert "categories" not in experiments(order=2.0, **features)
-    assert "categories" not in experiments(order=1.0, item_features=("price",))
-
-
-@pytest.mark.parametrize(
-    ("examples", "batch", "epochs"),
-    [(1_000, 256, 200), (98_000, 1024, 40), (365_000, 4096, 10), (10**8, 4096, 10)],
-)
-def test_batches_and_epochs_follow_the_size_of_the_log(examples: int, batch: int, epochs: int) -> None:
-    """About 100 steps an epoch, and 4 million examples in all, within bounds."""
-    for experiment in experiments(examples=examples).values():
-        assert (experiment.training.batch_size, experiment.training.epochs) == (batch, epochs)
-        assert experiment.training.patience == max(5, epochs // 10)
-
-
-def test_small_logs_have_a_transformer_with_more_dropout() -> None:
-    small, large = (experiments(examples=size)["transformer"].tower.user for size in (50_000, 10**6))
-    assert small.dropout > large.dropout
-
-
-@pytest.mark.parametrize(("share", "excluded"), [(0.04, True), (0.2, False)])
-def test_repeats_decide_whether_used_items_are_ranked(share: float, excluded: bool) -> None:
-    for experiment in experiments(repeat_share=share).values():
-        assert experiment.evaluation.exclude_seen is excluded
-
-
-def test_large_catalogs_are_scored_by_samples() -> None:
-    """By the items of the batch where features make each item cost a pass through the tower."""
-    large = experiments(items=200_000)
-    assert {item.objective.loss.kind for item in large.values()} == {"sampled_softmax"}
-    described = experiments(items=30_000, item_features=("genre",))
-    assert described["features"].objective.sampler is not None
-    assert described["features"].objective.sampler.kind == "in_batch"
-    assert described["transformer"].objective.loss.kind == "full_softmax"
-
-
 def test_given_settings_win_over_all_rules() -> None:
     """A setting of a section that the rules replace, or a whole section."""
     sampler = {"kind": "uniform", "negatives": 7}
@@ -230,32 +153,9 @@ def test_given_settings_win_over_all_rules() -> None:
             assert experiment.objective.sampler.model_dump()["negatives"] == 7
 
 
-def test_candidates_that_the_given_settings_contradict_are_named() -> None:
-    found, refused = candidates(facts(), {"tower.user.blocks": 1})
-    assert list(found) == ["transformer"]
-    assert list(refused) == ["pooled"]
-    assert "blocks" in refused["pooled"]
-
-
 def test_settings_that_no_candidate_has_are_an_error() -> None:
     with pytest.raises(ConfigurationError, match="epoch"):
         candidates(facts(), {"training.epoch": 2})
-
-
-@pytest.mark.parametrize(
-    ("ratios", "names"),
-    [
-        ({"genre": 16.0, "shelf": 4.1, "tag": 3.9, "colour": 1.0}, ("genre", "shelf")),
-        ({"genre": 1.2, "colour": 1.05}, ("genre",)),
-        ({"colour": 1.05, "size": 0.4}, ()),
-    ],
-)
-def test_categories_that_say_little_are_left_out(ratios: dict[str, float], names: tuple[str, ...]) -> None:
-    """Less than half of the information of the best, or next to none."""
-    tried = experiments(order=1.0, item_features=tuple(ratios), item_tastes=ratios)
-    assert ("categories" in tried) == bool(names)
-    if names:
-        assert tried["categories"].tower.item.features == names
 
 
 SHORT = {"training.epochs": 1, "training.batch_size": 512, "tower.dimension": 8, "training.device": "cpu"}
@@ -344,18 +244,6 @@ def test_without_a_trial_that_succeeds_nothing_is_picked(
         choose(handmade, {}, print)
 
 
-def test_without_trials_the_first_candidate_is_picked(
-    monkeypatch: pytest.MonkeyPatch, handmade: PreparedData
-) -> None:
-    give(monkeypatch, {}, facts(has_validation=False))
-    chosen = choose(handmade, {}, print)
-    assert (chosen.picked, chosen.trials) == ("transformer", ())
-    assert chosen.reasons[-1].kind == "no_trials"
-    assert chosen.reasons[-1].sentence == (
-        "Picked: transformer, without trials, as the data has no validation part."
-    )
-
-
 def test_a_run_stores_the_choice_and_the_experiment_as_a_file(
     monkeypatch: pytest.MonkeyPatch, handmade: PreparedData, tmp_path: Path
 ) -> None:
@@ -377,13 +265,17 @@ def test_a_run_that_is_there_is_refused_before_the_trials(handmade: PreparedData
 
 
 GENRE: dict[str, Any] = {"item_features": ("genre",)}
+TASTES = {"colour": 1.0, "genre": 23.74, "shelf": 4.9, "tag": 4.8}
+FEATURES: dict[str, Any] = {"item_features": ("genre", "price"), "user_features": ("age",)}
 # What is given with --set, and what the data is.
 TOLD: dict[str, tuple[dict[str, object], dict[str, Any]]] = {
     "an ordinary log": ({}, {}),
     "no order": ({}, {"order": 1.0}),
     "an unclear order": ({}, {"order": 1.3}),
     "too few pairs": ({}, {"order": None}),
-    "features": ({}, {"item_features": ("genre", "price"), "user_features": ("age",)}),
+    "features": ({}, FEATURES),
+    "features, and no order": ({}, {"order": 1.0, **FEATURES}),
+    "features of users": ({}, {"user_features": ("age",)}),
     "few repeats": ({}, {"repeat_share": 0.04}),
     "many repeats": ({}, {"repeat_share": 0.33}),
     "many repeats, and a setting": ({"evaluation.exclude_seen": True}, {"repeat_share": 0.33}),
@@ -391,23 +283,41 @@ TOLD: dict[str, tuple[dict[str, object], dict[str, Any]]] = {
     "30,000 items with features": ({}, {"items": 30_000, **GENRE}),
     "200,000 items": ({}, {"items": 200_000}),
     "labels": ({}, {"has_negatives": True}),
-    "a small log, and a setting": ({"training.epochs": 3}, {"examples": 98_000}),
+    "1,000 examples": ({}, {"examples": 1_000}),
+    "98,000 examples, and a setting": ({"training.epochs": 3}, {"examples": 98_000}),
+    "365,000 examples": ({}, {"examples": 365_000}),
+    "100 million examples": ({}, {"examples": 10**8}),
     "a setting that a candidate contradicts": ({"tower.user.blocks": 1}, {}),
-    "tastes": ({}, {"order": 1.0, **GENRE, "item_tastes": {"colour": 1.0, "genre": 23.74}}),
-    "tastes, and an order": ({}, {**GENRE, "item_tastes": {"colour": 1.0, "genre": 23.74}}),
+    "tastes": ({}, {"order": 1.0, **GENRE, "item_tastes": TASTES}),
+    "slight tastes": ({}, {"order": 1.0, **GENRE, "item_tastes": {"genre": 1.2, "colour": 1.05}}),
+    "tastes, and an order": ({}, {**GENRE, "item_tastes": TASTES}),
     "no tastes": ({}, {"order": 1.0, "item_features": ("colour",), "item_tastes": {"colour": 1.0}}),
 }
 
 
-def test_the_reasons_that_the_data_gives_are_what_they_were() -> None:
-    """Which are told of what data; below, each sentence once, with its figures."""
-    kinds: list[str] = []
+def shown_candidate(name: str, experiment: ExperimentConfig) -> str:
+    """What a candidate reads, how it is trained, and what it ranks, in one line."""
+    tower, objective, training = experiment.tower, experiment.objective, experiment.training
+    return (
+        f"  {name}: {tower.user.context}, dropout {tower.user.dropout}, features of users "
+        f"{tower.user.features} and items {tower.item.features} (ids left out {tower.item.id_dropout}), "
+        f"{objective.loss.kind} with {objective.sampler and objective.sampler.kind}, "
+        f"batches of {training.batch_size}, {training.epochs} epochs or {training.patience}, "
+        f"used items left out {experiment.evaluation.exclude_seen}"
+    )
+
+
+def test_the_candidates_and_the_reasons_are_what_they_were() -> None:
+    """Which follow from what data; below, each sentence once, with its figures."""
+    lines: list[str] = []
     sentences: dict[str, str] = {}
     for name, (overrides, others) in TOLD.items():
         found = facts(**others)
         tried, refused = candidates(found, overrides)
         reasons = list(data_reasons(found, next(iter(tried.values())), refused))
-        kinds.append(f"{name}: {', '.join(one.kind for one in reasons)}")
+        lines.append(f"{name}: {', '.join(one.kind for one in reasons)}")
+        lines += [shown_candidate(*one) for one in tried.items()]
+        lines += [f"  refused: {one}" for one in refused]
         sentences |= {f"{one.kind}: {one.sentence}": str(one.figures) for one in reasons}
-    lines = [*kinds, *(line for pair in sentences.items() for line in pair)]
-    check_snapshot("auto_reasons.txt", "\n".join(lines))
+    lines += [line for pair in sentences.items() for line in pair]
+    check_snapshot("auto.txt", "\n".join(lines))

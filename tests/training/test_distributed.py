@@ -375,11 +375,6 @@ def test_a_failed_allocation_has_its_sentence(allocate: Callable[[], object]) ->
         allocate()
 
 
-def test_other_errors_stay_as_they_are() -> None:
-    with pytest.raises(RuntimeError, match="shape"), naming_lack_of_memory("too large"):
-        raise RuntimeError("the shape is wrong")
-
-
 @pytest.mark.parametrize(
     ("processes", "words", "more"), [(1, "one process", 2), (3, "each of 3 processes", 6)]
 )

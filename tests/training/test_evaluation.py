@@ -172,14 +172,6 @@ def test_masked_items_never_appear() -> None:
     assert top_rows(scores, 3).tolist() == [[3, 1, -1]]
 
 
-@pytest.mark.parametrize("k", [1, 3, 7, 50])
-def test_agrees_with_sorting(k: int) -> None:
-    """Random scores with many ties against a plain sort."""
-    scores = torch.randint(0, 6, (40, 50), generator=torch.manual_seed(k)).float()
-    for line, ranked in zip(scores.tolist(), top_rows(scores, k).tolist(), strict=True):
-        assert ranked == oracle.ranking(line, set())[:k]
-
-
 @pytest.mark.parametrize("k", [1, 20, 999, 3000])
 def test_long_lines_agree_with_a_stable_sort(k: int) -> None:
     """More columns than are compared at once, with infinities and ties among them."""
@@ -212,13 +204,6 @@ def test_scores_are_those_of_the_service_in_one_memory(absolute: bool) -> None:
     assert len(addresses) == 1
 
 
-def test_items_of_another_type_get_a_memory_of_that_type() -> None:
-    scores_of, scoring = ReusedScores(), ScoringConfig()
-    for dtype in (torch.float32, torch.float64):
-        users, items = torch.randn(2, 4, dtype=dtype), torch.randn(9, 4, dtype=dtype)
-        assert torch.equal(scores_of(users, items, scoring), served_scores(users, items, scoring))
-
-
 def test_every_metric_agrees_with_plain_loops() -> None:
     """Random rankings of random relevance, every metric at several k."""
     random = np.random.default_rng(0)
@@ -231,20 +216,6 @@ def test_every_metric_agrees_with_plain_loops() -> None:
     for name, values in metrics_at(hits, counts, (1, 5, 20)).items():
         expected = [oracle.metric(name, line, wanted) for line, wanted in zip(ranked, relevant, strict=True)]
         np.testing.assert_allclose(values, expected, atol=1e-12, err_msg=name)
-
-
-def test_a_perfect_ranking_scores_one_even_with_fewer_relevant_items_than_k() -> None:
-    """NDCG divides by the best that min(r, k) hits can give."""
-    hits = np.array([[True, True, False, False]])
-    values = metrics_at(hits, np.array([2]), (4,))
-    assert values["ndcg@4"][0] == values["recall@4"][0] == values["mrr@4"][0] == 1.0
-
-
-def test_a_hit_beyond_k_counts_for_nothing() -> None:
-    """The reciprocal rank and the rest look at the first k places only."""
-    values = metrics_at(np.array([[False, False, True]]), np.array([1]), (2, 3))
-    assert all(values[f"{kind}@2"][0] == 0.0 for kind in ("hr", "recall", "ndcg", "mrr"))
-    assert values["mrr@3"][0] == pytest.approx(1 / 3)
 
 
 def test_the_interval_holds_the_mean_and_narrows_with_users() -> None:

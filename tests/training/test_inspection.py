@@ -13,7 +13,7 @@ import torch
 from turret.data.prepared import PreparedData
 from turret.training.errors import TrainingError
 from turret.training.inspection.curves import MOST_POINTS, curves_of
-from turret.training.inspection.evaluations import best_baseline, cut_off, evaluated_report
+from turret.training.inspection.evaluations import cut_off, evaluated_report
 from turret.training.inspection.examples import EXAMPLES, NEWEST, examples
 from turret.training.inspection.exposure import exposure, gini, spread
 from turret.training.inspection.item_names import ItemNames
@@ -73,11 +73,6 @@ def test_an_example_is_what_the_data_and_the_model_say(rankings: Rankings) -> No
             assert (rank is not None and rank <= 10) == (row in one.recommended)
 
 
-def test_more_examples_than_users_are_all_users(rankings: Rankings) -> None:
-    count = len(rankings.relevant.users)
-    assert len(examples(rankings, seed=0, most=2 * count)) == count
-
-
 def test_the_nearest_items_are_those_of_the_largest_cosine(rankings: Rankings) -> None:
     popularity = rankings.data.item_counts("train")
     popular, rare = nearest_items(rankings, seed=0)
@@ -123,11 +118,6 @@ def test_shares_go_from_popular_to_rare_items() -> None:
     assert found.shares == pytest.approx([0.6, 0.2, 0.0, 0.2, 0.0])
     assert found.coverage == pytest.approx(3 / 5)
     assert found.popularity == pytest.approx((2 * 4 + 6 * 9 + 2 * 1) / 10)
-
-
-def test_nothing_recommended_is_a_spread_of_zeros() -> None:
-    found = spread(np.zeros(3, dtype=np.int64), np.array([1, 2, 3]))
-    assert (found.shares, found.coverage, found.popularity) == ([0.0, 0.0, 0.0], 0.0, 0.0)
 
 
 def test_the_exposure_of_a_run_counts_every_recommendation(rankings: Rankings) -> None:
@@ -237,8 +227,3 @@ def test_the_cut_off_is_one_that_was_measured() -> None:
     assert cut_off(metrics, "ndcg@20", 5) == 5
     with pytest.raises(TrainingError, match=r"-k 7: the evaluation has k = 5, 20 \(evaluation\.k\)"):
         cut_off(metrics, "ndcg@20", 7)
-
-
-def test_the_best_baseline_is_the_one_with_the_highest_mean() -> None:
-    report = {"differences": {"a": {}, "b": {}}, "a": {"m": {"mean": 0.1}}, "b": {"m": {"mean": 0.2}}}
-    assert best_baseline(report, "m") == "b"

@@ -415,14 +415,6 @@ def test_text_is_never_markup(text: str, expected: str) -> None:
     assert element("p", title=text) == f'<p title="{expected}"></p>'
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "expected"),
-    [(0.0, 10.0, [0, 2, 4, 6, 8, 10]), (0.31, 0.52, [0.35, 0.4, 0.45, 0.5]), (0, 330, [0, 100, 200, 300])],
-)
-def test_ticks_are_round(low: float, high: float, expected: list[float]) -> None:
-    assert Axis(low, high, 0.0, 100.0).ticks() == pytest.approx(expected)
-
-
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=5))
 def test_all_values_and_ticks_are_on_the_axis(values: list[float]) -> None:
     """Also if there is only one value, or it is zero."""
@@ -469,30 +461,6 @@ def test_markup_is_what_it_was() -> None:
         element("text", text_anchor="end", x=1 / 3, y=2.0, width=12, class_=None),
     ]
     check_snapshot("markup.html", re.sub(r">(?=<\w)", ">\n", "\n".join(parts)))
-
-
-def heights(drawn: str, style: str) -> list[float]:
-    return [float(one) for one in re.findall(rf'height="([\d.]+)" rx="1.5" class="fill {style}"', drawn)]
-
-
-def test_bars_are_as_high_as_their_shares() -> None:
-    series = [Bars("events", [0.6, 0.3], "other"), Bars("shown", [0.9, 0.1], "c1")]
-    drawn = share_chart("shares", "items", ["top", "rest"], series)
-    first, second = heights(drawn, "other"), heights(drawn, "c1")
-    assert first[0] / first[1] == pytest.approx(2.0, rel=0.01)
-    assert second[0] / first[0] == pytest.approx(1.5, rel=0.01)
-    assert "shown, rest: 10.0%" in drawn
-
-
-def test_a_line_is_drawn_through_its_points_from_left_to_right() -> None:
-    drawn = line_chart("loss", [Line("batches", [0, 50, 100], [3.0, 2.0, 1.0])])
-    (points,) = (part.partition('"')[0] for part in drawn.split('points="')[1:])
-    places = [tuple(map(float, point.split(","))) for point in points.split()]
-    across, down = [place[0] for place in places], [place[1] for place in places]
-    assert across == sorted(across)
-    assert down == sorted(down)  # a falling loss falls on the page, too
-    assert drawn.count("<circle") == 3
-    assert "batches: 2 at step 50" in drawn
 
 
 @pytest.fixture(scope="module")

@@ -97,11 +97,6 @@ def test_the_commit_is_recorded_and_whether_tracked_files_differ(tmp_path: Path)
     assert git_state(tmp_path) == {**state, "dirty": True}
 
 
-def test_without_git_there_is_no_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert git_state(tmp_path) is None
-
-
 def test_versions_and_machine_are_recorded_without_names_of_host_and_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -401,13 +396,6 @@ def test_an_unknown_logger_and_a_missing_library_are_refused(monkeypatch: pytest
     for name in ("mlflow", "wandb"):
         with pytest.raises(TrainingError, match=rf"--logger {name}: .*pip install 'turret\[{name}\]'"):
             chosen_loggers([name])
-
-
-@pytest.mark.parametrize("content", [None, "{", "[]"])
-def test_a_damaged_file_of_loggers_is_none(content: str | None, tmp_path: Path) -> None:
-    if content is not None:
-        (tmp_path / "loggers.json").write_text(content)
-    assert stored_loggers(tmp_path) == {}
 
 
 def run_of(folder: Path, shop: PreparedData, *more: str) -> Run:

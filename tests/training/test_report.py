@@ -22,17 +22,14 @@ from turret.training.report import commands
 from turret.training.report.choice import best_rows, recommendation
 from turret.training.report.commands import report_samplers
 from turret.training.report.cost import StepTimer
-from turret.training.report.measured import Entry, entries, stale_entries, too_large
+from turret.training.report.measured import Entry, entries, too_large
 from turret.training.report.samplers import ReportRequest, SamplerReport
 from turret.training.report.table import report_table
 from turret.training.run import Run, remove_run
 from turret.training.samplers.adaptive.positive_features import PositiveFeaturesConfig
 from turret.training.samplers.core.settings import SamplerSettings
 from turret.training.samplers.fixed.popularity import UniformConfig
-from turret.training.samplers.from_batch.cross_batch import CrossBatchConfig
-from turret.training.samplers.from_batch.in_batch import InBatchConfig
-from turret.training.samplers.kernel.quadratic import QuadraticConfig
-from turret.training.samplers.registry import MixedConfig, PartConfig, SamplerConfig
+from turret.training.samplers.registry import PartConfig, SamplerConfig
 
 REPORT = {
     "items": 9,
@@ -235,43 +232,6 @@ def test_every_kind_of_sampler_is_measured() -> None:
     assert {one.kind for one in listed} | parts == known
 
 
-def test_each_is_listed_at_every_size_under_a_name_of_its_own() -> None:
-    """Those that are as large as the batch come once."""
-    listed = list(entries((4, 16), 256))
-    assert len({(one.label, one.negatives) for one in listed}) == len(listed)
-    assert {one.negatives for one in listed if one.label == "uniform"} == {4, 16}
-    assert [one.negatives for one in listed if one.label == "in_batch"] == [None]
-
-
-@pytest.mark.parametrize(("batch_size", "batches"), [(8, 4), (4096, 2), (100_000, 1)])
-def test_a_queue_is_only_as_long_as_its_scores_fit(batch_size: int, batches: int) -> None:
-    """B x K scores of 134 MB at most, but never less than one batch."""
-    (queue,) = (one for one in entries((4,), batch_size) if one.kind == "cross_batch")
-    assert getattr(queue.settings, "batches", None) == batches
-    assert queue.label == f"cross_batch of {batches}"
-    assert queue.batches_a_draw == batches + 1
-
-
-@pytest.mark.parametrize(
-    ("settings", "by_batch", "begins"),
-    [
-        (UniformConfig(), False, False),
-        (InBatchConfig(kind="in_batch"), True, True),
-        (InBatchConfig(kind="in_batch", unique=True), True, False),
-        (CrossBatchConfig(kind="cross_batch"), True, False),
-        (MixedConfig(kind="mixed"), True, True),
-        (MixedConfig(kind="mixed", parts=(UniformConfig(),)), False, False),
-        (QuadraticConfig(kind="quadratic"), False, False),
-        (QuadraticConfig(kind="quadratic", per="batch"), True, False),
-    ],
-    ids=str,
-)
-def test_it_is_known_whose_draws_come_from_the_batch(
-    settings: SamplerSettings, by_batch: bool, begins: bool
-) -> None:
-    assert (entry(settings).by_batch, entry(settings).begins_with_batch) == (by_batch, begins)
-
-
 def test_what_looks_at_the_whole_catalog_is_known() -> None:
     """It is drawn fewer times where that is large."""
     dense = {one.label for one in entries((4,), 256) if one.dense}
@@ -285,11 +245,6 @@ def test_large_tables_are_not_built_and_the_reason_has_their_size() -> None:
     assert too_large(features, 100_000) is None
     assert "2.05 GB" in (too_large(features, 1_000_000) or "")
     assert too_large(entry(UniformConfig()), 10**9) is None
-
-
-def test_stale_entries_have_the_requested_age() -> None:
-    assert {getattr(one.settings, "refresh_every", 0) for one in stale_entries(7)} == {7}
-    assert "quadratic" in {one.kind for one in stale_entries(7)}
 
 
 class Counted(Objective):

@@ -249,16 +249,6 @@ def test_what_is_never_drawn_makes_it_infinite_and_is_told() -> None:
     assert apart.unreachable == pytest.approx(float(missed), rel=1e-5)
 
 
-def test_blocks_of_queries_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One query at a time gives the same means."""
-    whole = divergence(given()[0], given()[1], SMOOTH, given()[2])
-    monkeypatch.setattr("turret.training.report.divergence._MOST_PROBABILITIES", 1)
-    parts = divergence(given()[0], given()[1], SMOOTH, given()[2])
-    # Scores are float32 products, and some processors round those of one row otherwise than those of many.
-    assert parts.kl == pytest.approx(whole.kl, rel=1e-6)
-    assert parts.total_variation == pytest.approx(whole.total_variation, rel=1e-6)
-
-
 COUNTS = np.array([6, 3, 2, 1])
 P = COUNTS / COUNTS.sum()
 SCORING = ScoringConfig(kind="dot", temperature=1.0)
@@ -419,15 +409,6 @@ def draws(settings: SamplerSettings, queries: Queries) -> Callable[[int], Draw]:
     return drawer(Entry("some", None, settings), made(settings, queries), queries)
 
 
-def test_draws_for_queries_are_those_of_the_sampler(queries: Queries) -> None:
-    """One for each number, and the same for the same number."""
-    draw_once = draws(UniformConfig(negatives=20), queries)
-    first, second = draw_once(0), draw_once(1)
-    assert first.valid.shape == (5, 20)
-    assert not torch.equal(first.ids, second.ids)
-    assert torch.equal(first.ids, draw_once(0).ids)
-
-
 IN_BATCH = InBatchConfig(kind="in_batch")
 
 
@@ -543,11 +524,3 @@ def test_the_run_s_own_model_stays_and_the_way_is_repeated(evaluated: Run, shop:
     np.testing.assert_array_equal(first.model.current_vectors(rows), second.model.current_vectors(rows))
     assert not torch.equal(first.model.current_vectors(rows), original.current_vectors(rows))
     assert not first.model.training
-
-
-def test_training_goes_on_over_the_end_of_an_epoch(evaluated: Run, shop: PreparedData) -> None:
-    """There may be fewer batches than steps asked for."""
-    recorder = Recorder()
-    model = moving(evaluated, shop)
-    model.follow({model.batches.steps_per_epoch + 3: [recorder]})
-    assert len(recorder.advanced) == model.batches.steps_per_epoch + 3

@@ -227,8 +227,3 @@ def test_an_evaluation_has_mean_deviation_and_a_verdict(trained: Path, capsys: C
     assert "deviation" in shown
     assert "hr@10 = recall@10" in shown
     assert "\nverdict\n- " in shown
-
-
-def test_a_single_run_is_evaluated_as_ever(trained: Path, capsys: Capture) -> None:
-    evaluate_command(trained / "seed-0", None, "validation", True)
-    assert "values" not in json.loads(capsys.readouterr().out)["towers"]["ndcg@10"]

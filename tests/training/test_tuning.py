@@ -22,7 +22,6 @@ from turret.data.reading.schema import PrepareConfig
 from turret.data.synthetic.synthesis import SyntheticConfig, synthesise
 from turret.training.config.experiment import (
     ExperimentConfig,
-    TrainingConfig,
     load_experiment,
     shipped_experiments,
 )
@@ -32,7 +31,7 @@ from turret.training.tuning import commands
 from turret.training.tuning.commands import study_table
 from turret.training.tuning.plan import Plan, StudyRequest
 from turret.training.tuning.space import Choices, Dimension, Range, default_space, load_space
-from turret.training.tuning.study import StoredStudy, open_storage, pruner
+from turret.training.tuning.study import StoredStudy, open_storage
 from turret.training.tuning.trials import EPOCH, REASON, SECONDS
 
 QUICK = (
@@ -89,14 +88,6 @@ def test_a_setting_of_whole_numbers_gets_whole_numbers_and_another_any(tmp_path:
     values = suggested(whole_ends)
     assert len(set(values)) > 100
     assert all(isinstance(value, float) and 0 <= value <= 1 for value in values)
-
-
-def test_a_logarithmic_range_gives_each_factor_the_same_chance(tmp_path: Path) -> None:
-    """Each power of ten gets a third of 200 draws; more than 30 off would be four deviations and a half."""
-    line = "training.learning_rate = { low = 1e-4, high = 1e-1, log = true }"
-    values = suggested(read(tmp_path, line)["training.learning_rate"])
-    counts = [sum(low <= float(str(v)) < 10 * low for v in values) for low in (1e-4, 1e-3, 1e-2)]
-    assert all(abs(count - 200 / 3) < 30 for count in counts), counts
 
 
 @pytest.mark.parametrize(
@@ -182,11 +173,6 @@ def test_what_can_not_be_searched_is_refused_in_words(text: str, complaint: str,
     assert "space.toml" in str(caught.value)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"nowhere\.toml"):
-        load_space(tmp_path / "nowhere.toml", ExperimentConfig(), ())
-
-
 COMMON = {
     "training.learning_rate",
     "training.weight_decay",
@@ -234,14 +220,6 @@ def test_what_was_given_a_value_is_not_searched(fixed: str) -> None:
     assert not any(name.startswith(fixed) for name in space)
 
 
-def test_odd_experiments_have_a_space_too() -> None:
-    """Batches of one example, more dropout than usual, an odd weight decay."""
-    settings = ["training.batch_size=1", "tower.user.dropout=0.7", "training.weight_decay=0.5"]
-    experiment = load_experiment("youtubednn", [*settings, "objective.sampler.negatives=2"])
-    space = default_space(experiment)
-    assert all(one.encode(name, experiment) is not None for name, one in space.items())
-
-
 THREE = "training.epochs=3"
 
 
@@ -269,12 +247,6 @@ def test_a_new_study_has_the_experiment_its_usual_space_and_the_data(
     assert plan.experiment == load_experiment("full_softmax", [THREE])
     assert "training.learning_rate" in plan.space
     assert (plan.data, plan.fingerprint) == (shop.folder.resolve(), shop.fingerprint)
-
-
-def test_a_setting_that_was_given_a_value_is_not_searched(softmax_study: StudyRequest) -> None:
-    plan = replace(softmax_study, overrides=("training.batch_size=2048",)).plan()
-    assert "training.batch_size" in softmax_study.plan().space
-    assert "training.batch_size" not in plan.space
 
 
 @pytest.mark.parametrize(
@@ -390,12 +362,6 @@ def test_the_same_seed_tries_the_same_whether_in_one_go_or_in_many(
     assert all(one not in whole for one in other[1:])
 
 
-def test_what_is_tried_comes_nearer_to_what_was_good(asked: StudyRequest) -> None:
-    """The last ten trials are better in the mean than the first ten, which know of nothing."""
-    values = [value_of(params) for params in try_some(asked, 30)]
-    assert sum(values[-10:]) > sum(values[:10])
-
-
 def test_an_interrupted_trial_is_tried_again_and_keeps_its_values(asked: StudyRequest) -> None:
     """At the same place, with the same settings; what it had reported is not lost, and the next is new."""
     (first,) = try_some(asked, 1)
@@ -417,21 +383,6 @@ def test_an_interrupted_trial_is_tried_again_and_keeps_its_values(asked: StudyRe
         assert study.ask().params not in (settings, first)
         assert [trial.params for trial in study.finished()] == [first, settings]
         assert study.finished()[1].intermediate_values == {1: 0.25}
-
-
-def test_a_trial_that_was_interrupted_while_it_was_drawn_is_drawn_again(
-    asked: StudyRequest, tmp_path: Path
-) -> None:
-    """Each value of a trial is a line of the journal: a kill between two of them leaves half a trial."""
-    whole = try_some(asked, 3)
-    cut = replace(asked, folder=tmp_path / "cut")
-    assert try_some(cut, 2) == whole[:2]
-    with open_storage(cut.folder) as storage:
-        study = StoredStudy(storage, cut)
-        distributions = {name: one.distribution() for name, one in study.plan.space.items()}
-        half = dict(list(distributions.items())[:1])
-        optuna.load_study(study_name="turret", storage=storage).ask(half)
-    assert try_some(cut, 1) == whole[2:]
 
 
 def test_a_study_goes_on_from_every_line_of_its_journal(asked: StudyRequest, tmp_path: Path) -> None:
@@ -486,27 +437,6 @@ def test_a_plan_that_this_version_can_not_read_is_refused_in_words(asked: StudyR
     journal.write_text(journal.read_text().replace('"warmup"', '"warmups"'))
     with open_storage(asked.folder) as storage, pytest.raises(TrainingError, match="warmups"):
         StoredStudy(storage, asked)
-
-
-@pytest.mark.parametrize(("epochs", "warmup", "first"), [(10, 0.05, 2), (60, 0.05, 4), (10, 0.0, 1)])
-def test_nothing_is_judged_while_the_learning_rate_rises(
-    epochs: int, warmup: float, first: int, asked: StudyRequest
-) -> None:
-    """The first epoch at which a hopeless trial ends comes after the one in which the rise is over."""
-    with open_storage(asked.folder) as storage:
-        study = StoredStudy(storage, asked)
-        study._study.pruner = pruner(TrainingConfig(epochs=epochs, warmup=warmup))
-        for _ in range(5):
-            trial = study.ask()
-            for epoch in range(1, epochs + 1):
-                trial.report(0.5, epoch)
-            study.complete(trial, 0.5)
-        trial = study.ask()
-        for epoch in range(1, epochs + 1):
-            trial.report(0.1, epoch)
-            if trial.should_prune():
-                break
-        assert epoch == first
 
 
 def test_a_study_is_held_by_one_command_alone(asked: StudyRequest) -> None:

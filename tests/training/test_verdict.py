@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.snapshots import check_snapshot
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
@@ -16,7 +17,7 @@ from turret.training.checkpoint import Progress
 from turret.training.config.experiment import TrainingConfig, load_experiment
 from turret.training.verdict import unread
 from turret.training.verdict.comparison import baseline_findings, left_out_findings, too_small
-from turret.training.verdict.finding import Finding, paragraphs
+from turret.training.verdict.finding import paragraphs
 from turret.training.verdict.repeats import repeat_share, repeats
 from turret.training.verdict.training_end import training_end
 from turret.training.verdict.unread import recurrences, unread_features, unread_order
@@ -96,78 +97,6 @@ def against_ease(
     }
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "result", "opening"),
-    [
-        (0.001, 0.003, "better", "Better than EASE: ndcg@10 is 0.0400 against 0.0380"),
-        (-0.003, -0.001, "worse", "Worse than EASE: ndcg@10 is 0.0400 against 0.0380"),
-        (-0.001, 0.003, "unclear", "No clear difference from EASE: ndcg@10 is 0.0400 against 0.0380"),
-    ],
-)
-def test_the_interval_decides_between_better_worse_and_neither(
-    low: float, high: float, result: str, opening: str
-) -> None:
-    """One of three sentences; the other two don't appear."""
-    popularity, ease = baseline_findings(against_ease(low, high, mean=0.038), M)
-    assert ease.sentence.startswith(opening)
-    assert f"+0.0020 (+5%), 95 % interval over paired users [{low:+.4f}, {high:+.4f}]" in ease.sentence
-    assert ease.figures["result"] == result
-    assert ease.figures["difference"]["low"] == low
-    assert popularity.sentence.startswith("Better than popularity")
-
-
-def test_a_baseline_without_a_hit_has_no_share() -> None:
-    _, ease = baseline_findings(against_ease(0.01, 0.06, mean=0.0), M)
-    assert "a difference of +0.0400, 95 %" in ease.sentence
-
-
-def test_an_evaluation_that_can_not_tell_a_tenth_is_too_small() -> None:
-    """0.008 to either side of 0.04 is 20 %; four times the users halve that."""
-    found = too_small(against_ease(-0.008, 0.008), M)
-    assert found is not None
-    assert found.kind == "too_small"
-    assert "with 1,000 users the interval of the difference from EASE is 20% of its ndcg@10" in found.sentence
-    assert "about 4,000 users would make it 10%" in found.sentence
-    assert found.figures["users_needed"] == 4000
-
-
-def test_the_users_of_an_auc_are_those_with_negatives() -> None:
-    of_auc = json.loads(json.dumps(against_ease(-0.008, 0.008)).replace(M, "auc"))
-    found = too_small({**of_auc, "users_with_negatives": 250}, "auc")
-    assert found is not None
-    assert "with 250 users the interval" in found.sentence
-    assert (found.figures["users"], found.figures["users_needed"]) == (250, 1000)
-
-
-def test_an_evaluation_that_can_tell_says_nothing() -> None:
-    assert too_small(against_ease(-0.003, 0.003), M) is None
-
-
-def test_an_evaluation_without_any_hit_tells_nothing() -> None:
-    nothing = against_ease(0.0, 0.0, mean=0.0)
-    nothing["towers"][M]["mean"] = nothing["popularity"][M]["mean"] = 0.0
-    found = too_small(nothing, M)
-    assert found is not None
-    assert found.sentence == "The evaluation can't tell anything: ndcg@10 of all 1,000 users is 0."
-    nothing["towers"][M]["mean"] = 0.2
-    assert too_small(nothing, M) is None
-
-
-def test_limits_and_baselines_that_are_missing_are_told() -> None:
-    """And neither where there are none."""
-    assert list(left_out_findings(against_ease())) == []
-    limited = {**against_ease(), "baseline_limits": {"ease": "the 10,000 most popular items"}}
-    (found,) = left_out_findings(limited)
-    assert found.kind == "baseline_limits"
-    assert found.sentence.startswith("The baseline ease was fitted on the 10,000 most popular items alone")
-    missing = {**against_ease(), "baselines_left_out": {"als": "implicit is not installed"}}
-    (found,) = left_out_findings(missing)
-    assert (found.kind, found.sentence) == (
-        "baseline_left_out",
-        "The baseline als was left out: implicit is not installed.",
-    )
-
-
 TARGETS = {"relevant_used_before": 2, "relevant_items": 9}
 
 
@@ -216,43 +145,6 @@ def progress(values: list[float], finished: bool = True) -> Progress:
     best = max(range(len(values)), key=values.__getitem__) + 1
     validated = [[float(epoch), value] for epoch, value in enumerate(values, start=1)]
     return Progress(epoch=len(values), best_epoch=best, finished=finished, validated=validated)
-
-
-def test_a_rise_over_the_last_quarter_is_told() -> None:
-    """From epoch 6 to 8: 0.050 to 0.055 is 10 %."""
-    found = training_end(progress([0.01, 0.02, 0.03, 0.04, 0.045, 0.05, 0.052, 0.055]), SETTINGS)
-    assert found is not None
-    assert found.kind == "still_improving"
-    assert found.sentence == (
-        "Training was still improving at its end: validation ndcg@10 rose by 10.0% from epoch 6 (0.0500) to "
-        "8 (0.0550); train again with --set training.epochs=16."
-    )
-    assert found.figures["rise"] == pytest.approx(0.1)
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        [0.01, 0.02, 0.03, 0.04, 0.045, 0.05, 0.0501, 0.0502],  # hardly any rise
-        [0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.06],  # the best came before
-        [0.01, 0.02, 0.03, 0.04],  # stopped early, as nothing got better
-        [0.05],
-    ],
-)
-def test_a_training_that_came_to_its_end_says_nothing(values: list[float]) -> None:
-    assert training_end(progress(values), SETTINGS) is None
-
-
-def test_an_interrupted_training_is_told() -> None:
-    found = training_end(progress([0.01, 0.02, 0.03], finished=False), SETTINGS)
-    assert found is not None
-    assert found.kind == "unfinished"
-    assert "interrupted after epoch 3 of 8; `turret train --resume` continues it" in found.sentence
-    assert training_end(progress([0.01, 0.02, 0.03]), SETTINGS) is None
-
-
-def test_without_records_nothing_is_said() -> None:
-    assert training_end(None, SETTINGS) is None
 
 
 def shuffled(data: PreparedData) -> PreparedData:
@@ -324,10 +216,46 @@ def test_recurrences_count_coincidences_of_pairs(handmade: PreparedData) -> None
     assert recurrences(handmade, False) == expected == 2
 
 
-def test_each_sentence_is_a_paragraph_of_the_width_of_the_tables() -> None:
-    findings = [Finding("repeats", "word " * 40 + "end.", {"share": 0.5}), Finding("too_small", "Short.", {})]
-    text = paragraphs({"verdict": [finding.as_json() for finding in findings]})
-    head, first, *_, last = text.splitlines()
-    assert (head, last) == ("verdict", "- Short.")
-    assert first.startswith("- word word")
-    assert max(map(len, text.splitlines())) <= 100
+RISING = [0.01, 0.02, 0.03, 0.04, 0.045, 0.05, 0.052, 0.055]
+TRAININGS = {
+    "a rise of a tenth over the last quarter": progress(RISING),
+    "hardly any rise": progress([*RISING[:6], 0.0501, 0.0502]),
+    "the best came before": progress([0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.06]),
+    "stopped early": progress(RISING[:4]),
+    "one epoch": progress([0.05]),
+    "interrupted": progress(RISING[:3], finished=False),
+    "no records": None,
+}
+
+
+def test_the_sentences_about_baselines_and_the_end_of_training_are_what_they_were() -> None:
+    """Of each evaluation and each training, those that hold, with their figures."""
+    no_hit = against_ease(0.0, 0.0, mean=0.0)
+    no_hit["towers"][M]["mean"] = no_hit["popularity"][M]["mean"] = 0.0
+    left_out = {
+        "baseline_limits": {"ease": "the 10,000 most popular items"},
+        "baselines_left_out": {"als": "gone"},
+    }
+    of_auc = json.loads(json.dumps(against_ease(-0.008, 0.008)).replace(M, "auc"))
+    evaluations = {
+        "better": against_ease(0.001, 0.003, mean=0.038),
+        "worse": against_ease(-0.003, -0.001, mean=0.038),
+        "no clear difference": against_ease(-0.001, 0.003, mean=0.038),
+        "a baseline without a hit": against_ease(0.01, 0.06, mean=0.0),
+        "a tenth can not be told": against_ease(-0.008, 0.008),
+        "users with negatives": {**of_auc, "users_with_negatives": 250},
+        "no hit at all": no_hit,
+        "limits, and a baseline left out": {**against_ease(), **left_out},
+    }
+    lines: list[str] = []
+    for name, report in evaluations.items():
+        metric = "auc" if "users_with_negatives" in report else M
+        small = too_small(report, metric)
+        found = [*baseline_findings(report, metric), *([small] if small else []), *left_out_findings(report)]
+        lines += [name, paragraphs({"verdict": [finding.as_json() for finding in found]})]
+        lines += [f"{finding.kind} {finding.figures}" for finding in found]
+    for name, trained in TRAININGS.items():
+        end = training_end(trained, SETTINGS)
+        lines.append(f"{name}: {f'{end.kind}: {end.sentence} {end.figures}' if end else 'nothing'}")
+    check_snapshot("verdict.txt", "\n".join(lines))
+    assert max(map(len, paragraphs({"verdict": [{"sentence": "word " * 40}]}).splitlines())) <= 100
