@@ -34,14 +34,10 @@ def test_for_programs_it_prints_json(bundles: Path) -> None:
     assert {one["k"] for one in said["recall"]} == {10}
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [(["--kind", "annoy"], "annoy"), (["--recall", "7"], "recall"), (["--latency", "0"], "latency")],
-)
-def test_what_it_can_not_do_it_says(bundles: Path, options: list[str], message: str) -> None:
-    run = RUN.invoke(turret.cli.app, ["index", str(bundles), *options])
+def test_what_it_can_not_do_it_says(bundles: Path) -> None:
+    run = RUN.invoke(turret.cli.app, ["index", str(bundles), "--kind", "annoy"])
     assert run.exit_code != 0
-    assert message in f"{run.exception}{run.output}"
+    assert "annoy" in f"{run.exception}{run.output}"
     assert sorted(path.name for path in bundles.iterdir()) == ["current", "v1"]
 
 

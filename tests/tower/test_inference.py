@@ -117,14 +117,6 @@ def test_a_recorded_tower_that_reads_times_has_the_same_bits_whatever_comes_with
         assert np.array_equal(together, alone)
 
 
-def test_one_of_each_that_can_not_be_encoded_is_named_with_its_place(
-    make_contents: Make, user_features: tuple[Feature, ...]
-) -> None:
-    with pytest.raises(EncodingError) as caught:
-        encoder_of(make_contents(features=user_features)).encode_each([np.array([0])] * 2, [{}, {"shoe": 43}])
-    assert (caught.value.position, caught.value.field) == (1, "features.shoe")
-
-
 def test_unknown_values_count_as_nothing(make_contents: Make, user_features: tuple[Feature, ...]) -> None:
     encoder = encoder_of(make_contents(features=user_features))
     given: list[dict[str, object]] = [{}, {"country": "zz", "likes": ["opera"], "age": None}]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.conftest import contents
 from turret.data.features import Feature
 from turret.data.manifest import hash_file
 from turret.data.vocabulary import Vocabulary
@@ -35,6 +36,8 @@ from turret.tower.retrieval.retriever import Retriever
 from turret.tower.tuning.choice import IndexRequest
 
 Make = Callable[..., BundleContents]
+Oracle = Callable[..., tuple[NDArray[np.int64], NDArray[np.float32]]]
+ITEMS = 3000
 
 
 def test_what_is_published_is_whole_and_read_only(tmp_path: Path, make_contents: Make) -> None:
@@ -117,12 +120,6 @@ def test_contents_that_do_not_fit_leave_nothing_behind(
     assert list(tmp_path.iterdir()) == []
 
 
-Oracle = Callable[..., tuple[NDArray[np.int64], NDArray[np.float32]]]
-
-
-ITEMS = 3000
-
-
 def queries(count: int = 200) -> NDArray[np.float32]:
     vectors = np.random.default_rng(5).standard_normal((count, 8))
     unit: NDArray[np.float64] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -132,8 +129,6 @@ def queries(count: int = 200) -> NDArray[np.float32]:
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One bundle, v1, of 3,000 items, with 200 user vectors."""
-    from tests.conftest import contents
-
     root = tmp_path_factory.mktemp("shop")
     made = contents(ids=tuple(range(ITEMS)))
     publish(root, replace(made, query_vectors=queries()))
@@ -212,11 +207,12 @@ def test_an_index_of_another_model_is_refused_even_with_right_checksums(
         load(tmp_path, "mixed")
 
 
-def test_a_version_is_not_overwritten_by_another_index(shop: Path) -> None:
-    with pytest.raises(BundleError, match="name another --version"):
-        reindex(shop / "v1", IndexRequest("flat"), "v1")
-    with pytest.raises(BundleError, match="can't name a version"):
-        reindex(shop / "v1", IndexRequest("flat"), "../v1")
+@pytest.mark.parametrize(
+    ("version", "words"), [("v1", "name another --version"), ("../v1", "can't name a version")]
+)
+def test_a_version_is_neither_overwritten_nor_put_elsewhere(shop: Path, version: str, words: str) -> None:
+    with pytest.raises(BundleError, match=words):
+        reindex(shop / "v1", IndexRequest("flat"), version)
 
 
 def test_a_damaged_bundle_is_not_reindexed(bundles: Path) -> None:

@@ -85,19 +85,6 @@ def test_without_signs_it_ranks_as_sorting_all_sizes_does(absolute: Bundle, orac
         assert ranking.scores == pytest.approx(scores, rel=1e-5)
 
 
-def test_without_signs_every_item_comes_once(absolute: Bundle) -> None:
-    """Also where both searches find the whole catalog, and with items left out."""
-    retriever = Retriever(absolute)
-    (everything,) = retriever.recommend([np.array([3])], [{}], 100, [NOTHING])
-    assert sorted(everything.rows.tolist()) == list(range(60))
-    assert (everything.scores >= 0).all()
-    excluded = everything.rows[:7]
-    (ranking,) = retriever.recommend([np.array([3])], [{}], 5, [np.tile(excluded, 3)])
-    assert ranking.rows.tolist() == everything.rows[7:12].tolist()
-    (rest,) = retriever.recommend([np.array([3])], [{}], 60, [excluded])
-    assert rest.rows.tolist() == everything.rows[7:].tolist()
-
-
 def test_without_signs_similar_items_are_near_or_opposite(absolute: Bundle) -> None:
     ranking = Retriever(absolute).similar(4, 59)
     scores = np.abs(np.array(absolute.vectors, np.float64) @ np.array(absolute.vectors[4], np.float64)) / 0.5

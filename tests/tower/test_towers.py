@@ -215,19 +215,6 @@ def test_repeated_rows_pass_the_item_tower_once() -> None:
     assert seen[0] == ITEMS
 
 
-def test_rows_of_several_kinds_pass_the_item_tower_together() -> None:
-    """Each has its own vectors in its own shape, and an item of both is computed once."""
-    model = TwoTowers(config(), ITEMS, no_features(ITEMS), user_features())
-    seen = []
-    hook = model.item.register_forward_hook(lambda module, given, vectors: seen.append(given[0].tolist()))
-    one, other = torch.tensor([[5, 2], [2, 7]]), torch.tensor([7, 1, 5])
-    found = model.item_vectors_each(one, other)
-    hook.remove()
-    assert seen == [[1, 2, 5, 7]]
-    for rows, vectors in zip((one, other), found, strict=True):
-        torch.testing.assert_close(vectors, model.catalog_vectors()[rows])
-
-
 def test_the_history_shares_the_item_table() -> None:
     """A loss on user vectors alone trains the item table through the history."""
     model = TwoTowers(config(), ITEMS, no_features(ITEMS), user_features())

@@ -1,6 +1,5 @@
 """User towers: each keeps the contract and its formula, and a package can add one."""
 
-import copy
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from tests.oracles import pooling
 from tests.oracles import transformer as transformer_oracle
@@ -255,42 +254,6 @@ def test_a_builder_of_a_package_that_fails_is_named(
 def pooled(asked: TowerConfig, prepared: Features) -> PooledUserTower:
     assert isinstance(asked.user, PooledUserConfig)
     return PooledUserTower(asked.user, asked.dimension, prepared)
-
-
-def naive(tower: PooledUserTower, histories: PackedHistories, given: Tensor) -> Tensor:
-    """One example after the other, its window summed item by item with autograd watching."""
-    outputs = []
-    for b in range(len(histories.starts)):
-        start, end = int(histories.starts[b]), int(histories.ends[b])
-        total = torch.zeros(given.shape[1])
-        for place in range(start, end):
-            total = total + given[place]
-        parts = [total / (end - start)]
-        if tower.config.last_item:
-            parts.append(given[end - 1])
-        if tower.rows is not None:
-            parts.append(tower.rows(histories.users[b : b + 1])[0])
-        if tower.config.example_age:
-            parts.append(histories.ages[b : b + 1])
-        outputs.append(tower.mlp(torch.cat(parts)))
-    return torch.stack(outputs)
-
-
-@pytest.mark.parametrize("settings", [{}, {"last_item": False}, {"example_age": True, "features": "all"}])
-def test_one_cumulative_sum_equals_example_by_example(settings: dict[str, object]) -> None:
-    """Outputs, and gradients of every parameter and item vector, equal the naive computation."""
-    torch.manual_seed(3)
-    fast = pooled(config(**settings), user_features())
-    slow = copy.deepcopy(fast)
-    direction = torch.randn(5, 6)
-    results = []
-    for tower, forward in ((fast, fast.forward), (slow, lambda h, v: naive(slow, h, v))):
-        given = vectors().requires_grad_()
-        output = forward(packed(), given)
-        torch.autograd.backward((output * direction).sum())
-        results.append([output.detach(), given.grad, *(p.grad for p in tower.parameters())])
-    for ours, theirs in zip(*results, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
 def test_agrees_with_the_formula_in_plain_numpy() -> None:
