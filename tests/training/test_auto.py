@@ -122,12 +122,6 @@ def test_the_ratios_are_those_of_all_pairs(tmp_path: Path, likes: bool) -> None:
         assert ratio == pytest.approx(enumerated_ratio(data, name))
 
 
-def test_a_taste_shows_and_its_absence_too(tmp_path: Path) -> None:
-    """Of four categories that users keep to, and of four that they do not."""
-    assert tastes(small_log(tmp_path / "likes", True))["shelf"] > 2.5
-    assert tastes(small_log(tmp_path / "none", False))["shelf"] == pytest.approx(1.0, abs=0.25)
-
-
 def test_features_without_values_and_logs_without_pairs_have_none(tmp_path: Path, shop: PreparedData) -> None:
     """Two items of the log have to share a value."""
     alone = [f"a{item}|b{item}|c{item}" for item in range(24)]

@@ -44,11 +44,13 @@ def behind(data: PreparedData) -> np.ndarray:
     return scores
 
 
-def summed(data: PreparedData, weight: Callable[[int, int], float], until: HistoryEnd) -> np.ndarray:
+def summed(
+    data: PreparedData, weight: Callable[[int, int], float], until: HistoryEnd, users: np.ndarray
+) -> np.ndarray:
     """Weights summed over the history; popularity where that is zero."""
-    items = range(len(data.item_ids))
+    items, read = range(len(data.item_ids)), histories(data, until)
     weights = np.array([[weight(i, j) if i != j else 0.0 for j in items] for i in items])
-    scores = np.array([weights[sorted(histories(data, until)[user])].sum(axis=0) for user in USERS])
+    scores = np.array([weights[sorted(read[user])].sum(axis=0) for user in users])
     return np.where(scores == 0, behind(data), scores)
 
 
@@ -56,18 +58,9 @@ def summed(data: PreparedData, weight: Callable[[int, int], float], until: Histo
 def test_co_occurrence_is_the_number_of_shared_users(handmade: PreparedData, until: HistoryEnd) -> None:
     """Of the training part, summed over the whole history before the part."""
     log = histories(handmade, "validation")
-    expected = summed_small(handmade, lambda i, j: float(oracle.shared(log, i, j)), until)
+    expected = summed(handmade, lambda i, j: float(oracle.shared(log, i, j)), until, np.arange(5))
     scores = item_items.fit_co_occurrence(handmade, until).scores_of(np.arange(5))
     np.testing.assert_allclose(scores.numpy(), expected, rtol=1e-6)
-
-
-def summed_small(data: PreparedData, weight: Callable[[int, int], float], until: HistoryEnd) -> np.ndarray:
-    items = range(len(data.item_ids))
-    scores = np.zeros((len(data.users), len(items)))
-    for user, used in enumerate(histories(data, until)):
-        for j in items:
-            scores[user, j] = sum(weight(i, j) for i in used if i != j)
-    return np.where(scores == 0, behind(data), scores)
 
 
 def test_item_knn_is_the_shrunk_cosine_of_the_nearest(
@@ -90,7 +83,7 @@ def test_item_knn_is_the_shrunk_cosine_of_the_nearest(
         return {other: float(weights[other]) for other in closest}
 
     lists = [near(item) for item in range(len(used_by))]
-    expected = summed(shop, lambda i, j: lists[i].get(j, 0.0), "test")
+    expected = summed(shop, lambda i, j: lists[i].get(j, 0.0), "test", USERS)
     scores = item_items.fit_item_knn(shop, "test").scores_of(USERS)
     np.testing.assert_allclose(scores.numpy(), expected, rtol=1e-5)
 

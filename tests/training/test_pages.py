@@ -234,13 +234,6 @@ def test_the_figures_are_those_of_turret_compare(compare_parts: Page, evaluated:
     assert paired.replace("-", "\N{MINUS SIGN}") in compare_parts.text
 
 
-def test_curves_lie_over_one_another_and_settings_differ(compare_parts: Page) -> None:
-    assert compare_parts.text.count("1: run") >= 3
-    assert {"line c1", "line c2"} <= {value for _, name, value in compare_parts.attributes if name == "class"}
-    assert "training.epochs 2 1" in compare_parts.text
-    assert "training.seed 0 3" in compare_parts.text
-
-
 def test_slices_of_all_users_are_the_comparison(evaluated: Run, other: Run) -> None:
     """The mean over slices of history lengths, weighted by their users, is that over all users."""
     found = compared([evaluated.folder, other.folder], None, "test")

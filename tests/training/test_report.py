@@ -308,7 +308,7 @@ def test_what_looks_at_all_items_is_timed_on_fewer_examples_and_scaled(
     assert cost.milliseconds == pytest.approx(2000.0 * 256 / 64)
 
 
-def measured_row(
+def priced(
     name: str, milliseconds: float, bias: float, low: float = 0.001, size: int | None = 64
 ) -> dict[str, Any]:
     return {
@@ -325,13 +325,8 @@ def names(rows: list[dict[str, Any]]) -> list[str]:
     return [one["sampler"] for one in rows]
 
 
-CHOOSABLE = [
-    measured_row("slow", 5, 0.5),
-    measured_row("exact", 9, 0.0),
-    measured_row("cheap", 1, 0.4),
-    measured_row("middle", 3, 0.2),
-    measured_row("bad", 4, 0.3),
-]
+PRICES = {"slow": (5, 0.5), "exact": (9, 0.0), "cheap": (1, 0.4), "middle": (3, 0.2), "bad": (4, 0.3)}
+CHOOSABLE = [priced(name, *figures) for name, figures in PRICES.items()]
 
 
 def test_efficient_samplers_come_first_and_the_rest_fills_the_table() -> None:
@@ -344,9 +339,9 @@ def test_efficient_samplers_come_first_and_the_rest_fills_the_table() -> None:
 
 
 def test_a_bias_that_can_not_be_told_from_none_counts_with_its_bound() -> None:
-    unsure = measured_row("unsure", 2, 0.0, low=0.0)
-    assert names(best_rows([unsure, measured_row("sure", 3, 0.005)], 9)) == ["unsure", "sure"]
-    assert names(best_rows([unsure, measured_row("sure", 3, 0.02)], 1)) == ["unsure"]
+    unsure = priced("unsure", 2, 0.0, low=0.0)
+    assert names(best_rows([unsure, priced("sure", 3, 0.005)], 9)) == ["unsure", "sure"]
+    assert names(best_rows([unsure, priced("sure", 3, 0.02)], 1)) == ["unsure"]
 
 
 @pytest.mark.parametrize(
@@ -354,33 +349,25 @@ def test_a_bias_that_can_not_be_told_from_none_counts_with_its_bound() -> None:
     [
         (
             20.0,
-            [
-                measured_row("uniform", 2, 0.4),
-                measured_row("quadratic", 4, 0.03),
-                measured_row("dear", 6, 0.001),
-            ],
+            [priced("uniform", 2, 0.4), priced("quadratic", 4, 0.03), priced("dear", 6, 0.001)],
             "Recommendation: sampled_softmax with quadratic (K = 64): bias 3.0%, 4.0 ms a step; it is the "
             "cheapest with a bias of at most 5%, and the full softmax takes 20.0 ms a step.",
         ),
         (
             20.0,
-            [measured_row("in_batch", 4, 0.0, low=0.0, size=None)],
+            [priced("in_batch", 4, 0.0, low=0.0, size=None)],
             "Recommendation: sampled_softmax with in_batch: bias at most 1.0%, 4.0 ms a step; it is the "
             "cheapest with a bias of at most 5%, and the full softmax takes 20.0 ms a step.",
         ),
         (
             20.0,
-            [
-                measured_row("uniform", 2, 0.4),
-                measured_row("quadratic", 4, 0.3),
-                measured_row("exact", 19, 0.0),
-            ],
+            [priced("uniform", 2, 0.4), priced("quadratic", 4, 0.3), priced("exact", 19, 0.0)],
             "Recommendation: full_softmax, 20.0 ms a step: of the samplers with a cheaper step none has a "
             "bias of at most 5%; the least is quadratic (K = 64): bias 30.0%, 4.0 ms a step.",
         ),
         (
             2.0,
-            [measured_row("uniform", 1.9, 0.0), measured_row("quadratic", 4, 0.0)],
+            [priced("uniform", 1.9, 0.0), priced("quadratic", 4, 0.0)],
             "Recommendation: full_softmax, 2.0 ms a step and no bias; no sampler saves a tenth of its step.",
         ),
     ],

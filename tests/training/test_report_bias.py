@@ -426,21 +426,6 @@ def test_a_query_sees_the_others_of_a_batch_and_not_itself(
     assert torch.equal(draw.valid[:, 1:], ~own[:, 1:])
 
 
-def test_in_batch_candidates_come_as_often_as_they_are_positives(
-    queries: Queries, shop: PreparedData
-) -> None:
-    """Over 600 independent batches, item by item within six standard errors of the training part's shares."""
-    draw_once = draws(IN_BATCH, queries)
-    counts = torch.zeros(len(shop.item_ids))
-    for number in range(600):
-        counts += torch.bincount(draw_once(number).ids, minlength=len(counts))
-    begins = np.asarray(shop.offsets[:-1])
-    firsts = np.bincount(shop.event_items[begins], minlength=len(counts))
-    shares = torch.from_numpy(shop.item_counts("train") - firsts).double()
-    expected = 600 * BATCH * shares / shares.sum()
-    assert ((counts - expected).abs() <= 6.0 * (expected + 1.0).sqrt()).all()
-
-
 def test_draws_of_a_queue_share_nothing(queries: Queries, monkeypatch: pytest.MonkeyPatch) -> None:
     """So many batches pass between two draws that none of the earlier candidates is left."""
     sampler = made(CrossBatchConfig(kind="cross_batch", batches=2), queries)

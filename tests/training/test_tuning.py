@@ -110,22 +110,6 @@ def test_choices_are_of_any_kind_and_come_back_as_they_were(
     assert all(value in found for value in expected)
 
 
-def test_what_the_experiment_has_is_found_in_the_space() -> None:
-    """Also a whole section that says the same in other words; what is outside is not."""
-    experiment = load_experiment("youtubednn")
-
-    def kept(dimension: Range | Choices, name: str) -> object:
-        value = dimension.encode(name, experiment)
-        return None if value is None else dimension.decode(value)
-
-    assert kept(Range(low=1, high=10), "training.epochs") == 10
-    assert kept(Range(low=1, high=9), "training.epochs") is None
-    assert kept(Choices(choices=(0, 0.5)), "training.weight_decay") == 0
-    assert kept(Choices(choices=(0.5,)), "training.weight_decay") is None
-    sections = ({"kind": "unigram"}, {"kind": "uniform", "negatives": 512})
-    assert kept(Choices(choices=sections), "objective.sampler") == sections[1]
-
-
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
@@ -428,14 +412,6 @@ def test_a_study_without_a_finished_trial_is_begun_anew_with_other_settings(aske
         assert study.plan.experiment == load_experiment("youtubednn", other.overrides)
         study.complete(study.ask(), 0.5)
     with open_storage(asked.folder) as storage, pytest.raises(TrainingError, match="epochs was 2 and is 4"):
-        StoredStudy(storage, asked)
-
-
-def test_a_plan_that_this_version_can_not_read_is_refused_in_words(asked: StudyRequest) -> None:
-    try_some(asked, 1)
-    journal = asked.folder / "study.journal"
-    journal.write_text(journal.read_text().replace('"warmup"', '"warmups"'))
-    with open_storage(asked.folder) as storage, pytest.raises(TrainingError, match="warmups"):
         StoredStudy(storage, asked)
 
 

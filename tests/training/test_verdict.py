@@ -171,14 +171,6 @@ def test_features_that_are_read_are_not_told(shop: PreparedData, handmade: Prepa
     assert unread_features(load_experiment("youtubednn"), handmade) is None
 
 
-def test_a_single_feature_that_is_left_over_is_named(shop: PreparedData) -> None:
-    *some, last = [one.name for one in shop.manifest.item_features]
-    chosen = {"tower.item.features": some, "tower.user.features": "all"}
-    found = unread_features(load_experiment("youtubednn", chosen), shop)
-    assert found is not None
-    assert f"items have the feature ({last}); the shipped experiment dssm reads it" in found.sentence
-
-
 def test_an_order_that_predicts_the_next_item_is_told(shop: PreparedData) -> None:
     """The shop's users read series, so successive items recur."""
     found = unread_order(load_experiment("ids"), shop)
