@@ -434,7 +434,10 @@ def test_a_run_keeps_all_that_was_measured(evaluated: Run, tmp_path: Path) -> No
 def test_a_resumed_training_leaves_no_measurement_out_and_none_twice(
     shop: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Killed after it measured an epoch and before its checkpoint was written; loggers are those it had."""
+    """Killed after it measured an epoch and before its checkpoint was written; loggers are those it had.
+
+    Two trainings with TensorBoard, which is loaded here: seconds.
+    """
     store = install_mlflow(monkeypatch)
     settings = ("training.batch_size=128", "training.checkpoint_every=9")
     train(run_of(tmp_path / "whole", shop, *settings), shop, report=lambda _: None)

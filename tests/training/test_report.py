@@ -72,7 +72,10 @@ def folder(evaluated: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
 def test_figures_and_picture_are_kept_with_the_run(
     folder: Path, asked: ReportRequest, capsys: Capture, tmp_path: Path
 ) -> None:
-    """People see a table and where the rest is, programs JSON; both go with a run that is replaced."""
+    """People see a table and where the rest is, programs JSON; both go with a run that is replaced.
+
+    Matplotlib, loaded here, and its two pictures take seconds.
+    """
     report_samplers(folder, None, asked, None, as_json=False)
     shown = capsys.readouterr().out
     assert "sampled softmax on 4 queries, 9 items" in shown

@@ -202,7 +202,7 @@ def test_seeds_are_replaced_where_that_is_asked_for(
 
 
 def test_an_evaluation_has_mean_deviation_and_a_verdict(trained: Path, capsys: Capture) -> None:
-    """Of all metrics, and stored beside the runs."""
+    """Of all metrics, and stored beside the runs. Evaluates two runs twice: seconds."""
     evaluate_command(trained, None, "test", True, ["co_occurrence"])
     report = json.loads(capsys.readouterr().out)
     own = [

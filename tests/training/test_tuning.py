@@ -7,14 +7,12 @@ from pathlib import Path
 
 import optuna
 import pytest
-from optuna import load_study
-from optuna.storages import JournalStorage
-from optuna.storages.journal import JournalFileBackend
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import TrialState
 from typer.testing import CliRunner
 
 import turret.cli
 from tests.support.snapshots import check_snapshot
+from tests.support.studies import QUICK, SPACE, stored
 from turret.data.errors import ConfigurationError, DataError
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
@@ -33,26 +31,6 @@ from turret.training.tuning.plan import Plan, StudyRequest
 from turret.training.tuning.space import Choices, Dimension, Range, default_space, load_space
 from turret.training.tuning.study import StoredStudy, open_storage
 from turret.training.tuning.trials import EPOCH, REASON, SECONDS
-
-QUICK = (
-    "tower.dimension=8",
-    "training.batch_size=512",
-    "training.epochs=4",
-    "training.device=cpu",
-)
-
-
-SPACE = """
-training.learning_rate = { low = 1e-4, high = 3e-2, log = true }
-tower.user.hidden = { choices = [[128], [16]] }
-"""
-
-
-def stored(folder: Path) -> list[FrozenTrial]:
-    """The finished trials of a study, as anybody with Optuna reads them."""
-    storage = JournalStorage(JournalFileBackend(str(folder / "study.journal")))
-    study = load_study(study_name="turret", storage=storage)
-    return study.get_trials(states=(TrialState.COMPLETE, TrialState.PRUNED))
 
 
 def read(

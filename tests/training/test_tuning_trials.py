@@ -3,17 +3,15 @@
 import math
 import shutil
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from optuna import load_study
-from optuna.storages import JournalStorage
-from optuna.storages.journal import JournalFileBackend
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import TrialState
 
+from tests.support.studies import EPOCHS, QUICK, search, stored, told
 from turret.data.prepared import PreparedData
 from turret.tower.errors import TowerError
 from turret.training.checkpoint import Progress
@@ -22,54 +20,6 @@ from turret.training.errors import TrainingError
 from turret.training.run import MODEL, Run
 from turret.training.trainer import train
 from turret.training.tuning import trials
-from turret.training.tuning.commands import tune
-from turret.training.tuning.plan import StudyRequest
-
-EPOCHS = 4
-
-
-QUICK = (
-    "tower.dimension=8",
-    "training.batch_size=512",
-    f"training.epochs={EPOCHS}",
-    "training.device=cpu",
-)
-
-
-SPACE = """
-training.learning_rate = { low = 1e-4, high = 3e-2, log = true }
-tower.user.hidden = { choices = [[128], [16]] }
-"""
-
-
-def search(
-    folder: Path,
-    data: PreparedData | Path,
-    count: int,
-    space: str | None = SPACE,
-    overrides: Sequence[str] = QUICK,
-    experiment: str | None = "youtubednn",
-) -> None:
-    """Run `turret tune` with the space written to a file (None: without one)."""
-    file = None
-    if space is not None:
-        file = folder.parent / "space.toml"
-        file.write_text(space)
-    where = data if isinstance(data, Path) else data.folder
-    tune(StudyRequest(folder, where, experiment, overrides, file), count)
-
-
-def stored(folder: Path) -> list[FrozenTrial]:
-    """The finished trials of a study, as anybody with Optuna reads them."""
-    storage = JournalStorage(JournalFileBackend(str(folder / "study.journal")))
-    study = load_study(study_name="turret", storage=storage)
-    return study.get_trials(states=(TrialState.COMPLETE, TrialState.PRUNED))
-
-
-def told(folder: Path) -> list[object]:
-    """All that a study found out, but for how long it took and how often it was interrupted."""
-    return [(t.state, t.params, t.values, t.intermediate_values) for t in stored(folder)]
-
 
 Output = pytest.CaptureFixture[str]
 DECISIVE = "training.learning_rate = { low = 1e-6, high = 1e-2, log = true }"
