@@ -117,6 +117,30 @@ def test_a_recorded_tower_that_reads_times_has_the_same_bits_whatever_comes_with
         assert np.array_equal(together, alone)
 
 
+def test_a_tower_that_takes_one_at_a_time_is_not_steady(
+    make_contents: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = encoder_of(make_contents())
+    run = encoder._session.run
+
+    def one(inputs: dict[str, NDArray[np.float32]], shape: tuple[int, int]) -> NDArray[np.float32]:
+        if shape[0] > 1:
+            raise BundleError("user_tower.onnx can't be run (got 2, expected 1)")
+        return run(inputs, shape)
+
+    monkeypatch.setattr(encoder._session, "run", one)
+    assert not encoder.is_steady
+    assert encoder.encode_each([np.array([0]), np.array([1])], [{}, {}]).shape == (2, 8)
+
+
+def test_one_of_each_that_can_not_be_encoded_is_named_with_its_place(
+    make_contents: Make, user_features: tuple[Feature, ...]
+) -> None:
+    with pytest.raises(EncodingError) as caught:
+        encoder_of(make_contents(features=user_features)).encode_each([np.array([0])] * 2, [{}, {"shoe": 43}])
+    assert (caught.value.position, caught.value.field) == (1, "features.shoe")
+
+
 def test_unknown_values_count_as_nothing(make_contents: Make, user_features: tuple[Feature, ...]) -> None:
     encoder = encoder_of(make_contents(features=user_features))
     given: list[dict[str, object]] = [{}, {"country": "zz", "likes": ["opera"], "age": None}]
