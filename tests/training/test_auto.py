@@ -315,3 +315,15 @@ def test_the_candidates_and_the_reasons_are_what_they_were() -> None:
         sentences |= {f"{one.kind}: {one.sentence}": str(one.figures) for one in reasons}
     lines += [line for pair in sentences.items() for line in pair]
     check_snapshot("auto.txt", "\n".join(lines))
+
+
+def test_without_trials_the_first_candidate_is_picked(
+    monkeypatch: pytest.MonkeyPatch, handmade: PreparedData
+) -> None:
+    give(monkeypatch, {}, facts(has_validation=False))
+    chosen = choose(handmade, {}, print)
+    assert (chosen.picked, chosen.trials) == ("transformer", ())
+    assert chosen.reasons[-1].kind == "no_trials"
+    assert chosen.reasons[-1].sentence == (
+        "Picked: transformer, without trials, as the data has no validation part."
+    )

@@ -384,3 +384,8 @@ def test_a_training_that_is_too_large_names_twice_the_processes(
     sentence = too_large_training(processes)
     assert f"does not fit into the memory of {words};" in sentence
     assert f"torchrun --standalone --nproc-per-node {more} -m -- turret train" in sentence
+
+
+def test_other_errors_stay_as_they_are() -> None:
+    with pytest.raises(RuntimeError, match="shape"), naming_lack_of_memory("too large"):
+        raise RuntimeError("the shape is wrong")

@@ -391,3 +391,10 @@ def test_remarks_and_rows_of_the_tables_are_there_where_they_say_something() -> 
     text = metrics_table({**shown_report(), "slices": {}, "towers": figures, "popularity": differing})
     assert "hr@5 = recall@5" not in text
     assert "towers minus it" not in text
+
+
+def test_items_of_another_type_get_a_memory_of_that_type() -> None:
+    scores_of, scoring = ReusedScores(), ScoringConfig()
+    for dtype in (torch.float32, torch.float64):
+        users, items = torch.randn(2, 4, dtype=dtype), torch.randn(9, 4, dtype=dtype)
+        assert torch.equal(scores_of(users, items, scoring), served_scores(users, items, scoring))

@@ -31,20 +31,6 @@ from turret.training.samplers.core.settings import SamplerSettings
 from turret.training.samplers.fixed.popularity import UniformConfig
 from turret.training.samplers.registry import PartConfig, SamplerConfig
 
-REPORT = {
-    "items": 9,
-    "queries": 4,
-    "queries_asked": 4,
-    "draws": 20,
-    "batch_size": 8,
-    "full_softmax": {"milliseconds": 1.0, "timed_examples": 8},
-    "samplers": [],
-    "in_batch_losses": [],
-    "staleness": [],
-    "skipped": [],
-}
-
-
 Capture = pytest.CaptureFixture[str]
 
 
@@ -62,7 +48,7 @@ def folder(evaluated: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
         def __init__(self, *_: Any) -> None: ...
 
         def measure(self) -> dict[str, Any]:
-            return REPORT
+            return whole_report()
 
     monkeypatch.setattr(commands, "SamplerReport", Measured)
     shutil.copytree(evaluated.folder, tmp_path / "run")
@@ -78,13 +64,15 @@ def test_figures_and_picture_are_kept_with_the_run(
     """
     report_samplers(folder, None, asked, None, as_json=False)
     shown = capsys.readouterr().out
-    assert "sampled softmax on 4 queries, 9 items" in shown
+    assert "sampled softmax on 64 queries, 1,234 items" in shown
     assert f"Plot: {folder / 'samplers.png'}." in shown
-    assert json.loads((folder / "samplers.json").read_text()) == REPORT
+    assert json.loads((folder / "samplers.json").read_text()) == whole_report()
     assert (folder / "samplers.png").read_bytes().startswith(b"\x89PNG")
     report_samplers(folder, None, asked, tmp_path / "there" / "it.svg", as_json=True)
-    assert json.loads(capsys.readouterr().out) == REPORT
+    assert json.loads(capsys.readouterr().out) == whole_report()
     assert (tmp_path / "there" / "it.svg").read_bytes().startswith(b"<?xml")
+    drawn = (tmp_path / "there" / "it.svg").read_text("utf-8")
+    assert all(f"<!-- {name} -->" in drawn for name in ("uniform", "in_batch", "candidates K"))
     remove_run(folder)
     assert list(folder.iterdir()) == []
 

@@ -486,3 +486,11 @@ def test_the_five_best_stand_side_by_side_and_the_others_are_counted(
         shown = study_table(study)
     check_snapshot("study.txt", shown)
     assert all(len(line) <= 100 for line in shown.splitlines())
+
+
+def test_a_plan_that_this_version_can_not_read_is_refused_in_words(asked: StudyRequest) -> None:
+    try_some(asked, 1)
+    journal = asked.folder / "study.journal"
+    journal.write_text(journal.read_text().replace('"warmup"', '"warmups"'))
+    with open_storage(asked.folder) as storage, pytest.raises(TrainingError, match="warmups"):
+        StoredStudy(storage, asked)

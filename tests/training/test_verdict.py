@@ -237,6 +237,7 @@ def test_the_sentences_about_baselines_and_the_end_of_training_are_what_they_wer
         "a tenth can not be told": against_ease(-0.008, 0.008),
         "users with negatives": {**of_auc, "users_with_negatives": 250},
         "no hit at all": no_hit,
+        "hits of the towers alone": {**no_hit, "towers": {M: {"mean": 0.2}}},
         "limits, and a baseline left out": {**against_ease(), **left_out},
     }
     lines: list[str] = []
