@@ -38,16 +38,18 @@ def test_lines_are_written_while_a_step_takes_long_and_none_after_the_block(
     monkeypatch.setattr(module, "threading", threads)
     logging.getLogger(LOGGER).propagate = True
 
+    def lines() -> list[str]:
+        return [line for line in caplog.messages if line.startswith("ranking: 1 of 4 (25 %), ")]
+
     def fail_in_a_step() -> None:
         with progress("ranking", 4) as advance:
             advance(1)
-            until(lambda: len(caplog.messages) >= 2, "a second line within one step")
+            until(lambda: len(lines()) >= 2, "a second line within one step")
             raise ValueError("stop")
 
     with caplog.at_level(logging.INFO, LOGGER), pytest.raises(ValueError, match="stop"):
         fail_in_a_step()
     assert Hurried.waited == {SECONDS_A_LINE}
-    assert any(line.startswith("ranking: 1 of 4 (25 %), ") for line in caplog.messages)
     assert not [thread for thread in threading.enumerate() if thread.name == "progress of ranking"]
 
 

@@ -41,7 +41,7 @@ class EmbeddedMilvus(EngineServer):
     scope="module",
     params=[
         "memory",
-        pytest.param("redis", marks=pytest.mark.process),
+        pytest.param("redis", marks=pytest.mark.nightly),
         pytest.param("milvus", marks=pytest.mark.nightly),
         pytest.param("embedded_milvus", marks=pytest.mark.nightly),
     ],
