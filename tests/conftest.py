@@ -225,7 +225,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def bundles(published: Path, tmp_path: Path) -> Path:
-    """A folder with one current bundle, v1: 60 integer ids from 100, no user features; never opened before."""
+    """One current bundle, v1, that nobody has opened: 60 integer ids from 100, no user features."""
     return shutil.copytree(published, tmp_path / "bundles", ignore=shutil.ignore_patterns(".verified"))
 
 
