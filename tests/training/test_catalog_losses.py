@@ -49,6 +49,7 @@ from turret.training.trainer import train
 
 SCORES = torch.tensor([[1.3, -0.4, 2.1, 0.2, -1.7], [0.0, 3.0, -3.0, 0.5, 0.1]], dtype=torch.float64)
 POSITIVES = torch.tensor([4, 0])
+INFINITY = float("inf")
 
 
 @pytest.mark.parametrize("epsilon", [None, 0.01, 1.0])
@@ -64,6 +65,12 @@ def test_losses_over_all_scores_agree_with_their_formulas_written_out(epsilon: f
         else:
             expected = estimators.spherical_softmax(row.tolist(), positive, epsilon)
         assert found[line].item() == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("loss", [losses.full_softmax(), losses.spherical_softmax(epsilon=0.5)], ids=str)
+def test_a_masked_item_has_no_part_in_a_loss_over_all_scores(loss: CatalogLossSettings) -> None:
+    masked, rest = SCORES.index_fill(1, torch.tensor([1]), -INFINITY), SCORES[:, [0, 2, 3, 4]]
+    torch.testing.assert_close(loss.build()(masked, POSITIVES), loss.build()(rest, torch.tensor([3, 0])))
 
 
 @pytest.mark.parametrize("size", [1e4, -1e4])
@@ -84,9 +91,6 @@ def test_extreme_scores_of_clusters_trees_and_buckets_stay_finite(size: float) -
 @pytest.fixture
 def model(shop: PreparedData) -> TwoTowers:
     return build_model(ExperimentConfig.model_validate({"tower": {"scoring": MILD}}), shop).eval()
-
-
-INFINITY = float("inf")
 
 
 # Two examples, three clusters of three, two and three items.

@@ -23,6 +23,7 @@ from turret.training.errors import TrainingError
 from turret.training.losses.binary import NceConfig
 from turret.training.losses.sampled import (
     SampledSoftmaxConfig,
+    StandardImportanceConfig,
     sampled_softmax,
 )
 from turret.training.model_loss import build_objective, model_loss, seen_items
@@ -102,15 +103,15 @@ def candidates(ids: Tensor, example: int) -> list[int]:
     return found
 
 
-def softmax_by_hand(ids: Tensor, hidden: Sequence[set[int]]) -> float:
+def softmax_by_hand(ids: Tensor, hidden: Sequence[set[int]], weights: Sequence[float] = (1, 1, 1)) -> float:
     """The mean of log(exp s_y + sum_j exp(s_j - l_j)) - s_y over candidates that are not `hidden`."""
     total = 0.0
     for example, positive in enumerate(POSITIVES.tolist()):
         own = score(example, positive)
         drawn = [item for item in candidates(ids, example) if item not in hidden[example]]
         sums = (exp(score(example, item) - float(LOG_COUNTS[item])) for item in drawn)
-        total += log(exp(own) + sum(sums)) - own
-    return total / 3
+        total += weights[example] * (log(exp(own) + sum(sums)) - own)
+    return total / sum(weights)
 
 
 def nce_by_hand(ids: Tensor, normalisers: Sequence[float]) -> float:
@@ -138,6 +139,32 @@ def test_the_temperature_divides_scores_before_the_log_counts_are_subtracted(ids
     hits = [{int(positive)} for positive in POSITIVES]
     expected = softmax_by_hand(ids, hits)
     assert ours(SampledSoftmaxConfig(), ids, small_examples()).item() == pytest.approx(expected, rel=1e-5)
+
+
+@shared_or_own
+def test_the_loss_is_the_mean_under_the_weights(ids: Tensor) -> None:
+    """Without any weight it is zero."""
+    given = small_examples()
+    found = ours(SampledSoftmaxConfig(), ids, replace(given, weights=torch.tensor([1.0, 0.0, 4.0])))
+    assert found.item() == pytest.approx(softmax_by_hand(ids, [{0}, {1}, {2}], (1, 0, 4)), rel=1e-5)
+    assert ours(SampledSoftmaxConfig(), ids, replace(given, weights=torch.zeros(3))).item() == 0.0
+
+
+def test_stored_vectors_are_those_of_the_last_candidates() -> None:
+    stored, valid = torch.ones(2, 4), torch.ones(3, 5, dtype=torch.bool)
+    draw = Draw(SHARED, torch.zeros(5), torch.zeros(3), valid, stored)
+    expected = USERS @ torch.cat([VECTORS[SHARED[:3]], stored]).T / TEMPERATURE
+    torch.testing.assert_close(candidate_scores(small_examples(), draw), expected)
+
+
+@shared_or_own
+def test_a_drawn_positive_counts_only_where_the_loss_asks(ids: Tensor) -> None:
+    """Standard importance sampling needs it; for the sampled softmax it is masked."""
+    made = [
+        SampledObjective(loss(), Told(ids), 8) for loss in (StandardImportanceConfig, SampledSoftmaxConfig)
+    ]
+    kept, removed = (one(small_examples(), stream(0, "draw", 0)).masked for one in made)
+    assert kept == 0 < removed
 
 
 @shared_or_own

@@ -186,6 +186,14 @@ def test_parts_do_not_share_a_random_stream() -> None:
     assert not torch.equal(ids[0][:40], ids[0][40:])
 
 
+def test_parts_renew_their_vectors() -> None:
+    mined = HardNegativesSampler(Snapshot(5, 1, CPU), 2)
+    sampler = MixedSampler([mined, popularity_sampler(np.ones(5), 3, CPU)])
+    sampler.refresh(torch.zeros(5, 2))
+    sampler.update(torch.ones(5, 2).__getitem__)
+    assert torch.equal(mined.snapshot.vectors, torch.ones(5, 2))
+
+
 class Observing(PopularitySampler):
     """Keeps the scores of its last draw."""
 
