@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 Function = Callable[..., Any]
@@ -51,3 +51,24 @@ def planted(target: str, *tests: str) -> Callable[[Callable[[Any], Any]], Callab
         return make
 
     return register
+
+
+class _Names(dict[str, object]):
+    """Some names before those of a module, whose later changes count."""
+
+    def __init__(self, names: dict[str, object], module: dict[str, object]) -> None:
+        super().__init__(names)
+        self._module = module
+
+    def __missing__(self, name: str) -> object:
+        return self._module[name]
+
+
+def seeing(function: Any, **names: object) -> Function:
+    """Return a copy of `function` in which these names of its module mean something else."""
+    seen = _Names(names, function.__globals__)
+    other = FunctionType(
+        function.__code__, seen, function.__name__, function.__defaults__, function.__closure__
+    )
+    other.__kwdefaults__ = function.__kwdefaults__
+    return other
