@@ -1,4 +1,4 @@
-"""Versions that are activated, rolled back, routed to and refused while others ask."""
+"""Versions that are activated, rolled back and refused while others ask."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""Events that were acknowledged: through kills, torn logs, full disks, wrong clocks and ids of others."""
+"""Events that were acknowledged: through kills, damaged files, full disks and wrong clocks."""
 
 import os
 import random

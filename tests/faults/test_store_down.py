@@ -1,4 +1,4 @@
-"""The store of histories is down, slow, or answers what it shouldn't."""
+"""The store of histories is down or slow."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Catalogs full of markup, addresses that name what is not there, and bundles that lack something."""
+"""Catalogs full of markup, and of pictures on other hosts."""
 
 import re
 from dataclasses import replace

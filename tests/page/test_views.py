@@ -1,4 +1,4 @@
-"""Compare, Map and Service: two versions side by side, the items in the plane, and the last hour."""
+"""Compare and Map: two versions side by side, and the items in the plane; and views by keyboard."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -93,30 +93,6 @@ def test_every_item_is_painted_and_coloured_by_a_field(service: Process, open_vi
     view.wait_for("() => location.hash.includes('colour=country')")
     view = map_of(open_view, service, "#map?colour=nowhere")
     view.page.get_by_text("Choose another one").wait_for()
-
-
-@pytest.mark.nightly
-def test_the_figures_the_versions_and_the_activations_are_shown(
-    service: Process, open_view: OpenView
-) -> None:
-    """The service takes its first step after ten seconds, and the view reads again every ten."""
-    for _ in range(20):
-        service.client.post("/v1/recommend", json={"history": ["m001"]})
-    view = open_view(service, "#service")
-    view.page.get_by_role("heading", name="Versions", exact=True).wait_for()
-    text = view.page.locator("main").inner_text()
-    for part in ("v2", "live", "Requests per second", "Latency", "Stages", "Live recall", "Drift", "Worker"):
-        assert part in text, part
-    assert view.page.get_by_role("table", name="Activations").locator("tbody tr").count() >= 1
-    view.wait_for("() => document.querySelectorAll('.uplot canvas').length >= 3")
-    assert "/v1/recommend" in view.page.locator("main").inner_text()
-    give_key(view, "admin", KEY)
-    view.open("#service")
-    view.page.get_by_role("button", name="Activate version v2").click()
-    dialog = view.page.get_by_role("dialog")
-    dialog.wait_for()
-    dialog.get_by_role("button", name="Cancel").click()
-    assert service.client.get("/v1/version").json()["version"] == "v1"
 
 
 @pytest.mark.process

@@ -347,6 +347,13 @@ def test_a_tower_that_takes_too_long_twice_is_refused(bundle: Bundle) -> None:
         check_cost(bundle, 10_000, taking(1.5, 1.5))
 
 
+def test_a_slow_tower_is_not_asked_every_length(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[object] = []
+    monkeypatch.setattr(bundle.encoder, "encode", lambda *given: tried.append(given))
+    check_cost(bundle, 10_000, taking(0.6, 0.6))
+    assert len(tried) == 2
+
+
 def test_every_length_and_number_is_tried(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[tuple[int, int]] = []
     encode = bundle.encoder.encode

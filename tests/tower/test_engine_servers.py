@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from redis import Redis
 
-from tests.support.engine_servers import EngineServer, RedisSearchServer, running
+from tests.support.engine_servers import EngineServer, running
 from tests.support.memory_engine import MemoryEngine, met
 from tests.support.tools import require
 from tests.support.until import until
@@ -273,57 +273,34 @@ def test_an_engine_that_dies_and_comes_back(server: EngineServer, engine: Engine
     assert shared >= 0.99 * sum(map(len, before))
 
 
-# --- Redis search: refusals, and drops that hold nobody up and leave nothing behind
-
-PLAIN = EngineItems(np.random.default_rng(0).standard_normal((700, 4)).astype(np.float32), ())
-
-
-@pytest.fixture(scope="module")
-def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisSearchServer]:
-    with running("redis", tmp_path_factory.mktemp("redis")) as started:
-        assert isinstance(started, RedisSearchServer)
-        yield started
-
-
-@pytest.fixture
-def redis(redis_server: RedisSearchServer) -> Iterator[Redis]:
-    with Redis(port=redis_server.port, protocol=2) as client:
-        client.flushall()
-        yield client
-        client.config_set("maxmemory", 0)
-        client.config_set("maxmemory-policy", "noeviction")
-
-
-@pytest.fixture
-def redis_engine(redis_server: RedisSearchServer, redis: Redis) -> Iterator[Engine]:
-    made = open_engine(redis_server.url, Limits(search=1.0, load=10.0))
-    made.check()
-    yield made
-    made.close()
-
-
 @pytest.mark.nightly
+@pytest.mark.parametrize("server", ["redis"], indirect=True)
 def test_a_drop_leaves_no_hash_and_touches_no_other_key(
-    redis_engine: Engine, redis: Redis, monkeypatch: pytest.MonkeyPatch
+    server: EngineServer, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that died half way is a collection to be dropped."""
-    redis_engine.load("turret_a", PLAIN)
-    redis_engine.load("turret_ab", EngineItems(PLAIN.vectors[:10], ()))
-    redis.set("turret_a", "of another program")
-    call = redis_engine._call  # type: ignore[attr-defined]
+    plain = EngineItems(ITEMS.vectors, ())
+    with Redis.from_url(server.url, protocol=2) as redis:
+        before = redis.dbsize()
+        engine.load("turret_drop", plain)
+        engine.load("turret_drop2", EngineItems(FEW.vectors[:10], ()))
+        redis.set("turret_drop", "of another program")
+        call = engine._call  # type: ignore[attr-defined]
 
-    def dying(*arguments: object) -> object:
-        if arguments[0] == "UNLINK":
-            raise EngineError("the server died")
-        return call(*arguments)
+        def dying(*arguments: object) -> object:
+            if arguments[0] == "UNLINK":
+                raise EngineError("the server died")
+            return call(*arguments)
 
-    monkeypatch.setattr(redis_engine, "_call", dying)
-    with pytest.raises(EngineError, match="died"):
-        redis_engine.drop("turret_a")
-    monkeypatch.undo()
-    assert redis_engine.count("turret_a") is None
-    assert sorted(redis_engine.collections("turret_")) == ["turret_a", "turret_ab"]
-    redis_engine.drop("turret_a")
-    assert redis_engine.collections("turret_") == ["turret_ab"]
-    assert redis.dbsize() == 11
-    assert redis_engine.count("turret_ab") == 10
+        monkeypatch.setattr(engine, "_call", dying)
+        with pytest.raises(EngineError, match="died"):
+            engine.drop("turret_drop")
+        monkeypatch.undo()
+        assert engine.count("turret_drop") is None
+        assert sorted(engine.collections("turret_drop")) == ["turret_drop", "turret_drop2"]
+        engine.drop("turret_drop")
+        assert engine.collections("turret_drop") == ["turret_drop2"]
+        assert redis.dbsize() == before + 11
+        assert engine.count("turret_drop2") == 10
+        engine.drop("turret_drop2")
+        redis.delete("turret_drop")

@@ -377,6 +377,17 @@ def test_collections_of_deleted_versions_are_dropped_but_for_the_live_one(shop: 
     assert two.collection not in server.items
 
 
+def test_a_version_that_can_not_be_read_keeps_all_collections(shop: Path, server: Server) -> None:
+    one = publish_to_engine(shop / "v1", URL, version="one")
+    collection = settings_of(one).collection
+    (one / "manifest.json").chmod(0o644)
+    (one / "manifest.json").write_text("{}")
+    told: list[str] = []
+    publish_to_engine(shop / "v1", URL, version="two", report=told.append)
+    assert collection in server.items
+    assert any("no collection is dropped" in line for line in told)
+
+
 @pytest.mark.parametrize(
     ("url", "recall", "version", "message"),
     [
@@ -505,6 +516,15 @@ def test_the_engine_is_asked_for_the_items_that_the_filter_allows(
     assert met(where, items).tolist() == filtering.allowed().mask.tolist()
 
 
+def test_a_range_of_very_many_texts_is_not_sent() -> None:
+    catalog = Catalog.build(range(3000), {"name": [f"n{row:04d}" for row in range(3000)]})
+    few, many = {"name": {"lt": "n0500"}}, {"name": {"lt": "n2500"}}
+    assert where_of(compile_filter(few, catalog).condition, catalog) is not None
+    assert where_of(compile_filter(many, catalog).condition, catalog) is None
+    assert where_of(compile_filter({"not": many}, catalog).condition, catalog) is None
+    assert where_of(compile_filter({"any": [few, many]}, catalog).condition, catalog) is None
+
+
 def test_draws_are_nested_samples_that_the_engine_can_filter_by(catalog: Catalog) -> None:
     items = EngineItems(np.zeros((5, 2), dtype=np.float32), engine_fields(catalog))
     masks = [Filter(Drawn(count), catalog).allowed() for count in range(6)]
@@ -585,6 +605,16 @@ def test_withdrawn_and_replaced_items_are_respected(bundle: Bundle, server: Serv
     changed = RowMask(mask, base.origin)
     assert found(bundle.index, 10, changed) == found(bundle.index.exact, 10, changed)
     assert len(server.searches) == len(QUERIES)
+
+
+def test_many_withdrawn_items_without_a_filter_are_dropped_from_more(bundle: Bundle, server: Server) -> None:
+    few, many = np.ones(ITEMS, dtype=bool), np.ones(ITEMS, dtype=bool)
+    few[::3], many[: ITEMS * 2 // 3] = False, False
+    assert found(bundle.index, 10, RowMask(few)) == found(bundle.index.exact, 10, RowMask(few))
+    assert len(server.searches) >= len(QUERIES)
+    server.searches.clear()
+    assert found(bundle.index, 10, RowMask(many)) == found(bundle.index.exact, 10, RowMask(many))
+    assert server.searches == []
 
 
 @pytest.mark.parametrize("fault", ["short", "wrong"])

@@ -15,7 +15,6 @@ from turret.tower.catalog.masks import RowMask
 from turret.tower.format.index_settings import (
     FlatSettings,
     IvfPqSettings,
-    IvfSettings,
     ScalarSettings,
     SearchParams,
 )
@@ -25,7 +24,7 @@ from turret.tower.index.faiss_index.faiss_calls import RefinedSearch
 from turret.tower.index.faiss_index.order import Found
 from turret.tower.index.faiss_index.untyped import faiss
 from turret.tower.index.index import ExactIndex
-from turret.tower.index.inverted import IvfIndex, IvfPqIndex
+from turret.tower.index.inverted import IvfPqIndex
 from turret.tower.index.planner import Planner
 from turret.tower.index.scalar import ScalarIndex
 
@@ -224,20 +223,6 @@ def test_a_filter_of_another_catalog_is_refused(rows: int) -> None:
 FEW = (SearchParams(k=10, candidates=20),)
 
 NARROW = np.random.default_rng(0).standard_normal((400, 6)).astype(np.float32)
-
-
-def test_a_biased_list_is_found_by_the_largest_bias_of_its_members() -> None:
-    """Its direction leaves the bias out, else the highest would gather in one list."""
-    vectors = NARROW.copy()
-    vectors[:, -1] = np.random.default_rng(1).gumbel(0, 2, 400)
-    index = IvfIndex.build(vectors, IvfSettings(efforts=FEW, lists=5, biased=True))._proposing
-    centres = index.quantizer.reconstruct_n(0, 5)
-    assert np.linalg.norm(centres[:, :-1], axis=1) == pytest.approx(1.0, abs=1e-5)
-    assert centres[:, -1].max() == pytest.approx(vectors[:, -1].max())
-    directions = vectors[:, :-1] / np.linalg.norm(vectors[:, :-1], axis=1, keepdims=True)
-    nearest = np.argmax(directions @ centres[:, :-1].T, axis=1)
-    for place in range(5):
-        assert centres[place, -1] == pytest.approx(vectors[nearest == place, -1].max())
 
 
 UNEQUAL = (np.random.default_rng(0).standard_normal((200, 5)) * np.linspace(0.1, 3, 200)[:, None]).astype(

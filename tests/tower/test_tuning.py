@@ -9,9 +9,11 @@ from numpy.typing import NDArray
 from turret.tower.catalog.masks import RowMask
 from turret.tower.errors import BundleError
 from turret.tower.format.index_settings import (
+    HnswSettings,
     IndexSettings,
     IvfPqSettings,
     IvfSettings,
+    RabitqSettings,
 )
 from turret.tower.format.manifest import MeasuredRecall, Scoring
 from turret.tower.index.index import ExactIndex, TunableIndex
@@ -28,6 +30,16 @@ def made(count: int, kind: str = "auto", biased: bool = False, unequal: float = 
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     vectors *= generator.lognormal(0, unequal, (count, 1)).astype(np.float32)
     return candidates(vectors, biased, kind)
+
+
+@pytest.mark.parametrize(
+    ("count", "lists"),
+    [(3_000, [1]), (10_000, [1]), (40_000, [200, 1]), (100_000, [632, 1]), (1_000_000, [2000])],
+)
+def test_more_items_have_more_lists(count: int, lists: list[int]) -> None:
+    codes = [one for one in made(count, "ivf_pq") if isinstance(one, IvfPqSettings)]
+    assert [one.lists for one in codes if not one.rotated] == lists
+    assert [one.lists for one in codes if one.rotated] == [some for some in lists if some == 1]
 
 
 def test_a_graph_is_left_out_where_lengths_differ_unless_it_is_named() -> None:
@@ -163,6 +175,21 @@ def test_auto_takes_the_fastest_that_reaches_the_recall(costs: dict[str, float])
     assert "ivf was the fastest that reaches it" in chosen.choice.words[-1]
     costs["ivf"] = 9.9
     assert choose(LARGE[:2500], QUERIES[:40], DOT, IndexRequest(recall=0.95)).settings.kind == "ivf_pq"
+
+
+def test_what_takes_long_to_make_is_tried_only_where_codes_fail(
+    costs: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for settings in (HnswSettings, IvfSettings, RabitqSettings):
+        monkeypatch.setattr(settings, "slow_from", 2000)
+    chosen = choose(LARGE[:2500], QUERIES[:40], DOT, IndexRequest(recall=0.95))
+    assert [one.kind for one in chosen.choice.tried] == ["ivf_pq", "ivf_pq", "sq8"]
+    assert sum("takes long to build" in words for words in chosen.choice.words) == 3
+    costs["ivf_pq"] = 11.0
+    chosen = choose(LARGE[:2500], QUERIES[:40], DOT, IndexRequest(recall=0.95))
+    assert [one.kind for one in chosen.choice.tried] == ["ivf_pq", "ivf_pq", "sq8"]
+    costs["sq8"] = 11.0
+    assert choose(LARGE[:2500], QUERIES[:40], DOT, IndexRequest(recall=0.95)).settings.kind == "ivf"
 
 
 def test_what_is_good_for_the_best_10_alone_is_not_taken(
