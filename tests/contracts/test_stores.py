@@ -28,6 +28,7 @@ def guarded(settings: Settings) -> Stores:
 KINDS = {**STORE_KINDS, "guarded": replace(MEMORY, open=guarded)}
 
 
+@pytest.mark.fault(24, 57)
 @pytest.mark.parametrize("name", marked(KINDS))  # SQLite syncs a thousand times: two seconds
 def test_a_store_keeps_the_contract(name: str, tmp_path: Path) -> None:
     addresses: list[str] = []

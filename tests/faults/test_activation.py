@@ -1,4 +1,4 @@
-"""Versions that are activated, rolled back, routed to and refused while others ask."""
+"""Versions that are activated, rolled back and refused while others ask."""
 
 import json
 import threading
@@ -9,19 +9,14 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import contents
 from tests.support.service_calls import (
-    Traffic,
     activate,
     admin,
     answered_versions,
-    ask,
     damage,
-    metric,
 )
 from tests.support.service_process import Start, plain_client
 from tests.support.until import until
-from turret.tower.bundle.publish import publish
 from turret.tower.format.pointer import current
 
 
@@ -96,19 +91,6 @@ def test_no_answer_is_older_than_what_an_acknowledged_activation_promised(
 
 
 @pytest.mark.nightly
-@pytest.mark.fault(15)
-def test_a_storm_of_activations_fails_no_request(start: Start, three: Path) -> None:
-    """What it costs in time is a figure of `benchmarks.serving`."""
-    service = start(workers=2)
-    with Traffic(service.urls[0]).flowing(4) as traffic:
-        for place in range(20):
-            assert activate(service, three, f"v{place % 3 + 1}").status_code == 200
-    assert traffic.broken == []
-    assert traffic.statuses() == {200}
-    assert {version for _, version in traffic.answers} == {"v1", "v2", "v3"}
-
-
-@pytest.mark.nightly
 @pytest.mark.fault(16)
 @pytest.mark.parametrize(
     ("newest", "restarted"), [("sound", False), ("sound", True), ("damaged", True), ("deleted", False)]
@@ -129,38 +111,6 @@ def test_the_way_back_takes_one_call(start: Start, three: Path, newest: str, res
 
 
 @pytest.mark.nightly
-@pytest.mark.fault(16)
-def test_a_start_finds_the_version_before_where_the_newest_is_damaged(start: Start, three: Path) -> None:
-    service = start()
-    assert activate(service, three, "v2").status_code == 200
-    service.stop()
-    damage(three, "v2", "golden.json")
-    again = start()
-    assert "serves version v1" in again.greeting
-    last = log_of(three)[-1]
-    assert (last["version"], last["who"], last["previous"]) == ("v1", "fallback", "v2")
-    assert "golden.json" in last["words"]
-
-
-@pytest.mark.nightly
-@pytest.mark.fault(11)
-def test_a_version_that_memory_has_no_room_for_is_refused_before_it_is_opened(
-    start: Start, three: Path
-) -> None:
-    service = start(memory_factor=1e9)
-    answer = activate(service, three, "v2")
-    assert answer.status_code == 409
-    message = answer.json()["error"]["message"]
-    assert "needs about" in message
-    assert message.endswith("version v1 stays live")
-    assert current(three) == "v1"
-    assert metric(service, 'turret_reload_failures_total{reason="memory"}') == 1
-    assert service.client.get("/readyz").json()["version"] == "v1"
-    (kept,) = (one for one in service.client.get("/v1/versions").json()["versions"] if one["version"] == "v2")
-    assert [check["name"] for check in kept["gate"]["checks"]] == ["memory"]
-
-
-@pytest.mark.nightly
 @pytest.mark.fault(27)
 def test_what_is_no_name_of_a_version_opens_nothing(start: Start, three: Path) -> None:
     service = start()
@@ -175,44 +125,3 @@ def test_what_is_no_name_of_a_version_opens_nothing(start: Start, three: Path) -
         assert "never live" in answer.json()["error"]["message"]
     assert current(three) == "v1"
     assert list(three.glob(".gate/*")) == []
-
-
-@pytest.mark.nightly
-def test_a_canary_has_its_users_in_every_worker_and_after_a_restart(start: Start, three: Path) -> None:
-    service = start(workers=2)
-    canary = {"version": "v2", "share": 0.3}
-    answer = admin(service, three, "routes", {"canary": canary})
-    assert answer.json() == {"live": "v1", "canary": canary, "shadow": None}
-    users = range(200)
-    first = {user: ask(service, user_id=user, k=1)["version"] for user in users}
-    share = list(first.values()).count("v2") / len(users)
-    assert 0.15 < share < 0.45
-    service.stop()
-    service = start(workers=2)
-    assert {user: ask(service, user_id=user, k=1)["version"] for user in users} == first
-    assert admin(service, three, "routes", {"canary": {"version": "v2", "share": 0.6}}).status_code == 200
-    more = {user: ask(service, user_id=user, k=1)["version"] for user in users}
-    assert all(more[user] == "v2" for user in users if first[user] == "v2")
-    assert activate(service, three, "v2").status_code == 200, "a canary is promoted by activating it"
-    for _ in range(4):  # answered by both workers
-        assert admin(service, three, "routes").json() == {"live": "v2", "canary": None, "shadow": None}
-    assert {ask(service, user_id=user, k=1)["version"] for user in users} == {"v2"}
-    damage(three, "v3")
-    answer = admin(service, three, "routes", {"canary": {"version": "v3", "share": 0.3}})
-    assert answer.status_code == 409
-    assert "item_vectors.npy" in answer.json()["error"]["message"]
-    assert admin(service, three, "routes").json()["canary"] is None
-
-
-@pytest.mark.nightly
-def test_a_shadow_answers_unseen_and_is_compared(start: Start, bundles: Path) -> None:
-    publish(bundles, contents("twin"))
-    service = start()
-    assert admin(service, bundles, "routes", {"shadow": {"version": "twin", "share": 1.0}}).status_code == 200
-    for _ in range(10):
-        assert ask(service, history=[101, 102])["version"] == "v1"
-    until(
-        lambda: metric(service, 'turret_shadow_answers_total{outcome="answered"}') == 10,
-        "the shadow has answered",
-    )
-    assert metric(service, "turret_shadow_overlap ") == 1.0

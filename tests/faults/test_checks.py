@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.support.service_calls import activate, admin, answered_versions, ask, children
+from tests.support.service_calls import activate, answered_versions, ask, children
 from tests.support.service_process import Process, Start
 from tests.support.until import until
 from turret.tower.format.pointer import current
@@ -196,37 +196,6 @@ def test_a_worker_that_can_not_be_begun_is_begun_later(start: Start, target: str
     status, complaints = service.stop()
     assert status == 0
     assert complaints.count("retrying") == 3
-
-
-@pytest.mark.fault(65)
-def test_a_check_that_can_not_be_begun_is_refused_in_words(start: Start, three: Path) -> None:
-    service = start(workers=2, before=FAIL.format(target="os.fork", number="errno.ENOMEM", first=3))
-    for _ in range(3):
-        answer = activate(service, three, "v2")
-        assert answer.status_code == 409
-        assert "Cannot allocate memory" in answer.json()["error"]["message"]
-    assert activate(service, three, "v2").status_code == 200
-
-
-@pytest.mark.fault(66)
-@pytest.mark.parametrize("call", ["activate", "rollback", "routes"])
-def test_no_call_waits_longer_for_its_turn_than_is_set(
-    start: Start, three: Path, tmp_path: Path, call: str
-) -> None:
-    """Those that queue behind an activation are refused before it is over."""
-    bodies = {"activate": {"version": "v3"}, "rollback": {}, "routes": {"shadow": None}}
-    begun, go = tmp_path / "begun", tmp_path / "go"
-    service = start(workers=1, activation_seconds=0.5, before=waits(begun, go))
-    with ThreadPoolExecutor(5) as pool:
-        first = pool.submit(activate, service, three, "v2")
-        until(begun.exists, "a check has begun")
-        answers = list(pool.map(lambda _: admin(service, three, call, bodies[call]), range(4)))
-        assert not first.done()
-        go.touch()
-        assert first.result().status_code == 200
-    assert {answer.status_code for answer in answers} == {503}
-    assert answers[0].headers["Retry-After"] == "1"
-    assert "did not start within 0.5 seconds" in answers[0].json()["error"]["message"]
 
 
 @pytest.mark.fault(66)

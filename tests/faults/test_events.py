@@ -1,9 +1,8 @@
-"""Events that were acknowledged: through kills, torn logs, full disks, wrong clocks and ids of others."""
+"""Events that were acknowledged: through kills, damaged files, full disks and wrong clocks."""
 
 import os
 import random
 import signal
-import socket
 import sqlite3
 import threading
 import time
@@ -16,12 +15,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.faults.conftest import SharedService
 from tests.support.full_disk import small_disk
-from tests.support.redis_server import own_redis
 from tests.support.service_calls import (
     acknowledged,
-    address,
     children,
     event,
     metric,
@@ -182,36 +178,6 @@ def test_what_was_acknowledged_is_there_after_a_crash(start: Start, bundles: Pat
 
 @pytest.mark.nightly
 @pytest.mark.fault(25)
-def test_a_redis_that_crashed_with_a_torn_log(start: Start, tmp_path: Path) -> None:
-    """It drops the torn end, and a call is one record there."""
-    with own_redis(tmp_path / "redis") as redis:
-        service = start(store=redis.address, breaker_seconds=0.2)
-        done = {number for number in range(20) if acknowledged(service, *batch(number))}
-        redis.kill()
-        (log,) = (tmp_path / "redis" / "appendonlydir").glob("*.incr.aof")
-        log.write_bytes(log.read_bytes() + b"*3\r\n$3\r\nSET\r\n$9\r\nturr")
-        redis.start()
-        until(lambda: acknowledged(service, event("after", "after")), "the store is back")
-        check_batches(service, done)
-
-
-@pytest.mark.nightly
-@pytest.mark.fault(25)
-def test_a_file_that_is_damaged_is_refused_at_the_start_in_words(start: Start, bundles: Path) -> None:
-    service = start()
-    assert acknowledged(service, *batch(1))
-    service.stop()
-    path = bundles.parent / "history.sqlite"
-    path.write_bytes(path.read_bytes()[:4096] + random.Random(0).randbytes(5 * 4096))
-    status, said = start().stop()
-    assert status == 1
-    assert "history store " in said
-    assert "it is damaged: move it away" in said
-    assert said.count("\n") == 1
-
-
-@pytest.mark.nightly
-@pytest.mark.fault(25)
 def test_a_file_that_is_damaged_while_it_is_used_degrades_answers(start: Start, bundles: Path) -> None:
     """No user is shown what isn't theirs, and nobody gets a 500."""
     users = [f"user-{number}-{'y' * 400}" for number in range(300)]
@@ -289,30 +255,6 @@ def test_on_a_full_disk_events_are_refused_and_answers_go_on(start: Start, disk:
 def times(service: Process) -> dict[str, datetime]:
     events = service.client.get("/v1/users/7").json()["events"]
     return {one["event_id"]: datetime.fromisoformat(one["time"]) for one in events}
-
-
-@pytest.mark.nightly
-@pytest.mark.fault(24)
-def test_events_twice_out_of_order_from_the_future_and_from_long_ago(service: SharedService) -> None:
-    """An event counts once, by its own time; a wrong clock's counts as now, so that it isn't the newest
-    for years."""
-    now = time.time()
-    order = [5, 1, 4, 2, 3, 0]
-    for place in order:
-        assert acknowledged(service, event(f"{place}", "order", 101 + place, time=now - 60 + place))
-    again = [event(f"{place}", "order", 150, time=now - 90) for place in range(6)]
-    assert send(service, *again).json() == {"stored": 0, "duplicates": 6}
-    assert stored(service, "order") == [f"{place}" for place in range(6)]
-    body = {"history": [101 + place for place in range(6)], "k": 5}
-    expected = service.client.post("/v1/recommend", json=body).json()["items"]
-    assert recommended(service, "order")["items"] == expected
-    sent = [event("year 9999", time="9999-12-31"), event("year 1", time="0001-01-02")]
-    sent += [event("an hour ahead", time=now + 3600), event("1970", time=0), event("1966", time=-1e8)]
-    assert send(service, *sent).json() == {"stored": 5, "duplicates": 0, "clamped": 4}
-    found = times(service)
-    assert now <= found["year 9999"].timestamp() <= time.time() + 300
-    assert {found[name].timestamp() for name in ("year 1", "1970", "1966")} == {0}
-    assert stored(service)[:3] == ["year 1", "1970", "1966"]
 
 
 @pytest.fixture
@@ -401,36 +343,3 @@ def test_one_clients_long_histories_degrade_nobody_elses(start: Start, tmp_path:
         # The newest hundred events of each user have all items but one.
         assert {result["items"][0]["id"] for result in answer.json()["results"]} == {159}
     assert metric(service, "turret_breaker_openings_total") == 0
-
-
-def ask_raw(service: Process, method: str, path: str) -> bytes:
-    """Ask with a path as it stands; clients would change it."""
-    with socket.create_connection(address(service)) as connection:
-        lines = f"{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-        connection.sendall(lines.encode("latin-1"))
-        return b"".join(iter(lambda: connection.recv(65536), b""))
-
-
-@pytest.mark.nightly
-@pytest.mark.fault(58)
-def test_a_path_names_one_user(service: SharedService) -> None:
-    for number, user in enumerate(("\ufffd", "%ff", "a", "a\n")):
-        assert send(service, event(f"e{number}", user)).status_code == 200
-    for path in ("%ff", "%FE", "%ED%A0%80", "%C3"):
-        for method in ("GET", "DELETE"):
-            answer = ask_raw(service, method, f"/v1/users/{path}")
-            assert answer.startswith(b"HTTP/1.1 422 ")
-            assert b"this isn't UTF-8" in answer
-    assert b'"deleted":1' in ask_raw(service, "DELETE", "/v1/users/a%0A")
-    assert b'"deleted":0' in ask_raw(service, "DELETE", "/v1/users/a%0a")
-    assert b'"deleted":1' in ask_raw(service, "DELETE", "/v1/users/%25ff")
-    assert stored(service, "%EF%BF%BD") == ["e0"]
-    assert stored(service, "a") == ["e2"]
-
-
-@pytest.mark.nightly
-@pytest.mark.fault(57)
-def test_an_event_id_that_somebody_else_has_used_costs_nobody_an_event(service: SharedService) -> None:
-    assert send(service, event("1", "thief"), event("2", "thief")).json() == {"stored": 2, "duplicates": 0}
-    assert send(service, event("1", "victim"), event("1", "thief")).json() == {"stored": 1, "duplicates": 1}
-    assert (stored(service, "victim"), stored(service, "thief")) == (["1"], ["1", "2"])

@@ -10,9 +10,7 @@ import pytest
 
 from tests.conftest import contents
 from tests.support.item_towers import placed, with_item_tower
-from tests.support.redis_server import place_in_redis, sweep
 from tests.support.service_process import Process, Start, plain_client
-from tests.support.until import until
 from turret.tower.bundle.publish import publish
 
 WORKERS = 3
@@ -86,59 +84,6 @@ def test_it_holds_after_a_crash_and_a_restart(start: Start) -> None:
     for found in everywhere(second.client):
         assert 107 not in found
         assert 900 in found
-
-
-@pytest.mark.nightly
-@pytest.mark.fault(30)
-def test_it_holds_under_traffic(start: Start) -> None:
-    """No answer that begins after the acknowledgement has the item, whoever asks meanwhile; none fails."""
-    service = start(workers=2)
-    done = threading.Event()
-    acknowledged: list[str] = []  # an odd number of them: the last was a withdrawal
-    faults: list[object] = []
-
-    def ask() -> None:
-        with plain_client(service.urls[0]) as client:
-            while not done.is_set():
-                before = len(acknowledged)
-                try:
-                    found = answer(client, history=[105])
-                except (AssertionError, httpx2.HTTPError) as error:
-                    faults.append(error)
-                    return
-                if before % 2 and before == len(acknowledged) and 107 in found:
-                    faults.append("a withdrawn item was recommended")
-
-    threads = [threading.Thread(target=ask) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    try:
-        for _ in range(25):
-            assert service.client.delete("/v1/items/107").status_code == 200
-            acknowledged.append("withdrawn")
-            for _ in range(3):
-                assert 107 not in answer(service.client, history=[105])
-            acknowledged.append("is put from now on")
-            assert service.client.put("/v1/items/107", json=FEATURES).status_code == 200
-    finally:
-        done.set()
-        for thread in threads:
-            thread.join()
-    assert not faults
-
-
-@pytest.mark.nightly
-@pytest.mark.fault(30)
-def test_machines_that_share_a_redis_share_their_items(start: Start, tmp_path: Path) -> None:
-    address = place_in_redis(tmp_path)
-    try:
-        here, there = start(store=address), start(store=address)
-        assert 107 in answer(there.client, history=[105])
-        assert here.client.delete("/v1/items/107").status_code == 200
-        assert 107 not in answer(here.client, history=[105])
-        until(lambda: 107 not in answer(there.client, history=[105]), "the other machine follows")
-    finally:
-        sweep(address)
 
 
 @pytest.mark.nightly

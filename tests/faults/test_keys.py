@@ -3,7 +3,6 @@
 import json
 import os
 import resource
-import secrets
 import signal
 from collections import Counter
 from collections.abc import Callable
@@ -77,61 +76,6 @@ def test_each_call_needs_a_key_of_its_scope(start: Start, bundles: Path) -> None
     assert of_calls({}) == of_calls(bearer("x")) == of_calls(bearer(keys["read"][:-1])) == [401] * 4
     assert client.post("/admin/rollback", headers=bearer(keys["admin"])).status_code == 404
     assert [client.get(path).status_code for path in ("/livez", "/readyz")] == [200, 200]
-
-
-@pytest.mark.nightly
-@pytest.mark.fault(26)
-def test_thousands_of_guesses_find_nothing(start: Start, bundles: Path) -> None:
-    """The right key is answered all along. What guesses cost is a figure of `benchmarks.abuse`."""
-    right = make(bundles, "shop", "read")
-    service = start()
-    found: Counter[int] = Counter()
-    for number in range(5_000):
-        name = "shop" if number % 2 else f"n{number}"
-        guess = bearer(f"turret_{name}_{secrets.token_urlsafe(32)}")
-        found[service.client.post("/v1/recommend", content=ASK, headers=guess).status_code] += 1
-        if number % 500 == 0:
-            assert status(service, right) == 200
-    assert set(found) == {401, 429}
-
-
-@pytest.mark.nightly
-@pytest.mark.fault(26)
-def test_keys_change_while_the_service_runs(start: Start, bundles: Path) -> None:
-    """Open as long as there is no file; then a new key counts, and a revoked one does not."""
-    service = start(workers=2)
-    assert statuses(service) == {200}
-    first = make(bundles, "first", "read")
-    until(lambda: statuses(service) == {401}, "nobody without a key")
-    assert statuses(service, first) == {200}
-    second = make(bundles, "second", "read")
-    remove_key(bundles.parent / "keys.json", "first")
-    until(lambda: statuses(service, first) <= {401, 429}, "the first is revoked")
-    until(lambda: statuses(service, second) == {200}, "the second counts")
-    (bundles.parent / "keys.json").write_text("{")
-
-    def is_damaged() -> bool:
-        """A worker looks at the file when it is asked, once in a second."""
-        assert (statuses(service, second), statuses(service)) == ({200}, {401})
-        return service.has_said("stay valid")
-
-    until(is_damaged, "the file is read")
-    _, complaints = service.stop()
-    assert complaints.count("stay valid") in (1, 2)
-
-
-@pytest.mark.nightly
-@pytest.mark.fault(26)
-def test_a_rate_is_of_a_key_and_of_all_workers_together(start: Start, bundles: Path) -> None:
-    slow, fast = make(bundles, "slow", "read", rate=0.01), make(bundles, "fast", "read")
-    service = start(workers=2)
-    answers = [anew(service, "POST", "/v1/recommend", content=ASK, headers=bearer(slow)) for _ in range(60)]
-    found = Counter(answer.status_code for answer in answers)
-    # The first one; one more for each worker, by rounding. The next comes after a hundred seconds.
-    assert 1 <= found[200] <= 3
-    assert found[429] == 60 - found[200]
-    assert all(int(answer.headers["Retry-After"]) >= 1 for answer in answers if answer.status_code == 429)
-    assert statuses(service, fast, 60) == {200}
 
 
 @pytest.mark.nightly
@@ -245,28 +189,6 @@ def test_all_workers_close_when_one_has_seen_a_key_file(start: Start, bundles: P
     _, complaints = service.process.communicate()
     assert complaints.count(OPEN) == 1
     assert "turret keys new" in complaints
-
-
-@pytest.mark.nightly
-@pytest.mark.fault(67)
-def test_an_open_service_refuses_while_its_folder_of_keys_is_a_file_and_is_open_again_after(
-    start: Start, bundles: Path
-) -> None:
-    """Only a key file closes it for good, and that is logged."""
-    path = bundles.parent / "keys" / "keys.json"
-    path.parent.mkdir()
-    service = start(workers=2, keys=str(path))
-    assert statuses(service) == {200}
-    _close_the_folder(path)
-    until(lambda: statuses(service) == {401}, "both workers refuse")
-    path.parent.unlink()
-    path.parent.with_name("elsewhere").rename(path.parent)
-    until(lambda: statuses(service) == {200}, "it is open again")
-    make(bundles, "shop", "read", path=path)
-    until(lambda: statuses(service) == {401}, "it is closed")
-    _, complaints = service.stop()
-    assert complaints.count("can't check whether ") in (1, 2)  # each worker, once
-    assert complaints.count("reading and writing require a key from now on") == 1
 
 
 @pytest.mark.nightly

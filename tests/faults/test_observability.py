@@ -114,17 +114,6 @@ def test_a_log_that_nobody_reads_is_dropped_and_counted_and_told_when_somebody_d
 
 @pytest.mark.nightly
 @pytest.mark.fault(32)
-def test_a_log_whose_reader_is_gone_costs_lines_and_nothing_else(start: Start) -> None:
-    service = start(access_log=True)
-    assert service.process.stderr is not None
-    service.process.stderr.close()
-    answers_until_dropped(service, "logs", 50)
-    service.process.send_signal(signal.SIGTERM)
-    assert service.process.wait() == 0
-
-
-@pytest.mark.nightly
-@pytest.mark.fault(32)
 @pytest.mark.parametrize("collector", ["silent", "gone"])
 def test_a_collector_of_traces_that_is_silent_or_gone_makes_no_request_wait(
     start: Start, collector: str

@@ -96,23 +96,6 @@ def locked(three: Path) -> Iterator[Path]:
 
 @pytest.mark.nightly
 @pytest.mark.fault(73)
-def test_a_service_does_not_start_without_rights_to_its_folder(locked: Path) -> None:
-    locked.chmod(0)
-    serve = ["-m", "turret", "serve", "--bundles", str(locked), "--wait", "--store", "memory://"]
-    done = subprocess.run(
-        [*BOUND, sys.executable, "-B", *serve],
-        cwd=HERE,
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert "is not readable" in " ".join(done.stderr.replace("│", " ").split())
-
-
-@pytest.mark.nightly
-@pytest.mark.fault(73)
 def test_a_folder_that_loses_its_rights_keeps_the_live_version(locked: Path) -> None:
     with confined(*BOUND, bundles=str(locked), store="memory://") as (_, client):
         locked.chmod(0)
@@ -186,14 +169,3 @@ def test_connections_leave_descriptors_for_everything_else(start: Start, three: 
     assert status == 0
     assert "a worker accepts 64 connections instead of 4096" in complaints
     assert "no connection can be taken" not in complaints
-
-
-@pytest.mark.nightly
-@pytest.mark.fault(53)
-def test_where_hardly_any_would_be_left_it_does_not_start(start: Start) -> None:
-    service = start(before=FEW.format(200))
-    assert service.process.wait() == 1
-    assert service.process.stderr is not None
-    (sentence,) = service.process.stderr.read().splitlines()
-    assert "a process may open 200 files" in sentence
-    assert "ulimit -n" in sentence

@@ -64,21 +64,6 @@ def test_a_worker_that_is_killed_under_load_costs_its_own_requests_only(start: S
     assert complaints.count("SIGKILL; restarting") == 3
 
 
-@pytest.mark.nightly
-@pytest.mark.fault(12)
-def test_with_one_worker_too_another_takes_its_place(start: Start) -> None:
-    """Connections that come meanwhile wait in the socket, which the supervisor keeps open."""
-    service = start()
-    (worker,) = children(service.process.pid)
-    os.kill(worker, signal.SIGSEGV)
-    assert service.client.post("/v1/recommend", json={"history": [101]}).status_code == 200
-    (another,) = children(service.process.pid)
-    assert another != worker
-    os.kill(another, 40)
-    service.until_said("by signal 40")
-    assert service.client.post("/v1/recommend", json={}).status_code == 200
-
-
 @pytest.mark.process
 @pytest.mark.fault(9)
 def test_the_live_folder_can_be_deleted(start: Start, bundles: Path) -> None:
@@ -315,22 +300,3 @@ def test_a_worker_that_is_killed_while_it_drains_is_replaced(start: Start) -> No
     assert anew(service, "POST", "/v1/recommend", json={}).status_code == 200
     assert anew(service, "GET", "/readyz").status_code == 503
     assert service.stop()[0] == 0  # the second signal
-
-
-@pytest.mark.nightly
-@pytest.mark.fault(55)
-def test_a_worker_that_is_stopped_takes_no_further_connections_along(start: Start) -> None:
-    """The system completes connections for as long as any process listens. Here new clients are refused,
-    those of the other worker lose nothing, and the service ends all the same."""
-    service = start(workers=2, drain_seconds=2)
-    stopped, awake = children(service.process.pid)
-    with kept(service) as clients:
-        os.kill(stopped, signal.SIGSTOP)
-        until(lambda: Path(f"/proc/{stopped}/stat").read_text().rsplit(")")[1].split()[0] == "T", "it stops")
-        service.process.send_signal(signal.SIGTERM)
-        until(lambda: refuses(service), "no further connections")
-        until(lambda: awake not in children(service.process.pid), "the other worker has ended")
-        assert service.process.wait() == 0
-        told = counts(clients)
-    # Only requests that the stopped one had: at most one of each client that it had.
-    assert sum(told["failed"].values()) <= 24

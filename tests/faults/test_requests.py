@@ -83,24 +83,6 @@ def test_slow_clients_are_given_up_and_nobody_else_waits(start: Start) -> None:
     assert service.stop() == (0, "")
 
 
-@pytest.mark.nightly
-@pytest.mark.fault(18)
-def test_a_byte_a_moment_keeps_no_connection(start: Start) -> None:
-    service = start(head_seconds=1)
-    with connections(service, 20, HEAD) as held:
-        still = set(held)
-
-        def all_are_closed() -> bool:
-            for one in list(still):
-                try:
-                    one.sendall(b"x")
-                except (BrokenPipeError, ConnectionResetError):
-                    still.remove(one)
-            return not still
-
-        until(all_are_closed, "all are closed")
-
-
 HEADS = {
     "long header": HEAD + b"X: " + b"x" * 1_000_000 + b"\r\n\r\n",
     "endless header": HEAD + b"X: " + b"x" * 20_000_000,
@@ -117,13 +99,6 @@ def refuses_heads(service: Process) -> None:
             sender.start()
             assert b" 431 " in answer_of(one), name
             sender.join()
-
-
-@pytest.mark.nightly
-@pytest.mark.fault(18)
-def test_huge_heads_are_refused_while_they_arrive(service: SharedService) -> None:
-    refuses_heads(service)
-    assert answered(service)
 
 
 def chunks(size: int) -> Iterator[bytes]:
@@ -241,46 +216,6 @@ def test_bodies_of_who_has_no_key_are_not_waited_for(start: Start, bundles: Path
         large = BODY[:-1] + b" " * 150_000 + b"}"
         headers = {"Authorization": f"Bearer {key}", **JSON}
         assert service.client.post("/v1/recommend", content=large, headers=headers).status_code == 200
-
-
-def drain(connection: socket.socket) -> None:
-    """Read what has come."""
-    connection.setblocking(False)
-    with suppress(BlockingIOError):
-        while connection.recv(65536):
-            pass
-    connection.setblocking(True)
-
-
-@pytest.mark.nightly
-@pytest.mark.fault(37)
-@pytest.mark.parametrize("path", ["/openapi.json", "/docs", "/metrics", "/readyz", "/nothing"])
-def test_probes_are_answered_whatever_anybody_asks(service: SharedService, path: str) -> None:
-    """320 requests at once, again and again: each probe in between is answered with 200."""
-    get = f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
-    with connections(service, 320, b"") as held, connections(service, 1, b"") as (probe,):
-        for _ in range(3):
-            for one in held:
-                one.sendall(get)
-            probe.sendall(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
-            answer = b""
-            while not answer.endswith(b"}"):
-                answer += probe.recv(65536)
-            assert answer.startswith(b"HTTP/1.1 200 ")
-            for one in held:
-                drain(one)
-
-
-@pytest.mark.nightly
-@pytest.mark.fault(38)
-def test_a_body_that_comes_with_an_offer_of_http_2_is_read(service: SharedService) -> None:
-    """As `curl --http2` sends it."""
-    offer = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"
-    request = HEAD + offer + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY
-    with connections(service, 1, request) as (one,):
-        head, _, body = answer_of(one).partition(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.1 200 ")
-    assert len(json.loads(body)["items"]) == 3
 
 
 @pytest.mark.nightly

@@ -39,12 +39,6 @@ def overwrite(root: Path, other: Path) -> None:
             file.truncate()
 
 
-def copy(root: Path, _: Path) -> None:
-    shutil.copytree(root / "v2", root / ".copied")
-    shutil.rmtree(root / "v2")
-    (root / ".copied").rename(root / "v2")
-
-
 @contextmanager
 def stopped(service: Process) -> Iterator[int]:
     """Stop a worker; it goes on at the end."""
@@ -85,17 +79,6 @@ def test_a_worker_that_was_stopped_serves_no_files_that_were_not_checked(
     assert "does not hold the files that were activated" in complaints
 
 
-def test_a_worker_that_was_stopped_follows_to_an_exact_copy(start: Start, three: Path, other: Path) -> None:
-    """Files that were only touched are compared by their checksums."""
-    service = start(workers=2, activation_seconds=0.3)
-    with stopped(service):
-        assert activate(service, three, "v2").status_code == 200
-        copy(three, other)
-    until(lambda: answers(service, 20) == {("v2", True)}, "both workers serve v2")
-    _, complaints = service.stop()
-    assert "their checksums are compared again" in complaints
-
-
 def test_a_forged_line_of_the_activations_leads_nobody_to_what_was_not_checked(
     start: Start, three: Path, other: Path
 ) -> None:
@@ -125,18 +108,6 @@ def test_a_worker_that_takes_the_place_of_another_opens_what_was_activated_and_n
     assert answers(service) == {("v1", False)}
     _, complaints = service.stop()
     assert "does not hold the files that were activated" in complaints
-
-
-def test_a_worker_routes_to_what_was_checked_and_nothing_else(start: Start, three: Path, other: Path) -> None:
-    service = start(workers=2, activation_seconds=0.3)
-    with stopped(service):
-        routes = {"canary": {"version": "v2", "share": 1.0}}
-        assert admin(service, three, "routes", routes).status_code == 200
-        move(three, other)
-    seen = answers(service, 100)
-    assert ("v2", False) not in seen
-    _, complaints = service.stop()
-    assert "the route to version v2 is ignored" in complaints
 
 
 def test_the_way_back_leads_to_what_was_live_and_nothing_else(start: Start, three: Path, other: Path) -> None:

@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.page.conftest import KEY, OpenView, View, movies
+from tests.page.conftest import KEY, OpenView, View
 from tests.support.ports import held_port
 from tests.support.service_process import Process
 from tests.support.until import until
 from turret.service.keys.key_file import add_key, remove_key
 from turret.service.keys.keys import new_key, record
-from turret.tower.bundle.publish import publish
 
 HEADERS = {"Authorization": f"Bearer {KEY}"}
 
@@ -94,29 +93,3 @@ def test_another_version_that_goes_live_is_said_and_shown(
     after = [item["id"] for item in service.client.post("/v1/recommend", json=body).json()["items"]]
     view.wait_for_ids(after)
     assert after != before
-
-
-@pytest.mark.nightly
-def test_a_service_without_a_bundle_is_said_until_there_is_one(
-    tmp_path: Path, start: Callable[..., Process], open_view: OpenView
-) -> None:
-    root = tmp_path / "empty"
-    service = start(root, wait=True)
-    view = open_view(service, "about:blank")
-    view.allowed_statuses = {503}
-    view.open()
-    view.page.get_by_text("no version is live yet").first.wait_for()
-    publish(root, movies())
-    view.wait_for_items()
-
-
-@pytest.mark.nightly
-def test_a_view_that_can_not_be_loaded_is_said(service: Process, open_view: OpenView) -> None:
-    view = open_view(service)
-    view.wait_for_items()
-    view.allows_lost_connections = True
-    view.page.route("**/map/view.js", lambda route: route.abort())
-    view.page.get_by_role("link", name="Map", exact=True).click()
-    view.page.get_by_text("This view could not be loaded. Reload the page").wait_for()
-    view.page.get_by_role("link", name="Try", exact=True).click()
-    view.wait_for_items()

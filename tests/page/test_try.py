@@ -49,20 +49,6 @@ def test_an_item_is_found_while_typing_and_added_by_keyboard(service: Process, o
     assert view.ids() == recommended(service, history=[added], k=10)
 
 
-@pytest.mark.nightly
-def test_a_history_is_reordered_and_shortened_by_its_buttons(service: Process, open_view: OpenView) -> None:
-    view = open_view(service, "#try?history=m001,m002,m003")
-    view.wait_for("() => document.querySelectorAll('#history > li').length === 3")
-    view.page.locator("#history > li").nth(2).get_by_role("button", name="Move up").click()
-    assert view.history() == ["m001", "m003", "m002"]
-    view.page.locator("#history > li").nth(0).get_by_role("button", name="Remove").click()
-    assert view.history() == ["m003", "m002"]
-    view.wait_for("() => location.hash.includes('history=m003,m002')")
-    view.page.locator("#history-clear").click()
-    assert view.page.evaluate("() => document.activeElement.getAttribute('role')") == "combobox"
-    assert view.history() == []
-
-
 @pytest.mark.process
 def test_every_control_changes_the_answer(service: Process, open_view: OpenView) -> None:
     view = open_view(service, "#try?history=m001,m002")

@@ -1,4 +1,4 @@
-"""Compare, Map and Service: two versions side by side, the items in the plane, and the last hour."""
+"""Compare and Map: two versions side by side, and the items in the plane; and views by keyboard."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from tests.page.conftest import KEY, OpenView, View, give_key
-from tests.support.ports import held_port
 from tests.support.service_process import Process
 from tests.support.until import until
 
@@ -73,32 +72,6 @@ def test_a_version_is_activated_and_taken_back(
     assert service.client.get("/v1/version").json()["version"] == "v1"
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize(("version", "words"), [("v9", "There is no version"), ("v1", "is live")])
-def test_a_version_that_can_not_be_compared_is_said(
-    service: Process, open_view: OpenView, version: str, words: str
-) -> None:
-    view = open_view(service)
-    give_key(view, "admin", KEY)
-    view.open(f"#compare?version={version}")
-    view.wait_for("words => document.getElementById('messages')?.textContent.includes(words)", words)
-
-
-@pytest.mark.nightly
-def test_where_admin_calls_have_their_own_port_the_page_leads_there(
-    movie_bundles: Path, start: Callable[..., Process], open_view: OpenView
-) -> None:
-    service = start(movie_bundles, admin_key=KEY, admin_port=held_port(open_view))
-    view = open_view(service, "#compare?history=m001&version=v2")
-    link = view.page.locator("main a").first
-    link.wait_for()
-    url, _, state = link.get_attribute("href").partition("/#")
-    there = open_view(url, f"#{state}")
-    there.page.locator("#key").fill(KEY)
-    there.page.get_by_role("button", name="Use this key").click()
-    there.wait_for("() => document.querySelectorAll('#overall section').length >= 3")
-
-
 def map_of(open_view: OpenView, service: Process, address: str) -> View:
     view = open_view(service, address)
     view.wait_for("() => Number(document.getElementById('map')?.dataset.frames) > 0")
@@ -120,69 +93,6 @@ def test_every_item_is_painted_and_coloured_by_a_field(service: Process, open_vi
     view.wait_for("() => location.hash.includes('colour=country')")
     view = map_of(open_view, service, "#map?colour=nowhere")
     view.page.get_by_text("Choose another one").wait_for()
-
-
-@pytest.mark.nightly
-def test_a_history_and_its_recommendations_are_marked(service: Process, open_view: OpenView) -> None:
-    """Of a request, and of a stored user."""
-    events = [{"event_id": str(n), "user_id": "mapped", "item_id": f"m00{n}"} for n in range(3)]
-    assert service.client.post("/v1/events", json={"events": events}).status_code == 200
-    for state, marked in (("history=m001,m009", 6), ("user=mapped", 7)):
-        view = map_of(open_view, service, f"#map?{state}&k=4")
-        view.wait_for("count => document.querySelectorAll('.map-side ol li').length === count", marked)
-
-
-def first_point(view: View, service: Process) -> tuple[float, float]:
-    """Where the map shows its first item, in pixels of the window."""
-    box = view.page.locator("#map").bounding_box()
-    found = service.client.get("/v1/map/points").content
-    x, y = (int.from_bytes(found[at : at + 2], "little") / 65535 for at in (0, 2))
-    side = min(box["width"], box["height"]) * 0.94
-    return (
-        box["x"] + box["width"] / 2 + (x - 0.5) * side,
-        box["y"] + box["height"] / 2 + (0.5 - y) * side,
-    )
-
-
-@pytest.mark.nightly
-def test_a_point_names_its_item_and_adds_it_to_the_history(service: Process, open_view: OpenView) -> None:
-    view = map_of(open_view, service, "#map")
-    name = view.page.get_by_text("Amélie Garden").first
-
-    def is_named() -> bool:
-        # The legend and the side move the map when they are loaded, so each try measures anew.
-        view.page.mouse.move(0, 0)
-        view.page.mouse.move(*first_point(view, service))
-        view.settle()
-        return bool(name.is_visible())
-
-    until(is_named, "the item is named")
-    view.page.mouse.click(*first_point(view, service))
-    view.wait_for("() => location.hash.includes('history=m000')")
-
-
-@pytest.mark.nightly
-def test_the_figures_the_versions_and_the_activations_are_shown(
-    service: Process, open_view: OpenView
-) -> None:
-    """The service takes its first step after ten seconds, and the view reads again every ten."""
-    for _ in range(20):
-        service.client.post("/v1/recommend", json={"history": ["m001"]})
-    view = open_view(service, "#service")
-    view.page.get_by_role("heading", name="Versions", exact=True).wait_for()
-    text = view.page.locator("main").inner_text()
-    for part in ("v2", "live", "Requests per second", "Latency", "Stages", "Live recall", "Drift", "Worker"):
-        assert part in text, part
-    assert view.page.get_by_role("table", name="Activations").locator("tbody tr").count() >= 1
-    view.wait_for("() => document.querySelectorAll('.uplot canvas').length >= 3")
-    assert "/v1/recommend" in view.page.locator("main").inner_text()
-    give_key(view, "admin", KEY)
-    view.open("#service")
-    view.page.get_by_role("button", name="Activate version v2").click()
-    dialog = view.page.get_by_role("dialog")
-    dialog.wait_for()
-    dialog.get_by_role("button", name="Cancel").click()
-    assert service.client.get("/v1/version").json()["version"] == "v1"
 
 
 @pytest.mark.process

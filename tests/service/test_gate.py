@@ -94,6 +94,7 @@ def test_what_is_not_there_leaves_no_report(root: Path, version: str) -> None:
     assert not (root / ".gate").exists()
 
 
+@pytest.mark.fault(11)
 def test_memory_is_asked_for_before_anything_is_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     size = sum(one.bytes for one in read_manifest(root / "v2").files.values())
     for available, passed in ((2 * size - 1, False), (2 * size, True), (None, True)):

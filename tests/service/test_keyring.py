@@ -274,6 +274,7 @@ def test_an_open_service_that_can_not_look_refuses_until_it_can(watched: Watched
     assert len(watched.complaints) == 2
 
 
+@pytest.mark.fault(67)
 def test_a_folder_that_is_a_file_for_a_while_closes_nothing_for_good(tmp_path: Path) -> None:
     folder = tmp_path / "keys"
     folder.mkdir()

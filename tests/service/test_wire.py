@@ -194,6 +194,7 @@ async def test_connections_beyond_the_limit_may_only_send_probes() -> None:
         assert await server.statuses(GET) == [200]
 
 
+@pytest.mark.fault(38)
 @pytest.mark.parametrize("framing", [b"Content-Length: 10\r\n", b"Transfer-Encoding: chunked\r\n"])
 @in_virtual_time
 async def test_an_offer_of_another_protocol_is_declined_and_its_body_read(framing: bytes) -> None:

@@ -193,6 +193,7 @@ def test_a_request_that_waits_too_long_for_a_slice_is_refused() -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.fault(37)
 def test_probes_are_answered_at_once_and_outside_the_slice() -> None:
     clocks = Clocks()
 

@@ -35,7 +35,6 @@ from turret.tower.bundle.golden import (
 )
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.errors import BundleError
-from turret.tower.format.manifest import REQUIRED_FILES
 from turret.tower.inference.encoder import TOGETHER
 from turret.tower.retrieval.retriever import Ranking
 
@@ -123,23 +122,6 @@ def test_a_whole_bundle_passes(versions: Path) -> None:
 Damage = Callable[[Path], object]
 
 
-def flipped(name: str) -> Damage:
-    def flip(versions: Path) -> None:
-        content = bytearray((versions / "v1" / name).read_bytes())
-        content[len(content) // 2] ^= 1
-        bundle_damage.replace(versions / "v1" / name, bytes(content))
-
-    return flip
-
-
-def cut(name: str) -> Damage:
-    return lambda root: bundle_damage.replace(root / "v1" / name, (root / "v1" / name).read_bytes()[:-1])
-
-
-def removed(name: str) -> Damage:
-    return lambda root: (root / "v1" / name).unlink()
-
-
 def manifest(**changes: object) -> Damage:
     return lambda root: bundle_damage.change_manifest(root / "v1", **changes)
 
@@ -193,9 +175,6 @@ def item(**changes: object) -> Damage:
 
 UNASKED = {"history": [101], "items": [], "scores": []}
 DAMAGES: dict[str, tuple[Damage, str]] = {
-    **{f"{name} flipped": (flipped(name), name) for name in sorted(REQUIRED_FILES)},
-    **{f"{name} cut": (cut(name), name) for name in sorted(REQUIRED_FILES)},
-    **{f"{name} removed": (removed(name), name) for name in sorted(REQUIRED_FILES)},
     "other queries": (taken("v3", "golden.json"), "not in the vocabulary"),
     "another index": (taken("v3", "index.faiss"), "other vectors than item_vectors.npy"),
     "other vectors": (taken("v3", "item_vectors.npy"), "other vectors than item_vectors.npy"),

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from tests.oracles.filtering import holds
 from turret.tower.catalog.catalog import BODY, HEAD, Catalog
 from turret.tower.catalog.columns import Column, Interval, column_arrays, kind_of, open_column, present_values
-from turret.tower.catalog.conditions import Among, Every, Some, every, some
 from turret.tower.catalog.filters import MAX_CONDITIONS, MAX_DEPTH, MAX_VALUES, compile_filter
 from turret.tower.catalog.masks import MASK_BYTES, MaskCache
 from turret.tower.errors import BundleError, FilterError
@@ -152,21 +151,6 @@ def test_the_masks_that_were_used_longest_ago_are_dropped() -> None:
     made.clear()
     assert (ask(0), ask(9), ask(1)) == (0, 9, 1)
     assert made == [1], "0 was asked again before 9 came, so 1 had to go"
-
-
-CATALOG = Catalog.build([1, 2, 3], {"year": [1990, None, 2000], "tags": [["a", "b"], [], ["b"]]})
-
-A, B = Among("tags", ("a",)), Among("tags", ("b",))
-
-
-def test_one_meaning_has_one_form() -> None:
-    assert every([A, B, A]) == every([B, A]) == Every((A, B))
-    assert hash(every([A, B])) == hash(every([B, A]))
-    assert every([A]) == some([A]) == A
-    assert some([B, A]) == Some((A, B))
-    assert some([B, A]) != every([B, A])
-    assert every([]).mask(CATALOG).tolist() == [True] * 3
-    assert some([]).mask(CATALOG).tolist() == [False] * 3
 
 
 COUNTRIES, TAGS, NUMBERS = ["nl", "de", "É", ""], ["a", "b", "c"], [-1, 0, 0.5, 2, 1e300]

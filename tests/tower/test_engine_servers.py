@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from redis import Redis
 
-from tests.support.engine_servers import EngineServer, RedisSearchServer, running
+from tests.support.engine_servers import EngineServer, running
 from tests.support.memory_engine import MemoryEngine, met
 from tests.support.tools import require
 from tests.support.until import until
@@ -273,139 +273,34 @@ def test_an_engine_that_dies_and_comes_back(server: EngineServer, engine: Engine
     assert shared >= 0.99 * sum(map(len, before))
 
 
-# --- Redis search: refusals, and drops that hold nobody up and leave nothing behind
-
-PLAIN = EngineItems(np.random.default_rng(0).standard_normal((700, 4)).astype(np.float32), ())
-
-
-@pytest.fixture(scope="module")
-def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisSearchServer]:
-    with running("redis", tmp_path_factory.mktemp("redis")) as started:
-        assert isinstance(started, RedisSearchServer)
-        yield started
-
-
-@pytest.fixture
-def redis(redis_server: RedisSearchServer) -> Iterator[Redis]:
-    with Redis(port=redis_server.port, protocol=2) as client:
-        client.flushall()
-        yield client
-        client.config_set("maxmemory", 0)
-        client.config_set("maxmemory-policy", "noeviction")
-
-
-@pytest.fixture
-def redis_engine(redis_server: RedisSearchServer, redis: Redis) -> Iterator[Engine]:
-    made = open_engine(redis_server.url, Limits(search=1.0, load=10.0))
-    made.check()
-    yield made
-    made.close()
-
-
 @pytest.mark.nightly
+@pytest.mark.parametrize("server", ["redis"], indirect=True)
 def test_a_drop_leaves_no_hash_and_touches_no_other_key(
-    redis_engine: Engine, redis: Redis, monkeypatch: pytest.MonkeyPatch
+    server: EngineServer, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that died half way is a collection to be dropped."""
-    redis_engine.load("turret_a", PLAIN)
-    redis_engine.load("turret_ab", EngineItems(PLAIN.vectors[:10], ()))
-    redis.set("turret_a", "of another program")
-    call = redis_engine._call  # type: ignore[attr-defined]
+    plain = EngineItems(ITEMS.vectors, ())
+    with Redis.from_url(server.url, protocol=2) as redis:
+        before = redis.dbsize()
+        engine.load("turret_drop", plain)
+        engine.load("turret_drop2", EngineItems(FEW.vectors[:10], ()))
+        redis.set("turret_drop", "of another program")
+        call = engine._call  # type: ignore[attr-defined]
 
-    def dying(*arguments: object) -> object:
-        if arguments[0] == "UNLINK":
-            raise EngineError("the server died")
-        return call(*arguments)
+        def dying(*arguments: object) -> object:
+            if arguments[0] == "UNLINK":
+                raise EngineError("the server died")
+            return call(*arguments)
 
-    monkeypatch.setattr(redis_engine, "_call", dying)
-    with pytest.raises(EngineError, match="died"):
-        redis_engine.drop("turret_a")
-    monkeypatch.undo()
-    assert redis_engine.count("turret_a") is None
-    assert sorted(redis_engine.collections("turret_")) == ["turret_a", "turret_ab"]
-    redis_engine.drop("turret_a")
-    assert redis_engine.collections("turret_") == ["turret_ab"]
-    assert redis.dbsize() == 11
-    assert redis_engine.count("turret_ab") == 10
-
-
-@pytest.mark.nightly
-def test_a_collection_is_dropped_from_a_full_memory(redis_engine: Engine, redis: Redis) -> None:
-    redis_engine.load("turret_a", PLAIN)
-    redis.config_set("maxmemory", 1)
-    with pytest.raises(EngineError, match="maxmemory"):
-        redis_engine.load("turret_b", PLAIN)
-    redis_engine.drop("turret_a")
-    redis.config_set("maxmemory", 0)
-    assert redis.dbsize() == 0
-    redis.config_set("maxmemory-policy", "allkeys-lru")
-    redis_engine.check()
-    redis.config_set("maxmemory", 10**9)
-    with pytest.raises(EngineError, match=r"allkeys-lru.*set it to noeviction"):
-        redis_engine.check()
-
-
-class PlainServer(RedisSearchServer):
-    """Redis without the search module."""
-
-    options: tuple[str, ...] = ()
-
-    def _command(self) -> list[str]:
-        return [str(self._program), "--port", str(self.port), "--bind", "127.0.0.1", *self.options]
-
-
-class ClusterNode(PlainServer):
-    """A node of a Redis Cluster."""
-
-    options = ("--cluster-enabled", "yes")
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("kind", "message"), [(PlainServer, "has no search; start one"), (ClusterNode, "Redis Cluster")]
-)
-def test_a_server_that_cannot_search_everything_is_refused(
-    tmp_path: Path, kind: type[PlainServer], message: str
-) -> None:
-    require("redis_search")
-    started = kind(tmp_path)
-    try:
-        started.start()
-        with pytest.raises(EngineError, match=message):
-            open_engine(started.url, Limits(search=1.0, load=5.0)).check()
-    finally:
-        started.kill()
-
-
-@pytest.mark.nightly
-def test_a_negation_inside_another_one_loses_and_adds_nothing(redis_engine: Engine) -> None:
-    """Redis search answers with one item where a double negation that holds for all is intersected."""
-    field = EngineField("number", np.arange(len(PLAIN), dtype=np.float64), NO_CODES, NO_CODES)
-    redis_engine.load("turret_a", EngineItems(PLAIN.vectors, (field,)))
-    everything, few = HasValue(0), InRange(0, None, 100.0, high_open=True)
-    for where, count in (
-        (AllMet((NotMet(NotMet(everything)), everything)), 700),
-        (AllMet((NotMet(NotMet(everything)), NotMet(few))), 600),
-        (NotMet(AllMet((NotMet(NotMet(everything)), everything))), 0),
-        (NotMet(AllMet((NotMet(few), NotMet(NotMet(everything))))), 100),
-        (NotMet(AnyMet((NotMet(few), NotMet(AllMet((everything, few)))))), 100),
-    ):
-        found = redis_engine.search("turret_a", PLAIN.vectors[0], len(PLAIN), 1400, where)
-        assert len(found) == count, where
-
-
-@pytest.mark.nightly
-def test_a_load_does_not_scan_the_keys_that_are_there(redis_engine: Engine, redis: Redis) -> None:
-    """Of a server with millions of keys, a scan takes longer than the load: here one would find a hash."""
-    redis.hset("turret_a:900", "v", PLAIN.vectors[0].tobytes())
-    redis_engine.load("turret_a", PLAIN)
-    assert redis_engine.count("turret_a") == 700
-
-
-@pytest.mark.nightly
-def test_a_wrong_password_is_told_from_a_server_that_is_gone(redis_server: RedisSearchServer) -> None:
-    made = open_engine(f"redis://:secret@127.0.0.1:{redis_server.port}", Limits(search=1.0, load=10.0))
-    with pytest.raises(EngineError, match=r"refuses user or password .*TURRET_ENGINE") as caught:
-        made.check()
-    assert "secret" not in str(caught.value)
-    made.close()
+        monkeypatch.setattr(engine, "_call", dying)
+        with pytest.raises(EngineError, match="died"):
+            engine.drop("turret_drop")
+        monkeypatch.undo()
+        assert engine.count("turret_drop") is None
+        assert sorted(engine.collections("turret_drop")) == ["turret_drop", "turret_drop2"]
+        engine.drop("turret_drop")
+        assert engine.collections("turret_drop") == ["turret_drop2"]
+        assert redis.dbsize() == before + 11
+        assert engine.count("turret_drop2") == 10
+        engine.drop("turret_drop2")
+        redis.delete("turret_drop")

@@ -11,9 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from tests.conftest import contents
 from tests.support.clock import Clock
 from tests.support.memory_engine import (
     ITEMS,
@@ -29,7 +27,6 @@ from tests.support.memory_engine import (
 )
 from tests.support.until import until
 from turret.tower.bundle.bundle import Bundle, load
-from turret.tower.bundle.publish import publish
 from turret.tower.catalog.catalog import Catalog
 from turret.tower.catalog.filters import Filter, compile_filter
 from turret.tower.catalog.masks import RowMask
@@ -269,29 +266,6 @@ def test_an_open_circuit_refuses_at_once_while_the_trial_connects(opening: Openi
         assert trial.result() == ""
 
 
-def test_a_search_waits_for_the_connection_of_another_no_longer_than_its_limit(
-    opening: Opening, server: Server
-) -> None:
-    """It makes none of its own, unless that of the other has failed."""
-    is_over = threading.Event()
-
-    def hanging() -> Engine:
-        is_over.wait(60)
-        return unreachable()
-
-    calls = opening(hanging)
-    made = Connection(URL, Access(seconds=0.05))
-    with ThreadPoolExecutor(1) as pool:
-        first = pool.submit(searched, made)
-        until(lambda: calls, "the first connection")
-        assert "took no connection within 0.05 s" in searched(made)
-        is_over.set()
-        assert first.result() == "can't be reached"
-    assert len(calls) == 1
-    opening(lambda: MemoryEngine(URL, Limits()))
-    assert searched(made) == ""
-
-
 # --- Publication
 
 
@@ -429,13 +403,6 @@ def test_a_publication_that_is_refused_leaves_nothing(
     server.fault = version
     with pytest.raises((BundleError, EngineError), match=message):
         publish_to_engine(shop / "v1", url, recall, version)
-    assert server.items == {}
-
-
-def test_a_catalog_that_is_too_small_to_measure_is_refused(tmp_path: Path, server: Server) -> None:
-    publish(tmp_path, contents(ids=tuple(range(9))))
-    with pytest.raises(BundleError, match=r"has 9 items; .* measured for the best 10"):
-        publish_to_engine(tmp_path / "v1", URL)
     assert server.items == {}
 
 
@@ -650,18 +617,6 @@ def test_many_withdrawn_items_without_a_filter_are_dropped_from_more(bundle: Bun
     assert server.searches == []
 
 
-def test_a_short_answer_is_not_filled_with_replaced_items(bundle: Bundle, server: Server) -> None:
-    """The engine answers with 9 of 10; 20 others, with low scores, meet the filter since the publication."""
-    base = filtered(bundle, {"year": {"lt": 1960}})
-    mask = base.mask.copy()
-    outside = np.flatnonzero(~base.mask)
-    mask[outside[np.argsort(bundle.vectors[outside] @ QUERIES[0])[:20]]] = True
-    changed = RowMask(mask, base.origin)
-    server.fault = "short"
-    assert found(bundle.index, 10, changed) == found(bundle.index.exact, 10, changed)
-    assert len(server.searches) == len(QUERIES)
-
-
 @pytest.mark.parametrize("fault", ["short", "wrong"])
 def test_short_and_wrong_answers_are_replaced(bundle: Bundle, server: Server, fault: str) -> None:
     mask = filtered(bundle, {"year": {"lt": 1960}})
@@ -704,14 +659,3 @@ def test_the_file_of_another_collection_is_refused(bundle: Bundle) -> None:
     settings = bundle.manifest.index.model_copy(update={"collection": "turret_other"})
     with pytest.raises(BundleError, match="doesn't name the collection turret_other of 1200 items"):
         EngineIndex.load(bundle.folder / "index.faiss", bundle.vectors, settings)
-
-
-def test_a_user_of_several_vectors_and_scores_without_a_sign(bundle: Bundle) -> None:
-    for absolute, vectors in ((False, QUERIES[:3]), (True, QUERIES[:1])):
-        sought: NDArray[np.float32] = vectors if len(vectors) > 1 else vectors[0]
-        scored = bundle.manifest.scoring.model_copy(update={"absolute": absolute})
-        by_engine, exactly = (
-            Planner(one, scored).nearest(sought, 10).rows.tolist()
-            for one in (bundle.index, bundle.index.exact)
-        )
-        assert by_engine == exactly

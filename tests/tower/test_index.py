@@ -15,7 +15,6 @@ from turret.tower.catalog.masks import RowMask
 from turret.tower.format.index_settings import (
     FlatSettings,
     IvfPqSettings,
-    IvfSettings,
     ScalarSettings,
     SearchParams,
 )
@@ -25,7 +24,7 @@ from turret.tower.index.faiss_index.faiss_calls import RefinedSearch
 from turret.tower.index.faiss_index.order import Found
 from turret.tower.index.faiss_index.untyped import faiss
 from turret.tower.index.index import ExactIndex
-from turret.tower.index.inverted import IvfIndex, IvfPqIndex, stored_vectors
+from turret.tower.index.inverted import IvfPqIndex
 from turret.tower.index.planner import Planner
 from turret.tower.index.scalar import ScalarIndex
 
@@ -224,47 +223,6 @@ def test_a_filter_of_another_catalog_is_refused(rows: int) -> None:
 FEW = (SearchParams(k=10, candidates=20),)
 
 NARROW = np.random.default_rng(0).standard_normal((400, 6)).astype(np.float32)
-
-
-@pytest.mark.parametrize(
-    ("augmented", "parts", "expected"),
-    [(False, 6, 6), (True, 7, 7), (True, 6, 12), (False, 4, 8), (True, 4, 8)],
-)
-def test_what_is_stored_comes_in_whole_parts(augmented: bool, parts: int, expected: int) -> None:
-    settings = IvfPqSettings(efforts=FEW, lists=4, parts=parts, augmented=augmented)
-    stored = stored_vectors(settings, NARROW)
-    assert stored.shape == (400, expected)
-    assert settings.width(6) == expected
-    assert np.array_equal(stored[:, :6], NARROW)
-    assert not stored[:, 6 + augmented :].any()
-
-
-def test_a_biased_list_is_found_by_the_largest_bias_of_its_members() -> None:
-    """Its direction leaves the bias out, else the highest would gather in one list."""
-    vectors = NARROW.copy()
-    vectors[:, -1] = np.random.default_rng(1).gumbel(0, 2, 400)
-    index = IvfIndex.build(vectors, IvfSettings(efforts=FEW, lists=5, biased=True))._proposing
-    centres = index.quantizer.reconstruct_n(0, 5)
-    assert np.linalg.norm(centres[:, :-1], axis=1) == pytest.approx(1.0, abs=1e-5)
-    assert centres[:, -1].max() == pytest.approx(vectors[:, -1].max())
-    directions = vectors[:, :-1] / np.linalg.norm(vectors[:, :-1], axis=1, keepdims=True)
-    nearest = np.argmax(directions @ centres[:, :-1].T, axis=1)
-    for place in range(5):
-        assert centres[place, -1] == pytest.approx(vectors[nearest == place, -1].max())
-
-
-def test_lists_learn_from_what_users_ask_for() -> None:
-    """Users who all ask one way get finer lists there."""
-    users = np.tile(NARROW[:1], (500, 1))
-    settings = IvfSettings(efforts=FEW, lists=12)
-    plain, learnt = (IvfIndex.build(NARROW, settings, some)._proposing for some in (None, users))
-    wanted = np.argsort(-(NARROW @ NARROW[0]))[:10]
-    sizes = []
-    for index in (plain, learnt):
-        lists = index.quantizer.search(NARROW, 1)[1][:, 0]
-        sizes.append(np.mean([np.count_nonzero(lists == lists[row]) for row in wanted]))
-    assert sizes[1] < sizes[0]
-    assert faiss.downcast_index(learnt).ntotal == 400
 
 
 UNEQUAL = (np.random.default_rng(0).standard_normal((200, 5)) * np.linspace(0.1, 3, 200)[:, None]).astype(

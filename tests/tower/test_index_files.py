@@ -20,7 +20,7 @@ from turret.tower.format.index_settings import (
 )
 from turret.tower.index.faiss_index.faiss_files import write_flat
 from turret.tower.index.faiss_index.untyped import faiss
-from turret.tower.index.hnsw import HnswIndex, _array, _check_graph
+from turret.tower.index.hnsw import HnswIndex
 from turret.tower.index.index import ExactIndex
 from turret.tower.index.inverted import IvfIndex
 from turret.tower.index.opening import build_index, open_index
@@ -110,16 +110,6 @@ def test_a_link_out_of_the_catalog_is_refused(path: Path, row: int) -> None:
     path.write_bytes(content)
     with pytest.raises(BundleError, match=r"index\.faiss"):
         open_index(path, VECTORS, GRAPH)
-
-
-@pytest.mark.parametrize("row", [500, -2])
-def test_links_are_checked_without_faiss(path: Path, row: int) -> None:
-    """FAISS's own check of a file is newer than some releases of it, and not promised."""
-    graph = HnswIndex.build(VECTORS, GRAPH)._proposing
-    _check_graph(path, graph, 500)
-    _array(graph.hnsw.neighbors, np.int32)[0] = row
-    with pytest.raises(BundleError, match="is not one of 500 rows"):
-        _check_graph(path, graph, 500)
 
 
 def test_an_entrance_out_of_the_catalog_is_refused(path: Path) -> None:

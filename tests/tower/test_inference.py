@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.conftest import USER_FEATURES, contents, user_tower
-from tests.support.hostile_towers import honest, slow
+from tests.support.hostile_towers import slow
 from tests.support.item_towers import item_features, item_tower, placed, with_item_tower
 from tests.support.places import FIXTURES
 from turret.data.features import Feature
@@ -115,30 +115,6 @@ def test_a_recorded_tower_that_reads_times_has_the_same_bits_whatever_comes_with
             encoder.encode_each([rows], [{}], [times])[0] for rows, times in zip(some, when, strict=True)
         ]
         assert np.array_equal(together, alone)
-
-
-def test_a_tower_that_takes_one_at_a_time_is_not_steady(
-    make_contents: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    encoder = encoder_of(make_contents())
-    run = encoder._session.run
-
-    def one(inputs: dict[str, NDArray[np.float32]], shape: tuple[int, int]) -> NDArray[np.float32]:
-        if shape[0] > 1:
-            raise BundleError("user_tower.onnx can't be run (got 2, expected 1)")
-        return run(inputs, shape)
-
-    monkeypatch.setattr(encoder._session, "run", one)
-    assert not encoder.is_steady
-    assert encoder.encode_each([np.array([0]), np.array([1])], [{}, {}]).shape == (2, 8)
-
-
-def test_one_of_each_that_can_not_be_encoded_is_named_with_its_place(
-    make_contents: Make, user_features: tuple[Feature, ...]
-) -> None:
-    with pytest.raises(EncodingError) as caught:
-        encoder_of(make_contents(features=user_features)).encode_each([np.array([0])] * 2, [{}, {"shoe": 43}])
-    assert (caught.value.position, caught.value.field) == (1, "features.shoe")
 
 
 def test_unknown_values_count_as_nothing(make_contents: Make, user_features: tuple[Feature, ...]) -> None:
@@ -288,8 +264,3 @@ def test_a_call_that_takes_too_long_is_ended_between_two_operators(monkeypatch: 
     tower = Session(slow(products=400), "user_tower.onnx", "user_vector")
     with pytest.raises(BundleError, match=r"user_tower\.onnx can't be run"):
         tower.run(HISTORY, (1, 8))  # it would take minutes
-
-
-def test_a_call_in_time_is_left_alone() -> None:
-    tower = Session(honest().SerializeToString(), "user_tower.onnx", "user_vector")
-    assert tower.run(HISTORY, (1, 8)).shape == (1, 8)

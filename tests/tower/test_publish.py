@@ -215,22 +215,6 @@ def test_a_version_is_neither_overwritten_nor_put_elsewhere(shop: Path, version:
         reindex(shop / "v1", IndexRequest("flat"), version)
 
 
-def test_a_damaged_bundle_is_not_reindexed(bundles: Path) -> None:
-    (bundles / "v1" / "item_vectors.npy").chmod(0o644)
-    (bundles / "v1" / "item_vectors.npy").write_bytes(b"nonsense")
-    with pytest.raises(BundleError, match=r"item_vectors\.npy"):
-        reindex(bundles / "v1", IndexRequest("flat"))
-
-
-def test_a_bundle_of_before_is_measured_with_its_recorded_queries(bundles: Path) -> None:
-    """Three, which is said; and a small catalog stays exact."""
-    manifest = read_manifest(reindex(bundles / "v1", IndexRequest()))
-    assert manifest.version == "v1-flat"
-    assert manifest.index_choice is not None
-    assert manifest.index_choice.queries == 3
-    assert any("only roughly" in one for one in manifest.index_choice.words)
-
-
 def test_without_signs_the_index_is_measured_so(tmp_path: Path, make_contents: Make) -> None:
     made = make_contents(ids=tuple(range(ITEMS)), absolute=True)
     folder = publish(tmp_path, replace(made, query_vectors=queries()))

@@ -16,7 +16,6 @@ from turret.tower.format.index_settings import (
     RabitqSettings,
 )
 from turret.tower.format.manifest import MeasuredRecall, Scoring
-from turret.tower.index.faiss_index.untyped import faiss
 from turret.tower.index.index import ExactIndex, TunableIndex
 from turret.tower.index.planner import Planned, Planner
 from turret.tower.tuning.choice import SMALL, IndexRequest, candidates, choose
@@ -143,11 +142,6 @@ def clustered(count: int, seed: int, width: int = 32) -> NDArray[np.float32]:
 LARGE, QUERIES = clustered(20_000, 0), clustered(300, 1)
 
 
-def words(**asked: Any) -> str:
-    chosen = choose(LARGE[: SMALL + 1], QUERIES[:50], DOT, IndexRequest(**asked))
-    return " | ".join(chosen.choice.words)
-
-
 def test_a_small_catalog_stays_exact() -> None:
     chosen = choose(LARGE[:SMALL], QUERIES[:50], DOT, IndexRequest())
     assert isinstance(chosen.made, ExactIndex)
@@ -155,13 +149,6 @@ def test_a_small_catalog_stays_exact() -> None:
     assert chosen.choice.tried == ()
     assert "exact search of at most 2,000 items" in chosen.choice.words[-1]
     assert {one.recall for one in chosen.recall} == {1.0}
-
-
-def test_what_is_asked_by_its_name_is_made() -> None:
-    said = words(kind="sq8", recall=0.9, milliseconds=1e-6)
-    assert "sq8 was requested" in said
-    assert "none reaches the requested 1e-06 ms" in said
-    assert "flat was requested" in words(kind="flat")
 
 
 @pytest.fixture
@@ -190,20 +177,6 @@ def test_auto_takes_the_fastest_that_reaches_the_recall(costs: dict[str, float])
     assert choose(LARGE[:2500], QUERIES[:40], DOT, IndexRequest(recall=0.95)).settings.kind == "ivf_pq"
 
 
-def test_what_is_slower_than_the_best_so_far_is_given_up(costs: dict[str, float]) -> None:
-    chosen = choose(LARGE[:2500], QUERIES[:40], DOT, IndexRequest(recall=0.95))
-    assert [(one.kind, one.reached) for one in chosen.choice.tried] == [
-        ("ivf_pq", True),
-        ("ivf_pq", False),  # as fast, rotated
-        ("sq8", False),
-        ("ivf", True),
-        ("hnsw", False),
-        ("rabitq", False),
-    ]
-    assert "sq8 reaches 0.95 with no search faster than ivf_pq of 1 list" in chosen.choice.words
-    assert "hnsw reaches 0.95 with no search faster than ivf" in chosen.choice.words
-
-
 def test_what_takes_long_to_make_is_tried_only_where_codes_fail(
     costs: dict[str, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,16 +190,6 @@ def test_what_takes_long_to_make_is_tried_only_where_codes_fail(
     assert [one.kind for one in chosen.choice.tried] == ["ivf_pq", "ivf_pq", "sq8"]
     costs["sq8"] = 11.0
     assert choose(LARGE[:2500], QUERIES[:40], DOT, IndexRequest(recall=0.95)).settings.kind == "ivf"
-
-
-def test_of_one_kind_the_best_number_of_lists_is_taken(
-    costs: dict[str, float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("turret.tower.format.index_settings._ONE_LIST", 2000)
-    chosen = choose(LARGE[:2500], QUERIES[:40], DOT, IndexRequest("ivf_pq", recall=0.95))
-    assert [one.lists for one in chosen.choice.tried] == [50, 1, 1]
-    assert isinstance(chosen.settings, IvfPqSettings)
-    assert chosen.settings.lists == 1
 
 
 def test_what_is_good_for_the_best_10_alone_is_not_taken(
@@ -313,18 +276,3 @@ def test_every_cell_of_the_table_has_to_reach_the_recall(
     monkeypatch.setattr("turret.tower.tuning.choice.measure_recall", lambda *_, **__: table)
     with pytest.raises(BundleError, match=r"0\.5000 of the true best 10 where 0\.1"):
         choose(LARGE[:2500], QUERIES[:40], DOT, IndexRequest("sq8", 0.95))
-
-
-def test_faiss_keeps_its_number_of_threads() -> None:
-    threads = faiss.omp_get_max_threads()
-    faiss.omp_set_num_threads(3)
-    try:
-        choose(LARGE[:100], QUERIES[:5], DOT, IndexRequest())
-        assert faiss.omp_get_max_threads() == 3
-    finally:
-        faiss.omp_set_num_threads(threads)
-
-
-def test_tuning_aims_at_a_fifth_fewer_misses_than_requested() -> None:
-    """Other user vectors than those it is tuned on find a little less."""
-    assert Task(LARGE[:9], QUERIES[:9], DOT, 0.9).target == pytest.approx(0.92)

@@ -41,36 +41,21 @@ from turret.training import check_user_tower
 PACKAGE = """
 from typing import Literal
 
-import torch
-from torch import nn
-
-from turret.tower.layers.gather import gather_rows, step_at
-from turret.tower.towers.user import UserTower, UserTowerKind, UserTowerSettings, last_columns
+from turret.tower.towers.pooled import PooledUserConfig, PooledUserTower
+from turret.tower.towers.user import UserTowerKind
 
 
-class LastSettings(UserTowerSettings):
+class LastSettings(PooledUserConfig):
     kind: Literal["last"]
     factor: float = 0.5
 
 
-class LastTower(UserTower):
-    def __init__(self, config, dimension, prepared):
-        super().__init__(config, prepared)
-        self.factor = config.factor
-        self.output = nn.Linear(dimension + self.feature_width, dimension)
-
+class LastTower(PooledUserTower):
     def forward(self, histories, vectors):
-        return self._vectors(gather_rows(vectors, histories.ends - 1), self.row_features(histories))
+        return self.config.factor * super().forward(histories, vectors)
 
     def served(self, history, length, features, times=()):
-        return self._vectors(step_at(history, length - 1), self.served_features(features))
-
-    def _vectors(self, last, features):
-        last = self.factor * last
-        return self.output(last if features is None else torch.cat([last, features], dim=1))
-
-    def feature_reader(self):
-        return last_columns(self.output, self.feature_width)
+        return self.config.factor * super().served(history, length, features, times)
 
 
 KIND = UserTowerKind(LastSettings, LastTower)
@@ -84,7 +69,7 @@ def test_a_package_adds_a_tower_by_an_entry_point(tmp_path: Path) -> None:
     code = """
 from tests.tower.small_towers import config
 from turret.training import check_user_tower
-check_user_tower(config(kind="last", factor=0.25).user, reads_all=False)
+check_user_tower(config(kind="last", factor=0.25).user)
 """
     run = run_with(tmp_path, code)
     assert run.returncode == 0, run.stderr
