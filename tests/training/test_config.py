@@ -1,16 +1,11 @@
 """Experiments: shipped files, overrides, names of settings, and what fits together."""
 
-import ast
 from pathlib import Path
-from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
-from tests.support.places import ROOT
 from turret.data.errors import ConfigurationError
 from turret.tower.towers.pooled import PooledUserConfig
-from turret.tower.towers.user_towers import USER_TOWERS
 from turret.training.config.experiment import (
     ExperimentConfig,
     load_experiment,
@@ -24,9 +19,7 @@ from turret.training.config.named_settings import (
 )
 from turret.training.errors import TrainingError
 from turret.training.losses.pairwise import RankingConfig
-from turret.training.losses.registry import LOSSES
 from turret.training.samplers.fixed.popularity import UnigramConfig
-from turret.training.samplers.registry import SAMPLERS
 
 
 @pytest.mark.parametrize("name", sorted(shipped_experiments()))
@@ -162,19 +155,6 @@ def test_a_setting_or_a_whole_section_is_replaced_and_the_rest_stays() -> None:
     assert before == load_experiment("youtubednn")
 
 
-@pytest.mark.parametrize(
-    ("settings", "complaint"),
-    [
-        ({"training.lr": 1}, "no setting 'training.lr'"),
-        ({"training.epochs": 0}, r"training\.epochs can't be 0"),
-        ({"tower.item.dropout": 0.5}, "no hidden layer"),
-    ],
-)
-def test_what_does_not_fit_is_said_by_name(settings: dict[str, object], complaint: str) -> None:
-    with pytest.raises(ConfigurationError, match=complaint):
-        with_settings(ExperimentConfig(), settings)
-
-
 def test_differences_are_told_setting_by_setting() -> None:
     """Also of sections that only one of the two has."""
     before = load_experiment("youtubednn")
@@ -205,29 +185,3 @@ def test_what_is_written_is_read_again(name: str, tmp_path: Path) -> None:
     write_experiment(path, experiment, "Trial 1")
     assert load_experiment(str(path)) == experiment
     assert path.read_text().startswith("# Trial 1\n")
-
-
-def settings_of_all_kinds() -> set[str]:
-    """The name of every setting in an experiment."""
-    left: list[Any] = [ExperimentConfig, *LOSSES.values(), *SAMPLERS.values()]
-    left += [kind.settings for kind in USER_TOWERS.values()]
-    found: set[str] = set()
-    for model in left:
-        found |= model.model_fields.keys()
-        kinds = {field.annotation for field in model.model_fields.values()} - set(left)
-        left += [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
-    return found
-
-
-def test_no_setting_is_read_by_nobody() -> None:
-    """Every name is an attribute that some module of training or of the towers takes from an object."""
-    read = {
-        node.attr
-        for package in ("training", "tower")
-        for path in (ROOT / package).rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, ast.Attribute)
-    }
-    names = settings_of_all_kinds()
-    assert {"patience", "negatives", "delta", "blocks", "dropout"} <= names
-    assert names <= read

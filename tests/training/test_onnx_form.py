@@ -242,19 +242,6 @@ def test_an_operator_that_no_service_runs_is_named_with_those_that_it_runs() -> 
         check_packaged_tower(made)
 
 
-@pytest.mark.nightly
-def test_an_export_that_fails_gives_the_reason_of_the_exporter() -> None:
-    made = small_model()
-    before = made.user.served
-    made.user.served = (  # type: ignore[method-assign]
-        lambda history, length, *others: before(history[:, : int(length.max())], length, *others)
-    )
-    with pytest.raises(
-        TrainingError, match=r"'pooled' (fails in the export of `served`|is exported to a form)"
-    ):
-        check_packaged_tower(made)
-
-
 def test_training_checks_the_towers_of_packages_alone(
     handmade: PreparedData, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:

@@ -464,45 +464,6 @@ def test_order_is_learnt_where_there_is_one_and_not_where_it_was_shuffled(tmp_pa
     assert towers < popularity + 0.03
 
 
-def write_by_the_clock(path: Path) -> None:
-    """Users take one of five items: by whether it is morning or evening, and after a long or a short gap."""
-    random = np.random.default_rng(4)
-    rows = ["user,item,timestamp"]
-    for user in range(300):
-        last = 0
-        for day in np.cumsum(random.choice([1, 8], 20)).tolist():
-            is_evening, is_long = int(random.integers(2)), int(day - last > 4)
-            at = 1_600_041_600 + 86_400 * day + 3600 * (int(random.integers(6)) + 12 * is_evening)
-            rows.append(f"{user},{10 * is_long + 5 * is_evening + int(random.integers(5))},{at}")
-            last = day
-    path.write_text("\n".join(rows) + "\n")
-
-
-@pytest.mark.nightly
-def test_times_are_learnt_by_the_tower_that_reads_them(tmp_path: Path) -> None:
-    """Four groups of five items are told apart by gap and clock alone; the order of items says nothing."""
-    write_by_the_clock(tmp_path / "events.csv")
-    prepare(PrepareConfig(source=tmp_path / "events.csv"), tmp_path / "prepared")
-    data = PreparedData.open(tmp_path / "prepared")
-    found = []
-    for times in ("true", "false"):
-        overrides = [
-            "tower.dimension=16",
-            f'tower.user={{kind="transformer", blocks=1, history_length=20, times={times}}}',
-            "training.epochs=8",
-            "training.batch_size=256",
-            "training.learning_rate=0.02",
-        ]
-        run = Run(tmp_path / times, load_experiment("transformer", overrides), data.folder, data.fingerprint)
-        train(run, data, report=lambda _: None)
-        config = EvaluationConfig(k=(5,), bootstrap=100, exclude_seen=False)
-        found.append(evaluate(run.open_model(data), data, "test", config)["towers"]["hr@5"]["mean"])
-    with_times, without = found
-    assert with_times > 0.9
-    # Five of twenty items by chance; three deviations of 300 users.
-    assert without < 0.33
-
-
 def test_the_parameters_of_an_objective_are_trained(shop: PreparedData, tmp_path: Path) -> None:
     loss = {"kind": "nce", "learned_normaliser": True}
     trainer = Trainer(

@@ -8,9 +8,7 @@ from pathlib import Path
 import optuna
 import pytest
 from optuna.trial import TrialState
-from typer.testing import CliRunner
 
-import turret.cli
 from tests.support.snapshots import check_snapshot
 from tests.support.studies import QUICK, SPACE, stored
 from turret.data.errors import ConfigurationError, DataError
@@ -25,7 +23,6 @@ from turret.training.config.experiment import (
 )
 from turret.training.config.named_settings import with_settings
 from turret.training.errors import TrainingError
-from turret.training.tuning import commands
 from turret.training.tuning.commands import study_table
 from turret.training.tuning.plan import Plan, StudyRequest
 from turret.training.tuning.space import Choices, Dimension, Range, default_space, load_space
@@ -173,13 +170,6 @@ def test_a_temperature_that_the_loss_fixes_is_not_searched() -> None:
     assert set(default_space(experiment)) == (COMMON - {"tower.scoring.temperature"}) | {
         "objective.sampler.negatives"
     }
-
-
-@pytest.mark.parametrize("fixed", ["training.learning_rate", "training", "tower.scoring"])
-def test_what_was_given_a_value_is_not_searched(fixed: str) -> None:
-    space = default_space(load_experiment("youtubednn"), {fixed})
-    assert space
-    assert not any(name.startswith(fixed) for name in space)
 
 
 THREE = "training.epochs=3"
@@ -441,19 +431,6 @@ def test_a_file_that_is_no_journal_is_refused_in_words(content: bytes, tmp_path:
         pass
 
 
-def test_every_option_is_heeded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is typed is what is asked for."""
-    asked: list[tuple[StudyRequest, int]] = []
-    monkeypatch.setattr(commands, "tune", lambda *given: asked.append(given))
-    words = "tune demo --trials 7 --data d --study s --space f.toml --set a=1 --set b=2"
-    assert CliRunner().invoke(turret.cli.app, words.split()).exit_code == 0
-    assert CliRunner().invoke(turret.cli.app, ["tune"]).exit_code == 0
-    assert asked == [
-        (StudyRequest(Path("s"), Path("d"), "demo", ("a=1", "b=2"), Path("f.toml")), 7),
-        (StudyRequest(Path("var/study")), 30),
-    ]
-
-
 VALUES = (0.11, 0.17, None, 0.13, 0.19, 0.12, 0.15, 0.1)
 
 
@@ -486,11 +463,3 @@ def test_the_five_best_stand_side_by_side_and_the_others_are_counted(
         shown = study_table(study)
     check_snapshot("study.txt", shown)
     assert all(len(line) <= 100 for line in shown.splitlines())
-
-
-def test_a_plan_that_this_version_can_not_read_is_refused_in_words(asked: StudyRequest) -> None:
-    try_some(asked, 1)
-    journal = asked.folder / "study.journal"
-    journal.write_text(journal.read_text().replace('"warmup"', '"warmups"'))
-    with open_storage(asked.folder) as storage, pytest.raises(TrainingError, match="warmups"):
-        StoredStudy(storage, asked)
