@@ -122,21 +122,6 @@ def test_the_title_is_a_field_of_the_usual_name_or_of_distinct_texts(
     assert named(handmade, **fields).title_field == expected
 
 
-def test_an_item_has_its_id_its_title_and_some_of_its_fields(handmade: PreparedData) -> None:
-    names = named(
-        handmade,
-        title=["One", None, "  Two \n lines ", "x" * 500, "Five"],
-        genres=[["a", "b"], [], None, [], []],
-        price=[1.5, None, 0, 1, 1],
-    )
-    first, second, third, fourth, _ = names.items(range(5))
-    assert (first.id, first.title, first.detail, first.details) == ("p", "One", "a, b", "a, b · 1.5")
-    assert (second.title, second.detail) == (None, "")
-    assert third.title == "Two lines"
-    assert fourth.title is not None
-    assert len(fourth.title) == 100
-
-
 def test_the_curves_are_those_of_the_history_with_the_best_evaluation(evaluated: Run) -> None:
     found, progress = curves_of(evaluated), evaluated.progress()
     assert progress is not None

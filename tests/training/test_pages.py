@@ -23,9 +23,11 @@ from turret.training.config.experiment import load_experiment
 from turret.training.config.named_settings import experiment_toml
 from turret.training.errors import TrainingError
 from turret.training.inspection.compared import compared
+from turret.training.markup import numbers
 from turret.training.markup.axis import Axis
 from turret.training.markup.document import Section, check_output, page, write_page
 from turret.training.markup.elements import element
+from turret.training.markup.line_chart import MOST_DOTS, Line, line_chart
 from turret.training.pages.commands import report_compare, report_run
 from turret.training.pages.compare_page import compare_page
 from turret.training.pages.run_page import run_page
@@ -364,3 +366,23 @@ def test_all_values_and_ticks_are_on_the_axis(values: list[float]) -> None:
     assert axis.low < axis.high
     assert all(9.99 <= axis.at(value) <= 200.01 for value in [*values, *axis.ticks()])
     assert len(axis.ticks()) <= 7
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, MOST_DOTS + 1])
+def test_a_line_of_any_length_is_drawn(count: int) -> None:
+    """Each point of a short one has a dot; a label is text."""
+    steps = [float(step) for step in range(count)]
+    chart = Page(line_chart("loss", [Line("<b>", steps, steps)], legend=True))
+    assert chart.tags.count("polyline") == (count > 0)
+    assert chart.tags.count("circle") == (count if count <= MOST_DOTS else 0)
+    assert ("Nothing was recorded." in chart.text) is (count == 0)
+    assert "b" not in chart.tags
+
+
+def test_numbers_have_their_digits_and_signs() -> None:
+    figures = {"mean": -0.12345, "low": -0.2, "high": 0.00004}
+    shown = [numbers.difference(figures), numbers.difference_interval(figures), numbers.interval(figures)]
+    minus = "\N{MINUS SIGN}"
+    assert shown == [f"{minus}0.1235", f"[{minus}0.2000, +0.0000]", "[-0.2000, 0.0000]"]
+    assert [numbers.share(one) for one in (0.0123, 0.5)] == ["1.2 %", "50 %"]
+    assert [numbers.duration(one) for one in (5.4, 300.0, 9000.0)] == ["5 s", "5 min", "2.5 h"]

@@ -22,13 +22,11 @@ from turret.training.report import commands
 from turret.training.report.choice import best_rows, recommendation
 from turret.training.report.commands import report_samplers
 from turret.training.report.cost import StepTimer
-from turret.training.report.measured import Entry, entries, too_large
+from turret.training.report.measured import Entry, entries
 from turret.training.report.samplers import ReportRequest, SamplerReport
 from turret.training.report.table import report_table
 from turret.training.run import Run, remove_run
-from turret.training.samplers.adaptive.positive_features import PositiveFeaturesConfig
 from turret.training.samplers.core.settings import SamplerSettings
-from turret.training.samplers.fixed.popularity import UniformConfig
 from turret.training.samplers.registry import PartConfig, SamplerConfig
 
 Capture = pytest.CaptureFixture[str]
@@ -211,14 +209,6 @@ def test_every_kind_of_sampler_is_measured() -> None:
     known = kinds(SamplerConfig) | kinds(PartConfig)
     assert len(known) >= 15
     assert {one.kind for one in listed} | parts == known
-
-
-def test_large_tables_are_not_built_and_the_reason_has_their_size() -> None:
-    """256 features of a million items are 2 GB."""
-    features = entry(PositiveFeaturesConfig(kind="positive_features"))
-    assert too_large(features, 100_000) is None
-    assert "2.05 GB" in (too_large(features, 1_000_000) or "")
-    assert too_large(entry(UniformConfig()), 10**9) is None
 
 
 class Counted(Objective):
