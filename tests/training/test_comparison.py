@@ -123,6 +123,12 @@ def test_a_comparison_is_a_table_or_json(
     assert shown["runs"][1]["difference"]["ndcg@10"]["mean"] == pytest.approx(differences.mean())
 
 
+def test_other_data_is_told(pair: tuple[Path, Path, np.ndarray], tmp_path: Path, capsys: Capture) -> None:
+    other = made(tmp_path / "other", ["u1", "u2"], [0.5, 0.25], [], fingerprint="g")
+    compare_runs([pair[0], other], "test", "hr@10", as_json=False)
+    assert "trained on different data" in " ".join(capsys.readouterr().out.split())
+
+
 def test_runs_that_can_not_be_compared_are_refused(
     pair: tuple[Path, Path, np.ndarray], tmp_path: Path
 ) -> None:
@@ -163,6 +169,12 @@ def test_several_seeds_are_compared_as_their_mean(seeds: Path, tmp_path: Path, c
     compare_runs([one, seeds], "test", "ndcg@10", as_json=False)
     assert "(mean of 2 seeds, standard deviation of ndcg@10 0.0000)" in capsys.readouterr().out
     assert compare([one, seeds / "seed-3"], "test")["runs"][1]["seeds"] is None
+
+
+def test_the_deviation_is_that_of_the_seeds_means(seeds: Path) -> None:
+    made(seeds / "seed-3", ["a", "b", "c"], [0.0, 0.0, 0.6], ["training.seed=3"])
+    deviation = compare([seeds, seeds], "test")["runs"][0]["deviation"]["ndcg@10"]
+    assert deviation == pytest.approx(np.std([0.3, 0.2], ddof=1))
 
 
 def test_seeds_that_were_evaluated_on_other_users_are_refused(seeds: Path) -> None:

@@ -150,16 +150,6 @@ def test_the_metrics_are_those_of_evaluate_beside_every_baseline(run_parts: Page
         assert shown in run_parts.text
 
 
-def test_the_verdict_is_there_and_the_best_step_is_marked(run_parts: Page, evaluated: Run) -> None:
-    verdict = evaluated.metrics()["test"]["verdict"]
-    sentences = [one["sentence"] for one in verdict if one["kind"] != "baseline"]
-    assert sentences
-    assert all(sentence.split("`")[0].strip() in run_parts.text for sentence in sentences)
-    progress = evaluated.progress()
-    assert progress is not None
-    assert f"epoch {progress.best_epoch}: {progress.best:.4f}" in run_parts.text
-
-
 def test_examples_and_nearest_items_have_titles(run_parts: Page, shop: PreparedData) -> None:
     titles = set(shop.fields["title"])
     assert sum(text in titles for text in run_parts.texts) > 100
@@ -177,14 +167,6 @@ def test_the_run_can_be_repeated_from_its_page(run_parts: Page, evaluated: Run, 
 
 def test_the_same_run_gives_the_same_page(run_parts: Page, evaluated: Run, shop: PreparedData) -> None:
     assert run_page(evaluated, shop, "test") == run_parts.source
-
-
-def test_another_cut_off_changes_the_metrics(evaluated: Run, shop: PreparedData) -> None:
-    text = Page(run_page(evaluated, shop, "test", k=20)).text
-    value = evaluated.metrics()["test"]["towers"]["ndcg@20"]
-    assert f"ndcg@20, test part {value['mean']:.4f}" in text
-    with pytest.raises(TrainingError, match=r"-k 7: the evaluation has k = 10, 20, 50"):
-        run_page(evaluated, shop, "test", k=7)
 
 
 @pytest.mark.filterwarnings("ignore")

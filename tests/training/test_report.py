@@ -22,11 +22,11 @@ from turret.training.report import commands
 from turret.training.report.choice import best_rows, recommendation
 from turret.training.report.commands import report_samplers
 from turret.training.report.cost import StepTimer
-from turret.training.report.measured import Entry, entries
+from turret.training.report.measured import Entry, entries, too_large
 from turret.training.report.samplers import ReportRequest, SamplerReport
 from turret.training.report.table import report_table
 from turret.training.run import Run, remove_run
-from turret.training.samplers.core.settings import SamplerSettings
+from turret.training.samplers.adaptive.positive_features import PositiveFeaturesConfig
 from turret.training.samplers.registry import PartConfig, SamplerConfig
 
 Capture = pytest.CaptureFixture[str]
@@ -135,10 +135,6 @@ def test_old_vectors_are_compared_on_a_model_that_has_moved(report: dict[str, An
     assert exact[3] > exact[1]
 
 
-def entry(settings: SamplerSettings) -> Entry:
-    return Entry("some", None, settings)
-
-
 def kinds(union: Any) -> set[str]:
     """The kinds that an experiment may name."""
     adapter: TypeAdapter[Any] = TypeAdapter(union)
@@ -209,6 +205,13 @@ def test_every_kind_of_sampler_is_measured() -> None:
     known = kinds(SamplerConfig) | kinds(PartConfig)
     assert len(known) >= 15
     assert {one.kind for one in listed} | parts == known
+
+
+def test_large_tables_are_not_built_and_the_reason_has_their_size() -> None:
+    """256 features of a million items are 2 GB."""
+    features = Entry("some", None, PositiveFeaturesConfig(kind="positive_features"))
+    assert too_large(features, 100_000) is None
+    assert "2.05 GB" in (too_large(features, 1_000_000) or "")
 
 
 class Counted(Objective):
@@ -375,6 +378,9 @@ def test_the_tables_show_every_figure_and_what_is_not_measured() -> None:
     check_snapshot("sampler_report.txt", report_table(whole_report()))
     stale = shown_row(sampler="quadratic", refresh_every=100, steps=100, moved=0.034)
     skipped = [{"sampler": "mixed", "negatives": "4, 16", "reason": "because [so]."}]
-    more = report_table(whole_report(staleness=[stale], skipped=skipped))
+    full = {"milliseconds": 99.5, "timed_examples": 32}
+    more = report_table(whole_report(staleness=[stale], skipped=skipped, queries=8, full_softmax=full))
     assert "refresh_every" in more
-    assert "because [so]." in more
+    assert all(
+        words in more for words in ("because [so].", "8 queries instead of 64", "timed on 32 examples")
+    )
