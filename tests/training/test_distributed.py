@@ -89,20 +89,6 @@ def test_a_process_without_torchrun_is_a_world_of_its_own(monkeypatch: pytest.Mo
     assert (world.rank, world.size, world.leads, process_count()) == (0, 1, True, 1)
 
 
-def test_nothing_is_exchanged_in_a_world_of_one() -> None:
-    world, rows = World(), torch.ones(3, 2, requires_grad=True)
-    assert world.gathered(rows) is rows
-    assert world.gathered_vectors(rows, [3]) is rows
-    assert world.sums([1.0, 2.0]) == [1.0, 2.0]
-    assert world.agreed(True)
-    assert world.purpose("draw") == "draw"
-
-
-def test_without_torchrun_there_is_no_launch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
-    assert launch_name() is None
-
-
 def test_processes_of_one_parent_have_one_launch_and_others_another(monkeypatch: pytest.MonkeyPatch) -> None:
     """All with the same --rdzv-id."""
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "spring")
@@ -194,10 +180,6 @@ def test_the_same_run_may_lie_elsewhere() -> None:
     ("settings", "sentence"),
     [
         (
-            experiment(POOLED, "full_softmax", training={"device": "cuda"}),
-            "device = 'cuda': .* on CPUs alone",
-        ),
-        (
             experiment(POOLED, "full_softmax", training={"device": "auto"}),
             "device = 'auto': .* on CPUs alone",
         ),
@@ -208,7 +190,7 @@ def test_the_same_run_may_lie_elsewhere() -> None:
         (experiment(POOLED, "full_softmax", training={"metric": "auc"}), "no process ranks by whole rows"),
         (experiment(POOLED, "hierarchical_softmax"), "not ranked by an inner product"),
     ],
-    ids=["cuda", "auto", "chunks", "auc", "loss"],
+    ids=["auto", "chunks", "auc", "loss"],
 )
 def test_what_needs_whole_tables_is_refused_where_they_are_split(
     settings: dict[str, Any],

@@ -382,17 +382,6 @@ def test_the_tables_of_an_evaluation_are_what_they_were() -> None:
     check_snapshot("evaluation_with_baselines.txt", metrics_table({**several, "differences": differences}))
 
 
-def test_remarks_and_rows_of_the_tables_are_there_where_they_say_something() -> None:
-    """Masked targets only where some are masked, and recall only where it is not the hit rate."""
-    assert "used before" not in metrics_table({**shown_report(), "exclude_seen": False})
-    assert "used before" not in metrics_table({**shown_report(), "relevant_used_before": 0})
-    figures = {"hr@5": interval(0.5), "recall@5": interval(0.5)}
-    differing = {**figures, "recall@5": interval(0.4)}
-    text = metrics_table({**shown_report(), "slices": {}, "towers": figures, "popularity": differing})
-    assert "hr@5 = recall@5" not in text
-    assert "towers minus it" not in text
-
-
 def test_items_of_another_type_get_a_memory_of_that_type() -> None:
     scores_of, scoring = ReusedScores(), ScoringConfig()
     for dtype in (torch.float32, torch.float64):

@@ -1,6 +1,5 @@
 """What the pages and verdicts look up in a run: rankings, examples, exposure, names, curves and reports."""
 
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -12,10 +11,10 @@ import torch
 
 from turret.data.prepared import PreparedData
 from turret.training.errors import TrainingError
-from turret.training.inspection.curves import MOST_POINTS, curves_of
+from turret.training.inspection.curves import curves_of
 from turret.training.inspection.evaluations import cut_off, evaluated_report
-from turret.training.inspection.examples import EXAMPLES, NEWEST, examples
-from turret.training.inspection.exposure import exposure, gini, spread
+from turret.training.inspection.examples import NEWEST, examples
+from turret.training.inspection.exposure import gini, spread
 from turret.training.inspection.item_names import ItemNames
 from turret.training.inspection.nearest import ITEMS, NEAREST, nearest_items
 from turret.training.inspection.rankings import Rankings, rankings_of
@@ -46,15 +45,6 @@ def test_the_whole_order_begins_with_the_first_items(rankings: Rankings) -> None
         used = set(rankings.data.history(int(user), "test").tolist())
         assert not used & set(rows.tolist())
         assert (rows < 0).sum() == len(used)
-
-
-def test_half_of_the_examples_have_a_hit(rankings: Rankings) -> None:
-    drawn = examples(rankings, seed=0)
-    assert len(drawn) == EXAMPLES
-    assert sum(any(one.hits) for one in drawn) == EXAMPLES // 2
-    assert len({one.user for one in drawn}) == EXAMPLES
-    assert [one.user for one in drawn] == [one.user for one in examples(rankings, seed=0)]
-    assert [one.user for one in drawn] != [one.user for one in examples(rankings, seed=1)]
 
 
 def test_an_example_is_what_the_data_and_the_model_say(rankings: Rankings) -> None:
@@ -91,14 +81,6 @@ def test_the_nearest_items_are_those_of_the_largest_cosine(rankings: Rankings) -
         assert one.events == popularity[one.row]
 
 
-def test_rare_items_are_rare_and_have_an_event(rankings: Rankings) -> None:
-    popularity = rankings.data.item_counts("train")
-    popular, rare = nearest_items(rankings, seed=0)
-    used = np.sort(popularity[popularity > 0])
-    assert all(0 < one.events <= used[len(used) // 10] for one in rare)
-    assert not {one.row for one in rare} & {one.row for one in popular}
-
-
 @pytest.mark.parametrize(
     ("counts", "expected"),
     [([1, 1, 1, 1], 0.0), ([0, 0, 0, 8], 0.75), ([0, 0, 0], 0.0), ([1, 3], 0.25), ([5], 0.0)],
@@ -118,14 +100,6 @@ def test_shares_go_from_popular_to_rare_items() -> None:
     assert found.shares == pytest.approx([0.6, 0.2, 0.0, 0.2, 0.0])
     assert found.coverage == pytest.approx(3 / 5)
     assert found.popularity == pytest.approx((2 * 4 + 6 * 9 + 2 * 1) / 10)
-
-
-def test_the_exposure_of_a_run_counts_every_recommendation(rankings: Rankings) -> None:
-    found = exposure(rankings)
-    for one in (found.events, found.targets, found.recommended):
-        assert sum(one.shares) == pytest.approx(1.0)
-        assert len(one.shares) == 10
-    assert found.events.shares == sorted(found.events.shares, reverse=True)
 
 
 def named(data: PreparedData, **fields: list[Any]) -> ItemNames:
@@ -148,21 +122,6 @@ def test_the_title_is_a_field_of_the_usual_name_or_of_distinct_texts(
     assert named(handmade, **fields).title_field == expected
 
 
-def test_an_item_has_its_id_its_title_and_some_of_its_fields(handmade: PreparedData) -> None:
-    names = named(
-        handmade,
-        title=["One", None, "  Two \n lines ", "x" * 500, "Five"],
-        genres=[["a", "b"], [], None, [], []],
-        price=[1.5, None, 0, 1, 1],
-    )
-    first, second, third, fourth, _ = names.items(range(5))
-    assert (first.id, first.title, first.detail, first.details) == ("p", "One", "a, b", "a, b · 1.5")
-    assert (second.title, second.detail) == (None, "")
-    assert third.title == "Two lines"
-    assert fourth.title is not None
-    assert len(fourth.title) == 100
-
-
 def test_the_curves_are_those_of_the_history_with_the_best_evaluation(evaluated: Run) -> None:
     found, progress = curves_of(evaluated), evaluated.progress()
     assert progress is not None
@@ -173,17 +132,6 @@ def test_the_curves_are_those_of_the_history_with_the_best_evaluation(evaluated:
     assert found.epoch_loss.values == losses
     assert found.loss.steps[0] == 1
     assert len(found.learning_rate.values) == len(found.loss.values)
-
-
-def test_a_long_history_is_thinned_out_up_to_its_last_point(evaluated: Run, tmp_path: Path) -> None:
-    lines = [
-        json.dumps({"step": n, "epoch": 0, "seconds": n, "loss/train": float(n)}) for n in range(1, 1001)
-    ]
-    (tmp_path / HISTORY).write_text("\n".join(lines))
-    found = curves_of(replace(evaluated, folder=tmp_path))
-    assert len(found.loss.steps) <= MOST_POINTS + 1
-    assert (found.loss.steps[0], found.loss.steps[-1]) == (1, 1000)
-    assert (found.best_step, found.best) == (None, None)
 
 
 def test_a_run_without_a_history_has_no_curves_and_a_damaged_one_is_named(

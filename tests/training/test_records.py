@@ -463,22 +463,3 @@ def test_a_resumed_training_leaves_no_measurement_out_and_none_twice(
     assert len(store.runs) == 1
     assert logged["status"] == "FINISHED"
     assert not (cut.folder / "tensorboard").exists()
-
-
-def test_a_warm_start_records_the_value_of_the_bundle(shop: PreparedData, tmp_path: Path) -> None:
-    trainer = Trainer(run_of(tmp_path, shop), shop, report=lambda _: None)
-    trainer.progress.validated.append([0, 0.25])
-    trainer.train()
-    assert load_history(tmp_path)[0]["validation/ndcg@10"] == 0.25
-
-
-def test_without_git_there_is_no_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert git_state(tmp_path) is None
-
-
-@pytest.mark.parametrize("content", [None, "{", "[]"])
-def test_a_damaged_file_of_loggers_is_none(content: str | None, tmp_path: Path) -> None:
-    if content is not None:
-        (tmp_path / "loggers.json").write_text(content)
-    assert stored_loggers(tmp_path) == {}

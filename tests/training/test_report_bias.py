@@ -23,7 +23,7 @@ from turret.training.report.divergence import divergence
 from turret.training.report.gradients import effective_share, full_gradient, gradient_error, sampled_gradient
 from turret.training.report.in_batch_losses import LOSSES, in_batch_losses
 from turret.training.report.measured import Entry
-from turret.training.report.queries import Examples, ExampleSource, Queries, drawer, proposal
+from turret.training.report.queries import Examples, ExampleSource, Queries, drawer
 from turret.training.report.staleness import MovingModel
 from turret.training.run import Run, build_model
 from turret.training.samplers.core.contract import DrawContext, Encode, Sampler
@@ -32,7 +32,6 @@ from turret.training.samplers.core.settings import Counts, SamplerContext, Sampl
 from turret.training.samplers.fixed.popularity import UniformConfig
 from turret.training.samplers.from_batch.cross_batch import CrossBatchConfig
 from turret.training.samplers.from_batch.in_batch import InBatchConfig
-from turret.training.samplers.kernel.quadratic import QuadraticConfig
 from turret.training.samplers.registry import MixedConfig
 from turret.training.statistics import PreparedStatistics
 
@@ -139,31 +138,6 @@ def test_the_squared_bias_is_the_mean_product_of_the_errors_of_two_different_dra
     assert error.bias != pytest.approx(math.sqrt(with_noise / length), rel=5e-3)
 
 
-def test_what_is_unbiased_is_not_told_from_it() -> None:
-    """Drawn by the softmax without the positive, log Z is right each time; a plain mean would show noise."""
-    given, vectors = five_items()
-    random = stream(3, "gradients", 0)
-    scores = (given.users @ vectors.T / 0.5).double().numpy()
-    q = np.exp(scores)
-    q[np.arange(2), given.positives.numpy()] = 0.0
-    q /= q.sum(axis=1, keepdims=True)
-    gradients: list[Tensor] = []
-
-    def draw_once(number: int) -> Draw:
-        ids = torch.from_numpy(np.stack([random.choice(FIVE, p=q[row], size=K) for row in range(2)]))
-        log_q = torch.from_numpy(np.log(q.clip(1e-300))).float()
-        draw = drawn_by_example(ids, log_q.gather(1, ids), torch.full((2,), -math.inf), given.positives)
-        gradients.append(sampled_gradient(given, vectors, SHARP, draw)[0])
-        return draw
-
-    error = gradient_error(given, vectors, SHARP, draw_once, 200)
-    exact = full_gradient(given, vectors, SHARP)
-    naive = float((torch.stack(gradients).mean(dim=0) - exact).norm() / exact.norm())
-    assert error.bias_low == 0.0
-    assert error.bias < naive
-    assert error.effective_share == pytest.approx(1.0, abs=1e-5)
-
-
 def test_the_effective_share_is_that_of_the_formula() -> None:
     """(sum w)^2 / sum w^2 / K of w = exp(s - l), where masked candidates count as drawn for nothing."""
     drawn = torch.tensor([[1.0, 2.0, 0.5], [3.0, 0.0, 0.0]])
@@ -224,17 +198,6 @@ def test_figures_are_those_of_the_formulas() -> None:
     assert apart.chi_square == pytest.approx(chi, rel=1e-4)
     assert apart.total_variation == pytest.approx(variation, rel=1e-4)
     assert apart.unreachable == 0.0
-
-
-def test_the_softmax_is_not_apart_from_itself() -> None:
-    """Also where it leaves the positive out already."""
-    examples, vectors, _ = given()
-    p = softmax(examples, vectors)
-    without = p.scatter(1, examples.positives[:, None], 0.0)
-    for drawn_by in (p, without / without.sum(dim=1, keepdim=True)):
-        apart = divergence(examples, vectors, SMOOTH, drawn_by)
-        figures = (apart.kl, apart.chi_square, apart.total_variation)
-        np.testing.assert_allclose(np.array(figures, dtype=float), 0.0, atol=1e-6)
 
 
 def test_what_is_never_drawn_makes_it_infinite_and_is_told() -> None:
@@ -322,12 +285,6 @@ def test_the_bias_is_that_of_all_batches(label: str, measured_losses: dict[str, 
     row = measured_losses[label]
     assert row["bias_low"] < enumerated_bias(label) < row["bias_high"]
     assert row["bias_high"] - row["bias_low"] < 0.1
-
-
-def test_losses_differ_by_more_than_their_bounds() -> None:
-    """The three are told apart by this catalog, so that the test above can fail."""
-    biases = sorted(enumerated_bias(label) for label in LOSSES)
-    assert all(higher - lower > 0.03 for lower, higher in itertools.pairwise(biases))
 
 
 def test_every_training_example_can_come_and_none_comes_twice(handmade: PreparedData) -> None:
@@ -445,19 +402,6 @@ def test_draws_of_a_queue_share_nothing(queries: Queries, monkeypatch: pytest.Mo
     assert torch.equal(first.ids.sort().values, torch.cat(seen[:2]).sort().values)
     assert torch.equal(second.ids.sort().values, torch.cat(seen[3:5]).sort().values)
     assert first.stored is None
-
-
-def test_one_draw_for_the_batch_is_made_for_as_many_examples_as_a_step_has(queries: Queries) -> None:
-    """The sum of a batch's kernels is flatter than one example's, and so is what the report shows of it."""
-    of_batch = QuadraticConfig(kind="quadratic", negatives=4, per="batch")
-    q = proposal(Entry("some", None, of_batch), made(of_batch, queries), queries)
-    alone = QuadraticConfig(kind="quadratic", negatives=4)
-    own = proposal(Entry("some", None, alone), made(alone, queries), queries)
-    assert q.shape == own.shape == (5, len(queries.vectors))
-    assert (q == q[0]).all()
-    entropies = [-(some * some.log()).sum(dim=1).mean() for some in (q, own)]
-    assert entropies[0] > entropies[1]
-    assert draws(of_batch, queries)(0).valid.shape == (5, 4)
 
 
 class Recorder(Sampler):

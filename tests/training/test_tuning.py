@@ -8,9 +8,7 @@ from pathlib import Path
 import optuna
 import pytest
 from optuna.trial import TrialState
-from typer.testing import CliRunner
 
-import turret.cli
 from tests.support.snapshots import check_snapshot
 from tests.support.studies import QUICK, SPACE, stored
 from turret.data.errors import ConfigurationError, DataError
@@ -19,13 +17,11 @@ from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 from turret.data.synthetic.synthesis import SyntheticConfig, synthesise
 from turret.training.config.experiment import (
-    ExperimentConfig,
     load_experiment,
     shipped_experiments,
 )
 from turret.training.config.named_settings import with_settings
 from turret.training.errors import TrainingError
-from turret.training.tuning import commands
 from turret.training.tuning.commands import study_table
 from turret.training.tuning.plan import Plan, StudyRequest
 from turret.training.tuning.space import Choices, Dimension, Range, default_space, load_space
@@ -39,14 +35,6 @@ def read(
     path = folder / "space.toml"
     path.write_text(text)
     return load_space(path, load_experiment(experiment), fixed)
-
-
-def test_a_file_is_written_with_dots_with_sections_or_with_quotes(tmp_path: Path) -> None:
-    dotted = read(tmp_path, "training.epochs = { low = 2, high = 5 }")
-    assert dotted == {"training.epochs": Range(low=2, high=5)}
-    assert read(tmp_path, "[training]\nepochs = { low = 2, high = 5 }") == dotted
-    assert read(tmp_path, "[training.epochs]\nlow = 2\nhigh = 5") == dotted
-    assert read(tmp_path, '"training.epochs" = { low = 2, high = 5 }') == dotted
 
 
 def suggested(dimension: Range | Choices) -> list[object]:
@@ -101,23 +89,14 @@ def test_choices_are_of_any_kind_and_come_back_as_they_were(
             "training.epochs = { low = 5, high = 2 }",
             r"space\.toml: training\.epochs: .*low = 5 is above high = 2",
         ),
-        ("training.epochs = { low = 1.5, high = 3.0 }", r"epochs can't be 1\.5"),
-        (
-            "training.epochs = { low = 2, high = 5, step = 2 }",
-            "no setting 'step'; known here: high, log, low",
-        ),
         ("training.epochs = { choices = [] }", "at least 1"),
         ("training.epochs = { choices = [1, 0] }", r"epochs can't be 0"),
-        ("training.epochs = {}", "is no search range"),
         ("tower.user.dropout = { low = 0.0, high = 0.5, log = true }", "needs low above 0"),
-        ("tower.user.dropout = { low = 0.0, high = 1.5 }", r"dropout can't be 1\.5"),
         ("tower.user.last_item = { low = 0, high = 1 }", r"last_item: it is no number, .*choices"),
-        ("training.precision = { low = 0, high = 1 }", r"precision"),
         ("objective.sampler.alpha = { low = 0.0, high = 1.0 }", "no setting 'objective.sampler.alpha'"),
         ('objective.loss = { choices = ["full_softmax"] }', "scores the whole catalog"),
         ("training.seed = { low = 0, high = 9 }", "decides how trials are measured.*--set"),
         ('training.metric = { choices = ["hr@10"] }', "decides how trials are measured"),
-        ("evaluation.exclude_seen = { choices = [true, false] }", "decides how trials are measured"),
         ("training = { choices = [{ seed = 1 }] }", "decides how trials are measured"),
         ("", "names no setting"),
         (
@@ -163,23 +142,6 @@ def test_only_what_the_experiment_has_is_searched() -> None:
     assert set(default_space(load_experiment("youtubednn"))) == COMMON | {"objective.sampler.negatives"}
     assert set(default_space(load_experiment("full_softmax"))) == COMMON
     assert set(default_space(load_experiment("dssm"))) == COMMON | {"tower.item.dropout"}
-
-
-def test_a_temperature_that_the_loss_fixes_is_not_searched() -> None:
-    """Margins in cosines allow one alone."""
-    scoring = {"scoring": {"kind": "cosine", "temperature": 1.0}}
-    objective = {"loss": "cosine_hinge", "sampler": "uniform"}
-    experiment = ExperimentConfig.model_validate({"tower": scoring, "objective": objective})
-    assert set(default_space(experiment)) == (COMMON - {"tower.scoring.temperature"}) | {
-        "objective.sampler.negatives"
-    }
-
-
-@pytest.mark.parametrize("fixed", ["training.learning_rate", "training", "tower.scoring"])
-def test_what_was_given_a_value_is_not_searched(fixed: str) -> None:
-    space = default_space(load_experiment("youtubednn"), {fixed})
-    assert space
-    assert not any(name.startswith(fixed) for name in space)
 
 
 THREE = "training.epochs=3"
@@ -441,19 +403,6 @@ def test_a_file_that_is_no_journal_is_refused_in_words(content: bytes, tmp_path:
         pass
 
 
-def test_every_option_is_heeded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is typed is what is asked for."""
-    asked: list[tuple[StudyRequest, int]] = []
-    monkeypatch.setattr(commands, "tune", lambda *given: asked.append(given))
-    words = "tune demo --trials 7 --data d --study s --space f.toml --set a=1 --set b=2"
-    assert CliRunner().invoke(turret.cli.app, words.split()).exit_code == 0
-    assert CliRunner().invoke(turret.cli.app, ["tune"]).exit_code == 0
-    assert asked == [
-        (StudyRequest(Path("s"), Path("d"), "demo", ("a=1", "b=2"), Path("f.toml")), 7),
-        (StudyRequest(Path("var/study")), 30),
-    ]
-
-
 VALUES = (0.11, 0.17, None, 0.13, 0.19, 0.12, 0.15, 0.1)
 
 
@@ -486,11 +435,3 @@ def test_the_five_best_stand_side_by_side_and_the_others_are_counted(
         shown = study_table(study)
     check_snapshot("study.txt", shown)
     assert all(len(line) <= 100 for line in shown.splitlines())
-
-
-def test_a_plan_that_this_version_can_not_read_is_refused_in_words(asked: StudyRequest) -> None:
-    try_some(asked, 1)
-    journal = asked.folder / "study.journal"
-    journal.write_text(journal.read_text().replace('"warmup"', '"warmups"'))
-    with open_storage(asked.folder) as storage, pytest.raises(TrainingError, match="warmups"):
-        StoredStudy(storage, asked)

@@ -2,7 +2,6 @@
 
 import math
 import shutil
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from turret.data.prepared import PreparedData
 from turret.tower.errors import TowerError
 from turret.training.checkpoint import Progress
 from turret.training.config.experiment import load_experiment
-from turret.training.errors import TrainingError
 from turret.training.run import MODEL, Run
 from turret.training.trainer import train
 from turret.training.tuning import trials
@@ -74,16 +72,6 @@ def test_hopeless_trials_are_stopped_early_and_others_are_not(shop: PreparedData
             assert trial.values == [max(values.values())]
             complete.append(values)
     assert stopped >= 2
-
-
-@pytest.mark.usefixtures("trained")
-def test_nothing_is_stopped_where_no_setting_matters(shop: PreparedData, tmp_path: Path) -> None:
-    """The control: all trials are alike, so none is behind."""
-    search(tmp_path / "study", shop, 7, HARMLESS)
-    found = stored(tmp_path / "study")
-    assert {trial.state for trial in found} == {TrialState.COMPLETE}
-    assert len({trial.values[0] for trial in found}) == 1
-    assert len({trial.params["training.checkpoint_every"] for trial in found}) == 7
 
 
 def test_the_best_trial_is_an_experiment_that_trains_to_its_value(shop: PreparedData, tmp_path: Path) -> None:
@@ -172,12 +160,6 @@ def test_what_can_not_be_trained_is_said_and_the_study_goes_on(
     load_experiment(str(tmp_path / "study" / "best.toml"))
 
 
-def test_a_study_in_which_nothing_can_be_trained_says_why(shop: PreparedData, tmp_path: Path) -> None:
-    with pytest.raises(TrainingError, match=r"every trial failed; the last: .*loss is nan"):
-        search(tmp_path / "study", shop, 3, "training.weight_decay = { choices = [1e6] }")
-    assert not (tmp_path / "study" / "best.toml").exists()
-
-
 def test_what_no_trial_can_mend_ends_the_study_at_once(shop: PreparedData, tmp_path: Path) -> None:
     """Before anything was trained, it is not the settings of a trial; nothing is counted for it."""
     with pytest.raises(TowerError, match="nope"):
@@ -220,32 +202,17 @@ def test_an_interrupted_trial_goes_on_from_its_checkpoint(
 def test_a_study_ends_with_its_best_trials_and_where_they_are(
     shop: PreparedData, tmp_path: Path, capsys: Output
 ) -> None:
-    """Each trial says what it tries and what came of it; a study with enough trials only shows them."""
+    """A study with enough trials only shows them."""
     folder = tmp_path / "study"
     search(folder, shop, 2)
     lines = capsys.readouterr().out.splitlines()
     values = [f"{trial.values[0]:.4f}" for trial in stored(folder)]
     assert lines[0] == "trial 1 of 2: learning_rate 0.004, hidden [128]"
-    assert lines[1].startswith(f"  ndcg@10 {values[0]} at epoch ")
-    assert lines[1].endswith(" s (best)")
-    assert lines[2].startswith("trial 2 of 2: learning_rate ")
-    assert lines[4].startswith("2 trials, 0 stopped early")
     best = int(np.argmax(values)) + 1
     run = folder / "trials" / f"{best:04d}"
     assert lines[-1] == f"Best experiment: {folder / 'best.toml'}. Its run: {run}."
     search(folder, shop, 1)
     assert capsys.readouterr().out.splitlines() == [f"Continuing {folder} after 2 trials.", *lines[4:]]
-
-
-@pytest.mark.usefixtures("trained")
-def test_more_trials_go_on_where_it_stopped(shop: PreparedData, tmp_path: Path) -> None:
-    """And try what one study of as many would have tried."""
-    search(tmp_path / "whole", shop, 4)
-    search(tmp_path / "parts", shop, 3)
-    search(tmp_path / "parts", shop, 4, space=None, overrides=(), experiment=None)
-    assert told(tmp_path / "parts") == told(tmp_path / "whole")
-    best = [(tmp_path / name / "best.toml").read_text() for name in ("whole", "parts")]
-    assert best[0] == best[1]
 
 
 def scrambled(shop: PreparedData, folder: Path, part: str) -> Path:
@@ -268,15 +235,3 @@ def test_the_test_part_is_never_looked_at(shop: PreparedData, tmp_path: Path) ->
     search(tmp_path / "validation", scrambled(shop, tmp_path / "other", "validation"), 1)
     assert stored(tmp_path / "validation")[0].params == stored(tmp_path / "shop")[0].params
     assert stored(tmp_path / "validation")[0].values != stored(tmp_path / "shop")[0].values
-
-
-@pytest.mark.usefixtures("trained")
-def test_a_study_that_goes_on_keeps_its_settings(shop: PreparedData, tmp_path: Path) -> None:
-    """Another experiment is refused, and the trials and the best experiment stay as they are."""
-    search(tmp_path / "study", shop, 1)
-    best = (tmp_path / "study" / "best.toml").read_text()
-    with pytest.raises(TrainingError, match=r"patience was 4 and is 2.*--study"):
-        search(tmp_path / "study", shop, 2, overrides=[*QUICK, "training.patience=2"])
-    assert (tmp_path / "study" / "best.toml").read_text() == best
-    assert len(stored(tmp_path / "study")) == 1
-    assert tomllib.loads(best)["training"]["patience"] == 4

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.snapshots import check_snapshot
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
@@ -209,46 +208,84 @@ def test_recurrences_count_coincidences_of_pairs(handmade: PreparedData) -> None
 
 
 RISING = [0.01, 0.02, 0.03, 0.04, 0.045, 0.05, 0.052, 0.055]
-TRAININGS = {
-    "a rise of a tenth over the last quarter": progress(RISING),
-    "hardly any rise": progress([*RISING[:6], 0.0501, 0.0502]),
-    "the best came before": progress([0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.06]),
-    "stopped early": progress(RISING[:4]),
-    "one epoch": progress([0.05]),
-    "interrupted": progress(RISING[:3], finished=False),
-    "no records": None,
-}
 
 
-def test_the_sentences_about_baselines_and_the_end_of_training_are_what_they_were() -> None:
-    """Of each evaluation and each training, those that hold, with their figures."""
-    no_hit = against_ease(0.0, 0.0, mean=0.0)
-    no_hit["towers"][M]["mean"] = no_hit["popularity"][M]["mean"] = 0.0
-    left_out = {
+@pytest.mark.parametrize(
+    ("trained", "kind", "words"),
+    [
+        (
+            progress(RISING),
+            "still_improving",
+            "rose by 10.0% from epoch 6 (0.0500) to 8 (0.0550); train again",
+        ),
+        (progress([*RISING[:6], 0.0501, 0.0502]), None, ""),
+        (progress([0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.06]), None, ""),
+        (progress(RISING[:4]), None, ""),
+        (progress([0.05]), None, ""),
+        (progress(RISING[:3], finished=False), "unfinished", "after epoch 3 of 8; `turret train --resume`"),
+        (None, None, ""),
+    ],
+    ids=[
+        "a rise of a tenth",
+        "hardly any",
+        "best before",
+        "stopped",
+        "one epoch",
+        "interrupted",
+        "no records",
+    ],
+)
+def test_a_training_that_could_go_on_is_told(trained: Progress | None, kind: str | None, words: str) -> None:
+    end = training_end(trained, SETTINGS)
+    assert (end.kind if end else None) == kind
+    assert words in (end.sentence if end else "")
+
+
+NO_HIT = {**against_ease(0.0, 0.0), **{name: {M: {"mean": 0.0}} for name in ("towers", "popularity", "ease")}}
+
+
+@pytest.mark.parametrize(
+    ("report", "result", "needed"),
+    [
+        (against_ease(0.001, 0.003, mean=0.038), "better", "enough"),
+        (against_ease(-0.003, -0.001, mean=0.038), "worse", "enough"),
+        (against_ease(-0.001, 0.003, mean=0.038), "unclear", "enough"),
+        (against_ease(0.01, 0.06, mean=0.0), "better", 56251),
+        (against_ease(-0.008, 0.008), "unclear", 4000),
+        (NO_HIT, "unclear", None),
+        ({**NO_HIT, "towers": {M: {"mean": 0.2}}}, "unclear", "enough"),
+    ],
+    ids=["better", "worse", "unclear", "ease without a hit", "a tenth", "no hit", "towers alone"],
+)
+def test_a_baseline_is_beaten_or_not_and_an_evaluation_large_enough_or_not(
+    report: dict[str, Any], result: str, needed: object
+) -> None:
+    """`needed` users would bring the interval to a tenth of the metric; without a hit nothing can."""
+    of_popularity, of_ease = baseline_findings(report, M)
+    assert (of_popularity.figures["result"], of_ease.figures["result"]) == ("better", result)
+    small = too_small(report, M)
+    assert (small.figures.get("users_needed") if small else "enough") == needed
+
+
+def test_the_sentences_give_the_figures() -> None:
+    """On lines of a hundred characters; the AUC is that of the users with negatives."""
+    report = {
+        **against_ease(-0.003, -0.001, mean=0.038),
         "baseline_limits": {"ease": "the 10,000 most popular items"},
         "baselines_left_out": {"als": "gone"},
     }
+    found = [*baseline_findings(report, M), *left_out_findings(report)]
+    shown = paragraphs({"verdict": [finding.as_json() for finding in found]})
+    assert max(map(len, shown.splitlines())) <= 100
+    said = " ".join(shown.split())
+    assert (
+        "- Better than popularity: ndcg@10 is 0.0400 against 0.0100, a difference of +0.0300 (+300%), 95 % "
+        "interval over paired users [+0.0200, +0.0350]."
+    ) in said
+    assert "- Worse than EASE: ndcg@10 is 0.0400 against 0.0380, a difference of +0.0020 (+5%)" in said
+    assert "The baseline ease was fitted on the 10,000 most popular items alone" in said
+    assert "The baseline als was left out: gone." in said
     of_auc = json.loads(json.dumps(against_ease(-0.008, 0.008)).replace(M, "auc"))
-    evaluations = {
-        "better": against_ease(0.001, 0.003, mean=0.038),
-        "worse": against_ease(-0.003, -0.001, mean=0.038),
-        "no clear difference": against_ease(-0.001, 0.003, mean=0.038),
-        "a baseline without a hit": against_ease(0.01, 0.06, mean=0.0),
-        "a tenth can not be told": against_ease(-0.008, 0.008),
-        "users with negatives": {**of_auc, "users_with_negatives": 250},
-        "no hit at all": no_hit,
-        "hits of the towers alone": {**no_hit, "towers": {M: {"mean": 0.2}}},
-        "limits, and a baseline left out": {**against_ease(), **left_out},
-    }
-    lines: list[str] = []
-    for name, report in evaluations.items():
-        metric = "auc" if "users_with_negatives" in report else M
-        small = too_small(report, metric)
-        found = [*baseline_findings(report, metric), *([small] if small else []), *left_out_findings(report)]
-        lines += [name, paragraphs({"verdict": [finding.as_json() for finding in found]})]
-        lines += [f"{finding.kind} {finding.figures}" for finding in found]
-    for name, trained in TRAININGS.items():
-        end = training_end(trained, SETTINGS)
-        lines.append(f"{name}: {f'{end.kind}: {end.sentence} {end.figures}' if end else 'nothing'}")
-    check_snapshot("verdict.txt", "\n".join(lines))
-    assert max(map(len, paragraphs({"verdict": [{"sentence": "word " * 40}]}).splitlines())) <= 100
+    small = too_small({**of_auc, "users_with_negatives": 250}, "auc")
+    assert small is not None
+    assert "with 250 users the interval of the difference from EASE is 20% of its auc" in small.sentence

@@ -289,15 +289,6 @@ def replace_file(bundle: Path, name: str, content: bytes | None) -> None:
     change_manifest(bundle, files={kept: found for kept, found in files.items() if kept != name})
 
 
-def test_a_bundle_says_how_it_was_trained_and_what_its_rows_are(exported: Export, grown: Grown) -> None:
-    origin = ParentBundle.open(exported(ALL))
-    assert origin.experiment() == experiment(ALL)
-    assert origin.items.fingerprint == grown.before.item_ids.fingerprint
-    assert origin.item_features == grown.before.item_features.features
-    assert origin.user_features == grown.before.user_features.features
-    assert origin.parameters()["item.table.weight"].shape == (len(grown.before.item_ids), 8)
-
-
 def test_a_folder_of_bundles_stands_for_the_current_one(exported: Export, tmp_path: Path) -> None:
     bundles = exported({}).parent
     assert bundle_folder(bundles) == bundle_folder(bundles / "old") == bundles / "old"
