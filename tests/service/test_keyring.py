@@ -138,18 +138,6 @@ def test_a_file_that_is_replaced_by_one_of_the_same_size_and_times_is_read_again
     assert not keys.find(key)
 
 
-def test_looking_quietly_leaves_the_complaint_to_others(watched: Watched) -> None:
-    watched.keep("shop")
-    keys = watched.ring()
-    watched.path.unlink()
-    watched.now = 1.0
-    keys.check(quietly=True)
-    assert not watched.complaints
-    watched.now = 2.0
-    keys.check()
-    assert len(watched.complaints) == 1
-
-
 # ---- The start
 
 
@@ -274,27 +262,6 @@ def test_an_open_service_that_can_not_look_refuses_until_it_can(watched: Watched
     assert len(watched.complaints) == 2
 
 
-def test_a_folder_that_is_a_file_for_a_while_closes_nothing_for_good(tmp_path: Path) -> None:
-    folder = tmp_path / "keys"
-    folder.mkdir()
-    watched = Watched(folder / "keys.json")
-    keys = watched.ring()
-    folder.rename(tmp_path / "away")
-    folder.write_text("")
-    watched.now = 1.0
-    keys.check(quietly=True)
-    assert len(watched.complaints) == 1  # that it started open
-    assert not keys.admits_all()
-    watched.now = 2.0
-    assert not keys.admits_all()
-    assert "Not a directory" in watched.complaints[1]
-    folder.unlink()
-    (tmp_path / "away").rename(folder)
-    watched.now = 3.0
-    assert keys.admits_all()
-    assert len(watched.complaints) == 2
-
-
 # ---- Several processes
 
 
@@ -317,18 +284,3 @@ def test_what_one_process_has_seen_closes_all(watched: Watched) -> None:
         assert not one.admits_all()
         assert not other.admits_all()
         assert one.find(key)
-
-
-@pytest.mark.parametrize("quietly", [False, True])
-def test_closing_is_said_once_by_the_process_that_closes(watched: Watched, quietly: bool) -> None:
-    """The others look no more when they find the service closed, so they can't be the ones to say it."""
-    shared_state = SharedState()
-    one, other = watched.ring(shared_state), watched.ring(shared_state)
-    watched.keep("shop")
-    watched.complaints.clear()
-    watched.now = 1.0
-    for keys in (one, other, one):
-        keys.check(quietly)
-    (said,) = watched.complaints
-    assert "reading and writing require a key from now on" in said
-    assert str(watched.path) in said

@@ -82,12 +82,6 @@ def shown(fresh: FreshItems) -> tuple[list[object], dict[int, bytes], list[int],
 # --- Changes become an overlay
 
 
-def test_an_overlay_is_up_to_date_after_entries_that_are_all_invalid(bundle: Bundle) -> None:
-    """Without their number they would be read, and logged, again and again."""
-    fresh = overlay_of(bundle, Change("900", 7, 0, b"no JSON", b"{}"))
-    assert (shown(fresh), fresh.number) == (([], {}, [], set()), 7)
-
-
 def test_unknown_items_get_vectors_and_known_ones_keep_theirs_with_other_fields(bundle: Bundle) -> None:
     fresh = overlay_of(bundle, put(1, "900", 3), put(2, "901", 5), put(3, "105", fields=b'{"b":2}'))
     assert shown(fresh) == ([900, 901], {5: b'{"b":2}'}, [], set())
@@ -314,13 +308,6 @@ def test_scores_are_those_of_the_bundle(absolute: bool) -> None:
     assert found.tolist() == pytest.approx([abs(one) if absolute else one for one in expected], rel=1e-5)
 
 
-def test_a_few_of_thousands_are_found() -> None:
-    scores = np.zeros(10_000, dtype=np.float32)
-    scores[[17, 9_000, 400]] = [2.0, 3.0, 2.0]
-    found = merge(ranking([0.0, 2.0, 2.5, 0.0, 0.0, 0.0]), scores, drawn(10_000), 4)
-    assert found.rows.tolist() == [N + 9_000, 2, 1, N + 17]
-
-
 # --- The overlay of each worker follows the store
 
 
@@ -365,16 +352,6 @@ async def test_a_change_during_a_read_is_read_by_the_next_request(bundle: Bundle
     assert overlay.current(bundle) is None
     assert len(await overlay.of(bundle)) == 1
     assert overlay.current(bundle) is not None
-
-
-@in_virtual_time
-async def test_it_is_read_once_for_many_requests(bundle: Bundle) -> None:
-    store = Watched()
-    overlay = ItemOverlayCache(store)
-    found = await asyncio.gather(*(overlay.of(bundle) for _ in range(50)))
-    assert store.reads == 1
-    assert all(one is found[0] for one in found)
-    assert overlay.current(bundle) is found[0]
 
 
 def test_a_change_of_one_process_is_in_the_next_look_of_another(bundle: Bundle, tmp_path: Path) -> None:
@@ -451,19 +428,6 @@ async def test_a_change_is_read_though_another_has_tried_and_failed(bundle: Bund
 
 
 @in_virtual_time
-async def test_a_store_that_hangs_is_waited_for_so_long(bundle: Bundle) -> None:
-    store = Watched()
-    store.seconds = 3600
-    overlay = ItemOverlayCache(store, seconds=0.5)
-    await asyncio.gather(*(overlay.of(bundle) for _ in range(20)))
-    assert store.reads == 1
-    assert asyncio.get_running_loop().time() == 0.5
-    assert (await overlay.within(bundle, 1.0))[1] is True
-    with pytest.raises(ItemsUnavailableError, match=r"0\.5 seconds"):
-        await overlay.changed(bundle, 1)
-
-
-@in_virtual_time
 async def test_a_slow_store_is_waited_for_only_so_long_and_by_one(bundle: Bundle) -> None:
     """Requests use the previous overlay and say so; the read continues."""
     store, generation = Watched(), SharedState().items
@@ -513,22 +477,6 @@ async def test_each_bundle_has_its_own(root: Path, bundle: Bundle) -> None:
     del names
     gc.collect()
     assert gone() is None
-
-
-def test_a_thousand_are_made_ready_beside_the_requests(bundle: Bundle) -> None:
-    async def work() -> None:
-        store = MemoryItems()
-        for number in range(1000):
-            await put_fresh(store, str(1000 + number))
-        ready = asyncio.create_task(ItemOverlayCache(store).of(bundle))
-        ticks = 0
-        while not ready.done():
-            await asyncio.sleep(0)
-            ticks += 1
-        assert len(ready.result()) == 1000
-        assert ticks > 1, "the loop went on"
-
-    asyncio.run(work())
 
 
 # --- Writing them

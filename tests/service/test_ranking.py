@@ -356,24 +356,6 @@ def test_who_has_given_up_is_not_answered(live: LoadedModel, sizes: list[int]) -
     assert sum(sizes) == 3
 
 
-@pytest.mark.parametrize(("first", "expected"), [(2, [3]), (1, [1, 1])])
-def test_several_take_along_who_arrives_while_they_are_read(
-    live: LoadedModel, sizes: list[int], first: int, expected: list[int]
-) -> None:
-    """A lone one waits for nobody."""
-
-    async def ask() -> None:
-        batcher = MicroBatcher(lambda *_: None)
-        fresh, loop = nothing_beside(live), asyncio.get_running_loop()
-        tasks = [loop.create_task(batcher.answer(live, fresh, one)) for one in QUERIES[:first]]
-        await asyncio.sleep(0)  # these are at hand
-        tasks.append(loop.create_task(batcher.answer(live, fresh, QUERIES[3])))
-        await asyncio.gather(*tasks)
-
-    asyncio.run(ask())
-    assert sizes == expected
-
-
 def test_versions_do_not_share_a_turn(published: Path, live: LoadedModel, sizes: list[int]) -> None:
     other = open_live(published, "v1")
     other.latency.add(1e-4)
@@ -396,8 +378,3 @@ def test_a_turn_is_short_whatever_an_answer_takes(
     live.latency.seconds = seconds
     together(live, [asked(101)] * 20)
     assert sizes == expected
-
-
-def test_the_first_answers_of_a_version_come_alone(published: Path, sizes: list[int]) -> None:
-    together(open_live(published, "v1"), [asked(101)] * 3)
-    assert sizes[0] == 1
