@@ -18,21 +18,12 @@ from turret.service.comparison import comparison as module
 from turret.service.comparison import opening, user_sample
 from turret.service.comparison.background import BackgroundThread
 from turret.service.comparison.chosen import ChosenVersion
-from turret.service.comparison.measured_overlap import (
-    measure_overlap,
-    queries_of_golden,
-    queries_of_users,
-)
+from turret.service.comparison.measured_overlap import measure_overlap, queries_of_golden, queries_of_users
 from turret.service.comparison.opening import VersionOpener
 from turret.service.comparison.side import Side, overlap_between
 from turret.service.comparison.user_sample import UserSample, sample_users
 from turret.service.components import Components
-from turret.service.errors import (
-    ConflictError,
-    HistoryUnavailableError,
-    NotFoundError,
-    NotReadyError,
-)
+from turret.service.errors import ConflictError, HistoryUnavailableError, NotFoundError, NotReadyError
 from turret.service.models.activation import Activator
 from turret.service.models.gate import GateRequest, Passage, pass_gate, read_report
 from turret.service.models.loaded_model import LoadedModel, open_live

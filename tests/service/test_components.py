@@ -195,17 +195,6 @@ def test_answers_of_a_remote_index_never_hold_up_the_loop(
     assert latency.is_long()
 
 
-@pytest.mark.parametrize(
-    ("scanned", "changed", "expected"), [(27_000, 0, False), (1_000_000, 0, True), (27_000, 1_000, True)]
-)
-def test_a_filter_over_many_items_takes_long_even_for_a_quick_version(
-    scanned: int, changed: int, expected: bool
-) -> None:
-    latency = LatencyEstimate()
-    latency.add(0.0005)
-    assert latency.is_long(scanned, changed) == expected
-
-
 def test_answers_and_bodies_beyond_a_size_are_large() -> None:
     """An answer by its items and its history, a body by its bytes and its parts."""
     assert [is_large(*sizes) for sizes in ((100, 1_000), (101, 0), (10, 1_001))] == [False, True, True]

@@ -126,9 +126,6 @@ def test_everything_is_on_the_page_to_read_and_its_links_lead_somewhere() -> Non
         for method, call in methods.items():
             assert f"<code>{method.upper()} {path}</code>" in page
             assert all(f"<code>{status}</code>" in page for status in call["responses"])
-    assert all(f'id="{name}"' in page for name in document["components"]["schemas"])
-    for words in ("up to 1000", "at least 1, at most 1000", "Needs a key of the scope write", "by default"):
-        assert words in page
     links = set(re.findall(r'href="#(\w+)"', page))
     assert links
     assert links <= set(re.findall(r'id="(\w+)"', page))

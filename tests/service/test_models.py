@@ -40,7 +40,6 @@ from turret.service.models.traffic_split import (
 from turret.service.settings import Settings
 from turret.service.shared_state import SharedState
 from turret.service.telemetry.metrics import Metrics
-from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.engines.publishing import publish_to_engine
 from turret.tower.errors import BundleError
@@ -601,26 +600,6 @@ def test_a_route_to_the_live_version_is_to_the_content_that_was_checked(three: P
     manifest = ModelHolder(three).live.bundle.snapshot.manifest if is_own else "0" * 64
     write_routes(three, Routes(canary=Route(version="v1", share=1.0, manifest=manifest), salt="ab"))
     assert (ModelHolder(three).traffic.canary is not None) == is_own
-
-
-def test_a_canary_is_checked_once_and_made_ready_before_it_answers(three: Path) -> None:
-    """As what goes live is: else its first request would wait for all fresh items to be encoded."""
-    model_holder, checked, ready = ModelHolder(three), [], []
-
-    async def gate(request: GateRequest) -> Passage:
-        checked.append(request.version)
-        return pass_gate(request)
-
-    async def prepare(bundle: Bundle) -> None:
-        ready.append((bundle.manifest.version, model_holder.traffic.canary is None))
-
-    model_holder.prepare = prepare
-    routing = Activator(model_holder, Settings(bundles=three, overlap_minimum=0), gate)
-    for share in (0.5, 1.0):
-        run(routing.route(Routes(canary=Route(version="v2", share=share))))
-    assert checked == ["v2"], "another share is no other version"
-    assert ready[0] == ("v2", True)
-    assert model_holder.choose("anybody").version == "v2"
 
 
 # --- The shadow

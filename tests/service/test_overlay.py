@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tests.conftest import contents
 from tests.contracts.stores import ADDRESSES, Opening
 from tests.support.item_towers import placed, with_item_tower
-from tests.support.virtual_time import in_virtual_time, run
+from tests.support.virtual_time import in_virtual_time
 from turret.data.vocabulary import Vocabulary
 from turret.service.errors import ConflictError, ItemsUnavailableError
 from turret.service.overlay.apply_changes import apply_changes, can_name, empty_overlay, exported_at
@@ -529,32 +529,3 @@ def test_no_more_than_the_limit_are_put_by_many_at_once(
             await store.close()
 
     asyncio.run(work())
-
-
-@in_virtual_time
-async def test_a_limit_that_was_lowered_keeps_what_is_there(bundle: Bundle) -> None:
-    store = MemoryItems()
-    before, after = (ItemWriter(store, ItemOverlayCache(store), limit, 5.0) for limit in (3, 1))
-    for item in ("900", "901", "902"):
-        await before.put(bundle, item, BODY)
-    await after.put(bundle, "901", BODY)
-    with pytest.raises(ConflictError, match="3 items have already been added"):
-        await after.put(bundle, "903", BODY)
-
-
-def test_a_change_names_the_replicas_that_are_behind(bundle: Bundle) -> None:
-    """Those of a withdrawn item too; without replicas there is no such field."""
-    waited: list[tuple[int, float]] = []
-
-    async def wait(number: int, seconds: float) -> tuple[str, ...]:
-        waited.append((number, seconds))
-        return ("b",) if number == 1 else ()
-
-    async def work() -> None:
-        store = MemoryItems()
-        worker = ItemWriter(store, ItemOverlayCache(store), LIMIT, 20.0, wait)
-        assert (await worker.put(bundle, "900", BODY)).replicas_behind == ("b",)
-        assert (await worker.withdraw(bundle, "900")).replicas_behind is None
-
-    run(work())
-    assert waited == [(1, 20.0), (2, 20.0)]

@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from turret.data.vocabulary import Vocabulary
-from turret.service.errors import InvalidFieldError, RequestError
+from turret.service.errors import RequestError
 from turret.service.latency import LatencyEstimate
 from turret.service.models.loaded_model import LoadedModel, open_live
 from turret.service.overlay.fresh import FreshItems
@@ -319,22 +319,6 @@ def test_the_fault_of_one_is_not_that_of_the_others(live: LoadedModel, sizes: li
     assert [found[place][0] for place in (0, 2)] == [
         together(live, [one])[0][0] for one in (asked(101), asked(102))
     ]
-
-
-def test_nobody_waits_for_ever_where_an_answer_can_not_be_noted(live: LoadedModel) -> None:
-    fresh = nothing_beside(live)
-
-    def fail(*_: Any) -> None:
-        raise ValueError("of the figures")
-
-    async def ask() -> list[Any]:
-        batcher = MicroBatcher(fail)
-        queries = [asked(101), asked(102, cap={"nothing": 1}), asked(103)]
-        return await asyncio.gather(
-            *(batcher.answer(live, fresh, one) for one in queries), return_exceptions=True
-        )
-
-    assert [type(one) for one in asyncio.run(ask())] == [ValueError, InvalidFieldError, ValueError]
 
 
 def test_who_has_given_up_is_not_answered(live: LoadedModel, sizes: list[int]) -> None:

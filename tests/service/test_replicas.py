@@ -293,10 +293,7 @@ async def test_a_replica_that_lost_its_lease_can_not_overwrite_a_later_activatio
 async def test_without_the_store_nothing_is_changed(world: World) -> None:
     """Neither when it dies before an activation or a change of the routes, nor within one."""
     await world.begin()
-    with (
-        world.server.failing("down"),
-        pytest.raises(ReplicasUnavailableError, match="nothing is changed"),
-    ):
+    with world.server.failing("down"), pytest.raises(ReplicasUnavailableError, match="nothing is changed"):
         await world.a.activate("v2")
     assert world.unchanged
     async with world.a.replicas.turn():
@@ -398,18 +395,6 @@ async def test_routes_are_not_written_while_another_replica_may_change_them(worl
         assert (read_routes(world.root), world.b.shared.routes.value) == (NEWER, 0)
     await world.b.settle()
     assert (read_routes(world.root), world.b.shared.routes.value) == (CANARY, 1)
-
-
-@in_virtual_time
-async def test_routes_are_written_as_the_lease_finds_them(world: World) -> None:
-    await world.begin()
-    await world.a.route(CANARY)
-    old = await world.b.records.view()
-    await world.a.route(NEWER)
-    await world.b.replicas.settle(old)
-    assert (read_routes(world.root), world.b.shared.routes.value) == (NEWER, 0)
-    await world.b.settle()
-    assert (read_routes(world.root), world.b.shared.routes.value) == (NEWER, 2)
 
 
 # --- Reports

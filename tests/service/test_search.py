@@ -15,7 +15,7 @@ from turret.service.search import catalog_search
 from turret.service.search.catalog_search import CatalogSearch, items_json
 from turret.service.search.catalog_summary import summarise
 from turret.service.search.colouring import NO_GROUP, Colouring, colouring
-from turret.service.search.field_roles import picture_of, title_of
+from turret.service.search.field_roles import title_of
 from turret.service.search.folding import fold
 from turret.service.search.postings import Postings
 from turret.tower.bundle.bundle import Bundle
@@ -221,20 +221,6 @@ def test_the_title_is_a_field_of_that_name_or_the_text_with_the_most_distinct_va
     fields: dict[str, list[Any]], title: str | None
 ) -> None:
     assert title_of(catalog(**fields)) == title
-
-
-@pytest.mark.parametrize(
-    ("fields", "picture"),
-    [
-        ({"poster": ["https://a/1", "https://a/2"]}, "poster"),
-        ({"link": ["https://a/1.JPG?w=2", "http://a/2.png"]}, "link"),
-        ({"link": ["https://a/1", "https://a/2"]}, None),
-        ({"poster": ["yes", "https://a/2"]}, None),
-        ({"title": ["a"], "year": [1]}, None),
-    ],
-)
-def test_the_picture_is_a_text_of_addresses(fields: dict[str, list[Any]], picture: str | None) -> None:
-    assert picture_of(catalog(**fields)) == picture
 
 
 # ---- Colours of the map

@@ -207,14 +207,6 @@ async def test_a_history_that_ends_where_a_portion_does_is_whole() -> None:
 
 
 @in_virtual_time
-async def test_only_those_who_have_more_are_read_again() -> None:
-    users = {**{f"short{n}": 50 for n in range(90)}, **{f"long{n}": 400 for n in range(10)}}
-    store = Counted(**users)
-    assert lengths(await read(store, list(users))) == users
-    assert [call[:2] for call in store.calls] == [(100, 100), (10, 1_000)]
-
-
-@in_virtual_time
 async def test_a_batch_of_long_histories_is_read_in_bounded_portions() -> None:
     """All get the newest events that the tower needs; truncated histories are marked."""
     users = {f"u{n}": 10_000 for n in range(100)}

@@ -26,15 +26,7 @@ from turret.service.telemetry.log_sink import Sink
 from turret.service.telemetry.logs import DirectLog, Logs
 from turret.service.telemetry.metrics import FAMILIES, REASONS, ROUTES, Metrics
 from turret.service.telemetry.spans import Spans
-from turret.service.telemetry.table import (
-    Cell,
-    Family,
-    Labelled,
-    Mean,
-    Shares,
-    Table,
-    recent,
-)
+from turret.service.telemetry.table import Cell, Family, Labelled, Mean, Shares, Table, recent
 from turret.service.telemetry.traces import open_traces, trace_of
 
 NO_PROCESS = 2**22 + 1  # above what Linux gives to processes

@@ -1,11 +1,13 @@
 """The limits that connections share: places, slices of time, held bytes; the clocks are the tests' own."""
 
 import asyncio
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
 
 from turret.service.latency import LOOP_SECONDS
+from turret.service.wire import eager
 from turret.service.wire.admission import Admission
 
 LIMITS = {"recommend": 3, "batch": 1, "store": 2, "other": 1}
@@ -190,5 +192,37 @@ def test_probes_are_answered_at_once_and_outside_the_slice() -> None:
             assert await admit(admitting, work, "/livez") == 200
         assert [await admit(admitting, work) for _ in range(2)] == [200, 503]
         assert await admit(admitting, work, "/livez") == 200
+
+    asyncio.run(scenario())
+
+
+SETTING: ContextVar[str] = ContextVar("SETTING", default="outer")
+
+
+def test_eager_work_without_a_wait_ends_at_once_and_else_goes_on_in_a_task_of_its_context() -> None:
+    ran: list[object] = []
+
+    async def work(seconds: list[float]) -> None:
+        SETTING.set("inner")
+        for each in seconds:
+            await asyncio.sleep(each)
+        ran.append(SETTING.get())
+        if seconds:
+            with pytest.raises(asyncio.CancelledError):
+                await asyncio.sleep(10)
+            ran.append(asyncio.current_task())
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        assert eager.start(loop, work([])) is None
+        assert ran == ["inner"]
+        assert SETTING.get() == "outer"
+        task = eager.start(loop, work([0, 0]))
+        assert task is not None
+        while len(ran) < 2:
+            await asyncio.sleep(0)
+        task.cancel()
+        await task
+        assert ran == ["inner", "inner", task]
 
     asyncio.run(scenario())
