@@ -198,13 +198,6 @@ def test_asking_whether_a_request_is_admissible_is_no_guess(keyed: Keyed) -> Non
     assert client.get("/v1/version", headers=WHO).status_code == 401
 
 
-def test_the_admin_calls_are_not_here_if_they_have_a_port(keyed: Keyed) -> None:
-    admin = keyed.key("boss", "admin")
-    answer = keyed.client(admin_here=False).post("/admin/activate", headers=admin)
-    assert answer.status_code == 404
-    assert "--admin-port" in answer.json()["error"]["message"]
-
-
 @pytest.mark.parametrize("path", ["/%61dmin/activate", "/admin/activate/", "/admin/../admin/activate"])
 def test_no_way_of_writing_the_path_goes_around_the_key(keyed: Keyed, path: str) -> None:
     assert keyed.client().post(path).status_code == 401
@@ -440,17 +433,3 @@ def test_a_file_that_changes_is_complained_of_once(
             watch.check()
     assert len(caplog.messages) == (change != "nothing")
     assert key not in caplog.text
-
-
-def test_a_process_without_descriptors_does_not_say_that_the_file_has_changed(
-    keyless: Settings, clock: Clock, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    watch = AdminKeyWatch(keyless, admin_key(keyless), clock)
-    clock.now = 1.0
-
-    def full(*_: object, **__: object) -> int:
-        raise OSError(24, "Too many open files")
-
-    monkeypatch.setattr(os, "open", full)
-    watch.check()
-    assert not caplog.messages

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from tests.conftest import contents
-from tests.support.bundle_damage import rewrite
 from turret.service.client import client, commands
 from turret.service.client.client import call, wait_until_ready
 from turret.service.errors import AnswerError, ServiceError
@@ -141,17 +140,6 @@ def test_what_is_no_address_is_refused(url: str, sentence: str) -> None:
     assert url in str(refused.value)
 
 
-def test_a_proxy_is_used_but_for_a_service_on_this_machine(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("http_proxy", "HTTP_PROXY"):
-        monkeypatch.setenv(name, "http://proxy.test:3128")
-    call("http://127.0.0.1:8000", "/here")
-    call(URL, "/there")
-    assert server.addresses == [("127.0.0.1", 8000), ("proxy.test", 3128)]
-    assert [path for _, path, _, _ in server.requests] == ["/here", f"{URL}/there"]
-
-
 class Time:
     """In the place of the module: the time passes by sleeping alone."""
 
@@ -270,27 +258,6 @@ def test_the_answer_stands_beside_the_newest_of_the_history(capsys: pytest.Captu
     assert "Amélie" in shown
 
 
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({}, "5"),
-        ({"title": "Up", "genres": ["war"]}, "Up (war) [5]"),
-        ({"price": 3.5, "name": "Cup", "title": None}, "Cup [5]"),
-        ({"title": "[bold]1984[/bold]"}, "[bold]1984[/bold] [5]"),
-        ({"price": 3.5, "genres": ["war"]}, "5"),
-        ({"title": "Up", "tags": [], "years": [1999, 2001]}, "Up (1999, 2001) [5]"),
-    ],
-)
-def test_the_text_of_an_item_is_its_title_and_its_first_list(
-    capsys: pytest.CaptureFixture[str], fields: dict[str, Any], words: str
-) -> None:
-    """Or the first text that is known of it; brackets are no markup."""
-    assert commands.item_text(5, fields) == words
-    item = {"id": 5, "score": 1.0, "source": "towers", "fields": fields}
-    commands.print_recommendations({"version": "v1", "items": [item]}, ["[red]x"], as_json=False)
-    assert cells(capsys.readouterr().out)[0][:2] == ["[red]x", words]
-
-
 # ---- Versions
 
 
@@ -341,26 +308,6 @@ def test_a_folder_has_the_gate_of_a_service(bundles: Path) -> None:
     assert forced.passed
 
 
-@pytest.mark.parametrize(
-    ("damage", "words"),
-    [
-        (lambda root: (root / "v2" / "user_tower.onnx").unlink(), r"user_tower\.onnx"),
-        (
-            lambda root: rewrite(root / "v2", "golden.json", (root / "v1" / "golden.json").read_bytes()),
-            "different models",
-        ),
-        (lambda root: (root / "v2").rename(root / ".v2"), "there are: v1"),
-    ],
-    ids=["a file is missing", "other recorded answers", "unknown"],
-)
-def test_a_version_that_can_not_be_served_is_not_activated(bundles: Path, damage: Any, words: str) -> None:
-    publish(bundles, contents("v2", seed=3))
-    damage(bundles)
-    with pytest.raises(BundleError, match=words):
-        commands.activate_version("v2", bundles, None)
-    assert current(bundles) == "v1"
-
-
 @pytest.mark.parametrize("place", ["environment", "file elsewhere", "beside the bundles"])
 def test_a_running_service_gets_its_key(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
@@ -382,14 +329,3 @@ def test_without_a_key_it_is_said_where_one_would_be(server: Server, tmp_path: P
     with pytest.raises(ServiceError, match=r"admin\.key.*TURRET_ADMIN_KEY.*--bundles"):
         commands.activate_version("v2", tmp_path, URL)
     assert server.requests == []
-
-
-def test_the_warning_of_a_rollback_is_shown(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    answer = {"version": "v1", "previous": "v2", "warning": "the fallback (exact) answers for v1"}
-    server.answers = [(200, json.dumps(answer).encode())]
-    monkeypatch.setenv("TURRET_ADMIN_KEY", "a key")
-    assert commands.roll_back(tmp_path, URL) == (
-        f"{URL} serves v1 now (before: v2). Warning: the fallback (exact) answers for v1."
-    )

@@ -12,38 +12,26 @@ from typing import Any
 
 import pytest
 
-from tests.support.clock import Clock
 from tests.support.virtual_time import in_virtual_time, run
 from turret.service import components as composition
-from turret.service.comparison import background, opening, user_sample
 from turret.service.comparison import comparison as module
+from turret.service.comparison import opening, user_sample
 from turret.service.comparison.background import BackgroundThread
 from turret.service.comparison.chosen import ChosenVersion
-from turret.service.comparison.measured_overlap import (
-    measure_overlap,
-    queries_of_golden,
-    queries_of_users,
-)
+from turret.service.comparison.measured_overlap import measure_overlap, queries_of_golden, queries_of_users
 from turret.service.comparison.opening import VersionOpener
 from turret.service.comparison.side import Side, overlap_between
 from turret.service.comparison.user_sample import UserSample, sample_users
 from turret.service.components import Components
-from turret.service.errors import (
-    ConflictError,
-    HistoryUnavailableError,
-    NotFoundError,
-    NotReadyError,
-)
-from turret.service.models import gate
+from turret.service.errors import ConflictError, HistoryUnavailableError, NotFoundError, NotReadyError
 from turret.service.models.activation import Activator
 from turret.service.models.gate import GateRequest, Passage, pass_gate, read_report
 from turret.service.models.loaded_model import LoadedModel, open_live
 from turret.service.models.model_holder import ModelHolder
-from turret.service.models.traffic_split import Route, Routes, write_routes
 from turret.service.overlay.apply_changes import empty_overlay
 from turret.service.schemas.requests import RecommendRequest
 from turret.service.settings import Settings
-from turret.service.shared_state import COMPARISON, SharedState
+from turret.service.shared_state import SharedState
 from turret.service.stores.contract import Event, History
 from turret.service.stores.memory import MemoryHistory
 from turret.service.telemetry.metrics import FAMILIES
@@ -183,27 +171,6 @@ def test_a_scan_is_bounded_in_events_and_in_time() -> None:
 # --- The thread behind the requests
 
 
-def test_calls_run_one_after_another_in_a_thread_of_low_priority(monkeypatch: pytest.MonkeyPatch) -> None:
-    lowered: set[int] = set()
-    monkeypatch.setattr(background, "lower_priority", lambda: lowered.add(threading.get_ident()))
-    running: list[int] = []
-
-    def call(number: int) -> int:
-        running.append(number)
-        assert (running, threading.get_ident() in lowered) == ([number], True)
-        running.remove(number)
-        return number
-
-    async def all_of_them() -> list[int]:
-        thread = BackgroundThread("test")
-        found = await asyncio.gather(*(thread.run(call, number) for number in range(20)))
-        await thread.close()
-        return found
-
-    assert asyncio.run(all_of_them()) == list(range(20))
-    assert threading.get_ident() not in lowered
-
-
 def test_a_long_call_ends_when_the_service_stops() -> None:
     async def stop() -> None:
         thread, has_begun = BackgroundThread("test"), threading.Event()
@@ -220,42 +187,6 @@ def test_a_long_call_ends_when_the_service_stops() -> None:
             await running
 
     asyncio.run(stop())
-
-
-# --- The version that all workers compare
-
-MANIFEST = "0123456789abcdef" * 4
-
-
-def test_it_is_read_by_every_worker_and_touches_nothing_else_that_they_share() -> None:
-    shared_state, clock = SharedState(2), Clock()
-    shared_state.target.raise_to(7, b"p" * 64, "w" * 64)
-    shared_state.slots[0].live = 7
-    one, other = (ChosenVersion(shared_state, 60, clock) for _ in range(2))
-    assert other.read() is None
-    one.choose("v" * 64, MANIFEST)
-    found = other.read()
-    assert found is not None
-    assert (found.version, found.manifest, found.seconds) == ("v" * 64, MANIFEST, 60)
-    assert shared_state.target.pinned == (7, b"p" * 64, "w" * 64)
-    assert [slot.live for slot in shared_state.slots] == [7, 0]
-    assert shared_state.memory[:COMPARISON].count(b"v") == 0
-
-
-def test_only_a_call_to_the_same_version_lets_it_expire_later() -> None:
-    clock = Clock()
-    chosen = ChosenVersion(SharedState(), 60, clock)
-    chosen.choose("v2", MANIFEST)
-    opened = chosen.read()
-    assert opened is not None
-    clock.now += 59
-    chosen.renew("v3")
-    assert chosen.read() == opened._replace(seconds=1)
-    chosen.renew("v2")
-    assert chosen.read() == opened
-    clock.now += 60
-    chosen.renew("v2")
-    assert chosen.read() is None, "what has expired is not renewed"
 
 
 # --- It is opened
@@ -298,27 +229,6 @@ def test_a_version_with_nothing_in_common_is_opened_and_its_report_says_so(root:
         opened(root, "v4", "0" * 64, None)
     with pytest.raises(NotFoundError, match="there are: v1, v2, v3, v4"):
         opened(root, "v9")
-
-
-def test_the_memory_is_checked_by_the_gate_and_by_each_worker(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One that nobody knows is no obstacle, and one that ends meanwhile is said."""
-    monkeypatch.setattr(gate, "available_bytes", lambda: None)
-    monkeypatch.setattr(opening, "available_bytes", lambda: None)
-    assert opened(root, "v2").version == "v2"
-    for place in (gate, opening):
-        with monkeypatch.context() as patch:
-            patch.setattr(place, "available_bytes", lambda: 1000)
-            with pytest.raises(ConflictError, match="give the service more memory"):
-                opened(root, "v2")
-
-    def fail(*_: object) -> LoadedModel:
-        raise MemoryError
-
-    monkeypatch.setattr(opening, "open_live", fail)
-    with pytest.raises(ConflictError, match="the memory is full; give"):
-        opened(root, "v2")
 
 
 # --- It is held while it is used
@@ -411,39 +321,6 @@ async def test_it_ends_by_itself_but_not_while_it_is_used(
         await asyncio.sleep(0.1 * SECONDS + 2 * module.WATCH_SECONDS)
         assert held() == []
         assert first.comparison.state() == {"version": None, "live": "v1"}
-
-
-@in_virtual_time
-async def test_a_canary_is_not_opened_a_second_time(
-    settings: Settings, held: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_routes(settings.bundles, Routes(canary=Route(version="v2", share=0.5)))
-    async with workers(settings) as (worker,):
-        monkeypatch.setattr(worker.activator, "check", None)
-        assert (await worker.comparison.open("v2"))["version"] == "v2"
-        assert held() == []
-
-
-@in_virtual_time
-async def test_no_version_is_opened_during_an_activation(settings: Settings) -> None:
-    """A worker's second check would end the first one."""
-    async with workers(settings) as (worker,):
-        is_checking, may_end = asyncio.Event(), asyncio.Event()
-
-        async def prepare(_: object) -> None:
-            is_checking.set()
-            await may_end.wait()
-
-        usual = worker.model_holder.prepare
-        worker.model_holder.prepare = prepare
-        activating = asyncio.create_task(worker.activator.activate("v3", force=True))
-        await is_checking.wait()
-        with pytest.raises(NotReadyError, match="an activation or another check is in progress"):
-            await worker.comparison.open("v2")
-        worker.model_holder.prepare = usual
-        may_end.set()
-        await activating
-        assert (await worker.comparison.open("v2"))["version"] == "v2"
 
 
 @in_virtual_time

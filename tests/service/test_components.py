@@ -5,7 +5,6 @@ import os
 import sys
 import threading
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from turret.service.models.loaded_model import open_live
 from turret.service.models.traffic_split import Route, Routes, write_routes
 from turret.service.ranking.answers import recommend
 from turret.service.schemas.cursor import Cursor
-from turret.service.schemas.requests import RecommendRequest
 from turret.service.settings import Settings
 from turret.service.stores.contract import Changes, Event, History, Stores
 from turret.service.stores.memory import MemoryHistory, MemoryItems
@@ -174,44 +172,6 @@ def test_long_answers_are_ranked_beside_the_event_loop(
         assert is_beside or latency.seconds < 1.0
 
 
-def test_stages_of_a_caller_that_gave_up_do_not_change_while_a_thread_goes_on(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The layer that notes them walks through them; another one among them would end that in a fault."""
-    begun, may_end = threading.Event(), threading.Event()
-
-    def slow(*given: Any) -> Any:
-        begun.set()
-        may_end.wait()
-        return recommend(*given)
-
-    monkeypatch.setattr("turret.service.ranking.recommender.recommend", slow)
-    components = create_app(settings).state.components
-    facts: dict[str, Any] = {}
-
-    async def give_up() -> None:
-        request = RecommendRequest(history=[101], explain=True)
-        asking = asyncio.create_task(components.recommender.recommend_one(request, facts))
-        await asyncio.to_thread(begun.wait)
-        asking.cancel()
-        with suppress(asyncio.CancelledError):
-            await asking
-        may_end.set()
-        await components.close()
-
-    asyncio.run(give_up())
-    assert list(facts["stages"]) == ["history"]
-
-
-def test_the_estimate_of_latency_begins_with_the_first_answer_and_moves_by_a_tenth() -> None:
-    latency = LatencyEstimate()
-    assert not latency.is_long()
-    latency.add(0.01)
-    assert latency.seconds == 0.01
-    latency.add(0.02)
-    assert latency.seconds == pytest.approx(0.011)
-
-
 def test_a_version_is_slow_from_its_first_long_answer_until_they_are_short_again() -> None:
     """One long answer among short ones does not count."""
     latency = LatencyEstimate()
@@ -233,17 +193,6 @@ def test_answers_of_a_remote_index_never_hold_up_the_loop(
     latency = open_live(published, "v1").latency
     latency.add(0.0005)
     assert latency.is_long()
-
-
-@pytest.mark.parametrize(
-    ("scanned", "changed", "expected"), [(27_000, 0, False), (1_000_000, 0, True), (27_000, 1_000, True)]
-)
-def test_a_filter_over_many_items_takes_long_even_for_a_quick_version(
-    scanned: int, changed: int, expected: bool
-) -> None:
-    latency = LatencyEstimate()
-    latency.add(0.0005)
-    assert latency.is_long(scanned, changed) == expected
 
 
 def test_answers_and_bodies_beyond_a_size_are_large() -> None:

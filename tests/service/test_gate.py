@@ -272,17 +272,6 @@ def test_a_limit_of_version_two_leaves_what_is_not_used(
     assert available_bytes(*machine) == left
 
 
-@pytest.mark.parametrize(("limit", "left"), [("9223372036854771712", 1_024_000), ("5000", 3000)])
-def test_a_limit_of_version_one(machine: tuple[Path, Path], limit: str, left: int) -> None:
-    proc, groups = machine
-    write(proc / "self" / "cgroup", "5:cpu:/x\n4:memory:/docker/abc\n")
-    # In a container the path of the host isn't there: the root is the group.
-    write(groups / "memory" / "memory.limit_in_bytes", limit)
-    write(groups / "memory" / "memory.usage_in_bytes", "2500")
-    write(groups / "memory" / "memory.stat", "total_inactive_file 500\n")
-    assert available_bytes(*machine) == left
-
-
 def test_a_version_needs_a_multiple_of_its_files(published: Path) -> None:
     """Vectors of a version on an engine are mapped, and searched there: they do not count."""
     manifest = read_manifest(published / "v1")

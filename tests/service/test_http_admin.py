@@ -14,7 +14,6 @@ from tests.conftest import contents
 from tests.support.bundle_damage import rewrite
 from tests.support.service_app import ADMIN, activate, client_of, ids, post_events, recommended
 from turret.service.http.app import create_admin_app, create_app
-from turret.service.models.activation_state import activation_lock
 from turret.service.settings import Settings
 from turret.tower.bundle.publish import publish
 from turret.tower.format.pointer import current
@@ -122,10 +121,6 @@ def test_a_damaged_bundle_is_refused_and_the_old_one_stays(
     assert 'turret_activations_total{outcome="refused"} 1.0' in fresh_client.get("/metrics").text
 
 
-def test_an_unknown_version_is_refused_with_the_known_ones(fresh_client: TestClient, versions: Path) -> None:
-    assert "there are: v1, v2" in message(activate(fresh_client, "v3"), 409)
-
-
 def test_a_rollback_makes_the_one_before_live(fresh_client: TestClient, versions: Path) -> None:
     """Also where the bundle that it leaves is gone."""
     assert rolled_back(fresh_client).status_code == 409
@@ -145,19 +140,6 @@ def test_the_first_version_can_be_activated(settings: Settings, versions: Path) 
     assert rolled_back(client).status_code == 409
     assert activate(client, "v2").json() == {"version": "v2", "previous": None}
     assert client.get("/readyz").json()["version"] == current(versions) == "v2"
-
-
-def test_an_activation_that_gets_no_turn_is_refused(settings: Settings, versions: Path) -> None:
-    """As while one hangs in another process; nothing has changed then."""
-    with (
-        client_of(settings.model_copy(update={"activation_seconds": 0.05})) as client,
-        activation_lock(versions),
-    ):
-        routes = client.post("/admin/routes", json={"canary": None}, headers=ADMIN)
-        for refused in (activate(client, "v2"), routes):
-            assert "another activation" in message(refused, 503)
-            assert refused.headers["Retry-After"] == "1"
-    assert current(versions) == "v1"
 
 
 @pytest.mark.parametrize(

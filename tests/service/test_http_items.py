@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 
 from tests.conftest import contents
 from tests.support.item_towers import placed, with_item_tower
-from tests.support.service_app import ADMIN, activate, ids, recommended, serving
+from tests.support.service_app import activate, ids, recommended, serving
 from turret.service.errors import ItemsUnavailableError
 from turret.tower.bundle.publish import publish
 from turret.tower.format.item_map import quantised
@@ -229,16 +229,6 @@ def test_similar_works_from_it_and_to_it(shop: TestClient, put: Put) -> None:
     assert len(similar(shop, 900, k=100)) == 60
 
 
-def test_explanations_and_batches_know_fresh_items(shop: TestClient, put: Put) -> None:
-    put()
-    answer = recommended(shop, history=[900, 105, 120], k=3, explain=True, exclude_seen=False)
-    named = [one["id"] for item in answer["explanation"]["items"] for one in item["pulled_by"]]
-    assert 900 in named
-    requests = {"requests": [{"history": [100], "k": 1}, {"history": [900], "k": 1}]}
-    results = shop.post("/v1/recommend/batch", json=requests).json()["results"]
-    assert [ids(one)[0] for one in results] == [900, 100]
-
-
 def test_a_known_item_gets_other_fields_and_keeps_its_vector(shop: TestClient) -> None:
     before, shown = asked(shop, 101, k=60), state(shop, 100)
     away = {"features": placed(-HERE), "fields": {"title": "Renamed"}}
@@ -264,15 +254,6 @@ def test_a_fresh_item_is_shown_with_the_features_that_were_put(shop: TestClient,
     make_live(shop, "later")
     shown = state(shop, 900)
     assert (shown["fresh"], shown["features"], shown["versions"]) == (False, None, ["later"])
-
-
-def test_an_item_names_the_canary_that_was_trained_with_it(shop: TestClient) -> None:
-    body = {"canary": {"version": "later", "share": 0.5}}
-    assert shop.post("/admin/routes", json=body, headers=ADMIN).status_code == 200
-    shown = state(shop, 107)
-    assert shop.post("/admin/routes", json={"canary": None}, headers=ADMIN).status_code == 200
-    assert (shown["version"], shown["versions"]) == ("v1", ["v1", "later"])
-    assert state(shop, 107)["versions"] == ["v1"]
 
 
 @pytest.mark.parametrize("item", [900, 107], ids=["fresh", "of the version"])

@@ -1,6 +1,5 @@
 """The document of the calls: what it says, also of the live version, and to whom."""
 
-import json
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -118,12 +117,6 @@ def test_a_version_is_described_with_all_that_its_manifest_has() -> None:
     assert set(IndexChoiceAnswer.model_fields) <= set(IndexChoice.model_fields)
 
 
-def test_every_reference_leads_somewhere_and_no_schema_is_left_over(client: TestClient) -> None:
-    for document in (whole(), described_by(client)):
-        references = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(document)))
-        assert references == set(document["components"]["schemas"])
-
-
 def test_everything_is_on_the_page_to_read_and_its_links_lead_somewhere() -> None:
     document = whole()
     schema = document["components"]["schemas"]["Caps"]
@@ -133,9 +126,6 @@ def test_everything_is_on_the_page_to_read_and_its_links_lead_somewhere() -> Non
         for method, call in methods.items():
             assert f"<code>{method.upper()} {path}</code>" in page
             assert all(f"<code>{status}</code>" in page for status in call["responses"])
-    assert all(f'id="{name}"' in page for name in document["components"]["schemas"])
-    for words in ("up to 1000", "at least 1, at most 1000", "Needs a key of the scope write", "by default"):
-        assert words in page
     links = set(re.findall(r'href="#(\w+)"', page))
     assert links
     assert links <= set(re.findall(r'id="(\w+)"', page))

@@ -99,13 +99,6 @@ def test_a_given_history_counts_instead_of_the_stored_one(fresh_client: TestClie
     assert asked(user_id=7, history=[], k=60) == POPULAR
 
 
-def test_the_largest_history_is_read(client: TestClient) -> None:
-    recommended(client, history=[101] * 1000)
-    answer = client.post("/v1/recommend", json={"history": [101] * 1001})
-    assert answer.status_code == 422
-    assert "the newest 1000" in answer.json()["error"]["message"]
-
-
 def test_a_whole_number_may_be_written_with_a_point(client: TestClient) -> None:
     """JSON has one kind of numbers, and so has its schema."""
     assert recommended(client, history=[101.0, 102], k=5.0) == recommended(client, history=[101, 102], k=5)
@@ -142,14 +135,6 @@ def test_a_fault_in_a_batch_is_named_with_its_place(
     answer = client.post("/v1/recommend/batch", json={"requests": [{"k": 1}, {"k": 1, **wrong}]})
     assert answer.status_code in (409, 422)
     assert answer.json()["error"]["field"] == f"requests.1.{field}"
-
-
-def test_each_stage_of_a_recommendation_is_timed(fresh_client: TestClient) -> None:
-    for _ in range(2):
-        recommended(fresh_client, history=[101])
-    text = fresh_client.get("/metrics").text
-    for stage in ("parse", "history", "rows", "encode", "search", "answer"):
-        assert f'turret_stage_seconds_count{{stage="{stage}"}} 2.0' in text
 
 
 @pytest.mark.parametrize(
@@ -355,36 +340,7 @@ def test_the_request_comes_now_if_it_does_not_say_when(timed: TestClient) -> Non
     recommended(timed, history=[101], history_times=[now + 5])
 
 
-def test_a_batch_reads_the_times_of_each_request(timed: TestClient) -> None:
-    bodies: list[dict[str, Any]] = [
-        {"history": [101, 102], "history_times": [0, HOUR], "at": 2 * HOUR, "k": 5},
-        {"history": [], "k": 5},
-        {"history": [103], "k": 5},
-        {"history": [104, 105, 106], "history_times": [HOUR, 2 * HOUR, 2 * HOUR], "at": MONDAY, "k": 5},
-    ]
-    for body, result in zip(bodies, batch(timed, *bodies), strict=True):
-        found = [(item["id"], pytest.approx(item["score"], rel=1e-5)) for item in result["items"]]
-        assert scored(timed, **body) == found
-
-
 def test_a_version_that_reads_no_times_leaves_them_alone(client: TestClient) -> None:
     """So that a client may send them whatever is live."""
     body = {"history": [101, 102], "history_times": [0, HOUR], "at": MONDAY}
     assert scored(client, **body) == scored(client, history=[101, 102])
-
-
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [
-        ({"history_times": [1]}, "send both"),
-        ({"history": [101], "history_times": [1, 2]}, "2 times for 1 items"),
-        ({"history": [101, 102, 103], "history_times": [1, 5, 2]}, "entry 2 (counted from 0) is earlier"),
-        ({"history": [101], "history_times": [9], "at": 8}, "1970-01-01T00:00:09"),
-    ],
-)
-def test_times_that_do_not_fit_are_refused_in_words(
-    client: TestClient, body: dict[str, Any], words: str
-) -> None:
-    answer = client.post("/v1/recommend", json=body)
-    assert answer.status_code == 422
-    assert words in answer.json()["error"]["message"]

@@ -138,18 +138,6 @@ def test_a_file_that_is_replaced_by_one_of_the_same_size_and_times_is_read_again
     assert not keys.find(key)
 
 
-def test_looking_quietly_leaves_the_complaint_to_others(watched: Watched) -> None:
-    watched.keep("shop")
-    keys = watched.ring()
-    watched.path.unlink()
-    watched.now = 1.0
-    keys.check(quietly=True)
-    assert not watched.complaints
-    watched.now = 2.0
-    keys.check()
-    assert len(watched.complaints) == 1
-
-
 # ---- The start
 
 
@@ -318,18 +306,3 @@ def test_what_one_process_has_seen_closes_all(watched: Watched) -> None:
         assert not one.admits_all()
         assert not other.admits_all()
         assert one.find(key)
-
-
-@pytest.mark.parametrize("quietly", [False, True])
-def test_closing_is_said_once_by_the_process_that_closes(watched: Watched, quietly: bool) -> None:
-    """The others look no more when they find the service closed, so they can't be the ones to say it."""
-    shared_state = SharedState()
-    one, other = watched.ring(shared_state), watched.ring(shared_state)
-    watched.keep("shop")
-    watched.complaints.clear()
-    watched.now = 1.0
-    for keys in (one, other, one):
-        keys.check(quietly)
-    (said,) = watched.complaints
-    assert "reading and writing require a key from now on" in said
-    assert str(watched.path) in said

@@ -181,12 +181,6 @@ def test_a_fault_in_a_file_is_said_with_its_path(
     assert str(path) in str(caught.value)
 
 
-def test_a_folder_that_can_not_be_made_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(ServiceError, match=r"can't write the keys to .*/file/keys\.json"):
-        add_key(tmp_path / "file" / "keys.json", record("shop", "a", ["read"]))
-
-
 # ---- The commands
 
 
@@ -207,16 +201,6 @@ def test_a_key_is_printed_alone_and_only_once(path: Path) -> None:
     listed = keys("list", "--file", str(path))
     assert "shop: read, write; 50 a second" in listed
     assert key not in path.read_text() + listed
-
-
-def test_the_list_says_what_a_service_does_without_keys(path: Path) -> None:
-    assert "open to all" in keys("list", "--file", str(path))
-    keys("new", "shop", "--scope", "read", "--file", str(path))
-    assert "shop is revoked" in keys("revoke", "shop", "--file", str(path))
-    assert "has no key" in keys("list", "--file", str(path))
-    path.unlink()
-    path.with_name("keys.json.required").touch()
-    assert "no service starts" in keys("list", "--file", str(path))
 
 
 def test_the_file_is_the_services_own(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

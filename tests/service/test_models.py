@@ -7,7 +7,6 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from tests.support.memory_engine import URL, Server, engine_in_process
 from tests.support.service_app import ADMIN, serving, settings_of
 from tests.support.until import eventually
 from tests.support.virtual_time import in_virtual_time, run
-from turret.service.errors import BusyError, ConflictError, NothingLiveError, NotReadyError, ServiceError
+from turret.service.errors import BusyError, ConflictError, NotReadyError, ServiceError
 from turret.service.http.app import create_app
 from turret.service.models import activation_state
 from turret.service.models import model_holder as module
@@ -41,7 +40,6 @@ from turret.service.models.traffic_split import (
 from turret.service.settings import Settings
 from turret.service.shared_state import SharedState
 from turret.service.telemetry.metrics import Metrics
-from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.engines.publishing import publish_to_engine
 from turret.tower.errors import BundleError
@@ -230,19 +228,6 @@ def test_a_disk_without_room_for_the_line_leaves_everything_as_it_was(
     assert state(model_holder) == UNCHANGED
 
 
-def test_the_lock_is_of_all_processes_and_threads(tmp_path: Path) -> None:
-    def enter(patience: float) -> None:
-        with activation_lock(tmp_path, patience):
-            pass
-
-    with ThreadPoolExecutor(2) as pool:
-        with activation_lock(tmp_path):
-            with pytest.raises(BusyError, match="is in progress; retry"):
-                pool.submit(enter, 0.0).result()
-            waiting = pool.submit(enter, 60.0)
-        waiting.result()
-
-
 def test_the_way_back_goes_to_and_fro_and_on_after_a_restart(three: Path) -> None:
     model_holder = ModelHolder(three)
     with pytest.raises(BundleError, match="no other version was live"):
@@ -326,20 +311,6 @@ def test_without_a_version_a_worker_does_not_start(
     (tmp_path / "empty").mkdir()
     with pytest.raises((ServiceError, BundleError), match=message):
         ModelHolder(tmp_path / "empty" if pointer == "empty" else bundles)
-
-
-def test_a_worker_that_waits_makes_its_folder_and_says_what_it_waits_for(tmp_path: Path) -> None:
-    model_holder = ModelHolder(tmp_path / "new" / "bundles", wait=True)
-    with pytest.raises(TimeoutError):
-        run(asyncio.wait_for(model_holder.fill(), 5))
-    assert model_holder.version is None
-    with pytest.raises(
-        NothingLiveError, match=f"yet: {tmp_path}/new/bundles holds no current version; export one"
-    ):
-        _ = model_holder.live
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ServiceError, match="file/bundles can't be made"):
-        ModelHolder(tmp_path / "file" / "bundles", wait=True)
 
 
 @pytest.mark.parametrize("how", ["published", "repaired", "pointed elsewhere", "activated"])
@@ -474,19 +445,6 @@ def test_workers_follow_each_other_and_late_ones_are_named(pair: tuple[ModelHold
     other.worker_slot.occupy()
     other.worker_slot.live = 1
     run(work())
-
-
-def test_a_worker_that_has_the_version_and_still_routes_to_it_as_a_canary_is_named(
-    pair: tuple[ModelHolder, ModelHolder],
-) -> None:
-    model_holder, other = pair[0], pair[1].worker_slot
-    activating = activator(model_holder, activation_seconds=1)
-    run(activating.route(Routes(canary=Route(version="v2", share=0.5))))
-    other.occupy()
-    other.live, other.routes = 2, model_holder.shared_state.routes.value
-    assert run(activating.activate("v2")).behind == (other.pid,)
-    other.live, other.routes = 3, model_holder.shared_state.routes.value
-    assert run(activating.activate("v3")).behind == ()
 
 
 def test_a_worker_that_can_not_follow_leads_the_others_back(
@@ -642,26 +600,6 @@ def test_a_route_to_the_live_version_is_to_the_content_that_was_checked(three: P
     manifest = ModelHolder(three).live.bundle.snapshot.manifest if is_own else "0" * 64
     write_routes(three, Routes(canary=Route(version="v1", share=1.0, manifest=manifest), salt="ab"))
     assert (ModelHolder(three).traffic.canary is not None) == is_own
-
-
-def test_a_canary_is_checked_once_and_made_ready_before_it_answers(three: Path) -> None:
-    """As what goes live is: else its first request would wait for all fresh items to be encoded."""
-    model_holder, checked, ready = ModelHolder(three), [], []
-
-    async def gate(request: GateRequest) -> Passage:
-        checked.append(request.version)
-        return pass_gate(request)
-
-    async def prepare(bundle: Bundle) -> None:
-        ready.append((bundle.manifest.version, model_holder.traffic.canary is None))
-
-    model_holder.prepare = prepare
-    routing = Activator(model_holder, Settings(bundles=three, overlap_minimum=0), gate)
-    for share in (0.5, 1.0):
-        run(routing.route(Routes(canary=Route(version="v2", share=share))))
-    assert checked == ["v2"], "another share is no other version"
-    assert ready[0] == ("v2", True)
-    assert model_holder.choose("anybody").version == "v2"
 
 
 # --- The shadow

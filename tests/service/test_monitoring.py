@@ -13,16 +13,11 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 from numpy.typing import NDArray
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tests.conftest import contents
 from tests.support import virtual_time
 from tests.support.clock import Clock
-from tests.support.item_towers import with_item_tower
-from tests.support.service_app import client_of, post_events, recommended, serving
+from tests.support.service_app import client_of, post_events, recommended
 from tests.support.until import until
 from turret.service.models.loaded_model import LoadedModel
 from turret.service.monitoring.drift import MIN_HITS, Drift, Reference, divergence, noise_of, tenth
@@ -37,11 +32,8 @@ from turret.service.telemetry.logs import Logs
 from turret.service.telemetry.metrics import FAMILIES, Metrics
 from turret.service.telemetry.spans import Spans
 from turret.service.telemetry.table import Table
-from turret.service.wire.admission import admission
 from turret.tower.bundle.bundle import load
-from turret.tower.bundle.publish import publish
 from turret.tower.engines.circuit import Circuit
-from turret.tower.errors import BundleError
 from turret.tower.format.integrity import lengths_of, measure_norms
 from turret.tower.format.manifest import Manifest, Scoring
 
@@ -177,16 +169,6 @@ def test_a_request_is_counted_timed_traced_and_logged(desk: Desk) -> None:
     assert "never-logged" not in str(spans)
 
 
-def test_a_path_is_counted_by_the_route_that_has_matched_it(desk: Desk) -> None:
-    async def users(_: Request) -> Response:
-        return Response()
-
-    desk.around(Router([Route("/v1/users/{user_id:int}", users)])).get("/v1/users/7")
-    desk.around(answering(404)).get("/v1/users/7/what")
-    assert desk.value('turret_requests_total{route="/v1/users/{user_id:path}",status="200"}') == 1
-    assert desk.value('turret_requests_total{route="unknown",status="404"}') == 1
-
-
 def test_what_nobody_handled_is_logged_once_and_answered_with_the_id(desk: Desk) -> None:
     desk.around(breaking_off).get("/v1/users")
     answer = desk.around(failing).get("/v1/version", headers={"X-Request-ID": "id-9"})
@@ -264,20 +246,6 @@ def test_answers_are_counted_by_what_they_came_from(fresh_client: TestClient) ->
     assert {name: sample(text, name) for name in expected} == expected
 
 
-def test_items_that_came_and_went_are_counted(tmp_path: Path) -> None:
-    publish(tmp_path, with_item_tower(contents()))
-    with serving(tmp_path) as client:
-        for item in (900, 901):
-            assert client.put(f"/v1/items/{item}", json={"features": {}}).status_code == 200
-        for item in (901, 101, 102):
-            assert client.delete(f"/v1/items/{item}").status_code == 200
-        client.post("/v1/recommend", json={"history": [105], "k": 100})
-        text = client.get("/metrics").text
-    assert sample(text, "turret_fresh_items") == 1
-    assert sample(text, 'turret_answers_total{source="fresh"}') == 1
-    assert sample(text, "turret_withdrawn_items") == 3
-
-
 @pytest.fixture
 def watched(settings: Settings) -> Settings:
     return settings.model_copy(update={"recall_sample": 1.0, "recall_rate": 1e6, "drift_sample": 1.0})
@@ -317,15 +285,6 @@ def test_live_answers_are_compared_with_the_recorded_ones(watched: Settings) -> 
     assert 0 < sample(text, 'turret_drift_noise{of="scores"}') < 0.3
 
 
-def test_what_is_dropped_is_told_at_the_next_scrape(settings: Settings) -> None:
-    observation = Observation(settings.model_copy(update={"log_queue": 1}), lambda: None)
-    for _ in range(5):
-        observation.logs.sink.put(None)
-    for _ in range(2):
-        text = observation.metrics.text().decode()
-        assert sample(text, 'turret_telemetry_dropped_total{sink="logs"}') == 4
-
-
 def test_a_store_that_fails_is_told_until_it_answers_again(settings: Settings) -> None:
     clock, observation = Clock(), Observation(settings, lambda: None)
     circuit = Circuit(failures=2, seconds=1.0, clock=clock)
@@ -348,27 +307,6 @@ def test_a_store_that_fails_is_told_until_it_answers_again(settings: Settings) -
     circuit.succeed(admitted())
     assert opened.value == 0
     assert observation.metrics.breaker_openings.labels("read").value == 1
-
-
-def test_refusals_and_waiting_requests_are_told_once_each(settings: Settings) -> None:
-    """However often the figures are brought up to date."""
-    observation = Observation(settings, lambda: None)
-    lanes = admission(settings.model_copy(update={"store_limit": 1, "batch_limit": 1}))
-    observation.follow_requests(lanes)
-    refused = observation.metrics.refused.labels
-    for path, times in (("/v1/events", 3), ("/v1/recommend/batch", 2)):
-        for _ in range(times):
-            lanes.limiter(path).try_acquire()
-    lanes.refused_connections["size"] += 4
-    lanes.waiting = 5
-    for _ in range(2):
-        observation.metrics.refresh()
-        assert (refused("overload").value, refused("size").value, refused("time").value) == (3, 4, 0)
-        assert observation.metrics.queue_length.value == 5
-        assert observation.metrics.under_way.labels("store").value == 1
-    lanes.refused_connections["time"] += 1
-    observation.metrics.refresh()
-    assert (refused("overload").value, refused("size").value, refused("time").value) == (3, 4, 1)
 
 
 # --- The last hour
@@ -513,20 +451,6 @@ def test_a_share_of_the_answers_is_taken_and_what_comes_too_fast_is_dropped(
     assert fewest <= samples_of(metrics, "dropped") + waiting <= most
 
 
-def test_no_more_are_taken_than_the_rate(metrics: Metrics) -> None:
-    clock = Clock()
-    sampler = RecallSampler(metrics, share=1.0, rate=0.1, clock=clock)
-    for seconds in (0.0, 9.9, 0.1, 9.9, 0.1):
-        clock.now += seconds
-        for _ in range(100):
-            sampler.offer(EIGHT, record(ONE, 2, [7, 6]))
-    sampler.start()
-    until(lambda: samples_of(metrics, "answered") == 3, "three measurements")
-    assert samples_of(metrics, "dropped") == 0
-    sampler.close()
-    assert samples_of(metrics, "answered") == 3
-
-
 # --- Drift
 
 
@@ -568,18 +492,6 @@ def test_the_reference_is_that_of_the_recorded_queries(published: Path) -> None:
     total = 60 * 61 / 2
     assert reference.popularity[:3] == pytest.approx([0, 60 / total, 119 / total])
     assert reference.popularity[-1] == pytest.approx(1 - 1 / total)
-
-
-@pytest.mark.parametrize("replaced", [True, False])
-def test_recorded_queries_that_were_replaced_or_removed_are_not_read(bundles: Path, replaced: bool) -> None:
-    """Nobody has checked those, nor how large they are."""
-    bundle = load(bundles, "v1")
-    path = bundles / "v1" / "golden.json"
-    path.rename(path.with_suffix(".old"))
-    if replaced:
-        path.write_text(path.with_suffix(".old").read_text())
-    with pytest.raises(BundleError, match="changed since it was opened"):
-        Reference(bundle)
 
 
 LIVE = object()

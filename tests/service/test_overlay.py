@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tests.conftest import contents
 from tests.contracts.stores import ADDRESSES, Opening
 from tests.support.item_towers import placed, with_item_tower
-from tests.support.virtual_time import in_virtual_time, run
+from tests.support.virtual_time import in_virtual_time
 from turret.data.vocabulary import Vocabulary
 from turret.service.errors import ConflictError, ItemsUnavailableError
 from turret.service.overlay.apply_changes import apply_changes, can_name, empty_overlay, exported_at
@@ -80,12 +80,6 @@ def shown(fresh: FreshItems) -> tuple[list[object], dict[int, bytes], list[int],
 
 
 # --- Changes become an overlay
-
-
-def test_an_overlay_is_up_to_date_after_entries_that_are_all_invalid(bundle: Bundle) -> None:
-    """Without their number they would be read, and logged, again and again."""
-    fresh = overlay_of(bundle, Change("900", 7, 0, b"no JSON", b"{}"))
-    assert (shown(fresh), fresh.number) == (([], {}, [], set()), 7)
 
 
 def test_unknown_items_get_vectors_and_known_ones_keep_theirs_with_other_fields(bundle: Bundle) -> None:
@@ -314,13 +308,6 @@ def test_scores_are_those_of_the_bundle(absolute: bool) -> None:
     assert found.tolist() == pytest.approx([abs(one) if absolute else one for one in expected], rel=1e-5)
 
 
-def test_a_few_of_thousands_are_found() -> None:
-    scores = np.zeros(10_000, dtype=np.float32)
-    scores[[17, 9_000, 400]] = [2.0, 3.0, 2.0]
-    found = merge(ranking([0.0, 2.0, 2.5, 0.0, 0.0, 0.0]), scores, drawn(10_000), 4)
-    assert found.rows.tolist() == [N + 9_000, 2, 1, N + 17]
-
-
 # --- The overlay of each worker follows the store
 
 
@@ -365,16 +352,6 @@ async def test_a_change_during_a_read_is_read_by_the_next_request(bundle: Bundle
     assert overlay.current(bundle) is None
     assert len(await overlay.of(bundle)) == 1
     assert overlay.current(bundle) is not None
-
-
-@in_virtual_time
-async def test_it_is_read_once_for_many_requests(bundle: Bundle) -> None:
-    store = Watched()
-    overlay = ItemOverlayCache(store)
-    found = await asyncio.gather(*(overlay.of(bundle) for _ in range(50)))
-    assert store.reads == 1
-    assert all(one is found[0] for one in found)
-    assert overlay.current(bundle) is found[0]
 
 
 def test_a_change_of_one_process_is_in_the_next_look_of_another(bundle: Bundle, tmp_path: Path) -> None:
@@ -451,19 +428,6 @@ async def test_a_change_is_read_though_another_has_tried_and_failed(bundle: Bund
 
 
 @in_virtual_time
-async def test_a_store_that_hangs_is_waited_for_so_long(bundle: Bundle) -> None:
-    store = Watched()
-    store.seconds = 3600
-    overlay = ItemOverlayCache(store, seconds=0.5)
-    await asyncio.gather(*(overlay.of(bundle) for _ in range(20)))
-    assert store.reads == 1
-    assert asyncio.get_running_loop().time() == 0.5
-    assert (await overlay.within(bundle, 1.0))[1] is True
-    with pytest.raises(ItemsUnavailableError, match=r"0\.5 seconds"):
-        await overlay.changed(bundle, 1)
-
-
-@in_virtual_time
 async def test_a_slow_store_is_waited_for_only_so_long_and_by_one(bundle: Bundle) -> None:
     """Requests use the previous overlay and say so; the read continues."""
     store, generation = Watched(), SharedState().items
@@ -513,22 +477,6 @@ async def test_each_bundle_has_its_own(root: Path, bundle: Bundle) -> None:
     del names
     gc.collect()
     assert gone() is None
-
-
-def test_a_thousand_are_made_ready_beside_the_requests(bundle: Bundle) -> None:
-    async def work() -> None:
-        store = MemoryItems()
-        for number in range(1000):
-            await put_fresh(store, str(1000 + number))
-        ready = asyncio.create_task(ItemOverlayCache(store).of(bundle))
-        ticks = 0
-        while not ready.done():
-            await asyncio.sleep(0)
-            ticks += 1
-        assert len(ready.result()) == 1000
-        assert ticks > 1, "the loop went on"
-
-    asyncio.run(work())
 
 
 # --- Writing them
@@ -581,32 +529,3 @@ def test_no_more_than_the_limit_are_put_by_many_at_once(
             await store.close()
 
     asyncio.run(work())
-
-
-@in_virtual_time
-async def test_a_limit_that_was_lowered_keeps_what_is_there(bundle: Bundle) -> None:
-    store = MemoryItems()
-    before, after = (ItemWriter(store, ItemOverlayCache(store), limit, 5.0) for limit in (3, 1))
-    for item in ("900", "901", "902"):
-        await before.put(bundle, item, BODY)
-    await after.put(bundle, "901", BODY)
-    with pytest.raises(ConflictError, match="3 items have already been added"):
-        await after.put(bundle, "903", BODY)
-
-
-def test_a_change_names_the_replicas_that_are_behind(bundle: Bundle) -> None:
-    """Those of a withdrawn item too; without replicas there is no such field."""
-    waited: list[tuple[int, float]] = []
-
-    async def wait(number: int, seconds: float) -> tuple[str, ...]:
-        waited.append((number, seconds))
-        return ("b",) if number == 1 else ()
-
-    async def work() -> None:
-        store = MemoryItems()
-        worker = ItemWriter(store, ItemOverlayCache(store), LIMIT, 20.0, wait)
-        assert (await worker.put(bundle, "900", BODY)).replicas_behind == ("b",)
-        assert (await worker.withdraw(bundle, "900")).replicas_behind is None
-
-    run(work())
-    assert waited == [(1, 20.0), (2, 20.0)]

@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import json
-import logging
 import os
 import resource
 import selectors
@@ -18,7 +17,6 @@ from typing import Any
 
 import pytest
 
-from tests.service.small_server import PROBE, running
 from tests.support.virtual_time import in_virtual_time
 from turret.service.errors import ServiceError
 from turret.service.models.gate import GateReport, GateRequest, Passage
@@ -27,13 +25,11 @@ from turret.service.process import checking
 from turret.service.process.checking import Checks
 from turret.service.process.connection_balancer import ConnectionBalancer
 from turret.service.process.forking import describe_exit, fork
-from turret.service.process.open_files import connection_limit, raise_open_files, reserve
+from turret.service.process.open_files import connection_limit, raise_open_files
 from turret.service.process.serving import LINGER_SECONDS, listen, url_of
 from turret.service.process.shutdown import SPARE_SECONDS, Shutdown, drop_handshakes
-from turret.service.process.worker import LoopStall
 from turret.service.settings import Settings
 from turret.service.shared_state import Order
-from turret.service.telemetry.metrics import Metrics
 
 
 class Clock:
@@ -142,13 +138,7 @@ def test_a_check_whose_worker_closed_its_socket_is_reported(checks: Checks, chil
 
 @pytest.mark.parametrize(
     ("code", "words"),
-    [
-        (-6, "by SIGABRT"),
-        (-9, "by SIGKILL"),
-        (7, "with status 7"),
-        (-40, "by signal 40"),
-        (-64, "by SIGRTMAX"),
-    ],
+    [(-9, "by SIGKILL"), (7, "with status 7"), (-40, "by signal 40"), (-64, "by SIGRTMAX")],
 )
 def test_the_exit_of_a_check_is_described(checks: Checks, children: Children, code: int, words: str) -> None:
     answer = begin(checks)
@@ -322,14 +312,6 @@ async def test_a_worker_yields_to_one_with_fewer_connections_for_a_limited_time(
 
 
 @in_virtual_time
-async def test_a_stopped_balancer_accepts_no_connection(tmp_path: Path) -> None:
-    balance = Balance(tmp_path / "s")
-    balance.balancer.stop()
-    assert await balance.after(1) == 0
-    await balance.close()
-
-
-@in_virtual_time
 async def test_finish_accepts_waiting_connections_and_returns_when_each_has_a_protocol(
     tmp_path: Path,
 ) -> None:
@@ -344,19 +326,6 @@ async def test_finish_accepts_waiting_connections_and_returns_when_each_has_a_pr
 
 
 @in_virtual_time
-async def test_a_socket_shut_down_by_the_supervisor_is_not_looked_at_again(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    balance = Balance(tmp_path / "s")
-    balance.listening.failure = OSError(errno.EINVAL, "Invalid argument")  # as that of TCP raises
-    for _ in range(20):
-        await asyncio.sleep(0)
-    assert balance.listening.accepts == 1
-    assert not caplog.records
-    await balance.close()
-
-
-@in_virtual_time
 async def test_a_worker_without_descriptors_waits_a_moment(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -366,19 +335,6 @@ async def test_a_worker_without_descriptors_waits_a_moment(
     assert caplog.messages == ["can't accept connections: Too many open files; retrying"]
     assert await balance.after(0.2) == 40
     await balance.close()
-
-
-@in_virtual_time
-async def test_a_probe_on_a_new_connection_takes_few_turns_of_the_loop(tmp_path: Path) -> None:
-    """Under attack each takes tens of milliseconds: one accepts, one starts to read, one answers."""
-    with socket.socket(socket.AF_UNIX) as client:
-        async with running(sockets=[Listening(tmp_path / "s")]):
-            client.connect(str(tmp_path / "s"))
-            client.setblocking(False)
-            client.sendall(PROBE)
-            for _ in range(4):
-                await asyncio.sleep(0)
-            assert client.recv(100).startswith(b"HTTP/1.1 200")
 
 
 # Addresses, descriptors and the end
@@ -417,12 +373,6 @@ def test_new_handshakes_are_dropped_and_waiting_connections_accepted() -> None:
             socket.create_connection(place)
         with socket.create_server(place) as again, socket.create_connection(place):
             again.accept()[0].close()
-
-
-def test_other_systems_report_that_there_is_no_filter(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "platform", "darwin")
-    with socket.socket() as listening:
-        assert not drop_handshakes(listening)
 
 
 @pytest.fixture
@@ -518,20 +468,6 @@ def test_the_descriptor_limit_is_raised_to_the_hard_limit_at_most(
     assert connection_limit(settings) == taken
 
 
-@pytest.mark.parametrize("limits", [(1024, 1024)], indirect=True)
-def test_a_reduced_connection_limit_is_logged_with_the_descriptors_needed(
-    limits: Limits, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.WARNING):
-        raise_open_files(Settings(max_connections=4096))
-    (said,) = caplog.messages
-    for number in ("832", "4096", "1024", "4288"):
-        assert number in said
-    caplog.clear()
-    raise_open_files(Settings(max_connections=832))
-    assert not caplog.messages
-
-
 @pytest.mark.parametrize("limits", [(100, 207)], indirect=True)
 def test_too_few_descriptors_for_anything_are_refused(limits: Limits) -> None:
     with pytest.raises(ServiceError, match=r"may open 207 files.*ulimit -n.*to 4288"):
@@ -539,23 +475,3 @@ def test_too_few_descriptors_for_anything_are_refused(limits: Limits) -> None:
     with pytest.raises(ServiceError, match="to 208"):
         raise_open_files(Settings(max_connections=16))
     raise_open_files(Settings(max_connections=15))  # which is all that was asked for
-
-
-def test_a_redis_takes_descriptors_too() -> None:
-    settings = Settings.model_validate({"store": "rediss://:secret@host", "redis_connections": 100})
-    assert reserve(settings) >= reserve(Settings()) + 104
-
-
-def test_the_longest_delay_beyond_the_interval_is_recorded_by_both_clocks() -> None:
-    wall_clock, processor_clock, metrics = Clock(), Clock(), Metrics()
-    wall, processor = metrics.loop_stall.labels("wall"), metrics.loop_stall.labels("processor")
-    stall = LoopStall(wall, processor, 0.02, wall_clock, processor_clock)
-    stall.tick()
-    assert (wall.value, processor.value) == (0, 0)
-    for passed, ran in ((0.02, 0.015), (0.5, 0.1), (0.3, 0.3), (0.1, 0.01)):
-        wall_clock.now += passed
-        processor_clock.now += ran
-        stall.tick()
-    assert wall.value == pytest.approx(0.48)  # the second, in which another process had the processor
-    assert processor.value == pytest.approx(0.28)  # the third
-    assert 'turret_loop_stall_seconds{clock="wall"} 0.48' in metrics.text().decode()

@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from turret.data.vocabulary import Vocabulary
-from turret.service.errors import InvalidFieldError, RequestError
+from turret.service.errors import RequestError
 from turret.service.latency import LatencyEstimate
 from turret.service.models.loaded_model import LoadedModel, open_live
 from turret.service.overlay.fresh import FreshItems
@@ -321,22 +321,6 @@ def test_the_fault_of_one_is_not_that_of_the_others(live: LoadedModel, sizes: li
     ]
 
 
-def test_nobody_waits_for_ever_where_an_answer_can_not_be_noted(live: LoadedModel) -> None:
-    fresh = nothing_beside(live)
-
-    def fail(*_: Any) -> None:
-        raise ValueError("of the figures")
-
-    async def ask() -> list[Any]:
-        batcher = MicroBatcher(fail)
-        queries = [asked(101), asked(102, cap={"nothing": 1}), asked(103)]
-        return await asyncio.gather(
-            *(batcher.answer(live, fresh, one) for one in queries), return_exceptions=True
-        )
-
-    assert [type(one) for one in asyncio.run(ask())] == [ValueError, InvalidFieldError, ValueError]
-
-
 def test_who_has_given_up_is_not_answered(live: LoadedModel, sizes: list[int]) -> None:
     async def ask() -> Any:
         batcher = MicroBatcher(lambda *_: None)
@@ -354,24 +338,6 @@ def test_who_has_given_up_is_not_answered(live: LoadedModel, sizes: list[int]) -
     assert isinstance(found[1], asyncio.CancelledError)
     assert orjson.dumps(found[3][0]) == orjson.dumps(found[0][0])
     assert sum(sizes) == 3
-
-
-@pytest.mark.parametrize(("first", "expected"), [(2, [3]), (1, [1, 1])])
-def test_several_take_along_who_arrives_while_they_are_read(
-    live: LoadedModel, sizes: list[int], first: int, expected: list[int]
-) -> None:
-    """A lone one waits for nobody."""
-
-    async def ask() -> None:
-        batcher = MicroBatcher(lambda *_: None)
-        fresh, loop = nothing_beside(live), asyncio.get_running_loop()
-        tasks = [loop.create_task(batcher.answer(live, fresh, one)) for one in QUERIES[:first]]
-        await asyncio.sleep(0)  # these are at hand
-        tasks.append(loop.create_task(batcher.answer(live, fresh, QUERIES[3])))
-        await asyncio.gather(*tasks)
-
-    asyncio.run(ask())
-    assert sizes == expected
 
 
 def test_versions_do_not_share_a_turn(published: Path, live: LoadedModel, sizes: list[int]) -> None:
@@ -396,8 +362,3 @@ def test_a_turn_is_short_whatever_an_answer_takes(
     live.latency.seconds = seconds
     together(live, [asked(101)] * 20)
     assert sizes == expected
-
-
-def test_the_first_answers_of_a_version_come_alone(published: Path, sizes: list[int]) -> None:
-    together(open_live(published, "v1"), [asked(101)] * 3)
-    assert sizes[0] == 1

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.memory_records import MemoryRecords, RecordServer
-from tests.support.virtual_time import in_virtual_time, run
+from tests.support.virtual_time import in_virtual_time
 from turret.service.errors import BusyError, ReplicasUnavailableError, ServiceError
 from turret.service.models.activation_log import ActivationLog
 from turret.service.models.activation_state import (
@@ -23,13 +23,12 @@ from turret.service.models.traffic_split import Route, Routes, read_routes, writ
 from turret.service.replicas import local_state
 from turret.service.replicas.coordination import SILENT_SECONDS, Replicas
 from turret.service.replicas.follower import FORGET_SECONDS, Follower
-from turret.service.replicas.live_record import LiveRecord, Report, read_record, read_report
+from turret.service.replicas.live_record import LiveRecord, Report, read_record
 from turret.service.replicas.local_state import adopt, begin, complete_log
 from turret.service.settings import Settings
 from turret.service.shared_state import SharedState
 from turret.service.telemetry.metrics import Metrics
 from turret.tower.bundle.publish import BundleContents, publish
-from turret.tower.errors import BundleError
 from turret.tower.format.pointer import current, point
 from turret.tower.format.snapshot import Snapshot, take_snapshot
 
@@ -82,11 +81,6 @@ def test_a_record_is_read_as_it_was_written() -> None:
 def test_a_record_that_could_not_be_served_is_an_error_in_words(change: dict[str, Any]) -> None:
     with pytest.raises(ReplicasUnavailableError, match=r"no record of this service .* delete the key"):
         read_record(json.dumps(RECORD.model_dump() | change).encode())
-
-
-def test_a_foreign_report_reports_nothing() -> None:
-    for foreign in (b"", b"text", b"[]", b'{"number": "x"}'):
-        assert read_report(foreign) == Report()
 
 
 # --- The first target of a replica
@@ -299,10 +293,7 @@ async def test_a_replica_that_lost_its_lease_can_not_overwrite_a_later_activatio
 async def test_without_the_store_nothing_is_changed(world: World) -> None:
     """Neither when it dies before an activation or a change of the routes, nor within one."""
     await world.begin()
-    with (
-        world.server.failing("down"),
-        pytest.raises(ReplicasUnavailableError, match="nothing is changed"),
-    ):
+    with world.server.failing("down"), pytest.raises(ReplicasUnavailableError, match="nothing is changed"):
         await world.a.activate("v2")
     assert world.unchanged
     async with world.a.replicas.turn():
@@ -393,27 +384,6 @@ async def test_routes_are_taken_from_the_record_not_from_the_folder(world: World
     assert read_routes(world.root) == CANARY
 
 
-def test_routes_need_a_live_version(root: Path, server: RecordServer) -> None:
-    with pytest.raises(BundleError, match="activate one before its routes"):
-        run(Replica(root, server, "a").route(CANARY))
-
-
-@in_virtual_time
-async def test_routes_that_can_not_be_written_are_told_once_and_not_reported(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
-    await world.begin()
-    async with world.a.replicas.turn():
-        await world.a.replicas.commit_routes(CANARY)
-        await world.a.commit("v3")
-    (world.root / "routes.json").unlink()
-    (world.root / "routes.json").mkdir()
-    for _ in range(3):
-        assert await world.b.settle() == 2  # the version is followed even so
-    assert world.b.shared.routes.value == 0
-    assert len([line for line in caplog.messages if "routes.json" in line]) == 1
-
-
 @in_virtual_time
 async def test_routes_are_not_written_while_another_replica_may_change_them(world: World) -> None:
     """It shares the folder: the older routes of this one would stay, under the number of the newer ones."""
@@ -425,18 +395,6 @@ async def test_routes_are_not_written_while_another_replica_may_change_them(worl
         assert (read_routes(world.root), world.b.shared.routes.value) == (NEWER, 0)
     await world.b.settle()
     assert (read_routes(world.root), world.b.shared.routes.value) == (CANARY, 1)
-
-
-@in_virtual_time
-async def test_routes_are_written_as_the_lease_finds_them(world: World) -> None:
-    await world.begin()
-    await world.a.route(CANARY)
-    old = await world.b.records.view()
-    await world.a.route(NEWER)
-    await world.b.replicas.settle(old)
-    assert (read_routes(world.root), world.b.shared.routes.value) == (NEWER, 0)
-    await world.b.settle()
-    assert (read_routes(world.root), world.b.shared.routes.value) == (NEWER, 2)
 
 
 # --- Reports

@@ -13,15 +13,11 @@ from turret.service.errors import InvalidFieldError
 from turret.service.overlay.fresh import FreshItems
 from turret.service.search import catalog_search
 from turret.service.search.catalog_search import CatalogSearch, items_json
-from turret.service.search.catalog_summary import MOST_VALUES, summarise
-from turret.service.search.colouring import MOST_GROUPS, NO_GROUP, Colouring, colouring
-from turret.service.search.field_roles import picture_of, title_of
+from turret.service.search.catalog_summary import summarise
+from turret.service.search.colouring import NO_GROUP, Colouring, colouring
+from turret.service.search.field_roles import title_of
 from turret.service.search.folding import fold
 from turret.service.search.postings import Postings
-from turret.service.search.text_index import (
-    ItemTexts,
-    TextIndex,
-)
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.catalog.catalog import Catalog
@@ -88,11 +84,6 @@ def test_items_are_found_by_id_and_text_the_better_match_first(
     bundle: Bundle, query: str, rows: list[int]
 ) -> None:
     assert find(bundle, query) == rows
-
-
-def test_an_id_of_punctuation_alone_is_found_first(tmp_path: Path) -> None:
-    publish(tmp_path, contents(ids=[*"abcdefgh", "%%"]))
-    assert page(Bundle.open(tmp_path / "v1"), "%%", limit=2)[0] == [8, 0]
 
 
 def test_pages_follow_each_other_and_say_whether_there_are_more(
@@ -166,22 +157,6 @@ def test_case_accents_and_punctuation_do_not_matter(text: str, folded: str) -> N
     assert fold(text) == fold(fold(text)) == folded
 
 
-ITEMS = [
-    ItemTexts(["i1", "upstart"], []),
-    ItemTexts(["i2", "comedy of errors"], ["star actors"]),
-    ItemTexts(["i3", "the wars of the stars"], ["history"]),
-    ItemTexts(["i4", "star wars"], ["science fiction", "war of the worlds"]),
-]
-
-
-@pytest.mark.parametrize("texts", [[], [ItemTexts([], [])], [ItemTexts([""], [""])]])
-def test_an_item_without_texts_is_no_fault(texts: list[ItemTexts]) -> None:
-    assert [*TextIndex(texts).matches("a"), *TextIndex(texts).matches("a b")] == []
-    postings = Postings([text.names for text in texts])
-    assert not postings.beginning_with("a").any()
-    assert not postings.containing("a").any()
-
-
 def test_words_are_found_by_their_beginnings_and_parts_as_by_a_plain_loop() -> None:
     random = np.random.default_rng(0)
     texts = [
@@ -230,13 +205,6 @@ def test_the_fields_are_summarised_by_their_kinds() -> None:
     assert summarise(Catalog.build([1, 2], {})) == {"title": None, "picture": None, "fields": []}
 
 
-def test_values_that_items_share_are_listed_the_most_frequent_first() -> None:
-    (field,) = summarise(catalog(genres=[["x", "y"], ["y"], ["y"], ["x"], ["z", "y"], ["y"]]))["fields"]
-    assert [(one["value"], one["items"]) for one in field["values"]] == [("y", 5), ("x", 2), ("z", 1)]
-    (field,) = summarise(catalog(brand=[f"v{number % 300}" for number in range(900)]))["fields"]
-    assert len(field["values"]) == MOST_VALUES
-
-
 @pytest.mark.parametrize(
     ("fields", "title"),
     [
@@ -255,35 +223,11 @@ def test_the_title_is_a_field_of_that_name_or_the_text_with_the_most_distinct_va
     assert title_of(catalog(**fields)) == title
 
 
-@pytest.mark.parametrize(
-    ("fields", "picture"),
-    [
-        ({"poster": ["https://a/1", "https://a/2"]}, "poster"),
-        ({"link": ["https://a/1.JPG?w=2", "http://a/2.png"]}, "link"),
-        ({"link": ["https://a/1", "https://a/2"]}, None),
-        ({"poster": ["yes", "https://a/2"]}, None),
-        ({"title": ["a"], "year": [1]}, None),
-    ],
-)
-def test_the_picture_is_a_text_of_addresses(fields: dict[str, list[Any]], picture: str | None) -> None:
-    assert picture_of(catalog(**fields)) == picture
-
-
 # ---- Colours of the map
 
 
 def coloured(values: list[Any]) -> Colouring:
     return colouring(catalog(field=values), "field")
-
-
-def test_texts_are_grouped_by_the_most_frequent_values_and_a_rest() -> None:
-    values = [f"v{number}" for number in range(15) for _ in range(20 - number)] + [None]
-    groups, codes = coloured(values)
-    assert len(groups) == MOST_GROUPS
-    assert [group.label for group in groups] == [*(f"v{number}" for number in range(9)), "other"]
-    assert [group.items for group in groups][:9] == list(range(20, 11, -1))
-    assert sum(group.items for group in groups) == len(values) - 1
-    assert codes[-1] == NO_GROUP
 
 
 @pytest.mark.parametrize(

@@ -129,21 +129,3 @@ def test_what_is_no_message_is_told_and_leaves_nothing_open(pair: Pair, content:
     with pytest.raises(ServiceError):
         receive(pair[1])
     assert open_descriptors() == before
-
-
-def test_something_that_is_no_socket_is_refused(pair: Pair) -> None:
-    before = open_descriptors()
-    with open(os.devnull) as file:
-        socket.send_fds(pair[0], [b'{"ready":"v1"}'], [file.fileno()])
-        with pytest.raises(ServiceError):
-            receive(pair[1])
-    assert open_descriptors() == before
-
-
-def test_sending_does_not_wait(pair: Pair) -> None:
-    def send_all() -> None:
-        for _ in range(10_000):
-            send(pair[0], Message(ready="v1"))
-
-    with pytest.raises(BlockingIOError):
-        send_all()

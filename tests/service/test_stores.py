@@ -2,15 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.contracts.stores import THIRD_PARTY
-from tests.support.service_app import client_of, post_events, recommended, serving, settings_of
-from tests.support.service_process import Start
+from tests.support.service_app import post_events, recommended, serving
 from tests.support.virtual_time import in_virtual_time
 from turret.service.errors import (
     HistoryDamagedError,
@@ -27,7 +24,7 @@ from turret.service.stores.memory import MemoryHistory, MemoryItems
 from turret.service.stores.reading import Stored, read_histories
 from turret.service.stores.redis.histories import RedisHistory
 from turret.service.stores.redis.records import RedisRecords
-from turret.service.stores.registry import guarded, open_records, open_stores
+from turret.service.stores.registry import open_records, open_stores
 from turret.service.stores.window import TimeWindow, days, drop_expired, oldest_kept
 from turret.tower.engines.circuit import Circuit
 
@@ -59,10 +56,6 @@ class Moody(MemoryHistory):
     async def forget(self, user: str) -> int:
         await self._feel()
         return await super().forget(user)
-
-    async def health_warnings(self) -> list[str]:
-        await self._feel()
-        return ["a warning"]
 
     async def _feel(self) -> None:
         self.asked += 1
@@ -116,17 +109,6 @@ async def test_what_can_not_be_written_can_still_be_read() -> None:
     assert [breaker.circuits[name].state for name in ("read", "write")] == ["closed", "open"]
 
 
-@in_virtual_time
-async def test_an_append_that_ran_out_of_time_can_be_sent_again() -> None:
-    store = Moody()
-    breaker = breaker_of(store)
-    store.mood = 60.0
-    with pytest.raises(HistoryUnavailableError, match="after 2 seconds"):
-        await breaker.append([EVENT])
-    store.mood = 0.0
-    assert await breaker.append([EVENT]) + await breaker.append([EVENT]) == 1
-
-
 @pytest.mark.parametrize(
     ("error", "failures"), [(HistoryDamagedError("no event"), 0), (ZeroDivisionError("a bug"), 1)]
 )
@@ -174,19 +156,6 @@ async def test_how_much_there_is_of_a_user_is_no_failure_of_the_store() -> None:
     assert await breaker.append([EVENT]) == 1
 
 
-@in_virtual_time
-async def test_a_store_that_is_gone_is_warned_of() -> None:
-    store = Moody()
-    breaker = breaker_of(store)
-    assert await breaker.health_warnings() == ["a warning"]
-    for mood, why in (
-        (HistoryUnavailableError("it is gone"), "it is gone"),
-        (60.0, "history store doesn't respond"),
-    ):
-        store.mood = mood
-        assert await breaker.health_warnings() == [f"{why}; serving without stored histories"]
-
-
 # Reading histories in portions
 
 
@@ -220,14 +189,6 @@ def lengths(stored: Stored) -> dict[str, int]:
     return {user: len(one.items) for user, one in stored.histories.items()}
 
 
-@in_virtual_time
-async def test_most_are_read_in_one_call() -> None:
-    names = {f"u{n}": n for n in range(100)}
-    store = Counted(**names)
-    assert lengths(await read(store, list(names))) == names
-    assert store.calls == [(100, 100, sum(names.values()))]
-
-
 @pytest.mark.parametrize(("limit", "calls"), [(7, [7]), (1_000, [1_000]), (10_000, [1_000, 10_000])])
 @in_virtual_time
 async def test_a_long_history_is_read_up_to_the_limit(limit: int, calls: list[int]) -> None:
@@ -243,14 +204,6 @@ async def test_a_history_that_ends_where_a_portion_does_is_whole() -> None:
     for length in (999, 1_000, 1_001, 9_999, 10_000, 10_001):
         stored = await read(Counted(u=length), ["u"])
         assert (lengths(stored), set(stored.truncated)) == ({"u": min(length, 10_000)}, set())
-
-
-@in_virtual_time
-async def test_only_those_who_have_more_are_read_again() -> None:
-    users = {**{f"short{n}": 50 for n in range(90)}, **{f"long{n}": 400 for n in range(10)}}
-    store = Counted(**users)
-    assert lengths(await read(store, list(users))) == users
-    assert [call[:2] for call in store.calls] == [(100, 100), (10, 1_000)]
 
 
 @in_virtual_time
@@ -370,14 +323,6 @@ def test_other_addresses_are_refused_with_those_that_work(address: str, words: s
         opened(address)
 
 
-def test_the_settings_are_those_of_the_breaker() -> None:
-    settings = Settings(store="memory://", breaker_failures=1, breaker_seconds=3600.0)
-    circuit = guarded(open_stores(settings).histories, settings).circuits["read"]
-    circuit.fail(circuit.admit())
-    assert circuit.state == "open"
-    assert circuit.wait() > 30
-
-
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder on the path, for packages that `add` installs."""
@@ -425,14 +370,13 @@ class Faulty:
             raise KeyError("a bug in the package")
         return method
 FAULTY = StoreKind("faulty://", lambda settings: Stores(Faulty(), Faulty()))
-BROKEN = StoreKind("broken://", lambda settings: 1 / 0)
 """
 
 
 @pytest.fixture
 def faulty(package: Path) -> None:
     """A package whose stores fail."""
-    add(package, "faulty", "faulty = faulty_store:FAULTY\nbroken = faulty_store:BROKEN")
+    add(package, "faulty", "faulty = faulty_store:FAULTY")
     (package / "faulty_store.py").write_text(FAULTY)
 
 
@@ -456,12 +400,6 @@ def test_a_service_continues_where_a_store_of_another_package_raises(
     assert "of the package faulty: the history store failed in recent: KeyError" in caplog.text
 
 
-@pytest.mark.usefixtures("faulty")
-def test_a_builder_that_raises_ends_the_start_with_a_sentence(bundles: Path) -> None:
-    with pytest.raises(ServiceError, match=r"StoreKind\.open failed for 'broken://x': ZeroDivisionError"):
-        client_of(settings_of(bundles, store="broken://x"))
-
-
 def test_a_service_keeps_histories_in_a_store_of_another_package(bundles: Path, tmp_path: Path) -> None:
     address = f"journal:///{tmp_path}/histories.journal"
     for _ in range(2):
@@ -470,21 +408,6 @@ def test_a_service_keeps_histories_in_a_store_of_another_package(bundles: Path, 
             assert recommended(client, user_id=7)["items"][0]["source"] == "towers"
             assert client.get("/v1/users/7").json()["total"] == 1
     assert (tmp_path / "histories.journal").read_text().count("101") == 2
-
-
-@pytest.mark.nightly
-def test_workers_share_a_store_of_another_package_and_are_warned_of_one_that_they_can_not_share(
-    start: Start, tmp_path: Path
-) -> None:
-    before = f"import sys\nsys.path.append({str(THIRD_PARTY)!r})\n"
-    service = start(before=before, store=f"journal:///{tmp_path}/histories.journal", workers=2)
-    assert one_event(service.client).status_code == 200
-    for _ in range(4):
-        assert service.client.get("/v1/users/7").json()["total"] == 1
-        service.client.close()
-    for workers in (1, 2):
-        status, log = start(store="memory://", workers=workers).stop()
-        assert (status, f"each of the {workers} workers has a store of its own" in log) == (0, workers == 2)
 
 
 # Stores of other packages: each mistake ends in a sentence, and no answer depends on it.
@@ -627,21 +550,3 @@ def test_replies_and_errors_that_keep_the_contract_are_passed_on() -> None:
             await replying(ItemsOvertakenError()).items.put("i", b"", b"", 1, 1)
 
     asyncio.run(work())
-
-
-def test_a_series_of_equal_failures_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    async def work() -> None:
-        histories = Replying(KeyError("a bug"))
-        kind = StoreKind("shelf://", lambda settings: pair(histories, MemoryItems()))
-        store = checked(kind, "the shelf").open(SETTINGS).histories
-        for reply in (KeyError("a bug"), KeyError("a bug"), OSError("the disk"), 0, OSError("the disk")):
-            histories.reply = reply
-            with suppress(HistoryUnavailableError):
-                await store.forget("u")
-
-    asyncio.run(work())
-    assert [record.getMessage().rpartition(" in ")[2] for record in caplog.records] == [
-        "forget: KeyError('a bug')",
-        "forget: OSError('the disk')",
-        "forget: OSError('the disk')",
-    ]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.redis_cluster import RedisCluster, own_cluster
-from tests.support.redis_server import RedisServer, own_redis
+from tests.support.redis_server import RedisServer
 from tests.support.redis_work import EVENT, refused, work_with
 from tests.support.until import eventually, until
 from turret.service.errors import HistoryDamagedError, HistoryUnavailableError
@@ -113,38 +113,6 @@ def test_a_user_whose_keys_are_half_moved_is_waited_for(cluster: RedisCluster) -
         move_back(cluster, source, target)
 
 
-def test_a_scan_reads_the_keys_that_move_meanwhile(cluster: RedisCluster) -> None:
-    """To a master that it has read already; nothing comes twice."""
-    source, target = cluster.masters[2], cluster.masters[0]
-    users = [f"u{number}" for number in range(600)]
-    user = next(user for user in users if cluster.master_of(NAMES.events(user)) is source)
-    slot = slot_of(NAMES.events(user))
-
-    def move(source: RedisServer, target: RedisServer) -> None:
-        target.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", cluster.id_of(source))
-        source.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", cluster.id_of(target))
-        keys = source.ask("CLUSTER", "GETKEYSINSLOT", slot, 1_000)
-        source.ask("MIGRATE", "127.0.0.1", target.port, "", 0, 5_000, "KEYS", *keys)
-        for node in (target, source):
-            node.ask("CLUSTER", "SETSLOT", slot, "NODE", cluster.id_of(target))
-
-    async def work(store: RedisHistory) -> None:
-        await store.append([Event("e", user, 1, 0) for user in users])
-        seen = []
-        is_moved = False
-        async for events in store.scan(-1, 1):
-            seen += [event.user for event in events]
-            if not is_moved and cluster.master_of(NAMES.events(seen[-1])) is not target:
-                is_moved = True  # the first master has been read
-                move(source, target)
-        assert sorted(seen) == sorted(users)
-
-    try:
-        work_with(cluster.address, work, seconds=3.0)
-    finally:
-        move(target, source)
-
-
 def test_an_error_of_one_user_leaves_the_others_and_a_repeated_call_completes_it(
     cluster: RedisCluster,
 ) -> None:
@@ -178,36 +146,6 @@ def test_a_node_of_a_cluster_and_a_single_redis_are_told_apart(cluster: RedisClu
     work_with(cluster.nodes[asked].address, work)
 
 
-def test_a_single_redis_is_no_cluster(tmp_path: Path) -> None:
-    async def work(store: RedisHistory) -> None:
-        for call in (store.append([EVENT]), store.recent(["u"], 1), store.random_user()):
-            assert "is no Redis Cluster but a single Redis; name it redis://HOST:PORT" in await refused(call)
-
-    with own_redis(tmp_path) as single:
-        work_with(f"redis+cluster://127.0.0.1:{single.port}", work)
-
-
-def test_a_dead_node_among_those_of_the_address_is_passed_over(cluster: RedisCluster) -> None:
-    async def work(store: RedisHistory) -> None:
-        assert await store.append([EVENT]) == 1
-
-    work_with(f"redis+cluster://127.0.0.1:1,127.0.0.1:{cluster.nodes[5].port}", work, seconds=3.0)
-
-
-@pytest.mark.parametrize(
-    ("query", "words"), [("", "add ?replicas=1"), ("?replicas=2", "fewer than 2 replicas online")]
-)
-def test_masters_that_lose_or_refuse_events_are_warned_of(
-    cluster: RedisCluster, query: str, words: str
-) -> None:
-    async def work(store: RedisHistory) -> None:
-        warnings = await store.health_warnings()
-        assert len(warnings) == 3
-        assert all(words in warning for warning in warnings)
-
-    work_with(cluster.address + query, work, seconds=3.0)
-
-
 def test_replicas_that_confirm_are_those_of_the_events_own_master(cluster: RedisCluster) -> None:
     async def work(store: RedisHistory) -> None:
         assert await store.append([EVENT]) == 1
@@ -217,16 +155,6 @@ def test_replicas_that_confirm_are_those_of_the_events_own_master(cluster: Redis
 
     doubtful = RedisHistory(f"{cluster.address}?replicas=2", seconds=0.5)
     work_with(f"{cluster.address}?replicas=1", work, seconds=3.0)
-
-
-def test_a_server_without_the_script_gets_it_in_full(cluster: RedisCluster) -> None:
-    async def work(store: RedisHistory) -> None:
-        for number in range(2):
-            for node in cluster.masters:
-                node.ask("SCRIPT", "FLUSH")
-            assert await store.append([Event(f"e{number}", f"u{user}", 1, 0) for user in range(9)]) == 9
-
-    work_with(cluster.address, work, seconds=3.0)
 
 
 # A master that is killed, or hangs, under writes: what its replica confirmed is there afterwards.
@@ -305,26 +233,6 @@ def test_no_event_is_lost_that_a_replica_confirmed(failing: RedisCluster) -> Non
             assert list(history.items) == writers.acknowledged[user]
 
     work_with(f"{failing.address}?replicas=1", work, seconds=3.0)
-
-
-def test_a_failover_within_the_time_limit_fails_no_call(failing: RedisCluster) -> None:
-    """Calls wait for the new master, which has no replica that could confirm them."""
-
-    async def work(store: RedisHistory) -> None:
-        writers = Writers(store)
-
-        async def kill() -> None:
-            key = NAMES.events(USERS[0])
-            master = failing.master_of(key)
-            master.kill()
-            await until_promoted(failing, key, master)
-            await writers.until_more(USERS[0])
-
-        await writers.during(kill())
-        assert writers.failures == 0
-        assert await store.random_user() in USERS
-
-    work_with(failing.address, work, seconds=20.0)
 
 
 def test_a_master_that_hangs_is_replaced_and_its_late_writes_do_not_count(failing: RedisCluster) -> None:

@@ -1,7 +1,6 @@
 """Histories and items in SQLite: what is synced, grouped and refused, and who may read the file."""
 
 import asyncio
-import logging
 import os
 import sqlite3
 import threading
@@ -21,7 +20,6 @@ from turret.service.stores.sqlite.file import Tables, connect, make_private, ope
 from turret.service.stores.sqlite.grouping import GroupCommit, WriteResult
 from turret.service.stores.sqlite.histories import SqliteHistory
 from turret.service.stores.sqlite.items import SqliteItems
-from turret.service.stores.sqlite.random_text import text_between
 
 EVENT = Event("e", "u", 1, 0)
 LARGE = [Event(f"e{number}", "u", "x" * 500, number) for number in range(200)]
@@ -60,21 +58,6 @@ def test_what_a_store_writes_is_for_its_user_only(tmp_path: Path, umask: int) ->
         path.chmod(0o644)
     make_private(folder / "h.sqlite")
     assert modes(folder) == {"h.sqlite": 0o600, "h.items.sqlite": 0o644}
-
-
-def test_a_file_of_somebody_else_is_said_in_the_log(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "h").touch(0o644)
-    (tmp_path / "h").chmod(0o644)
-
-    def refuse(*_: object) -> None:
-        raise PermissionError(1, "Operation not permitted")
-
-    monkeypatch.setattr(Path, "chmod", refuse)
-    with caplog.at_level(logging.WARNING):
-        make_private(tmp_path / "h")
-    assert "is readable by other users (mode 644)" in caplog.text
 
 
 def test_every_commit_waits_for_the_disk_and_deleted_rows_are_overwritten(tmp_path: Path) -> None:
@@ -166,14 +149,6 @@ def test_a_call_that_is_too_large_for_the_disk_stores_nothing_and_takes_no_other
     asyncio.run(work())
 
 
-def test_a_vanished_table_is_an_error_of_the_store(store: SqliteHistory, path: Path) -> None:
-    with other(path) as connection:
-        connection.execute("DROP TABLE events")
-    for call in (store.append([EVENT]), store.recent(["u"], 1), store.events("u", 1), store.forget("u")):
-        with pytest.raises(HistoryUnavailableError):
-            asyncio.run(call)
-
-
 def test_the_bytes_of_a_forgotten_user_leave_the_file(path: Path, store: SqliteHistory) -> None:
     asyncio.run(store.append([Event("e", "the-secret-name", 1, 0)]))
     asyncio.run(store.forget("the-secret-name"))
@@ -209,30 +184,6 @@ def test_rows_that_are_no_events_are_not_shown(store: SqliteHistory, path: Path,
     with pytest.raises(HistoryDamagedError, match="is no event"):
         asyncio.run(store.recent(["v"], 5))
     assert asyncio.run(store.recent(["u"], 5)) == {"u": History([1], [0])}
-
-
-def test_a_long_read_holds_no_short_one_up(store: SqliteHistory) -> None:
-    """Nor does counting, or a user's deletion hold an append up."""
-    at_work, goes_on = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        at_work.set()
-        assert goes_on.wait(PATIENCE)
-
-    async def work() -> None:
-        store._long.thread.submit(hold)  # as a read does that lasts
-        await asyncio.to_thread(at_work.wait, PATIENCE)
-        long = [asyncio.ensure_future(one) for one in (store.recent(["u"], 10_000), store.events("u", 1))]
-        assert await store.append([EVENT]) == 1
-        assert await store.recent(["u"], 1_000) == {"u": History([1], [0])}
-        assert not any(one.done() for one in long)
-        goes_on.set()
-        assert await asyncio.gather(*long) == [{"u": History([1], [0])}, (1, [EVENT])]
-
-    try:
-        asyncio.run(work())
-    finally:
-        goes_on.set()
 
 
 def test_no_more_than_so_many_are_counted(store: SqliteHistory, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,14 +228,6 @@ def test_what_is_too_old_leaves_the_file_in_time(path: Path) -> None:
     asyncio.run(work())
     with other(path) as connection:
         assert connection.execute("SELECT count(*) FROM events").fetchone() == (4,)
-
-
-def test_texts_between_two_users_reach_all_between_them() -> None:
-    for first, last in (("u00000", "u09999"), ("a", "z"), ("7", "7"), ("ü1", "ü3"), ("a", "ab"), ("", "b")):
-        assert all(text_between(first, last) >= first for _ in range(200))
-    keys = [f"u{number:03d}" for number in range(30)]
-    texts = [text_between(keys[0], keys[-1]) for _ in range(2000)]
-    assert len({next((key for key in keys if key >= text), None) for text in texts} & set(keys)) > 25
 
 
 # Groups of appends

@@ -26,16 +26,7 @@ from turret.service.telemetry.log_sink import Sink
 from turret.service.telemetry.logs import DirectLog, Logs
 from turret.service.telemetry.metrics import FAMILIES, REASONS, ROUTES, Metrics
 from turret.service.telemetry.spans import Spans
-from turret.service.telemetry.table import (
-    Buckets,
-    Cell,
-    Family,
-    Labelled,
-    Mean,
-    Shares,
-    Table,
-    recent,
-)
+from turret.service.telemetry.table import Cell, Family, Labelled, Mean, Shares, Table, recent
 from turret.service.telemetry.traces import open_traces, trace_of
 
 NO_PROCESS = 2**22 + 1  # above what Linux gives to processes
@@ -64,16 +55,6 @@ def test_unlisted_label_values_count_as_other_or_are_refused(table: Table) -> No
     strict = Table((Family("hits", "counter", "Hits", (("kind", ("a",)),)),))
     with pytest.raises(KeyError):
         Labelled(Cell, strict, "hits", strict.attach(0), int).labels("b")
-
-
-@pytest.mark.parametrize(("value", "place"), [(0.0, 0), (0.1, 0), (0.11, 1), (1.0, 1), (1.1, 2), (9e9, 2)])
-def test_a_value_counts_in_the_first_bucket_whose_bound_is_not_below_it(
-    table: Table, value: float, place: int
-) -> None:
-    cells = table.attach(0)
-    Labelled(Buckets, table, "seconds", cells, int).labels().observe(value)
-    at = table.offsets["seconds"][()]
-    assert list(cells[at : at + 4]) == [float(place == n) for n in range(3)] + [value]
 
 
 def test_means_and_shares_cover_this_window_and_the_previous_one(table: Table) -> None:
@@ -230,24 +211,7 @@ ANSWERED = Access(
 SAID = Message(1_714_557_601.0, "warning", "it is late", {"logger": "turret"})
 
 
-def test_a_request_is_one_line_of_json_or_of_text() -> None:
-    line = Lines("json").write(ANSWERED._replace(trace="ab" * 16))
-    assert line.count(b"\n") == 1
-    assert json.loads(line) == {
-        "time": "2024-05-01T10:00:00.500Z",
-        "level": "info",
-        "message": "answered",
-        "request_id": "id-1",
-        "method": "POST",
-        "route": "/v1/recommend",
-        "status": 200,
-        "seconds": 0.001235,
-        "version": "v1",
-        "key": "shop",
-        "degraded": ["history"],
-        "client": "::1",
-        "trace_id": "ab" * 16,
-    }
+def test_a_request_is_one_line_of_text_at_a_terminal() -> None:
     assert Lines("text").write(ANSWERED) == (
         b"2024-05-01T10:00:00.500Z info    POST /v1/recommend 200 1.23 ms "
         b"version=v1 key=shop degraded=history client=::1 id=id-1\n"
@@ -340,41 +304,6 @@ def test_lines_lost_to_a_closed_pipe_are_counted_and_reported_to_the_next_reader
     os.close(readable)
 
 
-def test_a_record_that_cannot_be_formatted_does_not_stop_the_others(pipe: list[int]) -> None:
-    def write(record: object) -> bytes:
-        if record == "bad":
-            raise ValueError(record)
-        return f"{record}\n".encode()
-
-    sink = Sink(write, str, pipe[1])
-    for record in ("good", "bad", "good"):
-        sink.put(record)
-    sink.start()
-    sink.close()
-    assert read_lines(pipe[0]) == ["good", "unwritable log line: ValueError", "good"]
-
-
-def test_lines_are_written_in_chunks_that_a_pipe_takes_atomically(
-    pipe: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    written: list[bytes] = []
-
-    def write(_: int, chunk: bytes) -> int:
-        written.append(chunk)
-        return len(chunk)
-
-    monkeypatch.setattr("turret.service.telemetry.log_sink.os.write", write)
-    sink = sink_into(pipe[1], limit=1000)
-    lines = [*(f"{number:0100d}" for number in range(500)), "y" * 10_000]
-    for line in lines:
-        sink.put(line)
-    sink.start()
-    sink.close()
-    assert b"".join(written).decode().splitlines() == lines
-    assert max(map(len, written[:-1])) <= 4096
-    assert len(written) < 20
-
-
 # --- The log of a process
 
 Write = Callable[..., list[dict[str, Any]]]
@@ -400,34 +329,6 @@ def written() -> Write:
     return run
 
 
-def test_messages_of_libraries_are_logged_and_a_closed_log_leaves_no_handler(
-    written: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("uvicorn", "uvicorn.error"):  # as a new process has them
-        logger = logging.getLogger(name)
-        monkeypatch.setattr(logger, "propagate", True)
-        monkeypatch.setattr(logger, "disabled", False)
-        monkeypatch.setattr(logger, "level", logging.NOTSET)
-    before = list(logging.getLogger().handlers)
-    lines = written(lambda _: logging.getLogger("uvicorn.error").warning("%s is late", "it"))
-    assert [(line["level"], line["message"], line["logger"]) for line in lines] == [
-        ("warning", "it is late", "uvicorn.error")
-    ]
-    assert logging.getLogger().handlers == before
-
-
-def test_an_exception_has_its_traceback_and_its_request(written: Write) -> None:
-    def fail(_: Logs) -> None:
-        try:
-            raise ValueError("boom")
-        except ValueError:
-            logging.getLogger("turret").exception("it failed", extra={"request_id": "id-7"})
-
-    (line,) = written(fail)
-    assert (line["level"], line["message"], line["request_id"]) == ("error", "it failed", "id-7")
-    assert line["traceback"].endswith("ValueError: boom")
-
-
 @pytest.mark.parametrize(
     ("options", "statuses", "said"),
     [
@@ -450,17 +351,6 @@ def test_answers_and_messages_are_logged_by_the_settings(
     lines = written(act, **options)
     assert [line["status"] for line in lines if "status" in line] == statuses
     assert sum(line["message"] == "so" for line in lines) == said
-
-
-def test_auto_is_text_at_a_terminal_and_json_elsewhere() -> None:
-    leader, follower = os.openpty()
-    logs = Logs(descriptor=follower)
-    logs.start()
-    logs.answered(access(200))
-    logs.close()
-    assert b"GET /livez 200" in os.read(leader, 1000)
-    os.close(leader)
-    os.close(follower)
 
 
 @pytest.fixture
@@ -491,15 +381,6 @@ def test_a_direct_log_drops_lines_that_would_block(own_logger: logging.Logger, p
     os.close(readable)
     pipe[0] = -1
     own_logger.error("nobody is there")
-
-
-def test_the_log_of_a_worker_replaces_the_one_that_it_inherits(own_logger: logging.Logger) -> None:
-    DirectLog("info", "json").start()
-    with tempfile.TemporaryFile() as file:
-        logs = Logs(descriptor=file.fileno())
-        logs.start()
-        assert not any(isinstance(one, DirectLog) for one in logging.getLogger().handlers)
-        logs.close()
 
 
 # --- Traces

@@ -6,12 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.virtual_time import in_virtual_time
 from turret.service.latency import LOOP_SECONDS
-from turret.service.settings import Settings
 from turret.service.wire import eager
-from turret.service.wire.admission import Admission, admission
-from turret.service.wire.connection_reaper import ConnectionReaper
+from turret.service.wire.admission import Admission
 
 LIMITS = {"recommend": 3, "batch": 1, "store": 2, "other": 1}
 
@@ -101,17 +98,6 @@ async def done_by_turn(admitting: Admission, work: Any, count: int) -> list[int]
 )
 def test_every_path_has_a_limiter(path: str, limiter: str) -> None:
     assert Admission(LIMITS).limiter(path).name == limiter
-
-
-def test_the_settings_are_the_limits() -> None:
-    given = {"queue_limit": 7, "batch_limit": 5, "store_limit": 9, "request_seconds": 3}
-    limiters = admission(Settings.model_validate(given)).limiters
-    assert [(one.name, one.limit, one.seconds) for one in limiters[:4]] == [
-        ("recommend", 7, 3),
-        ("batch", 5, 3),
-        ("store", 9, 3),
-        ("other", 128, None),  # an activation takes as long as it takes
-    ]
 
 
 def test_a_full_limiter_refuses_and_the_others_do_not() -> None:
@@ -209,82 +195,6 @@ def test_probes_are_answered_at_once_and_outside_the_slice() -> None:
         assert await admit(admitting, work, "/livez") == 200
 
     asyncio.run(scenario())
-
-
-def test_the_pause_grows_with_the_number_of_refused_connections() -> None:
-    admitting = Admission(LIMITS)
-    pauses = []
-    for paused in (0, 250, 100_000):
-        admitting.paused = paused
-        pauses.append(admitting.pause_seconds())
-    assert pauses == [0.05, pytest.approx(0.5), 1.0]
-
-
-@pytest.mark.parametrize("seconds", [LOOP_SECONDS * 2, LOOP_SECONDS / 8])
-def test_the_pause_grows_as_the_processor_share_falls(seconds: float) -> None:
-    """Whether slices are used up, or there is one short task in each turn, and refusals in the rest."""
-    clocks = Clocks()
-
-    async def work(*_: Any) -> None:
-        clocks.compute(seconds)
-        clocks.stand_still(3 * seconds)
-
-    async def scenario() -> Admission:
-        admitting = clocks.admission()
-        for _ in range(1_000):
-            await admit(admitting, work)
-            admitting.begin_slice()
-            await asyncio.sleep(0)
-        return admitting
-
-    admitting = asyncio.run(scenario())
-    admitting.paused = 100
-    assert admitting.processor_share == pytest.approx(0.25, rel=0.05)
-    assert admitting.pause_seconds() == pytest.approx(0.2 / admitting.processor_share)
-
-
-def test_time_in_which_the_loop_waits_is_not_counted() -> None:
-    clocks = Clocks()
-
-    async def work(*_: Any) -> None:
-        clocks.compute(0.001)
-
-    async def scenario() -> None:
-        admitting = clocks.admission()
-        for _ in range(30):
-            await admit(admitting, work)
-            await asyncio.sleep(0)
-            clocks.stand_still(0.004)
-        assert admitting.processor_share == pytest.approx(1)
-
-    asyncio.run(scenario())
-
-
-class Connection:
-    """A connection that notes when its deadlines are checked."""
-
-    def __init__(self) -> None:
-        self.looked_at: list[float] = []
-
-    def check_deadlines(self, now: float) -> None:
-        self.looked_at.append(now)
-
-
-@in_virtual_time
-async def test_connections_are_looked_over_each_second_until_they_go() -> None:
-    """The timer ends with the last connection, and begins with the next."""
-    loop, reaper, first, second = asyncio.get_running_loop(), ConnectionReaper(), Connection(), Connection()
-    reaper.add(first, loop)
-    reaper.add(second, loop)
-    await asyncio.sleep(2.5)
-    reaper.remove(first)
-    await asyncio.sleep(1)
-    assert (first.looked_at, second.looked_at) == ([1, 2], [1, 2, 3])
-    reaper.remove(second)
-    await asyncio.sleep(7)
-    reaper.add(first, loop)
-    await asyncio.sleep(1)
-    assert first.looked_at == [1, 2, loop.time()]
 
 
 SETTING: ContextVar[str] = ContextVar("SETTING", default="outer")
