@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-import turret
 from tests.support.command_line import output
 from tests.support.trained import TrainedShop
 
@@ -34,55 +33,6 @@ def test_runs_are_judged_and_compared(shop: TrainedShop, tmp_path: Path) -> None
     assert compared["runs"][1]["difference"]["ndcg@10"]["low"] > 0
     assert compared["settings"] == {"training.epochs": [1, 4], "training.learning_rate": [1e-6, 5e-3]}
     assert "training.epochs" in output("compare", "short", shop.folder / "ids", folder=tmp_path)
-
-
-@pytest.mark.nightly
-def test_seeds_are_trained_evaluated_and_compared(shop: TrainedShop, tmp_path: Path) -> None:
-    """With records of each run; further seeds go on where earlier ones have ended."""
-    train = ("train", "--data", shop.data.folder, "-e", "demo", *QUICK)
-    many = (*train, "--set", "training.epochs=3", "--run", "many")
-    shown = output(*many, "--seeds", "0,1", folder=tmp_path)
-    assert "seed 1 (2 of 2)" in shown
-    assert "deviation" in shown
-    again = output(*many, "--seeds", "0-2", "--resume", folder=tmp_path)
-    assert "seed 0 (1 of 3): trained already" in again
-    output(*train, *UNTRAINED, "--run", "one", folder=tmp_path)
-    report = json.loads(output("evaluate", "many", "--json", folder=tmp_path))
-    assert len(report["towers"]["ndcg@10"]["values"]) == 3
-    output("evaluate", "one", folder=tmp_path)
-    compared = json.loads(
-        output("compare", "one", "many", "--json", "--plot", "plots/one.png", folder=tmp_path)
-    )
-    assert compared["runs"][1]["difference"]["ndcg@10"]["low"] > 0
-    assert compared["settings"]["training.seed"] == [0, [0, 1, 2]]
-    assert (tmp_path / "plots" / "one.png").is_file()
-    records = {path.name for path in (tmp_path / "many" / "seed-2").iterdir()}
-    assert {"history.jsonl", "environment.json", "tensorboard"} <= records
-
-
-@pytest.mark.nightly
-def test_the_data_chooses_an_experiment_that_beats_popularity(shop: TrainedShop, tmp_path: Path) -> None:
-    """The reasons are printed, stored and in the JSON; the chosen experiment can be trained by its file."""
-    settings = ("--set", "training.epochs=6", "--set", "tower.dimension=32")
-    train = ("train", "--data", shop.data.folder)
-    printed = output(*train, "--run", "run", "--experiment", "auto", *settings, folder=tmp_path)
-    assert "auto: The order of the events predicts the next item" in printed
-    assert "auto: The data has features" in printed
-    report = json.loads(output("evaluate", "run", "--json", folder=tmp_path))
-    assert report["auto"]["picked"] in {"transformer", "features"}
-    assert [trial["candidate"] for trial in report["auto"]["trials"]] == ["transformer", "features"]
-    assert report["differences"]["popularity"]["ndcg@10"]["low"] > 0
-    again = turret.train(
-        shop.data.folder,
-        tmp_path / "again",
-        experiment="auto",
-        settings={"training.epochs": 6, "tower.dimension": 32},
-    )
-    assert again.choice is not None
-    assert again.choice["picked"] == report["auto"]["picked"]
-    assert again.run.experiment == turret.open_run(tmp_path / "run").run.experiment
-    file = tmp_path / "run" / "experiment.toml"
-    assert "auto: " not in output(*train, "--run", "named", "--experiment", file, folder=tmp_path)
 
 
 ITEMS, LENGTH = 24, 14
