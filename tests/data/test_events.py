@@ -11,17 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turret.data.errors import BadRowsError, ColumnError, SourceError
+from turret.data.errors import ColumnError, SourceError
 from turret.data.events import id_interner as numbering
 from turret.data.events.buckets import LoggedEvents, sorted_buckets
-from turret.data.events.dropped_rows import describe_dropped, refuse_bad_rows
 from turret.data.events.event_arrays import Events, stable_order
 from turret.data.events.event_files import EventFiles
 from turret.data.events.events import Log, validate
 from turret.data.events.id_interner import IdInterner
 from turret.data.events.ids import as_keys, id_key, id_text, vocabulary
 from turret.data.events.read_events import IngestedEvents, read_events
-from turret.data.manifest import BadRows
 from turret.data.preparing.columns import choose_columns
 from turret.data.reading.readers import scan
 from turret.data.reading.schema import ColumnSettings, FilterSettings, FormatSettings
@@ -288,25 +286,11 @@ def test_a_source_that_breaks_off_is_refused_by_its_name(tmp_path: Path) -> None
         read_events(log, tmp_path)
 
 
-BAD = [
-    BadRows(kind="null user", count=1200, examples=[{"row": 5, "user_id": None, "item_id": "x"}]),
-    BadRows(kind="null time", count=1, examples=[{"row": 9, "note": "x" * 500}]),
-]
-
-
 def test_parts_with_columns_of_different_types_are_refused() -> None:
     parts = [_table({"user": [1], "item": [1], "time": [time]}) for time in (1, [1])]
     columns = choose_columns(ColumnSettings(), ["user", "item", "time"], "log")
     with pytest.raises(ColumnError, match="differ in type between the parts"):
         validate([(0, parts[0]), (2, parts[1])], columns, ColumnSettings(), FilterSettings(), None)
-
-
-def test_times_that_can_not_be_read_name_the_option_that_reads_them() -> None:
-    bad = [BadRows(kind="unreadable time", count=2, examples=[])]
-    remedy = "give the format of dates with --time-format"
-    with pytest.raises(BadRowsError, match=f"; {remedy}$"):
-        refuse_bad_rows([*BAD, *bad], [])
-    assert describe_dropped(bad, []) == f"unreadable time (2); {remedy}"
 
 
 EVENT_ROWS = st.lists(

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from tests.data.conftest import Prepare
 from turret.data.configuration import load_configuration
-from turret.data.errors import BadRowsError, ColumnError, DataError
+from turret.data.errors import BadRowsError, DataError
 from turret.data.events.event_arrays import Events
 from turret.data.features import Bag
 from turret.data.histories import histories
 from turret.data.histories.splits import by_time
 from turret.data.prepared import PreparedData
 from turret.data.preparing.append import append
-from turret.data.preparing.columns import choose_columns, choose_id
+from turret.data.preparing.columns import choose_columns
 from turret.data.preparing.prepare import new_prepared_folder, prepare
 from turret.data.preparing.repeats import repeats_of
 from turret.data.reading.schema import ColumnSettings, PrepareConfig
@@ -179,14 +179,6 @@ def test_columns_under_common_names_are_found_and_named_ones_win() -> None:
     assert _choose(existing) == ("userId", "movieId", "timestamp")
     assert _choose(existing, user="other", time="rating") == ("other", "movieId", "rating")
     assert _choose(existing, in_file_order=True) == ("userId", "movieId", None)
-
-
-def test_the_ids_of_a_catalog_are_called_as_in_the_events_or_as_usual() -> None:
-    assert choose_id("item", None, "sku", ["sku", "item_id"], "items.csv") == "sku"
-    assert choose_id("item", None, "sku", ["item_id"], "items.csv") == "item_id"
-    assert choose_id("item", "code", "sku", ["sku", "code"], "items.csv") == "code"
-    with pytest.raises(ColumnError, match=r"items\.csv has none .* --item-id"):
-        choose_id("item", None, "sku", ["name"], "items.csv")
 
 
 Warn = Callable[..., tuple[str, ...]]

@@ -2,38 +2,11 @@
 
 import json
 import random
-import re
 from pathlib import Path
 
 import pytest
 
 from tests.support.command_line import output
-from tests.support.trained import TrainedShop
-
-QUICK = ("--set", "training.batch_size=1024", "--set", "tower.dimension=32")
-UNTRAINED = ("--set", "training.epochs=1", "--set", "training.learning_rate=1e-6")
-
-
-@pytest.mark.nightly
-def test_runs_are_judged_and_compared(shop: TrainedShop, tmp_path: Path) -> None:
-    """One is as good as untrained; the other is better, and the comparison says so."""
-    data = ("--data", shop.data.folder)
-    output("train", *data, "--run", "short", "-e", "demo", *QUICK, *UNTRAINED, folder=tmp_path)
-    shown = output("evaluate", "short", "--baselines", "co_occurrence, ease", folder=tmp_path)
-    assert re.search(r"^verdict\n- .+ popularity: ndcg@10 is 0\.", shown, re.M)
-    assert "Worse than EASE:" in shown
-    report = json.loads(output("evaluate", "short", "--baselines", "all", "--json", folder=tmp_path))
-    baselines = {"popularity", "recent_popularity", "co_occurrence", "item_knn", "ease"}
-    assert set(report["differences"]) - {"als"} == baselines
-    judged = [
-        finding["figures"]["baseline"] for finding in report["verdict"] if finding["kind"] == "baseline"
-    ]
-    assert judged == list(report["differences"])
-    compared = json.loads(output("compare", "short", shop.folder / "ids", "--json", folder=tmp_path))
-    assert compared["runs"][1]["difference"]["ndcg@10"]["low"] > 0
-    assert compared["settings"] == {"training.epochs": [1, 4], "training.learning_rate": [1e-6, 5e-3]}
-    assert "training.epochs" in output("compare", "short", shop.folder / "ids", folder=tmp_path)
-
 
 ITEMS, LENGTH = 24, 14
 SMALL = ("--set", "training.batch_size=64", "--set", "tower.dimension=8", "--set", "training.epochs=8")

@@ -155,17 +155,6 @@ def test_a_part_that_the_machine_does_not_hold_is_a_warning(shop: PlanRequest, f
     assert "all parts need" in text
 
 
-def test_each_machine_of_the_service_holds_the_whole_catalog(shop: PlanRequest, figures: Figures) -> None:
-    """Seven machines of 16 GB do not hold what one does not; a Redis Cluster is split over its machines."""
-    several = replace(shop, items=2e7, requests=2e4)
-    plan = make_plan(several, figures)
-    machines = part(plan, "service").machines
-    assert machines > 3
-    text = "\n".join(plan.warnings)
-    assert f"of memory on each of its {machines} machines, and a machine has 16 GB" in text
-    assert "histories" not in text
-
-
 def limits_of(plan: Plan) -> dict[str, float | None]:
     return {one.reason: one.most for one in plan.limits}
 

@@ -335,18 +335,6 @@ def test_a_full_disk_is_tried_again_some_times(
     assert runs[3] != runs[2]
 
 
-def test_a_folder_that_can_not_be_deleted_costs_no_decision(
-    shop: RetrainSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*words: object) -> None:
-        raise PermissionError(13, "Permission denied", "bundles")
-
-    monkeypatch.setattr("turret.retraining.steps.delete_retired", refuse)
-    monkeypatch.setattr("turret.retraining.steps.choose_retired", lambda *words: ("first",))
-    record = retrain(shop)
-    assert (record.decision, record.status, record.deleted) == ("activated", 0, ())
-
-
 def test_settings_are_checked_before_any_work(shop: RetrainSettings) -> None:
     with pytest.raises(ConfigurationError, match="--url"):
         retrain(replace(shop, canary=0.5))

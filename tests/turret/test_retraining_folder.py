@@ -23,8 +23,7 @@ from turret.retraining.lock import LockedError, retrain_lock
 from turret.retraining.record import RECORDS, Figures, RetrainRecord, append_record, lineage, read_records
 from turret.retraining.retention import choose_retired, delete_retired, protected_versions
 from turret.retraining.settings import RetrainSettings
-from turret.retraining.state import STATE, RunState, iso, read_state, record_of, remove_state
-from turret.retraining.steps import RECORD, STEPS, step_after
+from turret.retraining.state import STATE, RunState, iso, read_state, remove_state
 from turret.service.models.activation_log import FILE_NAME
 from turret.service.models.traffic_split import Route, Routes, write_routes
 from turret.service.settings import read_settings
@@ -239,9 +238,6 @@ def test_a_version_of_another_command_had_the_data_before_the_first_warm_start_f
     assert lineage([], None).full is None
 
 
-NAMES = list(STEPS)
-
-
 def state(**fields: object) -> RunState:
     plain = {"run": "r1", "started": iso(0), "until": 0, "before": size(10), "data_changed": False}
     return RunState.model_validate({**plain, "step": "gather", **fields})
@@ -262,20 +258,6 @@ def test_a_damaged_state_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / STATE).write_text("{}")
     with pytest.raises(TurretError, match="delete it, and the next run begins anew"):
         read_state(tmp_path)
-
-
-def test_the_steps_follow_each_other_and_after_a_decision_only_retention_follows() -> None:
-    assert [step_after(state(step=name)) for name in NAMES] == [*NAMES[1:], RECORD]
-    decided = [step_after(state(step=name, decision="nothing_new")) for name in NAMES]
-    assert decided == ["retire"] * 8 + ["delete", RECORD]
-
-
-def test_the_record_of_a_state_without_a_decision_names_the_failed_step() -> None:
-    failed = record_of(state(step="train", message="it diverged", status=1), iso(2000))
-    assert (failed.decision, failed.step, failed.status) == ("failed", "train", 1)
-    done = record_of(state(step="deploy", decision="activated", version="v"), iso(2000))
-    assert (done.decision, done.step, done.version) == ("activated", None, "v")
-    assert (done.started, done.until, done.ended) == (iso(0), iso(0), iso(2000))
 
 
 def test_a_file_system_without_locks_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
