@@ -1,4 +1,4 @@
-"""From a log to a decision between models, with the commands that a user types."""
+"""From a log with labels or given negatives to a model that has learnt from them, by commands."""
 
 import json
 import random
