@@ -1,12 +1,10 @@
 """`turret data` as a command: options and files become settings, extras and entry points are named."""
 
-import ast
 import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator, Sized
-from fractions import Fraction
+from collections.abc import Sized
 from importlib.metadata import EntryPoint, packages_distributions
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,45 +13,15 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from pydantic import BaseModel
 
 from tests.support.command_line import ROOT, commands, environment, output
 from tests.support.plugin import install
-from turret.data.configuration import load_configuration, override, parse_overrides, section_models
+from turret.data.configuration import load_configuration, override, parse_overrides
 from turret.data.entry_points import load, registry
 from turret.data.errors import ConfigurationError
 from turret.data.extras import EXTRA_OF, install_hint
-from turret.data.preparing.options import given_settings, settings_by_option
+from turret.data.preparing.options import given_settings
 from turret.data.reading.schema import FilesSplit, PrepareConfig, TimeSplit
-from turret.data.synthetic.synthesis import SyntheticConfig
-
-
-def settings_of(model: type[BaseModel], section: str = "") -> Iterator[str]:
-    for name, field in model.model_fields.items():
-        sections = section_models(field.annotation)
-        yield from (inner for one in sections for inner in settings_of(one, f"{section}{name}."))
-        if not sections:
-            yield section + name
-
-
-@pytest.mark.parametrize("model", [PrepareConfig, SyntheticConfig])
-def test_every_setting_is_read_by_a_module(model: type[BaseModel]) -> None:
-    """An option that no code reads would promise what nothing does."""
-    read = {
-        node.attr
-        for path in (ROOT / "data").rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
-    }
-    assert {name for name in settings_of(model) if name.rpartition(".")[2] not in read} == set()
-
-
-def test_every_setting_of_prepare_has_an_option_or_is_known_to_have_none() -> None:
-    """A mapping fits no option; it is given with --set or in the file. The source is an argument."""
-    without = set(settings_of(PrepareConfig)) - set(settings_by_option().values())
-    assert without == {"source", "filters.kind_weights", "user_features.text"}
-    own = {option.opts[0] for option in commands()["data prepare"].params}
-    assert set(settings_by_option()) < own
 
 
 @pytest.mark.parametrize(
@@ -130,30 +98,6 @@ def test_a_log_is_prepared_where_the_command_says_and_described(tmp_path: Path) 
     assert done.startswith("time: ")
     again = output("data", "prepare", "events.csv", "--to", "there", "--overwrite", folder=tmp_path)
     assert again == done
-
-
-def test_every_option_of_synth_reaches_the_shop(tmp_path: Path) -> None:
-    words = ("--users", "30", "--items", "150", "--events-per-user", "17.5", "--set", "longest_history=30")
-    made = [
-        output("data", "synth", name, *words, "--seed", seed, folder=tmp_path)
-        for name, seed in (("a", "3"), ("b", "4"))
-    ]
-    assert re.match(r"\d{3} events of 30 users and 150 items, \d{4}-.* in a\n$", made[0])
-    assert made[0] != made[1].replace("in b", "in a")
-    assert output("data", "synth", "a", *words, "--seed", "3", "--overwrite", folder=tmp_path) == made[0]
-    shown = {option.name: option.help for option in commands()["data synth"].params}
-    for name in ("users", "items", "events_per_user", "seed"):
-        assert f"({SyntheticConfig.model_fields[name].default:,})" in shown[name]
-
-
-def test_fetch_names_the_folder_the_checksum_and_the_terms(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr("turret.data.datasets.fetch.fetch", lambda name, target, base_url: target / name)
-    done = output("data", "fetch", "movielens-1m", "--to", "there", folder=tmp_path)
-    assert "MovieLens 1M is in there/movielens-1m" in done
-    assert "md5" in done
-    assert "no commercial use" in done
 
 
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
@@ -264,14 +208,6 @@ def test_an_entry_point_that_does_not_fit_is_named(
     install(tmp_path, f"faulty_{name}", source, {})
     with pytest.raises(ConfigurationError, match=rf"'e' \(faulty_{name}:Entry\) of group .*{problem}"):
         load(EntryPoint("e", f"faulty_{name}:Entry", "group"), Sized, ConfigurationError, True)
-
-
-def test_an_object_or_a_class_is_loaded() -> None:
-    value = EntryPoint("v", "math:pi", "group")
-    assert load(value, float, ConfigurationError) == pytest.approx(3.14, abs=0.01)
-    with pytest.raises(ConfigurationError, match=r"\(math:pi\) of group is 3\.14.*, not of the type int"):
-        load(value, int, ConfigurationError)
-    assert load(EntryPoint("c", "fractions:Fraction", "group"), object, ConfigurationError, True) is Fraction
 
 
 def test_packages_add_entries_with_names_of_their_own(

@@ -11,17 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turret.data.errors import BadRowsError, ColumnError, SourceError
+from turret.data.errors import ColumnError, SourceError
 from turret.data.events import id_interner as numbering
 from turret.data.events.buckets import LoggedEvents, sorted_buckets
-from turret.data.events.dropped_rows import describe_dropped, refuse_bad_rows
 from turret.data.events.event_arrays import Events, stable_order
 from turret.data.events.event_files import EventFiles
 from turret.data.events.events import Log, validate
 from turret.data.events.id_interner import IdInterner
 from turret.data.events.ids import as_keys, id_key, id_text, vocabulary
 from turret.data.events.read_events import IngestedEvents, read_events
-from turret.data.manifest import BadRows
 from turret.data.preparing.columns import choose_columns
 from turret.data.reading.readers import scan
 from turret.data.reading.schema import ColumnSettings, FilterSettings, FormatSettings
@@ -223,18 +221,6 @@ def test_decimal_numbers_are_numbers() -> None:
     assert (events.times.tolist(), events.weights.tolist()) == ([8.5], [8.5])
 
 
-def test_a_weight_and_a_quantity_have_to_be_above_zero() -> None:
-    columns: Columns = {
-        "user": [1] * 4,
-        "item": [1] * 4,
-        "time": [1] * 4,
-        "stars": ["0", "0.5", "1", "1"],
-        "count": [1, 1, 0, -1],
-    }
-    bad = {"weight not above 0": 1, "return (quantity not above 0)": 2}
-    assert _counts(_validate(columns, weight="stars", quantity="count")) == (1, bad, {})
-
-
 def test_examples_are_the_first_rows_by_their_numbers_and_the_sources_names() -> None:
     times: list[object] = ["1", "2", "3", "4", "no", "no"]
     columns: Columns = {"user_id": [1] * 6, "item": ["x"] * 6, "time": times}
@@ -300,51 +286,11 @@ def test_a_source_that_breaks_off_is_refused_by_its_name(tmp_path: Path) -> None
         read_events(log, tmp_path)
 
 
-BAD = [
-    BadRows(kind="null user", count=1200, examples=[{"row": 5, "user_id": None, "item_id": "x"}]),
-    BadRows(kind="null time", count=1, examples=[{"row": 9, "note": "x" * 500}]),
-]
-
-
-@pytest.mark.parametrize(
-    ("setting", "sentence"),
-    [("weight", "but numbers are needed"), ("user", "but ids have to be")],
-)
-def test_a_column_of_lists_is_no_number_and_no_id(setting: str, sentence: str) -> None:
-    columns: Columns = {"user": [1], "item": [1], "time": [1], "tags": [["a"]]}
-    with pytest.raises(ColumnError, match=rf"'tags' holds List\(String\), {sentence}"):
-        _validate(columns, None, None, **{setting: "tags"})
-
-
 def test_parts_with_columns_of_different_types_are_refused() -> None:
     parts = [_table({"user": [1], "item": [1], "time": [time]}) for time in (1, [1])]
     columns = choose_columns(ColumnSettings(), ["user", "item", "time"], "log")
     with pytest.raises(ColumnError, match="differ in type between the parts"):
         validate([(0, parts[0]), (2, parts[1])], columns, ColumnSettings(), FilterSettings(), None)
-
-
-def test_bad_rows_are_refused_with_kinds_counts_examples_and_remedy() -> None:
-    with pytest.raises(BadRowsError) as refusal:
-        refuse_bad_rows(BAD, [Path("log.csv"), Path("items.csv")])
-    assert str(refusal.value).splitlines() == [
-        "1,201 rows of log.csv, items.csv are not valid:",
-        "  null user: 1,200",
-        "    row 5, user_id null, item_id x",
-        "  null time: 1",
-        f"    row 9, note {'x' * 60}...",
-        "correct them, or drop them with --on-bad drop",
-    ]
-    refuse_bad_rows([], [])
-    with pytest.raises(BadRowsError, match=r"rows of p0, p1, p2, p3 and 1,196 other files are not valid:"):
-        refuse_bad_rows(BAD, [Path(f"p{number}") for number in range(1200)])
-
-
-def test_times_that_can_not_be_read_name_the_option_that_reads_them() -> None:
-    bad = [BadRows(kind="unreadable time", count=2, examples=[])]
-    remedy = "give the format of dates with --time-format"
-    with pytest.raises(BadRowsError, match=f"; {remedy}$"):
-        refuse_bad_rows([*BAD, *bad], [])
-    assert describe_dropped(bad, []) == f"unreadable time (2); {remedy}"
 
 
 EVENT_ROWS = st.lists(
@@ -445,19 +391,3 @@ def test_buckets_follow_each_other_in_order_whatever_their_size(
     of_blocks = [set(block.users.tolist()) for block in found]
     assert sum(map(len, of_blocks)) == len(set().union(*of_blocks))
     assert all(len(block) <= piece or len(users) == 1 for block, users in zip(found, of_blocks, strict=True))
-
-
-def test_events_at_the_same_time_keep_the_order_of_the_log(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Enough of them to detect an unstable sort."""
-    monkeypatch.setattr("turret.data.events.buckets.PIECE", 5000)
-    count = 20_000
-    users = np.random.default_rng(0).integers(0, 8, count).astype(np.int32)
-    items = np.arange(count, dtype=np.int32)
-    columns = {"users": np.int32, "items": np.int32, "times": np.int64}
-    with EventFiles(tmp_path / "log", columns) as log:
-        log.write(Events(users, items, np.zeros(count, dtype=np.int64)))
-    of_users = np.arange(8, dtype=np.int32)
-    found = [block.items for block in sorted_buckets(log, of_users, items, tmp_path, lambda events: events)]
-    assert np.concatenate(found).tolist() == np.argsort(users, kind="stable").tolist()

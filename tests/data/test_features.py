@@ -15,7 +15,7 @@ from turret.data.features import Bag, Feature, Features, trigrams
 from turret.data.preparing.columns import Role
 from turret.data.preparing.encoding import as_numbers, encode
 from turret.data.preparing.feature_readings import FeatureReadings, read_features
-from turret.data.preparing.item_catalog import EntityTable, fields, read_entity_table, refuse_own_id
+from turret.data.preparing.item_catalog import EntityTable, fields, read_entity_table
 from turret.data.preparing.values import (
     DecimalMark,
     days,
@@ -181,18 +181,6 @@ def test_a_usual_name_says_more_than_values() -> None:
     assert chosen == [("text", "Title"), ("category", "age"), ("multi", "genres"), ("number", "price")]
 
 
-def test_guesses_are_told_with_the_options_that_say_otherwise() -> None:
-    frame = _column(["red, blue", "blue, green", "green, red"]).rename({"column": "colour"})
-    frame = frame.with_columns(sku=pl.Series([f"s{number}" for number in range(COUNT)]))
-    assert _read(frame).notes == [
-        "items.csv: read as features are colour (multi); left out: sku (ids, links, or values "
-        "that say nothing about other rows); name them yourself with --item-text, --item-category, "
-        "--item-multi, --item-number",
-        "items.csv: column 'colour' is read as lists separated by ','; --list-separator says otherwise",
-    ]
-    assert _read(pl.DataFrame({})).notes == []
-
-
 def test_named_numbers_are_read_from_words_dates_and_prices() -> None:
     frame = pl.DataFrame({"new": ["yes", "no"], "since": ["1970-01-02", "-"], "price": ["1,50", "NULL"]})
     readings = _read(frame, FeatureColumns(number=("new", "since", "price")))
@@ -211,35 +199,6 @@ def test_named_numbers_are_read_from_words_dates_and_prices() -> None:
 def test_a_named_number_that_is_none_is_an_error_with_its_file_and_two_remedies() -> None:
     with pytest.raises(ColumnError, match=r"shop/items\.csv: column 'price' holds 'much', .*--null"):
         _read(pl.DataFrame({"price": ["1", "much"]}), FeatureColumns(number=("price",)))
-
-
-@pytest.mark.parametrize(
-    ("kind", "values", "words"),
-    [
-        (
-            "category",
-            ["red|blue", "blue", "red"],
-            "looks like lists ('red|blue'); --item-multi reads",
-        ),
-        (
-            "category",
-            [f"c{n}" for n in range(COUNT)],
-            "has 40 values for 40 items, so most say nothing",
-        ),
-        ("number", list(range(COUNT)), "looks like an id, whose size says nothing; --item-category reads it"),
-        (
-            "text",
-            [f"AX-{n}" for n in range(COUNT)],
-            "has one word a row ('AX-0'), another in nearly",
-        ),
-        ("number", [1, 2], ""),
-        ("text", [f"The tale of {n}" for n in range(COUNT)], ""),
-    ],
-)
-def test_a_named_feature_that_is_doubtful_is_told(kind: str, values: list[Any], words: str) -> None:
-    notes = _read(_column(values), FeatureColumns.model_validate({kind: ("column",)})).notes
-    assert len(notes) == bool(words)
-    assert words in "".join(notes)
 
 
 def test_a_column_that_is_called_like_an_id_is_guessed_as_a_category_and_said() -> None:
@@ -328,25 +287,6 @@ def test_columns_that_can_not_be_features_are_refused() -> None:
         _encode(pl.DataFrame({"tags": [["a"]]}), category=("tags",))
 
 
-@pytest.mark.parametrize(
-    ("value", "dtype"),
-    [
-        (b"x", "Binary"),
-        (timedelta(hours=1), "Duration"),
-        ({"a": 1}, "Struct"),
-        ([[1]], "List"),
-        ([b"x"], "List"),
-        (object(), "Object"),
-    ],
-)
-def test_types_without_a_text_of_their_own_are_no_features(value: object, dtype: str) -> None:
-    frame = pl.DataFrame({"odd": [value]}, strict=False)
-    with pytest.raises(
-        ColumnError, match=rf"column 'odd' holds {dtype}.*, which can't be a feature; give texts"
-    ):
-        _encode(frame, multi=("odd",))
-
-
 NONE = FeatureColumns()
 
 
@@ -362,15 +302,6 @@ def _table(frame: pl.DataFrame, is_text: bool = False, malformed: Malformed | No
     numbered = frame.with_row_index(ROW, offset=1).lazy()
     table = Table(numbered, Path("items.parquet"), is_text, malformed or Malformed())
     return read_entity_table(table, None, "item_id", "item")
-
-
-def test_the_id_column_of_the_file_is_refused_as_a_feature() -> None:
-    entries = _table(pl.DataFrame({"item_id": ["a"], "colour": ["red"]}))
-    refuse_own_id(FeatureColumns(category=("colour",)), entries, "item")
-    with pytest.raises(
-        ColumnError, match=r"'item_id' of items.parquet holds the ids of the items, .* leave it out"
-    ):
-        refuse_own_id(FeatureColumns(category=("colour", "item_id")), entries, "item")
 
 
 def test_null_and_repeated_ids_and_malformed_lines_are_bad_and_the_first_row_of_an_id_stays() -> None:

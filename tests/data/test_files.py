@@ -1,6 +1,5 @@
 """Files and folders that appear whole, locks, arrays on disk, and work in order."""
 
-import ctypes
 import errno
 import fcntl
 import os
@@ -124,18 +123,6 @@ def test_a_new_file_is_synced_before_the_rename_and_its_folder_after_it(
     with new_file(target) as fresh:
         fresh.write_text("new")
     assert synced == [(fresh, False), (tmp_path, True)]
-
-
-def test_a_folder_is_replaced_also_where_none_can_be_exchanged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
-    target = tmp_path / "target"
-    target.mkdir()
-    with new_folder(target, overwrite=True) as fresh:
-        (fresh / "new").write_text("new")
-    assert [path.name for path in target.iterdir()] == ["new"]
-    assert [path.name for path in tmp_path.iterdir()] == ["target"]
 
 
 def test_a_lock_has_one_holder_until_it_closes(tmp_path: Path) -> None:

@@ -116,14 +116,7 @@ def test_the_core_is_what_repeated_dropping_leaves(rows: list[Row], users: int, 
     assert _core(events, users, items) == _naive_core(_rows(events), users, items)
 
 
-def test_dropping_goes_on_until_all_have_enough() -> None:
-    """User 2 only falls below two events once item 9, which had a single event, is gone."""
-    events = _events([(0, 1, 0), (0, 3, 0), (1, 1, 0), (1, 3, 0), (2, 1, 0), (2, 9, 0)])
-    assert _core(events, 2, 2) == [(0, 1, 0), (0, 3, 0), (1, 1, 0), (1, 3, 0)]
-
-
 NUMBERS = TimeReader("number", pl.col("t"), "")
-TIMES = TimeReader("timestamp", pl.col("t"), "")
 
 
 @pytest.fixture

@@ -34,7 +34,6 @@ b,y,1,0
 """
 BY_LABEL = {"columns.label": "label"}
 IN_ROWS = {"columns.negatives": "wrong", "columns.in_file_order": True}
-TRIPLES = "user,item,wrong\na,x,y|z\na,y,\na,z,x\nb,x,q\n"
 
 
 def given_by_event(data: PreparedData) -> Given:
@@ -65,28 +64,6 @@ def test_rows_with_the_other_label_are_negatives_of_the_next_event(prepared: Pre
     assert "3, with 3 given negatives" in describe(opened.folder)
 
 
-def test_texts_and_booleans_are_labels(tmp_path: Path) -> None:
-    """Parquet has booleans."""
-    frame = pl.DataFrame(
-        {"user": [1, 1, 1], "item": [1, 2, 3], "time": [1, 2, 3], "label": [True, False, True]}
-    )
-    frame.write_parquet(tmp_path / "e.parquet")
-    config = load_configuration(
-        PrepareConfig, overrides={"source": str(tmp_path / "e.parquet"), "columns.label": "label"}
-    )
-    opened = PreparedData.open(prepare(config, tmp_path / "prepared").folder)
-    assert given_by_event(opened) == [(1, []), (3, [2])]
-
-
-def test_negatives_in_the_row_of_an_event_are_its_own(prepared: Prepare) -> None:
-    assert given_by_event(prepared(TRIPLES, IN_ROWS)) == [
-        ("x", ["y", "z"]),
-        ("y", []),
-        ("z", ["x"]),
-        ("x", ["q"]),
-    ]
-
-
 def test_negatives_of_events_at_one_time_stay_with_their_own(prepared: Prepare) -> None:
     text = "user,item,time,wrong\na,x,1,p\na,y,1,q\na,z,1,\na,w,1,r|p\n"
     assert given_by_event(prepared(text, {"columns.negatives": "wrong"})) == [
@@ -95,14 +72,6 @@ def test_negatives_of_events_at_one_time_stay_with_their_own(prepared: Prepare) 
         ("z", []),
         ("w", ["r", "p"]),
     ]
-
-
-def test_texts_for_no_value_are_no_negatives(prepared: Prepare) -> None:
-    text = "user,item,time,wrong\na,x,1,NULL\na,y,2,x|-\na,z,3,NA\n"
-    in_rows = {"columns.negatives": "wrong"}
-    assert given_by_event(prepared(text, in_rows)) == [("x", []), ("y", ["x"]), ("z", ["NA"])]
-    own = prepared(text, {**in_rows, "format.nulls": ["NULL", "NA"]})
-    assert given_by_event(own) == [("x", []), ("y", ["x", "-"]), ("z", [])]
 
 
 def test_lists_of_integers_are_negatives(tmp_path: Path) -> None:
@@ -268,18 +237,3 @@ def test_a_negative_belongs_to_the_next_event_or_to_one_at_the_same_time(rows: l
     assert found.events.items.tolist() == [rows[n][1] for n in events]
     assert found.after == sum(event is None for _, event in negatives)
     assert found.equal == len(negatives) - found.after - len(kept)
-
-
-@given(ROWS)
-def test_no_event_has_a_negative_of_another_user_or_part_or_from_a_later_time(rows: list[Row]) -> None:
-    """So training never reads a label of the validation or the test part."""
-    rows = _sorted_rows(rows)
-    users, items, times, parts, labels = np.array(rows, dtype=np.int64).reshape(-1, 5).T
-    narrow = (parts.astype(np.int8), labels.astype(np.int8))
-    found = placed(Events(users.astype(np.int32), items.astype(np.int32), times, None, *narrow))
-    of_events = found.events.take(found.positions)
-    assert found.negatives.parts is not None
-    assert of_events.parts is not None
-    assert (found.negatives.users == of_events.users).all()
-    assert (found.negatives.parts == of_events.parts).all()
-    assert (found.negatives.times <= of_events.times).all()

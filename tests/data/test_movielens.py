@@ -111,12 +111,3 @@ def test_other_folders_and_archives_are_none_of_movielens(tmp_path: Path) -> Non
     for path in (tmp_path / "other", tmp_path / "other.zip", tmp_path / "not.zip"):
         with pytest.raises(SourceError, match=r"it needs u\.data and u\.item, ratings\.dat and movies\.dat"):
             open_movielens(path, tmp_path)
-
-
-def test_ratings_can_be_weights(tmp_path: Path) -> None:
-    source = _folder(tmp_path / "ml", SMALL)
-    overrides = {"source": source, "columns.weight": "rating", "filters.min_weight": 4}
-    config = load_configuration(PrepareConfig, overrides=overrides)
-    opened = PreparedData.open(prepare(config, tmp_path / "prepared").folder)
-    assert opened.weights is not None
-    assert sorted(opened.weights.tolist()) == [4, 5]

@@ -12,7 +12,6 @@ import pytest
 from moto.server import ThreadedMotoServer
 from typer.testing import CliRunner, Result
 
-from tests.support.ports import free_port
 from turret.data.cli import app
 from turret.data.errors import DataError, FetchError, MissingExtraError, SourceError
 from turret.data.manifest import MANIFEST
@@ -79,13 +78,10 @@ def s3(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> str:
     return f"s3://{bucket}"
 
 
-@pytest.fixture(params=["memory", pytest.param("s3", marks=pytest.mark.nightly)])
-def store(request: pytest.FixtureRequest) -> str:
-    """The URL of an empty place: in memory, and each night in a server of S3, too."""
-    if request.param == "memory":
-        return f"memory://{uuid4().hex}"
-    url: str = request.getfixturevalue("s3")
-    return url
+@pytest.fixture
+def store() -> str:
+    """The URL of an empty place in memory."""
+    return f"memory://{uuid4().hex}"
 
 
 def test_an_object_has_no_name_below_itself_and_others_their_names(store: str) -> None:
@@ -106,20 +102,6 @@ def test_downloads_have_the_content_and_names_of_the_objects(store: str, tmp_pat
     assert (tmp_path / "copy" / "parts" / "0.csv").read_bytes() == b"\x00" * 70_000
     Objects(f"{store}/shop/events.csv").download({"": 4}, tmp_path / "one.csv")
     assert (tmp_path / "one.csv").read_text() == "a,b\n"
-
-
-@pytest.mark.nightly
-def test_the_marker_of_a_folder_is_no_file(s3: str, tmp_path: Path) -> None:
-    """The consoles of stores write an empty object with a slash at its end."""
-    import boto3
-
-    bucket = s3.removeprefix("s3://")
-    boto3.client("s3").put_object(Bucket=bucket, Key="shop/", Body=b"")
-    write(f"{s3}/shop/events.csv", "a,b\n")
-    objects = Objects(f"{s3}/shop")
-    assert objects.sizes() == {"events.csv": 4}
-    objects.download(objects.sizes(), tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["events.csv"]
 
 
 def test_a_name_that_leads_out_of_the_folder_is_refused(store: str, tmp_path: Path) -> None:
@@ -146,18 +128,6 @@ def test_a_missing_driver_is_named_by_its_extra(
     monkeypatch.setattr(fsspec, "url_to_fs", missing)
     with pytest.raises(MissingExtraError, match=rf"{scheme}://bucket/a .* pip install 'turret\[{extra}\]'"):
         Objects(f"{scheme}://bucket/a")
-
-
-@pytest.mark.nightly
-def test_a_store_that_does_not_answer_is_a_sentence(s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    address = f"http://127.0.0.1:{free_port()}"
-    monkeypatch.setenv("AWS_ENDPOINT_URL", address)
-    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
-    fsspec.get_filesystem_class("s3").clear_instance_cache()
-    with pytest.raises(
-        SourceError, match=rf"{s3}/events\.csv can't be read: .*{address}.*; check the address"
-    ):
-        Objects(f"{s3}/events.csv").sizes()
 
 
 def test_copies_keep_their_names_and_are_made_once(store: str, tmp_path: Path) -> None:
@@ -298,16 +268,6 @@ def test_damaged_objects_are_found(store: str, tmp_path: Path, damage: object, s
     assert list((tmp_path / "data").iterdir()) == []
 
 
-def test_an_error_names_the_url_of_prepared_data(store: str, tmp_path: Path) -> None:
-    url = f"{store}/prepared"
-    with pytest.raises(DataError, match=rf"^{url} is full$"), new_prepared(url, overwrite=False) as folder:
-        raise DataError(f"{folder} is full")
-    assert names(url) == []
-    written(url, tmp_path)
-    with pytest.raises(DataError, match=rf"^{url} is old$"), changed_prepared(url) as folder:
-        raise DataError(f"{folder} is old")
-
-
 # Logs in object stores: the same prepared data as from local files, and the same sentences.
 
 ITEMS = '{"item_id": 1, "genre": "a"}\n{"item_id": 2, "genre": "b"}\n'
@@ -350,15 +310,6 @@ def test_prepared_data_is_that_of_local_files(shop: tuple[Path, str], tmp_path: 
     assert fetched.manifest.sources == expected
     assert str(tmp_path) not in json.dumps(fetched.manifest.settings)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["fetched", "local", "shop"]
-
-
-def test_bad_rows_and_warnings_name_the_url(tmp_path: Path) -> None:
-    url = f"memory://{uuid4().hex}/events.csv"
-    with fsspec.open(url, "w") as stream:
-        stream.write(TRAIN + ",1,9\n")
-    done = invoke(f"prepare {url} --to {tmp_path / 'prepared'}")
-    assert f"1 row of {url} is not valid" in str(done.exception)
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.process

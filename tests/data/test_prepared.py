@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from tests.data.conftest import Prepare
-from turret.data.describe import describe
 from turret.data.errors import DataError
 from turret.data.manifest import FileHash, Manifest, fingerprint
 from turret.data.prepared import Part, PreparedData, look_up
@@ -57,14 +56,6 @@ def test_counts_are_of_one_part_only(opened: PreparedData) -> None:
         "validation": {"x": 0, "y": 0, "z": 1},
         "test": {"x": 1, "y": 0, "z": 0},
     }
-
-
-def test_counting_in_blocks_of_users_counts_the_same(
-    opened: PreparedData, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = opened.item_counts("train").tolist()
-    monkeypatch.setattr("turret.data.prepared._USERS_PER_BLOCK", 1)
-    assert opened.item_counts("train").tolist() == whole
 
 
 def test_verifying_notices_a_changed_byte(opened: PreparedData) -> None:
@@ -119,29 +110,6 @@ def test_a_folder_without_a_readable_manifest_is_not_prepared_data(tmp_path: Pat
     (tmp_path / "manifest.json").write_text('{"format_version": 2}')
     with pytest.raises(DataError, match=r"can't read .*manifest\.json \(format_version: .* 1\); prepare"):
         Manifest.load(tmp_path)
-
-
-DAYS = "user_id,item_id,timestamp\n" + "".join(
-    f"{u},{i},{978300760 + u + i}\n" for u in range(4) for i in range(3)
-)
-
-
-def test_the_description_says_what_is_there(prepared: Prepare) -> None:
-    folder = prepared(DAYS + "5,1,never\n", {"on_bad": "drop", "filters.duplicates": "first"}).folder
-    text = describe(folder)
-    for part in (
-        "events         12",
-        "users          4 (3.0 events each)",
-        "items          3 (4.0 events each)",
-        "density        100.000%",
-        "repeats        0.0% of the events repeat an item of their user",
-        "2000-12-31T22:12:40 to 2000-12-31T22:12:45 (UTC)",
-        "train 4 events of 4 users; validation 4 events of 4 users; test 4 events of 4 users",
-        "unreadable time: 1",
-        "row 14, user_id 5, item_id 1, timestamp never",
-        "filter duplicates = first: 0",
-    ):
-        assert part in text
 
 
 FIVE_USERS = "user,item,time\n" + "".join(

@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -13,15 +12,14 @@ from hypothesis import strategies as st
 
 from tests.data.conftest import Prepare
 from turret.data.configuration import load_configuration
-from turret.data.errors import BadRowsError, ColumnError, DataError
+from turret.data.errors import BadRowsError, DataError
 from turret.data.events.event_arrays import Events
-from turret.data.events.event_files import EventFiles
 from turret.data.features import Bag
 from turret.data.histories import histories
 from turret.data.histories.splits import by_time
 from turret.data.prepared import PreparedData
 from turret.data.preparing.append import append
-from turret.data.preparing.columns import choose_columns, choose_id
+from turret.data.preparing.columns import choose_columns
 from turret.data.preparing.prepare import new_prepared_folder, prepare
 from turret.data.preparing.repeats import repeats_of
 from turret.data.reading.schema import ColumnSettings, PrepareConfig
@@ -122,48 +120,6 @@ def test_returns_and_anonymous_lines_are_counted_and_dropped(prepared: Prepare) 
     }
 
 
-def test_texts_for_no_value_are_bad_rows_unless_they_are_said_to_be_ids(prepared: Prepare) -> None:
-    lines = "user_id,item_id,timestamp\n1,a,5\nNULL,a,6\n1,-,7\nnan,b,8\n1,b,9\n"
-    with pytest.raises(BadRowsError, match=r"null item: 1\n.*\n  null user: 2\n    row 3, user_id NULL"):
-        prepared(lines)
-    opened = prepared(lines, {"format.nulls": ["-"], "on_bad": "drop"})
-    assert opened.manifest.counts.users == 3
-
-
-def test_no_more_than_some_pieces_of_the_log_are_ever_held(
-    prepared: Prepare, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Neither of the source nor of the temporary files."""
-    collected: list[int] = []
-    collect, collect_batches, read = pl.LazyFrame.collect, pl.LazyFrame.collect_batches, EventFiles.read
-
-    def watched(frame: pl.LazyFrame, **options: Any) -> Any:
-        assert options == {"engine": "streaming"}
-        found = collect(frame, engine="streaming")
-        collected.append(found.height)
-        return found
-
-    def watched_batches(frame: pl.LazyFrame, **options: Any) -> Any:
-        for found in collect_batches(frame, **options):
-            collected.append(found.height)
-            yield found
-
-    def watched_read(files: EventFiles, first: int, last: int, *names: str) -> Any:
-        collected.append((last - first) // (8 if names else 1))
-        return read(files, first, last, *names)
-
-    for module in ("events.read_events", "events.buckets", "histories.histories"):
-        monkeypatch.setattr(f"turret.data.{module}.PIECE", 2_500)
-    monkeypatch.setattr(pl.LazyFrame, "collect", watched)
-    monkeypatch.setattr(pl.LazyFrame, "collect_batches", watched_batches)
-    monkeypatch.setattr(EventFiles, "read", watched_read)
-    lines = (f"user {row % 97},item {row % 89},2020-01-01 {row % 24:02}:30,text\n" for row in range(30_000))
-    prepared("user_id,item_id,timestamp,note\n" + "".join(lines))
-    assert sum(height == 2_500 for height in collected) >= 20
-    # The times are told from a sample of the log, whose size does not depend on it.
-    assert sorted(height for height in collected if height > 2_500) == [10_000]
-
-
 def test_overwriting_spares_what_is_not_prepared_data(tmp_path: Path) -> None:
     target = tmp_path / "home"
     target.mkdir()
@@ -225,14 +181,6 @@ def test_columns_under_common_names_are_found_and_named_ones_win() -> None:
     assert _choose(existing, in_file_order=True) == ("userId", "movieId", None)
 
 
-def test_the_ids_of_a_catalog_are_called_as_in_the_events_or_as_usual() -> None:
-    assert choose_id("item", None, "sku", ["sku", "item_id"], "items.csv") == "sku"
-    assert choose_id("item", None, "sku", ["item_id"], "items.csv") == "item_id"
-    assert choose_id("item", "code", "sku", ["sku", "code"], "items.csv") == "code"
-    with pytest.raises(ColumnError, match=r"items\.csv has none .* --item-id"):
-        choose_id("item", None, "sku", ["name"], "items.csv")
-
-
 Warn = Callable[..., tuple[str, ...]]
 
 
@@ -258,22 +206,6 @@ def test_returns_that_nobody_asked_to_drop_are_said(warn: Warn) -> None:
         "--quantity quantity drops such rows as returns"
     )
     assert sentence in warn(RETURNS)
-
-
-@pytest.mark.parametrize(
-    ("text", "overrides"),
-    [
-        (RETURNS, {"columns__quantity": "quantity", "on_bad": "drop"}),
-        (RETURNS, {"columns__weight": "quantity", "on_bad": "drop"}),
-        (RETURNS.replace("-1", "1"), {}),
-        (RETURNS.replace("quantity", "amount"), {}),
-        (RETURNS.replace(",3", ",few").replace(",-1", ",none"), {}),
-    ],
-)
-def test_quantities_that_are_used_or_tell_no_returns_are_not_mentioned(
-    warn: Warn, text: str, overrides: dict[str, object]
-) -> None:
-    assert not [sentence for sentence in warn(text, **overrides) if "quantity" in sentence]
 
 
 def test_targets_that_can_not_be_hit_are_counted(warn: Warn) -> None:

@@ -2,7 +2,6 @@
 
 import csv
 import gzip
-from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -50,18 +49,6 @@ def test_other_usual_names_are_found_unless_two_could_be_meant(tmp_path: Path) -
         _open_source(tmp_path, source=tmp_path)
 
 
-def test_files_named_apart_come_with_the_events_or_replace_those_of_the_folder(tmp_path: Path) -> None:
-    for name in ("events.csv", "items.csv", "mine.csv", "users.csv"):
-        (tmp_path / name).write_text("a,b\n")
-    for source in (tmp_path, tmp_path / "events.csv"):
-        opened = _open_source(
-            tmp_path, source=source, items=tmp_path / "mine.csv", users=tmp_path / "users.csv"
-        )
-        assert opened.items is not None
-        assert opened.items.path.name == "mine.csv"
-        assert opened.users is not None
-
-
 def test_a_folder_without_events_says_what_was_looked_for(tmp_path: Path) -> None:
     with pytest.raises(SourceError) as refusal:
         _open_source(tmp_path, source=tmp_path)
@@ -69,22 +56,6 @@ def test_a_folder_without_events_says_what_was_looked_for(tmp_path: Path) -> Non
         assert name in str(refusal.value)
     with pytest.raises(SourceError, match="there is no file or folder"):
         _open_source(tmp_path, source=tmp_path / "none")
-
-
-def test_parquet_parts_are_the_events_by_themselves_or_under_a_usual_name(tmp_path: Path) -> None:
-    folder = tmp_path / "shop"
-    for name in ("events", "clicks.parquet", "other"):
-        (folder / name).mkdir(parents=True)
-    for number in (1, 0):
-        pl.DataFrame({"a": [1]}).write_parquet(folder / "events" / f"part-{number}.parquet")
-        pl.DataFrame({"a": [1]}).write_parquet(folder / "other" / f"part-{number}.parquet")
-    (folder / "items.csv").write_text("a,b\n")
-    opened = _open_source(tmp_path, source=folder)
-    assert [path.name for path in opened.files] == ["part-0.parquet", "part-1.parquet", "items.csv"]
-    assert [path.name for path in _open_source(tmp_path, source=folder / "other").files] == [
-        "part-0.parquet",
-        "part-1.parquet",
-    ]
 
 
 FRAME = pl.DataFrame({"user": [1, 2], "tags": [["a"], []]})
@@ -97,22 +68,6 @@ def test_parquet_and_json_lines_keep_their_types(tmp_path: Path) -> None:
         table = scan(tmp_path / name, FormatSettings(), tmp_path)
         assert table.frame.collect().rows() == [(1, 1, ["a"]), (2, 2, [])]
         assert not table.is_text
-
-
-@pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl"])
-def test_a_name_is_no_pattern(tmp_path: Path, ending: str) -> None:
-    """Such as of a second download, beside the first."""
-    write: dict[str, Callable[[Path], object]] = {
-        "csv": FRAME.drop("tags").write_csv,
-        "parquet": FRAME.write_parquet,
-        "jsonl": FRAME.write_ndjson,
-    }
-    folder = tmp_path / "log [a-z]"
-    folder.mkdir()
-    write[ending](folder / f"events[1].{ending}")
-    (folder / f"events1.{ending}").write_text("another file")
-    table = scan(folder / f"events[1].{ending}", FormatSettings(), folder)
-    assert table.frame.collect()["user"].cast(pl.Int64).to_list() == [1, 2]
 
 
 def test_the_kind_can_be_named_where_the_file_does_not_say(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from turret.data.events.ids import id_key
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import NULLS, ColumnSettings, PrepareConfig
 from turret.data.reading.times import TimeReader, choose_reader
-from turret.data.spark.session import failed_jobs, spark_session
+from turret.data.spark.session import spark_session
 
 # They need a session of Spark.
 pytestmark = pytest.mark.nightly
@@ -211,36 +211,6 @@ def test_workers_with_another_file_system_are_found_out(
     with pytest.raises(DataError, match="its workers have another file system; choose a folder with --to"):
         prepare(config, tmp_path / "prepared", engine="local")
     assert not (tmp_path / "prepared").exists()
-
-
-def test_no_worker_starts_python(
-    spark: Any, tmp_path: Path, both_ways: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A command in its place would fail."""
-    (tmp_path / "events.csv").write_text("user,item,time\na,x,1\na,y,2\n,z,3\n", encoding="utf-8")
-    monkeypatch.setattr(spark.sparkContext, "pythonExec", "/nonexistent/python")
-    by_polars, by_spark = both_ways(source=tmp_path / "events.csv", on_bad="drop")
-    assert by_spark == by_polars
-
-
-def test_a_job_that_fails_ends_in_a_sentence(spark: Any, tmp_path: Path) -> None:
-    path = tmp_path / "frame.parquet"
-    pl.DataFrame({"row": range(1000)}).write_parquet(path)
-    frame, content = spark.read.parquet(str(path)), path.read_bytes()
-    path.write_bytes(b"PAR1" + bytes(len(content) // 2 - 4) + content[len(content) // 2 :])
-    with (
-        pytest.raises(DataError, match=r"^a job of Spark on local has failed: \[FAILED_READ_FILE") as damaged,
-        failed_jobs("local"),
-    ):
-        frame.collect()
-    assert str(path) in str(damaged.value)
-    assert "workers" not in str(damaged.value)
-    path.unlink()
-    with (
-        pytest.raises(DataError, match=r"frame\.parquet.*; this machine and all workers must see the source"),
-        failed_jobs("local"),
-    ):
-        frame.collect()
 
 
 @contextmanager

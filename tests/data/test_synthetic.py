@@ -1,11 +1,7 @@
 """The synthetic shop: what it promises, and what can be learnt from it."""
 
-import math
-import re
-from collections import Counter, defaultdict
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -30,20 +26,6 @@ class Shop:
     def histories(self) -> list[list[str]]:
         """Each user's item ids in order."""
         return self.events.group_by("user_id", maintain_order=True).agg("item_id")["item_id"].to_list()
-
-    def main_genres(self) -> dict[str, str]:
-        """Item id -> the first of its genres."""
-        return {
-            item: genres.split("|")[0] for item, genres in self.items.select("item_id", "genres").iter_rows()
-        }
-
-    def series(self) -> dict[str, dict[int, str]]:
-        """Series -> part -> item id, read off the titles."""
-        series: dict[str, dict[int, str]] = defaultdict(dict)
-        for item, words in self.items.select("item_id", "title").iter_rows():
-            if match := re.fullmatch(r"(.*) part (\d+)", words):
-                series[match[1]][int(match[2])] = item
-        return series
 
 
 @pytest.fixture(scope="module")
@@ -97,45 +79,6 @@ def test_only_a_shop_is_overwritten(tmp_path: Path) -> None:
     assert (folder / "thesis.tex").read_text() == "years of work"
 
 
-def test_popularity_falls_like_zipf_says(tmp_path: Path) -> None:
-    """Without series, tastes and releases in between, log count falls by the exponent per log rank."""
-    settings = SyntheticConfig(
-        users=4_000,
-        items=400,
-        longest_history=20,
-        events_per_user=15,
-        series_share=0,
-        popularity_exponent=0.8,
-    )
-    synthesise(settings, tmp_path / "shop")
-    counts = pl.read_csv(tmp_path / "shop" / "events.csv")["item_id"].value_counts()["count"]
-    ranked = np.sort(counts.to_numpy())[::-1][4:100]
-    slope = np.polyfit(np.log(np.arange(5, 101)), np.log(ranked), 1)[0]
-    # Releases and second genres bend the line a little; a uniform shop has a slope near 0.
-    assert slope == pytest.approx(-0.8, abs=0.25)
-
-
-def test_the_words_of_a_title_tell_its_genre(shop: Shop) -> None:
-    genres_of_word: dict[str, set[str]] = defaultdict(set)
-    for words, genres in shop.items.select("title", "genres").iter_rows():
-        the, adjective, noun, *_ = words.split()
-        assert the == "The"
-        genres_of_word[adjective].add(genres.split("|")[0])
-        genres_of_word[noun].add(genres.split("|")[0])
-    assert len(genres_of_word) > 150
-    assert all(len(genres) == 1 for genres in genres_of_word.values())
-    assert len(set.union(*genres_of_word.values())) == 12
-
-
-def test_the_parts_of_a_series_are_numbered_and_appear_one_after_the_other(shop: Shop) -> None:
-    released = dict(shop.items.select("item_id", "released").iter_rows())
-    assert len(shop.series()) > 150
-    for parts in shop.series().values():
-        assert sorted(parts) == list(range(1, len(parts) + 1))
-        days = [released[parts[number]] for number in sorted(parts)]
-        assert days == sorted(set(days))
-
-
 Rows = NDArray[np.int64]
 
 
@@ -156,47 +99,6 @@ def test_nobody_takes_an_item_before_its_release(shop: Shop) -> None:
     released = {row["item_id"]: date.fromisoformat(row["released"]) for row in shop.items.to_dicts()}
     for item, time in shop.events.select("item_id", "timestamp").iter_rows():
         assert released[item] <= datetime.fromtimestamp(time, UTC).date()
-
-
-def test_users_mostly_go_on_with_a_series(shop: Shop) -> None:
-    following = {
-        parts[number]: parts[number + 1] for parts in shop.series().values() for number in list(parts)[:-1]
-    }
-    pairs = [pair for history in shop.histories() for pair in pairwise(history)]
-    chances = [following[first] == second for first, second in pairs if first in following]
-    assert 0.6 < np.mean(chances) < 0.85
-
-
-def test_tastes_persist_for_a_while_and_drift_away(shop: Shop) -> None:
-    """Two picks outside of series are more often of one genre the closer they are."""
-    genre = {
-        item: genres.split("|")[0] for item, genres in shop.items.select("item_id", "genres").iter_rows()
-    }
-    part = {item for parts in shop.series().values() for item in parts.values()}
-    same: dict[int, list[bool]] = defaultdict(list)
-    for history in shop.histories():
-        picks = [genre[item] for item in history if item not in part]
-        for lag in (1, 8):
-            same[lag] += [a == b for a, b in zip(picks, picks[lag:], strict=False)]
-    assert np.mean(same[1]) > 1.3 * np.mean(same[8])
-    assert np.mean(same[8]) > 1.1 / 12
-
-
-@pytest.mark.parametrize("column", ["age_group", "country"])
-def test_what_is_known_of_users_tells_a_part_of_their_tastes(shop: Shop, column: str) -> None:
-    """Mutual information with the genre, against the same with users permuted."""
-    genre = shop.items.select("item_id", pl.col("genres").str.split("|").list.first())
-    events = shop.events.join(genre, on="item_id").join(shop.users, on="user_id")
-    shuffled = shop.users.with_columns(shop.users[column].shuffle(seed=3).alias(column))
-    control = shop.events.join(genre, on="item_id").join(shuffled, on="user_id")
-    assert _information(events, column) > 3 * _information(control, column)
-
-
-def _information(events: pl.DataFrame, column: str) -> float:
-    joint = Counter(events.select(column, "genres").iter_rows())
-    left, right = Counter(events[column].to_list()), Counter(events["genres"].to_list())
-    total = events.height
-    return sum(n / total * math.log(n * total / left[a] / right[b]) for (a, b), n in joint.items())
 
 
 # Learnability: popularity and transition counts rank the held-out last item among the unseen items; hits are
@@ -240,13 +142,6 @@ def _hits(scores: NDArray[np.float64], targets: Rows) -> float:
 def test_a_counter_of_transitions_beats_popularity_clearly(shop: Shop) -> None:
     popularity, transitions = _hit_rates(*_codes(shop), shop.items.height)
     assert transitions > 3 * popularity > 0.1
-
-
-def test_nothing_is_left_to_learn_when_items_are_permuted_over_the_log(shop: Shop) -> None:
-    users, items = _codes(shop)
-    permuted = np.random.default_rng(1).permutation(items)
-    popularity, transitions = _hit_rates(users, permuted, shop.items.height)
-    assert transitions <= popularity
 
 
 def test_the_order_of_events_carries_the_lead_over_popularity(shop: Shop) -> None:

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from turret.data.errors import ColumnError
-from turret.data.moments import as_number, parse_moment
+from turret.data.moments import parse_moment
 from turret.data.reading.schema import ColumnSettings
 from turret.data.reading.times import TimeReader, choose_reader, parse_time
 
@@ -167,7 +167,3 @@ def test_a_moment_is_read_as_milliseconds(text: str | float) -> None:
 @pytest.mark.parametrize("text", ["yesterday", "", "5", "-1", "nan", "2024-13-01"])
 def test_other_texts_are_no_moments(text: str) -> None:
     assert parse_moment(text) is None
-
-
-def test_a_number_is_told_from_a_text() -> None:
-    assert (as_number("1.5"), as_number(3), as_number("x")) == (1.5, 3.0, None)

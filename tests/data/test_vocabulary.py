@@ -107,24 +107,10 @@ def test_a_boolean_is_no_id() -> None:
     assert (rows.tolist(), unknown) == ([2], [True])
 
 
-MANY_TEXTS = [f"i{number:05d}" for number in range(5_000)]
-MANY_NUMBERS = [number * 7 - 9_000 for number in range(5_000)]
-
-
 def table_of(ids: Sequence[int | str]) -> IdTable:
     found = IdTable.of(ids)
     assert found is not None
     return found
-
-
-@pytest.mark.parametrize("ids", [MANY_TEXTS, MANY_NUMBERS, ["a", "a" * 31, "b" * 8, "b" * 7], [""]])
-def test_what_it_finds_is_at_its_row_and_little_is_left(ids: list[int | str]) -> None:
-    found = table_of(ids).rows(ids)
-    assert found is not None
-    rows, missing = found
-    there = np.delete(np.arange(len(ids)), missing)
-    assert np.array_equal(rows[there], there)
-    assert len(missing) <= 0.15 * len(ids)
 
 
 @pytest.mark.parametrize(

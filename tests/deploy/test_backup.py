@@ -99,15 +99,3 @@ def test_a_backup_without_room_is_no_backup(engine: Engine, profile: str, tmp_pa
     part = "the snapshot of the Redis" if profile == "production" else "state.tar"
     assert done.stderr == f"deploy/backup: {part} is incomplete; look whether {tmp_path}/copy.part has room\n"
     assert [path for path in tmp_path.iterdir() if path.name.startswith("copy")] == []
-
-
-@pytest.mark.nightly
-def test_a_restore_stops_the_retraining_and_says_so(engine: Engine, tmp_path: Path) -> None:
-    """It would publish into volumes that are being written."""
-    folder = tmp_path / "copy"
-    engine.run("backup", str(folder))
-    assert "retraining" not in engine.run("restore", str(folder)).stdout
-    (engine.state / "nightly").touch()
-    done = engine.run("restore", str(folder))
-    assert "docker compose --profile nightly up -d starts it" in done.stdout
-    assert "compose stop nightly" in engine.log

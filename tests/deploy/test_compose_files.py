@@ -160,23 +160,3 @@ def test_every_file_that_is_mounted_exists(name: str) -> None:
         for volume in given["volumes"]:
             if volume.startswith("./"):
                 assert ((ROOT / name).parent / volume.split(":")[0]).exists(), volume
-
-
-def test_histories_move_between_the_store_of_the_service_and_the_files_of_the_trainer() -> None:
-    """Without the production profile, the address of the store is the same in both containers."""
-    assert services(PLAIN)["history"]["entrypoint"] == ["turret", "history"]
-    service, history, trainer = (volumes_of(PLAIN, one) for one in ("service", "history", "trainer"))
-    store = environment_of(PLAIN, "history")["TURRET_STORE"]
-    assert store == environment_of(PLAIN, "service")["TURRET_STORE"]
-    assert service["/app/var"] == history["/app/var"] == "var"
-    assert history["/app/work"] == trainer["/app/var"] == "work"
-
-
-def test_every_alert_has_an_entry_in_the_runbook() -> None:
-    """With its meaning, a place to look, and an action."""
-    alerts = yaml.safe_load((ROOT / "deploy" / "observing" / "alerts.yml").read_text("utf-8"))
-    page = (ROOT / "docs" / "runbook.md").read_text("utf-8").split("\n## Alerts\n")[1]
-    entries = dict(re.findall(r"^### (\w+)\n(.*?)(?=^###|\Z)", page, re.MULTILINE | re.DOTALL))
-    assert list(entries) == [rule["alert"] for rule in alerts["groups"][0]["rules"]]
-    for entry in entries.values():
-        assert re.findall(r"^- \*\*(\w+):\*\*", entry, re.MULTILINE) == ["Meaning", "Look", "Do"]

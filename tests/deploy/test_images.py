@@ -1,12 +1,8 @@
 """The images and their locks, checked without a container engine."""
 
 import re
-import subprocess
-import sys
 import tomllib
-from collections.abc import Callable
 from importlib.metadata import requires
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,9 +10,8 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.support.command_line import check_call, environment
+from tests.support.command_line import check_call
 from tests.support.places import ROOT
-from turret.data.extras import EXTRA_OF
 
 LOCKS = ROOT / "deploy" / "locks"
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
@@ -141,37 +136,3 @@ def test_the_locks_of_an_image_have_all_that_it_needs(target: str, names: list[s
     # Packages that only PyPI's torch, a build with CUDA, needs have another lock.
     cuda = locked((LOCKS / "torch-cuda.txt").read_text("utf-8")).keys() - {"torch"}
     assert installed_with(listed(target)) - cuda <= found
-
-
-@pytest.fixture
-def trainer(tmp_path: Path) -> Callable[[str], "subprocess.CompletedProcess[str]"]:
-    """`turret` with some words, where the packages are missing that the training image lacks."""
-    image = {canonicalize_name(one.name) for one in listed("train")} | {"hiredis"}
-    missing = sorted(module for module in EXTRA_OF if canonicalize_name(module) not in image)
-    assert "fastapi" in missing
-    script = f"import sys; sys.modules.update(dict.fromkeys({missing})); import turret.cli; turret.cli.main()"
-
-    def run(words: str) -> "subprocess.CompletedProcess[str]":
-        command = [sys.executable, "-c", script, *words.split()]
-        variables = {**environment(), "TURRET_STORE": f"sqlite:///{tmp_path}/histories.sqlite"}
-        return subprocess.run(
-            command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=60, check=False
-        )
-
-    return run
-
-
-@pytest.mark.nightly
-def test_the_trainer_moves_histories_and_asks_the_service(
-    trainer: Callable[[str], "subprocess.CompletedProcess[str]"], tmp_path: Path
-) -> None:
-    events = [f"u{n % 3},i{n % 5},{1_700_000_000 + n}" for n in range(30)]
-    (tmp_path / "log.csv").write_text("\n".join(["user_id,item_id,timestamp", *events]))
-    (tmp_path / "admin.key").write_text("key")
-    for words in ("history load log.csv", "history dump --to dump.parquet"):
-        done = trainer(words)
-        assert done.returncode == 0, done.stderr
-        assert "30 events of 3 users" in done.stdout
-    assert trainer("versions --bundles .").returncode == 0
-    asked = trainer("activate first --bundles . --url http://127.0.0.1:9")
-    assert "no service answers" in asked.stderr, asked.stderr

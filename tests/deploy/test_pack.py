@@ -126,14 +126,6 @@ def test_histories_in_a_redis_of_the_plain_profile_are_not_left_out_in_silence(
     )
 
 
-@pytest.mark.parametrize("action", ["state", "bundles", "clear", "empty"])
-def test_a_folder_that_can_not_be_read_is_a_sentence(var: Path, pack: Pack, action: str) -> None:
-    (var / "bundles").rmdir()
-    done = pack(var, action)
-    assert done.status == 1
-    assert done.complaints.startswith(f"pack.py {action}: [Errno 2] No such file or directory: ")
-
-
 @pytest.mark.parametrize("given", [b"", b"no archive at all", b"\1" * 2000])
 def test_a_stream_that_is_no_archive_is_a_sentence(var: Path, pack: Pack, given: bytes) -> None:
     done = pack(var, "unpack", given)

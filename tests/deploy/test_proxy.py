@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from benchmarks.http_candidates import nginx_configuration
 from benchmarks.local_proxy import FOLDER, running_proxy
 from tests.support.places import ROOT
 from tests.support.rights import BOUND
@@ -178,17 +177,6 @@ def test_the_proxy_closes_its_connections_before_the_service_does() -> None:
     assert int(seconds) < Settings().keep_alive_seconds
 
 
-@pytest.mark.nightly
-def test_nginx_takes_the_configuration_without_the_production_profile(tmp_path: Path) -> None:
-    require("nginx")
-    text = nginx_configuration(1, 2).replace("127.0.0.1:1;", f"unix:{tmp_path}/socket;")
-    assert "unix:" in text
-    (tmp_path / "nginx.conf").write_text(text)
-    command = ["nginx", "-t", "-p", str(tmp_path), "-c", "nginx.conf", "-e", "error.log", "-g", "pid pid;"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-
-
 def start(
     folder: Path, *before: str, nginx: str = "true", **variables: str
 ) -> "subprocess.CompletedProcess[str]":
@@ -203,22 +191,6 @@ def start(
     environment = {"PATH": f"{program.parent}:/usr/bin:/bin", **variables}
     command = [*before, "sh", "-c", script]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-
-
-@pytest.mark.nightly
-def test_the_limits_of_an_address_are_settings(tmp_path: Path) -> None:
-    written = tmp_path / "nginx" / "limits.conf"
-    assert start(tmp_path).returncode == 0
-    assert written.read_text("utf-8") == LIMITS
-    settings = {"TURRET_ADDRESS_RATE": "5000", "TURRET_ADDRESS_REQUESTS": "900"}
-    assert start(tmp_path, **settings, TURRET_LOAD_BALANCER="10.0.0.7 10.1.0.0/16").returncode == 0
-    changed = LIMITS.replace("200r", "5000r").replace("=400", "=10000").replace("address 64", "address 900")
-    addresses = "set_real_ip_from 10.0.0.7;\nset_real_ip_from 10.1.0.0/16;\nreal_ip_header X-Forwarded-For;\n"
-    assert written.read_text("utf-8") == changed + addresses
-    for value in ("0", "-1", "many", "1000000", "5;"):
-        run = start(tmp_path, TURRET_ADDRESS_RATE=value)
-        assert run.returncode == 1
-        assert f"can't be '{value}'; give a number from 1 to 999999" in run.stderr
 
 
 @pytest.mark.nightly

@@ -22,16 +22,6 @@ def test_a_roll_replaces_one_replica_after_the_other(engine: Engine) -> None:
 
 
 @pytest.mark.nightly
-def test_the_trainer_follows_where_there_is_an_image_of_it(engine: Engine) -> None:
-    """The other lines of .env stay as they are, also the last one without a line break."""
-    (engine.state / "images" / "new-train").write_text("new-train")
-    engine.env_file.write_text("TURRET_TAG=old\nTURRET_WORKERS=2")
-    done = engine.run("roll", "new")
-    assert "the next training runs turret:new-train" in done.stdout
-    assert engine.env_file.read_text() == "TURRET_WORKERS=2\nTURRET_TAG=new\nTURRET_TRAIN_TAG=new-train\n"
-
-
-@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("tag", "reasons"),
     [

@@ -1,6 +1,5 @@
 """deploy/setup, and the scripts that start the containers with its secrets."""
 
-import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -8,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.support.places import ROOT
-from tests.support.rights import BOUND
 
 pytestmark = pytest.mark.nightly
 SCRIPTS = ROOT / "deploy" / "production"
@@ -36,15 +34,6 @@ def test_a_faulty_secret_is_a_sentence(tmp_path: Path, text: str | None, fault: 
     assert (run.returncode, run.stdout) == (1, "")
     assert run.stderr.startswith(f"turret: the secret {tmp_path}/password {fault}. On the host it is in ")
     assert run.stderr.endswith("deploy/setup makes it\n" if text is None else "deploy/setup makes another\n")
-
-
-def test_a_secret_that_can_not_be_read_is_a_sentence(tmp_path: Path) -> None:
-    (tmp_path / "password").write_text(PASSWORD)
-    (tmp_path / "password").chmod(0)
-    run = read_secret(tmp_path / "password", *(BOUND if os.geteuid() == 0 else ()))
-    assert run.returncode == 1
-    assert "can't be read by user " in run.stderr
-    assert run.stderr.endswith("chmod 444 it, in a folder that only you can enter\n")
 
 
 def run_script(name: str, folder: Path, *words: str, **variables: str) -> "subprocess.CompletedProcess[str]":
@@ -116,11 +105,3 @@ def test_setup_makes_secrets_once_and_selects_the_profile(checkout: Path) -> Non
         "COMPOSE_FILE=deploy/production.yml",
         "COMPOSE_PROJECT_NAME=my_shop2",
     ]
-
-
-def test_setup_refuses_another_compose_file(checkout: Path) -> None:
-    (checkout / ".env").write_text("COMPOSE_FILE=docker-compose.yml:mine.yml\n")
-    done = set_up(checkout)
-    assert done.returncode == 1
-    assert "selects COMPOSE_FILE=docker-compose.yml:mine.yml; make it deploy/production.yml" in done.stderr
-    assert not (checkout / "deploy" / "secrets").exists()

@@ -1,11 +1,9 @@
 """`make demo`, without make: the script that it calls."""
 
 import os
-import signal
 import socket
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -66,36 +64,3 @@ def test_once_stops_after_the_answer(tmp_path: Path, shop: Path, port: int) -> N
     assert answer.count(" towers ") == 10, "a user of the log is not answered with popular items"
     with pytest.raises(OSError, match="refused"):
         socket.create_connection(("127.0.0.1", port), timeout=1)
-
-
-@pytest.mark.nightly
-def test_runs_until_ctrl_c(tmp_path: Path, shop: Path, port: int) -> None:
-    """The service answers while the demo runs; Ctrl-C stops both, and that is no error."""
-    demo = start(tmp_path, DATA=str(shop), PORT=str(port))
-    assert demo.stdout is not None
-    printed = ""
-    while "Ctrl-C stops it" not in printed:
-        line = demo.stdout.readline()
-        assert line, printed
-        printed += line
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=60) as answer:
-        assert answer.status == 200
-    os.killpg(demo.pid, signal.SIGINT)
-    rest, _ = demo.communicate(timeout=60)
-    assert demo.returncode == 0, rest
-    assert "Traceback" not in rest
-
-
-@pytest.mark.nightly
-def test_a_taken_port_and_missing_data_are_told_before_anything_is_done(tmp_path: Path, port: int) -> None:
-    """Nobody trains for minutes to learn that the service can't start."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        number = taken.getsockname()[1]
-        printed, _ = start(tmp_path, PORT=str(number)).communicate(timeout=60)
-    assert f"port {number} is taken" in printed
-    assert not (tmp_path / "var").exists()
-    demo = start(tmp_path, DATA="nowhere", PORT=str(port))
-    printed, _ = demo.communicate(timeout=60)
-    assert demo.returncode == 1
-    assert "DATA=nowhere is neither" in printed
-    assert "movielens-100k" in printed

@@ -6,7 +6,7 @@ import os
 import re
 import stat
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -79,14 +79,6 @@ def test_the_towers_beat_popularity_in_json_that_others_can_read(shop: TrainedSh
     assert report["towers"]["ndcg@10"]["low"] > report["popularity"]["ndcg@10"]["high"]
 
 
-def test_each_command_says_what_it_did(shop: TrainedShop) -> None:
-    """Counts, measures and places, for people."""
-    assert re.match(r"\d,\d{3} events of 400 users and 300 items, .* in raw$", shop.said["synth"])
-    assert "400 users" in " ".join(shop.said["prepare"].replace(",", "").split())
-    assert re.search(r"epoch 1/4: loss .*validation ndcg@10 0\.\d+ \(best\)", shop.said["train ids"])
-    assert shop.said["export ids"] == f"{Path('bundles') / 'ids'}\n"
-
-
 def test_the_first_bundle_is_current_and_none_can_be_written_to(shop: TrainedShop) -> None:
     """What is served is what was exported, with its metrics."""
     listed = json.loads(output("versions", "--bundles", "bundles", "--json", folder=shop.folder))
@@ -139,35 +131,6 @@ def test_commands_ask_a_running_service_and_activate_its_next_version(
         assert said == f"{service.admin} serves features now (before: ids).\n"
         assert client.get("/v1/version").json()["version"] == "features"
         assert service.stop()[0] == 0
-
-
-@pytest.mark.nightly
-def test_a_model_without_signs_is_served_as_it_is_evaluated(shop: TrainedShop, tmp_path: Path) -> None:
-    """Near items and opposite ones in one ranking, for users and for similar items alike.
-
-    A search for the user vector alone, without the one for its opposite, would answer most users otherwise.
-    """
-    settings = ("training.epochs=2", "training.batch_size=1024", "tower.dimension=32")
-    bundles = trained(shop.data, tmp_path, "absolute_softmax", *settings)
-    expected = ranked_by_the_evaluator(Run.read(tmp_path / "run"), shop.data)
-    bundle = Bundle.open(bundles / "absolute_softmax")
-    row = max(
-        range(len(bundle.vectors)), key=lambda row: float(-(bundle.vectors @ bundle.vectors[row]).min())
-    )
-    with answering(bundles) as client:
-        assert answered(client, [{"history": history} for history in expected.histories]) == expected.ranked
-        found = client.get(f"/v1/items/{bundle.vocabulary.id(row)}/similar?k=10").json()["items"]
-    rows = [bundle.vocabulary.known_rows(history)[0] for history in expected.histories]
-    users = bundle.encoder.encode(rows, [{}] * len(rows))
-    best = [bundle.vocabulary.known_rows(ids)[0] for ids in expected.ranked]
-    opposite = sum(
-        bool((bundle.vectors[mine] @ user < 0).any()) for user, mine in zip(users, best, strict=True)
-    )
-    assert opposite > 100, "hardly anybody's best items lie on the far side"
-    sizes = np.abs(bundle.vectors.astype(np.float64) @ bundle.vectors[row].astype(np.float64))
-    nearest = [other for other in np.argsort(-sizes, kind="stable").tolist() if other != row][:10]
-    assert [item["id"] for item in found] == bundle.vocabulary.ids(nearest)
-    assert (bundle.vectors[nearest] @ bundle.vectors[row]).min() < 0 < min(item["score"] for item in found)
 
 
 def test_a_tower_of_times_answers_at_a_time_what_the_evaluator_ranks_then(
@@ -241,103 +204,3 @@ def test_a_new_item_comes_near_the_one_whose_features_it_has(shop: TrainedShop, 
     own = (scores > np.diag(scores)[:, None]).sum(axis=1)
     others = (scores[::-1] > np.diag(scores[::-1])[:, None]).sum(axis=1)
     assert np.median(own) < 15 < 45 < np.median(others)
-
-
-NEW = "i-new"
-
-
-def a_day_passes(raw: Path, folder: Path) -> str:
-    """Write the shop of a day later into `folder`, and give the time at which that day began.
-
-    There is a twin of the newest item, which a quarter of the users take, and then three older items: the
-    last two of these are held out.
-    """
-    folder.mkdir()
-    tables = {}
-    for name in ("events", "items", "users"):
-        with (raw / f"{name}.csv").open(encoding="utf-8", newline="") as file:
-            tables[name] = list(csv.DictReader(file))
-    last = tables["events"][-1]
-    (twin,) = (row for row in tables["items"] if row["item_id"] == last["item_id"])
-    tables["items"].append({**twin, "item_id": NEW})
-    begin = int(last["timestamp"]) + 60
-    older = [row["item_id"] for row in tables["items"][:3]]
-    tables["events"] += [
-        {"user_id": row["user_id"], "item_id": item, "timestamp": str(begin + hour)}
-        for row in tables["users"][::4]
-        for hour, item in enumerate([NEW, *older])
-    ]
-    for name, rows in tables.items():
-        with (folder / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, rows[0])
-            writer.writeheader()
-            writer.writerows(rows)
-    return datetime.fromtimestamp(begin, UTC).isoformat()
-
-
-def test_a_day_of_events_becomes_the_next_version(shop: TrainedShop, tmp_path: Path) -> None:
-    """It begins at what is served, goes live in the running service, and knows the item that is new.
-
-    It takes seconds: the served model is trained on the new day.
-    """
-    since = a_day_passes(shop.folder / "raw", tmp_path / "later")
-    bundles = shop.copy(tmp_path / "shop").bundles
-    output("data", "prepare", "later", "--to", "second", folder=tmp_path)
-    with answering(bundles) as client:
-        assert client.get(f"/v1/items/{NEW}/similar").status_code == 404
-        words = ("--from", bundles, "--data", "second", "--run", "two", "--set", "training.epochs=1")
-        said = output("train", *words, "--set", f"training.since={since}", folder=tmp_path)
-        output("export", "two", "--bundles", bundles, "--version", "two", folder=tmp_path)
-        assert client.post("/admin/activate", json={"version": "two"}, headers=ADMIN).status_code == 200
-        assert len(client.get(f"/v1/items/{NEW}/similar?k=5").json()["items"]) == 5
-    kept, new, gone = map(int, re.findall(r"(\d+) (?:items keep|are new|are gone)", said.splitlines()[0]))
-    one, two = (Bundle.open(bundles / name) for name in ("ids", "two"))
-    assert (kept + new, kept + gone) == (len(two.vocabulary), len(one.vocabulary))
-    assert new >= 1
-    assert two.manifest.fingerprints["origin"] == "ids"
-    rows = [bundle.vocabulary.known_rows(one.vocabulary.ids(range(100)))[0] for bundle in (one, two)]
-    stayed = float(np.mean(np.sum(one.vectors[rows[0]] * two.vectors[rows[1]], axis=1)))
-    assert stayed > 0.7, "known items are not where they were"
-
-
-TITLES = ["Amélie (2001)", "Léon (1994)", "Cité des enfants perdus, La (1995)", "Señorita (1997)"]
-
-
-@pytest.fixture
-def films(tmp_path: Path) -> Path:
-    """Sixty films and forty users as GroupLens ships them: numbers, tabs, bars and latin-1.
-
-    Everybody sees films one after the other, so what comes next can be learnt.
-    """
-    folder = tmp_path / "ml-100k"
-    folder.mkdir()
-    titles = [TITLES[n] if n < 4 else f"Film {n} (19{n % 100:02d})" for n in range(60)]
-    content = {
-        "u.data": [
-            f"{user}\t{100 + (user * 7 + step) % 60}\t{1 + (user + step) % 5}\t{881250949 + 60 * step}"
-            for step in range(20)
-            for user in range(1, 41)
-        ],
-        "u.item": [
-            f"{100 + n}|{title}|01-Jan-1995||http://x|0|{n % 2}|{1 - n % 2}" for n, title in enumerate(titles)
-        ],
-        "u.user": [f"{user}|{20 + user}|{'MF'[user % 2]}|artist|{user:05d}" for user in range(1, 41)],
-        "u.genre": [f"{name}|{number}" for number, name in enumerate(["unknown", "Action", "Drama"])],
-    }
-    for name, lines in content.items():
-        (folder / name).write_bytes(("\n".join(lines) + "\n").encode("latin-1"))
-    return folder
-
-
-@pytest.mark.nightly
-def test_films_come_back_by_their_titles_and_numbers(films: Path, tmp_path: Path) -> None:
-    """From files in latin-1 to a title with its accent; ids that were integers are integers in JSON."""
-    output("data", "prepare", films, "--to", "prepared", folder=tmp_path)
-    settings = ("training.batch_size=64", "training.epochs=8", "tower.dimension=32")
-    bundles = trained(PreparedData.open(tmp_path / "prepared"), tmp_path, "demo", *settings)
-    with answering(bundles) as client:
-        answer = client.post("/v1/recommend", json={"history": [157, 158, 159], "k": 10}).json()
-    found = ids(answer)
-    assert all(type(item) is int for item in found)
-    assert found[0] == 100, "after films 157, 158 and 159 everybody sees film 100"
-    assert answer["items"][0]["fields"]["title"] == "Amélie (2001)"

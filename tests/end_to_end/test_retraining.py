@@ -20,7 +20,6 @@ from tests.support.service_process import plain_client
 from tests.support.trained import TrainedShop
 from tests.support.until import until
 from turret.data.prepared import PreparedData
-from turret.service.client.commands import read_routes
 from turret.tower.bundle.bundle import Bundle
 
 QUICK = ("--set", "training.batch_size=128", "--set", "training.epochs=4")
@@ -163,27 +162,6 @@ def test_a_killed_training_goes_on_without_losing_or_doubling_events(live: Live)
     records = live.records()
     assert [record["new_events"] for record in records] == [len(part) for part in live.parts[:2]]
     assert live.version() == records[1]["version"]
-
-
-@pytest.mark.nightly
-def test_a_canary_is_promoted_by_the_next_run(live: Live) -> None:
-    live.send(live.parts[0])
-    first = live.retrain("--canary", "0.5")
-    assert first.returncode == 0, first.stderr
-    canary = live.records()[0]["version"]
-    assert (live.version(), live.records()[0]["decision"]) == ("first", "canary")
-    routes = read_routes(live.folder / "bundles", live.admin)
-    assert routes["canary"] == {"version": canary, "share": 0.5}
-
-    live.send(live.parts[1])
-    second = live.retrain("--canary", "0.5")
-    assert second.returncode == 0, second.stderr
-    assert live.version() == canary
-    record = live.records()[1]
-    assert (record["canary"]["version"], record["canary"]["decision"]) == (canary, "promoted")
-    assert record["origin"] == canary
-    routes = read_routes(live.folder / "bundles", live.admin)
-    assert routes["canary"] == {"version": record["version"], "share": 0.5}
 
 
 def sources(client: TestClient, user: str) -> set[str]:

@@ -13,28 +13,24 @@ from typer.testing import CliRunner, Result
 
 import turret.activation.held_out as held_out_module
 import turret.cli
-from tests.support.command_line import run, serving
 from tests.support.trained import trained_shop
 from tests.turret.conftest import DAY, START, PublishTaste
 from turret.activation import ranking
 from turret.activation.held_out import HeldOut, held_out
-from turret.activation.not_worse import Comparison, UnclearError, WorseError, compare_versions
-from turret.activation.ranking import best_rows, metric_of_users
+from turret.activation.not_worse import Comparison, UnclearError, WorseError
+from turret.activation.ranking import metric_of_users
 from turret.data.errors import DataError
 from turret.data.features import Feature
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
-from turret.model import load
-from turret.service.client.client import call
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.format.manifest import Manifest, Norms, Scoring
 from turret.tower.format.pointer import current
-from turret.training.commands import export_run, train_run
 from turret.training.evaluation.evaluation import TOWERS
 from turret.training.evaluation.per_user import load_per_user
-from turret.training.run import PER_USER, Run
+from turret.training.run import PER_USER
 
 
 def activate(folder: Path, *words: str | Path) -> Result:
@@ -56,23 +52,6 @@ def test_a_worse_version_stays_out_and_a_better_one_comes_in(
     assert (accepted.exit_code, accepted.stderr) == (0, "")
     assert accepted.stdout.startswith("better is not worse than first: ndcg@10 is ")
     assert current(tmp_path / "bundles") == "better"
-
-
-@pytest.mark.nightly
-def test_a_running_service_is_compared_with_what_it_serves(
-    tmp_path: Path, publish_taste: PublishTaste, tastes: PreparedData
-) -> None:
-    publish_taste("first")
-    publish_taste("worse", noise=3.0)
-    publish_taste("same")
-    words = ("--bundles", "bundles", "--not-worse-than", "live", "--data", tastes.folder)
-    with serving(tmp_path / "bundles") as service:
-        refused = run("activate", "worse", *words, "--url", service.admin, folder=tmp_path)
-        assert refused.returncode == 3, refused.stderr
-        assert call(service.url, "/v1/version")["version"] == "first"
-        accepted = run("activate", "same", *words, "--url", service.admin, folder=tmp_path)
-        assert accepted.returncode == 0, accepted.stderr
-        assert call(service.url, "/v1/version")["version"] == "same"
 
 
 def test_without_another_live_version_nothing_is_compared(
@@ -221,14 +200,6 @@ def test_noise_is_told_from_a_loss() -> None:
     assert needed == pytest.approx((1.96 / 0.05) ** 2, rel=0.1)
 
 
-def test_a_remedy_is_one() -> None:
-    """A margin above 1, or fewer users than there are, would be none."""
-    with pytest.raises(UnclearError, match=r"; train again, or compare on more users$"):
-        comparison([0.0] * 60, [1.0] + [0.0] * 59).check()
-    with pytest.raises(WorseError, match=r"--margin 0\.14 would accept it$"):
-        comparison([0.45, 0.43, 0.42, 0.43] * 25, [0.5] * 100, margin=0.13).check()
-
-
 def test_few_users_tell_nothing() -> None:
     with pytest.raises(UnclearError, match="at least 30 users are needed"):
         comparison([1.0] * 29, [0.0] * 29).check()
@@ -238,23 +209,6 @@ def test_metrics_of_zero_tell_nothing() -> None:
     with pytest.raises(UnclearError, match="can't tell new from live"):
         comparison([0.0] * 40, [0.0] * 40).check()
     assert comparison([0.1] * 40, [0.0] * 40).check().endswith("no loss is accepted")
-
-
-def test_an_advantage_of_the_live_version_is_said() -> None:
-    assert comparison([0.5] * 40, [0.5] * 40, warning="it knows them").check().endswith("(it knows them)")
-    with pytest.raises(WorseError, match=r"\(it knows them\)$"):
-        comparison([0.1] * 40, [0.5] * 40, warning="it knows them").check()
-
-
-def test_a_bundle_is_compared_with_another_one(
-    tmp_path: Path, publish_taste: PublishTaste, tastes: PreparedData
-) -> None:
-    publish_taste("good")
-    publish_taste("bad", noise=3.0)
-    with pytest.raises(WorseError, match="bad is worse than good: ndcg@10 is"):
-        compare_versions(tmp_path / "bundles", "bad", "good", tastes).check()
-    sentence = compare_versions(tmp_path / "bundles", "good", "bad", tastes, "recall@3").check()
-    assert sentence.startswith("good is not worse than bad: recall@3 is")
 
 
 def last_events(data: PreparedData) -> HeldOut:
@@ -278,15 +232,6 @@ def test_rankings_are_those_of_the_oracle(
         row = made.vocabulary.row(target)
         assert value == (1 / (best.index(row) + 1) if row in best else 0.0)
     assert 0.2 < values.mean() < 0.9
-
-
-def test_the_best_rows_are_those_of_a_stable_sort() -> None:
-    random = np.random.default_rng(0)
-    for k in (1, 3, 20, 30):
-        scores = random.integers(0, 5, 20).astype(np.float32)
-        scores[random.integers(0, 20, 4)] = -np.inf
-        expected = [row for row in np.argsort(-scores, kind="stable") if np.isfinite(scores[row])][:k]
-        assert best_rows(scores, k).tolist() == expected
 
 
 @pytest.mark.parametrize("absolute", [True, False])
@@ -393,40 +338,3 @@ def test_a_bundle_has_the_metrics_that_its_run_was_evaluated_with(name: str) -> 
     # Items that tie but for rounding may change places.
     assert np.isclose(values, stored["ndcg@10"]).mean() > 0.98
     assert values.mean() == pytest.approx(stored["ndcg@10"].mean(), abs=0.003)
-
-
-@pytest.mark.nightly
-def test_repeat_consumption_is_one_setting_from_the_log_to_the_answer(tmp_path: Path) -> None:
-    """Each user takes two items in turn: the next one is always one of those used."""
-    lines = [
-        f"u{user},i{(user % 10) * 2 + turn % 2},{1_700_000_000 + turn * 60}"
-        for user in range(120)
-        for turn in range(6)
-    ]
-    (tmp_path / "log.csv").write_text("\n".join(["user_id,item_id,timestamp", *lines]) + "\n")
-    prepare(PrepareConfig(source=tmp_path / "log.csv"), tmp_path / "data")
-    data = PreparedData.open(tmp_path / "data")
-    assert data.manifest.repeat_share == pytest.approx(4 / 6)
-    found: dict[bool, float] = {}
-    for exclude_seen in (True, False):
-        folder = tmp_path / f"run-{exclude_seen}"
-        settings = ["training.epochs=10", "training.batch_size=64", "evaluation.k=[2, 10]"]
-        settings.append("training.device=cpu")
-        settings.append(f"evaluation.exclude_seen={str(exclude_seen).lower()}")
-        train_run(data.folder, "demo", folder, settings)
-        report = Run.read(folder).evaluate(data, "test")
-        kinds = [finding["kind"] for finding in report["verdict"]]
-        assert ("repeats" in kinds) == exclude_seen
-        model = load(export_run(folder, None, tmp_path / "bundles", str(exclude_seen)))
-        assert model.bundle.manifest.exclude_seen == exclude_seen
-        best = {one.id for one in model.recommend(["i0", "i1"], k=2)}
-        assert bool(best & {"i0", "i1"}) == (not exclude_seen)
-        targets = HeldOut(np.arange(120), np.asarray(data.splits[:, 1]), np.asarray(data.offsets[1:]), "")
-        found[exclude_seen] = float(metric_of_users(model.bundle, data, targets, "hr@2", 2).mean())
-        assert found[exclude_seen] == pytest.approx(hits_at_2(folder), abs=0.02)
-    assert found[True] == 0.0
-    assert found[False] > 0.5
-
-
-def hits_at_2(run: Path) -> float:
-    return float(load_per_user(run / PER_USER["test"], TOWERS)[1]["hr@2"].mean())

@@ -6,14 +6,12 @@ import shlex
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
 import turret.cli
 from tests.support.command_line import OnTerminal, check_call, commands
-from tests.support.trained import trained_shop
 
 every_command = pytest.mark.parametrize("name", commands())
 
@@ -41,13 +39,6 @@ def test_an_example_can_be_typed_as_it_stands(name: str) -> None:
     for example in examples:
         assert example.startswith(name)
         check_call(shlex.split(example))
-
-
-@pytest.mark.parametrize("group", [[], ["data"], ["report"], ["keys"]])
-def test_the_overviews_name_every_command_below_them(group: list[str]) -> None:
-    shown = invoke(*group, "--help").stdout
-    below = [name.split()[len(group)] for name in commands() if name.split()[: len(group)] == group]
-    assert all(re.search(rf"^│ {name} ", shown, re.M) for name in below)
 
 
 def interrupt(*_: object) -> None:
@@ -101,46 +92,3 @@ def test_what_an_interrupt_cuts_short_leaves_no_folder(tmp_path: Path) -> None:
     assert re.search(r"turret: stopped\s*$", seen)
     assert seen.rindex("\x1b[?25h") > seen.rindex("\x1b[?25l"), "the cursor is still hidden"
     assert [path.name for path in tmp_path.iterdir()] == ["events.csv"]
-
-
-@pytest.mark.nightly
-def test_a_training_that_was_interrupted_goes_on(tmp_path: Path) -> None:
-    """The terminal shows the epoch; what is there after Ctrl-C is a run that `--resume` finishes."""
-    words = [
-        "train",
-        "--data",
-        str(trained_shop().data.folder),
-        "--set",
-        "tower.dimension=4",
-        "--set",
-        "training.patience=500",
-    ]
-    with OnTerminal(*words, "--set", "training.epochs=500", "--run", "run", folder=tmp_path) as command:
-        command.wait_for("epoch 3/500")
-        command.process.send_signal(signal.SIGINT)
-        status, seen = command.end()
-    assert status == 130, seen
-    assert "Traceback" not in seen
-    assert re.search(r"turret: stopped\s*$", seen)
-    gone_on = invoke("evaluate", tmp_path / "run", "--json")
-    assert gone_on.exit_code == 0, gone_on.exception
-
-
-def test_every_option_of_serve_is_a_setting_of_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is not given comes from the environment."""
-    served: list[Any] = []
-    monkeypatch.setattr("turret.service.process.launch.serve", served.append)
-    monkeypatch.setenv("TURRET_BUNDLES", "elsewhere")
-    assert invoke("serve").exit_code == 0
-    given = {"bundles": "b", "host": "::1", "port": 1, "admin-port": 2, "workers": 3, "store": "memory://"}
-    words = [word for name, value in given.items() for word in (f"--{name}", str(value))]
-    assert invoke("serve", *words, "--wait").exit_code == 0
-    plain, full = served
-    assert plain.bundles == Path("elsewhere")
-    assert (full.bundles, full.host, full.port, full.admin_port) == (Path("b"), "::1", 1, 2)
-    assert (full.workers, plain.workers) == (3, 1)
-    assert (full.store, full.wait, plain.wait) == ("memory://", True, False)
-    assert {option.name for option in commands()["serve"].params} == {
-        *(name.replace("-", "_") for name in given),
-        "wait",
-    }

@@ -273,12 +273,6 @@ def test_a_failure_leaves_the_file_of_before(tmp_path: Path, monkeypatch: pytest
     assert not list(tmp_path.glob(".e.parquet*"))
 
 
-def test_times_are_dates_or_numbers() -> None:
-    assert TimeRange.of("2024-05-01", "1714521601") == TimeRange(1_714_521_600_000, 1_714_521_601_000)
-    assert TimeRange.of(None, "2024-05-01").first < -(10**15)
-    assert TimeRange.of("2024-05-01", None).last > 1_714_521_600_000
-
-
 def logged(data: PreparedData, kept: KeptEvents = KEPT, portion: int = 1000) -> list[Event]:
     return [one for _, users in logged_events(data, kept, portion) for user in users for one in user]
 

@@ -15,7 +15,6 @@ from tests.support.command_line import ROOT, environment
 from tests.support.trained import trained_shop
 from turret.model import Model
 from turret.tower.retrieval.retriever import Retriever
-from turret.training.run import CHECKPOINT
 
 PAGE = ROOT / "docs" / "python.md"
 README = ROOT / "README.md"
@@ -111,21 +110,6 @@ def test_errors_are_turret_errors_that_say_what_would_work(raw: Path, tmp_path: 
     with pytest.raises(turret.TurretError, match="there is no bundle"):
         turret.load(tmp_path)
     assert not list(tmp_path.iterdir())
-
-
-def test_messages_name_arguments_in_place_of_options(raw: Path, tmp_path: Path) -> None:
-    """The same messages as on the command line, in the terms of Python."""
-    with pytest.raises(turret.TurretError, match=r'name their column with settings\["columns.weight"\]'):
-        turret.prepare(raw / "events.csv", tmp_path, settings={"filters.min_weight": 1.0})
-    (tmp_path / "prepared").mkdir()
-    (tmp_path / "prepared" / "notes.txt").touch()
-    with pytest.raises(turret.TurretError, match="replace it with overwrite=True"):
-        turret.prepare(raw / "events.csv", tmp_path / "prepared")
-    (tmp_path / "run.json").write_text("{")
-    data = turret.prepare(raw / "events.csv", tmp_path / "data")
-    (tmp_path / CHECKPOINT).touch()
-    with pytest.raises(turret.TurretError, match=r"continue it with resume=True, .* with folder=\.\.\."):
-        turret.train(data, tmp_path)
 
 
 def test_a_model_refuses_what_it_does_not_know(model: Model) -> None:

@@ -1,7 +1,6 @@
 """Tables in memory: what the command line reads from files, the Python API takes from any Arrow table."""
 
 import asyncio
-import re
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -123,18 +122,6 @@ def test_a_store_is_filled_where_an_event_loop_runs(tmp_path: Path) -> None:
         return turret.load_histories(EVENTS, address).stored
 
     assert asyncio.run(cell()) == 84
-
-
-def test_rows_that_are_left_out_of_a_store_are_logged(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    bad = EVENTS.with_columns(user_id=pl.when(pl.col("item_id") != "i3").then("user_id"))
-    with caplog.at_level("INFO", "turret"):
-        report = turret.load_histories(
-            bad, f"sqlite:///{tmp_path}/history.sqlite", settings={"on_bad": "drop"}
-        )
-    assert report.stored == 77
-    assert re.search(r"left out: null user \(7\)", caplog.text)
 
 
 @pytest.mark.parametrize(

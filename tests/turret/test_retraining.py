@@ -5,7 +5,6 @@ A stub stands for the training: it publishes a version that knows the tastes of 
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -41,7 +40,6 @@ from turret.tower.format.manifest import read_manifest
 from turret.tower.format.pointer import current, point
 from turret.tower.tuning.choice import IndexRequest
 from turret.training.run import Run
-from turret.training.warm_start.parent_bundle import ParentBundle
 
 USERS = 120
 ANEW = RuleSettings(asked="anew")
@@ -210,11 +208,6 @@ def test_few_events_wait_for_more(shop: RetrainSettings) -> None:
     assert (trained.decision, trained.new_events) == ("activated", waiting.new_events)
 
 
-def test_an_empty_store_is_no_error(shop: RetrainSettings) -> None:
-    empty = replace(shop, store=f"sqlite:///{shop.work.parent}/empty.sqlite")
-    assert retrain(empty).decision == "nothing_new"
-
-
 @pytest.mark.fault(72)
 def test_a_second_call_at_once_is_refused_without_a_record(shop: RetrainSettings) -> None:
     with retrain_lock(shop.work), pytest.raises(LockedError, match="is running in"):
@@ -342,25 +335,6 @@ def test_a_full_disk_is_tried_again_some_times(
     assert runs[3] != runs[2]
 
 
-def test_an_error_before_the_first_step_is_recorded(shop: RetrainSettings) -> None:
-    with pytest.raises(TurretError, match="is not prepared data"):
-        retrain(replace(shop, data=shop.work))
-    (failed,) = read_records(shop.work)
-    assert (failed.decision, failed.step) == ("failed", "begin")
-
-
-def test_a_folder_that_can_not_be_deleted_costs_no_decision(
-    shop: RetrainSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*words: object) -> None:
-        raise PermissionError(13, "Permission denied", "bundles")
-
-    monkeypatch.setattr("turret.retraining.steps.delete_retired", refuse)
-    monkeypatch.setattr("turret.retraining.steps.choose_retired", lambda *words: ("first",))
-    record = retrain(shop)
-    assert (record.decision, record.status, record.deleted) == ("activated", 0, ())
-
-
 def test_settings_are_checked_before_any_work(shop: RetrainSettings) -> None:
     with pytest.raises(ConfigurationError, match="--url"):
         retrain(replace(shop, canary=0.5))
@@ -433,28 +407,6 @@ def test_a_training_that_was_killed_goes_on(of_runs: RetrainSettings, asked: lis
     shutil.copytree(trained_shop().folder / "ids", of_runs.runs / "r1")
     train_run(of_runs, begun(of_runs, mode="anew"))
     assert [call.resume for call in asked] == [True]
-
-
-def test_an_experiment_chosen_by_the_data_replaces_an_interrupted_choice(
-    of_runs: RetrainSettings, asked: list[Asked], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    chosen: list[tuple[Sequence[str], bool]] = []
-
-    def choose(
-        folder: Path,
-        data: PreparedData,
-        overrides: Sequence[str],
-        overwrite: bool,
-        report: Callable[[str], None],
-    ) -> Run:
-        chosen.append((overrides, overwrite))
-        live = ParentBundle.open(of_runs.bundles / "ids")
-        return Run(folder, live.experiment(overrides), data.folder, data.fingerprint)
-
-    monkeypatch.setattr(training, "chosen_run", choose)
-    train_run(replace(of_runs, experiment="auto"), begun(of_runs, mode="anew"))
-    assert chosen == [((), True)]
-    assert len(asked) == 1
 
 
 def test_the_successor_of_an_approximate_index_has_one_too(shop: RetrainSettings, stub: Training) -> None:

@@ -21,10 +21,9 @@ from turret.history.loading import load_histories
 from turret.retraining.events import count_new, count_predictable, gather, is_changed, open_data, size_of
 from turret.retraining.lock import LockedError, retrain_lock
 from turret.retraining.record import RECORDS, Figures, RetrainRecord, append_record, lineage, read_records
-from turret.retraining.retention import choose_retired, delete_retired, protected_versions, retired
+from turret.retraining.retention import choose_retired, delete_retired, protected_versions
 from turret.retraining.settings import RetrainSettings
-from turret.retraining.state import STATE, RunState, iso, read_state, record_of, remove_state
-from turret.retraining.steps import RECORD, STEPS, step_after
+from turret.retraining.state import STATE, RunState, iso, read_state, remove_state
 from turret.service.models.activation_log import FILE_NAME
 from turret.service.models.traffic_split import Route, Routes, write_routes
 from turret.service.settings import read_settings
@@ -79,13 +78,6 @@ def test_later_events_are_added_once_and_their_dump_is_deleted(settings: Retrain
         assert len(data.event_items) == len(LOG) + len(LATER)
         assert not list(settings.work.glob("*.parquet"))
     assert data.users.row("cid") is not None
-
-
-def test_an_empty_store_changes_nothing(settings: RetrainSettings) -> None:
-    store(settings, [("old", "i1", START - 9 * DAY)])
-    fingerprint = open_data(settings).fingerprint
-    gather(settings, begun(settings), [])
-    assert open_data(settings).fingerprint == fingerprint
 
 
 def test_late_events_are_read_for_some_days(settings: RetrainSettings) -> None:
@@ -198,25 +190,10 @@ def work(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_history_is_a_table(work: Path) -> None:
-    shown = invoke("--history", "--work", work)
-    assert shown.exit_code == 0
-    first, second = [line for line in shown.stdout.splitlines() if "│ 2026050" in line]
-    for text in ("activated", "1,234", "warm", "ndcg@10 0.2500", "0.2000", "+0.0500 [+0.0100, +0.0900]"):
-        assert text in first
-    assert "failed (train)" in second
-
-
 def test_the_history_is_json_too(work: Path) -> None:
     listed = json.loads(invoke("--history", "--json", "--work", work).stdout)
     assert [one["decision"] for one in listed] == ["activated", "failed"]
     assert listed[0]["figures"]["low"] == 0.01
-
-
-def test_a_folder_without_records_is_a_sentence(tmp_path: Path) -> None:
-    shown = invoke("--history", "--work", tmp_path)
-    assert shown.exit_code == 0
-    assert "has no records yet" in shown.stderr
 
 
 def test_a_record_is_one_line_of_json_and_is_read_back(tmp_path: Path) -> None:
@@ -229,22 +206,12 @@ def test_a_record_is_one_line_of_json_and_is_read_back(tmp_path: Path) -> None:
     assert read_records(tmp_path) == written
 
 
-def test_a_folder_without_records_has_none(tmp_path: Path) -> None:
-    assert read_records(tmp_path) == []
-
-
 def test_the_torn_line_of_a_crash_is_skipped_and_costs_no_later_record(tmp_path: Path) -> None:
     append_record(tmp_path, record("one"))
     with (tmp_path / RECORDS).open("a") as file:
         file.write('{"run": "tor')
     append_record(tmp_path, record("two"))
     assert [one.run for one in read_records(tmp_path)] == ["one", "two"]
-
-
-def test_records_that_can_not_be_read_are_a_sentence(tmp_path: Path) -> None:
-    (tmp_path / RECORDS).mkdir()
-    with pytest.raises(TurretError, match=r"retrains\.jsonl can't be read"):
-        read_records(tmp_path)
 
 
 def test_a_lineage_counts_the_warm_starts_since_the_last_full_training() -> None:
@@ -271,9 +238,6 @@ def test_a_version_of_another_command_had_the_data_before_the_first_warm_start_f
     assert lineage([], None).full is None
 
 
-NAMES = list(STEPS)
-
-
 def state(**fields: object) -> RunState:
     plain = {"run": "r1", "started": iso(0), "until": 0, "before": size(10), "data_changed": False}
     return RunState.model_validate({**plain, "step": "gather", **fields})
@@ -294,38 +258,6 @@ def test_a_damaged_state_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / STATE).write_text("{}")
     with pytest.raises(TurretError, match="delete it, and the next run begins anew"):
         read_state(tmp_path)
-
-
-def test_the_steps_follow_each_other_and_after_a_decision_only_retention_follows() -> None:
-    assert [step_after(state(step=name)) for name in NAMES] == [*NAMES[1:], RECORD]
-    decided = [step_after(state(step=name, decision="nothing_new")) for name in NAMES]
-    assert decided == ["retire"] * 8 + ["delete", RECORD]
-
-
-def test_the_record_of_a_state_without_a_decision_names_the_failed_step() -> None:
-    failed = record_of(state(step="train", message="it diverged", status=1), iso(2000))
-    assert (failed.decision, failed.step, failed.status) == ("failed", "train", 1)
-    done = record_of(state(step="deploy", decision="activated", version="v"), iso(2000))
-    assert (done.decision, done.step, done.version) == ("activated", None, "v")
-    assert (done.started, done.until, done.ended) == (iso(0), iso(0), iso(2000))
-
-
-def test_a_second_retraining_in_one_folder_is_refused_until_the_first_has_ended(tmp_path: Path) -> None:
-    work = tmp_path / "deep" / "work"
-    with retrain_lock(work):
-        refused = pytest.raises(LockedError, match="another `turret retrain` is running in")
-        with refused as error, retrain_lock(work):
-            pass
-        assert error.value.exit_status == 1
-    with retrain_lock(work):
-        pass
-
-
-def test_a_folder_that_can_not_be_made_is_a_sentence(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    refused = pytest.raises(LockedError, match=r"--work .*file/work: the folder can't be made")
-    with refused, retrain_lock(tmp_path / "file" / "work"):
-        pass
 
 
 def test_a_file_system_without_locks_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -373,11 +305,6 @@ def log_activations(bundles: Path, *versions: str) -> None:
 
 def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")}
-
-
-def test_the_newest_stay_and_the_others_are_retired() -> None:
-    assert retired(["c", "b", "a"], {"a"}, 1) == ("b",)
-    assert retired(["c", "b", "a"], set(), 3) == ()
 
 
 def test_only_the_newest_runs_of_retrainings_and_their_bundles_stay(folder: Folder) -> None:
@@ -445,18 +372,6 @@ def test_a_deletion_that_was_killed_between_hiding_and_removing_is_finished_by_t
     (settings.bundles / "r0").rename(settings.bundles / ".retired-r0-1")
     delete_retired(settings, choose_retired(settings, records()), records())
     assert not list(settings.bundles.glob(".retired-*"))
-
-
-def test_a_published_bundle_can_be_deleted(
-    bundles: Path, make_contents: Callable[..., BundleContents], tmp_path: Path
-) -> None:
-    """Its files are read-only; the folder is not."""
-    from turret.tower.bundle.publish import publish
-
-    publish(bundles, make_contents("r0"))
-    settings = RetrainSettings(data=tmp_path, bundles=bundles, work=tmp_path, keep=1)
-    delete_retired(settings, ["r0"], records(["r0"]))
-    assert names(bundles) == {"v1"}
 
 
 def test_a_deleted_version_leaves_its_engine(
