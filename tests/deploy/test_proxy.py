@@ -194,6 +194,22 @@ def start(
 
 
 @pytest.mark.nightly
+def test_the_limits_of_an_address_are_settings(tmp_path: Path) -> None:
+    written = tmp_path / "nginx" / "limits.conf"
+    assert start(tmp_path).returncode == 0
+    assert written.read_text("utf-8") == LIMITS
+    settings = {"TURRET_ADDRESS_RATE": "5000", "TURRET_ADDRESS_REQUESTS": "900"}
+    assert start(tmp_path, **settings, TURRET_LOAD_BALANCER="10.0.0.7 10.1.0.0/16").returncode == 0
+    changed = LIMITS.replace("200r", "5000r").replace("=400", "=10000").replace("address 64", "address 900")
+    addresses = "set_real_ip_from 10.0.0.7;\nset_real_ip_from 10.1.0.0/16;\nreal_ip_header X-Forwarded-For;\n"
+    assert written.read_text("utf-8") == changed + addresses
+    for value in ("0", "-1", "many", "1000000", "5;"):
+        run = start(tmp_path, TURRET_ADDRESS_RATE=value)
+        assert run.returncode == 1
+        assert f"can't be '{value}'; give a number from 1 to 999999" in run.stderr
+
+
+@pytest.mark.nightly
 def test_the_proxy_uses_tls_where_there_are_certificates_that_it_can_read(tmp_path: Path) -> None:
     tls, listen = tmp_path / "tls", tmp_path / "nginx" / "listen.conf"
     tls.mkdir()
