@@ -51,6 +51,9 @@ test-process: $(STAMP)
 	$(PYTEST) -m "process and not nightly"
 
 nightly: $(STAMP)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt \
+		--editable '.[baselines,milvus,mlflow,spark]' milvus-lite pandas pyarrow
+	$(BIN)/python -m benchmarks.engine_servers
 	$(BIN)/python -m tests.nightly
 
 test-compose: $(STAMP)
