@@ -15,7 +15,7 @@ import pytest
 
 from tests.faults.conftest import SharedService
 from tests.support.service_calls import address, children, peak
-from tests.support.service_process import Process, Start
+from tests.support.service_process import Process, Start, plain_client
 from tests.support.until import until
 from turret.service.keys.key_file import add_key
 from turret.service.keys.keys import new_key, record
@@ -53,7 +53,9 @@ def answer_of(connection: socket.socket) -> bytes:
 
 
 def answered(service: Process) -> bool:
-    return service.client.post("/v1/recommend", json={"history": [101], "k": 3}).status_code == 200
+    """On a new connection: the service may be closing one on which it has refused a body."""
+    with plain_client(service.urls[0]) as client:
+        return client.post("/v1/recommend", json={"history": [101], "k": 3}).status_code == 200
 
 
 def send_all(connection: socket.socket, content: bytes) -> None:
@@ -137,7 +139,8 @@ def refuses_bombs(service: Process) -> None:
     for name, (bomb, statuses) in BOMBS.items():
         path = "/v1/recommend/batch" if "batch" in name else "/v1/recommend"
         content = bomb() if callable(bomb) else bomb
-        answer = service.client.post(path, content=content, headers=JSON)
+        with plain_client(service.urls[0]) as client:
+            answer = client.post(path, content=content, headers=JSON)
         assert answer.status_code in statuses, (name, answer.text)
         assert answer.json()["error"]["message"], name
     packed = gzip.compress(bytes(300_000_000), 1)
