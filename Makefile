@@ -25,7 +25,7 @@ help:
 	@echo "make nightly         every test, with all rounds, planted faults and benchmarks with a threshold: hours"
 	@echo "make test-compose    the production profile on a container engine, under load: 20 minutes, as root"
 	@echo "make lint            ruff, mypy, and whether the pages are current"
-	@echo "make docs            write into the pages what follows from code, tests and results"
+	@echo "make docs            regenerate the tables and figures of the pages"
 	@echo "make audit           known vulnerabilities of the installed packages; needs a network"
 	@echo "make lock            the locks of the images, from constraints.txt; needs a network"
 	@echo "make images          turret:serve and turret:train, with bills of materials in var/; TAG=... for other tags"

@@ -1,4 +1,4 @@
-"""Write into the pages what follows from the code, the tests and the results: `make docs`.
+"""Regenerate the tables and figures of the pages from code, tests and results: `make docs`.
 
 The sentences are written by hand, and the plots by `python -m benchmarks.readme`. With `--check` nothing is
 changed: the pages that are not current are named, and the exit status is 1.

@@ -1,4 +1,4 @@
-"""Ten times the load that a service can carry: what becomes of those it serves, and of the others.
+"""Ten times the load that a service can carry: the service of admitted and of refused clients.
 
 One worker with a queue of 32 and a shop of a thousand items meets 24 clients, which it can carry, and then
 400, in turn, so that what else the machine does meets both. Clients that are refused wait as long as

@@ -1,4 +1,4 @@
-"""A planted fault: a function of the product, and what takes its place."""
+"""A planted fault: a function of the product and its replacement."""
 
 import inspect
 from collections.abc import Callable

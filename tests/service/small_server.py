@@ -5,7 +5,7 @@ Its clients are at the other ends of socket pairs: nothing listens, and nothing 
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -123,7 +123,6 @@ async def running(
     is_admissible: Callable[[Any], bool] = lambda _: True,
     held: HeldBytes | None = None,
     drain: int | None = None,
-    sockets: Sequence[socket.socket] = (),
 ) -> AsyncIterator[Running]:
     """Serve within a running loop; at the end the clients leave and all requests are answered."""
     limits = {"recommend": limit, "batch": 1, "store": 1, "other": 1}
@@ -140,7 +139,7 @@ async def running(
         timeout_graceful_shutdown=drain,
     )
     server = Server(config)
-    serving = asyncio.create_task(server.serve(sockets=list(sockets)))
+    serving = asyncio.create_task(server.serve(sockets=[]))
     await eventually(lambda: server.started, "the server has started")
     running = Running(app, admission, server)
     try:

@@ -109,7 +109,7 @@ def run(*words: str | Path, folder: Path, timeout: float = 120) -> "subprocess.C
 
 
 def output(*words: str | Path, folder: Path) -> str:
-    """What a command that succeeds prints; where nobody looks, it draws nothing and complains of nothing."""
+    """The output of a command that succeeds, without control codes and complaints."""
     done = invoke(*words, folder=folder)
     # On a busy machine a command takes longer than the ten seconds after which it shows its progress.
     complaints = [line for line in done.stderr.splitlines() if not re.fullmatch(PROGRESS, line)]

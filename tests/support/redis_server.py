@@ -4,12 +4,10 @@ import atexit
 import os
 import shutil
 import signal
-import socketserver
 import subprocess
 import tempfile
-import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -93,27 +91,6 @@ def own_redis(folder: Path, **config: str) -> Iterator[RedisServer]:
         yield server
     finally:
         server.kill()
-
-
-@contextmanager
-def impostor(said: bytes) -> Iterator[int]:
-    """Something at a port that gives one answer to everything, and isn't a Redis."""
-
-    class Say(socketserver.BaseRequestHandler):
-        def handle(self) -> None:
-            with suppress(OSError):
-                while self.request.recv(65536) and said:
-                    self.request.sendall(said)
-
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Say) as server:
-        server.daemon_threads = True
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-        thread.start()
-        try:
-            yield server.server_address[1]
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 _shared: list[str] = []

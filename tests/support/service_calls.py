@@ -1,4 +1,4 @@
-"""What tests do with a running service: calls of each kind, its workers, and traffic while things happen."""
+"""Calls to a running service, its workers, and traffic in the background."""
 
 import threading
 from collections.abc import Iterator

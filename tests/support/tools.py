@@ -1,4 +1,4 @@
-"""Programs and packages that some tests need, and what happens where one is missing.
+"""Programs and packages that some tests need; their tests are skipped or fail without them.
 
 A test without its tool is skipped. `TURRET_TEST_REQUIRE` names those that have to be there, such as
 `redis,chromium`: without one of them the test fails, so that CI loses no test in silence.

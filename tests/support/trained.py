@@ -38,7 +38,7 @@ class TrainedShop:
 
     @cached_property
     def said(self) -> dict[str, str]:
-        """What each command printed: `synth`, `prepare`, `train ids`, `evaluate ids`, `export ids`, ..."""
+        """The output of each command: `synth`, `prepare`, `train ids`, `evaluate ids`, `export ids`, ..."""
         said: dict[str, str] = json.loads((self.folder / SAID).read_text(encoding="utf-8"))
         return said
 

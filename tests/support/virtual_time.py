@@ -1,4 +1,4 @@
-"""An event loop with a clock of its own: what waits for time goes on at once, in the order of time.
+"""An event loop with a virtual clock: timers fire at once, in the order of their times.
 
 The clock stands while the loop waits for a thread, so that no limit passes because a machine is busy.
 """
