@@ -1,8 +1,8 @@
 """Benchmarks that have a bar: `python -m benchmarks.thresholds [NAME ...]`, a part of `make nightly`.
 
 Each is run as quickly as its figures still mean something, and no result is kept. Prints a line for each bar,
-and ends with status 1 if a figure misses one. Bars are far enough from the figures of a quiet machine that
-noise alone misses none.
+with --json one JSON object at the end, and ends with status 1 if a figure misses a bar. Bars are far enough
+from the figures of a quiet machine that noise alone misses none.
 """
 
 import json
@@ -96,24 +96,32 @@ def run(command: str) -> dict[str, Any]:
     return figures
 
 
-def main(names: list[str]) -> int:
+def main(words: list[str]) -> int:
     """Run the benchmarks with these names, by default all; 1 if a bar is missed."""
-    missed = 0
+    names = [word for word in words if word != "--json"]
+    figures: dict[str, dict[str, float | None]] = {}
+    missed: list[str] = []
     for command, bars in BARS.items():
-        if names and command.split()[0] not in names:
+        name = command.split()[0]
+        if names and name not in names:
             continue
-        figures = run(command)
+        measured = run(command)
+        values = {bar.figure: figure(measured, bar.figure) for bar in bars}
+        figures[command] = values
         for bar in bars:
-            value = figure(figures, bar.figure)
+            value = values[bar.figure]
             is_kept = bar.is_kept(value)
-            missed += not is_kept
+            if not is_kept:
+                missed.append(f"{name} {bar.figure}")
             shown = "not measured" if value is None else f"{value:.4g}"
             print(
-                f"{'ok' if is_kept else 'MISSED':6} {command.split()[0]} {bar.figure}: {shown} "
+                f"{'ok' if is_kept else 'MISSED':6} {name} {bar.figure}: {shown} "
                 f"{bar.comparison} {bar.bar:g} ({bar.reason})",
                 flush=True,
             )
-    return int(missed > 0)
+    if "--json" in words:
+        print(json.dumps({"figures": figures, "missed": missed}))
+    return int(bool(missed))
 
 
 if __name__ == "__main__":
