@@ -1,6 +1,6 @@
 """`--experiment auto`: what the data says, the candidates that it leads to, their trials, and the reasons."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -14,12 +14,14 @@ from turret import prepare
 from turret.data.errors import ConfigurationError
 from turret.data.prepared import PreparedData
 from turret.training.auto import choice as module
+from turret.training.auto import trials as trials_module
 from turret.training.auto.candidates import candidates
 from turret.training.auto.choice import choose, chosen_run
 from turret.training.auto.facts import Facts, facts_of
 from turret.training.auto.reasons import data_reasons
 from turret.training.auto.tastes import tastes
-from turret.training.auto.trials import Trial, obstacle, run_trials, trial_reason, trial_settings
+from turret.training.auto.trials import Trial, obstacle, run_trials, trial_reason
+from turret.training.checkpoint import Progress
 from turret.training.config.experiment import ExperimentConfig, load_experiment
 from turret.training.errors import TrainingError
 from turret.training.run import CHECKPOINT, CHOSEN, Run
@@ -31,6 +33,7 @@ ORDINARY = Facts(
     item_tastes={},
     user_features=(),
     order=2.0,
+    in_file_order=False,
     repeat_share=0.0,
     has_validation=True,
     has_negatives=False,
@@ -161,86 +164,134 @@ def test_trials_need_two_candidates_a_validation_part_and_a_bounded_log() -> Non
     assert obstacle(facts(examples=20_000_000), 2) == "an epoch has more than 10,000,000 examples"
 
 
-@pytest.mark.parametrize(
-    ("examples", "items", "epochs"),
-    [
-        (100_000, 3_000, 20),  # two million examples
-        (100_000, 50_000, 2),  # ten thousand million scores
-        (9_000_000, 3_000, 1),
-        (10, 3_000, 40),  # no more than the experiment has
-    ],
-)
-def test_a_trial_is_bounded(examples: int, items: int, epochs: int) -> None:
-    experiment = load_experiment("transformer", {"training.epochs": 40})
-    shortened = trial_settings(experiment, facts(examples=examples, items=items))
-    assert shortened.training.epochs == epochs
-    assert (shortened.tower, shortened.objective) == (experiment.tower, experiment.objective)
+def trained_to(
+    monkeypatch: pytest.MonkeyPatch, curves: Mapping[str, tuple[float, Sequence[float]]]
+) -> dict[str, list[int]]:
+    """Let a candidate take these seconds an epoch and have these values; the epochs it is trained to."""
+    trained: dict[str, list[int]] = {name: [] for name in curves}
+
+    def train(run: Run, data: PreparedData, resume: bool, report: Any, until: int) -> Progress:
+        seconds, values = curves[run.folder.name]
+        trained[run.folder.name].append(until)
+        seen = values[:until]
+        return Progress(
+            epoch=until, seconds=seconds * until, best=max(seen), best_epoch=1 + int(np.argmax(seen))
+        )
+
+    monkeypatch.setattr(trials_module, "train", train)
+    return trained
 
 
-def test_a_trial_that_fails_gives_its_reason_and_the_others_go_on(handmade: PreparedData) -> None:
+def halved(data: PreparedData, epochs: Mapping[str, int], folder: Path) -> tuple[str, list[Trial]]:
+    """The candidate that is left of these, with as many epochs each, and the trials."""
+    trials: list[Trial] = []
+    experiments = {
+        name: load_experiment("demo", {"training.epochs": planned}) for name, planned in epochs.items()
+    }
+    return run_trials(experiments, data, folder, trials.append), trials
+
+
+def test_a_slow_learner_is_compared_at_the_same_share_of_its_training(
+    monkeypatch: pytest.MonkeyPatch, handmade: PreparedData, tmp_path: Path
+) -> None:
+    """After as many epochs as the fast one has in all, it would have lost; so it would with less time."""
+    rising = [epoch / 80 for epoch in range(80)]
+    trained = trained_to(monkeypatch, {"slow": (10.0, rising), "fast": (10.0, [0.3] * 8)})
+    assert halved(handmade, {"slow": 80, "fast": 8}, tmp_path)[0] == "slow"
+    assert trained == {"slow": [1, 40], "fast": [1, 4]}
+
+
+def test_two_are_left_after_a_quarter_and_one_after_half(
+    monkeypatch: pytest.MonkeyPatch, handmade: PreparedData, tmp_path: Path
+) -> None:
+    """Of equal ones the earlier; the best of the epochs so far counts."""
+    values = {"a": [0.1] * 8, "b": [0.3, 0.2] * 4, "c": [0.2] * 2 + [0.9] * 6, "d": [0.3] * 8}
+    trained = trained_to(monkeypatch, {name: (1.0, curve) for name, curve in values.items()})
+    picked, trials = halved(handmade, dict.fromkeys(values, 8), tmp_path)
+    assert picked == "b"
+    assert [(trial.candidate, trial.epochs, trial.value) for trial in trials] == [
+        *[("a", 2, 0.1), ("b", 2, 0.3), ("c", 2, 0.2), ("d", 2, 0.3)],
+        *[("b", 4, 0.3), ("d", 4, 0.3)],
+    ]
+    assert trained["a"] == [1, 2]
+
+
+def test_the_others_have_the_time_of_the_favourite(
+    monkeypatch: pytest.MonkeyPatch, handmade: PreparedData, tmp_path: Path
+) -> None:
+    """80 s: 20 s each at the first rung, 40 s more for the one that is left, and at least an epoch."""
+    values = {"favourite": (1.0, [0.5] * 80), "dear": (4.0, [0.4] * 80), "dearest": (90.0, [0.1] * 80)}
+    trained = trained_to(monkeypatch, values)
+    assert halved(handmade, dict.fromkeys(values, 80), tmp_path)[0] == "favourite"
+    assert trained == {"favourite": [1, 20, 40], "dear": [1, 5, 15], "dearest": [1]}
+
+
+def test_a_trial_that_fails_gives_its_reason_and_the_others_go_on(
+    handmade: PreparedData, tmp_path: Path
+) -> None:
     """The data has no times for the age of an example."""
     ordinary = load_experiment("demo", SHORT)
     impossible = load_experiment("demo", {**SHORT, "tower.user.example_age": True})
+    found: list[Trial] = []
     candidates = {"impossible": impossible, "ordinary": ordinary}
-    failed, good = run_trials(candidates, facts_of(handmade), handmade)
+    assert run_trials(candidates, handmade, tmp_path, found.append) == "ordinary"
+    failed, good = found
     assert (failed.candidate, failed.value) == ("impossible", None)
     assert "tower.user.example_age = true needs times" in failed.failure
     assert trial_reason(failed, "ndcg@10").sentence.startswith("The trial of impossible failed: tower.user.")
     assert (good.candidate, good.epoch, good.epochs) == ("ordinary", 1, 1)
-    told = trial_reason(replace(good, value=0.25, seconds=3.4), "ndcg@10")
+    told = trial_reason(replace(good, planned=4, value=0.25, seconds=3.4), "ndcg@10")
     assert told.kind == "trial"
     assert told.sentence == (
-        "In a trial of at most 1 epoch, ordinary reaches a validation ndcg@10 of 0.2500 at epoch 1 (3 s)."
+        "After 1 of 4 epochs (3 s), ordinary has a validation ndcg@10 of 0.2500, at epoch 1."
     )
+
+
+def test_without_a_trial_that_succeeds_nothing_is_picked(handmade: PreparedData, tmp_path: Path) -> None:
+    impossible = load_experiment("demo", {**SHORT, "tower.user.example_age": True})
+    with pytest.raises(TrainingError, match=r"every trial failed: tower\.user"):
+        run_trials({"one": impossible, "two": impossible}, handmade, tmp_path, lambda trial: None)
 
 
 def give(monkeypatch: pytest.MonkeyPatch, values: Mapping[str, float | None], found: Facts) -> None:
     """Let the data have these figures, and trials these values."""
 
     def trials(
-        candidates: Mapping[str, ExperimentConfig], facts: Facts, data: PreparedData
-    ) -> Iterator[Trial]:
+        candidates: Mapping[str, ExperimentConfig],
+        data: PreparedData,
+        folder: Path,
+        report: Callable[[Trial], None],
+    ) -> str:
         for name in candidates:
-            yield Trial(name, values[name], 2, 3, 1.0, "" if values[name] is not None else "no memory")
+            value = values[name]
+            report(Trial(name, value, 2, 3, 6, 1.0, "" if value is not None else "no memory"))
+        return max(candidates, key=lambda name: values[name] or 0.0)
 
     monkeypatch.setattr(module, "facts_of", lambda data: found)
     monkeypatch.setattr(module, "run_trials", trials)
 
 
-def test_the_best_validation_value_is_picked(monkeypatch: pytest.MonkeyPatch, handmade: PreparedData) -> None:
-    """And the reasons are reported as they arise."""
-    give(monkeypatch, {"transformer": 0.11, "pooled": 0.12}, facts())
+def test_the_reasons_are_reported_as_they_arise(
+    monkeypatch: pytest.MonkeyPatch, handmade: PreparedData, tmp_path: Path
+) -> None:
+    values = {"transformer": 0.11, "transformer_short": None, "pooled": 0.12}
+    give(monkeypatch, values, facts())
     lines: list[str] = []
-    chosen = choose(handmade, {}, lines.append)
+    chosen = choose(handmade, {}, lines.append, tmp_path)
     assert chosen.picked == "pooled"
     assert chosen.experiment.tower.user.kind == "pooled"
     assert lines == [f"auto: {reason.sentence}" for reason in chosen.reasons]
     assert lines[-1] == (
         "auto: Picked: pooled, whose validation ndcg@10 is the best, 0.1200; transformer has 0.1100."
     )
-    assert [reason.kind for reason in chosen.reasons] == ["order", "size", "trial", "trial", "picked"]
-
-
-def test_a_failed_trial_is_never_picked(monkeypatch: pytest.MonkeyPatch, handmade: PreparedData) -> None:
-    give(monkeypatch, {"transformer": 0.0, "pooled": None}, facts())
-    chosen = choose(handmade, {}, print)
-    assert chosen.picked == "transformer"
-    assert [reason.kind for reason in chosen.reasons][-2:] == ["failed", "picked"]
-    assert chosen.reasons[-1].sentence.endswith("is the best, 0.0000.")
-
-
-def test_without_a_trial_that_succeeds_nothing_is_picked(
-    monkeypatch: pytest.MonkeyPatch, handmade: PreparedData
-) -> None:
-    give(monkeypatch, {"transformer": None, "pooled": None}, facts())
-    with pytest.raises(TrainingError, match="every trial failed: no memory"):
-        choose(handmade, {}, print)
+    kinds = [reason.kind for reason in chosen.reasons]
+    assert kinds == ["order", "size", "trial", "failed", "trial", "picked"]
 
 
 def test_a_run_stores_the_choice_and_the_experiment_as_a_file(
     monkeypatch: pytest.MonkeyPatch, handmade: PreparedData, tmp_path: Path
 ) -> None:
-    give(monkeypatch, {"transformer": 0.11, "pooled": 0.12}, facts())
+    give(monkeypatch, {"transformer": 0.11, "transformer_short": 0.1, "pooled": 0.12}, facts())
     run = chosen_run(tmp_path, handmade, ["training.seed=7"], False, print)
     run.write()
     stored = Run.read(tmp_path)
@@ -264,23 +315,29 @@ FEATURES: dict[str, Any] = {"item_features": ("genre", "price"), "user_features"
 @pytest.mark.parametrize(
     ("others", "reasons", "tried"),
     [
-        ({}, "order", "transformer pooled"),
+        ({}, "order", "transformer transformer_short pooled"),
         ({"order": 1.0}, "no_order", "set pooled"),
-        ({"order": 1.3}, "unclear_order", "transformer set pooled"),
-        ({"order": None}, "unclear_order", "transformer set pooled"),
-        (FEATURES, "order features", "transformer features"),
+        ({"order": 1.3}, "unclear_order", "transformer transformer_short set pooled"),
+        ({"order": None}, "unclear_order", "transformer transformer_short set pooled"),
+        ({"examples": 199_999}, "order", "transformer_short transformer pooled"),
+        ({"in_file_order": True}, "order", "set transformer transformer_short pooled"),
+        (FEATURES, "order features", "transformer transformer_short features"),
         ({"order": 1.0, **FEATURES}, "no_order features", "set features"),
-        ({"repeat_share": 0.04}, "order", "transformer pooled"),
-        ({"repeat_share": 0.33}, "order repeats", "transformer pooled"),
-        ({"items": 30_000, **FEATURES}, "order features large_catalog", "transformer features"),
-        ({"items": 200_000}, "order large_catalog", "transformer pooled"),
-        ({"has_negatives": True}, "order unread_labels", "transformer pooled"),
+        ({"repeat_share": 0.04}, "order", "transformer transformer_short pooled"),
+        ({"repeat_share": 0.33}, "order repeats", "transformer transformer_short pooled"),
+        (
+            {"items": 30_000, **FEATURES},
+            "order features large_catalog",
+            "transformer transformer_short features",
+        ),
+        ({"items": 200_000}, "order large_catalog", "transformer transformer_short pooled"),
+        ({"has_negatives": True}, "order unread_labels", "transformer transformer_short pooled"),
         (
             {"order": 1.0, **FEATURES, "item_tastes": TASTES},
             "no_order features tastes",
             "set categories features",
         ),
-        ({**FEATURES, "item_tastes": TASTES}, "order features", "transformer features"),
+        ({**FEATURES, "item_tastes": TASTES}, "order features", "transformer transformer_short features"),
         (
             {"order": 1.0, **FEATURES, "item_tastes": {"genre": 1.0}},
             "no_order features no_tastes",
@@ -308,14 +365,14 @@ def test_settings_of_candidates_follow_from_the_data() -> None:
         for items in (3_000, 30_000, 200_000)
     }
     assert losses == {
-        3_000: ["full_softmax", "full_softmax"],
-        30_000: ["full_softmax", "sampled_softmax_corrected"],
-        200_000: ["sampled_softmax", "sampled_softmax_corrected"],
+        3_000: ["full_softmax", "full_softmax", "full_softmax"],
+        30_000: ["full_softmax", "full_softmax", "sampled_softmax_corrected"],
+        200_000: ["sampled_softmax", "sampled_softmax", "sampled_softmax_corrected"],
     }
     trainings = [experiments(examples=count)["transformer"].training for count in (1_000, 250_000, 10**8)]
     assert [(one.batch_size, one.epochs, one.patience) for one in trainings] == [
         (256, 200, 20),
-        (2048, 16, 5),
+        (2048, 50, 5),
         (4096, 10, 5),
     ]
 
@@ -323,10 +380,10 @@ def test_settings_of_candidates_follow_from_the_data() -> None:
 def test_a_reason_has_its_figures_and_a_candidate_that_does_not_fit_is_told() -> None:
     found = facts()
     made, refused = candidates(found, {"tower.user.blocks": 1})
-    assert (list(made), list(refused)) == (["transformer"], ["pooled"])
+    assert (list(made), list(refused)) == (["transformer", "transformer_short"], ["pooled"])
     order, _, last = data_reasons(found, made["transformer"], refused)
     assert order.figures == {"ratio": 2.0}
-    assert "recur 2.0 times as often as in shuffled histories), so a transformer is tried." in order.sentence
+    assert "recur 2.0 times as often as in shuffled histories), so transformers are tried." in order.sentence
     assert last.kind == "refused"
     assert "The candidate pooled does not fit the given settings: there is no setting" in last.sentence
 
@@ -335,7 +392,7 @@ def test_without_trials_the_first_candidate_is_picked(
     monkeypatch: pytest.MonkeyPatch, handmade: PreparedData
 ) -> None:
     give(monkeypatch, {}, facts(has_validation=False))
-    chosen = choose(handmade, {}, print)
+    chosen = choose(handmade, {}, print, Path())
     assert (chosen.picked, chosen.trials) == ("transformer", ())
     assert chosen.reasons[-1].kind == "no_trials"
     assert chosen.reasons[-1].sentence == (

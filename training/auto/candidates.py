@@ -15,10 +15,11 @@ UNORDERED, ORDERED = 1.1, 1.5
 UNTOLD = 1.1
 # A larger catalog is scored by samples; a large one with features by the items of the batch.
 MOST_SCORED, MOST_ENCODED = 100_000, 20_000
-# Smaller logs need the transformer with much dropout.
+# Smaller logs favour the transformer with much dropout.
 SMALL_LOG = 200_000
-STEPS_AN_EPOCH, SMALLEST_BATCH, LARGEST_BATCH = 100, 256, 4096
-EXAMPLES, FEWEST_EPOCHS, MOST_EPOCHS = 4_000_000, 10, 200
+STEPS_AN_EPOCH, SMALLEST_BATCH = 100, 256
+# A training reads at least and at most so many examples, within these numbers of epochs.
+LEAST_EXAMPLES, MOST_EXAMPLES, FEWEST_EPOCHS, MOST_EPOCHS = 4_000_000, 50_000_000, 10, 200
 # Few users make a noisy validation, and their epochs are short: training waits for a tenth of all epochs.
 PATIENCE, PATIENCE_SHARE = 5, 10
 
@@ -31,12 +32,18 @@ _IN_BATCH = {
 }
 
 
-def shared_settings(facts: Facts) -> Settings:
-    """The settings of all candidates: batches, epochs, and whether used items are ranked."""
+def _training(facts: Facts, base: ExperimentConfig) -> Settings:
+    """The settings of a shipped experiment that the size of the log replaces, and those that all share.
+
+    Batches are those of the experiment where an epoch has enough of them, and so are the epochs, but for
+    small and large logs.
+    """
     batch = SMALLEST_BATCH
-    while batch < LARGEST_BATCH and batch * 1.5 * STEPS_AN_EPOCH < facts.examples:
+    while batch < base.training.batch_size and batch * 1.5 * STEPS_AN_EPOCH < facts.examples:
         batch *= 2
-    epochs = min(MOST_EPOCHS, max(FEWEST_EPOCHS, EXAMPLES // max(facts.examples, 1)))
+    examples = max(facts.examples, 1)
+    at_most = min(base.training.epochs, MOST_EXAMPLES // examples)
+    epochs = min(MOST_EPOCHS, max(FEWEST_EPOCHS, at_most, LEAST_EXAMPLES // examples))
     return {
         "training.batch_size": batch,
         "training.epochs": epochs,
@@ -70,7 +77,7 @@ def candidates(
     chosen: dict[str, ExperimentConfig] = {}
     refused: dict[str, ConfigurationError] = {}
     for name, (base, own) in _kinds(facts).items():
-        experiment = load_experiment(base, {**shared_settings(facts), **own})
+        experiment = load_experiment(base, {**_training(facts, load_experiment(base)), **own})
         try:
             chosen[name] = with_settings(experiment, overrides)
         except ConfigurationError as error:
@@ -81,15 +88,22 @@ def candidates(
 
 
 def _kinds(facts: Facts) -> dict[str, tuple[str, Settings]]:
-    """The names of candidates, each with a shipped experiment and the settings that differ from it."""
-    kinds: dict[str, tuple[str, Settings]] = {}
-    transformer = "transformer_short" if facts.examples < SMALL_LOG else "transformer"
+    """The names of candidates, each with a shipped experiment and the settings that differ from it.
+
+    The first is the favourite: its training time bounds the trials of the others. A log in the order of its
+    file may have been sorted by anything, so its favourite is one without order.
+    """
+    ordered: dict[str, tuple[str, Settings]] = {}
     if facts.order is None or facts.order >= UNORDERED:
-        kinds["transformer"] = (transformer, _objective(facts))
-    if facts.order is None or facts.order < ORDERED:
-        kinds["set"] = ("ids", _set(facts))
+        names = ["transformer", "transformer_short"]
+        for name in reversed(names) if facts.examples < SMALL_LOG else names:
+            ordered[name] = (name, _objective(facts))
+    unordered: dict[str, tuple[str, Settings]] = {}
+    if facts.order is None or facts.order < ORDERED or facts.in_file_order:
+        unordered["set"] = ("ids", _set(facts))
         if telling_categories(facts):
-            kinds["categories"] = ("ids", _categories(facts))
+            unordered["categories"] = ("ids", _categories(facts))
+    kinds = {**unordered, **ordered} if facts.in_file_order else {**ordered, **unordered}
     if facts.item_features or facts.user_features:
         hidden: Settings = {"tower.item.hidden": [128]} if facts.item_features else {}
         kinds["features"] = ("full_softmax", {**_features(facts), **hidden, "tower.user.features": "all"})

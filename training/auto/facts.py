@@ -24,6 +24,7 @@ class Facts:
         user_features: the names of the users' features.
         order: how many times as often pairs of successive items recur as in shuffled histories; None where
             too few recur to tell.
+        in_file_order: whether the events have the order of their file, for want of times.
         repeat_share: the share of all events that repeat an item of their user.
         has_validation: whether some user has an event in the validation part.
         has_negatives: whether events have labels or given negatives.
@@ -35,6 +36,7 @@ class Facts:
     item_tastes: Mapping[str, float]
     user_features: tuple[str, ...]
     order: float | None
+    in_file_order: bool
     repeat_share: float
     has_validation: bool
     has_negatives: bool
@@ -51,6 +53,7 @@ def facts_of(data: PreparedData) -> Facts:
         item_tastes=tastes(data),
         user_features=tuple(feature.name for feature in data.manifest.user_features),
         order=_order(data),
+        in_file_order=data.manifest.time.kind == "position",
         repeat_share=repeat_share(data),
         has_validation=bool((validation_ends > validation_starts).any()),
         has_negatives=data.negatives is not None,

@@ -48,7 +48,7 @@ def data_reasons(facts: Facts, experiment: ExperimentConfig, refused: Mapping[st
 
     Args:
         facts: the figures of the data.
-        experiment: any of the candidates, for the settings that all of them share.
+        experiment: that of the first candidate.
         refused: the candidates that the overrides contradict, with the message.
     """
     yield _order(facts)
@@ -86,7 +86,7 @@ def _order(facts: Facts) -> Reason:
     figures = {"ratio": facts.order}
     recur = f"pairs of successive items recur {facts.order:.1f} times as often as in shuffled histories"
     if facts.order >= ORDERED:
-        sentence = f"The order of the events predicts the next item ({recur}), so a transformer is tried."
+        sentence = f"The order of the events predicts the next item ({recur}), so transformers are tried."
         return Reason("order", sentence, figures)
     if facts.order < UNORDERED:
         sentence = (
@@ -137,9 +137,9 @@ def _large_catalog(facts: Facts) -> Reason:
 
 def _size(facts: Facts, training: TrainingConfig) -> Reason:
     sentence = (
-        f"The training part has {facts.examples:,} examples, so a batch has {training.batch_size:,} of them, "
-        f"and training ends after {counted(training.epochs, 'epoch')}, or {training.patience} without "
-        "improvement."
+        f"The training part has {facts.examples:,} examples, so a batch of the first candidate has "
+        f"{training.batch_size:,} of them, and its training ends after {counted(training.epochs, 'epoch')}, or "
+        f"{training.patience} without improvement."
     )
     figures = {name: getattr(training, name) for name in ("batch_size", "epochs", "patience")}
     return Reason("size", sentence, {"examples": facts.examples, **figures})

@@ -1,10 +1,13 @@
-"""Short trainings of candidates, compared on the validation part. The test part is never read."""
+"""Successive halving of candidates by their validation metric. The test part is never read.
 
-import time
-from collections.abc import Iterator, Mapping
+Jamieson & Talwalkar 2016, with two rungs. A candidate is compared at the same share of its own training, not
+at the same time: towers with much dropout learn slowly and end higher.
+"""
+
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -16,28 +19,27 @@ from turret.tower.errors import TowerError
 from turret.training.auto.facts import Facts
 from turret.training.auto.reasons import Reason
 from turret.training.config.experiment import ExperimentConfig
-from turret.training.config.named_settings import with_settings
 from turret.training.errors import DivergenceError, TrainingError
 from turret.training.run import Run
 from turret.training.trainer import train
 
-# The most examples, and scores of an example and an item, that a trial computes.
-EXAMPLES, SCORES = 2_000_000, 10**10
 # A larger log has no trials: an epoch of it is longer than all of them should be.
 MOST_EXAMPLES = 10_000_000
-VALIDATION_USERS, PATIENCE = 5_000, 3
+# After these shares of their epochs, so many candidates are left.
+RUNGS = ((0.25, 2), (0.5, 1))
 
 _FAILURES = (ConfigurationError, DivergenceError, TrainingError, TowerError, torch.OutOfMemoryError)
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A candidate, its best validation value (None if it failed), and its cost."""
+    """A candidate, its best validation value so far (None if it failed), and its cost."""
 
     candidate: str
     value: float | None
     epoch: int
     epochs: int
+    planned: int
     seconds: float
     failure: str = ""
 
@@ -58,36 +60,60 @@ def obstacle(facts: Facts, count: int) -> str | None:
 
 
 def run_trials(
-    candidates: Mapping[str, ExperimentConfig], facts: Facts, data: PreparedData
-) -> Iterator[Trial]:
-    """Train each candidate for a bounded number of epochs, and yield its result."""
-    for name, experiment in candidates.items():
-        shortened = trial_settings(experiment, facts)
-        began = time.monotonic()
-        with TemporaryDirectory(prefix="turret-trial-") as folder:
-            run = Run(Path(folder), shortened, data.folder, data.fingerprint)
-            epochs = shortened.training.epochs
-            try:
-                progress = train(run, data, report=lambda _: None)
-            except _FAILURES as error:
-                reason = " ".join(str(error).split())
-                yield Trial(name, None, 0, epochs, time.monotonic() - began, reason)
-            else:
-                yield Trial(name, progress.best, progress.best_epoch, epochs, time.monotonic() - began)
+    candidates: Mapping[str, ExperimentConfig],
+    data: PreparedData,
+    folder: Path,
+    report: Callable[[Trial], None],
+) -> str:
+    """The name of the candidate that is left; its run in `folder`, by its name, waits to be continued.
+
+    The first candidate is trained to each rung. The others have as much time together as its whole training
+    takes, in equal parts, half of it at each rung, and at least one evaluation.
+
+    Raises:
+        TrainingError: every candidate failed.
+    """
+    names = list(candidates)
+    trials: dict[str, Trial] = {}
+    for share, left in RUNGS:
+        if len(names) <= left:
+            continue
+        seconds = math.inf
+        for name in names:
+            run = Run(folder / name, candidates[name], data.folder, data.fingerprint)
+            trials[name] = trial = _train(run, data, trials.get(name), share, seconds)
+            report(trial)
+            if math.isinf(seconds) and trial.value is not None:
+                whole = trial.seconds / trial.epochs * trial.planned
+                seconds = whole / len(RUNGS) / (len(names) - 1)
+        valued = [name for name in names if trials[name].value is not None]
+        if not valued:
+            reason = next(iter(trials.values())).failure
+            raise TrainingError(f"{data.folder}: --experiment auto: every trial failed: {reason}")
+        # Of equal ones the earlier is kept.
+        best = sorted(valued, key=lambda name: -(trials[name].value or 0.0))[:left]
+        names = [name for name in names if name in best]
+    return names[0]
 
 
-def trial_settings(experiment: ExperimentConfig, facts: Facts) -> ExperimentConfig:
-    """The experiment with as many epochs as a trial may have."""
-    training = experiment.training
-    affordable = min(EXAMPLES, SCORES // facts.items) // max(facts.examples, 1)
-    return with_settings(
-        experiment,
-        {
-            "training.epochs": min(training.epochs, max(1, affordable)),
-            "training.patience": min(training.patience, PATIENCE),
-            "training.validation_users": min(training.validation_users, VALIDATION_USERS),
-        },
-    )
+def _train(run: Run, data: PreparedData, before: Trial | None, share: float, seconds: float) -> Trial:
+    """Train to a share of the epochs, within this further time, but at least to one evaluation."""
+    name, planned = run.folder.name, run.experiment.training.epochs
+    every = run.experiment.training.evaluate_every
+
+    def train_until(epoch: int) -> Trial:
+        found = train(run, data, resume=True, report=lambda _: None, until=epoch)
+        return Trial(name, found.best, found.best_epoch, found.epoch, planned, found.seconds)
+
+    try:
+        trial = before or train_until(1)
+        allowed = seconds + (before.seconds if before else 0.0)
+        epochs = (
+            max(1, math.ceil(min(share * planned, allowed / trial.seconds * trial.epochs) / every)) * every
+        )
+        return trial if epochs <= trial.epochs else train_until(epochs)
+    except _FAILURES as error:
+        return Trial(name, None, 0, 0, planned, 0.0, " ".join(str(error).split()))
 
 
 def trial_reason(trial: Trial, metric: str) -> Reason:
@@ -96,7 +122,7 @@ def trial_reason(trial: Trial, metric: str) -> Reason:
         sentence = f"The trial of {trial.candidate} failed: {trial.failure}"
         return Reason("failed", sentence, trial.as_json())
     sentence = (
-        f"In a trial of at most {counted(trial.epochs, 'epoch')}, {trial.candidate} reaches a validation "
-        f"{metric} of {trial.value:.4f} at epoch {trial.epoch} ({trial.seconds:.0f} s)."
+        f"After {trial.epochs} of {counted(trial.planned, 'epoch')} ({trial.seconds:.0f} s), "
+        f"{trial.candidate} has a validation {metric} of {trial.value:.4f}, at epoch {trial.epoch}."
     )
     return Reason("trial", sentence, trial.as_json())
