@@ -138,8 +138,8 @@ def _large_catalog(facts: Facts) -> Reason:
 def _size(facts: Facts, training: TrainingConfig) -> Reason:
     sentence = (
         f"The training part has {facts.examples:,} examples, so a batch of the first candidate has "
-        f"{training.batch_size:,} of them, and its training ends after {counted(training.epochs, 'epoch')}, or "
-        f"{training.patience} without improvement."
+        f"{training.batch_size:,} of them, and its training ends after {counted(training.epochs, 'epoch')}, "
+        f"or {training.patience} without improvement."
     )
     figures = {name: getattr(training, name) for name in ("batch_size", "epochs", "patience")}
     return Reason("size", sentence, {"examples": facts.examples, **figures})
