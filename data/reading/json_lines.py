@@ -62,7 +62,7 @@ def _repair(path: Path, repaired: Path) -> tuple[list[int], Malformed]:
     count = number = 0
     with path.open("rb") as source, repaired.open("wb") as copy:
         for number, line in enumerate(source, 1):
-            problem = _problem(line) if line.strip() else None
+            line, problem = _checked(line) if line.strip() else (line, None)
             if problem is not None:
                 count += 1
                 examples = [*examples, {"row": number, "problem": problem}][:EXAMPLES]
@@ -102,17 +102,17 @@ def _type(value: object) -> str:
     return "number" if is_number else type(value).__name__
 
 
-def _problem(line: bytes) -> str | None:
-    """Return the reason why a line is not a JSON object, or None."""
+def _checked(line: bytes) -> tuple[bytes, str | None]:
+    """Return a line with null for NaN and Infinity, and the reason why it is not a JSON object, or None."""
+    constants: list[str] = []  # of Python, which writes them where a number is missing; `append` returns None
     try:
-        value = json.loads(line.decode().strip(), parse_constant=_refuse)
+        value = json.loads(line.decode().strip(), parse_constant=constants.append)
+        if constants:
+            line = json.dumps(value, ensure_ascii=False).encode() + b"\n"
     except json.JSONDecodeError as error:
-        return f"{error.msg} at character {error.colno}"
+        return line, f"{error.msg} at character {error.colno}"
     except ValueError as error:
-        return str(error)
-    return None if isinstance(value, dict) else "not a JSON object"
-
-
-def _refuse(constant: str) -> None:
-    """Reject NaN and Infinity, which Python reads and JSON does not have."""
-    raise ValueError(f"{constant} is not JSON")
+        return line, str(error)
+    except RecursionError:
+        return line, "lists or objects in each other too deeply"
+    return line, None if isinstance(value, dict) else "not a JSON object"

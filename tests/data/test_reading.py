@@ -201,7 +201,18 @@ def _scan_lines(tmp_path: Path, text: bytes) -> Table:
     return scan_json_lines(path, FormatSettings(), work)
 
 
-@pytest.mark.parametrize("broken", [b'{"a": ', b'{"a": 1} x', b"[1]", b"5", b'{"a": NaN}', b'{"a": "\xe9"}'])
+@pytest.mark.parametrize(
+    "broken",
+    [
+        b'{"a": ',
+        b'{"a": 1} x',
+        b"[1]",
+        b"5",
+        b'{"a": "\xe9"}',
+        b'{"a": ' + b"[" * 10**5 + b"]" * 10**5 + b"}",
+    ],
+    ids=str,
+)
 def test_a_broken_line_is_counted_with_its_number_and_the_others_are_read(
     tmp_path: Path, broken: bytes
 ) -> None:
@@ -211,6 +222,12 @@ def test_a_broken_line_is_counted_with_its_number_and_the_others_are_read(
     assert table.malformed.count == 1
     assert table.malformed.examples[0]["row"] == 3
     assert table.path == tmp_path / "log.jsonl"
+
+
+def test_numbers_that_python_writes_for_none_are_missing_and_cost_no_line(tmp_path: Path) -> None:
+    table = _scan_lines(tmp_path, b'{"a": 1, "b": NaN}\n{"a": -Infinity, "b": 2.5}\n{"a": 3, "b": "x"}\n')
+    assert table.frame.select("a", "b").collect().rows() == [(1, None), (None, "2.5"), (3, "x")]
+    assert table.malformed.count == 0
 
 
 def test_a_column_of_mixed_types_becomes_text_and_stops_no_other(tmp_path: Path) -> None:
