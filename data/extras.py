@@ -22,6 +22,7 @@ EXTRA_OF = {
     "implicit": "baselines",
     "mlflow": "mlflow",
     "gcsfs": "gcs",
+    "pyarrow": "pandas",
     "pymilvus": "milvus",
     "pyspark": "spark",
     "s3fs": "s3",

@@ -67,10 +67,13 @@ class Model:
         Raises:
             EncodingError: the user tower has no such feature, or the value does not fit it.
             FilterError: the catalog has no such field, or the condition does not fit it.
-            ValueError: `k` is not positive.
+            ValueError: `k` is not positive, or `history` or `exclude` is one text.
         """
         if k < 1:
             raise ValueError(f"k = {k}: it must be at least 1")
+        for name, ids in (("history", history), ("exclude", exclude)):
+            if isinstance(ids, str):  # else its letters would be ids
+                raise ValueError(f"{name} = {ids!r}: it must be a list of ids, such as [{ids!r}]")
         rows, _ = self.bundle.vocabulary.known_rows(list(history))
         excluded, _ = self.bundle.vocabulary.known_rows(list(exclude))
         if self.bundle.manifest.exclude_seen if exclude_seen is None else exclude_seen:

@@ -7,7 +7,8 @@ from os import PathLike
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from turret.data.errors import SourceError
+from turret.data.errors import MissingExtraError, SourceError
+from turret.data.extras import EXTRA_OF
 from turret.data.object_stores.place import Place, is_url
 
 
@@ -36,7 +37,8 @@ def table_paths(
 ) -> Iterator[TablePaths]:
     """Yield the path of each table; those in memory are written to files that the end of the block removes.
 
-    Raises SourceError, with the name of the table, for one that is neither a path nor an Arrow table.
+    Raises SourceError, with the name of the table, for one that is neither a path nor an Arrow table, and
+    MissingExtraError for one of pandas without PyArrow.
     """
     with tempfile.TemporaryDirectory(prefix="turret-") as folder:
         work = Path(folder)
@@ -58,5 +60,12 @@ def _path(name: str, table: Table, work: Path) -> Place:
     import polars as pl  # a path needs none
 
     path = work / f"{name}.parquet"
-    pl.DataFrame(table).write_parquet(path)
+    try:
+        frame = pl.DataFrame(table)
+    except ImportError as error:  # tables of pandas are exported by PyArrow
+        raise MissingExtraError(
+            f"{name} can't be read from a {type(table).__name__} without pyarrow; "
+            f"run: pip install 'turret[{EXTRA_OF['pyarrow']}]'"
+        ) from error
+    frame.write_parquet(path)
     return path

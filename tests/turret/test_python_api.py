@@ -13,6 +13,7 @@ import pytest
 import turret
 from tests.support.command_line import ROOT, environment
 from tests.support.trained import trained_shop
+from turret.arguments import naming_arguments
 from turret.model import Model
 from turret.tower.retrieval.retriever import Retriever
 
@@ -112,6 +113,12 @@ def test_errors_are_turret_errors_that_say_what_would_work(raw: Path, tmp_path: 
     assert not list(tmp_path.iterdir())
 
 
+def test_a_module_that_an_argument_needs_is_named_with_its_extra() -> None:
+    extra = r"run: pip install 'turret\[mlflow\]'"
+    with pytest.raises(turret.MissingExtraError, match=extra), naming_arguments({}):
+        raise ModuleNotFoundError(name="mlflow.tracking")
+
+
 def test_a_model_refuses_what_it_does_not_know(model: Model) -> None:
     item = model.bundle.vocabulary.id(0)
     with pytest.raises(turret.TurretError, match="colour"):
@@ -120,6 +127,10 @@ def test_a_model_refuses_what_it_does_not_know(model: Model) -> None:
         model.similar("x")
     with pytest.raises(ValueError, match="at least 1"):
         model.recommend([item], k=0)
+    with pytest.raises(ValueError, match=r"history = '00001': it must be a list of ids, such as \['00001'\]"):
+        model.recommend("00001")
+    with pytest.raises(ValueError, match=r"exclude = '00001': it must be a list"):
+        model.recommend([item], exclude="00001")
 
 
 def test_evaluation_of_vectors_is_that_of_a_slow_ranking() -> None:

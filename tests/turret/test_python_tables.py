@@ -93,6 +93,17 @@ def test_a_table_of_any_library_is_prepared_and_appended_as_files_are(
     assert_same(tables, files)
 
 
+def test_a_table_that_its_library_can_not_export_names_the_extra(tmp_path: Path) -> None:
+    """Pandas does it by PyArrow, and raises an ImportError without a name."""
+
+    class Unexportable(ArrowTable):
+        def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+            raise ImportError("Missing optional dependency 'pyarrow'.")
+
+    with pytest.raises(turret.MissingExtraError, match=r"events can't be .* pip install 'turret\[pandas\]'"):
+        turret.prepare(Unexportable(EVENTS), tmp_path / "prepared")
+
+
 def test_a_table_of_any_library_fills_a_store(make: Callable[[pl.DataFrame], Any], tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path}/history.sqlite"
     report = turret.load_histories(make(EVENTS), address)
