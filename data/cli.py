@@ -92,8 +92,8 @@ def prepare(
         str | None,
         typer.Argument(
             metavar="[SOURCE]",
-            help="Events as CSV, JSON lines or Parquet (also in parts); a folder with events, items and "
-            "users files; or a MovieLens folder or zip. Also by URL: s3://..., gs://...",
+            help="Events as CSV, JSON or Parquet, also compressed; a folder of their parts, or of events, "
+            "items and users files; or a MovieLens folder or zip. Also by URL: s3://..., gs://...",
         ),
     ] = None,
     target: Annotated[

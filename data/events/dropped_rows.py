@@ -28,14 +28,15 @@ def refuse_bad_rows(bad_rows: Sequence[BadRows], files: Sequence[Path]) -> None:
     if bad_rows:
         total = sum(bad.count for bad in bad_rows)
         lines = [
-            f"{counted(total, 'row')} of {_names(files)} {'is' if total == 1 else 'are'} not valid:",
+            f"{counted(total, 'row')} of {names_of(files)} {'is' if total == 1 else 'are'} not valid:",
             *bad_row_lines(bad_rows),
             f"correct them, or drop them with --on-bad drop{_hint(bad_rows)}",
         ]
         raise BadRowsError("\n".join(lines))
 
 
-def _names(files: Sequence[Path]) -> str:
+def names_of(files: Sequence[Path]) -> str:
+    """List the first of some files."""
     rest = f" and {len(files) - _FILES:,} other files" if len(files) > _FILES else ""
     return ", ".join(map(str, files[:_FILES])) + rest
 

@@ -103,10 +103,10 @@ class Log:
 
     def _example(self, row: dict[str, Any]) -> dict[str, Any]:
         part, number = row.pop(PART), row.pop(ROW)
-        file, number = self.tables[part].locate(number)
-        named = {} if part is None and file == self.tables[part].path else {"file": file.name}
+        table = self.tables[part]
+        named = {} if part is None else {"file": table.path.name}
         values = {self.names[raw]: None if value is None else str(value) for raw, value in row.items()}
-        return {**named, "row": number, **values}
+        return {**named, **table.place(number), **values}
 
 
 def validate(

@@ -49,10 +49,21 @@ def require(name: str, existing: Sequence[str], where: str, role: str) -> str:
     """Return `name`. Raises ColumnError when the columns lack it, or the header has it twice."""
     if name not in existing:
         _refuse_repeated(name, existing, where, role)
+        outer = name.partition(".")[0]
+        if outer in existing:
+            raise ColumnError(
+                f"{name!r} of {where} is nested in the column {outer!r}, and only columns can be the {role}; "
+                "flatten it: a row for each of its records, with a column for each of their fields"
+            )
         raise ColumnError(
-            f"{where} has no column {name!r} for the {role}; its columns are {', '.join(existing)}"
+            f"{where} has no column {name!r} for the {role}; its columns are {_listed(existing)}"
         )
     return name
+
+
+def _listed(names: Sequence[str]) -> str:
+    # A blank around a name is only visible in quotes.
+    return ", ".join(name if name == name.strip() else repr(name) for name in names)
 
 
 def _refuse_repeated(name: str, existing: Sequence[str], where: str, role: str) -> None:
@@ -76,7 +87,7 @@ def _choose(
         remedy = f"name it with --{option or role}"
         if role == "time":
             remedy += ", or give --in-file-order if the rows of every user are in order"
-        columns = ", ".join(existing)
+        columns = _listed(existing)
         raise ColumnError(
             f"{where} has none of the usual columns for the {role}; its columns are {columns}: {remedy}"
         )

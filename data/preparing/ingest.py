@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from turret.data.errors import EmptyDataError
-from turret.data.events.dropped_rows import describe_dropped, refuse_bad_rows
+from turret.data.errors import ColumnError, EmptyDataError
+from turret.data.events.dropped_rows import describe_dropped, names_of, refuse_bad_rows
 from turret.data.events.events import Log, validate
 from turret.data.events.labels import check_labels
 from turret.data.events.read_events import IngestedEvents, read_events
@@ -45,7 +45,10 @@ def ingest_source(
     """
     source = open_source(config, work, copies)
     settings = _column_settings(config.columns, source.columns)
-    columns = choose_columns(settings, shared_columns(source), str(source.parts[0][1].path))
+    try:
+        columns = choose_columns(settings, shared_columns(source), str(source.parts[0][1].path))
+    except ColumnError as error:
+        raise ColumnError(f"{error}{_other_ways(source)}") from None
     nulls, separator = config.format.nulls, config.format.list_separator or "|"
     items = _entity_table(source.items, settings.item_id, columns.item, "item", nulls)
     users = _entity_table(source.users, settings.user_id, columns.user, "user", nulls)
@@ -71,6 +74,19 @@ def ingest_source(
     if log.has_labels:
         check_labels(events.labels, columns)
     return IngestedSource(source, columns, log, events, items, users, bad_rows)
+
+
+def _other_ways(source: Source) -> str:
+    """Say where else the columns of events may be, for the end of a sentence."""
+    ways = ""
+    if all(table.has_header for _, table in source.parts):
+        ways += "; if its first line is a row and no header, give --no-header"
+    if source.unread:
+        ways += (
+            f"; {names_of(source.unread)} beside it may have the events: name that file, or first join the "
+            "files that have them together"
+        )
+    return ways
 
 
 def _entity_table(

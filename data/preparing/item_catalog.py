@@ -50,15 +50,19 @@ def read_entity_table(
 
     The id column is `named`, or as in the events, or has a common name. Raises ColumnError without one.
     """
-    id_column = choose_id(role, named, events_column, table.columns(), str(table.path))
+    try:
+        id_column = choose_id(role, named, events_column, table.columns(), str(table.path))
+    except ColumnError as error:
+        way = f"; if its first line is a row and no header, give --set {role}s_format.has_header=false"
+        raise ColumnError(f"{error}{way if table.has_header else ''}") from None
     with readable(table.path):
         frame = table.frame.collect(engine="streaming")
     frame = frame.with_columns(id_text(id_column, frame.schema[id_column], nulls=nulls).alias(_ID))
     is_repeated = pl.col(_ID).is_not_null() & ~pl.col(_ID).is_first_distinct()
     bad = [
         *malformed_rows(f"{role}s file: malformed line", table),
-        *_rows(f"{role}s file: null id", frame.filter(pl.col(_ID).is_null()), id_column),
-        *_rows(f"{role}s file: repeated id", frame.filter(is_repeated), id_column),
+        *_rows(f"{role}s file: null id", table, frame.filter(pl.col(_ID).is_null()), id_column),
+        *_rows(f"{role}s file: repeated id", table, frame.filter(is_repeated), id_column),
     ]
     return EntityTable(
         frame.filter(~is_repeated & pl.col(_ID).is_not_null()), table.path, id_column, table.is_text, bad
@@ -109,11 +113,11 @@ def malformed_rows(kind: str, table: Table) -> list[BadRows]:
     return [BadRows(kind=kind, count=table.malformed.count, examples=list(table.malformed.examples))]
 
 
-def _rows(kind: str, rows: pl.DataFrame, id_column: str) -> list[BadRows]:
+def _rows(kind: str, table: Table, rows: pl.DataFrame, id_column: str) -> list[BadRows]:
     if rows.is_empty():
         return []
     examples = [
-        {"row": row, id_column: None if value is None else str(value)}
+        {**table.place(row), id_column: None if value is None else str(value)}
         for row, value in rows.select(ROW, id_column).head(EXAMPLES).iter_rows()
     ]
     return [BadRows(kind=kind, count=rows.height, examples=examples)]

@@ -119,7 +119,8 @@ def _walk(model: type[BaseModel], section: str) -> Iterator[_SettingOption]:
                 not field.default if field.annotation is bool else None,
                 option,
             )
-        for inner in sections:
+        # Of a form for items or users alone, few turn anything.
+        for inner in sections if path not in ("items_format", "users_format") else ():
             yield from _walk(inner, f"{path}.")
 
 

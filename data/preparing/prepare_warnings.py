@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from turret.data.events.dropped_rows import names_of
 from turret.data.preparing.ingest import IngestedSource
 from turret.data.preparing.repeats import Repeats
 from turret.data.reading.tables import Table, readable
@@ -14,6 +15,12 @@ _QUANTITY = "quantity"
 def prepare_warnings(ingested: IngestedSource, repeats: Repeats) -> Iterator[str]:
     """Yield one sentence per warning."""
     yield f"time: {ingested.log.time.note}"
+    for _, table in ingested.source.parts:
+        if len(table.files) > 1:
+            first, *_, last = (file.relative_to(table.path).as_posix() for file in table.files)
+            yield f"{table.path}: {len(table.files):,} parts by the numbers in their names, {first} to {last}"
+    if ingested.source.unread:
+        yield f"not read: {names_of(ingested.source.unread)}"
     if _has_unused_returns(ingested):
         yield (
             f"column {_QUANTITY!r} holds values of zero and below and is not used; "

@@ -1,87 +1,98 @@
-"""Delimited text of any delimiter and encoding as a lazy table of texts.
+"""Delimited text of any delimiter as a lazy table of texts.
 
 polars neither counts malformed records nor names their lines, so files that have any go through `csv` once.
 """
 
-import codecs
 import csv
-import gzip
 import re
-import shutil
+from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import polars as pl
 
 from turret.data.errors import SourceError
-from turret.data.reading.schema import FormatSettings
+from turret.data.reading.schema import FileFormat
 from turret.data.reading.tables import EXAMPLES, ROW, Malformed, PlainText, Table, encoding_sentence, readable
+from turret.data.reading.unpacking import new_file
 
 if TYPE_CHECKING:
     import _csv
 
 _DELIMITERS = (",", "\t", ";", "|")
+_WAY_OUT = "--quote '' takes quotes as text"
 
 
-def scan_delimited(path: Path, settings: FormatSettings, work: Path) -> Table:
-    """Scan a CSV file; every value is text and an empty one is null.
+@dataclass(frozen=True)
+class _Header:
+    """The names and the form of a file; `lines` are those before the first record.
 
-    polars reads regular files in place: UTF-8, a one-character delimiter, every record on one line with the
-    right number of fields. Other files are first rewritten into the folder `work` without their malformed
-    records. Raises SourceError when the file is empty or not in the stated encoding.
+    `is_spaced`: a blank follows each delimiter, and belongs to no value.
     """
-    original, path = path, _decompressed(path, work)
-    columns, delimiter = _read_header(original, path, settings)
-    if _is_plain(settings, delimiter) and _is_regular(original, path, settings, delimiter, len(columns)):
-        plain = PlainText(path, tuple(columns), delimiter, settings.quote, settings.has_header)
-        return Table(_scan(path, settings, columns, delimiter), original, is_text=True, plain=plain)
-    rewritten = work / f"{original.name}.{len(list(work.iterdir()))}.csv"
-    malformed = _rewrite(original, path, rewritten, settings, columns, delimiter)
-    frame = _scan(rewritten, FormatSettings(), [ROW, *columns], ",")
-    return Table(frame.with_columns(pl.col(ROW).cast(pl.Int64)), original, is_text=True, malformed=malformed)
+
+    columns: list[str]
+    delimiter: str
+    lines: int
+    is_spaced: bool
+
+    def is_plain(self, has_header: bool) -> bool:
+        """Tell whether polars can read the form."""
+        return len(self.delimiter.encode()) == 1 and not self.is_spaced and self.lines == has_header
 
 
-def _decompressed(path: Path, work: Path) -> Path:
-    if path.suffix.lower() != ".gz":
-        return path
-    target = work / f"{path.stem}.{len(list(work.iterdir()))}"
-    try:
-        with gzip.open(path) as source, target.open("wb") as copy:
-            shutil.copyfileobj(source, copy)
-    except (OSError, EOFError) as error:
-        raise SourceError(f"{path} can't be decompressed: {error}; fetch or export it again") from None
-    return target
+def scan_delimited(content: Path, path: Path, settings: FileFormat, work: Path) -> Table:
+    """Scan the file `content` of UTF-8; every value is text and an empty one is null.
+
+    polars reads regular files in place: a one-character delimiter, every record on one line with the
+    right number of fields. Other files are first rewritten into the folder `work` without their malformed
+    records. `path` is the name for messages. Raises SourceError when the file is empty or not UTF-8.
+    """
+    header = _read_header(content, path, settings)
+    columns, delimiter, has_header = header.columns, header.delimiter, settings.has_header
+    if header.is_plain(has_header) and _is_regular(content, path, settings, delimiter, len(columns)):
+        plain = PlainText(content, tuple(columns), delimiter, settings.quote, has_header)
+        frame = _scan(content, settings, columns, delimiter)
+        return Table(frame, path, is_text=True, files=(path,), has_header=has_header, plain=plain)
+    rewritten = new_file(work, "csv")
+    with readable(path):
+        malformed = _rewrite(content, rewritten, settings, header)
+    frame = _scan(rewritten, FileFormat(), [ROW, *columns], ",")
+    return Table(frame, path, is_text=True, malformed=malformed, files=(path,), has_header=has_header)
 
 
-def _open(path: Path, encoding: str) -> TextIO:
+def _open(content: Path) -> TextIO:
     # utf-8-sig: a byte order mark does not belong to the first column's name.
-    return path.open(encoding="utf-8-sig" if _is_utf8(encoding) else encoding, newline="")
+    return content.open(encoding="utf-8-sig", newline="")
 
 
-def _is_utf8(encoding: str) -> bool:
-    try:
-        return codecs.lookup(encoding).name == "utf-8"
-    except LookupError:
-        raise SourceError(f"unknown encoding {encoding!r}; try utf-8, cp1252, latin-1 or utf-16") from None
-
-
-def _read_header(original: Path, path: Path, settings: FormatSettings) -> tuple[list[str], str]:
-    """Return the column names and the delimiter."""
-    try:
-        with _open(path, settings.encoding) as stream:
+def _read_header(content: Path, path: Path, settings: FileFormat) -> _Header:
+    with readable(path), _open(content) as stream:
+        first = stream.readline()
+        # Excel names the delimiter in a line of its own.
+        stated = re.fullmatch(r"(?i)sep=(.)", first.rstrip("\r\n"))
+        lines = 1 if stated else 0
+        if stated:
             first = stream.readline()
-    except FileNotFoundError:
-        raise SourceError(f"there is no file {original}; check the path") from None
-    except UnicodeError:
-        raise SourceError(encoding_sentence(original, settings.encoding)) from None
-    delimiter = settings.delimiter or max(_DELIMITERS, key=first.count)
-    names: list[str] = next(_records(iter([first]), settings, delimiter), [])
-    if not any(names):
-        raise SourceError(f"{original} is empty or starts with an empty line; a header line is expected")
+        if "\0" in first:
+            raise SourceError(encoding_sentence(path, "utf-8"))
+        delimiter = settings.delimiter or (stated[1] if stated else max(_DELIMITERS, key=first.count))
+        is_spaced = delimiter != " " and 0 < first.count(delimiter) == first.count(f"{delimiter} ")
+        stream.seek(0)
+        records = _Records(stream, settings, delimiter, is_spaced)
+        for _ in range(lines):
+            next(records.lines)
+        names = records.read(None)
+        lines = records.lines.number if settings.has_header else lines
+    if isinstance(names, str):
+        row = ", and --no-header is for a first line that is a row" if settings.has_header else ""
+        raise SourceError(f"line {records.lines.number} of {path} has {names}{row}")
+    if names is None or not any(names):
+        raise SourceError(f"{path} is empty or starts with an empty line; a header line is expected")
     if not settings.has_header:
         names = [f"column_{number}" for number in range(1, len(names) + 1)]
-    return _distinct(names), delimiter
+    return _Header(_distinct([name.strip() for name in names]), delimiter, lines, is_spaced)
 
 
 def _distinct(names: list[str]) -> list[str]:
@@ -95,20 +106,84 @@ def _distinct(names: list[str]) -> list[str]:
     ]
 
 
-def _records(lines: Iterator[str], settings: FormatSettings, delimiter: str) -> "_csv.Reader":
-    if len(delimiter) > 1:  # csv takes one-character delimiters only
-        long, delimiter = delimiter, "\x1f"
-        lines = (line.replace(long, "\x1f") for line in lines)
-    if not settings.quote:
-        return csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE)
-    return csv.reader(lines, delimiter=delimiter, quotechar=settings.quote, strict=True)
+class _Lines:
+    """The lines of a stream, and `number`, that of the last one; lines can be given back."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.number = 0
+        self.taken: list[str] = []
+        self._stream = stream
+        self._again: deque[str] = deque()
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = self._again.popleft() if self._again else next(self._stream)
+        self.number += 1
+        self.taken.append(line)
+        return line
+
+    def give_back(self, kept: int = 0) -> None:
+        """Give back the lines taken, all but the first `kept`."""
+        self._again.extendleft(reversed(self.taken[kept:]))
+        self.number -= len(self.taken[kept:])
+        del self.taken[kept:]
 
 
-def _is_plain(settings: FormatSettings, delimiter: str) -> bool:
-    return _is_utf8(settings.encoding) and len(delimiter.encode()) == 1
+class _Records:
+    """The records of delimited text; a quote in a field is doubled, or stands behind a backslash."""
+
+    def __init__(self, stream: TextIO, settings: FileFormat, delimiter: str, is_spaced: bool) -> None:
+        self.lines = _Lines(stream)
+        self._escape = "\\" + settings.quote if settings.quote else None
+        lines: Iterator[str] = self.lines
+        if len(delimiter) > 1:  # csv takes one-character delimiters only
+            lines, delimiter = _replaced(lines, delimiter, "\x1f"), "\x1f"
+        if not settings.quote:
+            self._doubled = csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE)
+            return
+        self._doubled, self._escaped = (
+            csv.reader(
+                source, delimiter=delimiter, quotechar=settings.quote, strict=True, skipinitialspace=is_spaced
+            )
+            for source in (lines, _replaced(lines, f"\\{settings.quote}", 2 * settings.quote))
+        )
+
+    def read(self, width: int | None) -> list[str] | str | None:
+        """Return the next record of `width` fields (None: of any), the problem of a line, or None at the end.
+
+        Lines after one with a problem are read anew: its quote may have enclosed them.
+        """
+        self.lines.taken.clear()
+        record = _next(self._doubled, width)
+        if isinstance(record, str):
+            if self._escape and any(self._escape in line for line in self.lines.taken):
+                self.lines.give_back()
+                escaped = _next(self._escaped, width)
+                if isinstance(escaped, list):
+                    return escaped
+            self.lines.give_back(1)
+        return record
 
 
-def _is_regular(original: Path, path: Path, settings: FormatSettings, delimiter: str, width: int) -> bool:
+def _replaced(lines: Iterator[str], text: str, other: str) -> Iterator[str]:
+    # Unlike a generator, a map goes on after the end: lines may be given back.
+    return map(lambda line: line.replace(text, other), lines)  # noqa: C417
+
+
+def _next(records: "_csv.Reader", width: int | None) -> list[str] | str | None:
+    try:
+        record = next(records, None)
+    except csv.Error as error:
+        is_open = "unexpected end" in str(error) or "limit" in str(error)
+        return f"{'an unclosed quote' if is_open else 'a quote inside a field'}; {_WAY_OUT}"
+    if record and width is not None and len(record) != width:
+        return f"{len(record)} of {width} fields"
+    return record
+
+
+def _is_regular(content: Path, path: Path, settings: FileFormat, delimiter: str, width: int) -> bool:
     """Check that every line is blank or one record of `width` fields, in one pass."""
     line = pl.col("line")
     is_record = line.str.count_matches(delimiter, literal=True) == width - 1
@@ -117,8 +192,8 @@ def _is_regular(original: Path, path: Path, settings: FormatSettings, delimiter:
         is_quoted_record = line.str.contains(_record(settings.quote, delimiter, width))
         is_record = pl.when(is_quoted).then(is_quoted_record).otherwise(is_record)
     is_blank = line.str.strip_chars() == ""
-    with readable(original):
-        irregular = pl.scan_lines(path, glob=False).filter(~(is_record | is_blank)).head(1)
+    with readable(path):
+        irregular = pl.scan_lines(content, glob=False).filter(~(is_record | is_blank)).head(1)
         return irregular.collect(engine="streaming").is_empty()
 
 
@@ -129,7 +204,7 @@ def _record(quote: str, delimiter: str, width: int) -> str:
     return f"^{field}(?:{delimiter}{field}){{{width - 1}}}$"
 
 
-def _scan(path: Path, settings: FormatSettings, columns: list[str], delimiter: str) -> pl.LazyFrame:
+def _scan(path: Path, settings: FileFormat, columns: list[str], delimiter: str) -> pl.LazyFrame:
     has_rows = ROW in columns
     frame = pl.scan_csv(
         path,
@@ -146,48 +221,20 @@ def _scan(path: Path, settings: FormatSettings, columns: list[str], delimiter: s
     return frame.filter(pl.any_horizontal(values.is_not_null())).with_columns(pl.col(ROW).cast(pl.Int64))
 
 
-def _rewrite(
-    original: Path, source: Path, target: Path, settings: FormatSettings, columns: list[str], delimiter: str
-) -> Malformed:
-    """Copy the records of `source` as plain CSV with line numbers, and count the malformed ones."""
-    count = 0
+def _rewrite(content: Path, target: Path, settings: FileFormat, header: _Header) -> Malformed:
+    """Copy the records of a file as plain CSV with line numbers, and count the malformed ones."""
+    count, width = 0, len(header.columns)
     examples: list[dict[str, Any]] = []
-    with target.open("w", encoding="utf-8", newline="") as copy:
+    with _open(content) as source, target.open("w", encoding="utf-8", newline="") as copy:
+        records = _Records(source, settings, header.delimiter, header.is_spaced)
+        for _ in range(header.lines):
+            next(records.lines)
         writer = csv.writer(copy, lineterminator="\n")
-        writer.writerow([ROW, *columns])
-        for line, record in _numbered(original, source, settings, delimiter):
-            if isinstance(record, list) and len(record) == len(columns):
-                writer.writerow([line, *record])
-            elif record:
+        writer.writerow([ROW, *header.columns])
+        while (record := records.read(width)) is not None:
+            if isinstance(record, str):
                 count += 1
-                problem = record if isinstance(record, str) else f"{len(record)} of {len(columns)} fields"
-                examples.append({"row": line, "problem": problem})
-                del examples[EXAMPLES:]
+                examples = [*examples, {"row": records.lines.number, "problem": record}][:EXAMPLES]
+            elif record:
+                writer.writerow([records.lines.number, *record])
     return Malformed(count, tuple(examples))
-
-
-def _numbered(
-    original: Path, source: Path, settings: FormatSettings, delimiter: str
-) -> Iterator[tuple[int, list[str] | str]]:
-    """Yield the last line number of each record after the header, and its fields or its error."""
-    try:
-        with _open(source, settings.encoding) as stream:
-            records = _records(stream, settings, delimiter)
-            if settings.has_header:
-                next(records)
-            while (record := _next(original, records)) is not None:
-                yield records.line_num, record
-    except UnicodeError:
-        raise SourceError(encoding_sentence(original, settings.encoding)) from None
-
-
-def _next(original: Path, records: "_csv.Reader") -> list[str] | str | None:
-    try:
-        return next(records, None)
-    except csv.Error as error:
-        if "unexpected end" in str(error) or "limit" in str(error):
-            raise SourceError(
-                f"{original} has an unclosed quote (detected at line {records.line_num}); "
-                "give the right quote with --quote, or none with --quote ''"
-            ) from None
-        return str(error)

@@ -1,34 +1,43 @@
-"""JSON lines as a lazy table; broken lines are counted and dropped.
+"""JSON as a lazy table: one object a line, an array, or objects over several lines.
 
 polars fails at the first broken line without its number, so files that have any are checked by `json` once.
+Broken lines are counted and dropped.
 """
 
+import ast
+import codecs
 import glob
 import json
+import re
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import polars as pl
 
 from turret.data.errors import SourceError
-from turret.data.reading.schema import FormatSettings
+from turret.data.reading.schema import FileFormat
 from turret.data.reading.tables import EXAMPLES, ROW, Malformed, Table, readable
+from turret.data.reading.unpacking import new_file
 
 _EMPTY = b"{}\n"
+_CHUNK, _LONGEST = 1 << 20, 1 << 26  # characters read at a time; of one object
+_BETWEEN = re.compile(r"[\s,\[\]]*")
 
 
-def scan_json_lines(path: Path, settings: FormatSettings, work: Path) -> Table:
-    """Scan a file of one JSON object a line.
+def scan_json_lines(content: Path, path: Path, settings: FileFormat, work: Path) -> Table:
+    """Scan the file `content` of JSON objects; `path` is the name for messages.
 
-    A file without broken lines is read in place; any other is copied into the folder `work` with empty
-    objects for broken and blank lines. Raises SourceError when no line is an object.
+    A file of one object a line without broken lines is read in place. Any other is copied into the folder
+    `work`: an object a line, and empty objects for broken and blank lines. Raises SourceError when it has no
+    object.
     """
     with suppress(pl.exceptions.PolarsError):
-        if not _holds_values(path):
-            return Table(_scan(path), path, is_text=False)
-    repaired = work / f"{path.name}.{len(list(work.iterdir()))}.jsonl"
-    dropped, malformed = _repair(path, repaired)
+        if not _holds_values(content):
+            return Table(_scan(content), path, is_text=False, files=(path,))
+    repaired = new_file(work, "jsonl")
+    dropped, malformed = ([], Malformed()) if _spread(content, repaired) else _repair(content, path, repaired)
     try:
         frame = _scan(repaired)
     except pl.exceptions.PolarsError:  # a column has values that no type holds, such as 1 and ["a"]
@@ -36,7 +45,8 @@ def scan_json_lines(path: Path, settings: FormatSettings, work: Path) -> Table:
         _write_texts(repaired, texts)
         with readable(path):
             frame = _scan(texts)
-    return Table(frame.filter(~pl.col(ROW).is_in(dropped)), path, is_text=False, malformed=malformed)
+    frame = frame.filter(~pl.col(ROW).is_in(dropped))
+    return Table(frame, path, is_text=False, malformed=malformed, files=(path,))
 
 
 def _holds_values(path: Path) -> bool:
@@ -55,23 +65,58 @@ def _scan(path: Path) -> pl.LazyFrame:
     return frame
 
 
-def _repair(path: Path, repaired: Path) -> tuple[list[int], Malformed]:
+def _spread(path: Path, target: Path) -> bool:
+    """Copy the objects of an array, or those that span lines, one a line; False for a file of neither."""
+    with path.open("rb") as lines:
+        first = next((line for line in map(_without_mark, lines) if line.strip()), b"")
+    if not first.lstrip().startswith((b"[", b"{")) or isinstance(_object(first), bytes):
+        return False
+    try:
+        with path.open(encoding="utf-8-sig") as source, target.open("w", encoding="utf-8") as copy:
+            for value in _values(source):
+                copy.write(_line(value))
+    except (ValueError, RecursionError):
+        return False
+    return target.stat().st_size > 0
+
+
+def _values(source: TextIO) -> Iterator[dict[str, Any]]:
+    """Yield objects beside each other or in an array. Raises ValueError for anything else."""
+    decoder = json.JSONDecoder(parse_constant=lambda _: None)
+    buffer = ""
+    while len(buffer) <= _LONGEST and (more := source.read(max(_CHUNK, len(buffer)))):
+        buffer, position = buffer + more, 0
+        with suppress(json.JSONDecodeError):  # of the incomplete object at the end
+            while between := _BETWEEN.match(buffer, position):
+                value, position = decoder.raw_decode(buffer, between.end())
+                if not isinstance(value, dict):
+                    raise ValueError("not a JSON object")
+                yield value
+        buffer = buffer[position:]
+    if _BETWEEN.fullmatch(buffer) is None:
+        raise ValueError("not JSON")
+
+
+def _repair(content: Path, path: Path, repaired: Path) -> tuple[list[int], Malformed]:
     """Copy the objects; return the numbers of all other lines, and the broken lines."""
     dropped: list[int] = []
     examples: list[dict[str, Any]] = []
     count = number = 0
-    with path.open("rb") as source, repaired.open("wb") as copy:
-        for number, line in enumerate(source, 1):
-            line, problem = _checked(line) if line.strip() else (line, None)
-            if problem is not None:
+    with content.open("rb") as source, repaired.open("wb") as copy:
+        for number, line in enumerate(map(_without_mark, source), 1):
+            value = _object(line) if line.strip() else None
+            if isinstance(value, str):
                 count += 1
-                examples = [*examples, {"row": number, "problem": problem}][:EXAMPLES]
-            if problem is not None or not line.strip():
+                examples = [*examples, {"row": number, "problem": value}][:EXAMPLES]
+            if not isinstance(value, bytes):
                 dropped.append(number)
-                line = _EMPTY
-            copy.write(line)
+            copy.write(value if isinstance(value, bytes) else _EMPTY)
     if len(dropped) == number:
-        raise SourceError(f"{path} holds no JSON object; give its format with --format")
+        first = "".join(f" (line {example['row']}: {example['problem']})" for example in examples[:1])
+        raise SourceError(
+            f"{path} holds no JSON object{first}; one object a line or an array of objects can be read, "
+            "another format with --format"
+        )
     return dropped, Malformed(count, tuple(examples))
 
 
@@ -102,17 +147,33 @@ def _type(value: object) -> str:
     return "number" if is_number else type(value).__name__
 
 
-def _checked(line: bytes) -> tuple[bytes, str | None]:
-    """Return a line with null for NaN and Infinity, and the reason why it is not a JSON object, or None."""
-    constants: list[str] = []  # of Python, which writes them where a number is missing; `append` returns None
+def _object(line: bytes) -> bytes | str:
+    """Return the object of a line as JSON, or the reason why there is none.
+
+    Python prints objects in a form of its own, and NaN and Infinity, which become null, for missing numbers.
+    """
+    constants: list[str] = []  # `append` returns None
     try:
-        value = json.loads(line.decode().strip(), parse_constant=constants.append)
-        if constants:
-            line = json.dumps(value, ensure_ascii=False).encode() + b"\n"
+        text = line.decode().strip()
+        value = json.loads(text, parse_constant=constants.append)
     except json.JSONDecodeError as error:
-        return line, f"{error.msg} at character {error.colno}"
-    except ValueError as error:
-        return line, str(error)
+        with suppress(ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+            value = ast.literal_eval(text)
+            if isinstance(value, dict):
+                return _line(value).encode()
+        return f"{error.msg} at character {error.colno}"
     except RecursionError:
-        return line, "lists or objects in each other too deeply"
-    return line, None if isinstance(value, dict) else "not a JSON object"
+        return "nested too deeply"
+    except ValueError as error:
+        return str(error)
+    if not isinstance(value, dict):
+        return "not a JSON object"
+    return _line(value).encode() if constants else line
+
+
+def _line(value: dict[str, Any]) -> str:
+    return json.dumps(value, allow_nan=False) + "\n"
+
+
+def _without_mark(line: bytes) -> bytes:
+    return line.removeprefix(codecs.BOM_UTF8)

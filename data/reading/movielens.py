@@ -9,8 +9,8 @@ from pathlib import Path
 import polars as pl
 
 from turret.data.errors import SourceError
-from turret.data.reading.delimited import scan_delimited
 from turret.data.reading.movielens_tables import films, films_100k, people
+from turret.data.reading.readers import scan
 from turret.data.reading.schema import ColumnSettings, FeatureColumns, FormatSettings
 from turret.data.reading.tables import ROW, Source, Table
 
@@ -33,15 +33,18 @@ class _Layout:
 
 _LAYOUTS = (
     _Layout(
-        "u.data", "u.item", ("u.user", "u.genre"), FormatSettings(delimiter="\t", quote="", has_header=False)
+        "u.data",
+        "u.item",
+        ("u.user", "u.genre"),
+        FormatSettings(kind="csv", delimiter="\t", quote="", has_header=False),
     ),
     _Layout(
         "ratings.dat",
         "movies.dat",
         ("users.dat",),
-        FormatSettings(delimiter="::", quote="", has_header=False),
+        FormatSettings(kind="csv", delimiter="::", quote="", has_header=False),
     ),
-    _Layout("ratings.csv", "movies.csv", (), FormatSettings(delimiter=",")),
+    _Layout("ratings.csv", "movies.csv", (), FormatSettings(kind="csv", delimiter=",")),
 )
 WANTED = ", ".join(f"{layout.ratings} and {layout.movies}" for layout in _LAYOUTS)
 
@@ -119,7 +122,7 @@ def _unpack(path: Path, work: Path) -> Path:
 
 
 def _read_ratings(path: Path, settings: FormatSettings, work: Path) -> Table:
-    table = scan_delimited(path, settings, work)
+    table = scan(path, settings, work)
     columns = table.columns()
     if len(columns) != len(_RATINGS):
         raise SourceError(f"{path} has {len(columns)} columns; MovieLens ratings have {', '.join(_RATINGS)}")

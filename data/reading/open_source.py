@@ -1,6 +1,6 @@
 """The files of a data set, located by the configuration."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,8 +8,16 @@ from turret.data.errors import ConfigurationError, SourceError
 from turret.data.object_stores.local_copies import LocalCopies
 from turret.data.object_stores.place import Place
 from turret.data.reading.movielens import WANTED, is_movielens, open_movielens
-from turret.data.reading.readers import SUFFIXES, files_of, is_parts, scan
-from turret.data.reading.schema import FilesSplit, FormatSettings, PrepareConfig
+from turret.data.reading.readers import (
+    FORMATS,
+    join_parts,
+    parts_of,
+    scan,
+    states_format,
+    stem_and_format,
+    visible_files,
+)
+from turret.data.reading.schema import FileFormat, FilesSplit, FormatSettings, PrepareConfig
 from turret.data.reading.tables import Source, Table
 
 EVENTS = ("events", "interactions", "ratings", "transactions", "orders", "purchases", "clicks", "views")
@@ -23,20 +31,22 @@ def open_source(config: PrepareConfig, work: Path, copies: LocalCopies) -> Sourc
     Raises SourceError for paths that do not exist or hold no events, and ConfigurationError for features and
     fields without a file of items or users.
     """
+    entities = {
+        name: _scan_entities(copies.path(place), config, name, work)
+        for name, place in (("items", config.items), ("users", config.users))
+        if place is not None
+    }
     if isinstance(config.split, FilesSplit):
         source = _parts(config.split, config.format, work, copies)
     else:
-        source = _whole(copies.path(config.source or Path()), config.format, work)
-    if config.items is not None:
-        path = copies.path(config.items)
-        source = replace(
-            source, items=scan(path, config.format, work), files=(*source.files, *files_of(path))
-        )
-    if config.users is not None:
-        path = copies.path(config.users)
-        source = replace(
-            source, users=scan(path, config.format, work), files=(*source.files, *files_of(path))
-        )
+        source = _whole(copies.path(config.source or Path()), config, work, [*entities.values()])
+    files = tuple(file for table in entities.values() for file in table.files)
+    source = replace(
+        source,
+        items=entities.get("items", source.items),
+        users=entities.get("users", source.users),
+        files=(*source.files, *files),
+    )
     of_items = config.item_features and config.item_features.by_kind()
     of_users = config.user_features and config.user_features.by_kind()
     _refuse_without(
@@ -46,6 +56,15 @@ def open_source(config: PrepareConfig, work: Path, copies: LocalCopies) -> Sourc
     )
     _refuse_without(source.users, "a users file; name it with --users", {"user_features": of_users})
     return source
+
+
+def _scan_entities(path: Path, config: PrepareConfig, name: str, work: Path) -> Table:
+    """Scan the items or users (`name`); the suffix of their file wins over `--format`, of the events."""
+    settings: FileFormat | None = getattr(config, f"{name}_format")
+    if settings is None:
+        update = {"kind": "auto"} if path.exists() and states_format(path) else {}
+        settings = config.format.model_copy(update=update)
+    return scan(path, settings, work)
 
 
 def _refuse_without(table: Table | None, remedy: str, settings: dict[str, object]) -> None:
@@ -59,36 +78,53 @@ def _parts(split: FilesSplit, settings: FormatSettings, work: Path, copies: Loca
     places = [(0, split.train), (1, split.validation), (2, split.test)]
     existing = [(part, copies.path(place)) for part, place in places if place is not None]
     tables = tuple((part, scan(path, settings, work)) for part, path in existing)
-    files = tuple(file for _, path in existing for file in files_of(path))
+    files = tuple(file for _, table in tables for file in table.files)
     return Source(parts=tables, items=None, users=None, files=files)
 
 
-def _whole(path: Path, settings: FormatSettings, work: Path) -> Source:
+def _whole(path: Path, config: PrepareConfig, work: Path, others: Sequence[Table]) -> Source:
+    """Open one place of events; the files of the tables `others` are none."""
     if not path.exists():
         raise SourceError(f"there is no file or folder {path}; check the path")
-    if settings.kind == "movielens" or (settings.kind == "auto" and is_movielens(path)):
+    if config.format.kind == "movielens" or (config.format.kind == "auto" and is_movielens(path)):
         return open_movielens(path, work)
-    if not path.is_dir() or is_parts(path):
-        table = scan(path, settings, work)
-        return Source(parts=((None, table),), items=None, users=None, files=files_of(path))
-    return _folder(path, settings, work)
+    if path.is_dir():
+        return _folder(path, config, work, {file for table in others for file in table.files})
+    table = scan(path, config.format, work)
+    return Source(parts=((None, table),), items=None, users=None, files=table.files)
 
 
-def _folder(folder: Path, settings: FormatSettings, work: Path) -> Source:
-    """Open a folder of events and, optionally, items and users files with usual names."""
+def _folder(folder: Path, config: PrepareConfig, work: Path, others: Collection[Path]) -> Source:
+    """Open a folder of events and, optionally, items and users files with usual names.
+
+    Without a usual name for the events, they are in all other files, its parts.
+    """
     events = _named(folder, EVENTS)
-    items, users = _named(folder, ITEMS), _named(folder, USERS)
-    if events is None:
-        raise SourceError(
-            f"{folder} holds no events: neither {', '.join(EVENTS)} with one of the suffixes "
-            f"{', '.join(SUFFIXES)}, nor MovieLens files ({WANTED}); name the file itself, or one file "
-            "per part with --train and --test"
-        )
+    entities = {
+        name: _scan_entities(path, config, name, work)
+        for name, stems in (("items", ITEMS), ("users", USERS))
+        if (path := _named(folder, stems)) is not None
+    }
+    files = tuple(file for table in entities.values() for file in table.files)
+    if events is not None:
+        table = scan(events, config.format, work)
+    else:
+        parts = [path for path in parts_of(folder, config.format) if path not in {*files, *others}]
+        if not parts:
+            raise SourceError(
+                f"{folder} holds no events: neither {', '.join(EVENTS)} with one of the suffixes "
+                f"{', '.join(FORMATS)}, nor parts with one, nor MovieLens files ({WANTED}); name the file "
+                "itself, the format with --format, or one file per part with --train and --test"
+            )
+        table = join_parts(folder, parts, config.format, work)
+    files = (*table.files, *files)
+    unread = tuple(path for path in visible_files(folder) if path not in {*files, *others})
     return Source(
-        parts=((None, scan(events, settings, work)),),
-        items=None if items is None else scan(items, settings, work),
-        users=None if users is None else scan(users, settings, work),
-        files=tuple(file for path in (events, items, users) if path is not None for file in files_of(path)),
+        parts=((None, table),),
+        items=entities.get("items"),
+        users=entities.get("users"),
+        files=files,
+        unread=unread,
     )
 
 
@@ -99,19 +135,16 @@ def entity_files(config: PrepareConfig) -> tuple[Place | None, Place | None]:
     in one folder.
     """
     folder = config.source
-    if not isinstance(folder, Path) or not folder.is_dir() or is_movielens(folder) or is_parts(folder):
+    if not isinstance(folder, Path) or not folder.is_dir() or is_movielens(folder):
         return config.items, config.users
     return config.items or _named(folder, ITEMS), config.users or _named(folder, USERS)
 
 
 def _named(folder: Path, stems: Sequence[str]) -> Path | None:
     """Return the file, or folder of parts, with one of these names. Raises SourceError for several."""
-    names = {stem + ending for stem in stems for ending in SUFFIXES}
-    matches = sorted(
-        path
-        for path in folder.iterdir()
-        if (path.is_file() and path.name.lower() in names) or (is_parts(path) and path.stem.lower() in stems)
-    )
+    matches = [
+        path for path in sorted(folder.iterdir()) if stem_and_format(path)[0] in stems and states_format(path)
+    ]
     if len(matches) > 1:
         several = " and ".join(path.name for path in matches)
         raise SourceError(f"{folder} holds {several}; name the file to read")

@@ -1,87 +1,183 @@
-"""CSV, Parquet and JSON lines as lazy tables."""
+"""CSV, Parquet and JSON lines as lazy tables: files, and folders of parts."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from urllib.parse import unquote
 
 import polars as pl
 
 from turret.data.errors import SourceError
 from turret.data.reading.delimited import scan_delimited
 from turret.data.reading.json_lines import scan_json_lines
-from turret.data.reading.schema import FormatSettings
-from turret.data.reading.tables import ROW, Table, readable
+from turret.data.reading.schema import FileFormat
+from turret.data.reading.tables import EXAMPLES, ROW, Malformed, Table, readable
+from turret.data.reading.unpacking import as_utf8, plain_name, unpacked
 
-SUFFIXES = {
-    ".csv": "csv",
-    ".csv.gz": "csv",
-    ".tsv": "csv",
-    ".tsv.gz": "csv",
-    ".parquet": "parquet",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-}
+FORMATS = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+_NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
-def scan(path: Path, settings: FormatSettings, work: Path) -> Table:
-    """Scan a file of any supported format; `work` is a folder for temporary files.
+def scan(path: Path, settings: FileFormat, work: Path) -> Table:
+    """Scan a file of any supported format, or a folder of parts; `work` is a folder for temporary files.
 
-    The format is `settings.kind`, or follows from the file name. A folder of Parquet files is one table, in
-    order of their names. Raises SourceError for an unknown format, a missing or an unreadable file.
+    The format is `settings.kind`, or follows from the file name. Raises SourceError for an unknown format, a
+    missing or an unreadable file.
     """
     path = Path(path)
-    if is_parts(path):
-        return _scan_parquet(path, settings, work)
+    if path.is_dir():
+        return join_parts(path, parts_of(path, settings), settings, work)
     if not path.is_file():
         raise SourceError(f"there is no file {path}; check the path")
-    return _SCANNERS[_kind(path, settings)](path, settings, work)
+    return _scan_content(*unpacked(path, work), path, settings, work)
 
 
-def is_parts(path: Path) -> bool:
-    """Tell whether `path` is a folder with Parquet files such as `part-00000.parquet`."""
-    return bool(_parts(path))
+def stem_and_format(path: Path) -> tuple[str, str | None]:
+    """Return the name of a file in lower case without its suffixes, and the format that they state."""
+    name = plain_name(path.name).lower()
+    found = next((ending for ending in FORMATS if name.endswith(ending)), None)
+    return (name, None) if found is None else (name.removesuffix(found), FORMATS[found])
 
 
-def files_of(path: Path) -> tuple[Path, ...]:
-    """Return the files of `path`: its parts, or itself."""
-    return _parts(path) or (path,)
+def states_format(path: Path) -> bool:
+    """Tell whether the name of a file, or of a file below a folder, states its format."""
+    return bool(parts_of(path, FileFormat())) if path.is_dir() else stem_and_format(path)[1] is not None
 
 
-def _parts(path: Path) -> tuple[Path, ...]:
-    return tuple(sorted(path.glob("part*.parquet"))) if path.is_dir() else ()
+def parts_of(folder: Path, settings: FileFormat) -> tuple[Path, ...]:
+    """Return the files of the format below a folder, in natural order.
+
+    Where `settings` name no format, these are all files whose names do.
+    """
+    kinds = {path: stem_and_format(path)[1] for path in visible_files(folder)}
+    if settings.kind in ("auto", "movielens"):
+        return tuple(path for path, kind in kinds.items() if kind is not None)
+    return tuple(path for path, kind in kinds.items() if kind in (None, settings.kind))
 
 
-def suffix(path: Path) -> str | None:
-    """Return the suffix that determines the format of a file, or None."""
-    name = path.name.lower()
-    suffixes = sorted(SUFFIXES, key=len, reverse=True)
-    return next((ending for ending in suffixes if name.endswith(ending)), None)
+def visible_files(folder: Path) -> tuple[Path, ...]:
+    """Return all files below a folder in natural order, part.9 before part.10.
+
+    Systems begin the names of files that are no data with a dot or an underscore.
+    """
+    found = {path.relative_to(folder).parts: path for path in folder.rglob("*") if path.is_file()}
+    names = [parts for parts in found if not any(name.startswith((".", "_")) for name in parts)]
+    return tuple(found[parts] for parts in sorted(names, key=lambda parts: ([*map(_natural, parts)], parts)))
 
 
-def _kind(path: Path, settings: FormatSettings) -> str:
+def _natural(name: str) -> list[str | int]:
+    return [int(part) if at % 2 else part for at, part in enumerate(re.split("([0-9]+)", name))]
+
+
+def join_parts(folder: Path, files: Sequence[Path], settings: FileFormat, work: Path) -> Table:
+    """Scan files below `folder` as one table, in their order.
+
+    Folders called `name=value` are columns. Raises SourceError for no file with rows, for files of several
+    formats, and for files that are no parts of one table.
+    """
+    kinds = {kind: path for path in reversed(files) if (kind := stem_and_format(path)[1])}
+    if len(kinds) > 1:
+        several = " and ".join(sorted(path.name for path in kinds.values()))
+        raise SourceError(f"{folder} holds {several}, which are no parts of one table; name the file to read")
+    if files and all(path.suffix.lower() == ".parquet" for path in files):
+        return _scan_parquet(files, folder)
+    pieces: list[tuple[int, Table]] = []
+    start = 0
+    for file in files:
+        content, name = unpacked(file, work)
+        if size := content.stat().st_size:  # Spark writes a file for a part without rows
+            pieces.append((start, _scan_content(content, name, file, settings, work)))
+            start += size + 1  # a file has no more lines than bytes
+    if not pieces:
+        raise SourceError(
+            f"{folder} holds no file with one of the suffixes {', '.join(FORMATS)}, or these are empty; give "
+            "the format of others with --format csv, parquet or jsonl"
+        )
+    return _joined(folder, pieces, tuple(files))
+
+
+def _joined(folder: Path, pieces: Sequence[tuple[int, Table]], files: tuple[Path, ...]) -> Table:
+    first = pieces[0][1]
+    frames = []
+    for start, table in pieces:
+        columns = table.frame.select(pl.col(ROW).cast(pl.Int64) + start, *_common_columns(first, table))
+        partitions = [pl.lit(value, pl.String).alias(name) for name, value in _partitions(folder, table.path)]
+        frames.append(columns.with_columns(partitions))
+    with readable(folder):
+        frame = pl.concat(frames, how="diagonal_relaxed")
+        frame.collect_schema()
+    examples = [
+        {"file": table.path.relative_to(folder).as_posix(), **example}
+        for _, table in pieces
+        for example in table.malformed.examples
+    ]
+    malformed = Malformed(sum(table.malformed.count for _, table in pieces), tuple(examples[:EXAMPLES]))
+    has_header = first.has_header
+    return Table(frame, folder, first.is_text, malformed, files, has_header=has_header, pieces=tuple(pieces))
+
+
+def _common_columns(first: Table, table: Table) -> list[str]:
+    """Return the columns that a part is read for: those of the first part, in JSON those of its own.
+
+    Raises SourceError for a part that lacks them, in JSON for one that lacks most of them.
+    """
+    expected, found = first.columns(), table.columns()
+    missing = [name for name in expected if name not in found]
+    if missing and (first.is_text or 2 * len(missing) > len(expected)):
+        raise SourceError(
+            f"{table.path} has no column {', '.join(missing)} as {first.path.name} beside it has; parts of "
+            "one table all have its columns, and a header in CSV: name the file to read"
+        )
+    return expected if first.is_text else found
+
+
+def _partitions(folder: Path, file: Path) -> list[tuple[str, str | None]]:
+    pairs = [name.partition("=") for name in file.relative_to(folder).parts[:-1] if "=" in name]
+    return [(name, None if value == _NULL_PARTITION else unquote(value)) for name, _, value in pairs]
+
+
+def _scan_content(content: Path, name: str, path: Path, settings: FileFormat, work: Path) -> Table:
+    """Scan the decompressed content, called `name`, of the file `path`."""
+    kind = _kind(path, name, settings)
+    if kind == "parquet":
+        return _scan_parquet([content], path)
+    return _SCANNERS[kind](as_utf8(content, path, settings.encoding, work), path, settings, work)
+
+
+def _kind(path: Path, name: str, settings: FileFormat) -> str:
+    """Return the format of a file by the name of its content."""
     if settings.kind not in {"auto", "movielens"}:
         return settings.kind
-    file_suffix = suffix(path)
-    if file_suffix is None:
+    kind = stem_and_format(Path(name))[1] or stem_and_format(path)[1]
+    if kind is None:
         raise SourceError(
-            f"{path} has none of the suffixes {', '.join(SUFFIXES)}; "
+            f"{path} has none of the suffixes {', '.join(FORMATS)}; "
             "give its format with --format csv, parquet or jsonl"
         )
-    return SUFFIXES[file_suffix]
+    return kind
 
 
-def _scan_parquet(path: Path, settings: FormatSettings, work: Path) -> Table:
-    files = files_of(path)
+def _scan_parquet(files: Sequence[Path], path: Path) -> Table:
+    """Scan Parquet files as the table of `path`."""
+    is_partitioned = any(_partitions(path, file) for file in files) if path.is_dir() else False
     with readable(path):
         # The first part has the columns; a later one may have more.
         frame = pl.scan_parquet(
-            list(files), row_index_name=ROW, row_index_offset=1, extra_columns="ignore", glob=False
+            list(files),
+            row_index_name=ROW,
+            row_index_offset=1,
+            extra_columns="ignore",
+            glob=False,
+            hive_partitioning=is_partitioned,
         )
         frame.collect_schema()
-    return Table(frame, path, is_text=False, files=files)
+    is_original = path.is_dir() or files[0] == path
+    return Table(
+        frame, path, is_text=False, files=tuple(files) if is_original else (path,), is_parquet=is_original
+    )
 
 
-_SCANNERS: dict[str, Callable[[Path, FormatSettings, Path], Table]] = {
+_SCANNERS: dict[str, Callable[[Path, Path, FileFormat, Path], Table]] = {
     "csv": scan_delimited,
-    "parquet": _scan_parquet,
     "jsonl": scan_json_lines,
 }

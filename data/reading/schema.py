@@ -42,12 +42,12 @@ class _Settings(BaseModel, frozen=True, extra="forbid"):
     pass
 
 
-class FormatSettings(_Settings):
-    """The format of the files.
+class FileFormat(_Settings):
+    """The form of a file.
 
     `kind` "auto" goes by the file name and, for folders and archives, by their content. An empty `delimiter`
-    is the most frequent of comma, tab, semicolon and bar in the first line. `nulls` are the texts that stand
-    for no value: an event without a user or an item is a bad row, a feature without a value is missing.
+    is the most frequent of comma, tab, semicolon and bar in the first line. `encoding` is that of text which
+    is not UTF-8.
     """
 
     kind: Annotated[
@@ -55,13 +55,22 @@ class FormatSettings(_Settings):
         Option("auto, csv, parquet, jsonl or movielens.", name="format"),
     ] = "auto"
     delimiter: Annotated[str, Option("Between CSV fields; detected if not given.")] = ""
-    encoding: Annotated[str, Option("Of CSV files, such as latin-1 (utf-8).")] = "utf-8"
+    encoding: Annotated[str, Option("Of text files that are not UTF-8, such as latin-1.")] = "utf-8"
     quote: Annotated[
         str, Field(max_length=1), Option("The character that encloses CSV fields; empty for none.")
     ] = '"'
     has_header: Annotated[
         bool, Option("CSV without a header: columns are column_1, column_2, ...", name="no-header")
     ] = True
+
+
+class FormatSettings(FileFormat):
+    """The form of the files, and the meaning of their values.
+
+    The suffix of an items or users file decides before `kind`. `nulls` are the texts that stand
+    for no value: an event without a user or an item is a bad row, a feature without a value is missing.
+    """
+
     list_separator: Annotated[str, Option("Between the values of a list in CSV; detected if not given.")] = ""
     decimal: Annotated[
         Literal["auto", ".", ","], Option("The decimal mark of numbers in CSV (auto: by their look).")
@@ -228,8 +237,9 @@ class PrepareConfig(_Settings):
     `source` is a file of events, a MovieLens folder or zip, or a folder of `events`, `items` and `users`
     files; with split.kind = "files" there is none. Paths are relative to the working directory; a URL such as
     `s3://bucket/events.parquet` is a place in an object store. `on_bad`
-    "error" refuses a log that has bad rows, "drop" drops them; both count them. `fields` are the item columns
-    kept for answers (default: all).
+    "error" refuses a log that has bad rows, "drop" drops them; both count them. `items_format` and
+    `users_format` are those of files in another form than the events. `fields` are the item columns kept for
+    answers (default: all).
     """
 
     source: Place | None = None
@@ -239,6 +249,8 @@ class PrepareConfig(_Settings):
     items: Annotated[Place | None, Option("A file with the items' features and fields.", "FILE")] = None
     users: Annotated[Place | None, Option("A file with the users' features.", "FILE")] = None
     format: FormatSettings = FormatSettings()
+    items_format: FileFormat | None = None
+    users_format: FileFormat | None = None
     columns: ColumnSettings = ColumnSettings()
     filters: FilterSettings = FilterSettings()
     split: Annotated[Split, Option("last (item of each user out; the default), time, or files.")] = (

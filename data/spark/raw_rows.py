@@ -34,9 +34,13 @@ _KEY, _NUMBER, _BASE = "__key", "__number", "__base"
 
 
 def can_scan(table: Table) -> bool:
-    """Tell whether Spark reads the files of a table: plain text and Parquet, not under unusual names."""
-    files = table.files if table.plain is None else (table.plain.path,)
-    return bool(files) and not any(_UNUSUAL.search(file.absolute().as_posix()) for file in files)
+    """Tell whether Spark reads the files of a table: plain text and Parquet, not under unusual names.
+
+    Rows are numbered by the names of their files, so all have to be in one folder.
+    """
+    files = (table.plain.path,) if table.plain else table.files if table.is_parquet else ()
+    is_one_folder = len({file.parent for file in files}) == 1
+    return is_one_folder and not any(_UNUSUAL.search(file.absolute().as_posix()) for file in files)
 
 
 def raw_rows(

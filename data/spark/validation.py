@@ -162,7 +162,7 @@ class Rules:
 
 def _schemas(table: Table) -> list[pl.Schema]:
     """Return the types of the columns of each file of a table."""
-    if not table.files:
+    if not table.is_parquet:
         return [table.frame.collect_schema()]
     with readable(table.path):
         return [pl.scan_parquet(file, glob=False).collect_schema() for file in table.files]

@@ -86,6 +86,54 @@ def test_the_same_events_have_the_same_fingerprint_in_every_format(tmp_path: Pat
     assert prints == {again}
 
 
+def test_parts_are_read_in_natural_order_and_the_order_is_told(tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    folder.mkdir()
+    for number in range(12):
+        (folder / f"part.{number}.csv").write_text(f"user_id,item_id\nu,{number}\n")
+    report = prepare(_config(source=folder, columns__in_file_order=True), tmp_path / "prepared")
+    opened = PreparedData.open(report.folder)
+    assert opened.item_ids.ids(opened.history(0, "end")) == list(range(12))
+    order = f"{folder}: 12 parts by the numbers in their names, part.0.csv to part.11.csv"
+    assert order in report.warnings
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "columns", "sentence"),
+    [
+        (
+            "orders.csv",
+            "user_id,order\n1,2\n",
+            {},
+            r"for the item; .*lines\.csv beside it may have the events: name",
+        ),
+        ("e.csv", "1,2,3\n", {}, "if its first line is a row and no header, give --no-header"),
+        (
+            "e.jsonl",
+            '{"user_id": 1, " item": 2}',
+            {},
+            "its columns are user_id, ' item': name it with --item",
+        ),
+        (
+            "e.jsonl",
+            '{"user_id": 1, "box": [{"id": 2}]}',
+            {"columns__item": "box.id"},
+            "is nested in the column 'box'",
+        ),
+    ],
+)
+def test_a_column_that_is_not_found_may_be_elsewhere(
+    tmp_path: Path, file: str, text: str, columns: dict[str, object], sentence: str
+) -> None:
+    folder = tmp_path / "log"
+    folder.mkdir()
+    (folder / file).write_text(text)
+    (folder / "lines.csv").write_text("order,product_id\n2,3\n")
+    source = folder if file == "orders.csv" else folder / file
+    with pytest.raises(DataError, match=sentence):
+        prepare(_config(source=source, **columns), tmp_path / "prepared")
+
+
 def test_a_folder_as_the_shop_writes_it_comes_with_features_and_fields(tmp_path: Path) -> None:
     folder = tmp_path / "shop"
     folder.mkdir()

@@ -1,0 +1,158 @@
+"""Files as their plain content: decompressed, and text as UTF-8."""
+
+import bz2
+import codecs
+import gzip
+import lzma
+import re
+import shutil
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import polars as pl
+
+from turret.data.errors import SourceError
+from turret.data.reading.tables import encoding_sentence
+
+_SUFFIX = re.compile(r"\.(gz|gzip|zst|zstd|bz2|xz|zip)$", re.IGNORECASE)
+_CHUNK = 1 << 20
+_LAYERS = 2  # such as a zip of one .csv.gz; some files decompress to themselves
+_DAMAGED = (
+    OSError,
+    EOFError,
+    RuntimeError,  # encrypted
+    NotImplementedError,
+    zlib.error,
+    lzma.LZMAError,
+    zipfile.BadZipFile,
+    pl.exceptions.PolarsError,
+)
+# UTF-32 before UTF-16, whose mark it begins with.
+_MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+
+
+def plain_name(name: str) -> str:
+    """Return a file name without the suffix of a compression."""
+    return _SUFFIX.sub("", name)
+
+
+def unpacked(path: Path, work: Path) -> tuple[Path, str]:
+    """Return a file with the decompressed content of `path`, and the name of that content.
+
+    The compression follows from the first bytes: browsers decompress files and keep their names. A file
+    without one is returned as it is; others are copied into the folder `work`. Raises SourceError for a
+    damaged file and for a zip of several.
+    """
+    content, name = path, path.name
+    for _ in range(_LAYERS):
+        with content.open("rb") as stream:
+            head = stream.read(10)
+        unpack = next((unpack for magic, unpack in _UNPACK if re.match(magic, head)), None)
+        if unpack is None:
+            break
+        target = new_file(work, "unpacked")
+        try:
+            name = unpack(content, target) or plain_name(name)
+        except _DAMAGED as error:
+            raise SourceError(f"{path} can't be decompressed: {error}; fetch or export it again") from None
+        if content != path:
+            content.unlink()
+        content = target
+    return content, name
+
+
+def new_file(work: Path, suffix: str) -> Path:
+    """Return the path of a new file in the folder `work`."""
+    return work / f"{len(list(work.iterdir()))}.{suffix}"
+
+
+def _stream(open_stream: Callable[[Path], Any]) -> Callable[[Path, Path], None]:
+    def unpack(path: Path, target: Path) -> None:
+        with open_stream(path) as source, target.open("wb") as copy:
+            shutil.copyfileobj(source, copy, _CHUNK)
+
+    return unpack
+
+
+def _unpack_zstandard(path: Path, target: Path) -> None:
+    """Decompress UTF-8 text by Polars: Python learns zstd with 3.14."""
+    lines = pl.scan_lines(path, glob=False)
+    lines.sink_csv(target, include_header=False, quote_style="never", separator="\x1f")
+
+
+def _unpack_zip(path: Path, target: Path) -> str:
+    with zipfile.ZipFile(path) as archive:
+        names = [name for name in archive.namelist() if not re.search(r"/$|(^|/)(\.|__MACOSX/)", name)]
+        if "[Content_Types].xml" in names:
+            raise SourceError(f"{path} is a workbook; save its sheet as CSV")
+        if len(names) != 1:
+            shown = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
+            raise SourceError(
+                f"{path} is a zip of {len(names):,} files ({shown}) and not of one; unpack it, and name "
+                "the file or the folder"
+            )
+        with archive.open(names[0]) as source, target.open("wb") as copy:
+            shutil.copyfileobj(source, copy, _CHUNK)
+    return PurePosixPath(names[0]).name
+
+
+_UNPACK: tuple[tuple[bytes, Callable[[Path, Path], str | None]], ...] = (
+    (rb"\x1f\x8b\x08", _stream(gzip.open)),
+    (rb"BZh[1-9]1AY&SY", _stream(bz2.open)),
+    (rb"\xfd7zXZ\x00", _stream(lzma.open)),
+    (rb"\x28\xb5\x2f\xfd", _unpack_zstandard),
+    (rb"PK(\x03\x04|\x05\x06)", _unpack_zip),
+)
+
+
+def as_utf8(content: Path, path: Path, encoding: str, work: Path) -> Path:
+    """Return a file with the text of `content` in UTF-8: itself, or a copy in the folder `work`.
+
+    A byte order mark decides before `encoding`, and so do other than ASCII characters that are valid
+    UTF-8: in no other encoding do they come out so by chance. Thus one encoding can be stated for all files,
+    of which some are UTF-8. `path` is the name for messages. Raises SourceError for an unknown encoding and
+    for text in another one.
+    """
+    try:
+        codecs.lookup(encoding)
+        "".encode(encoding)
+    except LookupError:
+        raise SourceError(f"unknown encoding {encoding!r}; try utf-8, cp1252, latin-1 or utf-16") from None
+    with content.open("rb") as stream:
+        head = stream.read(4)
+    encoding = next((name for mark, name in _MARKS.items() if head.startswith(mark)), encoding)
+    if codecs.lookup(encoding).name == "utf-8" or _is_utf8(content):
+        return content
+    target = new_file(work, "utf8")
+    try:
+        with (
+            content.open(encoding=encoding, newline="") as source,
+            target.open("w", encoding="utf-8", newline="") as copy,
+        ):
+            shutil.copyfileobj(source, copy, _CHUNK)
+    except UnicodeError:
+        raise SourceError(encoding_sentence(path, encoding)) from None
+    return target
+
+
+def _is_utf8(path: Path) -> bool:
+    """Tell whether a file has other than ASCII characters, and these in UTF-8."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    is_ascii = True
+    try:
+        with path.open("rb") as stream:
+            while chunk := stream.read(_CHUNK):
+                is_ascii &= chunk.isascii()
+                decoder.decode(chunk)
+            decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    return not is_ascii
