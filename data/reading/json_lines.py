@@ -164,6 +164,8 @@ def _object(line: bytes) -> bytes | str:
         return f"{error.msg} at character {error.colno}"
     except RecursionError:
         return "nested too deeply"
+    except UnicodeDecodeError:
+        return "not UTF-8; state its --encoding"
     except ValueError as error:
         return str(error)
     if not isinstance(value, dict):

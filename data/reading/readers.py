@@ -91,7 +91,7 @@ def join_parts(folder: Path, files: Sequence[Path], settings: FileFormat, work: 
     if not pieces:
         raise SourceError(
             f"{folder} holds no file with one of the suffixes {', '.join(FORMATS)}, or these are empty; give "
-            "the format of others with --format csv, parquet or jsonl"
+            "the format of others with --format csv, parquet or jsonl (JSON in any layout)"
         )
     return _joined(folder, pieces, tuple(files))
 
@@ -152,7 +152,7 @@ def _kind(path: Path, name: str, settings: FileFormat) -> str:
     if kind is None:
         raise SourceError(
             f"{path} has none of the suffixes {', '.join(FORMATS)}; "
-            "give its format with --format csv, parquet or jsonl"
+            "give its format with --format csv, parquet or jsonl (JSON in any layout)"
         )
     return kind
 

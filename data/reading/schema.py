@@ -52,7 +52,7 @@ class FileFormat(_Settings):
 
     kind: Annotated[
         Literal["auto", "csv", "parquet", "jsonl", "movielens"],
-        Option("auto, csv, parquet, jsonl or movielens.", name="format"),
+        Option("auto, csv, parquet, jsonl (JSON in any layout) or movielens.", name="format"),
     ] = "auto"
     delimiter: Annotated[str, Option("Between CSV fields; detected if not given.")] = ""
     encoding: Annotated[str, Option("Of text files that are not UTF-8, such as latin-1.")] = "utf-8"

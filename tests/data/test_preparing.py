@@ -98,6 +98,25 @@ def test_parts_are_read_in_natural_order_and_the_order_is_told(tmp_path: Path) -
     assert order in report.warnings
 
 
+def test_a_bad_row_is_named_with_its_part(tmp_path: Path) -> None:
+    for name, rows in (("log", "u,a,5"), ("items", "a,1,5")):
+        for part in (1, 2):
+            path = tmp_path / name / f"{part}.csv"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(
+                f"user_id,item_id,timestamp\n{rows}\n" if name == "log" else f"item_id,price,x\n{rows}\n"
+            )
+    (tmp_path / "log" / "2.csv").write_text("user_id,item_id,timestamp\nu,a,6\n,a,7\n1,2\n")
+    with pytest.raises(BadRowsError) as refusal:
+        prepare(_config(source=tmp_path / "log", items=tmp_path / "items"), tmp_path / "prepared")
+    for line in (
+        "malformed line: 1\n    file 2.csv, row 4, problem 2 of 3 fields",
+        "null user: 1\n    file 2.csv, row 3, user_id null",
+        "items file: repeated id: 1\n    file 2.csv, row 2, item_id a",
+    ):
+        assert line in str(refusal.value)
+
+
 @pytest.mark.parametrize(
     ("file", "text", "columns", "sentence"),
     [
