@@ -2,17 +2,21 @@
 
 from datetime import UTC, datetime
 
-_YEAR_1990, _YEAR_2100 = 631_152_000, 4_102_444_800  # seconds since 1970
+YEAR_1990, YEAR_2100 = 631_152_000, 4_102_444_800  # seconds since 1970
+# Of numbers that are times between these years, no unit takes those of another.
+PER_SECOND = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
 FORMS = "write it like 2024-05-01 or 2024-05-01T12:30, or as seconds or milliseconds since 1970"
 
 
 def parse_moment(moment: str | float) -> float | None:
-    """Parse a date or time (UTC without an offset), or seconds, milliseconds or microseconds since 1970.
+    """Parse a date or time (UTC without an offset), or a number in a unit of `PER_SECOND` since 1970.
 
-    Returns milliseconds, or None for anything else; numbers are told apart as times between 1990 and 2100.
+    Returns milliseconds, or None for anything else; numbers are told apart as times between 1990 and 2100. A
+    date may be without separators: 20240501.
     """
     number = as_number(moment)
-    return _parse_date(str(moment)) if number is None else _milliseconds(number)
+    found = None if number is None else _milliseconds(number)
+    return _parse_date(str(moment).strip()) if found is None else found
 
 
 def as_number(text: str | float) -> float | None:
@@ -32,5 +36,5 @@ def _parse_date(text: str) -> float | None:
 
 
 def _milliseconds(number: float) -> float | None:
-    scales = (scale for scale in (1.0, 1e3, 1e6) if _YEAR_1990 * scale <= number < _YEAR_2100 * scale)
+    scales = (scale for scale in PER_SECOND.values() if YEAR_1990 * scale <= number < YEAR_2100 * scale)
     return next((number * 1000.0 / scale for scale in scales), None)

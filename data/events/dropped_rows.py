@@ -10,6 +10,8 @@ from turret.data.manifest import BadRows, Manifest, Removed
 from turret.data.progress import counted
 
 UNREADABLE_TIME = "unreadable time"
+WRONG_CLOCK = "time before 1990 or in the future"
+UNKNOWN_ITEM = "item not in the items file"
 _WIDTH = 60
 _FILES = 4
 
@@ -23,13 +25,14 @@ class PrepareReport:
     warnings: tuple[str, ...]
 
 
-def refuse_bad_rows(bad_rows: Sequence[BadRows], files: Sequence[Path]) -> None:
-    """Raise BadRowsError with the files, and kinds, counts and examples, if there are any."""
+def refuse_bad_rows(bad_rows: Sequence[BadRows], files: Sequence[Path], note: str = "") -> None:
+    """Raise BadRowsError with the files, kinds, counts and examples, and a note, if there are any."""
     if bad_rows:
         total = sum(bad.count for bad in bad_rows)
         lines = [
             f"{counted(total, 'row')} of {names_of(files)} {'is' if total == 1 else 'are'} not valid:",
             *bad_row_lines(bad_rows),
+            *([note] if note else []),
             f"correct them, or drop them with --on-bad drop{_hint(bad_rows)}",
         ]
         raise BadRowsError("\n".join(lines))
@@ -58,8 +61,12 @@ def describe_dropped(bad_rows: Sequence[BadRows], removed: Sequence[Removed]) ->
 
 
 def _hint(bad_rows: Sequence[BadRows]) -> str:
-    is_unreadable = any(bad.kind == UNREADABLE_TIME for bad in bad_rows)
-    return "; give the format of dates with --time-format" if is_unreadable else ""
+    hints = {
+        UNREADABLE_TIME: "give the formats of dates with --time-format",
+        WRONG_CLOCK: "state --time-unit or --time-format if such times are right",
+    }
+    kinds = {bad.kind for bad in bad_rows}
+    return "".join(f"; {hint}" for kind, hint in hints.items() if kind in kinds)
 
 
 def _example(example: dict[str, Any]) -> str:

@@ -11,11 +11,11 @@ import polars.selectors as cs
 from numpy.typing import DTypeLike
 
 from turret.data.errors import ColumnError
-from turret.data.events.dropped_rows import UNREADABLE_TIME
-from turret.data.events.ids import as_keys, id_key
+from turret.data.events.dropped_rows import UNKNOWN_ITEM, UNREADABLE_TIME, WRONG_CLOCK
+from turret.data.events.ids import as_keys, float_texts, id_key, id_verdicts, refuse_lists
 from turret.data.events.labels import LABEL, bad_labels, label_value, one_row_an_item
 from turret.data.manifest import BadRows, Columns, Removed
-from turret.data.reading.schema import NULLS, ColumnSettings, FilterSettings
+from turret.data.reading.schema import NULLS, ColumnSettings, FilterSettings, nulls_of
 from turret.data.reading.tables import EXAMPLES, ROW, Table, readable
 from turret.data.reading.times import TimeReader, choose_reader, read_positions
 from turret.data.vocabulary import ID_LENGTH
@@ -23,6 +23,8 @@ from turret.data.vocabulary import ID_LENGTH
 PART, VERDICT = "__part", "__verdict"
 KIND_FILTER, WEIGHT_FILTER = "kinds", "min_weight"
 _FILTERS = (KIND_FILTER, WEIGHT_FILTER)
+_IDS = ("user", "item")
+_SAMPLE = 1000
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Log:
     `time`, `weight` and LABEL (if any), the raw columns as `raw_...`, and VERDICT: null for an event, else
     the reason why it is not one. `user_dtype` and `item_dtype` are the types of the ids in the source,
     `is_text` whether the source is untyped, `tables` the table of each part, and `names` the source names of
-    the raw columns.
+    the raw columns. `float_ids` are the roles of ids that are texts of floats.
     """
 
     frame: pl.LazyFrame
@@ -45,6 +47,7 @@ class Log:
     is_text: bool
     tables: dict[int | None, Table]
     names: dict[str, str]
+    float_ids: frozenset[str] = frozenset()
 
     @property
     def path(self) -> Path:
@@ -86,7 +89,7 @@ class Log:
         first_rows = first_rows or self._first_rows
         removed = [Removed(filter=name, events=counts[name]) for name in _FILTERS if name in counts]
         bad = [
-            BadRows(kind=kind, count=counts[kind], examples=self._examples(first_rows(kind)))
+            BadRows(kind=kind, count=counts[kind], examples=self._examples(first_rows(kind), kind))
             for kind in sorted(counts)
             if kind not in _FILTERS
         ]
@@ -98,7 +101,10 @@ class Log:
         with readable(self.path):
             return first.select(ROW, PART, *raw).collect(engine="streaming")
 
-    def _examples(self, rows: pl.DataFrame) -> list[dict[str, Any]]:
+    def _examples(self, rows: pl.DataFrame, verdict: str) -> list[dict[str, Any]]:
+        if verdict == WRONG_CLOCK:
+            day = self.time.value.cast(pl.Datetime("ms")).dt.date()
+            rows = rows.with_columns(pl.format("{} ({})", "raw_time", day).alias("raw_time"))
         return [self._example(row) for row in rows.iter_rows(named=True)]
 
     def _example(self, row: dict[str, Any]) -> dict[str, Any]:
@@ -120,31 +126,42 @@ def validate(
 ) -> Log:
     """Validate the rows of all parts; `catalog` are the ids of the items file, as text.
 
-    `nulls` are the texts that are no ids, and `list_separator` is between negatives that are no list. Raises
-    ColumnError when columns differ in type between parts, or have a type that does not fit their role.
+    `nulls` are the texts that are no ids (`nulls_of`), and `list_separator` is between negatives that are no
+    list. Raises ColumnError when columns differ in type between parts, or don't fit their role.
     """
     names = {f"raw_{role}": name for role, name in columns.model_dump().items() if name is not None}
     raw = _raw(parts, names)
     with readable(parts[0][1].path):
         time = _time_reader(raw, columns, settings)
-    raw = one_row_an_item(raw, columns, nulls, list_separator)
+        float_ids = _float_ids(raw, columns, nulls)
+    own_nulls = {role: nulls_of(nulls, name) for role, name in columns if role in _IDS}
+    raw = one_row_an_item(raw, columns, own_nulls["item"], list_separator)
     schema = raw.collect_schema()
     weight = _weight(columns, schema, filters)
     label = label_value(columns, schema)
     frame = raw.with_columns(
-        user=id_key("raw_user", schema["raw_user"], columns.user, nulls),
-        item=id_key("raw_item", schema["raw_item"], columns.item, nulls),
+        **{
+            role: id_key(f"raw_{role}", schema[f"raw_{role}"], name, own_nulls[role], role in float_ids)
+            for role, name in columns
+            if role in _IDS
+        },
         time=time.value,
         **({} if weight is None else {"weight": weight}),
         **({} if label is None else {LABEL: label}),
         **({"quantity": _number("raw_quantity", columns.quantity, schema)} if columns.quantity else {}),
     )
-    keys = frame.select("user", "item").collect_schema()
-    verdicts = _bad(columns, filters, weight is not None, keys, nulls)
+    types = frame.collect_schema()
+    ids = [
+        verdict
+        for role in _IDS
+        for verdict in id_verdicts(role, f"raw_{role}", types, role, own_nulls[role], role in float_ids)
+    ]
+    texts = [role for role in _IDS if types[role] == pl.String]
+    verdicts = _bad(columns, filters, weight is not None, ids, texts, time)
     if catalog is not None:
-        known = pl.LazyFrame({"item": as_keys(catalog, keys["item"]), "__known": True})
+        known = pl.LazyFrame({"item": as_keys(catalog, types["item"]), "__known": True})
         frame = frame.join(known, on="item", how="left", maintain_order="left")
-        verdicts.append((pl.col("__known").is_null(), "item not in the items file"))
+        verdicts.append((pl.col("__known").is_null(), UNKNOWN_ITEM))
     if filters.min_weight is not None:
         verdicts.append((pl.col("weight") < filters.min_weight, WEIGHT_FILTER))
     verdict = pl.coalesce(*(pl.when(condition).then(pl.lit(name)) for condition, name in verdicts))
@@ -158,7 +175,18 @@ def validate(
         is_text=all(table.is_text for _, table in parts),
         tables=dict(parts),
         names=names,
+        float_ids=float_ids,
     )
+
+
+def _float_ids(raw: pl.LazyFrame, columns: Columns, nulls: Sequence[str]) -> frozenset[str]:
+    """The roles of ids that are texts of floats. Raises ColumnError for lists of items in one field."""
+    if raw.collect_schema()["raw_item"] == pl.String:
+        refuse_lists(
+            raw.select("raw_item").head(_SAMPLE).collect(engine="streaming")["raw_item"], columns.item
+        )
+    own = {f"raw_{role}": nulls_of(nulls, name) for role, name in columns if role in _IDS}
+    return frozenset(name.removeprefix("raw_") for name in float_texts(raw, own))
 
 
 def _time_reader(raw: pl.LazyFrame, columns: Columns, settings: ColumnSettings) -> TimeReader:
@@ -214,23 +242,25 @@ def _number(raw: str, name: str, schema: pl.Schema) -> pl.Expr:
 
 
 def _bad(
-    columns: Columns, filters: FilterSettings, has_weights: bool, keys: pl.Schema, nulls: Sequence[str]
+    columns: Columns,
+    filters: FilterSettings,
+    has_weights: bool,
+    ids: list[tuple[pl.Expr, str]],
+    texts: Sequence[str],
+    time: TimeReader,
 ) -> list[tuple[pl.Expr, str]]:
-    """Return the conditions of bad rows with their verdicts; the first condition that holds decides."""
+    """Return the conditions of bad rows with their verdicts; the first condition that holds decides.
+
+    `ids` are those of ids, and `texts` the roles of ids that are texts.
+    """
     verdicts: list[tuple[pl.Expr, str]] = []
     kinds = [*filters.kinds] or [*filters.kind_weights]
     if kinds:
         if columns.kind is None:
             raise ColumnError("kinds need a column of kinds; name it with --kind-column")
         verdicts.append((~pl.col("raw_kind").cast(pl.String).is_in(kinds).fill_null(False), KIND_FILTER))
-    for role, dtype in keys.items():
-        if dtype == pl.Int64:
-            verdicts.append((pl.col(role).is_null(), f"null {role}"))
-            continue
-        raw = pl.col(f"raw_{role}").cast(pl.String).fill_null("").str.strip_chars()
-        is_empty = raw.is_in(["", *nulls])
-        verdicts += [(is_empty, f"null {role}"), (pl.col(role).is_null(), f"unreadable {role}")]
-    if texts := [role for role, dtype in keys.items() if dtype == pl.String]:
+    verdicts += ids
+    if texts:
         is_long = pl.max_horizontal(pl.col(texts).str.len_chars()) > ID_LENGTH
         verdicts.append((is_long, f"id longer than {ID_LENGTH} characters"))
     if columns.time is not None:
@@ -238,6 +268,8 @@ def _bad(
             (pl.col("raw_time").is_null(), "null time"),
             (pl.col("time").is_null(), UNREADABLE_TIME),
         ]
+    if time.likely is not None:
+        verdicts.append((~pl.col("time").is_between(*time.likely), WRONG_CLOCK))
     if columns.weight is not None:
         verdicts.append((pl.col("raw_weight").is_null(), "null weight"))
     if has_weights:

@@ -1,6 +1,6 @@
 """Outside ids of any column type as text, and as keys."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import polars as pl
@@ -8,38 +8,131 @@ from numpy.typing import NDArray
 
 from turret.data.errors import ColumnError
 from turret.data.reading.schema import NULLS
-from turret.data.vocabulary import Vocabulary
+from turret.data.vocabulary import Vocabulary, is_canonical_integer
+
+# Whole numbers from these on share their value with others.
+_INEXACT_FROM: dict[pl.DataType, int] = {pl.Float16(): 2**11, pl.Float32(): 2**24, pl.Float64(): 2**53}
+_TEXTS = (pl.String, pl.Categorical, pl.Enum)
+_NUMBER = r"^-?(?:(?:0|[1-9]\d{0,15})(?:\.0)?|[1-9](?:\.\d+)?e\+\d+)$"
+_FLOAT = r"\.0$|e\+"
+_SAMPLE = 1000
+
+
+def float_texts(frame: pl.LazyFrame, nulls: Mapping[str, Sequence[str]]) -> set[str]:
+    """Return the columns of texts whose ids are whole numbers, and print as floats in some rows: 1000.0.
+
+    So does pandas write integers of a column that has, or had, a missing value. `nulls` are the texts that
+    are no ids, by column.
+    """
+    schema = frame.collect_schema()
+    columns = [column for column in nulls if schema[column] in _TEXTS]
+    # The first values decide for nearly all columns that are no numbers.
+    for rows, form in ((frame.head(_SAMPLE), ""), (frame, _FLOAT)):
+        texts = {name: id_text(name, schema[name], nulls=nulls[name]).str.strip_chars() for name in columns}
+        are_numbers = {
+            name: text.str.contains(_NUMBER).all() & text.str.contains(form).any()
+            for name, text in texts.items()
+        }
+        found = rows.select(**are_numbers).collect(engine="streaming") if columns else None
+        columns = [name for name in columns if found is not None and found[name].item()]
+    return set(columns)
 
 
 def id_text(
-    column: str, dtype: pl.DataType, name: str | None = None, nulls: Sequence[str] = NULLS
+    column: str,
+    dtype: pl.DataType,
+    name: str | None = None,
+    nulls: Sequence[str] = NULLS,
+    is_float: bool = False,
 ) -> pl.Expr:
     """Return `column` as text: whole numbers as integers print, null for `nulls` and fractional values.
 
-    pandas turns integers beside nulls into floats, and databases export them as decimals. Raises ColumnError
-    for other types.
+    pandas turns integers beside nulls into floats, and databases export them as decimals. `is_float`: texts
+    print as floats (`float_texts`). Null are also floats too large to tell neighbours apart. Raises
+    ColumnError for other types.
     """
     value = pl.col(column)
     if dtype.is_integer():
-        return value.cast(pl.String)
+        return _without(value, nulls).cast(pl.String)
     if dtype.is_decimal():
         digits = value.cast(pl.String).str.replace(r"\.0+$", "")
-        return pl.when(~digits.str.contains(".", literal=True)).then(digits)
+        return pl.when(~digits.str.contains(".", literal=True) & ~digits.is_in(nulls)).then(digits)
+    if is_float:
+        text = value.cast(pl.String).str.strip_chars()
+        value, dtype = text.cast(pl.Float64, strict=False), pl.Float64()
     if dtype.is_float():
-        return pl.when(value == value.floor()).then(value.cast(pl.Int64, strict=False)).cast(pl.String)
-    if dtype in (pl.String, pl.Categorical, pl.Enum):
+        whole = pl.when((value == value.floor()) & ~is_inexact(value, dtype)).then(value)
+        return _without(whole.cast(pl.Int64, strict=False), nulls).cast(pl.String)
+    if dtype in _TEXTS:
         text = value.cast(pl.String)
         return pl.when(~text.str.strip_chars().is_in(["", *nulls])).then(text)
     raise ColumnError(f"column {name or column!r} holds {dtype}, but ids have to be integers or text")
 
 
-def id_key(column: str, dtype: pl.DataType, name: str | None = None, nulls: Sequence[str] = NULLS) -> pl.Expr:
+def is_inexact(value: pl.Expr, dtype: pl.DataType) -> pl.Expr:
+    """Whether floats are too large to tell neighbours apart; texts are read as 64-bit floats."""
+    bound = _INEXACT_FROM.get(dtype, 2**53)
+    number = value if dtype.is_float() else value.cast(pl.String).str.strip_chars()
+    return number.cast(pl.Float64, strict=False).abs().is_between(bound, float("inf"), closed="left")
+
+
+def integers_of(texts: Sequence[str]) -> list[int]:
+    """Return the integers among texts."""
+    return [int(text) for text in texts if is_canonical_integer(text)]
+
+
+def _without(integers: pl.Expr, nulls: Sequence[str]) -> pl.Expr:
+    values = integers_of(nulls)
+    return pl.when(~integers.is_in(values)).then(integers) if values else integers
+
+
+def id_key(
+    column: str,
+    dtype: pl.DataType,
+    name: str | None = None,
+    nulls: Sequence[str] = NULLS,
+    is_float: bool = False,
+) -> pl.Expr:
     """Return `column` as keys, equal where their texts are: Int64 for integers, else `id_text`.
 
     Integers of types wider than Int64 become texts. Raises ColumnError as `id_text`.
     """
-    is_short = dtype.is_integer() and dtype not in (pl.UInt64, pl.Int128, pl.UInt128)
-    return pl.col(column).cast(pl.Int64) if is_short else id_text(column, dtype, name, nulls)
+    if dtype.is_integer() and dtype not in (pl.UInt64, pl.Int128, pl.UInt128):
+        return _without(pl.col(column).cast(pl.Int64), nulls)
+    return id_text(column, dtype, name, nulls, is_float)
+
+
+def id_verdicts(
+    key: str, raw: str, schema: pl.Schema, role: str, nulls: Sequence[str], is_float: bool
+) -> list[tuple[pl.Expr, str]]:
+    """Return the conditions of rows without a key, with their verdicts; the first that holds decides."""
+    if schema[key] == pl.Int64:
+        return [(pl.col(key).is_null(), f"null {role}")]
+    is_float = is_float or schema[raw].is_float()
+    text = pl.col(raw).cast(pl.String).fill_null("").str.strip_chars()
+    text = text.str.replace(r"\.0$", "") if is_float else text
+    inexact = is_inexact(pl.col(raw), schema[raw]) if is_float else pl.lit(False)
+    return [
+        (text.is_in(["", *nulls]), f"null {role}"),
+        (inexact, f"{role} too large for a float to hold exactly"),
+        (pl.col(key).is_null(), f"unreadable {role}"),
+    ]
+
+
+def refuse_lists(ids: pl.Series, name: str) -> None:
+    """Raise ColumnError if most `ids`, the first of a column, are lists of ids: JSON, or of varying lengths.
+
+    All parts of a list have digits, which tells it from a title.
+    """
+    texts = ids.drop_nulls().str.strip_chars()
+    parts = texts.str.count_matches(r"[^\s,;|]+")
+    is_list = texts.str.contains(r"^[^\s,;|]*\d[^\s,;|]*(?:[\s,;|]+[^\s,;|]*\d[^\s,;|]*)+$")
+    is_list = (is_list & (parts.filter(is_list).n_unique() > 1)) | texts.str.contains(r"^\[.*\]$")
+    if is_list.mean() and is_list.mean() > 0.5:  # type: ignore[operator]
+        raise ColumnError(
+            f"column {name!r} holds lists such as {texts.filter(is_list)[0]!r}, and an event has one item: "
+            "give each item of a list a row, with its label (--label) where not all were chosen"
+        )
 
 
 def as_keys(texts: pl.Series, dtype: pl.DataType) -> pl.Series:

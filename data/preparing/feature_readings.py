@@ -21,7 +21,7 @@ from turret.data.preparing.values import (
     truth_values,
     without_nulls,
 )
-from turret.data.reading.schema import FeatureColumns, FormatSettings
+from turret.data.reading.schema import NULLS, FeatureColumns, FormatSettings, nulls_of
 
 # Names that say more than values do.
 _USUAL: dict[FeatureKind, tuple[str, ...]] = {
@@ -69,7 +69,7 @@ class _Reader:
     def named(self, frame: pl.DataFrame, chosen: FeatureColumns) -> FeatureReadings:
         for kind, name in chosen.by_kind():
             require(name, frame.columns, str(self.where), f"{kind} feature")
-            values = without_nulls(frame[name], self.settings.nulls)
+            values = self._known(frame[name])
             if kind == "number":
                 values = self._number(values)
                 self._doubt_number(values, frame[name])
@@ -86,7 +86,7 @@ class _Reader:
         kinds: dict[FeatureKind, list[str]] = {"text": [], "category": [], "multi": [], "number": []}
         left_out = []
         for name in frame.columns:
-            values = without_nulls(frame[name], self.settings.nulls)
+            values = self._known(frame[name])
             columns = self._guess(values)
             if not columns:
                 left_out.append(name)
@@ -103,6 +103,17 @@ class _Reader:
             )
         chosen = FeatureColumns(**{kind: tuple(names) for kind, names in kinds.items()})
         return FeatureReadings(frame, chosen, self.notes)
+
+    def _known(self, values: pl.Series) -> pl.Series:
+        """The values, null where a text stands for none; texts that the settings add are told."""
+        found = without_nulls(values, nulls_of(self.settings.nulls, values.name))
+        lost = found.null_count() - without_nulls(values, NULLS).null_count()
+        if lost > 0:
+            self._tell(
+                values,
+                f"has no value in {lost:,} rows by --null; --null COLUMN=TEXT is of one column alone",
+            )
+        return found
 
     def _guess(self, values: pl.Series) -> list[tuple[FeatureKind, pl.Series]]:
         """Features of one column by its values: none, one, or the two of a date."""

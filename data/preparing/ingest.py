@@ -6,7 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from turret.data.errors import ColumnError, EmptyDataError
-from turret.data.events.dropped_rows import describe_dropped, names_of, refuse_bad_rows
+from turret.data.events.dropped_rows import (
+    UNKNOWN_ITEM,
+    bad_row_lines,
+    describe_dropped,
+    names_of,
+    refuse_bad_rows,
+)
 from turret.data.events.events import Log, validate
 from turret.data.events.labels import check_labels
 from turret.data.events.read_events import IngestedEvents, read_events
@@ -16,7 +22,7 @@ from turret.data.preparing.columns import Role, choose_columns
 from turret.data.preparing.item_catalog import EntityTable, malformed_rows, read_entity_table
 from turret.data.reading.open_source import open_source
 from turret.data.reading.schema import ColumnSettings, PrepareConfig
-from turret.data.reading.tables import Source, Table
+from turret.data.reading.tables import EXAMPLES, Source, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,11 +72,16 @@ def ingest_source(
     bad_rows = [*in_events, *(bad for entries in bad_entries for bad in entries.bad_rows)]
     if config.on_bad == "error":
         logs = [table.path for _, table in source.parts] if in_events else []
-        refuse_bad_rows(bad_rows, [*logs, *(entries.path for entries in bad_entries)])
-    if not len(events.events):
-        raise EmptyDataError(
-            f"no row of {log.path} is an event: {describe_dropped(bad_rows, events.removed)}"
+        refuse_bad_rows(
+            bad_rows, [*logs, *(entries.path for entries in bad_entries)], _known(bad_rows, items)
         )
+    if not len(events.events):
+        lines = [
+            f"no row of {log.path} is an event: {describe_dropped(bad_rows, events.removed)}",
+            *bad_row_lines(bad_rows),
+            _known(bad_rows, items),
+        ]
+        raise EmptyDataError("\n".join(filter(None, lines)))
     if log.has_labels:
         check_labels(events.labels, columns)
     return IngestedSource(source, columns, log, events, items, users, bad_rows)
@@ -87,6 +98,25 @@ def _other_ways(source: Source) -> str:
             "files that have them together"
         )
     return ways
+
+
+def refuse_unknown_nulls(nulls: Sequence[str], source: Source) -> None:
+    """Raise ColumnError for an entry COLUMN=TEXT of a column that no file of the source has."""
+    tables = [*(table for _, table in source.parts), source.items, source.users]
+    existing = dict.fromkeys(name for table in tables if table is not None for name in table.columns())
+    for entry in nulls:
+        name, is_named, _ = entry.partition("=")
+        if is_named and name not in existing:
+            raise ColumnError(
+                f"--null {entry!r}: no file has a column {name!r}; the columns are {', '.join(existing)}"
+            )
+
+
+def _known(bad_rows: Sequence[BadRows], items: EntityTable | None) -> str:
+    """Show the first ids of the items file beside those that it lacks."""
+    if items is None or all(bad.kind != UNKNOWN_ITEM for bad in bad_rows):
+        return ""
+    return f"the ids of {items.path} are such as {', '.join(map(repr, items.ids.head(EXAMPLES)))}"
 
 
 def _entity_table(

@@ -8,12 +8,12 @@ from typing import Any
 import polars as pl
 
 from turret.data.errors import ColumnError
-from turret.data.events.ids import id_text
+from turret.data.events.ids import float_texts, id_text, id_verdicts
 from turret.data.manifest import BadRows
 from turret.data.preparing.columns import Role, choose_id, require
 from turret.data.preparing.encoding import element_type, is_printable
 from turret.data.preparing.feature_readings import FeatureReadings
-from turret.data.reading.schema import NULLS, FeatureColumns
+from turret.data.reading.schema import NULLS, FeatureColumns, nulls_of
 from turret.data.reading.tables import EXAMPLES, ROW, Table, readable
 from turret.data.vocabulary import is_canonical_integer
 
@@ -57,13 +57,17 @@ def read_entity_table(
         raise ColumnError(f"{error}{way if table.has_header else ''}") from None
     with readable(table.path):
         frame = table.frame.collect(engine="streaming")
-    frame = frame.with_columns(id_text(id_column, frame.schema[id_column], nulls=nulls).alias(_ID))
+    own = nulls_of(nulls, id_column)
+    is_float = bool(float_texts(frame.lazy(), {id_column: own}))
+    text = id_text(id_column, frame.schema[id_column], nulls=own, is_float=is_float)
+    frame = frame.with_columns(text.alias(_ID))
     is_repeated = pl.col(_ID).is_not_null() & ~pl.col(_ID).is_first_distinct()
-    bad = [
-        *malformed_rows(f"{role}s file: malformed line", table),
-        *_rows(f"{role}s file: null id", table, frame.filter(pl.col(_ID).is_null()), id_column),
-        *_rows(f"{role}s file: repeated id", table, frame.filter(is_repeated), id_column),
-    ]
+    bad = malformed_rows(f"{role}s file: malformed line", table)
+    without_id = frame.filter(pl.col(_ID).is_null())
+    for condition, verdict in id_verdicts(_ID, id_column, frame.schema, "id", own, is_float):
+        bad += _rows(f"{role}s file: {verdict}", table, without_id.filter(condition), id_column)
+        without_id = without_id.filter(~condition)
+    bad += _rows(f"{role}s file: repeated id", table, frame.filter(is_repeated), id_column)
     return EntityTable(
         frame.filter(~is_repeated & pl.col(_ID).is_not_null()), table.path, id_column, table.is_text, bad
     )
@@ -125,8 +129,9 @@ def _rows(kind: str, table: Table, rows: pl.DataFrame, id_column: str) -> list[B
 
 def _json_values(values: pl.Series, is_text: bool) -> list[Any]:
     values = pl.select(_json_expression(pl.lit(values), values.dtype)).to_series()
-    # In an untyped file, a column with only integers is an integer column.
-    if is_text and values.dtype == pl.String and all(map(is_canonical_integer, values.drop_nulls())):
+    # In an untyped file, a column with only integers is an integer column, and so is one of whole floats.
+    is_integer = is_text and values.dtype == pl.String and all(map(is_canonical_integer, values.drop_nulls()))
+    if is_integer or (values.dtype.is_float() and (values == values.floor()).all()):
         integers = values.cast(pl.Int64, strict=False)
         values = values if integers.null_count() > values.null_count() else integers
     return values.to_list()

@@ -29,7 +29,7 @@ from turret.data.object_stores.local_copies import LocalCopies
 from turret.data.preparing.columns import Role
 from turret.data.preparing.encoding import encode
 from turret.data.preparing.feature_readings import read_features
-from turret.data.preparing.ingest import IngestedSource, ingest_source
+from turret.data.preparing.ingest import IngestedSource, ingest_source, refuse_unknown_nulls
 from turret.data.preparing.item_catalog import EntityTable, fields, refuse_own_id
 from turret.data.preparing.prepare_warnings import prepare_warnings
 from turret.data.preparing.repeats import count_repeats
@@ -63,6 +63,7 @@ def prepare(
         # The work folder is removed with the other one.
         with tempfile.TemporaryDirectory(dir=folder) as work, _session(engine) as session:
             ingested = ingest_source(config, Path(work), copies, session)
+            refuse_unknown_nulls(config.format.nulls, ingested.source)
             advance(1)
             built = build_histories(ingested.events, ingested.log, config.filters, folder, Path(work))
             advance(1)
@@ -97,7 +98,7 @@ def complete(
     sources = {copies.name(path): hashed for path, hashed in hash_all(ingested.source.files).items()}
     manifest = _manifest(folder, config, ingested, built, parts, user_features, item_features, sources)
     manifest = manifest.model_copy(update={"repeat_share": repeats.share})
-    warnings = tuple(map(copies.named, (*notes, *prepare_warnings(ingested, repeats))))
+    warnings = tuple(map(copies.named, (*notes, *prepare_warnings(ingested, built, repeats))))
     return PrepareReport(target, manifest, warnings)
 
 

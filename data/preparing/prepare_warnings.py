@@ -2,17 +2,25 @@
 
 from collections.abc import Iterator
 
+import numpy as np
 import polars as pl
 
 from turret.data.events.dropped_rows import names_of
+from turret.data.histories.build_histories import BuiltHistories
 from turret.data.preparing.ingest import IngestedSource
 from turret.data.preparing.repeats import Repeats
 from turret.data.reading.tables import Table, readable
+from turret.data.reading.times import likely_times
+from turret.data.vocabulary import Vocabulary
 
 _QUANTITY = "quantity"
+# Texts that exports write for nobody and nothing, and shops for a country or a brand.
+_PERHAPS_NULL = ("NA", "N/A", "n/a", "<NA>", "#N/A", "nil", "undefined", "unknown", "anonymous", "guest")
+# The share of the events, and its ratio to that of the mean user, of one who may be nobody.
+_LARGE_SHARE, _LARGE_RATIO = 0.1, 5
 
 
-def prepare_warnings(ingested: IngestedSource, repeats: Repeats) -> Iterator[str]:
+def prepare_warnings(ingested: IngestedSource, built: BuiltHistories, repeats: Repeats) -> Iterator[str]:
     """Yield one sentence per warning."""
     yield f"time: {ingested.log.time.note}"
     for _, table in ingested.source.parts:
@@ -21,6 +29,9 @@ def prepare_warnings(ingested: IngestedSource, repeats: Repeats) -> Iterator[str
             yield f"{table.path}: {len(table.files):,} parts by the numbers in their names, {first} to {last}"
     if ingested.source.unread:
         yield f"not read: {names_of(ingested.source.unread)}"
+    yield from ingested.log.time.doubts
+    yield from _wrong_clocks(ingested, built)
+    yield from _odd_ids(ingested, built)
     if _has_unused_returns(ingested):
         yield (
             f"column {_QUANTITY!r} holds values of zero and below and is not used; "
@@ -34,6 +45,42 @@ def prepare_warnings(ingested: IngestedSource, repeats: Repeats) -> Iterator[str
             "the same items, train with --set evaluation.exclude_seen=false, else prepare with "
             "--duplicates first, which keeps only first uses"
         )
+
+
+def _wrong_clocks(ingested: IngestedSource, built: BuiltHistories) -> Iterator[str]:
+    first, last = built.histories.first, built.histories.last
+    earliest, latest = likely_times()
+    if ingested.log.time.kind == "timestamp" and not earliest <= first <= last <= latest:
+        shown = " to ".join(
+            str(np.datetime64(int(end), "ms").astype("datetime64[D]")) for end in (first, last)
+        )
+        yield f"the times are from {shown}; those before 1990 or in the future may be of wrong clocks"
+
+
+def _odd_ids(ingested: IngestedSource, built: BuiltHistories) -> Iterator[str]:
+    """Ids read otherwise than written, and those that may stand for no value."""
+    columns = ingested.columns
+    names = {"user": columns.user, "item": columns.item}
+    for role in sorted(ingested.log.float_ids):
+        yield f"the ids of column {names[role]!r} print as floats, and are read as whole numbers: 7 for 7.0"
+    counts = np.diff(built.histories.offsets)
+    most = int(counts.argmax())
+    share = float(counts[most] / counts.sum())
+    is_odd = share >= max(_LARGE_SHARE, _LARGE_RATIO / len(counts))
+    text = built.users.id(most) if is_odd else None
+    if is_odd:
+        yield (
+            f"user {text!r} has {share:.1%} of the events; if it stands for nobody, leave them out with "
+            f"--null {columns.user}={text} --on-bad drop"
+        )
+    vocabularies: dict[str, Vocabulary] = {"user": built.users, "item": built.items}
+    for role, vocabulary in vocabularies.items():
+        for found in _PERHAPS_NULL:
+            if found in vocabulary and (role, found) != ("user", text):
+                yield (
+                    f"{found!r} is an id of column {names[role]!r}; if it stands for no value, leave it out "
+                    f"with --null {names[role]}={found} --on-bad drop"
+                )
 
 
 def _has_unused_returns(ingested: IngestedSource) -> bool:

@@ -22,6 +22,7 @@ SEPARATORS = ("|", ";", ",", "/")
 # The sample by which a column's kind is told.
 _SAMPLE = 100_000
 _SIGNS = r"[\s\u00a0\u202f'\u2019$€£¥₹%]|\b(?:EUR|USD|GBP|CHF|SEK|NOK|DKK|PLN|JPY|CNY|INR|kr|zł|Fr\.)"
+_NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?")
 _WORDS = (
     ("true", "false"),
     ("yes", "no"),
@@ -36,11 +37,16 @@ _WORDS = (
 
 
 def without_nulls(values: pl.Series, nulls: Sequence[str]) -> pl.Series:
-    """Texts stripped of spaces, null where they are empty or one of `nulls`; other types unchanged."""
-    if values.dtype != pl.String:
+    """Texts, stripped of spaces, and numbers, null where they are one of `nulls`; other types unchanged."""
+    if values.dtype == pl.String:
+        known = values.str.strip_chars()
+        is_null = known.is_in(["", *nulls])
+    elif values.dtype.is_numeric():
+        known = values
+        is_null = values.cast(pl.Float64).is_in([float(text) for text in nulls if _NUMBER.fullmatch(text)])
+    else:
         return values
-    text = values.str.strip_chars()
-    return pl.select(pl.when(~text.is_in(["", *nulls])).then(text)).to_series().alias(values.name)
+    return pl.select(pl.when(~is_null).then(known)).to_series().alias(values.name)
 
 
 def numbers(texts: pl.Series, decimal: DecimalMark = "auto") -> tuple[pl.Series, str]:

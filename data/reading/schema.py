@@ -1,5 +1,6 @@
 """The settings of `turret data prepare`, from TOML and from the command line."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Annotated, Literal, Self
@@ -19,6 +20,17 @@ from turret.data.object_stores.place import Place
 NULLS = ("", "NULL", "Null", "null", "None", "none", "NaN", "nan", "-")
 
 Fraction = Annotated[float, Field(gt=0, lt=1)]
+
+
+def nulls_of(nulls: Sequence[str], column: str) -> tuple[str, ...]:
+    """Return the texts that stand for no value in `column`, from entries TEXT and COLUMN=TEXT.
+
+    Entries of columns alone leave the usual texts of all columns as they are.
+    """
+    named = [entry.partition("=") for entry in nulls]
+    everywhere = tuple(entry for entry, is_named, _ in named if not is_named)
+    own = (text for name, is_named, text in named if is_named and name == column)
+    return ("", *(everywhere or (NULLS if nulls else ())), *own)
 
 
 def _to_text(time: object) -> object:
@@ -67,8 +79,9 @@ class FileFormat(_Settings):
 class FormatSettings(FileFormat):
     """The form of the files, and the meaning of their values.
 
-    The suffix of an items or users file decides before `kind`. `nulls` are the texts that stand
-    for no value: an event without a user or an item is a bad row, a feature without a value is missing.
+    The suffix of an items or users file decides before `kind`. `nulls` are the texts that stand for no value,
+    of all columns or of one (`COLUMN=TEXT`): an event without a user or an item is a bad row, a feature without
+    a value is missing.
     """
 
     list_separator: Annotated[str, Option("Between the values of a list in CSV; detected if not given.")] = ""
@@ -77,7 +90,12 @@ class FormatSettings(FileFormat):
     ] = "auto"
     nulls: Annotated[
         tuple[str, ...],
-        Option("A text that stands for no value; repeatable, replaces NULL, None, nan and -.", name="null"),
+        Option(
+            "A text that stands for no value, in COLUMN or in all columns; repeatable. Those of all columns "
+            "replace NULL, None, nan and -.",
+            "[COLUMN=]TEXT",
+            "null",
+        ),
     ] = NULLS
 
 
@@ -85,9 +103,10 @@ class ColumnSettings(_Settings):
     """The column of each role; those that are not named are looked for under their common names.
 
     `time` is a timestamp or any number that sorts a user's events. `time_unit` is the unit of numbers
-    ("auto": seconds or milliseconds since 1970 if most values then lie between 1990 and 2100, else plain
-    numbers). `time_format` is a `strptime` format for texts in none of the common formats. `weight` is how
-    much an event counts in training; `quantity` only tells returns (zero and below: bad rows) from events.
+    ("auto": each value in the unit in which it lies between 1990 and 2100, or as a date such as 20240501, if
+    most values do, else plain numbers). `time_format` are `strptime` formats for texts in none of the common
+    formats, tried in their order. `weight` is how much an event counts in training; `quantity` only tells
+    returns (zero and below: bad rows) from events.
     `label` is 1 for an event, and 0 or -1 for an item that the user did not choose; `negatives` has such
     items in the row of the event, one id or a list. `in_file_order` takes the order of the rows instead of a
     column. `item_id` and `user_id` are the id columns of the items and users files (default: as in the
@@ -114,12 +133,14 @@ class ColumnSettings(_Settings):
     item_id: Annotated[str | None, Option("Of ids in the items file.", "COLUMN")] = None
     user_id: Annotated[str | None, Option("Of ids in the users file.", "COLUMN")] = None
     time_unit: Annotated[
-        Literal["auto", "seconds", "milliseconds", "microseconds", "number"],
-        Option("auto, seconds, milliseconds, microseconds or number.", "UNIT"),
+        Literal["auto", "seconds", "milliseconds", "microseconds", "nanoseconds", "number"],
+        Option("auto, seconds, milliseconds, microseconds, nanoseconds or number.", "UNIT"),
     ] = "auto"
-    time_format: Annotated[str | None, Option("The format of dates, such as %d/%m/%Y %H:%M.", "FORMAT")] = (
-        None
-    )
+    time_format: Annotated[
+        tuple[str, ...],
+        BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
+        Option("A format of dates, such as %d/%m/%Y %H:%M; repeatable, the first that fits.", "FORMAT"),
+    ] = ()
 
     @model_validator(mode="after")
     def _has_one_order(self) -> Self:

@@ -1,24 +1,31 @@
 """Parsing of the order column: dates, times and numbers as sortable numbers."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Literal
 
+import numpy as np
 import polars as pl
 
 from turret.data.errors import ColumnError
+from turret.data.moments import PER_SECOND, YEAR_1990, YEAR_2100, as_number, parse_moment
 from turret.data.reading.schema import ColumnSettings
 
 TIME = "time"
 
 _SAMPLE = 10_000
 _MIN_SHARE = 0.9  # of values that fit a unit
-_YEAR_1990, _YEAR_2100 = 631_152_000, 4_102_444_800  # seconds since 1970
+_MIN_LIKELY = 0.95  # of times, for the others to be those of wrong clocks
+_DAY = 86_400  # seconds
 YEAR_1, YEAR_10000 = -62_135_596_800, 253_402_300_800  # seconds since 1970; the range of datetime
-PER_SECOND = {"seconds": 1, "milliseconds": 1_000, "microseconds": 1_000_000}
 _CLOCKS = ("", " %H:%M", " %H:%M:%S%.f")
 _OFFSET = " %H:%M:%S%.f%#z"
 _DAYS = ("%Y-%m-%d", "%Y/%m/%d", "%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y")
+_DAY_OR_MONTH = {"%d/%m/%Y": "%m/%d/%Y", "%m/%d/%Y": "%d/%m/%Y"}
+# Dates as numbers, such as 20240501 and 20240501123000, and their digits behind the day.
+_DIGITS = {"%Y%m%d": 0, "%Y%m%d%H%M": 4, "%Y%m%d%H%M%S": 6}
 
 
 @dataclass(frozen=True)
@@ -43,9 +50,10 @@ class TimeReader:
     """The conversion of the order column to numbers.
 
     `value` is Int64 milliseconds since 1970 (UTC) for a timestamp, Int64 or Float64 for a number, and null
-    where the column is null or does not parse. `note` describes the format. `per_second` is the number of
-    units of a numeric timestamp per second, else None. `form` states `value` without Polars; None for
-    columns of times and for the order of the rows.
+    where the column is null or does not parse. `note` describes the format, `doubts` has a sentence on each
+    loss. `per_second` is the number of units of a numeric timestamp per second, else None. `form` states
+    `value` without Polars; None for columns of times, for the order of the rows, and for forms that it can't
+    state. `likely` are bounds in milliseconds: times outside are those of wrong clocks.
     """
 
     kind: Literal["timestamp", "number", "position"]
@@ -53,6 +61,8 @@ class TimeReader:
     note: str
     per_second: int | None = None
     form: Numbers | Dates | None = None
+    likely: tuple[int, int] | None = None
+    doubts: tuple[str, ...] = ()
 
 
 def read_positions(row: str) -> TimeReader:
@@ -63,18 +73,26 @@ def read_positions(row: str) -> TimeReader:
 def choose_reader(frame: pl.LazyFrame, column: str, name: str, settings: ColumnSettings) -> TimeReader:
     """Choose the reader of `frame[column]`, `name` in the source, by its type, first values and range.
 
-    Raises ColumnError when the column holds neither times nor numbers, when day and month are ambiguous, or
-    when the settings contradict the values.
+    Where a unit or a format is stated, no time is taken for that of a wrong clock. Raises ColumnError when
+    the column holds neither times nor numbers, when day and month are ambiguous, or when the settings
+    contradict the values.
     """
     dtype = frame.select(column).collect_schema()[column]
+    value = pl.col(column)
     if dtype.is_temporal() and dtype not in (pl.Time, pl.Duration()):
         _refuse_unit(settings, name, "dates")
-        return TimeReader("timestamp", _milliseconds(pl.col(column), dtype), f"{name!r} holds {dtype}")
-    if dtype.is_numeric():
-        return _number_reader(frame, name, pl.col(column), dtype, settings)
-    if dtype in (pl.String, pl.Categorical, pl.Enum):
-        return _text_reader(frame, pl.col(column), name, settings)
+        reader = TimeReader("timestamp", _milliseconds(value, dtype), f"{name!r} holds {dtype}")
+        return _without_wrong_clocks(reader, frame)
+    if dtype.is_numeric() and not settings.time_format:
+        return _number_reader(frame, name, value, dtype, settings)
+    if dtype.is_integer() or dtype in (pl.String, pl.Categorical, pl.Enum):
+        return _text_reader(frame, value.cast(pl.String).str.strip_chars(), name, settings)
     raise ColumnError(f"column {name!r} holds {dtype}, which does not order events; name another with --time")
+
+
+def likely_times() -> tuple[int, int]:
+    """The bounds of times of events, in milliseconds: from 1990 to tomorrow, as clocks of any zone may be."""
+    return YEAR_1990 * 1000, int((datetime.now(UTC).timestamp() + _DAY) * 1000)
 
 
 def parse_time(setting: str | float, time: TimeReader) -> float:
@@ -83,30 +101,23 @@ def parse_time(setting: str | float, time: TimeReader) -> float:
     A text may hold a number, which is in the unit of the column; other texts are dates or times. Raises
     ColumnError for anything else, and for a date if the column holds plain numbers.
     """
-    number = _finite(setting)
+    number = as_number(setting)
     if time.kind == "number":
-        if number is None:
+        if number is None or not math.isfinite(number):
             raise ColumnError(
-                f"the order column holds numbers, so {setting!r} can't split the events; give a number"
+                f"the order column holds numbers, so {setting!r} can't split the events; give a number, or "
+                "the unit of the column with --time-unit"
             )
         return number
-    if number is None:
-        value = pl.select(_parse(pl.lit(str(setting)), "%Y-%m-%d")).item()
+    if number is None or time.per_second is None:
+        value = parse_moment(setting)
     else:
-        value = None if time.per_second is None else number * 1000 / time.per_second
+        value = number * 1000 / time.per_second
     if value is None or not YEAR_1 * 1000 <= value < YEAR_10000 * 1000:
         raise ColumnError(
             f"{setting!r} is not a date or time ({time.note}); write it like 2024-05-01 or 2024-05-01 12:30"
         )
     return float(value)
-
-
-def _finite(setting: str | float) -> float | None:
-    try:
-        number = float(setting)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
 
 
 def _refuse_unit(settings: ColumnSettings, column: str, content: str) -> None:
@@ -123,27 +134,70 @@ def _milliseconds(value: pl.Expr, dtype: pl.DataType) -> pl.Expr:
     return value.cast(pl.Datetime("ms")).dt.epoch("ms")
 
 
+def _without_wrong_clocks(reader: TimeReader, frame: pl.LazyFrame) -> TimeReader:
+    """Set the bounds of likely times if most of `frame` are likely."""
+    bounds = likely_times()
+    share = frame.select(reader.value.is_between(*bounds).mean()).collect(engine="streaming").item()
+    return replace(reader, likely=bounds) if (share or 0.0) >= _MIN_LIKELY else reader
+
+
 def _number_reader(
     frame: pl.LazyFrame, name: str, value: pl.Expr, dtype: pl.DataType, settings: ColumnSettings
 ) -> TimeReader:
+    is_integer = dtype.is_integer()
     # Narrower integers would overflow in milliseconds.
-    value = value.cast(pl.Int64 if dtype.is_integer() else pl.Float64, strict=False)
-    is_whole, likely = _survey(frame, value, dtype)
-    unit = settings.time_unit if settings.time_unit != "auto" else likely
-    form = Numbers(unit, dtype.is_integer(), is_whole)
-    if unit == "number":
-        finite = value if dtype.is_integer() else pl.when(value.is_finite()).then(value)
-        number = finite.cast(pl.Int64 if is_whole else pl.Float64, strict=False)
-        return TimeReader("number", number, f"{name!r} holds plain numbers", form=form)
-    scale = PER_SECOND[unit]
-    in_range = value.is_between(YEAR_1 * scale, YEAR_10000 * scale, closed="left")
-    return TimeReader(
+    value = value.cast(pl.Int64 if is_integer else pl.Float64, strict=False)
+    survey = _survey(frame, value, is_integer)
+    doubts = _precision(name, survey)
+    if settings.time_unit != "auto":
+        units: list[str] = [settings.time_unit]
+    elif survey.in_units >= _MIN_SHARE:
+        units = list(survey.shares)
+    elif survey.dates >= _MIN_SHARE:
+        note = f"{name!r} holds dates written as numbers, such as 20240501"
+        reader = TimeReader("timestamp", _from_digits(value), note, doubts=doubts)
+        return _without_wrong_clocks(reader, frame)
+    else:
+        units = ["number"]
+    form = Numbers(units[0], is_integer, survey.is_whole)
+    if form.unit == "number":
+        finite = value if is_integer else pl.when(value.is_finite()).then(value)
+        number = finite.cast(pl.Int64 if survey.is_whole else pl.Float64, strict=False)
+        return TimeReader("number", number, f"{name!r} holds plain numbers", form=form, doubts=doubts)
+    is_likely = settings.time_unit == "auto" and survey.likely >= _MIN_LIKELY
+    reader = TimeReader(
         "timestamp",
-        _scaled(pl.when(in_range).then(value), scale, dtype.is_integer()),
-        f"{name!r} holds {unit} since 1970",
-        per_second=scale,
-        form=form,
+        _in_unit(value, form.unit, is_integer),
+        f"{name!r} holds {form.unit} since 1970",
+        PER_SECOND[form.unit],
+        form if form.unit != "nanoseconds" else None,
+        likely_times() if is_likely else None,
+        doubts,
     )
+    if len(units) == 1:
+        return reader
+    shown = " and ".join(f"{unit} ({survey.shares[unit]:.1%})" for unit in units)
+    note = f"{name!r} holds {shown} since 1970: each value is read in its own unit; --time-unit takes one"
+    own = pl.coalesce(_in_own_unit(value, units, is_integer), reader.value)
+    return replace(reader, value=own, note=note, form=None)
+
+
+def _in_unit(value: pl.Expr, unit: str, is_integer: bool) -> pl.Expr:
+    """Convert numbers of the years 1 to 9999 to milliseconds; null for others."""
+    scale = PER_SECOND[unit]
+    # Those of nanoseconds lie outside 64 bits.
+    first, last = max(YEAR_1 * scale, -(2**63)), min(YEAR_10000 * scale, 2**63 - 1)
+    return _scaled(pl.when(value.is_between(first, last, closed="left")).then(value), scale, is_integer)
+
+
+def _in_own_unit(value: pl.Expr, units: Sequence[str], is_integer: bool) -> pl.Expr:
+    """Convert numbers that are times between 1990 and 2100 in one of the units; null for others."""
+    own = {unit: pl.when(_is_plausible(value, unit)).then(value) for unit in units}
+    return pl.coalesce(_scaled(one, PER_SECOND[unit], is_integer) for unit, one in own.items())
+
+
+def _is_plausible(value: pl.Expr, unit: str, last: float = YEAR_2100) -> pl.Expr:
+    return value.is_between(YEAR_1990 * PER_SECOND[unit], int(last * PER_SECOND[unit]))
 
 
 def _scaled(value: pl.Expr, per_second: int, is_integer: bool) -> pl.Expr:
@@ -154,28 +208,86 @@ def _scaled(value: pl.Expr, per_second: int, is_integer: bool) -> pl.Expr:
     return value * (1000 // per_second) if per_second <= 1000 else value // (per_second // 1000)
 
 
-def _survey(frame: pl.LazyFrame, value: pl.Expr, dtype: pl.DataType) -> tuple[bool, str]:
-    """Return whether all values are whole, and the unit in which most are times between 1990 and 2100.
+def _from_digits(value: pl.Expr) -> pl.Expr:
+    """Parse the digits of numbers as dates, null for others."""
+    text = value.cast(pl.Int64, strict=False).cast(pl.String)
+    return pl.coalesce(_strptime(text, one) for one in _DIGITS)
 
-    Most, not all: outliers are bad rows.
+
+@dataclass(frozen=True)
+class _Survey:
+    """Properties of numbers.
+
+    `shares` are those of times between 1990 and 2100 by unit, where there are any, the largest first,
+    `in_units` their sum, and `likely` the share of times until tomorrow; `dates` is the share of dates
+    written as numbers. `is_coarse`: 32-bit floats hold all values, which are not equal or whole days apart.
+    `most`: the largest value.
     """
-    finite = value if dtype.is_integer() else value.filter(value.is_finite())
-    whole = pl.lit(True) if dtype.is_integer() else (finite == finite.floor()).all()
-    shares = {
-        unit: finite.is_between(_YEAR_1990 * scale, _YEAR_2100 * scale).mean()
-        for unit, scale in PER_SECOND.items()
-    }
-    survey = frame.select(whole=whole, **shares).collect(engine="streaming").row(0, named=True)
-    likely = next((unit for unit in PER_SECOND if (survey[unit] or 0.0) >= _MIN_SHARE), "number")
-    return bool(survey["whole"]), likely
+
+    is_whole: bool
+    shares: dict[str, float]
+    likely: float
+    dates: float
+    is_coarse: bool
+    most: float
+
+    @property
+    def in_units(self) -> float:
+        return sum(self.shares.values())
 
 
-def _text_reader(frame: pl.LazyFrame, column: pl.Expr, name: str, settings: ColumnSettings) -> TimeReader:
-    text = column.cast(pl.String).str.strip_chars()
-    if settings.time_format is not None:
-        value = text.str.strptime(pl.Datetime("ms"), settings.time_format, strict=False).dt.epoch("ms")
-        form = Dates((settings.time_format,), is_loose=False)
-        return TimeReader("timestamp", value, f"{name!r} is read as {settings.time_format}", form=form)
+def _survey(frame: pl.LazyFrame, value: pl.Expr, is_integer: bool) -> _Survey:
+    finite = value if is_integer else value.filter(value.is_finite())
+    whole = finite.cast(pl.Int64, strict=False)
+    days = [whole // 10**digits for digits in _DIGITS.values()]
+    is_date = [
+        day.is_between(19_900_101, 20_991_231)
+        & (day // 100 % 100).is_between(1, 12)
+        & (day % 100).is_between(1, 31)
+        for day in days
+    ]
+    is_single = finite.cast(pl.Float32).cast(pl.Float64) == finite.cast(pl.Float64)
+    until = likely_times()[1] / 1000
+    row = (
+        frame.select(
+            is_whole=pl.lit(True) if is_integer else (finite == finite.floor()).all(),
+            dates=pl.any_horizontal(is_date).mean(),
+            is_coarse=is_single.all() & ~((finite - finite.min()) % _DAY == 0).all(),
+            most=finite.abs().max().cast(pl.Float64),
+            likely=pl.any_horizontal(_is_plausible(finite, unit, until) for unit in PER_SECOND).mean(),
+            **{unit: _is_plausible(finite, unit).mean() for unit in PER_SECOND},
+        )
+        .collect(engine="streaming")
+        .row(0, named=True)
+    )
+    units = sorted((unit for unit in PER_SECOND if row[unit]), key=row.__getitem__, reverse=True)
+    return _Survey(
+        bool(row["is_whole"]),
+        {unit: row[unit] for unit in units},
+        row["likely"] or 0.0,
+        row["dates"] or 0.0,
+        bool(row["is_coarse"]),
+        row["most"] or 0.0,
+    )
+
+
+def _precision(name: str, survey: _Survey) -> tuple[str, ...]:
+    """A sentence where values are or were 32-bit floats, and too large for them."""
+    spacing = float(np.spacing(np.float32(survey.most)))
+    if spacing <= 1 or not survey.is_coarse:
+        return ()
+    unit = next(iter(survey.shares), "") if survey.in_units >= _MIN_SHARE else ""
+    return (
+        f"{name!r} has the precision of 32-bit floats: values within {spacing:,.0f} {unit}".rstrip()
+        + " are one, and the order of such events is lost; export integers or 64-bit floats",
+    )
+
+
+def _text_reader(frame: pl.LazyFrame, text: pl.Expr, name: str, settings: ColumnSettings) -> TimeReader:
+    if settings.time_format:
+        value = pl.coalesce(_strptime(text, one) for one in settings.time_format)
+        note = f"{name!r} is read as {' or '.join(settings.time_format)}"
+        return TimeReader("timestamp", value, note, form=Dates(settings.time_format, is_loose=False))
     sample = (
         frame.select(text.alias(TIME))
         .filter(pl.col(TIME).is_not_null())
@@ -184,7 +296,7 @@ def _text_reader(frame: pl.LazyFrame, column: pl.Expr, name: str, settings: Colu
     )
     numbers = _count(sample, pl.col(TIME).cast(pl.Float64, strict=False))
     dates = {days: _count(sample, _parse(pl.col(TIME), days)) for days in _DAYS}
-    if numbers >= max(dates.values()):
+    if not any(dates.values()):
         dtype = (
             pl.Int64()
             if _count(sample, pl.col(TIME).cast(pl.Int64, strict=False)) == numbers
@@ -192,18 +304,33 @@ def _text_reader(frame: pl.LazyFrame, column: pl.Expr, name: str, settings: Colu
         )
         return _number_reader(frame, name, text.cast(dtype, strict=False), dtype, settings)
     _refuse_unit(settings, name, "dates")
-    best = [days for days, count in dates.items() if count == max(dates.values())]
-    if len(best) > 1:
-        raise ColumnError(
-            f"the dates of column {name!r} (such as {sample[TIME][0]!r}) fit {' and '.join(best)}; "
-            "choose one with --time-format"
-        )
-    return TimeReader(
-        "timestamp",
-        _parse(text, best[0]),
-        f"{name!r} is read as {best[0]} with or without a time",
-        form=Dates(tuple(best[0] + clock for clock in (*_CLOCKS, _OFFSET)), is_loose=True),
+    found = _formats(sample, dates, name)
+    value = pl.coalesce(_parse(text, days) for days in found)
+    form = Dates(
+        tuple(days + clock for days in found for clock in (*_CLOCKS, _OFFSET)),
+        is_loose=True,
     )
+    note = f"{name!r} is read as {' or '.join(found)} with or without a time"
+    reader = TimeReader("timestamp", value, note, form=form)
+    if numbers:
+        number = text.cast(pl.Int64, strict=False)
+        either = pl.coalesce(value, _in_own_unit(number, list(PER_SECOND), True), _from_digits(number))
+        reader = replace(reader, value=either, note=f"{note}, or as numbers since 1970", form=None)
+    return _without_wrong_clocks(reader, frame.head(_SAMPLE))
+
+
+def _formats(sample: pl.DataFrame, counts: dict[str, int], name: str) -> list[str]:
+    """The formats of days in a sample, the most frequent first; of day and month first only one."""
+    found = sorted((days for days in counts if counts[days]), key=counts.__getitem__, reverse=True)
+    for days in found:
+        other = _DAY_OR_MONTH.get(days, "")
+        if counts.get(other) == counts[days]:
+            example = sample.filter(_parse(pl.col(TIME), days).is_not_null())[TIME][0]
+            raise ColumnError(
+                f"the dates of column {name!r} (such as {example!r}) fit {days} and {other}; "
+                "choose one with --time-format"
+            )
+    return [days for days in found if counts[days] >= counts.get(_DAY_OR_MONTH.get(days, ""), 0)]
 
 
 def _count(sample: pl.DataFrame, value: pl.Expr) -> int:
@@ -213,6 +340,10 @@ def _count(sample: pl.DataFrame, value: pl.Expr) -> int:
 def _parse(text: pl.Expr, days: str) -> pl.Expr:
     """Parse dates with an optional time, fraction of a second and offset (default: UTC)."""
     plain = text.str.replace("T", " ", literal=True).str.replace(r"Z$", "")
-    naive = [plain.str.strptime(pl.Datetime("ms"), days + clock, strict=False) for clock in _CLOCKS]
+    naive = [_strptime(plain, days + clock) for clock in _CLOCKS]
     aware = plain.str.strptime(pl.Datetime("ms", "UTC"), days + _OFFSET, strict=False)
-    return pl.coalesce(*naive, aware.dt.replace_time_zone(None)).dt.epoch("ms")
+    return pl.coalesce(*naive, aware.dt.replace_time_zone(None).dt.epoch("ms"))
+
+
+def _strptime(text: pl.Expr, time_format: str) -> pl.Expr:
+    return text.str.strptime(pl.Datetime("ms"), time_format, strict=False).dt.epoch("ms")

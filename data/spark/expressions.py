@@ -6,6 +6,8 @@ import polars as pl
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
+from turret.data.events.ids import integers_of
+
 TEXTS = (pl.String, pl.Categorical, pl.Enum)
 # White space of Unicode, as Polars has it.
 _SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
@@ -45,7 +47,7 @@ def _is_finite(value: Column) -> Column:
 
 def is_readable_id(dtype: pl.DataType) -> bool:
     """Tell whether `id_key` reads ids of this type as Polars does."""
-    return is_short_integer(dtype) or dtype.is_float() or dtype in TEXTS
+    return is_short_integer(dtype) or dtype in TEXTS
 
 
 def is_short_integer(dtype: pl.DataType) -> bool:
@@ -56,8 +58,6 @@ def is_short_integer(dtype: pl.DataType) -> bool:
 def id_key(raw: Column, dtype: pl.DataType, nulls: Sequence[str]) -> Column:
     """Return ids as keys: long for integers, else texts (see `data.events.ids.id_key`)."""
     if dtype.is_integer():
-        return raw.cast("long")
-    if dtype.is_float():
-        value = raw.cast("double")
-        return F.when(value == F.rint(value), whole(value)).cast("string")
+        value = raw.cast("long")
+        return F.when(~value.isin(integers_of(nulls)), value)
     return F.when(~stripped(raw).isin("", *nulls), raw)

@@ -6,7 +6,8 @@ import polars as pl
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
-from turret.data.reading.times import PER_SECOND, YEAR_1, YEAR_10000, Dates, Numbers, TimeReader
+from turret.data.moments import PER_SECOND
+from turret.data.reading.times import YEAR_1, YEAR_10000, Dates, Numbers, TimeReader
 from turret.data.spark.expressions import TEXTS, finite, integer, number, stripped, whole
 
 _DAY = 86_400_000

@@ -7,12 +7,12 @@ import polars as pl
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from turret.data.events.dropped_rows import UNREADABLE_TIME
+from turret.data.events.dropped_rows import UNKNOWN_ITEM, UNREADABLE_TIME, WRONG_CLOCK
 from turret.data.events.events import KIND_FILTER, PART, VERDICT, WEIGHT_FILTER, Log
 from turret.data.events.ids import as_keys
 from turret.data.events.labels import LABEL
 from turret.data.manifest import Columns
-from turret.data.reading.schema import FilterSettings
+from turret.data.reading.schema import FilterSettings, nulls_of
 from turret.data.reading.tables import ROW, Table, readable
 from turret.data.spark.exchange import given
 from turret.data.spark.expressions import (
@@ -38,7 +38,8 @@ class Rules:
 
     def __init__(self, log: Log, columns: Columns, filters: FilterSettings, nulls: Sequence[str]) -> None:
         schema = log.frame.collect_schema()
-        self.log, self.columns, self.filters, self.nulls = log, columns, filters, nulls
+        self.log, self.columns, self.filters = log, columns, filters
+        self.nulls = {role: nulls_of(nulls, getattr(columns, role)) for role in _IDS}
         self.raw = {role: schema[f"raw_{role}"] for role in columns.model_dump(exclude_none=True)}
         self.keys = {role: schema[role] for role in _IDS}
 
@@ -46,7 +47,7 @@ class Rules:
         """Tell whether Spark reads every column of this log as Polars does."""
         if "negatives" in self.raw or not all(map(can_scan, self.log.tables.values())):
             return False
-        if pl.Float16 in self.raw.values():  # no type of Spark
+        if pl.Float16 in self.raw.values() or self.log.float_ids:  # rare, as are ids that are floats
             return False
         ids = all(is_readable_id(self.raw[role]) for role in _IDS)
         numbers = all(
@@ -72,7 +73,7 @@ class Rules:
 
         `catalog` has the keys of the items file as `item` and `__known`.
         """
-        values = {role: id_key(F.col(f"raw_{role}"), self.raw[role], self.nulls) for role in _IDS}
+        values = {role: id_key(F.col(f"raw_{role}"), self.raw[role], self.nulls[role]) for role in _IDS}
         values["time"] = (
             F.col(ROW)
             if "time" not in self.raw
@@ -89,7 +90,7 @@ class Rules:
         verdicts = self._bad(weight is not None)
         if catalog is not None:
             frame = frame.join(catalog, "item", "left")
-            verdicts.append((F.col("__known").isNull(), "item not in the items file"))
+            verdicts.append((F.col("__known").isNull(), UNKNOWN_ITEM))
         if self.filters.min_weight is not None:
             verdicts.append((F.col("weight") < F.lit(self.filters.min_weight).cast("float"), WEIGHT_FILTER))
         verdict = F.coalesce(*(F.when(condition, F.lit(name)) for condition, name in verdicts))
@@ -130,12 +131,8 @@ class Rules:
         if kinds:
             is_kept = F.coalesce(F.col("raw_kind").cast("string").isin(kinds), F.lit(False))
             verdicts.append((~is_kept, KIND_FILTER))
-        for role in _IDS:
-            # Every text is a key, unless it stands for no value; a fraction is none.
-            is_null = F.col(f"raw_{role}" if self.raw[role].is_float() else role).isNull()
-            verdicts.append((is_null, f"null {role}"))
-            if self.raw[role].is_float():
-                verdicts.append((F.col(role).isNull(), f"unreadable {role}"))
+        # Every integer and text is a key, unless it stands for no value.
+        verdicts += [(F.col(role).isNull(), f"null {role}") for role in _IDS]
         texts = [role for role, dtype in self.keys.items() if dtype == pl.String]
         verdicts += [(F.length(role) > ID_LENGTH, f"id longer than {ID_LENGTH} characters") for role in texts]
         if "time" in self.raw:
@@ -143,6 +140,8 @@ class Rules:
                 (F.col("raw_time").isNull(), "null time"),
                 (F.col("time").isNull(), UNREADABLE_TIME),
             ]
+        if self.log.time.likely is not None:
+            verdicts.append((~F.col("time").between(*self.log.time.likely), WRONG_CLOCK))
         if "weight" in self.raw:
             verdicts.append((F.col("raw_weight").isNull(), "null weight"))
         if has_weights:

@@ -22,7 +22,7 @@ from turret.data.events.ids import as_keys, id_key, id_text, vocabulary
 from turret.data.events.read_events import IngestedEvents, read_events
 from turret.data.preparing.columns import choose_columns
 from turret.data.reading.readers import scan
-from turret.data.reading.schema import ColumnSettings, FilterSettings, FormatSettings
+from turret.data.reading.schema import NULLS, ColumnSettings, FilterSettings, FormatSettings, nulls_of
 from turret.data.reading.tables import ROW, Table
 
 
@@ -38,11 +38,71 @@ def test_ids_of_every_type_become_the_text_that_finds_them_again() -> None:
     assert _texts(pl.Series(["b", "a"], dtype=pl.Categorical())) == ["b", "a"]
 
 
+def test_floats_too_large_to_tell_neighbours_apart_are_no_ids() -> None:
+    assert _texts(pl.Series([2.0**53 - 1, 2.0**53, -(2.0**53)])) == ["9007199254740991", None, None]
+    assert _texts(pl.Series([16_777_215, 16_777_216], dtype=pl.Float32)) == ["16777215", None]
+    columns: Columns = {"user": [1e16, 5.0, None], "item": ["x"] * 3, "time": [1, 2, 3]}
+    bad = {"user too large for a float to hold exactly": 1, "null user": 1}
+    assert _counts(_validate(columns)) == (1, bad, {})
+
+
+def test_texts_that_all_print_as_floats_are_whole_numbers() -> None:
+    """As pandas writes integers beside missing values; other points belong to the id."""
+    columns: Columns = {
+        "user": ["1000.0", "7", None, "1e+17"],
+        "item": ["1.0", "07", "2.0", "3.0"],
+        "time": [1, 2, 3, 4],
+    }
+    log = _validate(columns)
+    found, _ = _read(log)
+    assert log.float_ids == {"user"}
+    assert (found.users.to_list(), found.items.to_list()) == (["1000", "7"], ["1.0", "07"])
+    assert [bad.kind for bad in found.bad_rows] == ["null user", "user too large for a float to hold exactly"]
+
+
+@pytest.mark.parametrize(
+    "items", [["N1-0 N2-1", "N3-0", "N1-0 N2-1 N3-1"], ["[1, 2]", "[]"], ["7,8", "7,9,8"]]
+)
+def test_a_list_of_items_in_one_field_is_refused(items: list[str]) -> None:
+    columns: Columns = {"user": ["a"] * len(items), "item": items, "time": list(range(len(items)))}
+    with pytest.raises(ColumnError, match=r"'item' holds lists such as .*: give each item of a list a row"):
+        _validate(columns)
+
+
+@pytest.mark.parametrize(
+    "items", [["The Room 2", "Portal 2", "Portal"], ["85 12", "85 13", "86 12"], ["a|b"]]
+)
+def test_titles_and_ids_of_several_words_are_items(items: list[str]) -> None:
+    columns: Columns = {"user": ["a"] * len(items), "item": items, "time": list(range(len(items)))}
+    assert _counts(_validate(columns))[0] == len(items)
+
+
+def test_rows_of_wrong_clocks_are_bad() -> None:
+    times = [*range(1_700_000_000, 1_700_000_040), -2_000_000_000, 4_000_000_000]
+    columns: Columns = {"user": ["a"] * 42, "item": ["x"] * 42, "time": times}
+    log = _validate(columns)
+    assert _counts(log) == (40, {"time before 1990 or in the future": 2}, {})
+    assert [row["time"] for row in _read(log)[0].bad_rows[0].examples] == [
+        "-2000000000 (1906-08-16)",
+        "4000000000 (2096-10-02)",
+    ]
+    assert _counts(_validate(columns, time_unit="seconds")) == (42, {}, {})
+
+
 def test_texts_that_exports_write_for_no_id_are_none() -> None:
     values = pl.Series(["NULL", "None", "nan", " - ", "NA", "Nullarbor", "x"])
     assert _texts(values) == [None, None, None, None, "NA", "Nullarbor", "x"]
     frame = pl.DataFrame({"id": values}).select(id_text("id", pl.String(), nulls=["x"]))
     assert frame["id"].to_list() == ["NULL", "None", "nan", " - ", "NA", "Nullarbor", None]
+
+
+def test_texts_for_no_value_are_of_all_columns_or_of_one() -> None:
+    assert nulls_of(["0", "user=-1"], "user") == ("", "0", "-1")
+    assert nulls_of(["user=-1"], "item") == ("", *NULLS)
+    for ids in (pl.Series([0, 7]), pl.Series([0.0, 7.0]), pl.Series([0, 7], dtype=pl.UInt64)):
+        columns: Columns = {"user": ids, "item": ids, "time": [1, 2]}
+        log = _validate(columns, nulls=["user=0"])
+        assert _counts(log) == (1, {"null user": 1}, {})
 
 
 @pytest.mark.parametrize(
@@ -145,7 +205,7 @@ def test_a_table_that_grows_many_times_keeps_everything(step: int) -> None:
     _check_numbers([pl.Series(batch) for batch in batches], pl.Int64())
 
 
-Columns = Mapping[str, Sequence[object]]
+Columns = Mapping[str, Sequence[object] | pl.Series]
 
 EVENTS: Columns = {
     "user": ["a", None, "b", "a", "", "c", "a", "b"],
@@ -165,6 +225,7 @@ def _validate(
     columns: Columns,
     filters: FilterSettings | None = None,
     catalog: list[str] | None = None,
+    nulls: Sequence[str] = NULLS,
     **settings: object,
 ) -> Log:
     chosen = ColumnSettings.model_validate(settings)
@@ -176,6 +237,7 @@ def _validate(
         chosen,
         filters or FilterSettings(),
         known,
+        nulls,
     )
 
 

@@ -125,7 +125,8 @@ def test_lists_in_json_or_of_python_are_parsed() -> None:
 
 def test_texts_for_no_value_are_missing() -> None:
     assert without_nulls(pl.Series([" a ", "-", "", "NULL"]), ["-"]).to_list() == ["a", None, None, "NULL"]
-    assert without_nulls(pl.Series([1, None]), ["1"]).to_list() == [1, None]
+    assert without_nulls(pl.Series([1, 2]), ["1", "x"]).to_list() == [None, 2]
+    assert without_nulls(pl.Series([0.5, -1.0]), ["-1"]).to_list() == [0.5, None]
 
 
 COUNT = 40
@@ -194,6 +195,17 @@ def test_named_numbers_are_read_from_words_dates_and_prices() -> None:
         " as dates, in days since 1970",
         " as the number 1.5; --decimal '.' reads a point as the decimal mark",
     ]
+
+
+def test_texts_for_no_value_of_one_column_leave_the_others_and_their_effect_is_said() -> None:
+    frame = pl.DataFrame({"stock": ["0", "5", "-"], "size": ["0", "0", "4"]})
+    chosen = FeatureColumns(number=("stock", "size"))
+    everywhere, own = (_read(frame, chosen, nulls=nulls) for nulls in (("0", "-"), ("size=0",)))
+    assert everywhere.frame["stock"].to_list() == [None, 5, None]
+    assert own.frame.to_dict(as_series=False) == {"stock": [0, 5, None], "size": [None, None, 4]}
+    sentence = "column {!r} has no value in {} rows by --null; --null COLUMN=TEXT is of one column alone"
+    assert everywhere.notes == [f"items.csv: {sentence.format(*one)}" for one in (("stock", 1), ("size", 2))]
+    assert own.notes == [f"items.csv: {sentence.format('size', 2)}"]
 
 
 def test_a_named_number_that_is_none_is_an_error_with_its_file_and_two_remedies() -> None:
@@ -315,6 +327,12 @@ def test_null_and_repeated_ids_and_malformed_lines_are_bad_and_the_first_row_of_
     ]
 
 
+def test_ids_that_print_as_floats_are_those_of_the_log_and_too_large_ones_are_bad() -> None:
+    entries = _table(pl.DataFrame({"item_id": ["20.0", "1e+16"]}), is_text=True)
+    assert entries.ids.to_list() == ["20"]
+    assert [bad.kind for bad in entries.bad_rows] == ["items file: id too large for a float to hold exactly"]
+
+
 def test_fields_are_all_columns_that_json_can_express() -> None:
     frame = pl.DataFrame(
         {
@@ -357,11 +375,12 @@ def test_texts_of_a_csv_file_become_what_they_were_meant_as() -> None:
             "genres": ["a|b"],
             "price": ["2.50"],
             "size": ["2.50"],
+            "stock": ["253"],
             "number": ["9223372036854775808"],
         }
     )
     entries = _table(frame, is_text=True)
-    chosen = FeatureColumns(multi=("genres",), number=("price",))
+    chosen = FeatureColumns(multi=("genres",), number=("price", "stock"))
     found = _shown_fields(entries, ["1"], chosen=chosen)
     assert found == {
         "year": [1999],
@@ -369,7 +388,19 @@ def test_texts_of_a_csv_file_become_what_they_were_meant_as() -> None:
         "genres": [["a", "b"]],
         "price": [2.5],
         "size": ["2.50"],
+        "stock": [253],
         "number": ["9223372036854775808"],
+    }
+    assert list(map(type, found["stock"])) == [int]
+
+
+def test_whole_floats_are_integers_in_answers_as_before_their_column_lost_a_value() -> None:
+    frame = pl.DataFrame({"item_id": [1, 2], "stock": [3.0, None], "huge": [1e300, 1.0], "price": [3.0, 2.5]})
+    shown = _shown_fields(_table(frame), ["1", "2"])
+    assert {name: list(map(type, values)) for name, values in shown.items()} == {
+        "stock": [int, type(None)],
+        "huge": [float, float],
+        "price": [float, float],
     }
 
 

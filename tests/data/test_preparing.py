@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.data.conftest import Prepare
 from turret.data.configuration import load_configuration
-from turret.data.errors import BadRowsError, DataError
+from turret.data.errors import BadRowsError, ColumnError, DataError, EmptyDataError
 from turret.data.events.event_arrays import Events
 from turret.data.features import Bag
 from turret.data.histories import histories
@@ -229,6 +229,11 @@ def test_bad_rows_of_all_files_are_refused_together(prepared: Prepare, items: Pa
         assert kind in str(refusal.value)
 
 
+def test_where_no_item_is_known_ids_of_both_files_are_shown(prepared: Prepare, items: Path) -> None:
+    with pytest.raises(EmptyDataError, match=r"(?s)item_id X.*the ids of .*catalog.csv are such as 'x', 'y'"):
+        prepared(HEADER + "a,X,1\n", {"items": items, "on_bad": "drop"})
+
+
 def test_dropped_rows_are_counted_in_the_manifest(prepared: Prepare, items: Path) -> None:
     opened = prepared(WITH_BAD_ROWS, {"items": items, "on_bad": "drop"})
     assert opened.manifest.counts.events == 1
@@ -273,6 +278,32 @@ def test_returns_that_nobody_asked_to_drop_are_said(warn: Warn) -> None:
         "--quantity quantity drops such rows as returns"
     )
     assert sentence in warn(RETURNS)
+
+
+def test_a_user_who_may_be_nobody_is_said(warn: Warn) -> None:
+    others = "".join(f"{user},a,{user}\n" for user in range(40))
+    text = HEADER + others + "".join(f"NA,{item},{item}\n" for item in range(60)) + "7,n/a,1\n"
+    sentences = warn(text)[1:3]
+    assert [sentence.partition(";")[0] for sentence in sentences] == [
+        "user 'NA' has 59.4% of the events",
+        "'n/a' is an id of column 'item_id'",
+    ]
+    assert sentences[0].endswith("leave them out with --null user_id=NA --on-bad drop")
+    nulls = {"format__nulls": ["user_id=NA", "item_id=n/a"], "on_bad": "drop"}
+    assert len(warn(text, **nulls)) == 1
+    with pytest.raises(
+        ColumnError, match=r"--null 'usr=NA': no file has a column 'usr'; the columns are user_id"
+    ):
+        warn(text, format__nulls=["usr=NA"], on_bad="drop")
+
+
+def test_ids_and_times_that_are_read_otherwise_than_written_are_said(warn: Warn) -> None:
+    assert "the ids of column 'user_id' print as floats, and are read as whole numbers: 7 for 7.0" in warn(
+        HEADER + "1.0,a,1\n2.0,a,2\n"
+    )
+    seconds = "".join(f"1,a,{time}\n" for time in (1_700_000_001, -2_000_000_000))
+    sentence = "the times are from 1906-08-16 to 2023-11-14; those before 1990 or in the future may be of"
+    assert f"{sentence} wrong clocks" in warn(HEADER + seconds, columns__time_unit="seconds")
 
 
 def test_targets_that_can_not_be_hit_are_counted(warn: Warn) -> None:

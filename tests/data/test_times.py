@@ -1,5 +1,6 @@
 """Moments: those of configurations, and columns of times in all their forms."""
 
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 
@@ -18,7 +19,7 @@ def _reader(values: pl.Series, **settings: object) -> TimeReader:
 
 
 def _read(
-    values: list[object], dtype: pl.DataType | None = None, **settings: object
+    values: Sequence[object], dtype: pl.DataType | None = None, **settings: object
 ) -> tuple[str, list[object]]:
     column = pl.Series("raw", values, dtype=dtype)
     reader = _reader(column, **settings)
@@ -29,7 +30,7 @@ def _ms(*when: int, zone: timezone = UTC) -> int:
     return round(datetime(*when, tzinfo=zone).timestamp() * 1000)  # type: ignore[misc, arg-type]
 
 
-@pytest.mark.parametrize("scale", [1, 1000, 1_000_000])
+@pytest.mark.parametrize("scale", [1, 10**3, 10**6, 10**9])
 @pytest.mark.parametrize("form", [int, str])
 def test_plausible_times_since_1970_become_milliseconds(scale: int, form: type) -> None:
     values = [form(moment * scale) for moment in (978_300_760, 1_046_454_590)]
@@ -53,6 +54,52 @@ def test_a_few_absurd_values_say_nothing_of_the_others() -> None:
     assert _read([1_046_454_590, 3, 4, 5])[0] == "number"
 
 
+def test_each_number_is_read_in_the_unit_in_which_it_is_a_time_and_the_note_says_so() -> None:
+    """As in a log whose later files have milliseconds."""
+    column = pl.Series("raw", [1_700_000_001, 1_700_000_003, 1_700_000_002_000, 5])
+    reader = _reader(column.head(3))
+    found = column.to_frame().select(reader.value).to_series().to_list()
+    assert found == [1_700_000_001_000, 1_700_000_003_000, 1_700_000_002_000, 5_000]
+    assert "seconds (66.7%) and milliseconds (33.3%) since 1970: each" in reader.note
+    assert _read(column.to_list()[:3], time_unit="seconds")[1][2] is None
+
+
+@pytest.mark.parametrize("form", [int, float, str, lambda number: f"{number}.0"], ids=str)
+def test_dates_written_as_numbers_are_dates(form: Callable[[int], object]) -> None:
+    values = [form(number) for number in (20240131, 20240201, 20231231)]
+    days = [_ms(2024, 1, 31), _ms(2024, 2, 1), _ms(2023, 12, 31)]
+    assert _read(values) == ("timestamp", days)
+    assert _read([form(20240131093015), form(202402010000)])[1] == [_ms(2024, 1, 31, 9, 30, 15), days[1]]
+    assert _read([form(20241301), form(20240100)])[0] == "number"  # no months and days
+    assert _read(values, time_unit="number")[0] == "number"
+    reader = _reader(pl.Series(values))
+    assert [parse_time(moment, reader) for moment in ("2024-02-01", 20240201, "20240201")] == [days[1]] * 3
+
+
+def test_numbers_rounded_to_32_bits_are_doubted_and_whole_days_are_not() -> None:
+    times = pl.Series([1_700_000_000 + 77 * place for place in range(9)])
+    for rounded in (times.cast(pl.Float32), times.cast(pl.Float32).cast(pl.Int64)):
+        (doubt,) = _reader(rounded).doubts
+        assert "'when' has the precision of 32-bit floats: values within 128 seconds are one" in doubt
+    for exact in (times, times * 1000, 1_700_000_000 + times.rank().cast(pl.Int64) * 86_400, times % 1000):
+        assert _reader(exact).doubts == ()
+
+
+@pytest.mark.parametrize(
+    "form", [int, str, datetime.fromtimestamp, lambda time: datetime.fromtimestamp(time, UTC).isoformat()]
+)
+def test_times_far_from_nearly_all_others_are_those_of_wrong_clocks(form: Callable[[int], object]) -> None:
+    """Unless their unit is stated, or they are more than a few: those are of an old log."""
+    usual, wrong = [1_700_000_000 + place for place in range(40)], [-2_000_000_000, 4, 2_900_000_000]
+    reader = _reader(pl.Series([form(time) for time in (*usual, wrong[0], wrong[2])]))
+    assert reader.likely is not None
+    first, last = reader.likely
+    assert all(first <= time * 1000 <= last for time in usual)
+    assert not any(first <= time * 1000 <= last for time in wrong)
+    assert _reader(pl.Series([form(time) for time in (*usual, *wrong)])).likely is None
+    assert _reader(pl.Series(usual), time_unit="seconds").likely is None
+
+
 def test_a_stated_unit_is_believed() -> None:
     assert _read([5], time_unit="seconds") == ("timestamp", [5000])
     assert _read([5_000], time_unit="microseconds") == ("timestamp", [5])
@@ -62,7 +109,7 @@ def test_a_stated_unit_is_believed() -> None:
 
 def test_decimal_numbers_are_read_as_floats_are() -> None:
     seconds = [Decimal("978300760.25"), None]
-    assert _read(seconds) == ("timestamp", [978_300_760_250, None])  # type: ignore[arg-type]
+    assert _read(seconds) == ("timestamp", [978_300_760_250, None])
     assert _read([Decimal("3"), Decimal("4")]) == ("number", [3, 4])
 
 
@@ -110,6 +157,18 @@ def test_day_and_month_are_told_apart_by_what_can_only_be_a_day() -> None:
     assert _read(["1/12/2020"], time_format="%d/%m/%Y")[1] == [_ms(2020, 12, 1)]
 
 
+def test_a_column_of_several_formats_is_read_in_all_of_them() -> None:
+    day = _ms(2020, 12, 31)
+    texts = ["2020-12-31", "2020/12/31", "31.12.2020 00:00", "12/31/2020", "1609372800", "20201231"]
+    assert _read(texts)[1] == [day] * 6
+    texts = ["31/12/2020", "Thu 31 Dec 2020", "2020-12-31"]
+    assert _read(texts, time_format=["%a %d %b %Y", "%d/%m/%Y"])[1] == [day, day, None]
+
+
+def test_numbers_have_formats_too() -> None:
+    assert _read([311220], time_format="%d%m%y")[1] == [_ms(2020, 12, 31)]
+
+
 def test_what_orders_nothing_and_what_contradicts_is_refused() -> None:
     with pytest.raises(ColumnError, match=r"'when' holds List\(Int64\), which does not order events"):
         _read([[1]])
@@ -143,7 +202,7 @@ def test_what_is_no_moment_is_refused(moment: str | float) -> None:
     with pytest.raises(ColumnError, match=r"is not a date or time \('when' holds seconds since 1970\)"):
         parse_time(moment, _reader(pl.Series([1_700_000_000])))
     with pytest.raises(ColumnError, match="write it like 2024-05-01"):
-        parse_time(20240501, _reader(pl.Series([date(2020, 1, 1)])))
+        parse_time(20245001, _reader(pl.Series([date(2020, 1, 1)])))
 
 
 MAY = datetime(2024, 5, 1, 12, 30, tzinfo=UTC).timestamp()
@@ -158,6 +217,8 @@ MAY = datetime(2024, 5, 1, 12, 30, tzinfo=UTC).timestamp()
         f"{MAY}",
         f"{MAY * 1e3:.0f}",
         MAY * 1e6,
+        f"{MAY * 1e9:.0f}",
+        "20240501T1230",
     ],
 )
 def test_a_moment_is_read_as_milliseconds(text: str | float) -> None:
