@@ -80,8 +80,8 @@ class FormatSettings(FileFormat):
     """The form of the files, and the meaning of their values.
 
     The suffix of an items or users file decides before `kind`. `nulls` are the texts that stand for no value,
-    of all columns or of one (`COLUMN=TEXT`): an event without a user or an item is a bad row, a feature without
-    a value is missing.
+    of all columns or of one (`COLUMN=TEXT`): an event without a user or an item is a bad row, a feature
+    without a value is missing.
     """
 
     list_separator: Annotated[str, Option("Between the values of a list in CSV; detected if not given.")] = ""
