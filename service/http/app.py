@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from turret.service import error_responses
@@ -17,6 +17,7 @@ from turret.service.http.body_types import BodyTypes
 from turret.service.http.fast_path import RecommendPath
 from turret.service.http.openapi import description, document
 from turret.service.http.routes import page, probes
+from turret.service.http.routes.path_ids import check_query
 from turret.service.models.model_holder import ModelHolder
 from turret.service.monitoring.file_monitor import watch_files
 from turret.service.monitoring.middleware import Telemetry
@@ -70,10 +71,10 @@ def create_app(
         follower = components.follower
         if follower is not None:
             await follower.join()
+        await _prepare(components)
         async with asyncio.TaskGroup() as group:
             background = (
                 _fill(components.model_holder),
-                _prepare(components.model_holder),
                 watch_files(components.model_holder, components.metrics, settings.watch_seconds),
                 _log_health_warnings(components),
                 components.overlay.watch(),
@@ -130,12 +131,13 @@ async def _fill(model_holder: ModelHolder) -> None:
             print(f"turret serves version {model_holder.live.version}", flush=True)
 
 
-async def _prepare(model_holder: ModelHolder) -> None:
-    """Read the overlays of the first versions, so that the first request does not pay for it."""
-    live = model_holder.live if model_holder.version is not None else None
-    for model in (live, model_holder.traffic.canary, model_holder.traffic.shadow):
+async def _prepare(components: Components) -> None:
+    """Read the overlays of the first versions before the first request, if the store answers."""
+    holder, seconds = components.model_holder, components.settings.history_timeout
+    live = holder.live if holder.version is not None else None
+    for model in (live, holder.traffic.canary, holder.traffic.shadow):
         if model is not None:
-            await model_holder.prepare(model.bundle)
+            await components.overlay.within(model.bundle, seconds)
 
 
 async def _log_health_warnings(components: Components) -> None:
@@ -162,7 +164,9 @@ def _add_layers(app: Application, components: Components, routers: tuple[APIRout
     app.surround(Telemetry, metrics=observation.metrics, logs=observation.logs, traces=observation.traces)
     # A request is compared with the routes one after the other, and probes come most often.
     for router in sorted(routers, key=lambda router: router is not probes.router):
-        app.include_router(router)
+        # Other websites and mails append parameters of their own to the address of the page.
+        is_page = router is page.router
+        app.include_router(router, dependencies=() if is_page else (Depends(check_query),))
     model_holder = components.model_holder
     description.install(
         app,

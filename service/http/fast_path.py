@@ -26,7 +26,8 @@ class RecommendPath:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a recommendation; pass other calls on."""
-        if scope["type"] != "http" or scope["path"] != PATH or scope["method"] != "POST":
+        is_ours = scope["type"] == "http" and scope["path"] == PATH and scope["method"] == "POST"
+        if not is_ours or scope["query_string"]:  # the route refuses parameters
             await self._app(scope, receive, send)
             return
         facts = scope.setdefault("turret", {})

@@ -14,6 +14,7 @@ from tests.support.item_towers import with_item_tower
 from tests.support.service_app import ADMIN, serving
 from turret.service.error_responses import refused
 from turret.service.errors import RequestError
+from turret.service.http.openapi import document
 from turret.tower.bundle.publish import publish
 from turret.tower.format.item_map import quantised
 
@@ -66,6 +67,11 @@ PARAMETERS = [
     ("/admin/comparison/overlap?k=0", "k"),
     ("/admin/comparison/overlap?k=1001", "k"),
     ("/admin/comparison/overlap?version=current", "version"),
+    ("/v1/items/101/similar?k=5&k=6", "k"),
+    ("/v1/items?limit=5&limit=5", "limit"),
+    ("/v1/items/101/similar?k=5&in_stock=true", "in_stock"),
+    ("/v1/items?query=a&Limit=5", "Limit"),
+    ("/v1/map/colours?feld=genres", "feld"),
 ]
 
 
@@ -74,6 +80,23 @@ def test_a_parameter_that_does_not_fit_is_named(whole: TestClient, path: str, fi
     answer = whole.get(path, headers=ADMIN)
     assert (answer.status_code, answer.json()["error"]["field"]) == (422, field), answer.text
     assert answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [(method, path) for path, calls in document.whole()["paths"].items() for method in calls],
+)
+def test_no_call_ignores_a_parameter(client: TestClient, method: str, path: str) -> None:
+    """An answer without the filter that was asked for would be taken for one with it."""
+    answer = client.request(method, f"{path}?in_stock=a-secret", json={}, headers=ADMIN)
+    assert (answer.status_code, answer.json()["error"]["field"]) == (422, "in_stock")
+    assert "unknown query parameter; " in answer.text
+    assert "a-secret" not in answer.text
+
+
+def test_addresses_of_the_page_may_have_parameters_of_others(client: TestClient) -> None:
+    for path in ("/", "/docs", "/page/settings.json"):
+        assert client.get(f"{path}?utm_source=mail").status_code == 200
 
 
 def event(**more: Any) -> dict[str, Any]:

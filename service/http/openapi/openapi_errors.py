@@ -23,7 +23,7 @@ _MEANINGS: dict[str, str] = {
     "409": "The current state doesn't allow the request; the message has the reason and the remedy.",
     "413": "The body is too large.",
     "415": "The content type is not JSON, or the body is compressed.",
-    "422": "A field or a parameter has an invalid value; `field` names it.",
+    "422": "A field or a parameter is unknown or has an invalid value; `field` names it.",
     "429": "Too many requests with this key, from this address or on this connection.",
     "503": "Unavailable: overload, no live version, a store that doesn't answer, or shutdown; retry later.",
     "4XX": "Any other client error: an unknown path or method, or a request that arrived too slowly.",
@@ -45,13 +45,11 @@ def add_refusals(call: Described, needs_key: bool) -> None:
 
 
 def _statuses(call: Described, needs_key: bool) -> Iterator[str]:
-    yield from ("429", "503", "4XX", "5XX")
+    yield from ("422", "429", "503", "4XX", "5XX")
     if needs_key:
         yield from ("401", "403")
     if "requestBody" in call:
-        yield from ("400", "413", "415", "422")
-    if call.get("parameters"):
-        yield "422"
+        yield from ("400", "413", "415")
 
 
 def _refusal(status: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ __all__ = [
     "item_map",
     "items",
     "page",
+    "path_ids",
     "probes",
     "recommend",
     "responses",

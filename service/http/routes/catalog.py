@@ -4,7 +4,7 @@ import re
 from typing import Annotated
 
 import orjson
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Query, Response
 
 from turret.data.vocabulary import ID_LENGTH
 from turret.service.errors import InvalidFieldError
@@ -15,14 +15,13 @@ from turret.service.http.routes.dependencies import (
     OverlayPart,
     SettingsPart,
 )
-from turret.service.http.routes.path_ids import check_query_utf8
 from turret.service.http.routes.responses import json_response
 from turret.service.schemas.catalog import FieldsAnswer, FoundItemsAnswer
 from turret.service.schemas.openapi_helpers import answers
 from turret.service.search.catalog_search import MOST_RESULTS, items_json
 
 QUERY_LENGTH, PAGE_LIMIT = 200, 100
-router = APIRouter(prefix="/v1", tags=["catalog"], dependencies=[Depends(check_query_utf8)])
+router = APIRouter(prefix="/v1", tags=["catalog"])
 
 
 @router.get("/items", responses=answers(FoundItemsAnswer))

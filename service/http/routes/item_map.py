@@ -6,7 +6,7 @@ from functools import partial
 from typing import Annotated, Any
 
 import orjson
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Query, Response
 
 from turret.service.errors import InvalidFieldError
 from turret.service.http.routes.dependencies import (
@@ -16,7 +16,6 @@ from turret.service.http.routes.dependencies import (
     OverlayPart,
     SettingsPart,
 )
-from turret.service.http.routes.path_ids import check_query_utf8
 from turret.service.http.routes.responses import json_response
 from turret.service.ranking.item_view import ItemView
 from turret.service.schemas.item_map import ColoursAnswer, MapAnswer, MapItemsAnswer
@@ -31,7 +30,7 @@ _POINTS: dict[int | str, dict[str, Any]] = {
     },
     404: {},
 }
-router = APIRouter(prefix="/v1/map", tags=["map"], dependencies=[Depends(check_query_utf8)])
+router = APIRouter(prefix="/v1/map", tags=["map"])
 
 
 @router.get("", responses=answers(MapAnswer, 404))

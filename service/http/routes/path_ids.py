@@ -1,9 +1,10 @@
-"""Ids in paths: a one-to-one mapping of ids and paths; queries that are text."""
+"""Ids in paths, a one-to-one mapping of ids and paths; the parameters of query strings."""
 
 from collections.abc import Awaitable, Callable
 from urllib.parse import unquote_to_bytes
 
 from fastapi import Request
+from fastapi.dependencies.models import Dependant
 from starlette.convertors import Convertor, register_url_convertor
 
 from turret.service.errors import InvalidFieldError
@@ -50,8 +51,13 @@ def check_utf8(field: str) -> Callable[[Request], Awaitable[None]]:
     return check
 
 
-async def check_query_utf8(request: Request) -> None:
-    """Raise InvalidFieldError for a query string that isn't UTF-8, naming its parameter."""
+async def check_query(request: Request) -> None:
+    """Raise InvalidFieldError for a parameter that the call doesn't have, is sent twice, or isn't UTF-8.
+
+    A misspelt filter or limit would else be ignored, and the answer be that of another request.
+    """
+    if not request.scope["query_string"]:
+        return
     for part in request.scope["query_string"].split(b"&"):
         try:
             unquote_to_bytes(part).decode()
@@ -59,3 +65,21 @@ async def check_query_utf8(request: Request) -> None:
             name = unquote_to_bytes(part.partition(b"=")[0]).decode(errors="replace")
             message = "this isn't UTF-8; send it in UTF-8 and percent-encode its bytes (é is %C3%A9)"
             raise InvalidFieldError(name, None, message) from None
+    known = _parameters(request.scope["route"].dependant)
+    seen: set[str] = set()
+    for name, value in request.query_params.multi_items():
+        if name not in known:
+            remedy = f"send {', '.join(known)} only" if known else "this call takes none"
+            # Without its value, which may be a key that was sent in the wrong place.
+            raise InvalidFieldError(name, None, f"unknown query parameter; {remedy}")
+        if name in seen and not known[name]:
+            raise InvalidFieldError(name, value, "this parameter is sent twice; send it once")
+        seen.add(name)
+
+
+def _parameters(call: Dependant) -> dict[str, bool]:
+    """The query parameters of a call, and whether each may be repeated."""
+    own = {one.alias: one.field_info.annotation not in (str, str | None) for one in call.query_params}
+    for inner in call.dependencies:
+        own |= _parameters(inner)
+    return own
