@@ -32,7 +32,8 @@ class Server:
     """The state that connections share: collections, aliases, and the fault to simulate.
 
     `fault`: `down` refuses every call, `short` answers with too few rows, `wrong` with rows that aren't
-    allowed or don't exist, `load` dies within a load, `lost` has no collection any more.
+    allowed or don't exist, `odd` with none that can be read, `load` dies within a load, `lost` has no
+    collection any more.
     """
 
     def __init__(self) -> None:
@@ -72,6 +73,8 @@ class MemoryEngine(Engine):
         items = self.server.items[self.server.aliases.get(collection, collection)]
         allowed = np.arange(len(items)) if where is None else np.flatnonzero(met(where, items))
         rows = allowed[np.argsort(-(items.vectors[allowed] @ vector), kind="stable")][: k + 1]
+        if self.server.fault == "odd":
+            return np.array([int("nan")])
         if self.server.fault == "wrong":
             return np.array([-1, len(items), 0, 0, *range(k)], dtype=np.int64)
         is_short = breadth < self.enough or self.server.fault == "short"

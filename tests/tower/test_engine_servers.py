@@ -1,8 +1,10 @@
 """The contract of engines, held to the engine of the tests, to Redis search and to Milvus really running."""
 
 import signal
+import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ from tests.support.engine_servers import EngineServer, running
 from tests.support.memory_engine import MemoryEngine, met
 from tests.support.tools import require
 from tests.support.until import until
+from turret.tower.engines.access import Access, Connection
 from turret.tower.engines.engine import Engine, EngineField, EngineItems
 from turret.tower.engines.opening import Limits, open_engine
 from turret.tower.engines.where import AllMet, AnyCode, AnyMet, HasValue, InRange, NotMet, Where
@@ -227,6 +230,31 @@ def test_an_engine_that_is_not_there_is_said(scheme: str) -> None:
 
 
 # --- Servers that hang and die
+
+
+@pytest.mark.process
+def test_an_answer_that_drips_is_left() -> None:
+    """Each byte comes within the time limit of the client; the answer would take a day."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def drip() -> None:
+            with suppress(OSError):
+                while True:
+                    client, _ = listening.accept()
+                    threading.Thread(target=each_byte, args=(client,), daemon=True).start()
+
+        def each_byte(client: socket.socket) -> None:
+            with suppress(OSError), client:
+                client.sendall(b"$100000000\r\n")
+                while True:
+                    client.sendall(b"x")
+                    threading.Event().wait(0.01)
+
+        threading.Thread(target=drip, daemon=True).start()
+        url = f"redis://127.0.0.1:{listening.getsockname()[1]}"
+        made = Connection(url, Access(seconds=0.1, failures=1))
+        with pytest.raises(EngineError, match="can't be reached or is too slow"):
+            made.search("turret_items", QUERIES[0], 3, 100, None, COUNT)
 
 
 @pytest.mark.nightly

@@ -192,12 +192,11 @@ def test_answers_to_calls_from_before_it_opened_change_nothing(circuit: Circuit,
     assert (circuit.state, circuit.wait(), circuit.opened) == ("open", 5, 1)
 
 
-def searched(made: Connection, collection: str = "turret_items") -> str:
-    """The message of a search of a collection, empty where it succeeded."""
+def searched(made: Connection) -> str:
+    """The message of a search, empty where it succeeded."""
+    MemoryEngine.server.items["turret_items"] = EngineItems(np.eye(8, dtype=np.float32), ())
     try:
-        made.search(collection, QUERIES[0], 3, 9, None)
-    except KeyError:  # the engine is open, and has no such collection
-        return ""
+        made.search("turret_items", QUERIES[0], 3, 40, None, 8)
     except EngineError as error:
         return str(error)
     return ""
@@ -210,8 +209,7 @@ def test_versions_share_a_connection_whose_circuit_opens(
     made = connection(URL)
     assert connection(URL) is made
     assert made.address == "redis://engine:6379"
-    for _ in range(5):
-        assert searched(made, "turret_none") == "", "a fault of the caller does not open the circuit"
+    assert searched(made) == ""
     server.fault = "down"
     assert "can't be reached" in searched(made)
     assert "can't be reached" in searched(made)
@@ -264,6 +262,50 @@ def test_an_open_circuit_refuses_at_once_while_the_trial_connects(opening: Openi
         assert "the next try is in some seconds" in searched(made)
         is_over.set()
         assert trial.result() == ""
+
+
+class AtOnce(threading.Timer):
+    """Runs out before the search begins."""
+
+    def start(self) -> None:
+        self.function(*self.args)
+
+
+class Dripping(MemoryEngine):
+    """Answers without an end, until it is closed."""
+
+    is_closed = False
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def search(self, *given: Any) -> Any:
+        assert self.is_closed, "it would go on for ever"
+        raise OSError("closed")
+
+
+def test_an_answer_without_an_end_is_ended_by_closing_the_engine(opening: Opening, server: Server) -> None:
+    """The time limit of a client begins anew with each byte."""
+    made = Connection(URL, Access(failures=2), timer=AtOnce)
+    calls = opening(lambda: Dripping(URL, Limits()))
+    assert [searched(made)[:40] for _ in range(2)] == ["the answer of the vector engine to 'searc"[:40]] * 2
+    assert len(calls) == 2, "each search connects anew"
+    assert "the next try is in some seconds" in searched(made)
+
+
+REPLIES = [[], None, 3, b"OK", [1, b"c:nan"], [1, b"c:99999999999999999999"], [1, b""], [1, 5], [1, None]]
+
+
+@pytest.mark.parametrize("reply", REPLIES, ids=repr)
+def test_a_reply_that_no_redis_search_gives_is_an_engine_error(
+    monkeypatch: pytest.MonkeyPatch, reply: Any
+) -> None:
+    engine = open_engine("redis://engine:6379", Limits())
+    for client in ("_search_client", "_client"):
+        monkeypatch.setattr(getattr(engine, client), "execute_command", lambda *_: reply)
+    for method, *given in (("search", "c", QUERIES[0], 3, 9), ("count", "c"), ("pointed", "c"), ("check",)):
+        with pytest.raises(EngineError, match="can't be read"):
+            getattr(engine, str(method))(*given)
 
 
 # --- Publication
@@ -617,18 +659,22 @@ def test_many_withdrawn_items_without_a_filter_are_dropped_from_more(bundle: Bun
     assert server.searches == []
 
 
-@pytest.mark.parametrize("fault", ["short", "wrong"])
-def test_short_and_wrong_answers_are_replaced(bundle: Bundle, server: Server, fault: str) -> None:
+@pytest.mark.parametrize("fault", ["short", "wrong", "odd"])
+def test_short_and_wrong_answers_are_replaced_and_open_the_circuit(
+    bundle: Bundle, server: Server, fault: str
+) -> None:
+    """A filter may leave an answer short; without one, an engine that answers short has lost items."""
     mask = filtered(bundle, {"year": {"lt": 1960}})
+    planner = Planner(bundle.index, bundle.manifest.scoring)
     server.fault = fault
-    for allowed in (None, mask):
-        rows = found(bundle.index, 10, allowed)
-        assert all(len(set(each)) == 10 for each in rows)
-        assert all(0 <= row < ITEMS for each in rows for row in each)
-        if allowed is not None:
-            assert all(allowed.mask[each].all() for each in map(np.array, rows))
-        if fault == "short":
-            assert rows == found(bundle.index.exact, 10, allowed)
+    for allowed in (mask, None):
+        rows = [planner.nearest(query, 10, allowed=allowed).rows.tolist() for query in QUERIES]
+        assert rows == found(bundle.index.exact, 10, allowed)
+        if fault == "short" and allowed is not None:
+            assert len(server.searches) == len(QUERIES)
+            server.searches.clear()
+    assert len(server.searches) == 3, "as many failures open the circuit"
+    assert planner.nearest(QUERIES[0], 10).plan.kind == "fallback"
 
 
 def test_an_engine_that_is_down_is_replaced_until_it_is_back(

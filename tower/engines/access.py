@@ -6,15 +6,15 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from functools import cache
-from threading import Lock
+from functools import cache, partial
+from threading import Lock, Timer
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from turret.tower.engines.circuit import Circuit, CircuitState
-from turret.tower.engines.engine import Engine
+from turret.tower.engines.engine import Engine, ended_after
 from turret.tower.engines.opening import Limits, engine_name, open_engine, without_credentials
 from turret.tower.engines.where import Where
 from turret.tower.errors import EngineError
@@ -69,12 +69,19 @@ class Connection:
     """An engine behind a circuit breaker; it connects with the first call.
 
     One search connects for all that arrive meanwhile. The lock of the circuit is never held while one waits
-    for the engine, so that an open circuit refuses at once. `clock` is the circuit's.
+    for the engine, so that an open circuit refuses at once. `clock` is the circuit's, `timer` ends searches.
     """
 
-    def __init__(self, url: str, access: Access, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        url: str,
+        access: Access,
+        clock: Callable[[], float] = time.monotonic,
+        timer: type[Timer] = Timer,
+    ) -> None:
         self._url = url
         self._access = access
+        self._timer = timer
         self._lock = Lock()
         self._circuit = Circuit(access.failures, access.pause, clock)
         self._circuit.on_change = self._told
@@ -112,29 +119,59 @@ class Connection:
             ) from None
 
     def search(
-        self, collection: str, vector: NDArray[np.float32], k: int, breadth: int, where: Where | None
+        self,
+        collection: str,
+        vector: NDArray[np.float32],
+        k: int,
+        breadth: int,
+        where: Where | None,
+        count: int,
     ) -> NDArray[np.int64]:
-        """As `Engine.search`; at once EngineError while the circuit is open."""
+        """As `Engine.search`, in a collection of `count` items; rows ascend, each once.
+
+        Raises EngineError at once while the circuit is open. Rows that don't exist are a failure. So is an
+        answer that is short though there is no condition: its rows are returned, and the circuit opens if
+        that goes on, as it does where the engine has lost items.
+        """
         with self._lock:
             token = self._circuit.admit()
         if token is None:
             raise EngineError(f"the engine at {self.address} failed; the next try is in some seconds")
         try:
-            rows = self.engine.search(collection, vector, k, breadth, where)
+            engine = self.engine
+            with ended_after(2 * self._access.seconds, partial(self._give_up, engine), self._timer):
+                rows = np.unique(engine.search(collection, vector, k, breadth, where))
+            if len(rows) and not 0 <= rows[0] <= rows[-1] < count:
+                raise EngineError(
+                    f"the engine at {self.address} answers with items that {collection} doesn't have; "
+                    "publish the version there again"
+                )
         except EngineError as error:
-            with self._lock:
-                self._circuit.fail(token)
-                is_first = self._circuit.in_a_row == 1
-            if is_first:
-                _log.warning("vector engine at %s failed: %s", self.address, error)
+            self._failed(token, str(error))
             raise
         except BaseException:
             with self._lock:
                 self._circuit.cancel(token)
             raise
-        with self._lock:
-            self._circuit.succeed(token)
+        if where is None and len(rows) < min(k, count):
+            self._failed(token, f"{collection} of {count} items has {len(rows)} for a search of {k}")
+        else:
+            with self._lock:
+                self._circuit.succeed(token)
         return rows
+
+    def _failed(self, token: object, reason: str) -> None:
+        with self._lock:
+            self._circuit.fail(token)
+            is_first = self._circuit.in_a_row == 1
+        if is_first:
+            _log.warning("vector engine at %s failed: %s", self.address, reason)
+
+    def _give_up(self, engine: Engine) -> None:
+        """Close an engine, which ends its searches; the next one connects again."""
+        with self._lock:
+            self._opened = None
+        engine.close()
 
     def _open(self, opened: "Future[Engine]") -> None:
         """Connect for all searches that wait for `opened`; after a failure the next one tries again."""

@@ -1,14 +1,18 @@
 """The contract of vector engines: collections of vectors with filter fields, searched by inner product."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from functools import wraps
+from threading import Timer
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from turret.tower.engines.where import Where
+from turret.tower.errors import EngineError
 
 FieldKind = Literal["number", "codes"]
 
@@ -48,12 +52,17 @@ class Engine(ABC):
     """A connection to a running engine, safe for several threads.
 
     Every method raises EngineError, with the engine's address and the remedy, when the engine can't be
-    reached, doesn't answer within its time limit, or refuses. Names of collections and aliases consist of
-    letters, digits and underscores, and begin with a letter.
+    reached, doesn't answer within its time limit, or refuses; an answer of another form, which a client fails
+    to read, ends in one too. Names of collections and aliases consist of letters, digits and underscores, and
+    begin with a letter. `close` ends the calls that run in other threads.
     """
 
     # The largest k of a search.
     most: int
+
+    def __init_subclass__(cls) -> None:
+        for name in Engine.__abstractmethods__ & vars(cls).keys():
+            setattr(cls, name, _named(getattr(cls, name)))
 
     @abstractmethod
     def check(self) -> None:
@@ -107,3 +116,36 @@ class Engine(ABC):
     @abstractmethod
     def close(self) -> None:
         """Close the connections."""
+
+
+def _named(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Raise EngineError in place of any other exception of a method."""
+
+    @wraps(method)
+    def call(engine: Engine, *given: Any, **named: Any) -> Any:
+        try:
+            return method(engine, *given, **named)
+        except EngineError:
+            raise
+        except Exception as error:
+            raise EngineError(
+                f"the answer of the vector engine to {method.__name__!r} can't be read ({error!r}); look at "
+                "the server at its address, and publish again where it has lost items"
+            ) from error
+
+    return call
+
+
+@contextmanager
+def ended_after(seconds: float, end: Callable[[], object], timer: type[Timer] = Timer) -> Iterator[None]:
+    """Call `end` unless the block is left within `seconds`.
+
+    The time limit of a client holds for each part of an answer, so one that drips would never end.
+    """
+    ending = timer(seconds, end)
+    ending.daemon = True
+    ending.start()
+    try:
+        yield
+    finally:
+        ending.cancel()

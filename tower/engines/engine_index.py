@@ -117,8 +117,8 @@ class EngineIndex(Index):
         breadth = self.settings.breadth(met, fetch)
         if not k or breadth is None or form.is_costly:
             return self._exact.nearest(vector, k, allowed)
-        rows = self.engine.search(self.settings.collection, vector, fetch, breadth, form.where)
-        rows = _sound(rows, len(self), allowed)
+        rows = self.engine.search(self.settings.collection, vector, fetch, breadth, form.where, len(self))
+        rows = rows if allowed is None else rows[allowed.mask[rows]]
         if len(rows) < min(k, count - len(form.added)):
             return self._exact.nearest(vector, k, allowed)
         rows = np.union1d(rows, form.added).astype(np.int64)
@@ -137,12 +137,6 @@ def engine_form(allowed: RowMask) -> EngineForm:
 
 _NO_ROWS: NDArray[np.int64] = np.empty(0, dtype=np.int64)
 _ALL = EngineForm(None, _NO_ROWS, 0, False)
-
-
-def _sound(rows: NDArray[np.int64], count: int, allowed: RowMask | None) -> NDArray[np.int64]:
-    """The rows that exist and are allowed, each once: an engine's word is checked."""
-    rows = np.unique(rows[(rows >= 0) & (rows < count)])
-    return rows if allowed is None else rows[allowed.mask[rows]]
 
 
 def _content(settings: EngineSettings, vectors: NDArray[np.float32]) -> dict[str, object]:

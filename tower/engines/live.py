@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from turret.tower.engines.access import engine_url
-from turret.tower.engines.engine import Engine
+from turret.tower.engines.engine import Engine, ended_after
 from turret.tower.engines.opening import Limits, open_engine, without_credentials
 from turret.tower.errors import BundleError, EngineError
 from turret.tower.format.engine_settings import EngineSettings
@@ -52,6 +52,7 @@ def live_alias(manifest: Manifest) -> tuple[str, str] | None:
 def _opened(settings: EngineSettings) -> Iterator[Engine]:
     engine = open_engine(engine_url(settings.url), _LIMITS)
     try:
-        yield engine
+        with ended_after(2 * _LIMITS.load, engine.close):
+            yield engine
     finally:
         engine.close()

@@ -185,8 +185,6 @@ class MilvusEngine(Engine):
         except EngineError:
             raise
         except Exception as error:  # of gRPC, of pymilvus, and of what it is given
-            if not _is_of_client(error):
-                raise
             reason = " ".join(str(getattr(error, "message", "") or error).split())[:300]
             raise EngineError(
                 f"the Milvus at {self._address} can't be reached, is too slow, or refuses ({reason}); "
@@ -205,13 +203,6 @@ def _client_class() -> Any:
     for name in ("pymilvus.decorators", "milvus_lite"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     return MilvusClient
-
-
-def _is_of_client(error: Exception) -> bool:
-    from grpc import RpcError
-    from pymilvus.exceptions import MilvusException
-
-    return isinstance(error, MilvusException | RpcError | OSError | ValueError)
 
 
 def _schema(items: EngineItems) -> Any:

@@ -34,9 +34,11 @@ class RedisEngine(Engine):
         if urlsplit(url).scheme == "redis+cluster":
             raise EngineError(f"{self._address}: {_NO_CLUSTER}")
         self._limits = limits
-        with self._named():
+        try:
             self._search_client = _client(url, limits.search)
             self._client = _client(url, limits.load)
+        except ValueError as error:
+            raise EngineError(f"{self._address} is no URL of a Redis: {error}") from None
 
     def check(self) -> None:
         """See `Engine`; also refuses a cluster, and a server that may evict items."""
@@ -201,8 +203,6 @@ class RedisEngine(Engine):
                 f"the Redis at {self._address} can't be reached or is too slow ({error}); start it, or name "
                 "another with --engine or TURRET_ENGINE"
             ) from None
-        except ValueError as error:
-            raise EngineError(f"{self._address} is no URL of a Redis: {error}") from None
 
 
 class _UnknownError(EngineError):
@@ -227,12 +227,12 @@ def _refused(address: str, reason: str) -> EngineError:
 
 
 def _client(url: str, seconds: float) -> Any:
-    from redis import Redis, exceptions
+    from redis import Redis
     from redis.backoff import NoBackoff
     from redis.retry import Retry
 
-    # One retry, for an idle connection that the server has closed; none doubles the time limit.
-    retry = Retry(NoBackoff(), 1, supported_errors=(exceptions.ConnectionError,))
+    # None, as it would double the time limit. The pool opens anew what the server has closed meanwhile.
+    retry = Retry(NoBackoff(), 0)
     return Redis.from_url(
         url, socket_timeout=seconds, socket_connect_timeout=seconds, protocol=2, retry=retry
     )
