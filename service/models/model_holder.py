@@ -147,6 +147,7 @@ class ModelHolder:
             first = await asyncio.to_thread(self._load_first)
             if first:
                 live, is_first = first
+                await self.prepare(live.bundle)
                 self.put(live)
                 return is_first
             await asyncio.sleep(POLL_SECONDS)

@@ -89,7 +89,8 @@ def _is_valid(change: Change) -> bool:
         parts = [orjson.loads(text) for text in (change.features, change.fields) if text is not None]
     except (ValueError, TypeError):
         parts = [None]
-    is_valid = isinstance(change.item, str) and all(isinstance(part, dict) for part in parts)
+    is_valid = isinstance(change.item, str) and isinstance(change.time, int)
+    is_valid = is_valid and all(isinstance(part, dict) for part in parts)
     if not is_valid:
         _log.warning("the entry %r of the item store is not a valid item; put it again", change.item)
     return is_valid

@@ -11,7 +11,7 @@ from turret.service.errors import ItemsUnavailableError
 from turret.service.overlay.apply_changes import apply_changes, empty_overlay
 from turret.service.overlay.fresh import FreshItems
 from turret.service.shared_state import Generation, SharedState
-from turret.service.stores.contract import ItemStore
+from turret.service.stores.contract import CHANGES_PAGE, ItemStore
 from turret.tower.bundle.bundle import Bundle
 
 # Up to so many changes are applied in the event loop; more in a thread.
@@ -41,10 +41,12 @@ class ItemOverlayCache:
 
     With a shared `generation`, the next `current` of every process of this service has each acknowledged
     change, also of other replicas. `watch` sees all others within `POLL_SECONDS`. The store has `seconds` to
-    answer.
+    answer for each page. `was_read`: whether an overlay has been read to its end; until then withdrawn items
+    may be recommended.
     """
 
     POLL_SECONDS = 1.0
+    PAGE = CHANGES_PAGE
 
     def __init__(self, store: ItemStore, generation: Generation | None = None, seconds: float = 1.0) -> None:
         self._store = store
@@ -53,6 +55,7 @@ class ItemOverlayCache:
         self._entries: WeakKeyDictionary[Bundle, _Entry] = WeakKeyDictionary()
         self._reads: WeakKeyDictionary[Bundle, asyncio.Task[FreshItems]] = WeakKeyDictionary()
         self._reading = asyncio.Lock()
+        self.was_read = False
 
     def current(self, bundle: Bundle) -> FreshItems | None:
         """The overlay of a bundle; None if the store has to be read first, by `of`."""
@@ -73,8 +76,12 @@ class ItemOverlayCache:
         fresh = self.current(bundle)
         if fresh is not None:
             return fresh
-        with suppress(ItemsUnavailableError):
+        try:
             return await self._read(bundle)
+        except ItemsUnavailableError:
+            pass
+        except Exception:  # of damage that no check expects
+            _log.exception("the item store can't be read")
         return self.last_read(bundle)
 
     async def within(self, bundle: Bundle, seconds: float) -> tuple[FreshItems, bool]:
@@ -129,21 +136,29 @@ class ItemOverlayCache:
             entry = self._entries.get(bundle)
             if entry is not None and entry.generation == generation and not again:
                 return entry.fresh  # the previous holder of the lock has read it, or has tried to
-            before = self.last_read(bundle)
+            before = fresh = self.last_read(bundle)
+            is_whole = False
             try:
-                fresh = await self._caught_up(before, bundle)
-            except ItemsUnavailableError:
-                # Requests continue with this overlay, without each waiting for the store.
-                self._entries[bundle] = _Entry(before, generation, True)
+                while not is_whole:
+                    fresh, is_whole = await self._with_next_page(fresh, bundle)
+            except BaseException:
+                # Requests continue with the pages read so far, without each waiting for the store; the next
+                # read continues from there.
+                latest = max(before, fresh, key=lambda overlay: overlay.number)
+                self._entries[bundle] = _Entry(latest, generation, True)
                 raise
             self._entries[bundle] = _Entry(fresh, generation)
+            self.was_read = True
             return fresh
 
-    async def _caught_up(self, fresh: FreshItems, bundle: Bundle) -> FreshItems:
-        changes = await in_time(self._store.changes(fresh.number), self._seconds)
-        if changes.last < fresh.number:  # another store, or an older copy of it
-            fresh = empty_overlay(bundle)
-            changes = await in_time(self._store.changes(0), self._seconds)
+    async def _with_next_page(self, fresh: FreshItems, bundle: Bundle) -> tuple[FreshItems, bool]:
+        """Apply one page of changes; return the overlay, and whether it has all of them."""
+        changes = await in_time(self._store.changes(fresh.number, self.PAGE), self._seconds)
+        if fresh.number and changes.last < fresh.number:  # another store, or an older copy of it
+            return empty_overlay(bundle), False
+        is_whole = len(changes.items) < self.PAGE or changes.last == fresh.number
         if len(changes.items) <= _FEW:
-            return apply_changes(fresh, bundle, changes)
-        return await asyncio.to_thread(apply_changes, fresh, bundle, changes)
+            fresh = apply_changes(fresh, bundle, changes)
+        else:
+            fresh = await asyncio.to_thread(apply_changes, fresh, bundle, changes)
+        return fresh, is_whole

@@ -28,20 +28,27 @@ _NO_TOWER = (
     "version {version} has no item tower that reads features, so it can't serve items that it wasn't "
     "trained with; train with tower.item.features and export again"
 )
+# Every process and every later version holds the id of an item that was withdrawn; so many times the limit.
+_WITHDRAWN = 10
 _FULL = {  # by whether the item is new
     True: "{count} items have already been added to version {version}; train and activate a version with "
     "them, withdraw some, or raise TURRET_FRESH_ITEMS_LIMIT",
     False: "the fields of {count} items of version {version} have already been replaced; train and activate "
     "a version with these fields, or raise TURRET_FRESH_ITEMS_LIMIT",
 }
+_WITHDRAWN_FULL = (
+    "{count} items that version {version} doesn't have are withdrawn, and each id is remembered until a "
+    "version has it; put items under these ids again, or raise TURRET_FRESH_ITEMS_LIMIT"
+)
 
 
 class ItemWriter:
     """Changes items for the live version.
 
     `limit` bounds the number of fresh items, and the number of the version's own items with replaced fields,
-    exactly, also under concurrent writes. The store has `seconds` to answer. `wait_for_replicas` waits until
-    all other replicas have a change, for so many seconds at most, and names those that don't.
+    exactly, also under concurrent writes; ten times as many may be fresh or withdrawn. The store has
+    `seconds` to answer. `wait_for_replicas` waits until all other replicas have a change, for so many seconds
+    at most, and names those that don't.
     """
 
     def __init__(
@@ -116,12 +123,17 @@ class ItemWriter:
         row = bundle.vocabulary.row(item)
         is_there = item in fresh.positions if row is None else row in fresh.replaced
         others = (len(fresh) if row is None else len(fresh.replaced)) - is_there
-        if others < self._limit:
-            return self._limit - others
+        room, message, count = self._limit - others, _FULL[row is None], others
+        if row is None and not is_there and item not in fresh.withdrawn_ids:
+            # Each new item may be withdrawn, and a withdrawal is never refused.
+            left = _WITHDRAWN * self._limit - len(fresh) - len(fresh.withdrawn_ids)
+            if left < room and room > 0:
+                room, message, count = left, _WITHDRAWN_FULL, len(fresh.withdrawn_ids)
+        if room > 0:
+            return room
         if is_there:  # it adds none
             return 1
-        message = _FULL[row is None].format(count=others, version=bundle.manifest.version)
-        raise ConflictError("id", item, message)
+        raise ConflictError("id", item, message.format(count=count, version=bundle.manifest.version))
 
 
 def _check_id(bundle: Bundle, item: str) -> None:

@@ -20,6 +20,7 @@ from turret.service.errors import (
 )
 from turret.service.settings import Settings
 from turret.service.stores.contract import (
+    CHANGES_PAGE,
     Change,
     Changes,
     Event,
@@ -148,9 +149,9 @@ class CheckedItems:
         reply: int = await self._calls.call("withdraw", _count_fault, item, time)
         return reply
 
-    async def changes(self, since: int) -> Changes:
+    async def changes(self, since: int, limit: int = CHANGES_PAGE) -> Changes:
         """Return the changes; see ItemStore."""
-        reply: Changes = await self._calls.call("changes", _changes_fault, since)
+        reply: Changes = await self._calls.call("changes", partial(_changes_fault, limit), since, limit)
         return reply
 
     async def close(self) -> None:
@@ -284,11 +285,11 @@ def _warnings_fault(reply: Any) -> str | None:
     return None if is_list else "a list of sentences"
 
 
-def _changes_fault(reply: Any) -> str | None:
-    is_valid = isinstance(reply, Changes) and _is_count(reply.last)
+def _changes_fault(limit: int, reply: Any) -> str | None:
+    is_valid = isinstance(reply, Changes) and _is_count(reply.last) and len(reply.items) <= limit
     if is_valid and all(isinstance(one, Change) for one in reply.items):
         return None
-    return "Changes of the last number and each Change"
+    return "Changes of the last number and each Change, at most the limit"
 
 
 def _is_count(value: object) -> bool:

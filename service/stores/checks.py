@@ -249,6 +249,8 @@ async def _check_items(place: _Place) -> None:
         _expect("items come back as they were, in order", await store.changes(0), (count, changes))
         _expect("only later changes are read", await store.changes(count - 2), (count, changes[-2:]))
         _expect("only later changes are read", await store.changes(count), (count, []))
+        _expect("no more than the limit are read", await store.changes(1, 2), (3, changes[1:3]))
+        _expect("the last of a page may be the store's", (await store.changes(count - 2, 2))[0], count)
         await store.put("a", b"3", b"4", 6)
         await store.withdraw("7", 7)
         await store.withdraw("never put", 8)

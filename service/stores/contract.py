@@ -13,6 +13,8 @@ from turret.service.settings import Settings
 
 # Counting a user's events up to this limit takes a tenth of a second.
 COUNT_LIMIT = 1_000_000
+# Changes that one call reads; a Redis runs nothing else meanwhile.
+CHANGES_PAGE = 1_000
 
 
 class Event(NamedTuple):
@@ -102,7 +104,7 @@ class Change:
 
 
 class Changes(NamedTuple):
-    """Changed items in the order of their numbers, and the store's last number (0: none).
+    """Changed items in the order of their numbers, and the number up to which these are all (0: none).
 
     A last number below one seen before means another store or an older copy.
     """
@@ -131,8 +133,11 @@ class ItemStore(Protocol):
     async def withdraw(self, item: str, time: int) -> int:
         """Delete an item's features and fields, mark it withdrawn, and return the number of the change."""
 
-    async def changes(self, since: int) -> Changes:
-        """Return the items whose last change has a number above `since`; 0 returns all."""
+    async def changes(self, since: int, limit: int = CHANGES_PAGE) -> Changes:
+        """Return the first `limit` items whose last change has a number above `since`.
+
+        The last number is that of the last item if there are `limit`, else the store's.
+        """
 
     async def close(self) -> None:
         """Finish running calls and release all resources."""

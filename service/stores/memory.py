@@ -3,11 +3,21 @@
 import random
 from bisect import bisect_left, insort
 from collections.abc import AsyncIterator, Sequence
+from itertools import islice
 from operator import attrgetter
 
 from turret.service.errors import ItemsOvertakenError
 from turret.service.settings import Settings
-from turret.service.stores.contract import COUNT_LIMIT, Change, Changes, Event, History, StoreKind, Stores
+from turret.service.stores.contract import (
+    CHANGES_PAGE,
+    COUNT_LIMIT,
+    Change,
+    Changes,
+    Event,
+    History,
+    StoreKind,
+    Stores,
+)
 from turret.service.stores.window import days, drop_expired, oldest_kept
 
 _TIME = attrgetter("time")
@@ -104,9 +114,11 @@ class MemoryItems:
         """Withdraw an item; see ItemStore."""
         return self._change(item, time, None, None)
 
-    async def changes(self, since: int) -> Changes:
+    async def changes(self, since: int, limit: int = CHANGES_PAGE) -> Changes:
         """Return the changes; see ItemStore."""
-        return Changes(self._last, [change for change in self._changes.values() if change.number > since])
+        later = (change for change in self._changes.values() if change.number > since)
+        page = list(islice(later, limit))
+        return Changes(page[-1].number if len(page) == limit else self._last, page)
 
     async def close(self) -> None:
         """Nothing to release."""

@@ -21,7 +21,7 @@ def redis(tmp_path: Path) -> Iterator[RedisServer]:
         yield server
 
 
-def goes_on_without(service: Process) -> None:
+def goes_on_without(service: Process, ready: int = 200) -> None:
     """Answers come without the stored history, events are refused, and soon the store isn't asked."""
 
     def is_open() -> bool:
@@ -33,7 +33,7 @@ def goes_on_without(service: Process) -> None:
     given = service.client.post("/v1/recommend", json={"user_id": 7, "history": [101]}).json()
     assert "history" not in given["degraded"]
     assert given["items"][0]["source"] == "towers"
-    assert service.client.get("/readyz").status_code == 200
+    assert service.client.get("/readyz").status_code == ready
 
 
 def comes_back(service: Process, name: str) -> None:
@@ -76,13 +76,17 @@ def test_a_redis_that_hangs_or_is_slow(start: Start, redis: RedisServer, how: st
 
 @pytest.mark.nightly
 def test_a_service_starts_without_its_redis(start: Start, redis: RedisServer) -> None:
-    """It says so, without the password, and finds it when it is there."""
+    """It says so, without the password, and finds it when it is there.
+
+    Until then it can't know the withdrawn items, and a proxy should send the requests to others.
+    """
     redis.kill()
     service = start(store=redis.address.replace("redis://", "redis://default:a-secret@"), **SETTINGS)
-    goes_on_without(service)
+    goes_on_without(service, ready=503)
     redis.config["requirepass"] = "a-secret"
     redis.start()
     comes_back(service, "after")
+    until(lambda: service.client.get("/readyz").status_code == 200, "it is ready")
     status, said = service.stop()
     assert status == 0
     assert f"{redis.address} unavailable" in said

@@ -37,13 +37,15 @@ def a_stale_overlay_is_current(original: Function) -> Function:
     return current
 
 
-@planted("turret.service.overlay.item_overlay_cache:ItemOverlayCache._caught_up", "service/test_overlay.py")
+@planted(
+    "turret.service.overlay.item_overlay_cache:ItemOverlayCache._with_next_page", "service/test_overlay.py"
+)
 def an_older_copy_of_the_store_is_taken_for_no_change(original: Function) -> Function:
-    async def caught_up(self: Any, fresh: Any, bundle: Any) -> Any:
-        changes = await self._store.changes(fresh.number)
-        return original.__globals__["apply_changes"](fresh, bundle, changes)
+    async def with_next_page(self: Any, fresh: Any, bundle: Any) -> Any:
+        changes = await self._store.changes(fresh.number, self.PAGE)
+        return original.__globals__["apply_changes"](fresh, bundle, changes), True
 
-    return caught_up
+    return with_next_page
 
 
 @planted("turret.service.overlay.searching:merge", "service/test_overlay.py")

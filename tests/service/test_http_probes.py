@@ -1,19 +1,23 @@
 """`/livez`, `/readyz` and `/metrics`, a service without a version, and the headers of every answer."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 
 from tests.conftest import contents
-from tests.support.service_app import post_events, recommended, serving
+from tests.support.service_app import ids, post_events, recommended, serving
 from tests.support.service_calls import damage
+from turret.service.errors import ItemsUnavailableError
 from turret.service.http.app import create_app
 from turret.service.models.activation_log import ActivationLog
 from turret.service.models.activation_state import commit, new_record
 from turret.service.monitoring.observation import Observation
 from turret.service.settings import Settings
 from turret.service.shared_state import SharedState
+from turret.service.stores.contract import CHANGES_PAGE, Changes, Stores
+from turret.service.stores.memory import MemoryHistory, MemoryItems
 from turret.service.worker_context import WorkerContext
 from turret.tower.bundle.publish import publish
 from turret.tower.format.pointer import current
@@ -55,6 +59,33 @@ def test_without_a_version_it_is_alive_and_not_ready(tmp_path: Path) -> None:
     assert "turret_live_version{" not in waiting.get("/metrics").text
 
 
+class Away(MemoryItems):
+    """Items that can't be read while it is away."""
+
+    is_away = True
+
+    async def changes(self, since: int, limit: int = CHANGES_PAGE) -> Changes:
+        if self.is_away:
+            raise ItemsUnavailableError("the store is away")
+        return await super().changes(since, limit)
+
+
+def test_it_is_not_ready_until_it_has_read_which_items_are_withdrawn(settings: Settings) -> None:
+    """Else it would recommend them after a restart. An outage later on leaves the last overlay."""
+    app = create_app(settings, stores=Stores(MemoryHistory(), items := Away()))
+    with TestClient(app) as client:
+        assert client.portal is not None
+        asyncio.run(items.withdraw("100", 0))
+        refused = client.get("/readyz")
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "2")
+        assert refused.json()["error"]["field"] == "store"
+        assert recommended(client)["degraded"] == ["items"]
+        for items.is_away in (False, True):
+            client.portal.call(app.state.components.overlay.poll)
+            assert client.get("/readyz").json() == {"status": "ready", "version": "v1"}
+            assert 100 not in ids(recommended(client, k=60))
+
+
 def test_a_replica_that_fell_back_is_ready_only_if_no_other_serves_the_live_version(
     settings: Settings,
 ) -> None:
@@ -68,8 +99,8 @@ def test_a_replica_that_fell_back_is_ready_only_if_no_other_serves_the_live_vers
     commit(settings.bundles, log, shared_state, record, take_snapshot(settings.bundles / "v2"))
     damage(settings.bundles, "v2")
     client = TestClient(create_app(settings, WorkerContext(shared_state)))
-    assert client.get("/readyz").json() == {"status": "ready", "version": "v1"}
     assert recommended(client)["version"] == "v1"
+    assert client.get("/readyz").json() == {"status": "ready", "version": "v1"}
     shared_state.others_serve = True
     assert client.post("/v1/recommend", json={}).status_code == 503
     refused = client.get("/readyz")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Container, Hashable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ from turret.service.overlay.item_writer import ItemWriter
 from turret.service.overlay.searching import fresh_scores, merge
 from turret.service.schemas.items import ItemBody
 from turret.service.shared_state import SharedState
-from turret.service.stores.contract import Change, Changes, ItemStore
+from turret.service.stores.contract import CHANGES_PAGE, Change, Changes, ItemStore
 from turret.service.stores.memory import MemoryItems
 from turret.service.stores.sqlite.items import SqliteItems
 from turret.tower.bundle.bundle import Bundle
@@ -177,6 +177,8 @@ def test_what_is_no_item_is_left_alone_and_said(
         fresh = overlay_of(bundle, replace(put(1, item), features=features, fields=fields), put(2, "901"))
         assert (list(fresh.ids), dict(fresh.replaced), fresh.number) == (["901"], {}, 2)
         assert item in caplog.text
+        fresh = overlay_of(bundle, replace(put(1, item), time=cast(int, "late")), put(2, "901"))
+        assert (list(fresh.ids), dict(fresh.replaced), fresh.number) == (["901"], {}, 2)
 
 
 # --- One catalog of a bundle and its fresh items
@@ -321,11 +323,12 @@ class Watched(MemoryItems):
         self.seconds = 0.0
         self.restored: MemoryItems | None = None
 
-    async def changes(self, since: int) -> Changes:
+    async def changes(self, since: int, limit: int = CHANGES_PAGE) -> Changes:
         self.reads += 1
         if self.reads in self.failing:
             raise ItemsUnavailableError("the store is away")
-        found = await (super().changes(since) if self.restored is None else self.restored.changes(since))
+        restored = self.restored
+        found = await (super().changes if restored is None else restored.changes)(since, limit)
         await asyncio.sleep(self.seconds)  # the reply is under way
         return found
 
@@ -340,8 +343,8 @@ async def test_a_change_during_a_read_is_read_by_the_next_request(bundle: Bundle
     generation = SharedState().items
 
     class Overtaken(MemoryItems):
-        async def changes(self, since: int) -> Changes:
-            found = await super().changes(since)
+        async def changes(self, since: int, limit: int = CHANGES_PAGE) -> Changes:
+            found = await super().changes(since, limit)
             if not since and not found.last:
                 await put_fresh(self, "900")
                 generation.bump()
@@ -409,6 +412,20 @@ async def test_an_unavailable_store_delays_no_answer(bundle: Bundle) -> None:
 
 
 @in_virtual_time
+async def test_damage_that_no_check_expects_ends_no_answer(
+    bundle: Bundle, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Damaged(MemoryItems):
+        async def changes(self, since: int, limit: int = CHANGES_PAGE) -> Changes:
+            return Changes(1, [cast(Change, None)])
+
+    overlay = ItemOverlayCache(Damaged())
+    found, is_behind = await overlay.within(bundle, 1.0)
+    assert (len(found), is_behind, overlay.was_read) == (0, True, False)
+    assert "the item store can't be read" in caplog.text
+
+
+@in_virtual_time
 async def test_a_change_is_read_though_another_has_tried_and_failed(bundle: Bundle) -> None:
     """Both wait for an earlier read; when the first fails, the second one's number has been tried too."""
     store = Watched()
@@ -460,6 +477,25 @@ async def test_an_older_copy_of_the_store_is_read_from_its_beginning(bundle: Bun
     await put_fresh(store.restored, "777")
     await overlay.poll()
     assert (await overlay.of(bundle)).ids == ["777"]
+
+
+@in_virtual_time
+async def test_pages_that_were_read_are_kept_when_a_later_one_fails(bundle: Bundle) -> None:
+    """Else a store that needs longer than the time limit for all changes would never be read to its end."""
+    store = Watched()
+    overlay = ItemOverlayCache(store)
+    overlay.PAGE = 3
+    for number in range(8):
+        await store.withdraw(str(100 + number), 0)
+    store.failing = (2, 4)
+    found, is_behind = await overlay.within(bundle, 1.0)
+    assert (found.withdrawn.tolist(), is_behind, overlay.was_read) == ([0, 1, 2], True, False)
+    await overlay.poll()
+    assert overlay.last_read(bundle).withdrawn.tolist() == list(range(6))
+    await overlay.poll()
+    found, is_behind = await overlay.within(bundle, 1.0)
+    assert (found.withdrawn.tolist(), is_behind, overlay.was_read) == (list(range(8)), False, True)
+    assert store.reads == 5
 
 
 @in_virtual_time
@@ -527,5 +563,26 @@ def test_no_more_than_the_limit_are_put_by_many_at_once(
         assert await put_all(workers, bundle, items) == {"put": LIMIT, "refused": 30}
         for store in {id(one): one for one in stores}.values():
             await store.close()
+
+    asyncio.run(work())
+
+
+def test_ids_that_are_put_and_withdrawn_have_a_limit(bundle: Bundle) -> None:
+    """Each is held by every process and read by every later version; a withdrawal itself is never refused."""
+
+    async def work() -> None:
+        overlay = ItemOverlayCache(store := MemoryItems())
+        writer = ItemWriter(store, overlay, 1, 1.0)
+        for number in range(10):
+            await writer.put(bundle, str(900 + number), BODY)
+            await writer.withdraw(bundle, str(900 + number))
+        with pytest.raises(
+            ConflictError, match=r"10 items that version v1 doesn't have are withdrawn.*LIMIT"
+        ):
+            await writer.put(bundle, "910", BODY)
+        await writer.put(bundle, "903", BODY)
+        await writer.put(bundle, "100", BODY)
+        await writer.withdraw(bundle, "903")
+        assert len((await overlay.of(bundle)).withdrawn_ids) == 10
 
     asyncio.run(work())

@@ -12,6 +12,7 @@ from turret.service.http.routes.dependencies import (
     MetricsPart,
     ModelHolderPart,
     ObservationPart,
+    OverlayPart,
     WorkerPart,
 )
 from turret.service.http.routes.responses import AliveAnswer, ReadyAnswer, RecentAnswer, json_response
@@ -28,16 +29,21 @@ async def livez() -> Response:
 
 
 @router.get("/readyz", responses=answers(ReadyAnswer))
-async def readyz(model_holder: ModelHolderPart, worker: WorkerPart) -> Response:
+async def readyz(model_holder: ModelHolderPart, worker: WorkerPart, overlay: OverlayPart) -> Response:
     """Answer 200 while a version is live and the service is not shutting down.
 
     A replica that can't open the live version, and serves an earlier one, is not ready while others serve it.
+    A process is not ready until it has read which items were added and withdrawn.
     """
     if worker.shared_state.order != Order.SERVE:
         raise NotReadyError(
             "service", None, "the service is shutting down; send the request to another instance", 2
         )
-    return json_response({"status": "ready", "version": model_holder.answering.version})
+    version = model_holder.answering.version
+    if not overlay.was_read:
+        message = "the added and withdrawn items have not been read yet; look at the store if this stays"
+        raise NotReadyError("store", None, message, 2)
+    return json_response({"status": "ready", "version": version})
 
 
 @router.get("/metrics", response_class=PlainTextResponse)

@@ -3,33 +3,41 @@
 from typing import Any
 
 from turret.service.errors import HistoryUnavailableError, ItemsOvertakenError, ItemsUnavailableError
-from turret.service.stores.contract import Change, Changes
+from turret.service.stores.contract import CHANGES_PAGE, Change, Changes
 from turret.service.stores.redis.address import read_address
 from turret.service.stores.redis.calls import Command
 from turret.service.stores.redis.cluster import connect
 from turret.service.stores.redis.key_names import KeyNames
 
-PAGE = 1_000  # changes that one script reads; the server runs nothing else meanwhile
 _CONNECTIONS = 4
 
-# KEYS: the last number, the values by id, the ids by number. ARGV: the id, its value, the highest number
-# allowed ('' for any). Returns the number, or 0 without a change.
-CHANGE = """
-local last = tonumber(redis.call('GET', KEYS[1]) or '0')
+# KEYS: the last number, the values by id, the ids by number. A lost number is that of the last id. Scores are
+# exact to 2^53; beyond, changes would share one and be hidden.
+_LAST = """
+local order = redis.call('ZRANGE', KEYS[3], -1, -1, 'WITHSCORES')
+local last = tonumber(redis.call('GET', KEYS[1]) or order[2] or '0')
+if not last or not (last >= 0 and last < 9007199254740991) then
+  return redis.error_reply('ERR ' .. KEYS[1] .. ' holds no number of changes; delete it, and the members ' ..
+    'of ' .. KEYS[3] .. ' whose score is 2^53 or more')
+end
+"""
+
+# ARGV: the id, its value, the highest number allowed ('' for any). Returns the number, or 0 without a change.
+CHANGE = f"""{_LAST}
 if ARGV[3] ~= '' and last >= tonumber(ARGV[3]) then
   return 0
 end
-local number = redis.call('INCR', KEYS[1])
+redis.call('SET', KEYS[1], string.format('%.0f', last + 1))
 redis.call('HSET', KEYS[2], ARGV[1], ARGV[2])
-redis.call('ZADD', KEYS[3], number, ARGV[1])
-return number
+redis.call('ZADD', KEYS[3], last + 1, ARGV[1])
+return last + 1
 """
 
-# The same KEYS. ARGV: the number to start after, the limit. Returns the last number, then for each change the
-# id, the number and the value.
-SINCE = """
-local result = {tonumber(redis.call('GET', KEYS[1]) or '0')}
-local order = redis.call('ZRANGEBYSCORE', KEYS[3], '(' .. ARGV[1], '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[2])
+# ARGV: the number to start after, the limit. Returns the last number, then for each change the id, the number
+# and the value.
+SINCE = f"""{_LAST}
+local result = {{last}}
+order = redis.call('ZRANGEBYSCORE', KEYS[3], '(' .. ARGV[1], '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[2])
 for index = 1, #order, 2 do
   result[#result + 1] = order[index]
   result[#result + 1] = tonumber(order[index + 1])
@@ -62,16 +70,12 @@ class RedisItems:
         """Withdraw an item; see ItemStore."""
         return await self._change(item, b"%d" % time)
 
-    async def changes(self, since: int) -> Changes:
-        """Return the changes, read in pages; see ItemStore."""
-        items: list[Change] = []
-        while True:
-            reply = await self._run(SINCE, [items[-1].number if items else since, PAGE], is_write=False)
-            last, *rest = self._checked(reply, list)
-            page = [_read(*rest[first : first + 3]) for first in range(0, len(rest), 3)]
-            items += page
-            if len(page) < PAGE:
-                return Changes(last, _newest(items))
+    async def changes(self, since: int, limit: int = CHANGES_PAGE) -> Changes:
+        """Return the changes; see ItemStore."""
+        reply = await self._run(SINCE, [since, limit], is_write=False)
+        last, *rest = self._checked(reply, list)
+        page = [_read(*rest[first : first + 3]) for first in range(0, len(rest), 3)]
+        return Changes(page[-1].number if len(page) == limit else last, page)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -103,8 +107,3 @@ def _read(item: bytes, number: int, value: bytes) -> Change:
         return Change(item.decode(), number, int(time), features, fields)
     except ValueError:
         return Change(item.decode("utf-8", "backslashreplace"), number, 0, value or b"?", b"")
-
-
-def _newest(items: list[Change]) -> list[Change]:
-    """Each item once: an item that changes between two pages is in both."""
-    return sorted({change.item: change for change in items}.values(), key=lambda change: change.number)

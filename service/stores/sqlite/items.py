@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from turret.service.errors import ItemsOvertakenError, ItemsUnavailableError, ServiceError
-from turret.service.stores.contract import Change, Changes
+from turret.service.stores.contract import CHANGES_PAGE, Change, Changes
 from turret.service.stores.sqlite.file import Tables, Worker, open_file, remedy, transaction
 
 Result = TypeVar("Result")
@@ -28,14 +28,13 @@ CREATE TABLE IF NOT EXISTS items (
 # The new number exceeds all, also that of an earlier change of the same item.
 _CHANGE = """
 INSERT INTO items (item, number, time, features, fields)
-SELECT ?, last + 1, ?, ?, ? FROM (SELECT coalesce(max(number), 0) AS last FROM items) WHERE last < ?
+VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (item) DO UPDATE SET
     number = excluded.number, time = excluded.time, features = excluded.features, fields = excluded.fields
-RETURNING number
 """
-_SINCE = "SELECT item, number, time, features, fields FROM items WHERE number > ? ORDER BY number"
+_SINCE = "SELECT item, number, time, features, fields FROM items WHERE number > ? ORDER BY number LIMIT ?"
 _LAST = "SELECT coalesce(max(number), 0) FROM items"
-_LAST_NUMBER = 2**63 - 1
+_MOST_NUMBERS = 2**53
 _LOCK_SECONDS = 2.0  # to wait for another process's lock
 
 
@@ -53,15 +52,15 @@ class SqliteItems:
         self, item: str, features: bytes, fields: bytes, time: int, highest: int | None = None
     ) -> int:
         """Store an item; see ItemStore."""
-        return await self._change(item, time, features, fields, _LAST_NUMBER if highest is None else highest)
+        return await self._change(item, time, features, fields, highest)
 
     async def withdraw(self, item: str, time: int) -> int:
         """Withdraw an item; see ItemStore."""
-        return await self._change(item, time, None, None, _LAST_NUMBER)
+        return await self._change(item, time)
 
-    async def changes(self, since: int) -> Changes:
+    async def changes(self, since: int, limit: int = CHANGES_PAGE) -> Changes:
         """Return the changes; see ItemStore."""
-        return await self._run(lambda connection: _changes_since(connection, since))
+        return await self._run(lambda connection: _changes_since(connection, since, limit))
 
     async def close(self) -> None:
         """Finish running calls and close the file."""
@@ -77,25 +76,38 @@ class SqliteItems:
         except sqlite3.Error as error:
             raise ItemsUnavailableError(f"item store {self._path.name} unavailable: {error}") from None
 
-    async def _change(self, *values: str | bytes | int | None) -> int:
-        number = await self._run(lambda connection: _write(connection, values))
-        if number is None:
-            raise ItemsOvertakenError
-        return number
+    async def _change(
+        self,
+        item: str,
+        time: int,
+        features: bytes | None = None,
+        fields: bytes | None = None,
+        highest: int | None = None,
+    ) -> int:
+        def write(connection: sqlite3.Connection) -> int:
+            with transaction(connection):
+                number = _last(connection) + 1
+                if highest is not None and number > highest:
+                    raise ItemsOvertakenError
+                connection.execute(_CHANGE, (item, number, time, features, fields))
+            return number
+
+        return await self._run(write)
 
 
-def _write(connection: sqlite3.Connection, values: tuple[str | bytes | int | None, ...]) -> int | None:
-    """Store a change, the values of `_CHANGE`; return its number, None above the highest one allowed."""
-    with transaction(connection):
-        row = connection.execute(_CHANGE, values).fetchone()
-    return None if row is None else int(row[0])
-
-
-def _changes_since(connection: sqlite3.Connection, since: int) -> Changes:
+def _changes_since(connection: sqlite3.Connection, since: int, limit: int) -> Changes:
+    last = _last(connection)
     # One statement reads one snapshot: no change lies between the items and the last number.
-    items = [Change(*row) for row in connection.execute(_SINCE, (since,))]
-    if items:
-        return Changes(items[-1].number, items)
+    items = [Change(*row) for row in connection.execute(_SINCE, (since, limit))]
+    return Changes(items[-1].number if items else min(last, since), items)
+
+
+def _last(connection: sqlite3.Connection) -> int:
+    """The number of the last change, 0 before the first."""
     (last,) = connection.execute(_LAST).fetchone()
-    # A change made between the two statements is read next time.
-    return Changes(min(int(last), since), [])
+    if not (type(last) is int and 0 <= last < _MOST_NUMBERS):
+        raise sqlite3.DatabaseError(
+            f"its last change has the number {last!r}, which only damage explains; delete the rows of its "
+            f"table `items` whose number is negative, {_MOST_NUMBERS} or more, or no integer"
+        )
+    return last
