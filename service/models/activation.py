@@ -15,7 +15,7 @@ from turret.service.models.gate import GateRequest, Passage
 from turret.service.models.loaded_model import LoadedModel, open_live
 from turret.service.models.memory import give_back
 from turret.service.models.model_holder import ModelHolder
-from turret.service.models.traffic_split import Route, Routes, read_routes, salted
+from turret.service.models.traffic_split import Route, Routes, salted, stored_routes
 from turret.service.schemas.fields import HISTORY_LIMIT
 from turret.service.settings import Settings
 from turret.tower.errors import BundleError
@@ -108,7 +108,7 @@ class Activator:
         Raises RefusedError if one of their versions fails the gate, BusyError like `activate`.
         """
         async with self._alone():
-            before = await asyncio.to_thread(read_routes, self._model_holder.root)
+            before = await asyncio.to_thread(stored_routes, self._model_holder.root)
             routes = await self._checked(routes)
             generation = await self._write_routes(salted(routes, before))
         return await self._late(0, generation)

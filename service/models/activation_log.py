@@ -8,18 +8,42 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Annotated, BinaryIO, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from turret.data.files.staging import sync
+from turret.tower.errors import BundleError
+from turret.tower.format.pointer import is_version
 from turret.tower.format.safe_open import no_link
 
 FILE_NAME = "activations.jsonl"
 _LONGEST_LINE = 64_000  # bytes; a record has some hundreds
 _MOST = 50_000_000  # bytes of one refresh, some 200,000 activations
 _TAIL = 1_000_000  # bytes that are read of anything beyond
+# Numbers of activations are below it, so that a number of a damaged line or record leaves none to follow it.
+MOST_NUMBERS = 2**53
 _log = logging.getLogger("turret.activation")
+
+
+def _checked(version: str) -> str:
+    if not is_version(version):
+        raise ValueError("this is no version name")
+    return version
+
+
+VersionName = Annotated[str, AfterValidator(_checked)]
+Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+def number_after(number: int) -> int:
+    """The number of the next activation. Raises BundleError where only damage explains the last one."""
+    if number + 1 < MOST_NUMBERS:
+        return number + 1
+    raise BundleError(
+        f"the last activation has the number {number}, which only damage explains; stop the service, move "
+        f"{FILE_NAME} away, delete the replicas' record if there is one, and start it again"
+    )
 
 
 class ActivationRecord(BaseModel):
@@ -33,12 +57,12 @@ class ActivationRecord(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     time: str
-    version: str
+    version: VersionName
     who: str
     outcome: Literal["activated", "refused"]
-    sequence: int | None = None
+    sequence: int | None = Field(default=None, ge=1, lt=MOST_NUMBERS)
     previous: str | None = None
-    manifest: str | None = None
+    manifest: Digest | None = None
     forced: bool = False
     failed: tuple[str, ...] = ()
     words: str = ""
@@ -115,14 +139,17 @@ class ActivationLog:
     def add(self, record: ActivationRecord) -> ActivationRecord:
         """Append a record, an activation with its number or else the next, and return it as written.
 
-        The caller holds the activation lock. Raises OSError if the file can't be written.
+        The caller holds the activation lock. Raises OSError if the file can't be written, BundleError as
+        `number_after`.
         """
         with open(self.path, "ab+", buffering=0, opener=no_link) as file:
             if not self._ends_whole(file.fileno()):
                 file.write(b"\n")  # after the torn line of a crash
             self.refresh()
             if record.outcome == "activated":
-                record = record.model_copy(update={"sequence": record.sequence or self.sequence + 1})
+                record = record.model_copy(
+                    update={"sequence": record.sequence or number_after(self.sequence)}
+                )
             file.write(record.model_dump_json(exclude_defaults=True).encode() + b"\n")
             os.fsync(file.fileno())
         sync(self.path.parent)
@@ -141,7 +168,7 @@ class ActivationLog:
 
     def remember(self, record: ActivationRecord) -> ActivationRecord:
         """Add an activation in this process only."""
-        sequence = record.sequence or self.sequence + 1
+        sequence = record.sequence or number_after(self.sequence)
         record = record.model_copy(update={"sequence": sequence})
         with self._lock:
             self._know(record)

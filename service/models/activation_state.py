@@ -159,9 +159,11 @@ def commit(
     point(root, record.version)
     try:
         written = activation_log.add(record)
-    except OSError as error:
+    except (BundleError, OSError) as error:
         if before:
             point(root, before)
+        if isinstance(error, BundleError):
+            raise
         raise BundleError(
             f"{activation_log.path} can't be written ({error.strerror}); make room for it"
         ) from None

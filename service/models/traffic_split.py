@@ -2,6 +2,7 @@
 
 import hashlib
 import secrets
+from contextlib import suppress
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -75,6 +76,13 @@ def read_routes(root: Path) -> Routes:
             f"{path} is not a valid routes file ({error.errors()[0]['msg']}); "
             "the live version answers all requests; send the routes again to /admin/routes"
         ) from None
+
+
+def stored_routes(root: Path) -> Routes:
+    """Read the routes file; an invalid one holds none."""
+    with suppress(ServiceError):
+        return read_routes(root)
+    return Routes()
 
 
 def write_routes(root: Path, routes: Routes) -> None:

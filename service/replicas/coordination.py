@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from turret.service.errors import BusyError, ReplicasUnavailableError, ServiceError
-from turret.service.models.activation_log import ActivationLog, ActivationRecord
+from turret.service.models.activation_log import ActivationLog, ActivationRecord, number_after
 from turret.service.models.activation_state import set_target, target_of
-from turret.service.models.traffic_split import Routes, write_routes
+from turret.service.models.traffic_split import Routes, stored_routes, write_routes
 from turret.service.replicas.live_record import LiveRecord, Report, read_record, read_report
-from turret.service.replicas.local_state import adopt, adopt_routes, own_record, stored_routes
+from turret.service.replicas.local_state import adopt, adopt_routes, own_record
 from turret.service.shared_state import SharedState
 from turret.service.stores.contract import RecordStore, RecordView
 from turret.tower.errors import BundleError
@@ -84,7 +84,7 @@ class Replicas:
         been replaced: all replicas follow it then.
         """
         numbers = (self._record.number if self._record else 0, self._shared_state.target.value)
-        number = max(*numbers, self._activation_log.sequence) + 1
+        number = number_after(max(*numbers, self._activation_log.sequence))
         line = record.model_copy(update={"sequence": number, "manifest": snapshot.manifest})
         routes, routes_number = await self._routes()
         live = LiveRecord(
@@ -114,7 +114,7 @@ class Replicas:
         """Write the file and replace the record of all replicas; see models.coordination."""
         if self._record is None:
             raise BundleError("no version is live yet; activate one before its routes", "missing")
-        number = self._record.routes_number + 1
+        number = number_after(self._record.routes_number)
         before = await asyncio.to_thread(stored_routes, self._root)
         await asyncio.to_thread(write_routes, self._root, routes)
         try:

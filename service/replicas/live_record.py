@@ -1,10 +1,10 @@
 """The record of the live version and its routes that all replicas share, and the report of a replica."""
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from turret.service.errors import ReplicasUnavailableError
+from turret.service.models.activation_log import MOST_NUMBERS, Digest, VersionName
 from turret.service.models.traffic_split import Routes
-from turret.tower.format.pointer import is_version
 
 
 class LiveRecord(BaseModel):
@@ -17,21 +17,14 @@ class LiveRecord(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    number: int = Field(ge=1, lt=1 << 62)
-    version: str
-    manifest: str = Field(pattern="^[0-9a-f]{64}$")
+    number: int = Field(ge=1, lt=MOST_NUMBERS)
+    version: VersionName
+    manifest: Digest
     previous: str | None = None
     who: str = ""
     time: str = ""
     routes: Routes = Routes()
-    routes_number: int = Field(default=0, ge=0, lt=1 << 62)
-
-    @field_validator("version")
-    @classmethod
-    def _named(cls, version: str) -> str:
-        if not is_version(version):
-            raise ValueError("this is no version name")
-        return version
+    routes_number: int = Field(default=0, ge=0, lt=MOST_NUMBERS)
 
     def encoded(self) -> bytes:
         """The record as it is stored."""
@@ -55,10 +48,11 @@ def read_record(stored: bytes) -> LiveRecord | None:
     try:
         return LiveRecord.model_validate_json(stored)
     except ValidationError as error:
-        reason = error.errors()[0]["msg"]
+        first = error.errors()[0]
+        reason = ": ".join([*map(str, first["loc"]), first["msg"]])
         raise ReplicasUnavailableError(
-            f"the key of the replicas' record holds no record of this service ({reason}); delete the key, "
-            "or choose another database, prefix or TURRET_REPLICA_GROUP"
+            f"the key replicas:GROUP:live of the replicas holds no record of this service ({reason}); "
+            "delete the key, or choose another database, prefix or TURRET_REPLICA_GROUP"
         ) from None
 
 

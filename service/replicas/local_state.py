@@ -16,7 +16,7 @@ from turret.service.models.activation_state import (
     set_target,
     target_of,
 )
-from turret.service.models.traffic_split import Routes, read_routes, write_routes
+from turret.service.models.traffic_split import stored_routes, write_routes
 from turret.service.replicas.live_record import LiveRecord, read_record
 from turret.service.settings import Settings
 from turret.service.shared_state import SharedState
@@ -67,13 +67,6 @@ def own_record(root: Path, shared_state: SharedState) -> LiveRecord | None:
         routes=stored_routes(root),
         routes_number=shared_state.routes.value,
     )
-
-
-def stored_routes(root: Path) -> Routes:
-    """Read the routes file; an invalid one holds none."""
-    with suppress(ServiceError):
-        return read_routes(root)
-    return Routes()
 
 
 def complete_log(root: Path, record: LiveRecord) -> None:

@@ -1,10 +1,12 @@
 """The gate that a version has to pass before it answers, its memory, and the log of what went live."""
 
 import hashlib
+import json
 import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +20,7 @@ from turret.service.models.overlap import mean_overlap
 from turret.tower.bundle.bundle import Bundle, load
 from turret.tower.bundle.golden import RecordedQuery, load_golden, record, replay
 from turret.tower.bundle.publish import BundleContents, publish
-from turret.tower.errors import EngineError
+from turret.tower.errors import BundleError, EngineError
 from turret.tower.format.engine_settings import EngineEffort, EngineSettings
 from turret.tower.format.index_settings import ScalarSettings, SearchParams
 from turret.tower.format.manifest import IndexChoice, MeasuredRecall, read_manifest
@@ -353,6 +355,27 @@ def test_a_torn_last_line_is_passed_over_and_no_number_is_given_twice(
     assert log.sequence == 1
     assert log.add(line("v2")).sequence == sequence + 1
     assert ActivationLog(tmp_path).sequence_of("v2") == sequence + 1
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [{"sequence": 2**62 - 1}, {"sequence": 2**70}, {"sequence": 0}, {"version": "../v1"}, {"manifest": "x"}],
+    ids=str,
+)
+def test_a_damaged_line_is_passed_over_and_leaves_a_number_for_the_next(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: dict[str, Any]
+) -> None:
+    ActivationLog(tmp_path).add(line("v1"))
+    with (tmp_path / FILE_NAME).open("a") as file:
+        file.write(json.dumps(line("v2", sequence=2).model_dump() | damage) + "\n")
+    assert ActivationLog(tmp_path).add(line("v3")).sequence == 2
+    assert caplog.messages[0].endswith("skipped: 1")
+
+
+def test_where_no_number_follows_the_sentence_has_the_way_back(tmp_path: Path) -> None:
+    ActivationLog(tmp_path).add(line("v1", sequence=2**53 - 1))
+    with pytest.raises(BundleError, match=r"number 9007199254740991, .* move activations\.jsonl away"):
+        ActivationLog(tmp_path).add(line("v2"))
 
 
 def test_a_folder_that_can_not_be_written_is_remembered(tmp_path: Path) -> None:

@@ -100,6 +100,17 @@ def test_a_refused_version_leaves_everything_as_it_was(three: Path) -> None:
     assert "sequence" not in last
 
 
+@pytest.mark.parametrize("number", [2**62 - 1, 2**70])
+def test_a_damaged_line_of_the_log_ends_neither_the_start_nor_the_activations(
+    three: Path, number: int
+) -> None:
+    """Any author of models may write it."""
+    line = {"time": "", "version": "v1", "who": "", "outcome": "activated", "sequence": number}
+    (three / "activations.jsonl").write_text(json.dumps(line) + "\n")
+    activate(model_holder := ModelHolder(three), "v2")
+    assert state(model_holder) == ("v2", "v2", 2)
+
+
 def test_activations_queue(three: Path) -> None:
     """The one that is asked for last is live in the end, and each names the one it took the place of."""
     model_holder = ModelHolder(three)
@@ -571,7 +582,11 @@ def test_routes_that_lead_nowhere_leave_all_to_the_live_version(three: Path, how
             (three / "v2" / "manifest.json").unlink()
         else:
             (three / "routes.json").write_text("{")
-    assert ModelHolder(three).choose("anyone").version == "v1"
+    holder = ModelHolder(three)
+    assert holder.choose("anyone").version == "v1"
+    if how == "nonsense":
+        run(activator(holder).route(routes))  # as its sentence says
+        assert holder.choose("anyone").version == "v2"
 
 
 def test_a_canary_that_was_replaced_is_checked_again(

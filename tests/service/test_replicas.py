@@ -74,7 +74,8 @@ def test_a_record_is_read_as_it_was_written() -> None:
         {"version": "current"},
         {"manifest": "xyz"},
         {"number": 0},
-        {"number": 1 << 62},
+        {"number": 2**62 - 1},
+        {"routes_number": 2**62 - 1},
         {"routes": 1},
     ],
 )

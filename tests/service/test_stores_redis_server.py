@@ -14,10 +14,14 @@ from tests.support.redis_server import RedisServer, own_redis
 from tests.support.redis_work import EVENT, refused, work_with
 from tests.support.tools import require
 from tests.support.until import eventually
-from turret.service.errors import HistoryDamagedError, HistoryUnavailableError, ReplicasUnavailableError
+from turret.service.errors import (
+    HistoryDamagedError,
+    HistoryUnavailableError,
+    ItemsUnavailableError,
+    ReplicasUnavailableError,
+)
 from turret.service.overlay.apply_changes import _is_valid
 from turret.service.stores.contract import Change, Event, History
-from turret.service.stores.redis import items as redis_items
 from turret.service.stores.redis.address import read_address
 from turret.service.stores.redis.connections import RedisConnections
 from turret.service.stores.redis.histories import RedisHistory
@@ -273,16 +277,18 @@ def test_nothing_of_a_call_is_stored_where_one_of_its_keys_is_foreign(
 
 @nightly
 def test_items_are_read_in_pages_and_what_somebody_else_wrote_stands_for_itself_alone(
-    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+    server: RedisServer,
 ) -> None:
     """It is read as what is no item, which `service.overlay.apply_changes` leaves alone; the rest is read."""
-    monkeypatch.setattr(redis_items, "PAGE", 7)
 
     async def work() -> None:
         store = RedisItems(server.address)
         for number in range(20):
             await store.put(f"{number}", b"{}", b"{}", 5)
-        assert [change.number for change in (await store.changes(0)).items] == [*range(1, 21)]
+        last, page = await store.changes(0, 7)
+        assert (last, [change.number for change in page]) == (7, [*range(1, 8)])
+        last, page = await store.changes(14, 7)
+        assert (last, [change.number for change in page]) == (20, [*range(15, 21)])
         for member, kept in ((b"\xff\xfe", b"x"), (b"b", b"{}"), (b"gone", None)):
             server.ask("ZADD", "turret:items:order", 27, member)
             server.ask("SET", "turret:items:number", 27)
@@ -295,6 +301,33 @@ def test_items_are_read_in_pages_and_what_somebody_else_wrote_stands_for_itself_
         await store.close()
 
     asyncio.run(work())
+
+
+@pytest.mark.parametrize("number", ["4611686018427387903", "x", "nan", "-5"])
+def test_a_damaged_counter_is_said_with_the_way_back(server: RedisServer, number: str) -> None:
+    """Numbers beyond 2^53 have neighbours of one score in a sorted set, so that changes were lost unseen."""
+
+    async def work(histories: RedisHistory) -> None:
+        items = RedisItems(server.address)
+        await items.put("a", b"{}", b"{}", 0)
+        await histories.append([EVENT])
+        for key in ("turret:items:number", "turret:arrival"):
+            server.ask("SET", key, number)
+        for call in (items.put("b", b"{}", b"{}", 0), items.changes(0)):
+            with pytest.raises(ItemsUnavailableError, match=r":number holds no number .* delete it"):
+                await call
+        late = EVENT._replace(event_id="late")
+        assert "turret:arrival holds no number of arrivals; delete it" in await refused(
+            histories.append([late])
+        )
+        server.ask("DEL", "turret:items:number", "turret:arrival")
+        assert await items.put("b", b"{}", b"{}", 0) == 2
+        assert [change.item for change in (await items.changes(0)).items] == ["a", "b"]
+        assert await histories.append([late]) == 1
+        assert (await histories.events("u", 5))[0] == 2
+        await items.close()
+
+    work_with(server.address, work)
 
 
 # The record of replicas: replaced only as it was read, with one holder of the lease.
@@ -331,6 +364,8 @@ def test_a_record_is_replaced_only_by_a_caller_that_knows_it_and_a_lease_has_one
         assert await records.prolong_lease("b", 0)
         assert not await records.prolong_lease("b", 60)  # a late call takes nothing
         assert await records.take_lease("a", 60)
+        server.ask("PERSIST", "turret:replicas:default:lease")
+        assert await records.take_lease("b", 60), "one without an end is damage"
 
     work_with_records(server.address, work)
 
@@ -343,6 +378,11 @@ def test_reports_are_read_with_their_age_until_they_are_forgotten(server: RedisS
         assert {beat.replica: beat.report for beat in view.beats} == {"a": b"first", "b": b"report"}
         ages = {beat.replica: beat.age for beat in view.beats}
         assert ages["a"] >= ages["b"] >= 0
+        server.ask("ZADD", "turret:replicas:default:times", f"{(time.time() + 3600) * 1000:.0f}", "c")
+        assert max((beat.age, beat.replica) for beat in (await records.view()).beats)[1] == "c", (
+            "not waited for"
+        )
+        await records.leave("c")
         while len(view.beats) > 1:
             view = await records.view("b", b"report", 0.1)
         assert view.beats[0].replica == "b"

@@ -42,7 +42,11 @@ def current(root: Path) -> str | None:
         raise BundleError(f"{root / CURRENT} can't be read: {error.strerror}") from None
     # Not through a link: an error message shows a part of the content.
     name = read_regular(root / CURRENT, _LIMIT)[:1000].decode("utf-8", "replace").strip()
-    check_version(name)
+    if not is_version(name):
+        raise BundleError(
+            f"{root / CURRENT} names no version but holds {name[:80]!r}; write the name of one into it, or "
+            "activate one, which replaces it"
+        )
     return name
 
 

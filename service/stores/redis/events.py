@@ -57,7 +57,12 @@ for index = 1, users do
     rebuild[index] = event_ids
   end
 end
-local arrival = redis.call('INCRBY', KEYS[1], count) - count
+local arrival = tonumber(redis.call('GET', KEYS[1]) or '0')
+if not arrival or not (arrival >= 0 and arrival + count < 1e15) then
+  return redis.error_reply('ERR ' .. KEYS[1] .. ' holds no number of arrivals; delete it: it only orders ' ..
+    'events of one time')
+end
+redis.call('INCRBY', KEYS[1], count)
 for index, event_ids in pairs(rebuild) do
   redis.call('UNLINK', KEYS[2 * index + 1])
   for _, id in ipairs(event_ids) do

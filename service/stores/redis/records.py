@@ -25,7 +25,7 @@ if ARGV[1] ~= '' then
     redis.call('ZREM', KEYS[3], gone)
   end
 end
-local result = {redis.call('GET', KEYS[1]) or '', tonumber(redis.call('GET', KEYS[4]) or '0')}
+local result = {redis.call('GET', KEYS[1]) or '', tonumber(redis.call('GET', KEYS[4]) or '0') or -1}
 local beats = redis.call('ZRANGE', KEYS[3], 0, -1, 'WITHSCORES')
 for index = 1, #beats, 2 do
   result[#result + 1] = beats[index]
@@ -46,7 +46,10 @@ return redis.call('GET', KEYS[1]) or ''
 # KEYS: the lease. ARGV: its holder, the milliseconds that it lasts (0 returns it), 1 to take a free one.
 # Returns 1 if it is, or was, held.
 LEASE = """
-local holder = redis.call('GET', KEYS[1]) or (ARGV[3] == '1' and ARGV[1])
+local holder = redis.call('GET', KEYS[1])
+if not holder or redis.call('PTTL', KEYS[1]) == -1 then -- one without an end is damage, and nobody's
+  holder = ARGV[3] == '1' and ARGV[1]
+end
 if holder ~= ARGV[1] then
   return 0
 end
@@ -85,7 +88,8 @@ class RedisRecords:
             raise self._foreign()
         record, items, *rest = reply
         beats = [
-            Beat(name.decode("utf-8", "replace"), age / 1000, said)
+            # A report that is dated in the future is as old as it is early: nobody waits for it.
+            Beat(name.decode("utf-8", "replace"), abs(age) / 1000, said)
             for name, age, said in zip(rest[::3], rest[1::3], rest[2::3], strict=True)
         ]
         return RecordView(record, items, tuple(beats))
