@@ -33,7 +33,7 @@ def _measured(folder: Path, name: str) -> dict[str, Any]:
     set_up_process()
     data = PreparedData.open(folder)
     relevant = relevant_items(data, "test")
-    (baseline,) = (one for one in chosen_baselines([name], data)[0] if one.name == name)
+    (baseline,) = (one for one in chosen_baselines([name], data, True)[0] if one.name == name)
     start, clock = _peak(), time.perf_counter()
     fitted = baseline.fit(data, "test")
     fitting, clock = time.perf_counter() - clock, time.perf_counter()
@@ -58,7 +58,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object")
     arguments = parser.parse_args()
     data = PreparedData.open(arguments.data)
-    chosen, left_out = chosen_baselines([ALL], data)
+    chosen, left_out = chosen_baselines([ALL], data, True)
     results = {}
     for baseline in chosen:
         with get_context("spawn").Pool(1) as pool:

@@ -75,4 +75,5 @@ def _sessions(clicks: pl.DataFrame, together: str, items: Sequence[Item]) -> Int
     pairs = pairs.unique().sort("session", "row")
     lengths = np.bincount(pairs["session"].to_numpy())
     offsets = np.concatenate([[0], np.cumsum(lengths)])
-    return Interactions.of_rows(offsets, pairs["row"].cast(pl.Int32).to_numpy(), len(items))
+    rows = pairs["row"].cast(pl.Int32).to_numpy()
+    return Interactions.of_rows(offsets, rows, np.zeros(len(items), dtype=np.int64))

@@ -287,7 +287,7 @@ def export(
 ) -> None:
     """Publish the model of a run as a bundle; the first bundle of a folder becomes current.
 
-    A model that was never evaluated, that is worse than popularity, or that a warm start did not improve is
+    A model that was never evaluated, that is worse than a baseline, or that a warm start did not improve is
     published too, with a sentence that says so. The last line is the bundle's folder.
 
     Example: `turret export var/run --bundles var/bundles --version spring`

@@ -165,7 +165,7 @@ class Run:
         Raises:
             TrainingError: there is no model yet, the part is empty, or a baseline can't be fitted.
         """
-        chosen, left_out = chosen_baselines(baselines, data)
+        chosen, left_out = chosen_baselines(baselines, data, self.experiment.evaluation.exclude_seen)
         limits: dict[str, str] = {}
         evaluated = evaluate_rankers(
             {

@@ -63,11 +63,6 @@ class Trainer:
             check_packaged_tower(self.model)
         self.model.to(self.device)
         self.model.chunk_size = self.settings.chunk_size
-        if len(data.item_ids) < 2:
-            raise TrainingError(
-                f"{data.folder}: the catalog has one item, and a ranking needs two; prepare data with more "
-                "items."
-            )
         self.batches = TrainingBatches.of(experiment, data)
         seed, since = self.settings.seed, self.settings.since
         self.objective = build_objective(

@@ -60,6 +60,39 @@ def test_the_figures_of_a_shop(shop: PreparedData) -> None:
     assert (facts.has_validation, facts.has_negatives) == (True, False)
 
 
+def test_a_shop_whose_users_come_back_has_an_order_and_baselines_to_beat(loyal: PreparedData) -> None:
+    """The first is that users take their last item again; the others are measured on the validation part."""
+    found = facts_of(loyal)
+    assert found.order is not None
+    assert found.order > 1.1
+    ranks = []
+    for user in range(len(loyal.users)):
+        newest = list(dict.fromkeys(reversed(loyal.history(user, "validation").tolist())))
+        (target,) = loyal.targets(user, "validation")
+        ranks.append(newest.index(target) + 1 if target in newest else None)
+    again = [rank for rank in ranks if rank is not None]
+    assert found.used_before == pytest.approx(len(again) / len(ranks))
+    gained = sum(1 / np.log2(rank + 1) for rank in again) / len(ranks)
+    # Popular items behind the user's own ones are hit too.
+    assert gained <= found.own_use["last_used"] < gained + 0.2
+    told = {
+        one.kind: one.sentence for one in data_reasons(found, experiments(repeat_share=0.5)["pooled"], {})
+    }
+    assert f"last used items have {found.own_use['last_used']:.4f}" in told["repeats"]
+    assert "users take their last item again" in next(told[kind] for kind in told if "order" in kind)
+
+
+@pytest.mark.parametrize(("rows", "message"), [(3, "no user has two training events"), (1, "has one item")])
+def test_data_that_nothing_can_be_trained_on_is_refused_before_a_plan(
+    rows: int, message: str, tmp_path: Path
+) -> None:
+    events = pl.DataFrame(
+        {"user": ["a"] * 3, "item": [f"i{row % rows}" for row in range(3)], "time": [1, 2, 3]}
+    )
+    with pytest.raises(TrainingError, match=message):
+        choose(prepare(events, tmp_path / "prepared"), {}, pytest.fail, tmp_path / "trials")
+
+
 def test_a_handful_of_events_shows_no_order_either_way(handmade: PreparedData) -> None:
     """Two of its 18 events repeat one of their user."""
     facts = facts_of(handmade)
@@ -382,7 +415,7 @@ def test_a_reason_has_its_figures_and_a_candidate_that_does_not_fit_is_told() ->
     made, refused = candidates(found, {"tower.user.blocks": 1})
     assert (list(made), list(refused)) == (["transformer", "transformer_short"], ["pooled"])
     order, _, last = data_reasons(found, made["transformer"], refused)
-    assert order.figures == {"ratio": 2.0}
+    assert order.figures["ratio"] == 2.0
     assert "recur 2.0 times as often as in shuffled histories), so transformers are tried." in order.sentence
     assert last.kind == "refused"
     assert "The candidate pooled does not fit the given settings: there is no setting" in last.sentence

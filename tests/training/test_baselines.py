@@ -44,32 +44,56 @@ def behind(data: PreparedData) -> np.ndarray:
     return scores
 
 
+def repeaters(data: PreparedData, item: int) -> int:
+    """The users with several training events of an item."""
+    return sum(data.history(user, "validation").tolist().count(item) > 1 for user in range(len(data.users)))
+
+
 def summed(
     data: PreparedData, weight: Callable[[int, int], float], until: HistoryEnd, users: np.ndarray
 ) -> np.ndarray:
     """Weights summed over the history; popularity where that is zero."""
     items, read = range(len(data.item_ids)), histories(data, until)
-    weights = np.array([[weight(i, j) if i != j else 0.0 for j in items] for i in items])
+    weights = np.array([[weight(i, j) for j in items] for i in items])
     scores = np.array([weights[sorted(read[user])].sum(axis=0) for user in users])
     return np.where(scores == 0, behind(data), scores)
 
 
 @pytest.mark.parametrize("until", ["validation", "test"])
-def test_co_occurrence_is_the_number_of_shared_users(handmade: PreparedData, until: HistoryEnd) -> None:
-    """Of the training part, summed over the whole history before the part."""
-    log = histories(handmade, "validation")
-    expected = summed(handmade, lambda i, j: float(oracle.shared(log, i, j)), until, np.arange(5))
-    scores = item_items.fit_co_occurrence(handmade, until).scores_of(np.arange(5))
-    np.testing.assert_allclose(scores.numpy(), expected, rtol=1e-6)
+def test_co_occurrence_is_the_number_of_shared_users(loyal: PreparedData, until: HistoryEnd) -> None:
+    """Of the training part, summed over the history; with itself, of the users who have it several times."""
+    log = histories(loyal, "validation")
+
+    def weight(i: int, j: int) -> float:
+        return float(oracle.shared(log, i, j) if i != j else repeaters(loyal, i))
+
+    scores = item_items.fit_co_occurrence(loyal, until).scores_of(USERS)
+    np.testing.assert_allclose(scores.numpy(), summed(loyal, weight, until, USERS), rtol=1e-6)
 
 
-def test_item_knn_is_the_shrunk_cosine_of_the_nearest(
-    shop: PreparedData, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["last_used", "most_used"])
+def test_own_items_come_first_by_their_last_use_or_their_number_of_uses(
+    name: str, loyal: PreparedData
 ) -> None:
-    """Only the five nearest of each item count; equal ones by their row."""
+    """Of items used equally often the newest comes first; the others follow by popularity."""
+    found = BASELINES[name].fit(loyal, "test").scores_of(USERS).argsort(dim=1, descending=True).tolist()
+    popular = np.argsort(-behind(loyal)).tolist()
+    for user, ranked in zip(USERS.tolist(), found, strict=True):
+        history = loyal.history(user, "test").tolist()
+        newest = list(dict.fromkeys(reversed(history)))
+        own = newest if name == "last_used" else sorted(newest, key=lambda item: -history.count(item))
+        assert ranked == own + [item for item in popular if item not in own]
+
+
+@pytest.mark.parametrize("of", ["shop", "loyal"])
+def test_item_knn_is_the_shrunk_cosine_of_the_nearest(
+    of: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the five nearest of each item count, equal ones by their row, and its own repeats."""
     monkeypatch.setattr(item_items, "KNN_NEIGHBOURS", 5)
-    log = histories(shop, "validation")
-    used_by = [oracle.users_of(log, item) for item in range(len(shop.item_ids))]
+    data: PreparedData = request.getfixturevalue(of)
+    log = histories(data, "validation")
+    used_by = [oracle.users_of(log, item) for item in range(len(data.item_ids))]
 
     def near(item: int) -> dict[int, float]:
         weights = {}
@@ -83,8 +107,9 @@ def test_item_knn_is_the_shrunk_cosine_of_the_nearest(
         return {other: float(weights[other]) for other in closest}
 
     lists = [near(item) for item in range(len(used_by))]
-    expected = summed(shop, lambda i, j: lists[i].get(j, 0.0), "test", USERS)
-    scores = item_items.fit_item_knn(shop, "test").scores_of(USERS)
+    own = [repeaters(data, item) / (len(users) + 10.0) for item, users in enumerate(used_by)]
+    expected = summed(data, lambda i, j: lists[i].get(j, 0.0) if i != j else own[i], "test", USERS)
+    scores = item_items.fit_item_knn(data, "test").scores_of(USERS)
     np.testing.assert_allclose(scores.numpy(), expected, rtol=1e-5)
 
 
@@ -121,6 +146,23 @@ def test_ease_ranks_the_most_popular_items_by_its_weights(
             assert found[user, others].max() < found[user, kept].min()
         np.testing.assert_allclose(found[user, others], behind(shop)[others], rtol=1e-5)
     assert fitted.limits == "the 50 most popular items"
+
+
+def test_ease_predicts_another_use_from_the_first(loyal: PreparedData) -> None:
+    """By a ridge regression of "used again" on "used", of which the scores of used items have their part."""
+    log = histories(loyal, "validation")
+    used = np.array([[float(item in items) for item in range(len(loyal.item_ids))] for items in log])
+    ridge = used.sum() / used.shape[1]
+    weights = oracle.least_squares_columns(used, ridge)
+    for item in range(used.shape[1]):
+        again = [
+            float(loyal.history(user, "validation").tolist().count(item) > 1) for user in range(len(log))
+        ]
+        weights[item, item] = used[:, item] @ again / (used[:, item] @ used[:, item] + ridge)
+    found = ease.fit_ease(loyal, "test").scores_of(USERS).numpy()
+    for user in USERS.tolist():
+        scores = weights[sorted(histories(loyal, "test")[user])].sum(axis=0)
+        np.testing.assert_allclose(found[user], scores - scores.min(), atol=1e-5)
 
 
 def test_recent_popularity_counts_the_newest_tenth_of_training(shop: PreparedData) -> None:
@@ -175,24 +217,33 @@ def test_neighbours_are_as_many_as_memory_allows(shop: PreparedData, monkeypatch
     assert item_items.fit_co_occurrence(shop, "test").limits == ""
 
 
-def test_all_are_those_that_fit_the_data(handmade: PreparedData) -> None:
-    """Popularity is always there; events in file order are recent for nobody."""
-    assert [baseline.name for baseline in chosen_baselines([], handmade)[0]] == ["popularity"]
-    chosen, left_out = chosen_baselines(["all"], handmade)
-    assert [baseline.name for baseline in chosen][:4] == ["popularity", "co_occurrence", "item_knn", "ease"]
-    assert "no timestamps" in left_out["recent_popularity"]
+@pytest.mark.parametrize(
+    ("exclude_seen", "always"), [(True, ["popularity"]), (False, ["popularity", "last_used", "most_used"])]
+)
+def test_all_are_those_that_fit_the_data(
+    handmade: PreparedData, exclude_seen: bool, always: list[str]
+) -> None:
+    """Some are always there, of own use where used items are ranked; file order is recent for nobody."""
+    assert [baseline.name for baseline in chosen_baselines([], handmade, exclude_seen)[0]] == always
+    chosen, left_out = chosen_baselines(["all"], handmade, exclude_seen)
+    names = [baseline.name for baseline in chosen if baseline.name != "als"]
+    assert names == [*always, "co_occurrence", "item_knn", "ease"]
+    assert "no timestamps" in left_out.pop("recent_popularity")
+    assert set(left_out) <= {"als"}
 
 
 def test_a_baseline_that_is_not_there_or_can_not_be_fitted_is_refused(
     handmade: PreparedData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(TrainingError, match=r"--baselines eaze: there is no such baseline; there are pop"):
-        chosen_baselines(["eaze"], handmade)
+        chosen_baselines(["eaze"], handmade, True)
     with pytest.raises(TrainingError, match=r"recent_popularity: the events of .* have no timestamps"):
-        chosen_baselines(["recent_popularity"], handmade)
+        chosen_baselines(["recent_popularity"], handmade, True)
+    with pytest.raises(TrainingError, match=r"last_used: the run has evaluation\.exclude_seen = true, which"):
+        chosen_baselines(["last_used"], handmade, True)
     monkeypatch.setattr(als, "find_spec", lambda name: None)
     with pytest.raises(TrainingError, match=r"als: implicit is not installed; run: pip install 'turret\[b"):
-        chosen_baselines(["als"], handmade)
+        chosen_baselines(["als"], handmade, True)
 
 
 def test_matrix_factorisation_prefers_items_of_like_users(shop: PreparedData) -> None:

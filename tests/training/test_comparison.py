@@ -28,9 +28,15 @@ def made(
     save_tensors(folder / MODEL, {"items": torch.zeros(5, 4), "bias": torch.zeros(3)})
     progress = Progress(epoch=7, step=70, seconds=12.5, finished=True)
     save_checkpoint(folder / CHECKPOINT, Checkpoint({}, {}, {}, {}, {}, progress))
-    table = {"user": users, "towers ndcg@10": values, "towers hr@10": [float(value > 0) for value in values]}
-    pl.DataFrame(table).write_parquet(folder / PER_USER["test"])
-    run.save_metrics("test", {})
+    hits = [float(value > 0) for value in values]
+    table = {"user": users, "used_before": [user < "u3" for user in users], "towers ndcg@10": values}
+    pl.DataFrame({**table, "towers hr@10": hits}).write_parquet(folder / PER_USER["test"])
+    found = [("popularity", 0.1, "better"), ("last_used", 0.6, "worse"), ("ease", 0.4, "unclear")]
+    verdict = [
+        {"kind": "baseline", "sentence": f"{name}: {result}.", "figures": {"baseline_mean": mean}}
+        for name, mean, result in found
+    ]
+    run.save_metrics("test", {"verdict": verdict})
     return folder
 
 
@@ -66,6 +72,13 @@ def test_differences_are_paired_over_the_common_users(pair: tuple[Path, Path, np
     report = compare([one, two], "test")
     first, second = report["runs"]
     assert report["users"] == 60
+    assert first["baseline"]["sentence"] == "last_used: worse."
+    # u0 to u29, as texts before "u3".
+    used = np.array([f"u{number}" < "u3" for number in range(60)])
+    for name, members in (("item used before", used), ("item new to the user", ~used)):
+        assert report["slices"][name]["users"] == members.sum()
+        own = report["slices"][name]["runs"][1]["difference"]["ndcg@10"]["mean"]
+        assert own == pytest.approx(differences[members].mean())
     assert first["difference"] is None
     found = second["difference"]["ndcg@10"]
     assert found["mean"] == pytest.approx(differences.mean())

@@ -37,6 +37,7 @@ from turret.training.export.export_warnings import export_warnings
 from turret.training.export.item_projection import principal_components, project_items
 from turret.training.run import Run
 from turret.training.trainer import train
+from turret.training.verdict.comparison import baseline_findings
 
 # Trained and exported here, each for seconds: scores of either sign, times, and biases.
 OTHERS: dict[str, dict[str, Any]] = {
@@ -260,9 +261,13 @@ def test_the_map_is_the_same_each_time_and_leaves_out_a_bias() -> None:
 
 
 def report(low: float, high: float, part: str = "test") -> dict[str, Any]:
-    interval = {"mean": (low + high) / 2, "low": low, "high": high}
-    means = {"towers": {"ndcg@10": {"mean": 0.02}}, "popularity": {"ndcg@10": {"mean": 0.03}}}
-    return {part: {"part": part, **means, "differences": {"popularity": {"ndcg@10": interval}}}}
+    means = {"towers": {"ndcg@10": {"mean": 0.02}}}
+    differences = {}
+    for name, mean in (("popularity", 0.01), ("last_used", 0.03)):
+        means[name] = {"ndcg@10": {"mean": mean}}
+        differences[name] = {"ndcg@10": {"mean": 0.02 - mean, "low": low, "high": high}}
+    found = baseline_findings({**means, "differences": differences}, "ndcg@10")
+    return {part: {"part": part, "verdict": [finding.as_json() for finding in found]}}
 
 
 EVEN, LOST = report(-0.001, 0.002), report(-0.02, -0.001)
@@ -279,10 +284,10 @@ UNIMPROVED = Progress(epoch=3, best=0.1, best_epoch=0)
             {**report(0.001, 0.002, "validation"), **LOST},
             None,
             None,
-            "This model is worse than popularity on the test part: ndcg@10 is 0.0200 against 0.0300, 95 % "
-            "interval of the difference [-0.0200, -0.0010].",
+            "On the test part a baseline beats this model. Worse than last used items: ndcg@10 is 0.0200 "
+            "against 0.0300, a difference of -0.0100",
         ),
-        (report(-0.2, -0.1, "validation"), None, None, "worse than popularity on the validation part"),
+        (report(-0.2, -0.1, "validation"), None, None, "On the validation part a baseline beats this model."),
         (EVEN, WARM, UNIMPROVED, "no epoch was better on the validation part than the bundle spring"),
         (EVEN, WARM, Progress(epoch=3, best=0.1, best_epoch=1), None),
         (EVEN, WARM, Progress(epoch=3), None),

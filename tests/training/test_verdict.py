@@ -1,7 +1,6 @@
 """The sentences that an evaluation ends with."""
 
 import json
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,20 @@ from turret.data.preparing.prepare import prepare
 from turret.data.reading.schema import PrepareConfig
 from turret.training.checkpoint import Progress
 from turret.training.config.experiment import TrainingConfig, load_experiment
-from turret.training.verdict import unread
-from turret.training.verdict.comparison import baseline_findings, left_out_findings, too_small
+from turret.training.run import Run
+from turret.training.trainer import train
+from turret.training.verdict import order
+from turret.training.verdict.comparison import (
+    baseline_findings,
+    comparison_findings,
+    left_out_findings,
+    too_small,
+)
 from turret.training.verdict.finding import paragraphs
-from turret.training.verdict.repeats import repeat_share, repeats
+from turret.training.verdict.order import Order
+from turret.training.verdict.repeats import repeats
 from turret.training.verdict.training_end import training_end
-from turret.training.verdict.unread import recurrences, unread_features, unread_order
+from turret.training.verdict.unread import unread_features, unread_order
 from turret.training.verdict.verdict import main_metric, verdict
 
 VALUE = {"mean": 0.5, "low": 0.46, "high": 0.54}
@@ -30,8 +37,10 @@ REPORT: dict[str, Any] = {
     "exclude_seen": True,
     "relevant_items": 100,
     "relevant_used_before": 0,
+    "relevant_cold": 0,
+    "slices": {},
     "towers": {"ndcg@20": VALUE, "ndcg@50": VALUE},
-    "popularity": {"ndcg@20": VALUE, "ndcg@50": VALUE},
+    "popularity": {"ndcg@20": {**VALUE, "mean": 0.49}, "ndcg@50": VALUE},
     "differences": {"popularity": {"ndcg@20": VALUE, "ndcg@50": VALUE}},
     "baseline_limits": {},
     "baselines_left_out": {},
@@ -84,6 +93,8 @@ def against_ease(
     """Towers at 0.04 against EASE at `mean`, and popularity far behind both."""
     return {
         "users": users,
+        "relevant_items": users,
+        "relevant_cold": 0,
         "towers": {M: {"mean": 0.04}},
         "ease": {M: {"mean": mean}},
         "popularity": {M: {"mean": 0.01}},
@@ -107,16 +118,6 @@ def distinct(tmp_path: Path) -> PreparedData:
     config = {"source": tmp_path / "events.csv", "columns": {"in_file_order": True}}
     prepare(PrepareConfig.model_validate(config), tmp_path / "prepared")
     return PreparedData.open(tmp_path / "prepared")
-
-
-def test_the_share_of_repeats_counts_later_events_of_an_item(
-    handmade: PreparedData, distinct: PreparedData
-) -> None:
-    """Of a's seven events two repeat p and q; of all 18 events that is a ninth."""
-    for data, share in ((handmade, 2 / 18), (distinct, 0)):
-        assert repeat_share(data) == pytest.approx(share)
-        older = replace(data, manifest=data.manifest.model_copy(update={"repeat_share": None}))
-        assert repeat_share(older) == pytest.approx(share)
 
 
 def test_many_repeats_that_are_masked_are_told(handmade: PreparedData, distinct: PreparedData) -> None:
@@ -192,19 +193,38 @@ def test_an_order_is_not_told_where_it_is_read_or_predicts_nothing(
 
 
 def test_a_few_recurrences_are_no_order(shop: PreparedData, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unread, "LEAST_RECURRENCES", 10**9)
+    monkeypatch.setattr(order, "LEAST_OCCURRENCES", 10**9)
     assert unread_order(load_experiment("ids"), shop) is None
 
 
-def test_recurrences_count_coincidences_of_pairs(handmade: PreparedData) -> None:
-    """Of the pairs of the training part, qr and st are there twice."""
-    pairs: dict[str, int] = {}
-    for user in range(len(handmade.users)):
-        items = list(dict.fromkeys(handmade.history(user, "validation").tolist()))
-        for pair in pairwise(items):
-            pairs[str(pair)] = pairs.get(str(pair), 0) + 1
-    expected = sum(count * (count - 1) // 2 for count in pairs.values())
-    assert recurrences(handmade, False) == expected == 2
+def test_users_who_take_their_last_item_again_show_an_order(loyal: PreparedData) -> None:
+    """Where used items are ranked. A shuffled history has two equal items side by side more seldom."""
+    found = unread_order(load_experiment("ids", {"evaluation.exclude_seen": False}), loyal)
+    assert found is not None
+    pairs = [pair for user in range(60) for pair in pairwise(loyal.history(user, "validation").tolist())]
+    again = sum(first == second for first, second in pairs) / len(pairs)
+    assert found.figures["again_share"] == pytest.approx(again)
+    assert f"users take their last item again ({again:.0%}) 1." in found.sentence
+    assert unread_order(load_experiment("ids"), loyal) is None
+    mixed = {"evaluation.exclude_seen": False}
+    assert unread_order(load_experiment("ids", mixed), shuffled(loyal)) is None
+
+
+@pytest.mark.parametrize(
+    ("measured", "ratio"),
+    [
+        (Order(None), None),
+        (Order(2.0), 2.0),
+        (Order(1.0, 4.0, 0.25), 1.75),
+        (Order(2.0, 4.0, 0.25), 2.0),
+        (Order(None, 4.0, 0.25), 1.75),
+        (Order(None, 1.2, 0.25), None),
+    ],
+    ids=str,
+)
+def test_the_ratio_of_an_order_is_the_larger_mean_factor(measured: Order, ratio: float | None) -> None:
+    """A quarter of the events is four times as likely, the others are as likely as before."""
+    assert measured.ratio == ratio
 
 
 RISING = [0.01, 0.02, 0.03, 0.04, 0.045, 0.05, 0.052, 0.055]
@@ -250,21 +270,81 @@ NO_HIT = {**against_ease(0.0, 0.0), **{name: {M: {"mean": 0.0}} for name in ("to
         (against_ease(0.001, 0.003, mean=0.038), "better", "enough"),
         (against_ease(-0.003, -0.001, mean=0.038), "worse", "enough"),
         (against_ease(-0.001, 0.003, mean=0.038), "unclear", "enough"),
-        (against_ease(0.01, 0.06, mean=0.0), "better", 56251),
+        (against_ease(0.01, 0.06, mean=0.0), "better", 3516),
         (against_ease(-0.008, 0.008), "unclear", 4000),
-        (NO_HIT, "unclear", None),
-        ({**NO_HIT, "towers": {M: {"mean": 0.2}}}, "unclear", "enough"),
+        (against_ease(-0.05, 0.05), "unclear", None),
     ],
-    ids=["better", "worse", "unclear", "ease without a hit", "a tenth", "no hit", "towers alone"],
+    ids=["better", "worse", "unclear", "ease without a hit", "a fifth", "wider than the metric"],
 )
 def test_a_baseline_is_beaten_or_not_and_an_evaluation_large_enough_or_not(
     report: dict[str, Any], result: str, needed: object
 ) -> None:
-    """`needed` users would bring the interval to a tenth of the metric; without a hit nothing can."""
+    """`needed` users would bring the interval to a tenth of this model's metric, not of a baseline's."""
     of_popularity, of_ease = baseline_findings(report, M)
     assert (of_popularity.figures["result"], of_ease.figures["result"]) == ("better", result)
     small = too_small(report, M)
     assert (small.figures.get("users_needed") if small else "enough") == needed
+
+
+ALL_EQUAL = {name: {M: {"mean": 1.0}} for name in ("towers", "popularity", "ease")}
+
+
+@pytest.mark.parametrize(
+    ("report", "kinds", "words"),
+    [
+        (NO_HIT, "too_small", "can't tell anything: ndcg@10 of all 1,000 users is 0, by every ranker."),
+        ({**NO_HIT, "towers": {M: {"mean": 0.2}}}, "baseline baseline", ""),
+        ({**against_ease(), **ALL_EQUAL}, "too_small", "of all 1,000 users is 1, by every ranker"),
+        (against_ease(users=1), "too_small", "an interval over 1 user says nothing; it needs at least 10"),
+        (
+            {**against_ease(), "relevant_cold": 1000},
+            "cold_targets",
+            "All 1,000 targets are items without an event in the training part, which baselines never find",
+        ),
+        (
+            {**against_ease(), "relevant_cold": 100},
+            "cold_targets baseline baseline",
+            "100 of 1,000 targets are items without an event",
+        ),
+        ({**against_ease(), "relevant_cold": 99}, "baseline baseline", ""),
+    ],
+    ids=["no hit", "towers alone", "hits only", "one user", "all cold", "many cold", "few cold"],
+)
+def test_an_evaluation_that_can_not_tell_says_why_instead_of_comparing(
+    report: dict[str, Any], kinds: str, words: str
+) -> None:
+    found = comparison_findings(report, M)
+    assert " ".join(finding.kind for finding in found) == kinds
+    assert words in found[0].sentence
+
+
+def test_nothing_advises_to_train_for_longer_where_the_metric_tells_nothing(handmade: PreparedData) -> None:
+    experiment = load_experiment("youtubednn", {"training.epochs": 8, "evaluation.k": [20, 50]})
+    still = progress(RISING)
+    for cold, kinds in ((0, ["baseline", "still_improving"]), (100, ["cold_targets"])):
+        found = verdict({**REPORT, "relevant_cold": cold}, experiment, handmade, still)
+        assert [one["kind"] for one in found if one["kind"] != "repeats"] == kinds
+
+
+def test_a_model_that_loses_to_the_users_own_items_is_told_so(loyal: PreparedData, tmp_path: Path) -> None:
+    """Without asking for a baseline, and for items used before and new ones apart. Trains an epoch."""
+    changes = {"training.epochs": 1, "tower.dimension": 4, "training.device": "cpu"}
+    experiment = load_experiment("demo", {**changes, "evaluation.exclude_seen": False})
+    run = Run(tmp_path / "run", experiment, loyal.folder, loyal.fingerprint)
+    train(run, loyal, report=lambda line: None)
+    report = run.evaluate(loyal, "test")
+    hits = [loyal.targets(user, "test")[0] == loyal.history(user, "test")[-1] for user in range(60)]
+    assert report["last_used"]["hr@10"]["mean"] >= np.mean(hits) > 0.6
+    found = {one["kind"]: one for one in report["verdict"]}
+    lost = {one["figures"]["baseline"]: one for one in report["verdict"] if one["kind"] == "baseline"}
+    assert list(lost) == ["popularity", "last_used", "most_used"]
+    assert lost["last_used"]["sentence"].startswith("Worse than last used items: ndcg@10 is 0.")
+    again = report["slices"]["item used before"]
+    assert found["repeat_targets"]["figures"]["item used before"]["users"] == again["users"]
+    assert (
+        f"for {again['users']} users whose next item they had used before (last used items 0."
+        in (found["repeat_targets"]["sentence"])
+    )
 
 
 def test_the_sentences_give_the_figures() -> None:
@@ -288,4 +368,8 @@ def test_the_sentences_give_the_figures() -> None:
     of_auc = json.loads(json.dumps(against_ease(-0.008, 0.008)).replace(M, "auc"))
     small = too_small({**of_auc, "users_with_negatives": 250}, "auc")
     assert small is not None
-    assert "with 250 users the interval of the difference from EASE is 20% of its auc" in small.sentence
+    assert small.sentence == (
+        "The evaluation is too small to tell small differences: with 250 users the interval of the "
+        "difference from EASE is 0.0080 to either side, and auc of this model 0.0400; about 1,000 users "
+        "would make it 10% of that."
+    )

@@ -1,7 +1,7 @@
 """The reasons of a choice, as sentences with the figures that they are made from."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Literal
 
 from turret.data.progress import counted
@@ -13,8 +13,10 @@ from turret.training.auto.candidates import (
     telling_categories,
 )
 from turret.training.auto.facts import Facts
+from turret.training.baselines.registry import BASELINES
 from turret.training.config.experiment import ExperimentConfig, TrainingConfig
 from turret.training.verdict.finding import Statement, listing
+from turret.training.verdict.order import Order
 from turret.training.verdict.repeats import MANY
 
 Kind = Literal[
@@ -57,11 +59,7 @@ def data_reasons(facts: Facts, experiment: ExperimentConfig, refused: Mapping[st
     if facts.item_tastes and (facts.order is None or facts.order < ORDERED):
         yield _tastes(facts)
     if facts.repeat_share >= MANY and not experiment.evaluation.exclude_seen:
-        sentence = (
-            f"{facts.repeat_share:.0%} of the events repeat an item of their user, so used items are ranked "
-            "too (evaluation.exclude_seen = false)."
-        )
-        yield Reason("repeats", sentence, {"share": facts.repeat_share, "exclude_seen": False})
+        yield _repeats(facts)
     if facts.items > (MOST_ENCODED if facts.item_features else MOST_SCORED):
         yield _large_catalog(facts)
     if facts.has_negatives:
@@ -83,8 +81,9 @@ def _order(facts: Facts) -> Reason:
             "next item, so towers with and without order are tried."
         )
         return Reason("unclear_order", sentence, {"ratio": None})
-    figures = {"ratio": facts.order}
-    recur = f"pairs of successive items recur {facts.order:.1f} times as often as in shuffled histories"
+    order = facts.measured_order or Order(facts.order)
+    figures = {"ratio": facts.order, **asdict(order)}
+    recur = order.clause
     if facts.order >= ORDERED:
         sentence = f"The order of the events predicts the next item ({recur}), so transformers are tried."
         return Reason("order", sentence, figures)
@@ -99,6 +98,23 @@ def _order(facts: Facts) -> Reason:
         "are tried."
     )
     return Reason("unclear_order", sentence, figures)
+
+
+def _repeats(facts: Facts) -> Reason:
+    sentence = (
+        f"{facts.repeat_share:.0%} of the events repeat an item of their user, so used items are ranked too "
+        "(evaluation.exclude_seen = false)"
+    )
+    if facts.own_use:
+        beaten = listing(
+            [f"{BASELINES[name].title} have {value:.4f}" for name, value in facts.own_use.items()]
+        )
+        sentence += (
+            f". {facts.used_before:.0%} of the validation users take an item again, and a model has to beat "
+            f"their own items: by validation ndcg@10 {beaten}"
+        )
+    figures = {"share": facts.repeat_share, "used_before": facts.used_before, "own_use": dict(facts.own_use)}
+    return Reason("repeats", f"{sentence}.", {**figures, "exclude_seen": False})
 
 
 def _features(facts: Facts) -> Reason:

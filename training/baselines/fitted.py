@@ -35,12 +35,15 @@ class Baseline:
         fit: fits the baseline on the training part of the data; it scores users by their history before
             the given part, which is what the towers read.
         obstacle: the reason, as a clause, why the baseline can't be fitted on this data here, or None.
+        of_own_use: whether it ranks the items that the user has used: it is always there where these are
+            ranked, and nowhere else.
     """
 
     name: str
     title: str
     fit: Callable[[PreparedData, HistoryEnd], Fitted]
     obstacle: Callable[[PreparedData], str | None] = _always
+    of_own_use: bool = False
 
 
 HistoryScores = Callable[[Offsets, Rows], NDArray[np.float32]]
@@ -56,7 +59,8 @@ def by_history(scores: HistoryScores, data: PreparedData, until: HistoryEnd) -> 
     behind = popularity_behind(data.item_counts("train"))
 
     def scores_of(users: NDArray[np.int64]) -> Tensor:
-        result = torch.from_numpy(scores(*distinct_items(data, users, until)))
+        offsets, items, _ = distinct_items(data, users, until)
+        result = torch.from_numpy(scores(offsets, items))
         return torch.where(result == 0, behind, result)
 
     return scores_of

@@ -24,13 +24,15 @@ class Interactions:
     """P distinct pairs of U users and N items.
 
     User u has used `items[user_offsets[u]:user_offsets[u + 1]]`, item i has been used by
-    `users[item_offsets[i]:item_offsets[i + 1]]`, both ascending. 8 bytes a pair.
+    `users[item_offsets[i]:item_offsets[i + 1]]`, both ascending. 8 bytes a pair. `item_repeaters` int64 [N]
+    counts the users who have used an item several times.
     """
 
     user_offsets: Offsets
     items: Rows
     item_offsets: Offsets
     users: Rows
+    item_repeaters: NDArray[np.int64]
 
     @property
     def item_count(self) -> int:
@@ -43,23 +45,25 @@ class Interactions:
         return np.diff(self.item_offsets)
 
     @classmethod
-    def of_rows(cls, user_offsets: Offsets, items: Rows, item_count: int) -> "Interactions":
+    def of_rows(cls, user_offsets: Offsets, items: Rows, item_repeaters: NDArray[np.int64]) -> "Interactions":
         """Interactions from the distinct items of each user, ascending."""
-        item_offsets = np.zeros(item_count + 1, dtype=np.int64)
-        np.cumsum(np.bincount(items, minlength=item_count), out=item_offsets[1:])
+        item_offsets = np.zeros(len(item_repeaters) + 1, dtype=np.int64)
+        np.cumsum(np.bincount(items, minlength=len(item_repeaters)), out=item_offsets[1:])
         users = np.empty(len(items), dtype=np.int32)
         _fill_users(user_offsets, items, item_offsets[:-1].copy(), users)
-        return cls(user_offsets, items, item_offsets, users)
+        return cls(user_offsets, items, item_offsets, users, item_repeaters)
 
     @classmethod
     def training(cls, data: PreparedData) -> "Interactions":
         """The pairs of the training part, of the newest `MOST_EVENTS` events of each user."""
         offsets, blocks = [np.zeros(1, dtype=np.int64)], []
+        repeaters = np.zeros(len(data.item_ids), dtype=np.int64)
         for first, last in pairwise(groups(np.asarray(data.offsets), _EVENTS_A_BLOCK).tolist()):
-            own, items = distinct_items(data, np.arange(first, last), "validation")
+            own, items, counts = distinct_items(data, np.arange(first, last), "validation")
+            repeaters += np.bincount(items[counts > 1], minlength=len(repeaters))
             offsets.append(own[1:] + offsets[-1][-1])
             blocks.append(items)
-        return cls.of_rows(np.concatenate(offsets), np.concatenate(blocks), len(data.item_ids))
+        return cls.of_rows(np.concatenate(offsets), np.concatenate(blocks), repeaters)
 
     def of_items(self, kept: NDArray[np.int64]) -> "Interactions":
         """The pairs of the items `kept` [M], ascending, which are numbered 0 to M - 1."""
@@ -68,22 +72,30 @@ class Interactions:
         items = new_rows[self.items]
         is_kept = items >= 0
         before = np.concatenate([[0], np.cumsum(is_kept)])
-        return Interactions.of_rows(before[self.user_offsets], items[is_kept], len(kept))
+        return Interactions.of_rows(before[self.user_offsets], items[is_kept], self.item_repeaters[kept])
 
 
-def distinct_items(data: PreparedData, users: NDArray[np.int64], until: HistoryEnd) -> tuple[Offsets, Rows]:
+def used_pairs(data: PreparedData, users: NDArray[np.int64], until: HistoryEnd) -> NDArray[np.int64]:
+    """The newest `MOST_EVENTS` events of `users` [U] before `until`, oldest first: u N + item, int64 [E]."""
+    starts, ends = history_bounds(data, users, until)
+    starts = np.maximum(starts, ends - MOST_EVENTS)
+    owners = np.repeat(np.arange(len(users)), ends - starts)
+    return owners * len(data.item_ids) + data.event_items[ranges(starts, ends - starts)]
+
+
+def distinct_items(
+    data: PreparedData, users: NDArray[np.int64], until: HistoryEnd
+) -> tuple[Offsets, Rows, NDArray[np.int64]]:
     """The distinct items, ascending, of the newest `MOST_EVENTS` events of `users` [U] before `until`.
 
     Returns:
-        Offsets int64 [U + 1] and rows int32 [P]; user u has `rows[offsets[u]:offsets[u + 1]]`.
+        Offsets int64 [U + 1], rows int32 [P], and how many events each is of, int64 [P]; user u has
+        `rows[offsets[u]:offsets[u + 1]]`.
     """
-    starts, ends = history_bounds(data, users, until)
-    starts = np.maximum(starts, ends - MOST_EVENTS)
     item_count = len(data.item_ids)
-    owners = np.repeat(np.arange(len(users)), ends - starts)
-    pairs = np.unique(owners * item_count + data.event_items[ranges(starts, ends - starts)])
+    pairs, counts = np.unique(used_pairs(data, users, until), return_counts=True)
     offsets = np.searchsorted(pairs, np.arange(len(users) + 1) * item_count)
-    return offsets.astype(np.int64), (pairs % item_count).astype(np.int32)
+    return offsets.astype(np.int64), (pairs % item_count).astype(np.int32), counts
 
 
 @compiled

@@ -8,21 +8,28 @@ from turret.training.baselines.als import ALS
 from turret.training.baselines.ease import EASE
 from turret.training.baselines.fitted import Baseline
 from turret.training.baselines.item_items import CO_OCCURRENCE, ITEM_KNN
+from turret.training.baselines.own_use import LAST_USED, MOST_USED
 from turret.training.baselines.popular import POPULARITY, RECENT_POPULARITY
 from turret.training.errors import TrainingError
 from turret.training.evaluation.ranking import ScoresOf
 
 ALL = "all"
 BASELINES: dict[str, Baseline] = registry(
-    (POPULARITY, RECENT_POPULARITY, CO_OCCURRENCE, ITEM_KNN, EASE, ALS),
+    (POPULARITY, RECENT_POPULARITY, LAST_USED, MOST_USED, CO_OCCURRENCE, ITEM_KNN, EASE, ALS),
     "turret.baselines",
     Baseline,
     TrainingError,
 )
 
+_MASKED = "the run has evaluation.exclude_seen = true, which masks the items that it ranks"
 
-def chosen_baselines(names: Sequence[str], data: PreparedData) -> tuple[list[Baseline], dict[str, str]]:
-    """The named baselines in the order of the registry; popularity is always one.
+
+def chosen_baselines(
+    names: Sequence[str], data: PreparedData, exclude_seen: bool
+) -> tuple[list[Baseline], dict[str, str]]:
+    """The named baselines in the order of the registry.
+
+    Popularity is always one, and so are those of the user's own use unless `exclude_seen` masks used items.
 
     Returns:
         The baselines, and by name the reasons why others of "all" can't be fitted here.
@@ -37,9 +44,11 @@ def chosen_baselines(names: Sequence[str], data: PreparedData) -> tuple[list[Bas
             )
     chosen, left_out = [], {}
     for name, baseline in BASELINES.items():
-        if name not in names and ALL not in names and baseline is not POPULARITY:
+        is_masked = baseline.of_own_use and exclude_seen
+        is_chosen = ALL in names or baseline is POPULARITY or baseline.of_own_use
+        if name not in names and (is_masked or not is_chosen):
             continue
-        obstacle = baseline.obstacle(data)
+        obstacle = _MASKED if is_masked else baseline.obstacle(data)
         if obstacle is None:
             chosen.append(baseline)
         elif name in names:

@@ -92,6 +92,7 @@ class TrainingBatches:
         times: bool = False,
         negatives: bool = False,
     ) -> None:
+        check_trainable(data)
         self.data = data
         self.times = times
         self.negatives = data.negatives if negatives else None
@@ -114,14 +115,9 @@ class TrainingBatches:
             )
         self.example_count = int((self.spans.ends - self.spans.firsts).sum())
         if not self.example_count:
-            if start_time is not None:
-                raise TrainingError(
-                    f"training.since = {start_time!r}: no user has an event from then on and an earlier one "
-                    f"in the training part of {data.folder}; give an earlier time, or newer data."
-                )
             raise TrainingError(
-                f"{data.folder}: no user has two training events, so there is nothing to predict; "
-                "prepare data with longer histories or another split."
+                f"training.since = {start_time!r}: no user has an event from then on and an earlier one "
+                f"in the training part of {data.folder}; give an earlier time, or newer data."
             )
         self.last_time, self.period = _training_period(data)
 
@@ -214,6 +210,20 @@ class TrainingBatches:
             left_out=left_out,
             gaps=gaps,
             clocks=clocks,
+        )
+
+
+def check_trainable(data: PreparedData) -> None:
+    """Raise TrainingError for data with a single item, or without an example to train on."""
+    if len(data.item_ids) < 2:
+        raise TrainingError(
+            f"{data.folder}: the catalog has one item, and a ranking needs two; prepare data with more items."
+        )
+    starts, ends = (np.asarray(bound) for bound in data.bounds("train"))
+    if (ends - starts).max(initial=0) < 2:
+        raise TrainingError(
+            f"{data.folder}: no user has two training events, so there is nothing to predict; "
+            "prepare data with longer histories or another split."
         )
 
 

@@ -6,16 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from turret.training.config.experiment import named_settings
 from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import TOWERS, EvaluatedPart, summarise
 from turret.training.evaluation.metrics import Values
-from turret.training.evaluation.per_user import mean_per_user
+from turret.training.evaluation.per_user import load_used_before, mean_per_user
+from turret.training.evaluation.slices import NEW, USED
 from turret.training.run import MODEL, PER_USER, Run
 from turret.training.seeds.runs import SeedRuns
 from turret.training.seeds.summary import spread
+from turret.training.verdict.comparison import best_baseline_finding
 
 # The seed of the resamples: the same for all pairs of runs.
 SEED = 0
@@ -55,10 +58,12 @@ def compare(folders: Sequence[Path], part: EvaluatedPart) -> dict[str, Any]:
 
     Returns:
         A JSON-ready report: for each run its metrics over the common users, `difference` to the first run
-        (`{mean, low, high}`, 95 % bootstrap intervals, paired by user), cost and size; and `settings`, the
-        values of the settings that differ, in the order of the runs, None for a setting that a run lacks.
-        Of several seeds, each user's figures, the cost and the size are means, `seeds` lists them, and
-        `deviation` has the standard deviation of each metric over seeds.
+        (`{mean, low, high}`, 95 % bootstrap intervals, paired by user), cost and size, and `baseline`, the
+        finding of its evaluation about the best baseline; `slices` with `metrics` and `difference` of each
+        run for the users whose first target they had used before and for the others, if there are such; and
+        `settings`, the values of the settings that differ, in the order of the runs, None for a setting that
+        a run lacks. Of several seeds, each user's figures, the cost and the size are means, `seeds` lists
+        them, and `deviation` has the standard deviation of each metric over seeds.
 
     Raises:
         TrainingError: there are fewer than two runs, one is not evaluated on `part`, or they share no user.
@@ -66,38 +71,39 @@ def compare(folders: Sequence[Path], part: EvaluatedPart) -> dict[str, Any]:
     if len(folders) < 2:
         raise TrainingError("a comparison needs at least two runs: turret compare RUN RUN.")
     candidates = [Candidate.open(folder) for folder in folders]
-    values, users = _common_values(candidates, part)
+    values, used = _common_values(candidates, part)
     replicates = candidates[0].runs[0].experiment.evaluation.bootstrap
-    first = values[0]
-    described = []
-    for candidate, own in zip(candidates, values, strict=True):
-        differences = {name: own[name] - first[name] for name in first}
-        described.append(
-            {
-                "run": str(candidate.folder),
-                "seeds": candidate.seeds if candidate.is_several else None,
-                "metrics": summarise(own, replicates, SEED),
-                "deviation": _deviation(candidate, part) if candidate.is_several else None,
-                "difference": None
-                if candidate is candidates[0]
-                else summarise(differences, replicates, SEED),
-                **_cost(candidate),
-                **_size(candidate),
-            }
-        )
+    everyone = np.ones(len(used), dtype=bool)
+    described = [
+        {
+            "run": str(candidate.folder),
+            "seeds": candidate.seeds if candidate.is_several else None,
+            **measured,
+            "deviation": _deviation(candidate, part) if candidate.is_several else None,
+            "baseline": _best_baseline(candidate, part),
+            **_cost(candidate),
+            **_size(candidate),
+        }
+        for candidate, measured in zip(candidates, _measured(values, everyone, replicates), strict=True)
+    ]
+    groups = {USED: used, NEW: ~used} if used.any() and not used.all() else {}
     return {
         "part": part,
-        "users": users,
+        "users": len(used),
         "same_data": len({run.fingerprint for candidate in candidates for run in candidate.runs}) == 1,
         "runs": described,
+        "slices": {
+            name: {"users": int(members.sum()), "runs": _measured(values, members, replicates)}
+            for name, members in groups.items()
+        },
         "settings": _differing(candidates),
     }
 
 
 def _common_values(
     candidates: Sequence[Candidate], part: EvaluatedPart
-) -> tuple[list[dict[str, Values]], int]:
-    """The metrics that all runs have, over their common users in the same order, and the number of these."""
+) -> tuple[list[dict[str, Values]], NDArray[np.bool_]]:
+    """The metrics that all runs have, over their common users, and which of these take an item again."""
     tables = []
     for candidate in candidates:
         for run in candidate.runs:
@@ -122,7 +128,29 @@ def _common_values(
         row_of = {user: row for row, user in enumerate(ids)}
         rows = np.array([row_of[user] for user in users])
         common.append({name: values[name][rows] for name in names})
-    return _paired(common, names), len(users)
+    first = candidates[0].runs[0]
+    used = dict(zip(tables[0][0], load_used_before(first.folder / PER_USER[part]).tolist(), strict=True))
+    return _paired(common, names), np.array([used[user] for user in users], dtype=bool)
+
+
+def _measured(
+    values: Sequence[dict[str, Values]], members: NDArray[np.bool_], replicates: int
+) -> list[dict[str, Any]]:
+    """Each run's `metrics` for some of the users, and its `difference` to the first run."""
+    summaries: list[dict[str, Any]] = []
+    for own in values:
+        gains = {name: (value - values[0][name])[members] for name, value in own.items()}
+        metrics = summarise({name: value[members] for name, value in own.items()}, replicates, SEED)
+        difference = summarise(gains, replicates, SEED) if summaries else None
+        summaries.append({"metrics": metrics, "difference": difference})
+    return summaries
+
+
+def _best_baseline(candidate: Candidate, part: EvaluatedPart) -> dict[str, Any] | None:
+    """The finding about the best baseline of its evaluation; None where that can't tell, or is not stored."""
+    seeds = SeedRuns.read(candidate.folder)
+    reports = candidate.runs[0].metrics() if seeds is None else seeds.evaluations()
+    return best_baseline_finding(reports[part]) if part in reports else None
 
 
 def _paired(common: list[dict[str, Values]], names: Sequence[str]) -> list[dict[str, Values]]:

@@ -16,6 +16,10 @@ def comparison_table(report: dict[str, Any], metric: str) -> str:
     console.print(_runs(report, metric))
     for number, run in enumerate(report["runs"], start=1):
         console.print(f"{number}: {run['run']}{_seeds(run, metric)}", soft_wrap=True, highlight=False)
+        if run["baseline"]:
+            console.print(f"   {run['baseline']['sentence']}", soft_wrap=True, highlight=False)
+    if report["slices"]:
+        console.print(_slices(report, metric))
     if report["settings"]:
         console.print(_settings(report))
     else:
@@ -65,6 +69,23 @@ def _difference(value: dict[str, float]) -> str:
 
 def _count(value: float | None) -> str:
     return "" if value is None else f"{value:,.0f}"
+
+
+def _slices(report: dict[str, Any], metric: str) -> Table:
+    table = Table(title=f"slices: {metric}, and the difference from 1")
+    table.add_column("slice")
+    for heading in ("users", *map(str, range(1, len(report["runs"]) + 1))):
+        table.add_column(heading, justify="right")
+    for name, group in report["slices"].items():
+        if metric not in group["runs"][0]["metrics"]:  # as the AUC of users without negatives
+            continue
+        cells = [
+            f"{run['metrics'][metric]['mean']:.4f}"
+            + (f", {_difference(run['difference'][metric])}" if run["difference"] else "")
+            for run in group["runs"]
+        ]
+        table.add_row(name, f"{group['users']:,}", *cells)
+    return table
 
 
 def _settings(report: dict[str, Any]) -> Table:

@@ -1,3 +1,13 @@
 """Ranking metrics over the whole catalog."""
 
-__all__ = ["auc", "evaluation", "metrics", "per_user", "ranking", "reused_scores", "table", "top_rows"]
+__all__ = [
+    "auc",
+    "evaluation",
+    "metrics",
+    "per_user",
+    "ranking",
+    "reused_scores",
+    "slices",
+    "table",
+    "top_rows",
+]

@@ -29,7 +29,7 @@ from turret.training.evaluation.slices import slices
 from turret.training.randomness import stream
 
 EvaluatedPart = Literal["validation", "test"]
-TOWERS, SLICED = "towers", ("towers", "popularity")
+TOWERS, SLICED = "towers", ("towers", "popularity", "last_used", "most_used")
 
 Rankers = Mapping[str, Callable[[], ScoresOf]]
 """Makers of scores by name, the towers among them; each is dropped before the next one is made."""
@@ -57,10 +57,14 @@ class Relevant:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """A report, and behind it the values [U] of each metric by ranker, for the user rows `users` [U]."""
+    """A report, and behind it the values [U] of each metric by ranker, for the user rows `users` [U].
+
+    `used_before` [U] tells the users whose first target is in their history.
+    """
 
     report: dict[str, Any]
     users: NDArray[np.int64]
+    used_before: NDArray[np.bool_]
     values: dict[str, dict[str, Values]]
 
 
@@ -113,9 +117,15 @@ def hits_of(ranked: NDArray[np.int64], relevant: Relevant, first: int, item_coun
     return np.isin(ranked_keys, keys) & (ranked >= 0)
 
 
-def used_before(data: PreparedData, relevant: Relevant, until: HistoryEnd) -> int:
-    """The number of relevant items that are in their user's history; masked, they can't be hit."""
-    count, item_count = 0, len(data.item_ids)
+def first_targets(data: PreparedData, part: EvaluatedPart, users: NDArray[np.int64]) -> Relevant:
+    """The first target of each of `users` [U], who have one in `part`."""
+    rows = data.event_items[np.asarray(data.bounds(part)[0])[users]].astype(np.int64)
+    return Relevant(users, rows, np.arange(len(users) + 1))
+
+
+def used_before(data: PreparedData, relevant: Relevant, until: HistoryEnd) -> NDArray[np.bool_]:
+    """Which relevant items are in their user's history: bool [P]. Masked, these can't be hit."""
+    found, item_count = [], len(data.item_ids)
     for first in range(0, len(relevant.users), USERS_A_BLOCK):
         users = relevant.users[first : first + USERS_A_BLOCK]
         starts, ends = history_bounds(data, users, until)
@@ -123,8 +133,8 @@ def used_before(data: PreparedData, relevant: Relevant, until: HistoryEnd) -> in
         used = owners * item_count + data.event_items[ranges(starts, ends - starts)]
         bounds = relevant.offsets[first : first + len(users) + 1]
         indices = np.repeat(np.arange(len(users)), np.diff(bounds))
-        count += int(np.isin(indices * item_count + relevant.rows[bounds[0] : bounds[-1]], used).sum())
-    return count
+        found.append(np.isin(indices * item_count + relevant.rows[bounds[0] : bounds[-1]], used))
+    return np.concatenate(found)
 
 
 def measure(
@@ -202,8 +212,8 @@ def evaluate_rankers(
     Returns:
         The values of each user, and a JSON-ready report: for each ranker `{mean, low, high}` a metric (95 %
         bootstrap intervals over users) and coverage; `differences` with the same for towers minus each other
-        ranker, paired by user; and `slices` with towers and popularity for groups of users. Where events of
-        the part have negatives, `auc` is a metric too, over the users of these events.
+        ranker, paired by user; and `slices` with those of `SLICED` for groups of users. Where events of the
+        part have negatives, `auc` is a metric too, over the users of these events.
     """
     relevant = relevant_items(data, part)
     groups = user_groups(data, part, relevant)
@@ -225,7 +235,8 @@ def evaluate_rankers(
         for name, values in all_values.items()
         if name != TOWERS
     }
-    return Evaluated(report, relevant.users, all_values)
+    first = first_targets(data, part, relevant.users)
+    return Evaluated(report, relevant.users, used_before(data, first, part), all_values)
 
 
 def _measure_ranker(
@@ -252,7 +263,8 @@ def _measure_ranker(
 def _description(
     data: PreparedData, part: EvaluatedPart, relevant: Relevant, config: EvaluationConfig
 ) -> dict[str, Any]:
-    """The size of the evaluation and its rules."""
+    """The size of the evaluation and its rules; a cold item has no event in training and none of its user."""
+    used = used_before(data, relevant, part)
     starts, ends = history_bounds(data, relevant.users, part)
     offered = len(users_with_negatives(data, part))
     return {
@@ -262,7 +274,8 @@ def _description(
         "users_without_history": int((ends == starts).sum()),
         "items": len(data.item_ids),
         "relevant_items": len(relevant.rows),
-        "relevant_used_before": used_before(data, relevant, part),
+        "relevant_used_before": int(used.sum()),
+        "relevant_cold": int((~used & (data.item_counts("train")[relevant.rows] == 0)).sum()),
         "exclude_seen": config.exclude_seen,
         "ties": "ascending item row",
     }
@@ -271,8 +284,8 @@ def _description(
 def user_groups(data: PreparedData, part: EvaluatedPart, relevant: Relevant) -> dict[str, NDArray[np.bool_]]:
     """The `slices` of the users of `relevant`: bool [U] by name."""
     starts, ends = history_bounds(data, relevant.users, part)
-    first_targets = data.event_items[np.asarray(data.bounds(part)[0])[relevant.users]]
-    return slices(ends - starts, data.item_counts("train"), first_targets.astype(np.int64))
+    first = first_targets(data, part, relevant.users)
+    return slices(ends - starts, data.item_counts("train"), first.rows, used_before(data, first, part))
 
 
 def summarise(values: dict[str, Values], replicates: int, seed: int) -> dict[str, dict[str, float]]:

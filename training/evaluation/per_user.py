@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from turret.data.files.staging import new_file
 from turret.data.vocabulary import Vocabulary
@@ -12,12 +13,18 @@ from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import Evaluated
 from turret.training.evaluation.metrics import Values
 
-USER = "user"
+USER, USED_BEFORE = "user", "used_before"
 
 
 def save_per_user(path: Path, evaluated: Evaluated, users: Vocabulary) -> None:
-    """Write a row a user: the id, and a column for each ranker and metric such as `towers ndcg@10`."""
-    columns: dict[str, Values | list[int | str]] = {USER: users.ids(evaluated.users)}
+    """Write a row a user: the id, whether the first target was used before, and each ranker's metrics.
+
+    The columns of these have names such as `towers ndcg@10`.
+    """
+    columns: dict[str, Values | NDArray[np.bool_] | list[int | str]] = {
+        USER: users.ids(evaluated.users),
+        USED_BEFORE: evaluated.used_before,
+    }
     for ranker, values in evaluated.values.items():
         columns |= {f"{ranker} {metric}": value for metric, value in values.items()}
     with new_file(path) as draft:
@@ -38,7 +45,12 @@ def load_per_user(path: Path, ranker: str) -> tuple[list[int | str], dict[str, V
 
 def load_rankers(path: Path) -> list[str]:
     """The rankers in a file. Raises TrainingError as `load_per_user`."""
-    return list(dict.fromkeys(name.partition(" ")[0] for name in _read(path).columns if name != USER))
+    return list(dict.fromkeys(name.partition(" ")[0] for name in _read(path).columns if " " in name))
+
+
+def load_used_before(path: Path) -> NDArray[np.bool_]:
+    """Which users' first target was used before: bool [U]. Raises TrainingError as `load_per_user`."""
+    return _read(path)[USED_BEFORE].to_numpy()
 
 
 def mean_per_user(paths: Sequence[Path], ranker: str) -> tuple[list[int | str], dict[str, Values]]:
@@ -60,7 +72,7 @@ def mean_per_user(paths: Sequence[Path], ranker: str) -> tuple[list[int | str], 
 def _read(path: Path) -> pl.DataFrame:
     try:
         table = pl.read_parquet(path)
-        table.get_column(USER)
+        table.select(USER, USED_BEFORE)
     except FileNotFoundError:
         raise TrainingError(f"{path} is missing; evaluate the run again with `turret evaluate`.") from None
     except (OSError, pl.exceptions.PolarsError) as error:

@@ -7,6 +7,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from turret.training.evaluation.evaluation import SLICED
+
 WIDTH = 100
 
 
@@ -78,7 +80,9 @@ def _caption(report: dict[str, Any]) -> str:
 
 def _slices(report: dict[str, Any]) -> Table:
     k = next(iter(report["towers"])).partition("@")[2]
-    columns = [(metric, ranker) for metric in (f"hr@{k}", f"ndcg@{k}") for ranker in ("towers", "popularity")]
+    rankers = [name for name in SLICED if name in report]
+    metrics = (f"hr@{k}", f"ndcg@{k}") if len(rankers) == 2 else (f"ndcg@{k}",)
+    columns = [(metric, ranker) for metric in metrics for ranker in rankers]
     table = Table(title="slices")
     for heading in ("slice", "users", *map(" ".join, columns)):
         table.add_column(heading, justify="left" if heading == "slice" else "right")

@@ -9,9 +9,6 @@ from turret.training.errors import TrainingError
 from turret.training.evaluation.evaluation import EvaluatedPart
 from turret.training.run import MODEL, PER_USER, Run
 
-# Reports of earlier releases have less.
-NEEDED = ("towers", "popularity", "differences", "slices", "verdict", "relevant_items")
-
 
 def evaluated_report(
     run: Run, data: PreparedData, part: EvaluatedPart, baselines: Sequence[str] = ()
@@ -29,9 +26,10 @@ def evaluated_report(
     """
     check_model(run)
     stored: dict[str, Any] = run.metrics().get(part) or {}
-    is_whole = all(key in stored for key in NEEDED) and (run.folder / PER_USER[part]).is_file()
-    if is_whole and not _lacks(stored, baselines, data):
-        return stored
+    if stored and (run.folder / PER_USER[part]).is_file():
+        wanted, _ = chosen_baselines(baselines, data, run.experiment.evaluation.exclude_seen)
+        if all(one.name in stored["differences"] for one in wanted):
+            return stored
     return run.evaluate(data, part, baselines)
 
 
@@ -70,8 +68,3 @@ def cut_off(metrics: Iterable[str], main: str, k: int | None) -> int:
             f"-k {k}: the evaluation has k = {', '.join(map(str, known))} (evaluation.k); name one of these."
         )
     return k
-
-
-def _lacks(stored: dict[str, Any], baselines: Sequence[str], data: PreparedData) -> bool:
-    wanted = chosen_baselines(baselines, data)[0]
-    return any(one.name not in stored["differences"] for one in wanted)

@@ -41,6 +41,11 @@ def summary_of_runs(report: dict[str, Any], labels: Sequence[str], metric: str) 
     verdicts = [
         element("li", _verdict(label, run, metric)) for label, run in zip(labels[1:], runs[1:], strict=True)
     ]
+    verdicts += [
+        element("li", f"Run {label}: {run['baseline']['sentence']}")
+        for label, run in zip(labels, runs, strict=True)
+        if run["baseline"]
+    ]
     note = (
         "Differences are paired by user; one whose interval excludes zero is coloured. Intervals are over "
         "users, and do not contain the noise of training between seeds."

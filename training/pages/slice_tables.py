@@ -1,38 +1,45 @@
-"""Metrics for groups of users: by the length of their history, and by the popularity of their target."""
+"""Metrics for groups of users: by the length of their history, and by their target."""
 
 from typing import Any
 
+from turret.training.evaluation.evaluation import SLICED
 from turret.training.inspection.compared import SliceComparison
 from turret.training.markup import numbers
 from turret.training.markup.elements import Child, Html, element, joined
 from turret.training.markup.interval import Scale, interval_line
 from turret.training.markup.tables import Column, numeric, quiet, table
+from turret.training.pages.shown import ranker_title
 
 NOTE = (
     "Slices are by the number of events in the history, and by the popularity of the first target: head, "
-    "torso and tail items hold a third of the training events each, cold items have none."
+    "torso and tail items hold a third of the training events each, cold items have none. "
+    "Where targets repeat used items, two more tell whether the user had used the first target before."
 )
 
 
 def slice_table(report: dict[str, Any], metric: str) -> Html:
-    """One metric of the run and of popularity in each slice."""
+    """One metric of the run, of popularity, and of the baselines of own use in each slice."""
     slices: dict[str, dict[str, Any]] = report["slices"]
     known = {name: values for name, values in slices.items() if metric in values["towers"]}
     scale = Scale.of(values["towers"][metric] for values in known.values())
+    others = [name for name in SLICED[1:] if name in report]
     rows: list[list[Child]] = []
     for name, values in known.items():
-        own, popular = values["towers"][metric], values["popularity"][metric]
+        own = values["towers"][metric]
         line = interval_line(own, scale)
-        rows.append(
-            [
-                *(name, numbers.count(values["users"]), numbers.metric(own), numbers.interval(own), line),
-                *(numbers.metric(popular), numbers.interval(popular)),
-            ]
-        )
-    columns = [
-        *(Column("slice"), numeric("users"), numeric("this run"), quiet("95 % interval"), quiet("")),
-        *(numeric("popularity"), quiet("95 % interval")),
-    ]
+        row: list[Child] = [
+            name,
+            numbers.count(values["users"]),
+            numbers.metric(own),
+            numbers.interval(own),
+            line,
+        ]
+        for other in others:
+            row += [numbers.metric(values[other][metric]), numbers.interval(values[other][metric])]
+        rows.append(row)
+    columns = [Column("slice"), numeric("users"), numeric("this run"), quiet("95 % interval"), quiet("")]
+    for other in others:
+        columns += [numeric(ranker_title(other)), quiet("95 % interval")]
     return joined(table(columns, rows, f"{metric} in each slice"), element("p", NOTE, class_="note"))
 
 

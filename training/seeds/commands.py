@@ -108,6 +108,5 @@ def evaluate_command(
     for run in finished:
         run.evaluate(run.open_data(prepared.folder), checked, baselines)
     report = evaluation_summary(finished, checked)
-    stored = json.loads((folder / SEEDS).read_text(encoding="utf-8")).get("evaluation", {})
-    runs.write({**training_summary(runs), "evaluation": {**stored, checked: report}})
+    runs.write({**training_summary(runs), "evaluation": {**runs.evaluations(), checked: report}})
     print(json.dumps(report, indent=2) if as_json else f"{evaluation_table(report)}\n\n{paragraphs(report)}")

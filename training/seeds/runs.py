@@ -99,6 +99,12 @@ class SeedRuns:
             )
         return runs
 
+    def evaluations(self) -> dict[str, Any]:
+        """The reports of `evaluation_summary` that are stored, by part."""
+        stored = json.loads((self.folder / SEEDS).read_text(encoding="utf-8"))
+        reports: dict[str, Any] = stored.get("evaluation", {})
+        return reports
+
     def write(self, summary: dict[str, Any]) -> None:
         """Write `seeds.json`, with a summary of the runs."""
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -9,7 +9,7 @@ from turret.training.evaluation.evaluation import TOWERS, EvaluatedPart, summari
 from turret.training.evaluation.per_user import load_rankers, mean_per_user
 from turret.training.run import PER_USER, Run
 from turret.training.seeds.runs import SeedRuns
-from turret.training.verdict.comparison import baseline_findings, too_small
+from turret.training.verdict.comparison import comparison_findings
 from turret.training.verdict.verdict import main_metric
 
 # Findings about the data and the settings: the same for all seeds.
@@ -74,17 +74,16 @@ def evaluation_summary(runs: Sequence[Run], part: EvaluatedPart) -> dict[str, An
         for name in rankers
         if name != TOWERS
     }
-    shown = ("part", "users", "users_with_negatives", "items", "exclude_seen")
+    counts = ("users", "users_with_negatives", "items", "relevant_items", "relevant_cold")
     report = {
-        **{name: reports[0][name] for name in shown if name in reports[0]},
+        **{name: reports[0][name] for name in ("part", *counts, "exclude_seen") if name in reports[0]},
         "seeds": [run.experiment.training.seed for run in runs],
         **described,
         "differences": differences,
     }
     metric = main_metric(report, experiment)
-    findings = [*baseline_findings(report, metric), too_small(report, metric)]
     report["verdict"] = [
-        *(finding.as_json() for finding in findings if finding is not None),
+        *(finding.as_json() for finding in comparison_findings(report, metric)),
         *(finding for finding in reports[0]["verdict"] if finding["kind"] in _OF_DATA),
     ]
     return {**report, "metric": metric}

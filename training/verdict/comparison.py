@@ -1,15 +1,30 @@
-"""The towers against each baseline, and whether the evaluation can tell."""
+"""The towers against each baseline, and whether the evaluation can tell them apart."""
 
 from collections.abc import Iterator
 from math import ceil
 from typing import Any
 
+from turret.data.progress import counted
 from turret.training.baselines.registry import BASELINES
 from turret.training.evaluation.auc import AUC
+from turret.training.evaluation.evaluation import TOWERS
 from turret.training.verdict.finding import Finding
 
 # An evaluation that can't tell a tenth more from the best baseline says little.
 TELLING = 0.1
+# Resamples of fewer users are too much alike for an interval.
+FEWEST_USERS = 10
+# A share of targets that baselines can't find from which on it is told.
+MANY_COLD = 0.1
+
+
+def comparison_findings(report: dict[str, Any], metric: str) -> list[Finding]:
+    """The findings about baselines; instead of them the reason if the evaluation can't tell anything."""
+    cold, untold = cold_targets(report), _untold(report, metric)
+    if cold is not None and cold.figures["cold"] == cold.figures["targets"]:
+        return [cold]
+    found = [untold] if untold else [*baseline_findings(report, metric), too_small(report, metric)]
+    return [finding for finding in (cold, *found) if finding is not None]
 
 
 def baseline_findings(report: dict[str, Any], metric: str) -> Iterator[Finding]:
@@ -34,6 +49,12 @@ def baseline_findings(report: dict[str, Any], metric: str) -> Iterator[Finding]:
         yield Finding("baseline", sentence, {**figures, "difference": difference})
 
 
+def best_baseline_finding(report: dict[str, Any]) -> dict[str, Any] | None:
+    """The finding of a stored report about its best baseline; None where the evaluation could not tell."""
+    found = [finding for finding in report["verdict"] if finding["kind"] == "baseline"]
+    return max(found, key=lambda finding: float(finding["figures"]["baseline_mean"]), default=None)
+
+
 def left_out_findings(report: dict[str, Any]) -> Iterator[Finding]:
     """The baselines that could not be fitted, and the limits of those that were."""
     for name, limits in report["baseline_limits"].items():
@@ -44,25 +65,53 @@ def left_out_findings(report: dict[str, Any]) -> Iterator[Finding]:
         yield Finding("baseline_left_out", sentence, {"baseline": name, "reason": reason})
 
 
-def too_small(report: dict[str, Any], metric: str) -> Finding | None:
-    """Whether the paired interval to the best baseline is wider than a tenth of its mean on either side."""
-    best = max(report["differences"], key=lambda name: report[name][metric]["mean"])
-    difference, mean = report["differences"][best][metric], report[best][metric]["mean"]
-    half_width = (difference["high"] - difference["low"]) / 2
-    users = report["users_with_negatives" if metric == AUC else "users"]
-    figures = {"baseline": best, "metric": metric, "users": users, "half_width": half_width}
-    if not mean:
-        if report["towers"][metric]["mean"]:
-            return None
-        sentence = f"The evaluation can't tell anything: {metric} of all {users:,} users is 0."
-        return Finding("too_small", sentence, figures)
-    relative = half_width / mean
-    if relative <= TELLING:
+def cold_targets(report: dict[str, Any]) -> Finding | None:
+    """Many targets without a training event, which no baseline can find."""
+    cold, targets = report["relevant_cold"], report["relevant_items"]
+    if cold < MANY_COLD * targets:
         return None
-    needed = ceil(users * (relative / TELLING) ** 2)
+    share = f"All {targets:,}" if cold == targets else f"{cold:,} of {targets:,}"
+    end = ", so the evaluation tells nothing of the others" if cold == targets else ""
     sentence = (
-        f"The evaluation is too small to tell small differences: with {users:,} users the interval "
-        f"of the difference from {BASELINES[best].title} is {relative:.0%} of its {metric} to either side; "
-        f"about {needed:,} users would make it {TELLING:.0%}."
+        f"{share} targets are items without an event in the training part, which baselines never find, and "
+        f"towers by features of items alone{end}."
     )
-    return Finding("too_small", sentence, {**figures, "relative": relative, "users_needed": needed})
+    return Finding("cold_targets", sentence, {"cold": cold, "targets": targets})
+
+
+def _untold(report: dict[str, Any], metric: str) -> Finding | None:
+    """Too few users for an interval, or rankers without any difference."""
+    users = _users(report, metric)
+    means = {report[name][metric]["mean"] for name in (TOWERS, *report["differences"])}
+    if users < FEWEST_USERS:
+        reason = f"an interval over {counted(users, 'user')} says nothing; it needs at least {FEWEST_USERS}"
+    elif means <= {0.0} or means <= {1.0}:
+        reason = f"{metric} of all {users:,} users is {means.pop():.0f}, by every ranker"
+    else:
+        return None
+    figures = {"metric": metric, "users": users}
+    return Finding("too_small", f"The evaluation can't tell anything: {reason}.", figures)
+
+
+def too_small(report: dict[str, Any], metric: str) -> Finding | None:
+    """Whether the paired interval to the best baseline is wider than a tenth of the towers' mean."""
+    best = max(report["differences"], key=lambda name: report[name][metric]["mean"])
+    difference, mean = report["differences"][best][metric], report[TOWERS][metric]["mean"]
+    half_width, users = (difference["high"] - difference["low"]) / 2, _users(report, metric)
+    if half_width <= TELLING * mean:
+        return None
+    sentence = (
+        f"The evaluation is too small to tell small differences: with {users:,} users the interval of the "
+        f"difference from {BASELINES[best].title} is {half_width:.4f} to either side, and {metric} of this "
+        f"model {mean:.4f}"
+    )
+    figures = {"baseline": best, "metric": metric, "users": users, "half_width": half_width}
+    if half_width < mean:
+        figures["users_needed"] = ceil(users * (half_width / mean / TELLING) ** 2)
+        sentence += f"; about {figures['users_needed']:,} users would make it {TELLING:.0%} of that"
+    return Finding("too_small", f"{sentence}.", figures)
+
+
+def _users(report: dict[str, Any], metric: str) -> int:
+    users: int = report["users_with_negatives" if metric == AUC else "users"]
+    return users

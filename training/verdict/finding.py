@@ -11,6 +11,8 @@ Kind = Literal[
     "baseline_limits",
     "baseline_left_out",
     "too_small",
+    "cold_targets",
+    "repeat_targets",
     "still_improving",
     "unfinished",
     "unread_features",

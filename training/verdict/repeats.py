@@ -1,32 +1,19 @@
-"""The share of repeated events, against the setting that masks them."""
+"""Repeated events against the setting that masks them, and how well they are told apart from new items."""
 
-from itertools import pairwise
 from typing import Any
 
-import numpy as np
-
 from turret.data.prepared import PreparedData
-from turret.data.ranges import groups, ranges
+from turret.training.baselines.registry import BASELINES
+from turret.training.evaluation.evaluation import TOWERS
+from turret.training.evaluation.slices import NEW, USED
 from turret.training.verdict.finding import Finding
 
 MANY, FEW = 0.05, 0.01
-_EVENTS_A_BLOCK = 2**22
 
 
 def repeat_share(data: PreparedData) -> float:
-    """The share of all events whose user has an earlier event of the same item.
-
-    It is that of the manifest; data of earlier releases is read.
-    """
-    if data.manifest.repeat_share is not None:
-        return data.manifest.repeat_share
-    distinct, lengths = 0, np.diff(data.offsets)
-    bounds = groups(data.offsets, _EVENTS_A_BLOCK)
-    for first, last in pairwise(bounds.tolist()):
-        owners = np.repeat(np.arange(last - first), lengths[first:last])
-        items = data.event_items[ranges(np.asarray(data.offsets[first:last]), lengths[first:last])]
-        distinct += len(np.unique(owners * len(data.item_ids) + items))
-    return 1.0 - distinct / len(data.event_items)
+    """The share of all events whose user has an earlier event of the same item."""
+    return data.manifest.repeat_share or 0.0
 
 
 def repeats(report: dict[str, Any], data: PreparedData) -> Finding | None:
@@ -47,3 +34,23 @@ def repeats(report: dict[str, Any], data: PreparedData) -> Finding | None:
         )
         return Finding("repeats", sentence, figures)
     return None
+
+
+def repeat_targets(report: dict[str, Any], metric: str) -> Finding | None:
+    """The towers and the best baseline, for users who take an item again and for those who take a new one."""
+    slices = report["slices"]
+    groups = [slices[name] for name in (USED, NEW) if name in slices and metric in slices[name][TOWERS]]
+    if report["exclude_seen"] or len(groups) < 2:
+        return None
+    parts, figures = [], {}
+    for group, words in ((USED, "had used before"), (NEW, "had not used")):
+        means = {name: value[metric]["mean"] for name, value in slices[group].items() if name != "users"}
+        towers = means.pop(TOWERS)
+        best = max(means, key=lambda name: means[name])
+        users = slices[group]["users"]
+        parts.append(
+            f"{towers:.4f} for {users:,} users whose next item they {words} ({BASELINES[best].title} "
+            f"{means[best]:.4f})"
+        )
+        figures[group] = {"users": users, TOWERS: towers, "baseline": best, "baseline_mean": means[best]}
+    return Finding("repeat_targets", f"{metric} is {' and '.join(parts)}.", {"metric": metric, **figures})

@@ -1,18 +1,14 @@
 """Features and order in the data that an experiment does not read, and the shipped ones that do."""
 
 from collections.abc import Callable, Mapping
-
-import numpy as np
+from dataclasses import asdict
 
 from turret.data.manifest import FeatureSummary
 from turret.data.prepared import PreparedData
 from turret.tower.config import FeatureNames
 from turret.training.config.experiment import ExperimentConfig, load_experiment, shipped_experiments
-from turret.training.randomness import stream
 from turret.training.verdict.finding import Finding, listing
-
-# Users whose successive items are counted; the ratio and the count from which on they are no chance.
-_USERS, ORDERED_RATIO, LEAST_RECURRENCES = 20_000, 1.5, 100
+from turret.training.verdict.order import ORDERED_RATIO, order_of
 
 
 def unread_features(
@@ -64,37 +60,18 @@ def unread_order(
     readers = _shipped(_reads_order)
     if _reads_order(experiment) or data.manifest.time.kind == "position" or not readers:
         return None
-    actual, shuffled = recurrences(data, False), recurrences(data, True)
-    if actual < LEAST_RECURRENCES or actual < ORDERED_RATIO * shuffled:
-        return None
-    ratio = actual / max(shuffled, 1)
+    order = order_of(data, repeats=not experiment.evaluation.exclude_seen)
     is_window = experiment.tower.user.context == "causal_window"
+    # A window reads its newest item by itself.
+    ratio = order.pairs if is_window else order.ratio
+    if ratio is None or ratio < ORDERED_RATIO:
+        return None
     read = "reads little of that order" if is_window else "does not read that order"
     sentence = (
-        f"The order of the events predicts the next item (pairs of successive items recur {ratio:.1f} times "
-        f"as often as in shuffled histories), and this experiment {read}; "
+        f"The order of the events predicts the next item ({order.clause}), and this experiment {read}; "
         + (_preferred(rejected) if rejected else f"the shipped experiments {listing(readers)} read it.")
     )
-    figures = {"recurrences": actual, "shuffled": shuffled, "ratio": ratio, "experiments": readers}
-    return Finding("unread_order", sentence, figures)
-
-
-def recurrences(data: PreparedData, shuffle: bool) -> int:
-    """The number of coincidences of pairs of successive distinct items in the training part.
-
-    A pair that n users have in succession counts n (n - 1) / 2. At most 20,000 users, drawn once, are read,
-    with the first event of each of their items; `shuffle` permutes these.
-    """
-    starts, ends = (np.asarray(bound) for bound in data.bounds("train"))
-    random = stream(0, "recurrences", 0)
-    pairs = [np.empty(0, dtype=np.int64)]
-    for user in random.permutation(len(starts))[:_USERS].tolist():
-        events = np.asarray(data.event_items[starts[user] : ends[user]], dtype=np.int64)
-        items = events[np.sort(np.unique(events, return_index=True)[1])]
-        items = random.permutation(items) if shuffle else items
-        pairs.append(items[:-1] * len(data.item_ids) + items[1:])
-    counts = np.unique(np.concatenate(pairs), return_counts=True)[1]
-    return int((counts * (counts - 1) // 2).sum())
+    return Finding("unread_order", sentence, {**asdict(order), "ratio": ratio, "experiments": readers})
 
 
 def _reads_order(experiment: ExperimentConfig) -> bool:

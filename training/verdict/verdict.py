@@ -5,8 +5,8 @@ from typing import Any
 from turret.data.prepared import PreparedData
 from turret.training.checkpoint import Progress
 from turret.training.config.experiment import ExperimentConfig
-from turret.training.verdict.comparison import baseline_findings, left_out_findings, too_small
-from turret.training.verdict.repeats import repeats
+from turret.training.verdict.comparison import comparison_findings, left_out_findings
+from turret.training.verdict.repeats import repeat_targets, repeats
 from turret.training.verdict.training_end import training_end
 from turret.training.verdict.unread import unread_features, unread_order
 
@@ -29,11 +29,15 @@ def verdict(
     """
     metric = main_metric(report, experiment)
     rejected = _rejected(choice)
+    compared = comparison_findings(report, metric)
+    is_told = any(finding.kind == "baseline" for finding in compared)
+    end = training_end(progress, experiment.training)
     findings = [
-        *baseline_findings(report, metric),
+        *compared,
+        repeat_targets(report, metric) if is_told else None,
         *left_out_findings(report),
-        too_small(report, metric),
-        training_end(progress, experiment.training),
+        # A metric that tells nothing gives no reason to train for longer.
+        end if end is not None and (is_told or end.kind == "unfinished") else None,
         unread_features(experiment, data, rejected),
         unread_order(experiment, data, rejected),
         repeats(report, data),
