@@ -67,7 +67,7 @@ def test_a_version_is_activated_and_taken_back(
     assert "Version v2 is live now" in view.page.locator("#news").inner_text()
     dialog.get_by_role("button", name="Close").click()
     view.page.locator("#rollback").click()
-    dialog.get_by_role("button", name="Go back").click()
+    dialog.get_by_role("button", name="Roll back").click()
     view.wait_for("() => document.getElementById('live').textContent.includes('v1')")
     assert service.client.get("/v1/version").json()["version"] == "v1"
 

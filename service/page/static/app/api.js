@@ -9,8 +9,10 @@ export class RefusedError extends Error {
     Object.assign(this, { status, field, value });
   }
 }
-/** A key is missing or was refused; the panel for it is open. */
-export class KeyError extends RefusedError {}
+/** A key is missing or was refused; the panel for it is open, and has the reason. */
+export class KeyError extends RefusedError {
+  constructor(status) { super(status, { message: "This needs a key." }); }
+}
 /** No answer at all. */
 export class OfflineError extends Error {}
 
@@ -49,7 +51,7 @@ export async function call(path, { method = "GET", body, signal, bytes = false, 
   const needsKey = !open && (settings.keys_required || slot === "admin");
   if (needsKey && !key) {
     askForKey(slot);
-    throw new KeyError(401, { message: "This needs a key." });
+    throw new KeyError(401);
   }
   const headers = {};
   if (key) headers.Authorization = `Bearer ${key}`;
@@ -69,8 +71,9 @@ export async function call(path, { method = "GET", body, signal, bytes = false, 
   const detail = (await response.json().catch(() => ({}))).error;
   if (response.status === 401 || response.status === 403) {
     if (response.status === 401 && key) forgetKey(key);
-    askForKey(slot, detail?.message || "The service refused the key.");
-    throw new KeyError(response.status, detail);
+    const reason = detail?.message.split(";")[0] ?? "the service refused the key"; // then it says how curl sends one
+    askForKey(slot, key ? `${reason[0].toUpperCase()}${reason.slice(1)}. Enter another one.` : "");
+    throw new KeyError(response.status);
   }
   throw new RefusedError(response.status, detail);
 }

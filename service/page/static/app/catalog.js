@@ -64,11 +64,21 @@ export function nameOfId(id) {
   return nameOf(known.get(String(id)) ?? { id });
 }
 
-/** A few fields of an item as text, without its title and picture. */
-export function details(item, most = 4) {
+/** Whether a name takes more than a line. */
+export const isLong = (name) => name.length > 60;
+
+/** An element with a name; of a long one two lines are shown, and all of it under the pointer. */
+export function named(tag, name, { class: kind = "title", ...attributes } = {}) {
+  return h(tag, { class: isLong(name) ? `${kind} long` : kind, title: isLong(name) && name, ...attributes }, name);
+}
+
+/** A few fields of an item as text, short ones first, without its title and picture. */
+function details(item, most) {
+  const isSentence = ([, value]) => value.length > 40;
   return Object.entries(item.fields ?? {})
     .filter(([name, value]) => name !== catalog.title && name !== catalog.picture && !isEmpty(value))
-    .slice(0, most).map(([name, value]) => [name, text(value, 80)]);
+    .map(([name, value]) => [name, text(value, 80)])
+    .sort((a, b) => isSentence(a) - isSentence(b)).slice(0, most);
 }
 
 const isEmpty = (value) => value === null || value === "" || (Array.isArray(value) && !value.length);

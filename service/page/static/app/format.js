@@ -51,7 +51,15 @@ export function text(value, limit = 120) {
     : value === null || value === undefined ? "–"
       : typeof value === "object" ? JSON.stringify(value)
         : typeof value === "boolean" ? (value ? "yes" : "no") : String(value);
-  return shown.length > limit ? `${shown.slice(0, limit - 1)}…` : shown;
+  return shorten(shown, limit);
+}
+
+/** At most `limit` characters, cut behind a word if that keeps more than half of them. */
+function shorten(text, limit) {
+  if (text.length <= limit) return text;
+  const cut = [...text].slice(0, limit - 1).join("");
+  const end = cut.search(/\s\S*$/);
+  return `${(end > limit / 2 ? cut.slice(0, end) : cut).replace(/[\s,;:.–-]+$/, "")}…`;
 }
 
 /** The share of the bar of each score: from the lowest (or 0) to the highest. */

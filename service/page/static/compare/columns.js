@@ -1,6 +1,6 @@
 /** The answers of two versions side by side. */
 
-import { detailLine, nameOf } from "../app/catalog.js";
+import { detailLine, named, nameOf } from "../app/catalog.js";
 import { h, spoken } from "../app/dom.js";
 import { percent } from "../app/format.js";
 
@@ -20,7 +20,7 @@ export function columnsOf({ live, other, overlap, moves }) {
 function column(answer, label, ranks, isOther) {
   return h("div", { class: "column" }, h("h3", {}, `${label}: version ${answer.version}`),
     h("ol", {}, answer.items.map((item, position) => h("li", { "data-id": String(item.id) },
-      h("span", { class: "rank", "aria-hidden": "true" }, position + 1), h("span", { class: "title" }, nameOf(item)),
+      h("span", { class: "rank", "aria-hidden": "true" }, position + 1), named("span", nameOf(item)),
       move(ranks.get(String(item.id)) ?? {}, isOther), detailLine(item, 2)))));
 }
 

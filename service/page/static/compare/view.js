@@ -10,7 +10,7 @@ import { bodyOf } from "../query/body.js";
 import { createPanel } from "../query/panel.js";
 import { adminElsewhere } from "../versions/admin.js";
 import { gateReport } from "../versions/gate.js";
-import { activate, goBack } from "../versions/swap.js";
+import { activate, rollBack } from "../versions/swap.js";
 import { columnsOf } from "./columns.js";
 import { overlapOf } from "./overlap.js";
 import { catalogOf, factsTable, metricsTable, recallTable } from "./tables.js";
@@ -23,7 +23,7 @@ export function create() {
   const answers = h("section", { "aria-label": "Recommendations of both versions" });
   const overall = h("div", { class: "stack", id: "overall" });
   const activator = button("Activate…", () => activate(versions.find((each) => each.version === opened)), { class: "primary", id: "activate" });
-  const back = button("Go back…", goBack, { id: "rollback" });
+  const back = button("Roll back…", rollBack, { id: "rollback" });
   const body = h("div", {});
   let versions = [];
   let opened = null;

@@ -1,12 +1,12 @@
 /** The history and the recommendations, marked on a canvas above the points and listed beside it. */
 
 import { get, inPath, post } from "../app/api.js";
-import { nameOf, remember } from "../app/catalog.js";
+import { named, nameOf, remember } from "../app/catalog.js";
 import { fill, h, sentence } from "../app/dom.js";
 import { plural } from "../app/format.js";
 import { latest } from "../app/latest.js";
 import { state } from "../app/state.js";
-import { bodyOf } from "../query/body.js";
+import { bodyOf, conditionsOf } from "../query/body.js";
 
 const MOST = 50;
 
@@ -40,7 +40,8 @@ export function createMarks(canvas, onChange) {
     const placeless = rows.filter((mark) => mark.item.point === null || mark.item.point === undefined).length;
     return h("section", {}, h("h2", {}, title),
       rows.length ? h("ol", { class: "marked", tabindex: "0", "aria-label": title }, rows.map((mark) => h("li", {},
-        h("span", { class: `mark ${kind}-mark` }, mark.label), h("span", {}, nameOf(mark.item))))) : sentence(none),
+        h("span", { class: `mark ${kind}-mark` }, mark.label), named("span", nameOf(mark.item), { class: "" })))) : sentence(none),
+      kind === "answer" && conditionsOf(state) ? h("p", { class: "hint" }, `With ${conditionsOf(state)}; Try has the controls.`) : null,
       placeless ? h("p", { class: "hint" }, `${plural(placeless, "item")} without a point: new, or not in this version.`) : null);
   }
 

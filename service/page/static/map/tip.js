@@ -1,7 +1,7 @@
 /** The name of the point under the pointer or at the centre. */
 
 import { get } from "../app/api.js";
-import { detailLine, nameOf, remember } from "../app/catalog.js";
+import { detailLine, named, nameOf, remember } from "../app/catalog.js";
 import { fill, h } from "../app/dom.js";
 import { debounced, latest } from "../app/latest.js";
 
@@ -25,7 +25,7 @@ export function createTip() {
   const look = async (point, place, isSpoken) => {
     const item = await itemOf(point).catch(() => null);
     if (item === null || point !== wanted) return;
-    fill(element, h("strong", {}, nameOf(item)), detailLine(item, 3));
+    fill(element, named("strong", nameOf(item), { class: "" }), detailLine(item, 3));
     element.hidden = false;
     const [x, y] = place();
     const frame = element.parentElement;

@@ -15,3 +15,11 @@ export function bodyOf(state, { explain = false } = {}) {
   if (explain) body.explain = true;
   return body;
 }
+
+/** The conditions of a state in words, for where its controls are not shown; empty without any. */
+export function conditionsOf(state) {
+  const list = (word, names) => names.length > 0 && `${word}${names.length > 1 ? "s" : ""} ${names.join(", ")}`;
+  return [list("filter", Object.keys(state.filter)), list("cap", Object.keys(state.cap)),
+    state.diversity > 0 && `diversity ${state.diversity}`, state.min_score !== null && `minimum score ${state.min_score}`,
+    state.exclude_seen !== null && `used items ${state.exclude_seen ? "left out" : "allowed"}`].filter(Boolean).join("; ");
+}

@@ -12,8 +12,14 @@ const OPERATORS = {
 export function isEditable(condition, field) {
   const known = OPERATORS[field.kind] ?? ["not_null"];
   return condition !== null && typeof condition === "object" && !Array.isArray(condition)
-    && Object.keys(condition).every((name) => known.includes(name))
-    && !(condition.any_of && condition.none_of) && condition.not_null !== false;
+    && Object.entries(condition).every(([name, value]) => known.includes(name) && isShown(name, value, field.kind))
+    && ["equals", "any_of", "none_of"].filter((name) => Object.hasOwn(condition, name)).length < 2;
+}
+
+function isShown(operator, value, kind) {
+  if (operator === "not_null") return value === true;
+  if (operator.endsWith("_of")) return Array.isArray(value) && value.length > 0 && value.every((each) => typeof each === "string");
+  return typeof value === (kind.startsWith("text") ? "string" : kind === "boolean" ? "boolean" : "number");
 }
 
 /**
@@ -29,7 +35,7 @@ export function editorOf(field, condition, write) {
     write(present);
   };
   const editor = { text: texts, texts, number: range, numbers: range, boolean: choice }[field.kind];
-  return h("div", { class: "editor" }, editor?.(field, present, set), field.missing !== 0 && notNull(present, set));
+  return h("div", { class: "editor" }, editor?.(field, present, set), (field.missing !== 0 || condition.not_null) && notNull(present, set));
 }
 
 function notNull(condition, set) {
@@ -72,7 +78,8 @@ function texts(field, condition, set) {
   const values = field.values ?? [];
   return h("div", {}, h("label", { for: modeId, class: "spoken" }, `How ${field.name} is compared`), mode,
     values.length > 0 && choices(field, values, chosen, toggle),
-    (values.length === 0 || values.length >= 100) && typed(field, values, chosen, toggle),
+    (values.length === 0 || values.length >= 100 || chosen.some((value) => !values.some((each) => each.value === value)))
+      && typed(field, values, chosen, toggle),
     (values.length === 0 || condition.gte !== undefined || condition.lte !== undefined) && range(field, condition, set));
 }
 

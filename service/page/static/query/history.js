@@ -1,6 +1,6 @@
 /** The list of the history: its order, and buttons for the keyboard beside dragging. */
 
-import { loadFields, lookUp, nameOf } from "../app/catalog.js";
+import { loadFields, lookUp, named, nameOf } from "../app/catalog.js";
 import { button, fill, h } from "../app/dom.js";
 import { plural } from "../app/format.js";
 import { latest } from "../app/latest.js";
@@ -47,7 +47,7 @@ export function createHistory() {
         dragover: (event) => event.preventDefault(),
         drop: (event) => { event.preventDefault(); if (dragged !== null) move(dragged, position); dragged = null; },
       },
-    }, h("span", { class: "name" }, name, isGone && h("small", {}, "not in this version"), item?.withdrawn && h("small", {}, "withdrawn")),
+    }, h("div", { class: "name" }, named("span", name, { class: "" }), isGone && h("small", {}, "not in this version"), item?.withdrawn && h("small", {}, "withdrawn")),
     action("Move up", "↑", () => move(position, position - 1), position === 0),
     action("Move down", "↓", () => move(position, position + 1), position === last),
     action("Remove", "×", () => change({ history: state.history.filter((_, other) => other !== position) }), false));

@@ -2,6 +2,7 @@
 
 import { h } from "../app/dom.js";
 import { change, state } from "../app/state.js";
+import { conditionsOf } from "./body.js";
 import { createControls } from "./controls.js";
 import { createHistory } from "./history.js";
 import { createUser } from "./user.js";
@@ -28,6 +29,7 @@ export function createPanel() {
     user.element.hidden = !isUser;
   }
 
+  const conditions = h("span", { class: "hint", id: "conditions" });
   let shownUser = null;
   function update() {
     if (state.user === null && shownUser !== null) isUserAsked = false;
@@ -36,10 +38,11 @@ export function createPanel() {
     if (state.user === null) list.update();
     user.update();
     controls.update();
+    conditions.textContent = conditionsOf(state);
   }
 
   const element = h("div", { class: "panel" },
     h("section", { class: "card", "aria-label": "History" }, h("h2", {}, "History"), segments, list.element, user.element),
-    h("details", { class: "card", id: "controls", open: !matchMedia("(max-width: 60rem)").matches }, h("summary", {}, h("h2", {}, "Controls")), controls.element));
+    h("details", { class: "card", id: "controls", open: !matchMedia("(max-width: 60rem)").matches }, h("summary", {}, h("h2", {}, "Controls"), conditions), controls.element));
   return { element, update };
 }

@@ -1,7 +1,7 @@
 /** Search the catalog while typing: a combobox after the ARIA pattern with a list of items. */
 
 import { get } from "../app/api.js";
-import { detailLine, loadFields, nameOf, remember } from "../app/catalog.js";
+import { detailLine, loadFields, named, nameOf, remember } from "../app/catalog.js";
 import { fill, h, newId } from "../app/dom.js";
 import { plural } from "../app/format.js";
 import { debounced, latest } from "../app/latest.js";
@@ -46,7 +46,7 @@ export function createSearch(onPick) {
     fill(list, found.map((item, position) => h("li", {
       id: `${listId}-${position}`, role: "option", "aria-selected": "false",
       on: { mousedown: (event) => event.preventDefault(), click: () => pick(position) },
-    }, h("span", { class: "title" }, nameOf(item)), nameOf(item) !== String(item.id) && h("span", { class: "id" }, item.id), detailLine(item, 3))));
+    }, named("span", nameOf(item)), nameOf(item) !== String(item.id) && h("span", { class: "id" }, item.id), detailLine(item, 3))));
     if (!found.length) fill(list, h("li", { class: "none", role: "option", "aria-disabled": "true", "aria-selected": "false" }, "No item matches."));
     list.hidden = false;
     input.setAttribute("aria-expanded", "true");

@@ -1,7 +1,7 @@
 /** A stored user as the history: by id, or a random one. */
 
 import { get, inPath } from "../app/api.js";
-import { loadFields, lookUp, nameOf } from "../app/catalog.js";
+import { loadFields, lookUp, named, nameOf } from "../app/catalog.js";
 import { button, fill, h, sentence } from "../app/dom.js";
 import { moment, plural } from "../app/format.js";
 import { latest } from "../app/latest.js";
@@ -39,7 +39,7 @@ export function createUser() {
       h("ol", { class: "history stored", "aria-label": "Stored history, newest first" }, [...events].reverse().map((event) => {
         const item = items.get(String(event.item_id));
         return h("li", { class: item ? null : "gone" },
-          h("span", { class: "name" }, item ? nameOf(item) : event.item_id, !item && h("small", {}, "not in this version"), item?.withdrawn && h("small", {}, "withdrawn")),
+          h("div", { class: "name" }, named("span", item ? nameOf(item) : String(event.item_id), { class: "" }), !item && h("small", {}, "not in this version"), item?.withdrawn && h("small", {}, "withdrawn")),
           h("span", { class: "when" }, event.kind ? `${event.kind} · ` : "", moment(event.time)));
       })));
   }

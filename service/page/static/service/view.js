@@ -5,7 +5,7 @@ import { button, fill, h, sentence } from "../app/dom.js";
 import { count, moment, number } from "../app/format.js";
 import { pulse } from "../app/pulse.js";
 import { adminElsewhere } from "../versions/admin.js";
-import { goBack } from "../versions/swap.js";
+import { rollBack } from "../versions/swap.js";
 import { createPlots } from "./plots.js";
 import { activationsTable, versionDetails, versionsTable } from "./versions.js";
 
@@ -41,7 +41,7 @@ export function create() {
     for (const each of details.children) each.open = open.has(each.dataset.version);
     fill(log, activations.length ? activationsTable(activations) : sentence("Nothing was activated yet."));
     if (focused) [...versions.querySelectorAll("[aria-label]")].find((each) => each.getAttribute("aria-label") === focused)?.focus();
-    fill(actions, adminElsewhere("Activating a version") ?? button("Go back…", goBack, { id: "rollback" }));
+    fill(actions, adminElsewhere("Activating a version") ?? button("Roll back…", rollBack, { id: "rollback" }));
   }
 
   async function load() {

@@ -6,6 +6,7 @@ import { plural, text } from "../app/format.js";
 const DEGRADED = {
   history: "The stored history could not be read, so the answer does not use it.",
   items: "Recent changes of items could not be read; the answer uses the last known ones.",
+  engine: "The vector engine doesn't answer; the items were found without it.",
 };
 
 /** The sentences about an answer to `state`. */

@@ -1,6 +1,6 @@
 /** The list of recommended items. */
 
-import { detailLine, nameOf, picture } from "../app/catalog.js";
+import { detailLine, named, nameOf, picture } from "../app/catalog.js";
 import { bar, button, fill, h, spoken } from "../app/dom.js";
 import { score, shares } from "../app/format.js";
 import { addToHistory } from "../app/state.js";
@@ -26,7 +26,7 @@ export function createResults(onWhy) {
     return h("li", { class: "item", "data-id": id },
       h("span", { class: "rank", "aria-hidden": "true" }, rank),
       picture(item),
-      h("div", { class: "item-text" }, h("h3", { class: "title" }, name), name !== id && h("span", { class: "id" }, id), detailLine(item)),
+      h("div", { class: "item-text" }, named("h3", name), name !== id && h("span", { class: "id" }, id), detailLine(item)),
       h("div", { class: "score" }, bar(share), h("span", { class: "figure" }, spoken("score "), score(item.score)),
         h("span", { class: `source ${item.source}` }, spoken("source "), SOURCES[item.source] ?? item.source)),
       h("div", { class: "item-actions" },

@@ -1,7 +1,7 @@
 /** Why an item is recommended: the history items that raise its score, the score's parts, its nearest items. */
 
 import { get, inPath } from "../app/api.js";
-import { lookUp, nameOf, nameOfId, remember } from "../app/catalog.js";
+import { isLong, lookUp, nameOf, nameOfId, remember } from "../app/catalog.js";
 import { bar, fill, h, sentence } from "../app/dom.js";
 import { number, score, shares, signed } from "../app/format.js";
 import { addToHistory } from "../app/state.js";
@@ -17,6 +17,7 @@ const nearest = new Map();
 export function whyOf(item, answer) {
   const explained = answer.explanation?.items?.find((each) => String(each.id) === String(item.id));
   return [
+    isLong(nameOf(item)) && h("p", { class: "whole" }, nameOf(item)),
     h("section", {}, h("h4", {}, "From the history"), pulls(explained, answer)),
     h("section", {}, h("h4", {}, "Score"), parts(explained, item)),
     h("section", {}, h("h4", {}, "Nearest items"), nearestOf(item, answer.version)),

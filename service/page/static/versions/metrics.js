@@ -20,12 +20,14 @@ export function flatMetrics(metrics) {
     .map(([path, value]) => [path.filter((part) => part !== "towers").join(" "), value]));
 }
 
-/** The first few metrics for a table of versions. */
-export function mainMetrics(versions, most = 2) {
-  const names = versions.flatMap((version) => [...flatMetrics(version.metrics).keys()]);
-  const unique = [...new Set(names)];
-  const liked = unique.filter((name) => /(ndcg|recall|hr)@/.test(name));
-  return (liked.length ? liked : unique).slice(0, most);
+/** Two metrics for a table of versions: NDCG, and recall or hit rate (which are equal for one target a user), at 10 if they are. */
+export function mainMetrics(versions) {
+  const names = [...new Set(versions.flatMap((version) => [...flatMetrics(version.metrics).keys()]))];
+  const liked = [["ndcg"], ["recall", "hr"]].flatMap((kinds) => {
+    const fitting = kinds.flatMap((kind) => names.filter((name) => name.includes(`${kind}@`)));
+    return fitting.find((name) => name.endsWith("@10")) ?? fitting[0] ?? [];
+  });
+  return liked.length ? liked : names.slice(0, 2);
 }
 
 /** The recall of an index as [what, recall]. */

@@ -1,4 +1,4 @@
-/** Activating a version and going back, each after a question. */
+/** Activating a version and rolling back, each after a question. */
 
 import { post } from "../app/api.js";
 import { button, fill, h, sentence } from "../app/dom.js";
@@ -19,11 +19,11 @@ export function activate({ version, gate }) {
 }
 
 /** Ask, then make the previous version live again. */
-export function goBack() {
-  const { show, body } = question("Go back to the version before?", [
+export function rollBack() {
+  const { show, body } = question("Roll back to the previous version?", [
     h("p", {}, `Version ${pulse.live} is replaced by the one that was live before it.`)]);
   const run = () => show(() => post("admin/rollback", {}), { done: (answer) => `Version ${answer.version} is live again.${late(answer)}`, refused: () => null });
-  body.actions.prepend(button("Go back", run, { class: "primary", id: "confirm" }));
+  body.actions.prepend(button("Roll back", run, { class: "primary", id: "confirm" }));
 }
 
 function late({ behind = [], replicas_behind: replicas = [] }) {
