@@ -1,9 +1,9 @@
-"""The figures of indexes beside graph libraries, as a section of docs/index.md."""
+"""The figures of indexes beside graph libraries, as a section of docs/vector_index.md."""
 
 from pathlib import Path
 from typing import Any
 
-PAGE = Path(__file__).parent.parent / "docs" / "index.md"
+PAGE = Path(__file__).parent.parent / "docs" / "vector_index.md"
 SETS = {
     "ml-1m": "ML-1M, `youtubednn`",
     "gowalla": "Gowalla, `ids`",

@@ -1,5 +1,10 @@
 """Optional modules and the extra of pyproject.toml that installs each of them."""
 
+import json
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
 TRAIN = (
     "fastexcel",
     "matplotlib",
@@ -32,6 +37,18 @@ EXTRA_OF = {
 _CONTAINERS = {"train": "trainer", "serve": "service"}
 
 
+def install_command(extra: str) -> str:
+    """The command that installs an extra, from the clone that Turret was installed from if it is there."""
+    try:
+        origin = json.loads(distribution("turret").read_text("direct_url.json") or "{}")
+    except PackageNotFoundError:
+        origin = {}
+    clone = Path(unquote(urlsplit(origin.get("url", "")).path))
+    if "dir_info" not in origin or not (clone / "pyproject.toml").is_file():
+        return f"pip install 'turret[{extra}]'"
+    return f"pip install {'--editable ' * ('editable' in origin['dir_info'])}'{clone}[{extra}]'"
+
+
 def install_hint(error: ModuleNotFoundError) -> str | None:
     """Name the extra with the missing module, as a command to paste; None for a module of no extra."""
     module = (error.name or "").partition(".")[0]
@@ -40,4 +57,4 @@ def install_hint(error: ModuleNotFoundError) -> str | None:
         return None
     container = _CONTAINERS.get(extra)
     compose = f" (in Docker Compose, use the container {container})" if container else ""
-    return f"{module} is not installed; run: pip install 'turret[{extra}]'{compose}"
+    return f"{module} is not installed; run: {install_command(extra)}{compose}"

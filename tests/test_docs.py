@@ -105,6 +105,13 @@ def test_a_page_names_only_what_exists(page: Path, tmp_path: Path) -> None:
     assert [*wrong_commands(text), *wrong_links(text, page.parent), *wrong_settings(text, tmp_path)] == []
 
 
+def test_the_list_of_documents_has_all_of_them() -> None:
+    text = (ROOT / "docs" / "README.md").read_text("utf-8")
+    assert {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"} == set(
+        re.findall(r"\((\w+\.md)\)", text)
+    )
+
+
 def test_the_readme_shows_every_step_and_both_make_targets() -> None:
     """A reader who types only its commands gets from a log to recommendations."""
     text = (ROOT / "README.md").read_text("utf-8")

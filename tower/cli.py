@@ -65,7 +65,7 @@ def index(
 ) -> None:
     """Publish a new version of a bundle with another index, with its recall measured on user vectors.
 
-    An index that misses the recall is not published. The served version does not change. docs/index.md
+    An index that misses the recall is not published. The served version does not change. docs/vector_index.md
     explains the kinds.
 
     Example: `turret index var/bundles/spring --kind auto --recall 0.99`

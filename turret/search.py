@@ -16,7 +16,7 @@ from turret.tower.tuning.choice import IndexRequest, choose
 class VectorIndex:
     """A maximum inner product index with its measured recall.
 
-    `kind` is one of docs/index.md, `recall` the lowest measured recall, and `reasons` explain the choice.
+    `kind` is one of docs/vector_index.md, `recall` the lowest measured recall; `reasons` explain the choice.
     """
 
     kind: str
@@ -45,8 +45,8 @@ def choose_index(
     Args:
         vectors: item vectors, float32 [N, D].
         queries: user vectors, float32 [Q, D]; a hundred or more measure the recall within .006.
-        recall: the lowest recall against exact search, at the k and selectivities of docs/index.md.
-        kind: `auto`, or a kind of docs/index.md.
+        recall: the lowest recall against exact search, at the k and selectivities of docs/vector_index.md.
+        kind: `auto`, or a kind of docs/vector_index.md.
 
     Raises:
         TurretError: shapes don't fit, a vector is not finite, or `kind` is unknown or misses the recall.

@@ -6,6 +6,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from turret.data.errors import MissingExtraError, SourceError
+from turret.data.extras import install_command
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -98,7 +99,7 @@ def _opened(url: str) -> tuple["AbstractFileSystem", str]:
         store, path = fsspec.url_to_fs(url)
     except ImportError as error:
         extra = _EXTRAS.get(scheme)
-        remedy = f"run: pip install 'turret[{extra}]'" if extra else f"install it ({error})"
+        remedy = f"run: {install_command(extra)}" if extra else f"install it ({error})"
         raise MissingExtraError(f"{url} needs a driver that is not installed; {remedy}") from None
     except (ValueError, OSError) as error:
         raise SourceError(f"{url} can't be opened: {error}; check the address") from error

@@ -1,5 +1,6 @@
 """`turret data` as a command: options and files become settings, extras and entry points are named."""
 
+import json
 import re
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from tests.support.plugin import install
 from turret.data.configuration import load_configuration, override, parse_overrides
 from turret.data.entry_points import load, registry
 from turret.data.errors import ConfigurationError
-from turret.data.extras import EXTRA_OF, install_hint
+from turret.data.extras import EXTRA_OF, install_command, install_hint
 from turret.data.preparing.options import given_settings
 from turret.data.reading.schema import FilesSplit, PrepareConfig, TimeSplit
 
@@ -151,9 +152,29 @@ def test_the_hint_is_a_command_to_paste_and_a_bug_keeps_its_traceback() -> None:
     for module, extra in {"torch.nn": "train", "fastapi": "serve", "opentelemetry.sdk": "otel"}.items():
         hint = install_hint(ModuleNotFoundError(name=module))
         assert hint is not None
-        assert f"run: pip install 'turret[{extra}]'" in hint
+        assert re.search(rf"run: pip install .*\[{extra}\]'", hint)
     assert install_hint(ModuleNotFoundError(name="turret.data.gone")) is None
     assert install_hint(ModuleNotFoundError()) is None
+
+
+@pytest.mark.parametrize(
+    ("folder", "info", "shown"),
+    [
+        ("a clone", {"dir_info": {"editable": True}}, "--editable '{clone}[s3]'"),
+        ("a clone", {"dir_info": {}}, "'{clone}[s3]'"),
+        ("gone", {"dir_info": {}}, "'turret[s3]'"),
+        ("a clone", {"archive_info": {}}, "'turret[s3]'"),
+    ],
+)
+def test_an_extra_comes_from_the_clone_of_the_installation(
+    folder: str, info: dict[str, Any], shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a clone").mkdir()
+    (tmp_path / "a clone" / "pyproject.toml").touch()
+    origin = json.dumps({"url": (tmp_path / folder).as_uri(), **info})
+    installed = SimpleNamespace(read_text=lambda name: origin)
+    monkeypatch.setattr("turret.data.extras.distribution", lambda name: installed)
+    assert install_command("s3") == f"pip install {shown.format(clone=tmp_path / folder)}"
 
 
 @pytest.mark.process
@@ -175,7 +196,7 @@ def test_a_bare_installation_names_the_extra_of_a_command(tmp_path: Path) -> Non
     )
     results = [line.split("\t") for line in done.stdout.splitlines()]
     needed = {
-        name: re.findall(r"pip install 'turret\[(\w+)\]'", message)
+        name: re.findall(r"pip install .*\[(\w+)\]'", message)
         for name, (_, _, message) in zip(examples, results, strict=True)
     }
     assert needed == {name: [NEEDS[name]] if name in NEEDS else [] for name in examples}

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from functools import cache
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,7 @@ def test_everything_is_on_the_page_to_read_and_its_links_lead_somewhere() -> Non
     for path, methods in document["paths"].items():
         for method, call in methods.items():
             assert f"<code>{method.upper()} {path}</code>" in page
+            assert f">{method.upper()} {path}</a> {call['description'].splitlines()[0]}" in unescape(page)
             assert all(f"<code>{status}</code>" in page for status in call["responses"])
     links = set(re.findall(r'href="#(\w+)"', page))
     assert links
@@ -200,6 +202,9 @@ def test_the_page_is_of_the_live_version_and_loads_and_runs_nothing(described: P
         assert client.get("/redoc").status_code == 404
     assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
     assert "<code>sizes</code>" in answer.text
+    sections = re.findall(r'<section id="(\w+)"', answer.text)
+    assert sections[0] == "post_v1_recommend", "probes are for machines"
+    assert sections.index("get_v1_version") < sections.index("get_livez")
     policy = answer.headers["Content-Security-Policy"]
     assert policy.startswith("default-src 'none'; style-src 'unsafe-inline';")
     assert "frame-ancestors 'none'" in policy

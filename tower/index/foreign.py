@@ -70,7 +70,7 @@ def check_answers(index: Index, vectors: NDArray[np.float32], queries: NDArray[n
                 if wrong:
                     raise BundleError(
                         f"{described(kind)} was asked for the best {k} of {among}, and its nearest returned "
-                        f"{wrong}; docs/index.md says what it has to return; nothing was published"
+                        f"{wrong}; docs/vector_index.md says what it has to return; nothing was published"
                     )
 
 

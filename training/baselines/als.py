@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from turret.data.extras import install_command
 from turret.data.prepared import HistoryEnd, PreparedData
 from turret.training.baselines.fitted import Baseline, Fitted, by_history
 from turret.training.baselines.interactions import Interactions, Offsets, Rows
@@ -56,7 +57,7 @@ def fit_als(data: PreparedData, until: HistoryEnd) -> Fitted:
 def _obstacle(data: PreparedData) -> str | None:
     if find_spec("implicit") is not None:
         return None
-    return "implicit is not installed; run: pip install 'turret[baselines]'"
+    return f"implicit is not installed; run: {install_command('baselines')}"
 
 
 ALS = Baseline("als", "matrix factorisation", fit_als, _obstacle)

@@ -3,6 +3,7 @@
 FastAPI's own page loads scripts from a public network, which the content security policy forbids.
 """
 
+import re
 from collections.abc import Iterator
 from html import escape
 from typing import Any
@@ -12,7 +13,8 @@ from turret.service.schemas.openapi_helpers import Described
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
 code { font: 13px ui-monospace, monospace; background: #8882; padding: 1px 4px; border-radius: 3px }
-section { border-top: 1px solid #8886; margin-top: 1.5rem } table { border-collapse: collapse; width: 100% }
+section { border-top: 1px solid #8886; margin-top: 1.5rem; overflow-x: auto } nav li { margin: 2px 0 }
+table { border-collapse: collapse; width: 100% }
 td, th { text-align: left; vertical-align: top; padding: 2px 12px 2px 0 } p { white-space: pre-line }
 :root { color-scheme: light dark }
 """
@@ -28,26 +30,56 @@ _BOUNDS = {
     "minProperties": "{} names or more",
     "maxProperties": "up to {} names",
 }
+# The sections by the tag of their calls, those that a client needs first.
+_SECTIONS = {
+    "recommend": "Recommendations",
+    "events": "Events",
+    "users": "Users",
+    "items": "Items",
+    "catalog": "Catalog",
+    "map": "Map",
+    "versions": "Versions",
+    "admin": "Administration",
+    "probes": "Probes and metrics",
+}
 
 
 def docs_page(document: Described) -> str:
-    """Format a document as HTML."""
+    """Format a document as HTML: the contents, the calls by section, the bodies."""
     info = document["info"]
     title = f"{escape(info['title'])} {escape(info['version'])}"
     head = (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style>'
+        '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" '
+        f'content="width=device-width, initial-scale=1"><title>{title}</title><style>{_STYLE}</style>'
     )
-    machine = '<p>For programs: <a href="/openapi.json">/openapi.json</a> (OpenAPI 3.1).</p>'
-    calls = "".join(
-        _call(method, path, call)
-        for path, methods in document["paths"].items()
-        for method, call in methods.items()
-    )
+    machine = '<p>For programs: <a href="openapi.json">/openapi.json</a> (OpenAPI 3.1).</p>'
+    contents = calls = ""
+    for tag, heading in _SECTIONS.items():
+        found = [
+            (method, path, call)
+            for path, methods in document["paths"].items()
+            for method, call in methods.items()
+            if tag in call["tags"]
+        ]
+        if found:
+            contents += f"<h3>{heading}</h3><ul>{''.join(_entry(*each) for each in found)}</ul>"
+            calls += f"<h2>{heading}</h2>{''.join(_call(*each) for each in found)}"
     schemas = "".join(
         f'<section id="{escape(name)}"><h3>{escape(name)}</h3>{_schema(schema)}</section>'
         for name, schema in document["components"]["schemas"].items()
     )
-    return f"{head}<h1>{title}</h1>{machine}<h2>Calls</h2>{calls}<h2>Bodies</h2>{schemas}</html>"
+    bodies = '<h2 id="bodies">Bodies</h2>'
+    contents = f'<nav><h2>Contents</h2>{contents}<h3><a href="#bodies">Bodies</a></h3></nav>'
+    return f"{head}<h1>{title}</h1>{machine}{contents}{calls}{bodies}{schemas}</html>"
+
+
+def _anchor(method: str, path: str) -> str:
+    return re.sub(r"\W+", "_", method + path)
+
+
+def _entry(method: str, path: str, call: Described) -> str:
+    effect = escape(call.get("description", "").partition("\n")[0])
+    return f'<li><a href="#{_anchor(method, path)}">{method.upper()} {escape(path)}</a> {effect}'
 
 
 def _call(method: str, path: str, call: Described) -> str:
@@ -62,7 +94,8 @@ def _call(method: str, path: str, call: Described) -> str:
         for status, response in sorted(call["responses"].items())
     ]
     return (
-        f"<section><h3><code>{method.upper()} {escape(path)}</code></h3>"
+        f'<section id="{_anchor(method, path)}">'
+        f"<h3><code>{method.upper()} {escape(path)}</code></h3>"
         f"<p>{escape(call.get('description', ''))}</p>{key}{parameters}"
         f"{_table('<th>status<th>meaning<th>body', answers)}</section>"
     )
