@@ -7,7 +7,7 @@ import os
 
 from turret.service.errors import ServiceError
 
-OVERLAP_MINIMUM, RECALL_MINIMUM, MEMORY_FACTOR = 0.05, 0.95, 1.5
+OVERLAP_MINIMUM, MEMORY_FACTOR = 0.05, 1.5
 
 
 def from_environment(name: str, default: float) -> float:

@@ -1,6 +1,7 @@
 """The functions behind `turret index`."""
 
 import json
+import sys
 from pathlib import Path
 
 from rich.console import Console
@@ -8,7 +9,7 @@ from rich.table import Table
 
 from turret.tower.bundle.reindex import reindex
 from turret.tower.format.listing import bundle_folder
-from turret.tower.format.manifest import Manifest, MeasuredRecall, read_manifest
+from turret.tower.format.manifest import RECALL_MINIMUM, Manifest, MeasuredRecall, read_manifest
 from turret.tower.tuning.choice import IndexRequest
 
 WIDTH = 110
@@ -32,6 +33,14 @@ def print_version(target: Path, as_json: bool) -> None:
     else:
         print_index(manifest)
         print(target)
+    lowest = min((one.recall for one in manifest.recall), default=1.0)
+    if lowest < RECALL_MINIMUM and not manifest.index.is_exact:
+        print(
+            f"`turret activate` refuses a recall of {lowest:.4f}, unless TURRET_RECALL_MINIMUM "
+            f"({RECALL_MINIMUM:g}) is lower there and in the service; or index again with "
+            f"--recall {RECALL_MINIMUM:g}",
+            file=sys.stderr,
+        )
 
 
 def print_index(manifest: Manifest) -> None:

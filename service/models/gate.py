@@ -218,16 +218,18 @@ class _Gate:
         if self._manifest.index.is_exact:
             return "its index is exact", 1.0
         measured, choice = self._manifest.recall, self._manifest.index_choice
-        required = max(self._request.recall_minimum, choice.recall if choice else 0.0)
-        remedy = "index it again with `turret index`"
+        asked, minimum = choice.recall if choice else 0.0, self._request.recall_minimum
+        remedy = f"index it again with `turret index --recall {max(asked, minimum):g}`"
         if not measured:
             raise BundleError(f"its index is approximate, but its recall was not measured; {remedy}")
         worst = min(measured, key=lambda point: point.recall)
-        result = (
-            f"its index finds {worst.recall:.4f} of the best {worst.k} among {worst.selectivity:g} of all"
-        )
-        if worst.recall < required:
-            raise BundleError(f"{result}, less than {required:g}; {remedy}")
+        result = f"its index finds {worst.recall:.4f} of the best {worst.k} among {worst.among}"
+        if worst.recall < asked:
+            raise BundleError(f"{result}, less than the {asked:g} that it was made for; {remedy}")
+        if worst.recall < minimum:
+            raise BundleError(
+                f"{result}, less than TURRET_RECALL_MINIMUM = {minimum:g}; {remedy}, or lower that setting"
+            )
         return f"{result}, and no less elsewhere", worst.recall
 
     def overlap(self) -> CheckResult:

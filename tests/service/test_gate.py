@@ -126,13 +126,13 @@ def gate_of(
     ("recall", "chosen", "refusal"),
     [
         ({}, 0.5, "recall"),
-        ({1.0: 0.90}, 0.5, "finds 0.9000 of the best 10"),
+        ({1.0: 0.90}, 0.8, "0.9000 of the best 10 among all items, less than TURRET_RECALL_MINIMUM = 0.95"),
         ({1.0: 0.95}, 0.5, None),
-        ({1.0: 0.99, 0.1: 0.9, 0.01: 0.97}, 0.5, "finds 0.9000 of the best 10 among 0.1 of all"),
+        ({1.0: 0.99, 0.1: 0.9, 0.01: 0.97}, 0.5, "finds 0.9000 of the best 10 among 0.1 of the items"),
         (
             {1.0: 0.97},
             0.98,
-            "less than 0.98",
+            "less than the 0.98 that it was made for; index it again with `turret index --recall 0.98`",
         ),  # for which it was chosen: also where the service asks for less
         ({1.0: 0.97}, 0.96, None),
     ],

@@ -6,8 +6,11 @@ from typer.testing import CliRunner
 
 import turret.cli
 from turret.tower.bundle.bundle import load
+from turret.tower.commands import print_version
 from turret.tower.errors import BundleError
+from turret.tower.format.index_settings import ScalarSettings, SearchParams
 from turret.tower.format.listing import bundle_folder
+from turret.tower.format.manifest import MeasuredRecall, read_manifest
 
 RUN = CliRunner()
 
@@ -47,3 +50,16 @@ def test_a_folder_stands_for_its_current_bundle(bundles: Path, tmp_path: Path) -
     for other in (tmp_path / "nothing", tmp_path):
         with pytest.raises(BundleError, match="DIR/VERSION"):
             bundle_folder(other)
+
+
+def test_a_recall_that_no_activation_accepts_is_said(
+    bundles: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = ScalarSettings(efforts=(SearchParams(k=10, candidates=20),))
+    measured = (MeasuredRecall(k=10, selectivity=1.0, recall=0.91),)
+    manifest = read_manifest(bundles / "v1").model_copy(update={"index": settings, "recall": measured})
+    monkeypatch.setattr("turret.tower.commands.read_manifest", lambda _: manifest)
+    print_version(bundles / "v1", as_json=True)
+    said = capsys.readouterr().err
+    assert "refuses a recall of 0.9100, unless TURRET_RECALL_MINIMUM (0.95) is lower" in said
+    assert "index again with --recall 0.95" in said
