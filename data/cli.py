@@ -48,11 +48,12 @@ def fetch(
     """
     from turret.data.datasets.fetch import fetch as fetch_dataset
     from turret.data.datasets.public_datasets import DATASETS
+    from turret.data.errors import without_credentials
     from turret.data.object_stores.place import is_url
     from turret.data.object_stores.prepared_objects import fetch_prepared
 
     if is_url(name):
-        print(f"{name} is in {fetch_prepared(name, target)}")
+        print(f"{without_credentials(name)} is in {fetch_prepared(name, target)}")
         return
     folder = fetch_dataset(name, target, base_url)
     dataset = DATASETS[name]
@@ -155,6 +156,7 @@ def append(
 
     Example: `turret data append events.parquet --to var/prepared`
     """
+    from turret.data.errors import without_credentials
     from turret.data.object_stores.place import is_url
     from turret.data.object_stores.prepared_objects import changed_prepared
     from turret.data.preparing.append import append as append_events
@@ -164,7 +166,7 @@ def append(
     with changed_prepared(target) as folder:
         report = append_events(place, folder, given_settings(context.obj))
     print("\n".join(report.prepared.warnings))
-    print(report.sentence().replace(str(folder), target))
+    print(report.sentence().replace(str(folder), without_credentials(target)))
 
 
 @app.command()
@@ -179,10 +181,11 @@ def upload(
 
     Example: `turret data upload var/prepared --to s3://shop/prepared`
     """
+    from turret.data.errors import without_credentials
     from turret.data.object_stores.prepared_objects import upload_prepared
 
     upload_prepared(folder, target, overwrite)
-    print(f"{folder} is at {target}")
+    print(f"{folder} is at {without_credentials(target)}")
 
 
 @app.command()

@@ -1,11 +1,46 @@
-"""Errors that a user can cause; messages state the problem, the place and a remedy."""
+"""Errors that a user can cause; messages state the problem, the place and a remedy, and no credentials."""
+
+import re
+
+_HOST = r"(?:\[[^\]]*\]|[^:@\[\]]+)(?::\d+)?"
+_HOSTS = re.compile(rf"(?:{_HOST}(?:,{_HOST})*)?")
+# But not the form of an address, such as redis://[[USER]:PASSWORD@]HOST.
+_IN_TEXT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?!\[\[)[^\s\"]+")
+# Query parameters with secret values, such as X-Amz-Signature.
+_PARAMETER = re.compile(
+    r"([?&](?:[^=&#]*(?:key|token|secret|signature|password|credential)[^=&#]*|sig|pwd|auth)=)[^&#'\"]+", re.I
+)
+
+
+def without_credentials(address: str) -> str:
+    """Return an address without its user and password, and with *** for secret query parameters.
+
+    A password may hold characters that should be percent-encoded, such as @ or /. A path may hold an @.
+    """
+    scheme, mark, rest = address.partition("://")
+    if not mark:
+        scheme, rest = "", address
+    authority = re.split("[/?#]", rest, maxsplit=1)[0]
+    if "@" in authority:
+        rest = authority.rpartition("@")[2] + rest[len(authority) :]
+    elif not _HOSTS.fullmatch(authority):
+        rest = rest.rpartition("@")[2]
+    return _PARAMETER.sub(r"\1***", scheme + mark + rest)
+
+
+def text_without_credentials(text: str) -> str:
+    """Return a text in which each address with a scheme is without its credentials."""
+    return _IN_TEXT.sub(lambda found: without_credentials(found[0]), text) if "://" in text else text
 
 
 class TurretError(Exception):
-    """The base of every error that a user can cause; its text is the whole message."""
+    """The base of every error that a user can cause; its text is the whole message, without credentials."""
 
     exit_status = 1
     """The exit status of a command that ends with it."""
+
+    def __str__(self) -> str:
+        return text_without_credentials(super().__str__())
 
 
 class MissingExtraError(TurretError, ImportError):

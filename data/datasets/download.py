@@ -116,9 +116,10 @@ def _open(url: str, part: _Part) -> http.client.HTTPResponse:
         raise _unreachable(url, error.reason) from None
     except (ConnectionError, TimeoutError) as error:
         raise _InterruptedError(f"the connection was lost ({error})") from None
-    except (http.client.HTTPException, ValueError) as error:
+    except (http.client.HTTPException, ValueError) as error:  # its text may have a part of a password
         raise FetchError(
-            f"{url} is not a valid address ({error}); give one like https://host/folder"
+            f"{url} is not a valid address ({type(error).__name__}), or https_proxy isn't; give one like "
+            "https://host/folder"
         ) from None
     return response
 

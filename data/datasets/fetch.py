@@ -1,6 +1,7 @@
 """Public data sets, downloaded, checked and unpacked: `turret data fetch`."""
 
 import hashlib
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from turret.data.datasets.archive import unpack
 from turret.data.datasets.download import download
 from turret.data.datasets.public_datasets import DATASETS, Dataset
 from turret.data.datasets.retail import convert_online_retail
-from turret.data.errors import FetchError
+from turret.data.errors import FetchError, without_credentials
 from turret.data.files.staging import new_folder
 
 _RECORD = "source.json"
@@ -60,8 +61,11 @@ def _dataset(name: str) -> Dataset:
 def _address(dataset: Dataset, base_url: str | None) -> str:
     if base_url is None:
         return dataset.url
-    if not base_url.startswith(("http://", "https://")):
-        raise FetchError(f"--base-url {base_url!r} is not a URL; give one like https://host/folder")
+    if not re.match(r"https?://[^/@]+(/|$)", base_url):
+        shown = without_credentials(base_url)
+        raise FetchError(
+            f"--base-url {shown!r} is not a URL without user and password; give https://host/folder"
+        )
     return f"{base_url.rstrip('/')}/{dataset.file}"
 
 

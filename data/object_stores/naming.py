@@ -4,13 +4,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from turret.data.errors import TurretError
+from turret.data.errors import TurretError, without_credentials
 
 
 def with_urls(sentence: str, copies: Mapping[str, Path]) -> str:
     """Return a sentence that names URLs where it named their copies."""
     for url, copy in copies.items():
-        sentence = sentence.replace(copy.as_posix(), url.rstrip("/"))
+        sentence = sentence.replace(copy.as_posix(), without_credentials(url.rstrip("/")))
     return sentence
 
 

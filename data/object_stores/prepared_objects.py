@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from turret.data.errors import DataError, FetchError, SourceError
+from turret.data.errors import DataError, FetchError, SourceError, text_without_credentials
 from turret.data.files.staging import new_folder
 from turret.data.manifest import MANIFEST, Manifest, hash_all, hash_files
 from turret.data.object_stores.naming import naming_urls
@@ -138,7 +138,7 @@ def _write_or_keep(objects: Objects, folder: Path, old: list[str]) -> None:
         sentence = f"the new data is whole in {kept}; write it by `{command}`, then remove the folder"
         if isinstance(error, SourceError):
             raise SourceError(f"{error}; {sentence}") from error
-        print(f"turret: {sentence}", file=sys.stderr)
+        print(f"turret: {text_without_credentials(sentence)}", file=sys.stderr)
         raise
 
 

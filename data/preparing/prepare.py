@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from turret.data.errors import DataError
+from turret.data.errors import DataError, text_without_credentials
 from turret.data.events.dropped_rows import PrepareReport
 from turret.data.features import Features
 from turret.data.files.arrays import save_array
@@ -159,7 +159,7 @@ def _manifest(
     return Manifest(
         counts=Counts(events=len(histories), users=len(built.users), items=len(built.items)),
         columns=ingested.columns,
-        settings=config.model_dump(mode="json"),
+        settings=json.loads(text_without_credentials(config.model_dump_json())),
         sources=sources,
         filters=config.filters.model_dump(mode="json"),
         bad_rows=ingested.bad_rows,

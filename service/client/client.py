@@ -1,13 +1,15 @@
 """HTTP client of the command line."""
 
 import json
+import re
 import time
-from http.client import HTTPException
+from http.client import HTTPException, InvalidURL
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import OpenerDirector, ProxyHandler, Request, build_opener
 
+from turret.data.errors import without_credentials
 from turret.service.errors import AnswerError, ServiceError
 
 TIMEOUT = 30.0
@@ -22,8 +24,11 @@ def call(url: str, path: str, body: dict[str, Any] | None = None, key: str | Non
     """
     headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
     content = None if body is None else json.dumps(body).encode()
-    if not url.startswith(("http://", "https://")):
-        raise ServiceError(f"--url {url!r} is not an address; give one like http://127.0.0.1:8000")
+    if not re.fullmatch(r"https?://[^@\s]+", url):
+        raise ServiceError(
+            f"--url {without_credentials(url)!r} is not an address without user and password; give one like "
+            "http://127.0.0.1:8000, and the key of the service as TURRET_API_KEY or TURRET_ADMIN_KEY"
+        )
     try:
         request = Request(url.rstrip("/") + path, content, headers)
         with _opener(url).open(
@@ -33,7 +38,11 @@ def call(url: str, path: str, body: dict[str, Any] | None = None, key: str | Non
     except HTTPError as error:
         with error:
             raise AnswerError(f"{url} answered {error.code}: {_message(error)}", error.code) from None
-    except (OSError, ValueError, HTTPException) as error:
+    except (ValueError, InvalidURL):  # whose text may have a part of a password
+        raise ServiceError(
+            f"--url {url}, or http_proxy, is not an address; give one like http://127.0.0.1:8000"
+        ) from None
+    except (OSError, HTTPException) as error:
         reason = getattr(error, "reason", error)
         raise ServiceError(
             f"{url}: no service answers there ({reason}); start one with `turret serve`, or name its --url"

@@ -29,7 +29,6 @@ from turret.service.stores.contract import (
     ItemStore,
     StoreKind,
     Stores,
-    masked,
 )
 
 _log = logging.getLogger("turret.store")
@@ -222,9 +221,8 @@ def _faults(origin: str, call: str, address: str) -> Iterator[None]:
     except TurretError:
         raise
     except Exception as cause:  # a package may raise anything
-        reason = f"{type(cause).__name__}: {cause}".replace(address, masked(address))
         raise ServiceError(
-            f"{origin}: StoreKind.{call} failed for {masked(address)!r}: {reason}; "
+            f"{origin}: StoreKind.{call} failed for {address!r}: {type(cause).__name__}: {cause}; "
             "correct the address, or update the package"
         ) from cause
 

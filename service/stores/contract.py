@@ -221,10 +221,3 @@ class StoreKind:
     is_lasting: bool = True
     is_shared: bool = True
     open_records: Callable[[Settings], RecordStore] | None = None
-
-
-def masked(address: str) -> str:
-    """Replace a possible user name and password in an address by `***`."""
-    secret, at, rest = address.rpartition("@")
-    scheme, separator, _ = secret.partition("://")
-    return f"{(scheme + separator) * bool(separator)}***@{rest}" if at else address

@@ -4,11 +4,12 @@ from collections.abc import Iterator
 from importlib.metadata import EntryPoint, entry_points
 
 from turret.data.entry_points import describe, load
+from turret.data.errors import without_credentials
 from turret.service.errors import ServiceError
 from turret.service.settings import Settings
 from turret.service.stores.breaker import Breaker
 from turret.service.stores.checked import checked
-from turret.service.stores.contract import HistoryStore, RecordStore, StoreKind, Stores, masked
+from turret.service.stores.contract import HistoryStore, RecordStore, StoreKind, Stores
 from turret.tower.engines.circuit import Circuit
 
 GROUP = "turret.stores"
@@ -48,8 +49,8 @@ def store_kind(address: str) -> StoreKind:
     entries = [entry for entry in entry_points(group=GROUP) if separator and entry.name == scheme]
     if not entries:
         raise ServiceError(
-            f"no store has the address {masked(address)!r}; name {', '.join(_forms())}, or install a package "
-            f"that has an entry point for another scheme in {GROUP}"
+            f"no store has the address {without_credentials(address)!r}; name {', '.join(_forms())}, or "
+            f"install a package that has an entry point for another scheme in {GROUP}"
         )
     if len({entry.value for entry in entries}) > 1:
         packages = " and ".join(sorted(entry.value for entry in entries))

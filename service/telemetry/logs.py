@@ -7,6 +7,7 @@ import time
 import traceback
 from typing import Literal
 
+from turret.data.errors import text_without_credentials
 from turret.service.telemetry.log_lines import Access, Form, Lines, Message
 from turret.service.telemetry.log_sink import LIMIT, Sink
 
@@ -131,9 +132,11 @@ def _message(record: logging.LogRecord) -> Message:
     if (request_id := getattr(record, "request_id", None)) is not None:
         fields["request_id"] = request_id
     if record.exc_info and record.exc_info[0] is not None:
-        fields["traceback"] = "".join(traceback.format_exception(*record.exc_info)).rstrip()
+        fields["traceback"] = text_without_credentials(
+            "".join(traceback.format_exception(*record.exc_info)).rstrip()
+        )
     level = "error" if record.levelno >= logging.ERROR else record.levelname.lower()
-    return Message(record.created, level, record.getMessage(), fields)
+    return Message(record.created, level, text_without_credentials(record.getMessage()), fields)
 
 
 def _lost(count: int) -> Message:

@@ -3,6 +3,8 @@
 import os
 import re
 
+from turret.data.errors import without_credentials
+from turret.data.extras import install_command
 from turret.service.errors import ServiceError
 from turret.service.telemetry.spans import Traced
 
@@ -11,6 +13,7 @@ from turret.service.telemetry.spans import Traced
 _PARENT = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
 
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+_HEADERS = ("OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS")
 
 
 def trace_of(parent: bytes) -> str | None:
@@ -22,17 +25,24 @@ def trace_of(parent: bytes) -> str | None:
 def open_traces(enabled: bool | None, share: float) -> Traced | None:
     """Open traces if `enabled` or, where that is None, if the environment names an endpoint.
 
-    Raises ServiceError when OpenTelemetry isn't installed.
+    Raises ServiceError when OpenTelemetry isn't installed, and for an endpoint or a header that is none.
     """
-    named = any(os.environ.get(name) for name in _ENDPOINTS)
+    named = {name: address for name in _ENDPOINTS if (address := os.environ.get(name))}
     if enabled is False or (enabled is None and not named):
         return None
+    for name, address in named.items():
+        if not address.startswith(("http://", "https://")):
+            shown = without_credentials(address)
+            raise ServiceError(f"{name} can't be {shown!r}; give a URL like http://HOST:4318")
+    for name in _HEADERS:  # OpenTelemetry would log a wrong entry, with its key
+        if any("=" not in entry for entry in os.environ.get(name, "").split(",") if entry.strip()):
+            raise ServiceError(f"{name} has an entry without =; write NAME=VALUE, separated by commas")
     try:
         from turret.service.telemetry.tracing import Tracing
     except ImportError:
         why = "traces is true" if enabled else "OTEL_EXPORTER_OTLP_ENDPOINT is set"
         raise ServiceError(
             f"{why}, but OpenTelemetry is not installed; "
-            "run: pip install 'turret[otel]', or set TURRET_TRACES=false"
+            f"run: {install_command('otel')}, or set TURRET_TRACES=false"
         ) from None
     return Tracing(share)

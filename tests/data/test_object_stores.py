@@ -312,6 +312,14 @@ def test_prepared_data_is_that_of_local_files(shop: tuple[Path, str], tmp_path: 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["fetched", "local", "shop"]
 
 
+def test_prepared_data_has_no_password_of_its_source(tmp_path: Path) -> None:
+    source = write(f"memory://key:secret@{uuid4().hex}/events.csv", TRAIN)
+    done = invoke(f"prepare {source} --to {tmp_path / 'new'}")
+    assert done.exit_code == 0, done.exception
+    assert "secret" not in done.output
+    assert b"secret" not in b"".join(path.read_bytes() for path in (tmp_path / "new").rglob("*.json"))
+
+
 @pytest.mark.process
 def test_a_server_of_s3_keeps_prepared_data_that_is_fetched_replaced_and_grown(
     shop: tuple[Path, str], s3: str, tmp_path: Path

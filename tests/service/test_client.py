@@ -129,15 +129,23 @@ def test_what_is_no_answer_becomes_one_sentence(
     [
         ("localhost:8000", "is not an address"),
         ("file:///etc/hostname", "is not an address"),
-        ("http://a b", "no service answers there"),
-        ("http://127.0.0.1:nothing", "no service answers there"),
-        ("http://[::1", "no service answers there"),
+        ("http://a b", "is not an address"),
+        ("http://127.0.0.1:nothing", "is not an address"),
+        ("http://[::1", "is not an address"),
     ],
 )
 def test_what_is_no_address_is_refused(url: str, sentence: str) -> None:
     with pytest.raises(ServiceError, match=sentence) as refused:
         call(url, "/readyz")
     assert url in str(refused.value)
+
+
+def test_a_password_in_an_address_is_neither_used_nor_shown() -> None:
+    with pytest.raises(
+        ServiceError, match=r"http://host:8000' is not an address without user.*TURRET_API_KEY"
+    ) as caught:
+        call("http://me:pa/ss@host:8000", "/readyz")
+    assert "pa/ss" not in str(caught.value)
 
 
 class Time:

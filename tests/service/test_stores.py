@@ -315,7 +315,7 @@ def test_redis_is_opened_before_it_is_there_and_has_records(scheme: str) -> None
         *((address, r"sqlite:///PATH.*redis://.*memory://.*journal:///PATH") for address in ("", "sqlite")),
         *((address, r"entry point .* in turret\.stores") for address in ("mongodb://x", "/a/path")),
         *((address, "write sqlite:///PATH") for address in ("sqlite://", "sqlite:///")),
-        ("mysql://me:a-secret@host/0", r"'mysql://\*\*\*@host/0'"),
+        ("mysql://me:a-secret@host/0", "'mysql://host/0'"),
     ],
 )
 def test_other_addresses_are_refused_with_those_that_work(address: str, words: str) -> None:
@@ -468,7 +468,7 @@ def fails(settings: Settings) -> Stores:
         (lambda: None, "failed for .*TypeError: .* positional argument"),
         (
             fails,
-            r"failed for 'shelf://\*\*\*@host': PermissionError: .*Permission denied: 'shelf://\*\*\*@host'",
+            "failed for 'shelf://host': PermissionError: .*Permission denied: 'shelf://host'",
         ),
         (
             lambda _: pair(Part(), MemoryItems()),

@@ -9,7 +9,7 @@ from redis.exceptions import ConnectionError as GoneError
 
 from tests.support.virtual_time import in_virtual_time
 from turret.service.errors import ServiceError
-from turret.service.stores.contract import Event, masked
+from turret.service.stores.contract import Event
 from turret.service.stores.redis.address import Node, read_address
 from turret.service.stores.redis.calls import Command
 from turret.service.stores.redis.connections import RedisConnections
@@ -68,20 +68,6 @@ def test_other_addresses_are_refused_without_the_password(scheme: str, rest: str
         read_address(f"{scheme}://me:secret@{rest}")
     assert f"write {scheme}://" in str(caught.value)
     assert "secret" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("address", "shown"),
-    [
-        ("redis://me:secret@host/0", "redis://***@host/0"),
-        ("redis://:a@b@host/0", "redis://***@host/0"),
-        ("sqlite:///a/path", "sqlite:///a/path"),
-        ("nonsense", "nonsense"),
-        ("me:secret@host", "***@host"),
-    ],
-)
-def test_what_may_be_a_password_is_masked(address: str, shown: str) -> None:
-    assert masked(address) == shown
 
 
 # Keys

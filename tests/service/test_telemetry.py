@@ -353,6 +353,18 @@ def test_answers_and_messages_are_logged_by_the_settings(
     assert sum(line["message"] == "so" for line in lines) == said
 
 
+def test_neither_a_message_nor_a_traceback_has_a_password(written: Write) -> None:
+    def act(_: Logs) -> None:
+        try:
+            raise OSError("no answer of http://me:secret@collector:4318")
+        except OSError:
+            logging.getLogger("x").exception("can't send to %s", "http://me:secret@collector:4318")
+
+    (line,) = written(act)
+    assert line["message"] == "can't send to http://collector:4318"
+    assert line["traceback"].endswith("no answer of http://collector:4318")
+
+
 @pytest.fixture
 def own_logger() -> Iterator[logging.Logger]:
     """A logger that no handler of pytest's reads; what was taken over is given back."""
@@ -413,13 +425,30 @@ def test_traces_are_made_where_they_are_asked_for_and_need_their_extra(
     monkeypatch.setitem(sys.modules, "turret.service.telemetry.tracing", None)  # as without OpenTelemetry
     assert open_traces(False, 1.0) is None
     assert open_traces(None, 1.0) is None
-    remedy = r"OpenTelemetry is not installed; run: pip install 'turret\[otel\]', or set TURRET_TRACES=false"
+    remedy = r"OpenTelemetry is not installed; run: pip install .*\[otel\]', or set TURRET_TRACES=false"
     with pytest.raises(ServiceError, match=f"^traces is true, but {remedy}$"):
         open_traces(True, 1.0)
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
     with pytest.raises(ServiceError, match=f"^OTEL_EXPORTER_OTLP_ENDPOINT is set, but {remedy}$"):
         open_traces(None, 1.0)
     assert open_traces(False, 1.0) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "me:secret@collector:4318", "can't be 'collector:4318'; give a URL"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "a=b,authorization: secret", "has an entry without =; write NAME="),
+    ],
+)
+def test_a_faulty_address_of_a_collector_is_refused_without_its_secret(
+    name: str, value: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OpenTelemetry would send nothing, and log the header."""
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ServiceError, match=f"^{name} {words}") as caught:
+        open_traces(True, 1.0)
+    assert "secret" not in str(caught.value)
 
 
 def spans(status: int = 200, parent: str | None = None) -> Spans:

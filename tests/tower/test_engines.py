@@ -51,7 +51,7 @@ from turret.tower.engines.collections import (
 from turret.tower.engines.engine import Engine, EngineItems
 from turret.tower.engines.engine_index import EngineIndex
 from turret.tower.engines.fields import Drawn, engine_fields, where_of
-from turret.tower.engines.opening import Limits, engine_name, open_engine, without_credentials
+from turret.tower.engines.opening import Limits, engine_name, open_engine
 from turret.tower.engines.publishing import publish_to_engine
 from turret.tower.engines.where import InRange
 from turret.tower.errors import BundleError, EngineError
@@ -93,18 +93,6 @@ def test_what_names_no_engine_is_refused_without_its_password(url: str) -> None:
         with pytest.raises(EngineError, match="names no engine"):
             engine_name(url)
         assert current_access() is before
-
-
-@pytest.mark.parametrize(
-    ("url", "shown"),
-    [
-        ("redis://user:secret@host:6379/1", "redis://host:6379/1"),
-        ("redis://user:secret@[::1", "redis://[::1"),
-        ("milvus:////srv/items.db", "milvus:////srv/items.db"),
-    ],
-)
-def test_credentials_are_left_out(url: str, shown: str) -> None:
-    assert without_credentials(url) == shown
 
 
 def test_another_address_is_taken_for_an_engine_of_the_same_kind(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -350,7 +350,7 @@ class Failing(Logger):
     def _did(self, call: str) -> None:
         self.calls.append(call)
         if call == self.call:
-            raise ConnectionError("no server\nat all")
+            raise ConnectionError("no server at http://me:secret@host\nat all")
 
 
 @pytest.mark.parametrize(
@@ -376,8 +376,8 @@ def test_a_logger_that_fails_gives_one_warning_and_the_others_go_on(
     loggers.log(2, {"loss": 1.0})
     loggers.close(True)
     assert warnings == [
-        "The logger bad failed and gets no more figures (ConnectionError: no server); training continues, "
-        "and history.jsonl has every figure."
+        "The logger bad failed and gets no more figures (ConnectionError: no server at http://host); "
+        "training continues, and history.jsonl has every figure."
     ]
     assert [logger.calls for logger in opened] == [
         *([calls] if calls else []),

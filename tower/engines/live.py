@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from turret.data.errors import without_credentials
 from turret.tower.engines.access import engine_url
 from turret.tower.engines.engine import Engine, ended_after
-from turret.tower.engines.opening import Limits, open_engine, without_credentials
+from turret.tower.engines.opening import Limits, open_engine
 from turret.tower.errors import BundleError, EngineError
 from turret.tower.format.engine_settings import EngineSettings
 from turret.tower.format.manifest import Manifest

@@ -4,6 +4,7 @@ from pkgutil import resolve_name
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from turret.data.errors import without_credentials
 from turret.tower.engines.engine import Engine
 from turret.tower.errors import EngineError
 
@@ -45,18 +46,6 @@ def open_engine(url: str, limits: Limits = _DEFAULT) -> Engine:
     """Connect to the engine at `url`. Raises EngineError where it can't, or its client isn't installed."""
     made: Engine = resolve_name(CLIENTS[engine_name(url)])(url, limits)
     return made
-
-
-def without_credentials(url: str) -> str:
-    """The URL without user and password, for messages and manifests."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:  # of brackets without an IPv6 address
-        scheme, mark, rest = url.partition("://")
-        return scheme + mark + rest.rpartition("@")[2]
-    if not parts.netloc:  # of a file, whose slashes would not all come back
-        return url
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 def _scheme(url: str) -> str | None:

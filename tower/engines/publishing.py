@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from turret.data.errors import without_credentials
 from turret.data.files.locks import locked
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.golden import check_golden
@@ -19,7 +20,7 @@ from turret.tower.engines.collections import (
 from turret.tower.engines.engine import Engine, EngineItems
 from turret.tower.engines.engine_index import EngineIndex
 from turret.tower.engines.fields import engine_fields
-from turret.tower.engines.opening import Limits, engine_name, open_engine, without_credentials
+from turret.tower.engines.opening import Limits, engine_name, open_engine
 from turret.tower.engines.tuning import SHARES, EngineTask, described, raise_efforts, tune
 from turret.tower.errors import BundleError, EngineError
 from turret.tower.format.engine_settings import EngineSettings

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from turret.data.errors import text_without_credentials
 from turret.data.files.staging import new_file
 from turret.training.loggers.contract import LoggedRun, Logger, LoggerKind
 
@@ -56,7 +57,7 @@ class OpenLoggers:
         self._open.clear()
 
     def _fail(self, name: str, error: Exception) -> None:
-        reason = (str(error).strip() or repr(error)).splitlines()[0]
+        reason = text_without_credentials((str(error).strip() or repr(error)).splitlines()[0])
         self._warn(
             f"The logger {name} failed and gets no more figures ({type(error).__name__}: {reason}); training "
             "continues, and history.jsonl has every figure."

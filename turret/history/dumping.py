@@ -18,7 +18,7 @@ from turret.data.vocabulary import is_canonical_integer
 from turret.service.errors import ServiceError
 from turret.service.schemas.times import show_time
 from turret.service.settings import Settings
-from turret.service.stores.contract import Event, masked
+from turret.service.stores.contract import Event
 from turret.service.stores.registry import open_stores
 
 PART_EVENTS = 500_000  # events in memory at a time
@@ -97,7 +97,7 @@ def dump_histories(settings: Settings, times: TimeRange, target: Path) -> DumpRe
         asyncio.run(_scan(settings, times, dump, advance))
         if not dump.events:
             raise EmptyRangeError(
-                f"{masked(settings.store)} holds no events from {_text(times.first)} to {_text(times.last)}, "
+                f"{settings.store} holds no events from {_text(times.first)} to {_text(times.last)}, "
                 "so nothing is written; name the store of the service with --store, or an earlier --since"
             )
         dump.join(fresh)

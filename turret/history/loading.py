@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
+from turret.data.errors import without_credentials
 from turret.data.prepared import PreparedData
 from turret.data.progress import progress
 from turret.history.logged_events import KeptEvents, logged_events
 from turret.service.errors import HistoryDamagedError, HistoryUnavailableError, ServiceError
 from turret.service.settings import Settings
-from turret.service.stores.contract import Event, HistoryStore, masked
+from turret.service.stores.contract import Event, HistoryStore
 from turret.service.stores.registry import open_stores, store_kind
 
 Result = TypeVar("Result")
@@ -44,8 +45,9 @@ class LoadReport:
     def sentence(self, address: str) -> str:
         """Describe the load, for people."""
         older, known = self.read - self.kept, self.kept - self.stored
+        place = without_credentials(address)
         return (
-            f"{self.kept:,} events of {self.users:,} users: {self.stored:,} are new in {masked(address)}, "
+            f"{self.kept:,} events of {self.users:,} users: {self.stored:,} are new in {place}, "
             f"{known:,} were there already ({self.seconds:.1f} s, {self.rate:,.0f} events/s)"
             + (f"; {older:,} older ones are not loaded, as no answer reads them" if older else "")
         )
@@ -60,7 +62,7 @@ def load_histories(data: PreparedData, settings: Settings) -> LoadReport:
     address = settings.store
     if not store_kind(address).is_lasting:
         raise ServiceError(
-            f"{masked(address)} is lost with its process, so nothing is loaded into it; "
+            f"{address} is lost with its process, so nothing is loaded into it; "
             "name the store of the service with --store sqlite:///PATH or redis://HOST"
         )
     if settings.keep_days is not None and data.manifest.time.kind != "timestamp":

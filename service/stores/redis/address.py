@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from turret.data.errors import without_credentials
 from turret.service.errors import ServiceError
-from turret.service.stores.contract import masked
 
 EXAMPLE = "redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE][?prefix=NAME:&replicas=COUNT]"
 CLUSTER_EXAMPLE = (
@@ -97,7 +97,8 @@ def _shown(node: Node) -> str:
 def _refusal(address: str) -> ServiceError:
     is_cluster = "+cluster:" in address.partition("//")[0]
     return ServiceError(
-        f"{masked(address)!r} is no Redis address; write {CLUSTER_EXAMPLE if is_cluster else EXAMPLE} "
+        f"{without_credentials(address)!r} is no Redis address; "
+        f"write {CLUSTER_EXAMPLE if is_cluster else EXAMPLE} "
         f"({'rediss+cluster' if is_cluster else 'rediss'}:// for TLS; "
         "percent-encode special characters of a password, @ as %40)"
     )

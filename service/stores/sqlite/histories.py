@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from turret.service.errors import HistoryDamagedError, HistoryUnavailableError, ServiceError
 from turret.service.settings import Settings
-from turret.service.stores.contract import COUNT_LIMIT, Event, History, StoreKind, Stores, masked
+from turret.service.stores.contract import COUNT_LIMIT, Event, History, StoreKind, Stores
 from turret.service.stores.sqlite.file import Tables, Worker, connect, open_file, remedy, transaction
 from turret.service.stores.sqlite.grouping import GroupCommit, WriteResult
 from turret.service.stores.sqlite.items import SqliteItems
@@ -285,7 +285,7 @@ def _prepare(address: str) -> None:
 def _path(address: str) -> Path:
     path = Path(address.partition("://")[2].removeprefix("/"))
     if not path.name:
-        raise ServiceError(f"{masked(address)!r} names no file; write {_ADDRESS_FORM}")
+        raise ServiceError(f"{address!r} names no file; write {_ADDRESS_FORM}")
     return path
 
 

@@ -11,9 +11,11 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
+from turret.data.errors import without_credentials
+from turret.data.extras import install_command
 from turret.tower.engines.clients.milvus_where import printed
 from turret.tower.engines.engine import Engine, EngineField, EngineItems
-from turret.tower.engines.opening import Limits, without_credentials
+from turret.tower.engines.opening import Limits
 from turret.tower.engines.where import Where
 from turret.tower.errors import EngineError
 
@@ -197,7 +199,8 @@ def _client_class() -> Any:
         from pymilvus import MilvusClient
     except ImportError as error:
         raise EngineError(
-            f"pymilvus can't be imported ({error}); install turret[milvus], or name a redis://HOST:6379"
+            f"pymilvus can't be imported ({error}); run: {install_command('milvus')}, or name "
+            "a redis://HOST:6379"
         ) from None
     # Both log each failure with its traceback; it is raised as EngineError.
     for name in ("pymilvus.decorators", "milvus_lite"):

@@ -9,9 +9,10 @@ from urllib.parse import urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
+from turret.data.errors import without_credentials
 from turret.tower.engines.clients.redis_where import printed
 from turret.tower.engines.engine import Engine, EngineField, EngineItems
-from turret.tower.engines.opening import Limits, without_credentials
+from turret.tower.engines.opening import Limits
 from turret.tower.engines.where import Where
 from turret.tower.errors import EngineError
 

@@ -1,0 +1,55 @@
+"""Credentials in addresses, which no message, log or file shows."""
+
+import pytest
+
+from turret.data.errors import TurretError, text_without_credentials, without_credentials
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("redis://me:secret@host:6379/1", "redis://host:6379/1"),
+        ("redis://:secret@host/0", "redis://host/0"),
+        ("rediss+cluster://me:secret@a:1,b:2?prefix=x:", "rediss+cluster://a:1,b:2?prefix=x:"),
+        ("redis://:sec@ret@host/0", "redis://host/0"),
+        ("redis://:sec/ret@host/0", "redis://host/0"),
+        ("redis://:sec#r?et@host/0", "redis://host/0"),
+        ("redis://:12/34@host/0", "redis://host/0"),
+        ("redis://me:secret@[::1", "redis://[::1"),
+        ("me:secret@host:6379", "host:6379"),
+        ("s3://key:secret@bucket/a.csv", "s3://bucket/a.csv"),
+        ("spark://me:secret@host:7077", "spark://host:7077"),
+        ("postgresql+psycopg2://me:secret@host/runs", "postgresql+psycopg2://host/runs"),
+        ("https://me@host:8/a?x=1", "https://host:8/a?x=1"),
+        (
+            "https://host/a.csv?X-Amz-Signature=secret&X-Amz-Date=1&sig=secret#end",
+            "https://host/a.csv?X-Amz-Signature=***&X-Amz-Date=1&sig=***#end",
+        ),
+        # No credentials: nothing changes.
+        *(
+            (address, address)
+            for address in (
+                "s3://bucket/mail@2024/a.csv",
+                "http://[::1]:8000/a@b",
+                "milvus:////srv/a@b/items.db",
+                "sqlite:///a/path",
+                "redis://a:1,b:2/0?prefix=shop:",
+                "host:6379",
+                "nonsense",
+                "",
+            )
+        ),
+    ],
+)
+def test_an_address_is_shown_without_its_credentials(address: str, shown: str) -> None:
+    assert without_credentials(address) == shown
+    assert text_without_credentials(f"{address} fails: {address!r}") == (
+        f"{shown} fails: {shown!r}" if "://" in address else f"{address} fails: {address!r}"
+    )
+
+
+def test_every_error_is_without_them_whoever_writes_it() -> None:
+    form = "redis://[[USER]:PASSWORD@]HOST"
+    assert str(TurretError(form)) == form
+    error = TurretError('s3://key:secret@bucket/a is gone: bad URL "http://me:secret@proxy:1"; mail a@b')
+    assert str(error) == 's3://bucket/a is gone: bad URL "http://proxy:1"; mail a@b'
