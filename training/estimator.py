@@ -15,6 +15,7 @@ from turret.tower.towers.scoring import paired_scores, scored_items, scored_user
 from turret.training.config.compatibility import refusal, scoring_refusal
 from turret.training.errors import TrainingError
 from turret.training.losses.pairs import positive_labels
+from turret.training.objectives.checks import described
 from turret.training.objectives.contract import (
     Examples,
     LossSettings,
@@ -24,7 +25,7 @@ from turret.training.objectives.contract import (
 )
 from turret.training.objectives.seen_items import SeenItems
 from turret.training.objectives.several_positives import one_for_each_positive
-from turret.training.randomness import stream
+from turret.training.randomness import purpose_of_process, stream
 from turret.training.samplers.core.settings import Counts, SamplerContext, SamplerSettings
 from turret.training.samplers.fixed.given import GivenSampler
 
@@ -37,9 +38,11 @@ CHUNK = 65_536  # items that a refresh encodes at once
 class Estimator(nn.Module):
     """A loss over a catalog of N items, estimated from the candidates that a sampler draws.
 
-    A score is the inner product of a user vector and an item vector over the temperature. Parameters (few
-    losses have any) are to be trained with the model's own. `state_dict` holds the sampler's state and the
-    number of steps too: with the same seed, a restored estimator draws what the stored one would have drawn.
+    A score is the inner product of a user vector and an item vector over the temperature. Scores and losses
+    are float32 at least: towers may be computed in bfloat16, or under autocast. Parameters (few losses have
+    any) are to be trained with the model's own. `state_dict` holds the sampler's state and the number of
+    steps too: with the same seed, a restored estimator draws what the stored one would have drawn. With
+    `torch.distributed`, each rank has draws of its own.
     """
 
     def __init__(
@@ -88,7 +91,7 @@ class Estimator(nn.Module):
         device = torch.device(device)
         context = SamplerContext(statistics, self.scoring, seed, device)
         self.sampler = None if sampler is None else sampler.build(context)
-        self.items, self.seed, self.device, self.step = items, seed, device, 0
+        self.items, self.contexts, self.seed, self.device, self.step = items, contexts, seed, device, 0
         self.kind, self.pair_loss = loss.kind, loss.pair_loss()
         self.objective = loss.objective(
             ObjectiveContext(statistics, self.sampler, False, 0, seed, contexts)
@@ -113,38 +116,50 @@ class Estimator(nn.Module):
             positives: int64 [B], the item row that each is trained on, or [B, T], several for each.
             item_tower: the vectors of item rows.
             weights: [B] example weights; ones by default.
-            last_items: int64 [B], the newest item that each user has used; for n-grams.
+            last_items: int64 [B], the newest item that each user has used; n-grams need it.
             seen: examples [M], below B, and the item rows [M] to mask for them.
             contexts: int64 [B], the context of each example, for a normaliser of each.
-            targets: [B, T], the probability of each of several positives, 1 / T by default; zero for none.
-                With T = N and all item rows it is a distribution over the catalog.
+            targets: [B, T], the probability of each of several positives, 1 / T by default; zero for none,
+                and each row sums to 1. With T = N and all item rows it is a distribution over the catalog.
             negatives: int64 [B, K], the candidates of each example for `GivenNegatives`; -1 for none.
 
         Raises:
-            TrainingError: shapes that don't fit each other, or before the first `refresh` of a sampler that
-                draws by item vectors.
+            TrainingError: shapes or types that don't fit, rows outside of the catalog, missing `last_items`,
+                or before the first `refresh` of a sampler that draws by item vectors.
         """
         _check_shapes(users, positives, targets, negatives)
         if negatives is not None and not isinstance(self.sampler, GivenSampler):
             raise TrainingError(
                 "only GivenNegatives reads negatives; build Estimator(loss, GivenNegatives())."
             )
-        encoder = _Encoder(item_tower, self.items, self.scoring, self.device)
-        rows = torch.zeros(len(users), dtype=torch.int64, device=positives.device)
-        given = Examples(
-            users=scored_users(users, self.scoring),
-            positives=positives,
-            positive_vectors=users,
-            items=encoder,
-            scoring=self.scoring,
-            weights=torch.ones_like(users[:, 0]) if weights is None else weights,
-            last_items=rows if last_items is None else last_items,
-            contexts=contexts,
-            negatives=negatives,
-        )
-        self.step += 1
-        examples = _completed(given, targets, seen)
-        loss: StepLoss = self.objective(examples, stream(self.seed, "draw", self.step - 1))
+        size = len(users)
+        if last_items is not None:
+            _check_rows("last_items", last_items, (size,), self.items)
+        if contexts is not None and self.contexts:
+            _check_rows("contexts", contexts, (size,), self.contexts)
+        if negatives is not None:
+            _check_rows("negatives", negatives, tuple(negatives.shape), self.items, first=-1)
+        if seen is not None:
+            _check_rows("seen[0]", seen[0], tuple(seen[0].shape[:1]), size)
+            _check_rows("seen[1]", seen[1], tuple(seen[0].shape), self.items)
+        encoder = self._encoder(item_tower, users.dtype)
+        with encoder.without_autocast():
+            users = users.to(encoder.dtype)
+            given = Examples(
+                users=scored_users(users, self.scoring),
+                positives=positives,
+                positive_vectors=users,
+                items=encoder,
+                scoring=self.scoring,
+                weights=_weights(weights, users),
+                last_items=last_items,
+                contexts=contexts,
+                negatives=negatives,
+            )
+            examples = _completed(given, targets, seen, self.items)
+            random = stream(self.seed, purpose_of_process("draw", _rank()), self.step)
+            self.step += 1
+            loss: StepLoss = self.objective(examples, random)
         return loss
 
     def pairs(
@@ -172,25 +187,38 @@ class Estimator(nn.Module):
                 f"losses.{self.kind} compares a positive with candidates, so a pair alone has no loss; use "
                 "losses.binary_cross_entropy or losses.cosine_embedding, or give each positive negatives."
             )
-        vectors = scored_items(item_tower(items), self.scoring)
-        scores = paired_scores(scored_users(users, self.scoring), vectors, self.scoring)
-        losses = self.pair_loss(scores, positive_labels(labels, len(users)))
-        given = torch.ones_like(losses) if weights is None else weights
-        return StepLoss(
-            weighted_mean(losses, given), torch.zeros((), dtype=torch.int64, device=losses.device)
-        )
+        _check_rows("items", items, (len(users),), self.items)
+        encoder = self._encoder(item_tower, users.dtype)
+        with encoder.without_autocast():
+            users = users.to(encoder.dtype)
+            vectors = encoder.item_vectors(items)
+            scores = paired_scores(scored_users(users, self.scoring), vectors, self.scoring)
+            losses = self.pair_loss(scores, positive_labels(labels, len(users)))
+            return StepLoss(weighted_mean(losses, _weights(weights, users)), items.new_zeros(()))
 
     def refresh(self, item_tower: ItemTower) -> None:
         """Let the sampler copy all item vectors; before the first step, and best at each epoch's start."""
         if self.sampler is not None:
-            encoder = _Encoder(item_tower, self.items, self.scoring, self.device)
+            encoder = self._encoder(item_tower)
             chunks = torch.split(torch.arange(self.items, device=self.device), CHUNK)
-            self.sampler.refresh(torch.cat([encoder.current_vectors(rows) for rows in chunks]))
+            with encoder.without_autocast():
+                self.sampler.refresh(torch.cat([encoder.current_vectors(rows) for rows in chunks]))
 
     def update(self, item_tower: ItemTower) -> None:
         """Let the sampler renew its share of item vectors; after each step of the optimiser."""
         if self.sampler is not None:
-            self.sampler.update(_Encoder(item_tower, self.items, self.scoring, self.device).current_vectors)
+            encoder = self._encoder(item_tower)
+            with encoder.without_autocast():
+                self.sampler.update(encoder.current_vectors)
+
+    def _encoder(self, item_tower: ItemTower, dtype: torch.dtype = torch.float32) -> "_Encoder":
+        """The scored vectors of `item_tower`, in float32 or in a wider `dtype`."""
+        wide, kind = torch.promote_types(dtype, torch.float32), self.device.type
+        # A weight that is cast and cached without gradients, as by `refresh`, would have none in the step.
+        autocast = torch.autocast(
+            kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind), cache_enabled=False
+        )
+        return _Encoder(item_tower, self.items, self.scoring, self.device, wide, autocast)
 
     def get_extra_state(self) -> dict[str, Any]:
         """The number of steps and the sampler's state, for `state_dict`."""
@@ -205,15 +233,25 @@ class Estimator(nn.Module):
 
 @dataclass(frozen=True)
 class _Encoder:
-    """Scored vectors of an item tower."""
+    """Scored vectors of an item tower in the type `dtype`.
+
+    The tower runs under the caller's `autocast`, and all other arithmetic without.
+    """
 
     tower: ItemTower
     items: int
     scoring: ScoringConfig
     device: torch.device
+    dtype: torch.dtype
+    autocast: torch.autocast
+
+    def without_autocast(self) -> torch.autocast:
+        return torch.autocast(self.device.type, enabled=False)
 
     def item_vectors(self, rows: Tensor) -> Tensor:
-        return scored_items(self.tower(rows), self.scoring)
+        with self.autocast:
+            vectors = self.tower(rows)
+        return scored_items(vectors.to(self.dtype), self.scoring)
 
     @torch.no_grad()
     def current_vectors(self, rows: Tensor) -> Tensor:
@@ -253,6 +291,12 @@ class _Statistics:
         if self.following is None:
             raise TrainingError("this sampler draws by pairs; give Estimator(following=(rows, next)).")
         first, second = (np.asarray(rows, dtype=np.int64) for rows in self.following)
+        lowest, highest = (of(np.append(first, second), initial=0) for of in (np.min, np.max))
+        if first.shape != second.shape or first.ndim != 1 or lowest < 0 or highest >= self.item_count:
+            raise TrainingError(
+                f"following has the shapes {first.shape} and {second.shape} and rows from {lowest} to "
+                f"{highest}; give two [M] of rows 0 to {self.item_count - 1}."
+            )
         pairs, counts = np.unique(first * self.item_count + second, return_counts=True)
         return pairs, counts.astype(np.int64)
 
@@ -279,11 +323,38 @@ def _check_shapes(users: Tensor, positives: Tensor, targets: Tensor | None, nega
         )
 
 
-def _completed(given: Examples, targets: Tensor | None, seen: tuple[Tensor, Tensor] | None) -> Examples:
+def _check_rows(name: str, rows: Tensor, shape: tuple[int, ...], end: int, first: int = 0) -> None:
+    """Raise TrainingError unless `rows` are int64 of this shape, from `first` to `end` - 1."""
+    if rows.dtype != torch.int64 or rows.shape != shape:
+        raise TrainingError(f"{name} is {described(rows)}; give an int64 tensor of the shape {shape}.")
+    outside = (rows < first) | (rows >= end)
+    if outside.any():
+        raise TrainingError(f"{name} has the row {int(rows[outside][0])}; give rows {first} to {end - 1}.")
+
+
+def _weights(weights: Tensor | None, users: Tensor) -> Tensor:
+    """[B], ones where there are none, in the type of the user vectors."""
+    if weights is None:
+        return users.new_ones(len(users))
+    if weights.shape != users.shape[:1]:
+        raise TrainingError(f"weights is {described(weights)}; give one for each of {len(users)} examples.")
+    return weights.to(users.dtype)
+
+
+def _rank() -> int:
+    """The rank of this process; 0 where there is one process."""
+    distributed = torch.distributed
+    return distributed.get_rank() if distributed.is_available() and distributed.is_initialized() else 0
+
+
+def _completed(
+    given: Examples, targets: Tensor | None, seen: tuple[Tensor, Tensor] | None, item_count: int
+) -> Examples:
     """One example for each positive, with the vectors of the positives and the seen items."""
     owners = torch.arange(len(given.users), device=given.positives.device)
     if given.positives.dim() == 2:
         given, owners = one_for_each_positive(given, targets)
+    _check_rows("positives", given.positives, tuple(given.positives.shape), item_count)
     return replace(
         given,
         positive_vectors=given.items.item_vectors(given.positives),

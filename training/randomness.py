@@ -11,6 +11,11 @@ def stream(seed: int, purpose: str, step: int) -> np.random.Generator:
     return np.random.default_rng([seed, zlib.crc32(purpose.encode()), step])
 
 
+def purpose_of_process(purpose: str, rank: int) -> str:
+    """The purpose of a stream that differs between processes; that of process 0 is a single process's."""
+    return purpose if rank == 0 else f"{purpose} of process {rank}"
+
+
 def seed_torch(seed: int, purpose: str, step: int) -> None:
     """Seed torch's global generator, which dropout and initialisation draw from."""
     torch.manual_seed(int(stream(seed, purpose, step).integers(2**63)))

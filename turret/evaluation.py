@@ -40,10 +40,11 @@ def evaluate(
         The lower row wins ties. docs/evaluation.md defines the metrics.
 
     Raises:
-        TurretError: shapes don't fit, a vector is not finite, a user has no target, or a row is outside of
-            the catalog.
+        TurretError: shapes don't fit, a vector or a score is not finite in float32, a user has no target, or
+            a row is outside of the catalog.
     """
-    user_vectors, item_vectors = (np.ascontiguousarray(array, dtype=np.float32) for array in (users, items))
+    with np.errstate(over="ignore"):
+        user_vectors, item_vectors = (np.ascontiguousarray(one, dtype=np.float32) for one in (users, items))
     _check(user_vectors, item_vectors, targets, seen)
     lengths = [len(set(rows)) for rows in targets]
     relevant = Relevant(
@@ -61,7 +62,15 @@ def _rank(
 ) -> Iterator[Block]:
     """The k best rows of each user, in blocks of users."""
     for first in range(0, len(users), USERS_A_BLOCK):
-        scores = users[first : first + USERS_A_BLOCK] @ items.T
+        with np.errstate(over="ignore", invalid="ignore"):
+            scores = users[first : first + USERS_A_BLOCK] @ items.T
+        finite = np.isfinite(scores).all(axis=1)
+        if not finite.all():
+            user = first + int(np.argmin(finite))
+            raise TurretError(
+                f"users[{user}] has scores beyond float32, which would all tie; divide users or items by a "
+                "constant, which changes no ranking"
+            )
         for index, rows in enumerate(seen[first : first + len(scores)] if seen else ()):
             scores[index, list(rows)] = -np.inf
         rows_of = top_rows(torch.from_numpy(scores), k)
@@ -74,7 +83,7 @@ def _check(
     if users.ndim != 2 or items.ndim != 2 or users.shape[1] != items.shape[1] or not len(users):
         raise TurretError(f"users {users.shape} and items {items.shape} don't fit; give [U, D] and [N, D]")
     if not (np.isfinite(users).all() and np.isfinite(items).all()):
-        raise TurretError("users and items need finite vectors")
+        raise TurretError("users and items need vectors that are finite in float32")
     for name, lists in (("targets", targets), ("seen", seen)):
         if lists is None:
             continue

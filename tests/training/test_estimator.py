@@ -15,9 +15,10 @@ from tests.support.places import ROOT
 from tests.test_imports import reached
 from turret.data.errors import ConfigurationError
 from turret.data.prepared import PreparedData
-from turret.training import Estimator, check_loss, check_sampler, losses, samplers
+from turret.training import Estimator, GivenNegatives, check_loss, check_sampler, losses, samplers
 from turret.training.errors import TrainingError
 from turret.training.losses.binary import NceConfig
+from turret.training.losses.registry import LOSSES
 from turret.training.objectives.contract import LossSettings
 from turret.training.registry import by_kind
 from turret.training.samplers.core.settings import SamplerSettings
@@ -60,6 +61,150 @@ def test_seen_items_are_masked() -> None:
     assert int(out.masked) == 2
 
 
+IN_CATALOG = [(kind, None) for kind, loss in LOSSES.items() if loss.servable and not loss.draws]
+OVER_DRAWS = [(kind, "uniform") for kind, loss in LOSSES.items() if loss.draws]
+BY_SAMPLER = [
+    ("sampled_softmax", kind)
+    for kind in ("in_batch", "mixed", "bigram", "adaptive_ngram", "quadratic", "softmax", "two_pass")
+]
+
+
+def typed(kind: str, sampler: str | None) -> Estimator:
+    loss = getattr(losses, kind)()
+    temperature = 1.0 if loss.needs_cosine else 0.1
+    return Estimator(
+        loss,
+        None if sampler is None else getattr(samplers, sampler)(),
+        items=N,
+        cosine=loss.needs_cosine,
+        absolute=loss.needs_absolute,
+        temperature=temperature,
+        counts=torch.arange(1, N + 1),
+        following=(torch.arange(N), torch.arange(N).flip(0)),
+    )
+
+
+@pytest.mark.parametrize(("kind", "sampler"), [*IN_CATALOG, *OVER_DRAWS, *BY_SAMPLER])
+@pytest.mark.parametrize("form", [torch.bfloat16, torch.float16, "autocast"], ids=str)
+def test_losses_are_those_of_float32_by_the_vectors_that_towers_round(
+    kind: str, sampler: str | None, form: torch.dtype | str
+) -> None:
+    """In any type of the towers; under autocast the item tower keeps it, and all else is computed without."""
+    found = []
+    for rounded in (True, False):
+        under, dtype = rounded and form == "autocast", torch.bfloat16 if form == "autocast" else form
+        assert isinstance(dtype, torch.dtype)
+        users, items = (some.to(dtype).float() for some in (vectors(6, 0), vectors(N, 1)))
+        made = dtype if rounded else torch.float32
+        items.requires_grad_()
+
+        def tower(
+            rows: Tensor, items: Tensor = items, under: bool = under, made: torch.dtype = made
+        ) -> Tensor:
+            assert torch.is_autocast_enabled("cpu") is under
+            return items[rows].to(made)
+
+        estimate = typed(kind, sampler)
+        with torch.autocast("cpu", torch.bfloat16, enabled=under):
+            estimate.refresh(tower)
+            out = estimate(users.to(made), torch.arange(6), tower, last_items=torch.arange(6, 12))
+            estimate.update(tower)
+        (gradient,) = torch.autograd.grad(out.loss, items)
+        assert out.loss.dtype == torch.float32
+        found.append((out.loss.detach(), gradient))
+    torch.testing.assert_close(found[0][0], found[1][0], rtol=1e-6, atol=0.0)
+    # The gradient of each look-up is rounded once, to the eight bits of bfloat16.
+    most = float(found[1][1].abs().max())
+    torch.testing.assert_close(found[0][1], found[1][1], rtol=2.0**-7, atol=2.0**-7 * most)
+
+
+def test_a_refresh_under_the_same_autocast_leaves_the_tower_its_gradients() -> None:
+    tower = torch.nn.Sequential(torch.nn.Embedding(N, D), torch.nn.Linear(D, D))
+    estimate = typed("sampled_softmax", "quadratic")
+    with torch.autocast("cpu", torch.bfloat16):
+        estimate.refresh(tower)
+        out = estimate(vectors(6, 0), torch.arange(6), tower)
+    torch.autograd.backward(out.loss)
+    assert all(one.grad is not None and one.grad.abs().sum() > 0 for one in tower.parameters())
+
+
+def test_labelled_pairs_in_bfloat16_are_those_of_float32() -> None:
+    estimate = Estimator(losses.cosine_embedding(), GivenNegatives(), items=N, cosine=True)
+    users, items = vectors(4, 0).bfloat16(), vectors(N, 1).bfloat16()
+    rows, labels = torch.arange(4), torch.tensor([1, 0, 0, 1])
+    with torch.autocast("cpu", torch.bfloat16):
+        out = estimate.pairs(users, rows, labels, items.__getitem__, weights=torch.arange(4))
+    expected = estimate.pairs(
+        users.float(), rows, labels, items.float().__getitem__, weights=torch.arange(4.0)
+    )
+    assert out.loss.dtype == torch.float32
+    torch.testing.assert_close(out.loss, expected.loss)
+
+
+def drawn_losses(steps: int, estimate: Estimator) -> list[float]:
+    items = vectors(N, 1)
+    return [float(estimate(vectors(6, 0), torch.arange(6), items.__getitem__).loss) for _ in range(steps)]
+
+
+def test_each_step_has_its_own_draw_and_a_restored_estimator_repeats_it() -> None:
+    made = [Estimator(losses.sampled_softmax(), samplers.uniform(negatives=8), items=N) for _ in range(2)]
+    first = drawn_losses(4, made[0])
+    assert len(set(first)) == 4
+    drawn_losses(2, made[1])
+    restored = Estimator(losses.sampled_softmax(), samplers.uniform(negatives=8), items=N)
+    restored.load_state_dict(made[1].state_dict())
+    assert drawn_losses(2, restored) == first[2:]
+
+
+def test_each_rank_has_draws_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of rank 0 are those of a process alone."""
+    found = []
+    for rank in (None, 0, 1, 2):
+        monkeypatch.setattr(torch.distributed, "is_initialized", lambda rank=rank: rank is not None)
+        monkeypatch.setattr(torch.distributed, "get_rank", lambda rank=rank: rank)
+        estimate = Estimator(losses.sampled_softmax(), samplers.uniform(negatives=8), items=N)
+        found += drawn_losses(1, estimate)
+    assert found[0] == found[1]
+    assert len(set(found)) == 3
+
+
+@pytest.mark.parametrize("sampler", ["bigram", "adaptive_ngram"])
+def test_draws_by_the_newest_item_need_it(sampler: str) -> None:
+    estimate = typed("sampled_softmax", sampler)
+    with pytest.raises(TrainingError, match=r"give it last_items, int64 \[B\]"):
+        estimate(vectors(3, 0), torch.arange(3), vectors(N, 1).__getitem__)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"positives": [0, -1, 2]}, "positives has the row -1; give rows 0 to 49"),
+        ({"positives": [0, 50, 2]}, "positives has the row 50"),
+        ({"positives": [0.0, 1.0, 2.0]}, r"positives is a float32 tensor of the shape \(3,\); give an int64"),
+        ({"last_items": [0, 1, 50]}, "last_items has the row 50"),
+        ({"last_items": [0, 1]}, r"last_items is .* \(2,\); give an int64 tensor of the shape \(3,\)"),
+        ({"seen": ([0, 3], [1, 1])}, r"seen\[0\] has the row 3; give rows 0 to 2"),
+        ({"seen": ([0, 1], [1, 50])}, r"seen\[1\] has the row 50; give rows 0 to 49"),
+        ({"seen": ([0, 1], [1])}, r"seen\[1\] is .* give an int64 tensor of the shape \(2,\)"),
+        ({"contexts": [0, 7, 1]}, "contexts has the row 7; give rows 0 to 6"),
+        ({"weights": [[1.0], [1.0], [1.0]]}, r"weights is .* \(3, 1\); give one for each of 3 examples"),
+    ],
+    ids=str,
+)
+def test_values_outside_of_their_range_are_refused(arguments: dict[str, Any], sentence: str) -> None:
+    """They would stand for the last items, for those of other users, or be multiplied with every example."""
+    estimate = Estimator(
+        losses.nce(learned_normaliser="context"), samplers.uniform(negatives=8), items=N, contexts=7
+    )
+    given = {"positives": [0, 1, 2], "contexts": [0, 1, 2], **arguments}
+    tensors = {
+        name: tuple(map(torch.tensor, value)) if isinstance(value, tuple) else torch.tensor(value)
+        for name, value in given.items()
+    }
+    with pytest.raises(TrainingError, match=f"^{sentence}"):
+        estimate(vectors(3, 0), item_tower=vectors(N, 1).__getitem__, **tensors)
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -68,6 +213,15 @@ def test_seen_items_are_masked() -> None:
         ({"loss": "sampled_softmax", "sampler": "mined"}, "a part of kind = 'mixed'"),
         ({"loss": "sampled_softmax", "sampler": "unigram"}, r"give Estimator\(counts="),
         ({"loss": "sampled_softmax", "sampler": "unigram", "counts": [1, 2]}, "each of the 50 items"),
+        (
+            {
+                "loss": "sampled_softmax",
+                "sampler": "bigram",
+                "counts": [1] * N,
+                "following": ([0], [N]),
+            },
+            "rows from 0 to 50; give two .* 0 to 49",
+        ),
         ({"loss": "hierarchical_softmax"}, "use another loss"),
         ({"loss": "cosine_hinge", "sampler": "uniform"}, "margin in cosines"),
     ],
@@ -91,6 +245,8 @@ def test_shapes_names_and_settings_that_do_not_fit_are_refused() -> None:
         _ = losses.softmacks
     with pytest.raises(ConfigurationError, match="negatives can't be 0"):
         samplers.uniform(negatives=0)
+    with pytest.raises(ConfigurationError, match="remove_accidental_hits"):
+        losses.sampled_softmax(remove_accidental_hits=False)
 
 
 def test_it_reaches_neither_prepared_data_nor_towers_nor_polars() -> None:

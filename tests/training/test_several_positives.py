@@ -127,7 +127,9 @@ def test_seen_items_are_masked_for_each_positive() -> None:
     ("positives", "targets", "sentence"),
     [
         ([[1, 1]], [[0.5, 0.5]], "row 0 of positives has an item twice"),
-        ([[1, 2]], [[0.0, 0.0]], "row 0 of targets is zero"),
+        ([[1, 2]], [[0.0, 0.0]], "row 0 of targets sums to 0, .* leave out a user vector without"),
+        ([[1, 2]], [[0.6, 0.5]], "row 0 of targets sums to 1.1, .* divide the row by its sum, put the rest"),
+        ([[1, -1]], [[0.5, 0.5]], "positives has the row -1; give rows 0 to 11"),
         ([[1, 2]], [[1.5, -0.5]], "give numbers of at least zero"),
         ([[1, 2]], [[1.0]], r"give \[B, T\] and \[B, T\]"),
         ([1], [[1.0]], r"give positives \[B, T\]"),
@@ -168,6 +170,7 @@ def test_an_example_of_each_positive_has_the_columns_of_its_user_vector() -> Non
     assert examples.positives.tolist() == [0, 3, 7, 5, 4, 9]
     assert torch.equal(examples.users, given.users[owners])
     assert examples.weights.tolist() == pytest.approx([0.5, 0.3, 0.2, 2.0, 1.0, 3.0])
+    assert examples.last_items is not None
     assert examples.contexts is not None
     assert examples.negatives is not None
     for found, first in ((examples.last_items, 0), (examples.contexts, 10), (examples.negatives[:, 0], 20)):

@@ -164,6 +164,9 @@ def test_evaluation_refuses_what_can_not_be_ranked() -> None:
     for wrong, message in [
         ((vectors, np.ones((3, 2)), [[0]] * 3), "don't fit"),
         ((vectors, vectors * np.nan, [[0]] * 3), "finite"),
+        ((vectors, vectors.astype(float) * 1e39, [[0]] * 3), "finite in float32"),
+        ((vectors * 1e20, vectors * 1e20, [[0]] * 3), r"users\[0\] has scores beyond float32"),
+        ((vectors[2:] * [1, 1, -1e20], vectors * 1e20, [[0]]), r"users\[0\] has scores .* divide users or"),
         ((vectors, vectors, [[0]]), "1 lists for 3 users"),
         ((vectors, vectors, [[0], [], [1]]), "is empty"),
         ((vectors, vectors, [[0], [3], [1]]), "outside of 0 to 2"),

@@ -361,11 +361,14 @@ def _check_training(settings: SamplerSettings) -> None:
     estimate.refresh(items)
     for _ in range(40):
         optimiser.zero_grad()
-        torch.autograd.backward(estimate(users(everyone), positives, items).loss)
+        out = estimate(users(everyone), positives, items, last_items=positives)
+        torch.autograd.backward(out.loss)
         optimiser.step()
         estimate.update(items)
     last = mean_loss()
     holds(last < 0.7 * first, f"40 steps take the full softmax from {first:.2f} to {last:.2f}, not lower")
     other.load_state_dict(estimate.state_dict())
-    found, expected = (one(users(everyone), positives, items).loss for one in (other, estimate))
+    found, expected = (
+        one(users(everyone), positives, items, last_items=positives).loss for one in (other, estimate)
+    )
     holds(torch.equal(found, expected), "an Estimator of a restored state has another loss")

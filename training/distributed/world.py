@@ -6,6 +6,8 @@ from contextlib import contextmanager
 
 from torch import Tensor
 
+from turret.training.randomness import purpose_of_process
+
 
 class World:
     """A world of one process: nothing is exchanged, and every method returns what it is given.
@@ -25,7 +27,7 @@ class World:
 
     def purpose(self, name: str) -> str:
         """The name of a random stream that differs between processes."""
-        return name if self.leads else f"{name} of process {self.rank}"
+        return purpose_of_process(name, self.rank)
 
     def sums(self, values: Sequence[float]) -> list[float]:
         """The sum over all processes of each of `values`, in float64."""

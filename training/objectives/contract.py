@@ -58,7 +58,7 @@ class Examples:
         items: the encoder of all other rows.
         scoring: how two vectors become a score.
         weights: [B] example weights.
-        last_items: int64 [B], the newest item that each example has read.
+        last_items: int64 [B], the newest item that each example has read; None where it isn't known.
         contexts: int64 [B], the context of each example; None unless the objective has parameters by context.
         others: int64 [B, T], which other examples are positives of the same user vector; -1 for none. None
             where every user vector has one positive.
@@ -75,7 +75,7 @@ class Examples:
     items: ItemEncoder
     scoring: ScoringConfig
     weights: Tensor
-    last_items: Tensor
+    last_items: Tensor | None
     others: Tensor | None = None
     negatives: Tensor | None = None
     negative_weights: Tensor | None = None

@@ -2,9 +2,9 @@
 
 With probabilities pi_t of the positives y_t of a user vector, the loss is the sum of pi_t times that of y_t.
 In a softmax the other positives are terms that are known: kept in the sum and masked in the draw, so that the
-loss is the cross-entropy of the distribution pi. A loss that judges candidates one by one leaves them out.
-
-Source: TensorFlow, `num_true` of `sampled_softmax_loss` and `nce_loss`, with pi_t = 1 / T.
+loss is the cross-entropy of the distribution pi: with pi_t = 1 / T that of `num_true` of TensorFlow's
+`sampled_softmax_loss`. A loss that judges candidates one by one leaves them out, whereas TensorFlow's
+`nce_loss` counts each positive as a negative too, with the weight 1 - 1 / T.
 """
 
 from dataclasses import replace
@@ -16,6 +16,9 @@ from turret.tower.layers.gather import gather_rows
 from turret.training.errors import TrainingError
 from turret.training.objectives.contract import Examples
 from turret.training.samplers.core.draw import Draw
+
+# How far the probabilities of a user vector may be from 1: some are rounded to bfloat16.
+MOST_ROUNDED = 0.01
 
 
 def one_for_each_positive(given: Examples, targets: Tensor | None) -> tuple[Examples, Tensor]:
@@ -33,8 +36,8 @@ def one_for_each_positive(given: Examples, targets: Tensor | None) -> tuple[Exam
         given,
         users=gather_rows(given.users, owners),
         positives=positives,
-        weights=given.weights[owners] * probabilities,
-        last_items=given.last_items[owners],
+        weights=given.weights[owners] * probabilities.to(given.weights),
+        last_items=None if given.last_items is None else given.last_items[owners],
         contexts=None if given.contexts is None else given.contexts[owners],
         others=others,
         negatives=None if given.negatives is None else given.negatives[owners],
@@ -54,8 +57,8 @@ def flattened(positives: Tensor, targets: Tensor | None) -> tuple[Tensor, Tensor
         [M, T - 1] the examples of the same user vector, -1 for none.
 
     Raises:
-        TrainingError: shapes that do not fit, a negative probability, a row without a positive, or an item
-            that a row has twice.
+        TrainingError: shapes that do not fit, a negative probability, a row whose probabilities do not sum to
+            one, or an item that a row has twice.
     """
     if targets is None:
         targets = torch.full(positives.shape, 1.0 / max(positives.shape[1], 1), device=positives.device)
@@ -80,10 +83,13 @@ def _check(positives: Tensor, targets: Tensor) -> None:
         )
     if not (targets >= 0.0).all():
         raise TrainingError("targets has a negative or missing probability; give numbers of at least zero.")
-    if not (targets > 0.0).any(dim=1).all():
-        empty = int((~(targets > 0.0).any(dim=1)).nonzero()[0])
+    sums = targets.float().sum(dim=1)
+    wrong = (sums - 1.0).abs() > MOST_ROUNDED
+    if wrong.any():
+        row = int(wrong.nonzero()[0])
         raise TrainingError(
-            f"row {empty} of targets is zero; give each user vector a positive, or leave it out."
+            f"row {row} of targets sums to {float(sums[row]):g}, and probabilities sum to 1; divide the row "
+            "by its sum, put the rest into weights, and leave out a user vector without a positive."
         )
     # Absent positives get rows of their own below zero, which differ from each other.
     absent = -1 - torch.arange(positives.shape[1], device=positives.device)

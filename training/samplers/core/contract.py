@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
+from turret.training.errors import TrainingError
 from turret.training.samplers.core.draw import Draw
 
 State = dict[str, Tensor]
@@ -37,7 +38,7 @@ class DrawContext:
 
     Attributes:
         random: the step's own random stream.
-        last_items: int64 [B], the newest item that each example has read.
+        last: int64 [B], the newest item that each example has read; None where the step has none.
         positive_vectors: float [B, D], the item vectors of the positives, without a gradient.
         encode: the current vectors of any other item rows.
         negatives: int64 [B, K], candidates that came with the data, -1 for none; None where there are none.
@@ -45,11 +46,21 @@ class DrawContext:
     """
 
     random: np.random.Generator
-    last_items: Tensor
+    last: Tensor | None
     positive_vectors: Tensor
     encode: Encode
     negatives: Tensor | None = None
     gathered: GatheredBatch | None = None
+
+    @property
+    def last_items(self) -> Tensor:
+        """`last`. Raises TrainingError where the step has none."""
+        if self.last is None:
+            raise TrainingError(
+                "objective.sampler draws by the newest item that each example has read, and this step has "
+                "none; give it last_items, int64 [B], or use samplers.unigram."
+            )
+        return self.last
 
 
 class Sampler(ABC):
