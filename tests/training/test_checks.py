@@ -30,7 +30,6 @@ LOSS_VARIANTS = [
     losses.hierarchical_softmax(clusters=4),
     losses.hierarchical_softmax(tree="huffman"),
     losses.scalable_cross_entropy(buckets=16, bucket_examples=8, bucket_items=6),
-    losses.sampled_softmax(remove_accidental_hits=False),
     losses.nce(learned_normaliser=True),
     losses.nce(learned_normaliser="context", remove_accidental_hits=True),
     losses.ranking(delta="complementary_sum"),

@@ -300,6 +300,7 @@ def of_many(loss: Loss, size: int, at: Tensor, hits: bool) -> Tensor:
     ("loss", "hits", "consistent"),
     [
         (sampled_softmax, False, True),
+        (sampled_softmax, True, False),
         (sampled_softmax_corrected, True, True),
         (sampled_softmax_corrected, False, False),
         (nce, True, True),
@@ -307,7 +308,10 @@ def of_many(loss: Loss, size: int, at: Tensor, hits: bool) -> Tensor:
     ],
 )
 def test_which_gradients_go_to_that_of_maximum_likelihood(loss: Loss, hits: bool, consistent: bool) -> None:
-    """A corrected positive vanishes beside many candidates, so its hits have to stand for it."""
+    """A corrected positive vanishes beside many candidates, so its hits have to stand for it.
+
+    Beside a positive that stays, hits count it twice.
+    """
     exact = P.expand(5, -1) - torch.eye(5, dtype=torch.float64)
     error = (of_many(loss, 100_000, P.log(), hits) - exact).abs().max()
     assert error < 1e-3 if consistent else error > 0.1
@@ -335,8 +339,17 @@ def of_all_draws(loss: Loss, at: Tensor, size: int, hits: bool, q: Tensor = UNEQ
         (nce, P.logit(), P.log(), 2, False),
         (negative_sampling, (P / UNEQUAL).log(), P.log(), 1, True),
         (negative_sampling, (P / UNEQUAL).log(), P.log(), 3, True),
+        (negative_sampling, P.logit() - UNEQUAL.log(), (P / UNEQUAL).log(), 1, False),
+        (binary_cross_entropy, P.logit() - (3 * UNEQUAL).log(), (P / (3 * UNEQUAL)).log(), 3, False),
     ],
-    ids=["log p if hits count", "log odds if they are masked", "the lift", "the lift of more candidates"],
+    ids=[
+        "log p if hits count",
+        "log odds if they are masked",
+        "the lift",
+        "the lift of more candidates",
+        "the lift of the odds if hits are masked",
+        "the same of each candidate",
+    ],
 )
 def test_what_a_binary_loss_learns(loss: Loss, optimum: Tensor, other: Tensor, size: int, hits: bool) -> None:
     assert of_all_draws(loss, optimum, size, hits).abs().max() < 1e-12

@@ -424,7 +424,7 @@ def test_a_normaliser_for_each_context_needs_the_contexts(towers: TwoTowers, bat
 @pytest.mark.parametrize("removed", [True, False])
 def test_hits_are_removed_as_the_setting_says(towers: TwoTowers, batch: Batch, removed: bool) -> None:
     """For every loss that has the setting, also where the softmax is computed in blocks."""
-    for kind in ("nce", "sampled_softmax", "sampled_softmax_corrected", "negative_sampling"):
+    for kind in ("nce", "sampled_softmax_corrected", "negative_sampling"):
         settings = getattr(losses, kind)(remove_accidental_hits=removed)
         made = SampledObjective(settings, GivenDraw(torch.arange(towers.item.item_count)), 200)
         masked = int(model_loss(made, towers, batch, no_random()).masked)

@@ -209,12 +209,13 @@ def test_what_was_followed_is_drawn_by_when_the_round_is_done() -> None:
     assert not torch.allclose(after.positive_log_count, before.positive_log_count)
 
 
-def test_the_kernel_is_never_sharper_than_the_softmax() -> None:
+@pytest.mark.parametrize("kind", ["positive_features", "fourier_features"])
+def test_the_kernel_is_never_sharper_than_the_softmax(kind: str) -> None:
     """A mild softmax has a kernel of its own sharpness; a sharp one the sharpness that is set."""
     for temperature, sharpness in ((0.07, 4.0), (1.0, 1.0)):
         scoring = ScoringConfig(temperature=temperature)
-        sampler = sampler_of(samplers.positive_features(features=8), items=12, scoring=scoring)
-        assert isinstance(sampler, PositiveFeaturesSampler)
+        sampler = sampler_of(getattr(samplers, kind)(features=8), items=12, scoring=scoring)
+        assert isinstance(sampler, PositiveFeaturesSampler | FourierFeaturesSampler)
         assert sampler.scale**2 == pytest.approx(sharpness)
 
 

@@ -45,8 +45,8 @@ def binary_cross_entropy(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
     """softplus(-s_y) + sum_j softplus(s_j): label 1 for the positive, 0 for each of the drawn.
 
     The sum over the candidates. `negative_sampling` takes their mean, so both are equal at K = 1, and `nce`
-    corrects the scores by their log counts first. Uncorrected, it learns
-    about log(p_i / (K q_i)) and not log p_i: the popular items of a popularity sampler come out low.
+    corrects the scores by their log counts first. Uncorrected and with hits masked, it learns
+    log(p_i / ((1 - p_i) K q_i)): the popular items of a popularity sampler come out low.
 
     Returns:
         [B], at least zero; the positive's part alone where no candidate is valid.
@@ -69,9 +69,10 @@ class NegativeSamplingConfig(HitSettings):
 def negative_sampling(positive: Tensor, drawn: Tensor, draw: Draw) -> Tensor:
     """softplus(-s_y) + (1/K) sum_j softplus(s_j), the mean over the valid candidates.
 
-    `binary_cross_entropy` with the mean over the drawn in place of the sum: K changes the noise of the
-    loss and not its optimum, s_i = log(p_i / q_i). That is no estimate of log p_i unless q is uniform; a
-    ranking by it under another sampler is a ranking by the lift over q.
+    `binary_cross_entropy` with the mean over the drawn in place of the sum: K hardly changes the optimum.
+    With hits kept it is s_i = log(p_i / q_i), and with hits masked about log(p_i / ((1 - p_i) q_i)). That is
+    no estimate of log p_i unless q is uniform; a ranking by it under another sampler is a ranking by the
+    lift over q.
 
     Returns:
         [B], at least zero; the positive's part alone where no candidate is valid.

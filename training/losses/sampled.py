@@ -19,7 +19,7 @@ from turret.training.objectives.sampled import DrawLossSettings, HitSettings
 from turret.training.samplers.core.draw import Draw
 
 
-class SampledSoftmaxConfig(HitSettings):
+class SampledSoftmaxConfig(DrawLossSettings):
     """The softmax with its other terms estimated from the draw."""
 
     blocked: ClassVar[bool] = True

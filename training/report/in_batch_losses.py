@@ -8,7 +8,7 @@ import torch
 
 from turret.tower.config import ScoringConfig
 from turret.training.losses.sampled import CorrectedSampledSoftmaxConfig, SampledSoftmaxConfig
-from turret.training.objectives.sampled import HitSettings
+from turret.training.objectives.sampled import DrawLossSettings
 from turret.training.randomness import stream
 from turret.training.report.gradients import gradient_error
 from turret.training.report.queries import Queries
@@ -16,7 +16,7 @@ from turret.training.samplers.core.draw import Draw, without_accidental_hits
 from turret.training.samplers.core.settings import SamplerContext
 from turret.training.samplers.from_batch.in_batch import InBatchConfig, InBatchSampler
 
-LOSSES: dict[str, HitSettings] = {
+LOSSES: dict[str, DrawLossSettings] = {
     "sampled_softmax": SampledSoftmaxConfig(),
     "sampled_softmax_corrected": CorrectedSampledSoftmaxConfig(),
     "sampled_softmax_corrected, hits kept": CorrectedSampledSoftmaxConfig(remove_accidental_hits=False),

@@ -37,7 +37,8 @@ class FourierFeaturesConfig(SamplerSettings):
         """Build the sampler."""
         snapshot = Snapshot(context.item_count, self.refresh_every, context.device)
         random = stream(context.seed, "fourier features", 0)
-        return FourierFeaturesSampler(self.negatives, self.features, self.sharpness, snapshot, random)
+        sharpness = context.capped(self.sharpness)
+        return FourierFeaturesSampler(self.negatives, self.features, sharpness, snapshot, random)
 
 
 class FourierFeaturesSampler(DenseSampler):

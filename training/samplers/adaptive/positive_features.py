@@ -43,8 +43,7 @@ class PositiveFeaturesConfig(SamplerSettings):
 
     def build(self, context: SamplerContext) -> Sampler:
         """Build the sampler."""
-        # Sharper than the softmax itself, the kernel would only be harder to estimate.
-        sharpness = min(self.sharpness, 1.0 / context.scoring.temperature)
+        sharpness = context.capped(self.sharpness)
         snapshot = Snapshot(context.item_count, self.refresh_every, context.device)
         random = stream(context.seed, "positive features", 0)
         return PositiveFeaturesSampler(self.negatives, self.features, sharpness, snapshot, random)
