@@ -7,8 +7,9 @@ beyond Blanc & Rendle 2018.
 
 A few examples share proposals, so that memory latency is paid once.
 Each example accepts by numbers of its own, so that its draws are independent and of its own q, as with
-proposals of its own. Sharing correlates examples only: of two with the same query, each draw of one has the
-chance of the acceptance rate to be the other's too. So only as many share as leave that small.
+proposals of its own. Sharing correlates examples only: of two with the same query, a draw of item i by one is
+the other's too with the chance a_i that i is accepted. So the count of i over G such examples has about
+1 + (G - 1) a_i times the variance of independent ones: over all items, 1 + (G - 1) sum a^2 / sum a times.
 """
 
 from typing import NamedTuple
@@ -27,8 +28,8 @@ from turret.training.samplers.kernel.coded_vectors import (
     write_high_inner,
 )
 
-# The most that the variance of the draws' counts may grow for examples that all have one query, and the most
-# examples that share: beyond, latency hardly matters.
+# By how much the variance of the count of an item of mean acceptance may grow for examples that all have one
+# query (that of likelier items grows more), and the most examples that share: beyond, latency hardly matters.
 MOST_IN_COMMON = 0.1
 MOST_SHARING = 8
 # Proposals tested together: the memory of the next ones is prefetched while these are worked on.
