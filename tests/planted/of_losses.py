@@ -125,6 +125,31 @@ def the_normaliser_of_a_context_is_that_of_the_next_one(original: Function) -> F
     return lambda self, examples, values: original(self, examples, values.roll(1))
 
 
+@planted("turret.training.objectives.sampled:SampledObjective.forward", "training/test_objectives.py")
+def the_normaliser_is_added_to_the_drawn_scores(original: Function) -> Function:
+    score = original.__globals__["candidate_scores"]
+
+    def forward(self: Any, examples: Any, random: Any) -> Any:
+        if self.log_normaliser is None:
+            return original(self, examples, random)
+        twice = 2.0 * self._log_normaliser(examples, self.log_normaliser).unsqueeze(1)
+        faulty = seeing(original, candidate_scores=lambda given, draw: score(given, draw) + twice)
+        return faulty(self, examples, random)
+
+    return forward
+
+
+@planted("turret.training.estimator:Estimator.forward", "training/test_estimator.py")
+def all_steps_of_an_estimator_draw_the_same_candidates(original: Function) -> Function:
+    stream = original.__globals__["stream"]
+    return seeing(original, stream=lambda seed, purpose, step: stream(seed, purpose, 0))
+
+
+@planted("turret.training.estimator:Estimator.forward", "training/test_estimator.py")
+def all_ranks_of_an_estimator_draw_the_same_candidates(original: Function) -> Function:
+    return seeing(original, _rank=lambda: 0)
+
+
 @planted("turret.training.objectives.sampled:SampledObjective._blocked", "training/test_blocked_softmax.py")
 def the_blocked_softmax_does_not_correct_the_positive(original: Function) -> Function:
     def blocked(self: Any, examples: Any, positive: Any, draw: Any) -> Any:

@@ -201,6 +201,15 @@ def the_auc_of_the_test_is_that_of_the_validation_part(original: Function) -> Fu
     return lambda data, part, users: original(data, "validation", users)
 
 
+@planted("turret.training.evaluation.evaluation:measure", "training/test_evaluation.py")
+def coverage_is_that_of_the_largest_k(original: Function) -> Function:
+    def measure(ranked: Any, relevant: Any, ks: Any, *others: Any) -> Any:
+        metrics, coverage = original(ranked, relevant, ks, *others)
+        return metrics, dict.fromkeys(coverage, coverage[f"coverage@{max(ks)}"])
+
+    return measure
+
+
 @planted("turret.training.evaluation.evaluation:validated_items", "training/test_evaluation.py")
 def users_without_a_negative_are_validated_by_auc(original: Function) -> Function:
     return lambda data, metric: original(data, "ndcg@10")

@@ -25,6 +25,7 @@ from turret.training.evaluation.evaluation import (
     Evaluated,
     Relevant,
     evaluate,
+    measure,
     relevant_items,
     sample_users,
     used_before,
@@ -37,7 +38,14 @@ from turret.training.evaluation.per_user import (
     load_used_before,
     save_per_user,
 )
-from turret.training.evaluation.ranking import mask_seen, popularity_scores, rank, tower_scores, user_scores
+from turret.training.evaluation.ranking import (
+    Block,
+    mask_seen,
+    popularity_scores,
+    rank,
+    tower_scores,
+    user_scores,
+)
 from turret.training.evaluation.reused_scores import ReusedScores
 from turret.training.evaluation.slices import popularity_kinds, slices
 from turret.training.evaluation.table import metrics_table
@@ -84,6 +92,14 @@ def test_coverage_is_the_share_of_items_shown(shop: PreparedData) -> None:
     """Popularity shows few items, and never more than all."""
     report = evaluate(build_model(ExperimentConfig(), shop), shop, "test", CONFIG)
     assert 5 / 200 <= report["popularity"]["coverage@5"] < report["towers"]["coverage@5"] <= 1.0
+
+
+def test_coverage_is_of_the_first_k_of_each_user() -> None:
+    """Two users of five items: at 1 they see one, at 3 four; minus one is no item."""
+    blocks = [Block(np.array([0]), np.array([[4, 2, 1]])), Block(np.array([1]), np.array([[4, 3, -1]]))]
+    relevant = Relevant(np.arange(2), np.array([0, 0]), np.arange(3))
+    _, coverage = measure(blocks, relevant, (1, 2, 3), 5, "ranking")
+    assert coverage == {"coverage@1": 1 / 5, "coverage@2": 3 / 5, "coverage@3": 4 / 5}
 
 
 def test_the_report_is_json_and_repeats(shop: PreparedData) -> None:
