@@ -9,7 +9,7 @@ from turret.data.errors import BadRowsError
 from turret.data.manifest import BadRows, Manifest, Removed
 from turret.data.progress import counted
 
-UNREADABLE_TIME = "unreadable time"
+UNREADABLE_TIME, NO_KIND = "unreadable time", "missing kind"
 WRONG_CLOCK = "time before 1990 or in the future"
 UNKNOWN_ITEM = "item not in the items file"
 _WIDTH = 60
@@ -57,15 +57,16 @@ def describe_dropped(bad_rows: Sequence[BadRows], removed: Sequence[Removed]) ->
     """List the numbers of rows dropped by kind and by filter."""
     counts = [f"{bad.kind} ({bad.count:,})" for bad in bad_rows]
     counts += [f"filter {filtered.filter} ({filtered.events:,})" for filtered in removed]
-    return (", ".join(counts) or "the source has no rows") + _hint(bad_rows)
+    return (", ".join(counts) or "the source has no rows") + _hint(bad_rows, removed)
 
 
-def _hint(bad_rows: Sequence[BadRows]) -> str:
+def _hint(bad_rows: Sequence[BadRows], removed: Sequence[Removed] = ()) -> str:
     hints = {
         UNREADABLE_TIME: "give the formats of dates with --time-format",
         WRONG_CLOCK: "state --time-unit or --time-format if such times are right",
+        NO_KIND: "`--default-kind` of `turret data prepare` or `append` gives them a kind",
     }
-    kinds = {bad.kind for bad in bad_rows}
+    kinds = {bad.kind for bad in bad_rows} | {one.filter for one in removed}
     return "".join(f"; {hint}" for kind, hint in hints.items() if kind in kinds)
 
 

@@ -11,7 +11,7 @@ import polars.selectors as cs
 from numpy.typing import DTypeLike
 
 from turret.data.errors import ColumnError
-from turret.data.events.dropped_rows import UNKNOWN_ITEM, UNREADABLE_TIME, WRONG_CLOCK
+from turret.data.events.dropped_rows import NO_KIND, UNKNOWN_ITEM, UNREADABLE_TIME, WRONG_CLOCK
 from turret.data.events.ids import as_keys, float_texts, id_key, id_verdicts, refuse_lists
 from turret.data.events.labels import LABEL, bad_labels, label_value, one_row_an_item
 from turret.data.manifest import BadRows, Columns, Removed
@@ -22,7 +22,7 @@ from turret.data.vocabulary import ID_LENGTH
 
 PART, VERDICT = "__part", "__verdict"
 KIND_FILTER, WEIGHT_FILTER = "kinds", "min_weight"
-_FILTERS = (KIND_FILTER, WEIGHT_FILTER)
+_FILTERS = (KIND_FILTER, NO_KIND, WEIGHT_FILTER)
 _IDS = ("user", "item")
 _SAMPLE = 1000
 
@@ -137,7 +137,8 @@ def validate(
     own_nulls = {role: nulls_of(nulls, name) for role, name in columns if role in _IDS}
     raw = one_row_an_item(raw, columns, own_nulls["item"], list_separator)
     schema = raw.collect_schema()
-    weight = _weight(columns, schema, filters)
+    kind = _kind(columns, filters, nulls)
+    weight = _weight(columns, schema, filters, kind)
     label = label_value(columns, schema)
     frame = raw.with_columns(
         **{
@@ -157,7 +158,10 @@ def validate(
         for verdict in id_verdicts(role, f"raw_{role}", types, role, own_nulls[role], role in float_ids)
     ]
     texts = [role for role in _IDS if types[role] == pl.String]
-    verdicts = _bad(columns, filters, weight is not None, ids, texts, time)
+    verdicts = _bad(columns, weight is not None, ids, texts, time)
+    if filters.kept_kinds:  # before a row can be bad
+        kinds = [(kind.is_null(), NO_KIND), (~kind.is_in(filters.kept_kinds), KIND_FILTER)]
+        verdicts = [*kinds, *verdicts]
     if catalog is not None:
         known = pl.LazyFrame({"item": as_keys(catalog, types["item"]), "__known": True})
         frame = frame.join(known, on="item", how="left", maintain_order="left")
@@ -215,16 +219,21 @@ def _raw(parts: Sequence[tuple[int | None, Table]], names: dict[str, str]) -> pl
     return frame.with_columns(cs.float().fill_nan(None))
 
 
-def _weight(columns: Columns, schema: pl.Schema, filters: FilterSettings) -> pl.Expr | None:
+def _kind(columns: Columns, filters: FilterSettings, nulls: Sequence[str]) -> pl.Expr:
+    """The kind of a row, or null: a blank text and those of `nulls` are none."""
+    if filters.kept_kinds and columns.kind is None:
+        raise ColumnError("kinds need a column of kinds; name it with --kind-column")
+    text = pl.col("raw_kind").cast(pl.String).str.strip_chars()
+    kind = pl.when(text.is_in(nulls_of(nulls, columns.kind or "")).not_()).then(text)
+    return pl.coalesce(kind, pl.lit(filters.default_kind, pl.String))
+
+
+def _weight(columns: Columns, schema: pl.Schema, filters: FilterSettings, kind: pl.Expr) -> pl.Expr | None:
     weight: pl.Expr | None = None
     if columns.weight is not None:
         weight = _number("raw_weight", columns.weight, schema)
     if filters.kind_weights:
-        by_kind = (
-            pl.col("raw_kind")
-            .cast(pl.String)
-            .replace_strict(filters.kind_weights, default=None, return_dtype=pl.Float32)
-        )
+        by_kind = kind.replace_strict(filters.kind_weights, default=None, return_dtype=pl.Float32)
         weight = by_kind if weight is None else weight * by_kind
     if weight is None and filters.min_weight is not None:
         raise ColumnError("min_weight needs weights; name their column with --weight")
@@ -243,7 +252,6 @@ def _number(raw: str, name: str, schema: pl.Schema) -> pl.Expr:
 
 def _bad(
     columns: Columns,
-    filters: FilterSettings,
     has_weights: bool,
     ids: list[tuple[pl.Expr, str]],
     texts: Sequence[str],
@@ -254,11 +262,6 @@ def _bad(
     `ids` are those of ids, and `texts` the roles of ids that are texts.
     """
     verdicts: list[tuple[pl.Expr, str]] = []
-    kinds = [*filters.kinds] or [*filters.kind_weights]
-    if kinds:
-        if columns.kind is None:
-            raise ColumnError("kinds need a column of kinds; name it with --kind-column")
-        verdicts.append((~pl.col("raw_kind").cast(pl.String).is_in(kinds).fill_null(False), KIND_FILTER))
     verdicts += ids
     if texts:
         is_long = pl.max_horizontal(pl.col(texts).str.len_chars()) > ID_LENGTH

@@ -47,18 +47,31 @@ def new_folder(target: Path, overwrite: bool = False) -> Iterator[Path]:
     `overwrite` is given: at once where the file system can exchange two folders, else by two renames.
     """
     if target.exists() and not overwrite:
-        raise DataError(f"{target} exists already; choose another folder, or replace it with --overwrite")
+        raise _existing(target)
     remove_abandoned(target)
     # Not mkdtemp, whose folder no other user can read.
     with temporary_folder(target.parent / f".{target.name}.{uuid.uuid4().hex}.new") as fresh:
         yield fresh
-        if not target.exists():
-            fresh.rename(target)
+        if not (overwrite and target.exists()):
+            _rename(fresh, target)
         elif not exchange(fresh, target):  # else `fresh` is the old folder now
             old = fresh.with_suffix(".old")
             target.rename(old)
             fresh.rename(target)
             shutil.rmtree(old)
+
+
+def _rename(fresh: Path, target: Path) -> None:
+    try:
+        fresh.rename(target)
+    except OSError:
+        if target.exists():  # another process has made it meanwhile
+            raise _existing(target) from None
+        raise
+
+
+def _existing(target: Path) -> DataError:
+    return DataError(f"{target} exists already; choose another folder, or replace it with --overwrite")
 
 
 @contextmanager

@@ -42,17 +42,20 @@ def new_prepared(place: str, overwrite: bool) -> Iterator[Path]:
 def changed_prepared(place: str) -> Iterator[Path]:
     """Yield the folder of prepared data to be changed: `place`, or a copy that replaces that URL at the end.
 
-    Raises FetchError for prepared data that can't be fetched whole, and SourceError as `Objects` does.
+    Raises FetchError for prepared data that can't be fetched whole, DataError for data that another command
+    has changed meanwhile, and SourceError as `Objects` does.
     """
     if not is_url(place):
         yield Path(place)
         return
     objects = Objects(place)
-    old = objects.sizes()
     with tempfile.TemporaryDirectory(prefix="turret-") as work:
         folder = fetch_prepared(place, Path(work))
+        before = Manifest.load(folder).fingerprint
         with naming_urls({place: folder}):
             yield folder
+        if MANIFEST not in (old := objects.sizes()) or _manifest(objects, old).fingerprint != before:
+            raise DataError(f"another command has changed {place} meanwhile; run this one again")
         _write_or_keep(objects, folder, list(old))
 
 

@@ -8,14 +8,14 @@ from typing import Any
 
 from turret.data.configuration import override
 from turret.data.errors import ConfigurationError, DataError
-from turret.data.events.dropped_rows import PrepareReport
+from turret.data.events.dropped_rows import PrepareReport, describe_dropped
 from turret.data.histories.grow_histories import grow_histories
 from turret.data.manifest import BadRows, Manifest, Removed
 from turret.data.object_stores.local_copies import LocalCopies
 from turret.data.object_stores.place import Place
 from turret.data.prepared import PreparedData
 from turret.data.preparing.ingest import ingest_source, shared_columns
-from turret.data.preparing.prepare import complete, new_prepared_folder
+from turret.data.preparing.prepare import complete, new_prepared_folder, one_writer
 from turret.data.progress import progress
 from turret.data.reading.open_source import entity_files, open_source
 from turret.data.reading.schema import ColumnSettings, PrepareConfig
@@ -23,18 +23,25 @@ from turret.data.reading.schema import ColumnSettings, PrepareConfig
 
 @dataclass(frozen=True)
 class AppendReport:
-    """The prepared data with the new events, and how many of the events read were new."""
+    """The prepared data with the new events, and how many of the rows of events read were new.
+
+    `known` events were in the data already, or `duplicates` leaves them out; `dropped` says how many other
+    rows were dropped, and why.
+    """
 
     prepared: PrepareReport
     read: int
     new: int
+    known: int
+    dropped: str
 
     def sentence(self) -> str:
         """Describe the result, for people."""
-        counts, known = self.prepared.manifest.counts, self.read - self.new
+        counts = self.prepared.manifest.counts
         return (
             f"{self.new:,} of {self.read:,} events are new"
-            + (f" ({known:,} were there already, or duplicates leaves them out)" if known else "")
+            + (f" ({self.known:,} were there already, or duplicates leaves them out)" if self.known else "")
+            + (f"; dropped: {self.dropped}" if self.dropped else "")
             + f"; {self.prepared.folder} has {counts.events:,} events of {counts.users:,} users and "
             f"{counts.items:,} items"
         )
@@ -48,16 +55,21 @@ def append(source: Place, target: Path, options: Mapping[str, object] | None = N
     data has already (with equal user, item and time) are left out. Old events are copied from the arrays,
     sequentially; new ones are sorted on disk.
 
-    Raises DataError for data of another release, for data whose filters or split depend on rows that it
-    doesn't hold, for labels and negatives, and as `prepare` does.
+    Another command that writes `target` is waited for. Raises DataError for data of another release, for data
+    whose filters or split depend on rows that it doesn't hold, for labels and negatives, and as `prepare`
+    does.
     """
-    old = PreparedData.open(target)
+    with one_writer(target):
+        return _append(PreparedData.open(target), source, target, options or {})
+
+
+def _append(old: PreparedData, source: Place, target: Path, options: Mapping[str, object]) -> AppendReport:
     with (
         LocalCopies(target) as copies,
         new_prepared_folder(target, overwrite=True) as folder,
         progress("Appending", 3) as advance,
     ):
-        config = _configuration(old, source, options or {}, copies)
+        config = _configuration(old, source, options, copies)
         with tempfile.TemporaryDirectory(dir=folder) as work:  # removed with the folder
             ingested = ingest_source(config, Path(work), copies)
             advance(1)
@@ -69,7 +81,10 @@ def append(source: Place, target: Path, options: Mapping[str, object] | None = N
         manifest.save(folder)
         advance(1)
     new = manifest.counts.events - old.manifest.counts.events
-    return AppendReport(replace(report, manifest=manifest), len(ingested.events.events), new)
+    count, removed = len(ingested.events.events), ingested.events.removed
+    lost = sum(bad.count for bad in ingested.bad_events) + sum(one.events for one in removed)
+    dropped = describe_dropped(ingested.bad_rows, removed) if ingested.bad_rows or removed else ""
+    return AppendReport(replace(report, manifest=manifest), count + lost, new, count - new, dropped)
 
 
 def _configuration(
@@ -150,17 +165,19 @@ def _columns(
 ) -> ColumnSettings:
     """Return column settings: as given, else the names of the first log where the new one has them.
 
-    A file that `turret history dump` wrote has its own names, which are found as usual ones.
+    A file that `turret history dump` wrote has its own names: usual ones, and "kind" for kinds.
     """
     with tempfile.TemporaryDirectory() as work:
         source = open_source(config, Path(work), copies)
-        existing = shared_columns(source)
+        existing, schema = shared_columns(source), source.parts[0][1].frame.collect_schema()
         entities = {
             role: table.columns() if table is not None else []
             for role, table in (("item", source.items), ("user", source.users))
         }
     names = manifest.columns.model_dump()
-    needed = {"weight"} | ({"kind"} if config.filters.kinds or config.filters.kind_weights else set())
+    if names["kind"] is not None and names["kind"] not in existing and "kind" in existing:
+        names["kind"] = "kind"
+    needed = {"weight"} | ({"kind"} if config.filters.kept_kinds else set())
     changed: dict[str, Any] = {
         role: name
         for role, name in names.items()
@@ -169,7 +186,8 @@ def _columns(
     for role, columns in entities.items():  # the id in the items file is called as in the first log
         if getattr(config.columns, f"{role}_id") is None and names[role] in columns:
             changed[f"{role}_id"] = names[role]
-    if "time" not in changed:  # another column, perhaps of another form
+    # A column of dates, or another column, has no unit or format of the first log.
+    if "time" not in changed or schema[changed["time"]].is_temporal():
         defaults = {"time_unit": "auto", "time_format": None}
         changed |= {name: value for name, value in defaults.items() if f"columns.{name}" not in given}
     return config.columns.model_copy(update=changed)
@@ -184,7 +202,8 @@ def _manifest(old: Manifest, new: Manifest) -> Manifest:
     removed: dict[str, int] = {}
     for record in (*old.removed, *new.removed):
         removed[record.filter] = removed.get(record.filter, 0) + record.events
-    settings = {**(old.settings or {}), **{name: (new.settings or {})[name] for name in ("items", "users")}}
+    settings, given = old.settings or {}, new.settings or {}
+    settings = {**settings, **{name: given[name] for name in ("items", "users", "filters")}}
     return new.model_copy(
         update={
             "columns": old.columns,

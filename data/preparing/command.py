@@ -12,7 +12,7 @@ class PrepareCommand(TyperCommand):
     """Adds the options of the settings, whose classes are imported when the command is run or shown."""
 
     sections: tuple[str, ...] | None = None
-    """The sections of settings that have options; None: all."""
+    """The sections of settings, or settings, that have options; None: all."""
 
     @property
     def params(self) -> list[Any]:
@@ -36,7 +36,7 @@ class PrepareCommand(TyperCommand):
 class AppendCommand(PrepareCommand):
     """Adds the options that may differ between the first log and a later one."""
 
-    sections = ("on_bad", "format", "columns", "items", "users")
+    sections = ("on_bad", "format", "columns", "items", "users", "filters.default_kind")
 
 
 class EventsCommand(PrepareCommand):

@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class IngestedSource:
-    """A source with its columns, its validated rows and its events."""
+    """A source with its columns, its validated rows and its events.
+
+    `bad_events` are the bad rows of the events, `bad_rows` those of all files.
+    """
 
     source: Source
     columns: Columns
@@ -38,6 +41,7 @@ class IngestedSource:
     events: IngestedEvents
     items: EntityTable | None
     users: EntityTable | None
+    bad_events: list[BadRows]
     bad_rows: list[BadRows]
 
 
@@ -84,7 +88,7 @@ def ingest_source(
         raise EmptyDataError("\n".join(filter(None, lines)))
     if log.has_labels:
         check_labels(events.labels, columns)
-    return IngestedSource(source, columns, log, events, items, users, bad_rows)
+    return IngestedSource(source, columns, log, events, items, users, in_events, bad_rows)
 
 
 def _other_ways(source: Source) -> str:

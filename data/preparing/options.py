@@ -62,13 +62,17 @@ class _SettingOption:
 
 
 def click_options(sections: Collection[str] | None = None) -> list[Any]:
-    """Return the options as the command line library has them: those of some sections, or all."""
+    """Return the options as the command line library has them: those of some sections or settings, or all."""
 
     def command(**_: object) -> None:
         pass
 
     signature = inspect.Signature(
-        [option.parameter() for option in _options() if sections is None or option.section in sections]
+        [
+            option.parameter()
+            for option in _options()
+            if sections is None or {option.section, option.path} & {*sections}
+        ]
     )
     command.__signature__ = signature  # type: ignore[attr-defined]
     app = typer.Typer(add_completion=False)

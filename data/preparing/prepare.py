@@ -1,8 +1,12 @@
 """Prepare a log of events: the memory-mapped folder that training reads."""
 
+import fcntl
 import json
+import logging
+import os
 import tempfile
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +15,7 @@ from turret.data.errors import DataError, text_without_credentials
 from turret.data.events.dropped_rows import PrepareReport
 from turret.data.features import Features
 from turret.data.files.arrays import save_array
+from turret.data.files.locks import try_lock
 from turret.data.files.staging import new_folder
 from turret.data.histories.build_histories import BuiltHistories, build_histories
 from turret.data.histories.partition import Partition, partition
@@ -33,7 +38,7 @@ from turret.data.preparing.ingest import IngestedSource, ingest_source, refuse_u
 from turret.data.preparing.item_catalog import EntityTable, fields, refuse_own_id
 from turret.data.preparing.prepare_warnings import prepare_warnings
 from turret.data.preparing.repeats import count_repeats
-from turret.data.progress import progress
+from turret.data.progress import LOGGER, progress
 from turret.data.reading.schema import FeatureColumns, FormatSettings, PrepareConfig
 from turret.data.vocabulary import Vocabulary
 
@@ -48,14 +53,16 @@ def prepare(
 
     The log is read once, in pieces, and sorted on disk: memory holds pieces, the ids of users and items and
     some numbers of each, and, for a split by fractions of time, the times. Files in object stores are copied
-    to a hidden folder beside `target` first. With `engine`, the master of a
-    Spark cluster or "local", Spark reads and sorts the log into the same output; its workers share the files
-    of the source and the parent folder of `target` with this process. Raises DataError: for columns that
-    do not exist, for bad rows unless they are to be dropped, when nothing is left, when `target` exists and
-    `overwrite` is false, and as `data.spark.session.spark_session` does.
+    to a hidden folder beside `target` first. With `engine`, the master of a Spark cluster or "local", Spark
+    reads and sorts the log into the same output; its workers share the files of the source and the parent
+    folder of `target` with this process. A `target` that another command writes is waited for.
+
+    Raises DataError: for columns that do not exist, for bad rows unless they are to be dropped, when nothing
+    is left, when `target` exists and `overwrite` is false, and as `data.spark.session.spark_session` does.
     """
     target = Path(target)
     with (
+        one_writer(target) if overwrite else nullcontext(),
         LocalCopies(target) as copies,
         new_prepared_folder(target, overwrite) as folder,
         progress("Preparing", 3) as advance,
@@ -182,6 +189,34 @@ def _manifest(
 
 def _summaries(features: Features) -> list[FeatureSummary]:
     return [FeatureSummary(name=f.name, kind=f.kind, size=f.size) for f in features.features]
+
+
+@contextmanager
+def one_writer(folder: Path) -> Iterator[None]:
+    """Wait until no other command writes prepared data, and keep others out during the block.
+
+    A writer replaces the folder, so the new one is locked after a wait. A missing folder is not locked, nor
+    one in a file system without locks.
+    """
+    while folder.is_dir():
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            _wait_for_lock(descriptor, folder)
+            if os.path.samestat(os.fstat(descriptor), os.stat(folder)):
+                yield
+                return
+        finally:
+            os.close(descriptor)
+    yield
+
+
+def _wait_for_lock(descriptor: int, folder: Path) -> None:
+    try:
+        if not try_lock(descriptor):
+            logging.getLogger(LOGGER).info("another command writes %s; waiting until it has ended", folder)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+    except OSError:  # the file system has no locks
+        pass
 
 
 def new_prepared_folder(target: Path, overwrite: bool) -> AbstractContextManager[Path]:

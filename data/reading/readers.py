@@ -146,7 +146,8 @@ def _scan_content(content: Path, name: str, path: Path, settings: FileFormat, wo
 
 def _kind(path: Path, name: str, settings: FileFormat) -> str:
     """Return the format of a file by the name of its content."""
-    if settings.kind not in {"auto", "movielens"}:
+    is_parquet = stem_and_format(path)[1] == "parquet"  # such as a dump for data that has another format
+    if settings.kind not in {"auto", "movielens"} and not is_parquet:
         return settings.kind
     kind = stem_and_format(Path(name))[1] or stem_and_format(path)[1]
     if kind is None:

@@ -163,13 +163,14 @@ class FilterSettings(_Settings):
 
     First, row by row: `kinds` (all if empty), then weights of at least `min_weight`. `kind_weights` gives
     every listed kind a weight (multiplied with the weight column, if there is one) and drops all other kinds.
-    Then, over the whole log: `duplicates` of a user and an item ("first" or "last" by time; "exact" drops
-    repeats of user, item and time). Last, users with fewer than `min_user_events` and items with fewer than
-    `min_item_events` are removed until all that remain have enough (the k-core).
+    Both drop events without a kind, unless `default_kind` gives them one. Then, over the whole log:
+    `duplicates` of a user and an item ("first" or "last" by time; "exact" drops repeats of user, item and time). Last, users with fewer than `min_user_events` and
+    items with fewer than `min_item_events` are removed until all that remain have enough (the k-core).
     """
 
     kinds: Annotated[tuple[str, ...], Option("Keep events of this kind; repeatable.", name="kind")] = ()
     kind_weights: dict[str, PositiveFloat] = {}
+    default_kind: Annotated[str | None, Option("The kind of events that have none.", "KIND")] = None
     min_weight: Annotated[float | None, Option("Keep events of at least this weight.")] = None
     duplicates: Annotated[
         Literal["keep", "exact", "first", "last"],
@@ -181,6 +182,11 @@ class FilterSettings(_Settings):
     min_item_events: Annotated[
         PositiveInt, Option("Keep items with at least this many events, repeatedly (k-core).")
     ] = 1
+
+    @property
+    def kept_kinds(self) -> tuple[str, ...]:
+        """The kinds of the events that stay; empty for all."""
+        return self.kinds or tuple(self.kind_weights)
 
 
 class LastSplit(_Settings):

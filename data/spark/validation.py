@@ -7,7 +7,7 @@ import polars as pl
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from turret.data.events.dropped_rows import UNKNOWN_ITEM, UNREADABLE_TIME, WRONG_CLOCK
+from turret.data.events.dropped_rows import NO_KIND, UNKNOWN_ITEM, UNREADABLE_TIME, WRONG_CLOCK
 from turret.data.events.events import KIND_FILTER, PART, VERDICT, WEIGHT_FILTER, Log
 from turret.data.events.ids import as_keys
 from turret.data.events.labels import LABEL
@@ -39,7 +39,7 @@ class Rules:
     def __init__(self, log: Log, columns: Columns, filters: FilterSettings, nulls: Sequence[str]) -> None:
         schema = log.frame.collect_schema()
         self.log, self.columns, self.filters = log, columns, filters
-        self.nulls = {role: nulls_of(nulls, getattr(columns, role)) for role in _IDS}
+        self.nulls = {role: nulls_of(nulls, getattr(columns, role) or "") for role in (*_IDS, "kind")}
         self.raw = {role: schema[f"raw_{role}"] for role in columns.model_dump(exclude_none=True)}
         self.keys = {role: schema[role] for role in _IDS}
 
@@ -115,11 +115,16 @@ class Rules:
         value = number(stripped(raw), "double") if self.raw["label"] == pl.String else raw.cast("double")
         return F.when(value.isin(-1.0, 0.0, 1.0), value).cast("byte")
 
+    def _kind(self) -> Column:
+        text = stripped(F.col("raw_kind").cast("string"))
+        kind = F.when(~text.isin(*self.nulls["kind"]), text)
+        return F.coalesce(kind, F.lit(self.filters.default_kind).cast("string"))
+
     def _weight(self) -> Column | None:
         weight = self._number("weight") if "weight" in self.raw else None
         if not self.filters.kind_weights:
             return weight
-        kind = F.col("raw_kind").cast("string")
+        kind = self._kind()
         weights = list(self.filters.kind_weights.items())
         by_kind = F.coalesce(*(F.when(kind == name, F.lit(value).cast("float")) for name, value in weights))
         return by_kind if weight is None else weight * by_kind
@@ -127,10 +132,9 @@ class Rules:
     def _bad(self, has_weights: bool) -> list[tuple[Column, str]]:
         """Return the conditions of bad rows with their verdicts; the first condition that holds decides."""
         verdicts: list[tuple[Column, str]] = []
-        kinds = [*self.filters.kinds] or [*self.filters.kind_weights]
-        if kinds:
-            is_kept = F.coalesce(F.col("raw_kind").cast("string").isin(kinds), F.lit(False))
-            verdicts.append((~is_kept, KIND_FILTER))
+        if kinds := self.filters.kept_kinds:
+            kind = self._kind()
+            verdicts += [(kind.isNull(), NO_KIND), (~kind.isin(*kinds), KIND_FILTER)]
         # Every integer and text is a key, unless it stands for no value.
         verdicts += [(F.col(role).isNull(), f"null {role}") for role in _IDS]
         texts = [role for role, dtype in self.keys.items() if dtype == pl.String]

@@ -1,8 +1,10 @@
 """Appended data is the data that preparing everything again gives, bit for bit."""
 
+import logging
 import random
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,12 @@ import pytest
 
 from turret.data.configuration import load_configuration
 from turret.data.errors import ConfigurationError, DataError
+from turret.data.files.locks import locked
 from turret.data.manifest import Manifest
 from turret.data.prepared import PreparedData
 from turret.data.preparing.append import append
 from turret.data.preparing.prepare import prepare
+from turret.data.progress import LOGGER
 from turret.data.reading.schema import PrepareConfig
 
 Row = tuple[Any, ...]
@@ -159,6 +163,67 @@ def test_columns_of_other_names_are_found_or_named(tmp_path: Path) -> None:
     manifest = Manifest.load(tmp_path / "grown")
     assert (manifest.columns.user, manifest.counts.events) == ("who", 3)
     assert len(manifest.sources) == 4
+
+
+WEIGHTS: dict[str, object] = {"columns.kind": "event", "filters.kind_weights": {"view": 1, "buy": 5}}
+
+
+def dump(path: Path, *rows: tuple[str, str, int, str | None]) -> Path:
+    """A file as `turret history dump` writes it: times are dates, and the column of kinds is called kind."""
+    frame = pl.DataFrame(rows, schema=("user_id", "item_id", "timestamp", "kind"), orient="row")
+    frame.with_columns(pl.from_epoch("timestamp").cast(pl.Datetime("ms", "UTC"))).write_parquet(path)
+    return path
+
+
+@pytest.fixture
+def with_kinds(tmp_path: Path) -> Path:
+    """Data of two events whose kinds are in a column of another name, with a unit of times and a format."""
+    text = f"user_id,item_id,timestamp,event\na,x,{START},view\na,y,{START + 1},buy\n"
+    (tmp_path / "0.csv").write_text(text)
+    stated: dict[str, object] = {"columns.time_unit": "seconds", "format.kind": "csv"}
+    prepared(tmp_path / "0.csv", tmp_path / "data", **WEIGHTS, **stated)
+    return tmp_path / "data"
+
+
+def test_dumped_kinds_are_found_and_events_without_one_are_said(tmp_path: Path, with_kinds: Path) -> None:
+    later = ("b", "x", START + 2, "buy"), ("b", "y", START + 3, None), ("b", "y", START + 4, " ")
+    report = append(dump(tmp_path / "d.parquet", *later, ("b", "y", START + 5, "share")), with_kinds)
+    assert report.sentence() == (
+        "1 of 4 events are new; dropped: filter kinds (1), filter missing kind (2); `--default-kind` of "
+        "`turret data prepare` or `append` gives them a kind; "
+        f"{with_kinds} has 3 events of 2 users and 2 items"
+    )
+    weights = PreparedData.open(with_kinds).weights
+    assert weights is not None
+    assert weights.tolist() == [1, 5, 5]
+
+
+def test_a_default_kind_is_kept_for_later_logs(tmp_path: Path, with_kinds: Path) -> None:
+    log = dump(tmp_path / "d.parquet", ("b", "x", START + 2, None))
+    assert append(log, with_kinds, {"filters.default_kind": "buy"}).new == 1
+    assert append(dump(tmp_path / "e.parquet", ("c", "x", START + 3, None)), with_kinds).new == 1
+    data = PreparedData.open(with_kinds)
+    assert data.weights is not None
+    assert (data.weights.tolist(), data.manifest.columns.kind) == ([1, 5, 5, 5], "event")
+
+
+def test_of_two_appends_at_once_the_second_waits_for_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It then reads the data that the first has written, so that no event is lost."""
+    target = tmp_path / "data"
+    prepared(write(tmp_path / "0.csv", [(1, 1, START)]), target)
+    with ExitStack() as first:
+        first.enter_context(locked(target))
+
+        def ends(*words: object) -> None:
+            """The first one ends once the second says that it waits."""
+            first.close()
+            append(write(tmp_path / "1.csv", [(2, 1, START)]), target)
+
+        monkeypatch.setattr(logging.getLogger(LOGGER), "info", ends)
+        append(write(tmp_path / "2.csv", [(3, 1, START)]), target)
+    assert PreparedData.open(target).users.ids(range(3)) == [1, 2, 3]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -297,6 +298,25 @@ def test_rows_of_other_kinds_are_filtered_before_they_can_be_bad() -> None:
     events, bad, removed = _counts(_validate(EVENTS, FilterSettings(kinds=("buy",)), kind="event"))
     assert removed == {"kinds": 2}
     assert (events, bad) == (3, {"null user": 1, "unreadable time": 1, "null time": 1})
+
+
+@pytest.mark.parametrize(
+    ("default", "events", "removed"),
+    [(None, 1, {"kinds": 1, "missing kind": 4}), ("buy", 5, {"kinds": 1}), ("see", 1, {"kinds": 5})],
+)
+@pytest.mark.parametrize("kept", [{"kinds": ("buy",)}, {"kind_weights": {"buy": 2}}])
+def test_rows_without_a_kind_have_a_count_of_their_own_or_the_default(
+    default: str | None, events: int, removed: dict[str, int], kept: dict[str, Any]
+) -> None:
+    kinds: list[object] = ["buy ", "see", None, "", " ", "NULL"]
+    columns: Columns = {"user": [1] * 6, "item": [1] * 6, "time": [*range(6)], "event": kinds}
+    log = _validate(columns, FilterSettings(**kept, default_kind=default), kind="event")
+    assert _counts(log) == (events, {}, removed)
+
+
+def test_weights_of_kinds_need_a_column_of_kinds() -> None:
+    with pytest.raises(ColumnError, match="name it with --kind-column"):
+        _validate(EVENTS, FilterSettings(kind_weights={"buy": 1}))
 
 
 def test_kinds_and_columns_make_the_weight_and_light_events_go() -> None:

@@ -56,6 +56,15 @@ def test_an_existing_folder_is_refused_or_replaced_whole(tmp_path: Path) -> None
     with new_folder(target, overwrite=True) as fresh:
         (fresh / "new").write_text("new")
     assert [path.name for path in target.iterdir()] == ["new"]
+    other = tmp_path / "other"
+    with (
+        pytest.raises(DataError, match="other exists already"),
+        new_folder(other),
+        new_folder(other) as first,  # of another process, which ends before
+    ):
+        (first / "first").write_text("1")
+    assert [path.name for path in other.iterdir()] == ["first"]
+    other.rename(target / "other")
     assert [path.name for path in tmp_path.iterdir()] == ["target"]
 
 

@@ -179,5 +179,6 @@ def test_a_log_is_prepared_as_it_always_was(
     assert 0 <= stated.pop("repeat_share") < 1
     # Named since then, and absent in these logs.
     assert [stated.pop("negatives"), *map(stated["columns"].pop, ("label", "negatives"))] == [None] * 3
+    assert stated["filters"].pop("default_kind") is None
     content = json.dumps(stated, sort_keys=True)
     assert hashlib.sha256(content.encode()).hexdigest()[:16] == CASES[case][-1]

@@ -228,6 +228,20 @@ def test_data_whose_upload_fails_is_kept_and_written_again(
     assert grown.manifest.counts.users == 5
 
 
+def test_data_that_changes_meanwhile_is_not_replaced(store: str, tmp_path: Path) -> None:
+    """Of two appends at once the first one counts, and the other says so."""
+    url = f"{store}/prepared"
+    written(url, tmp_path)
+    first, second = (
+        write(f"{store}/{user}.csv", f"user_id,item_id,time\n{user},1,9\n") for user in ("7", "8")
+    )
+    with pytest.raises(DataError, match=r"another command has changed .*; run this one again"):
+        _append(second, url, lambda: _append(first, url, lambda: None))
+    _append(second, url, lambda: None)
+    grown = PreparedData.open(fetch_prepared(url, tmp_path / "data"))
+    assert {"7", "8"} <= set(map(str, grown.users.ids(range(len(grown.users)))))
+
+
 def test_an_upload_replaces_only_prepared_data_that_it_may(store: str, tmp_path: Path) -> None:
     url = f"{store}/prepared"
     fingerprint = written(url, tmp_path)

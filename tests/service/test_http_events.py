@@ -1,8 +1,10 @@
 """`/v1/events` and `/v1/users`: what is stored of a user, shown, used and forgotten."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -10,9 +12,10 @@ import pytest
 from fastapi.testclient import TestClient
 from starlette.types import Receive, Scope, Send
 
-from tests.support.service_app import post_events, recommended
+from tests.support.service_app import post_events, recommended, serving
 from turret.service.http.app import create_app
 from turret.service.settings import Settings
+from turret.tower.bundle.publish import BundleContents, publish
 
 
 def event(
@@ -33,6 +36,28 @@ def test_an_event_is_in_the_users_next_answer(fresh_client: TestClient) -> None:
 def test_an_event_counts_once(fresh_client: TestClient) -> None:
     assert post_events(fresh_client, event(1), event("1")) == {"stored": 1, "duplicates": 1}
     assert post_events(fresh_client, event(1), event(2)) == {"stored": 1, "duplicates": 1}
+
+
+@pytest.mark.parametrize(
+    ("default", "warning"),
+    [
+        (None, "3 of 4 events have no kind, or one that training leaves out; send as kind one of view, buy"),
+        (
+            "view",
+            "1 of 4 events have no kind, or one that training leaves out; send as kind one of view, buy",
+        ),
+    ],
+)
+def test_events_that_training_leaves_out_by_their_kind_are_stored_with_a_warning(
+    tmp_path: Path, make_contents: Callable[..., BundleContents], default: str | None, warning: str
+) -> None:
+    publish(tmp_path, replace(make_contents(), kinds=("view", "buy"), default_kind=default))
+    kinds: list[dict[str, Any]] = [{"kind": "buy"}, {"kind": "purchse"}, {"kind": " "}, {}]
+    with serving(tmp_path) as client:
+        answer = post_events(client, *(event(number, **kind) for number, kind in enumerate(kinds)))
+        assert answer == {"stored": 4, "duplicates": 0, "warning": warning}
+        assert "warning" not in post_events(client, event("e", kind="view"))
+        assert client.get("/v1/version").json()["kinds"] == ["view", "buy"]
 
 
 def test_items_that_no_version_knows_yet_are_stored_too(fresh_client: TestClient) -> None:

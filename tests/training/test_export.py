@@ -178,6 +178,18 @@ def test_the_bundle_says_how_it_was_trained_and_from_what(
     assert second["configuration"] != before["configuration"]
 
 
+def test_the_bundle_says_which_kinds_the_data_keeps(
+    exported: Exported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_tracing(exported.folder, monkeypatch)
+    filters = {"kind_weights": {"view": 1, "buy": 5}, "default_kind": "view"}
+    manifest = exported.data.manifest.model_copy(update={"filters": filters})
+    data = replace(exported.data, manifest=manifest)
+    stated = Bundle.open(export(exported.run, data, tmp_path / "bundles", "kinds")).manifest
+    assert (stated.kinds, stated.default_kind) == (("view", "buy"), "view")
+    assert exported.bundle.manifest.kinds == ()
+
+
 # More vectors than the disk has room for; no tower is needed.
 WRITE = """
 import sys, types, torch

@@ -55,8 +55,8 @@ class BundleContents:
 
     `item_vectors` is float32 [N, D] (of length 1 for cosine), `popularity` int64 [N], `fields` has one
     value a row, `model` is a safetensors file, and `item_features` gives the meaning of its codes.
-    `reads_times` says whether the user tower reads times, `data_until` and `exclude_seen` are as in the
-    manifest.
+    `reads_times` says whether the user tower reads times, `data_until`, `kinds`, `default_kind` and
+    `exclude_seen` are as in the manifest.
     `experiment` holds the settings of the training, which a warm start needs. `recorded` holds
     queries as `tower.bundle.golden.RecordedQuery` has them, at least one; `expected` one (rows, scores) for
     each: training's own best 20, the items of the history left out, scored as `scoring` says. `query_vectors`
@@ -79,6 +79,8 @@ class BundleContents:
     expected: Sequence[tuple[NDArray[np.integer[Any]], NDArray[np.floating[Any]]]]
     reads_times: bool = False
     data_until: str | None = None
+    kinds: tuple[str, ...] = ()
+    default_kind: str | None = None
     exclude_seen: bool = True
     item_features: tuple[Feature, ...] = ()
     item_tower: bytes | None = None
@@ -175,6 +177,8 @@ def _manifest(contents: BundleContents) -> Manifest:
         history_length=contents.history_length,
         reads_times=contents.reads_times,
         data_until=contents.data_until,
+        kinds=contents.kinds,
+        default_kind=contents.default_kind,
         exclude_seen=contents.exclude_seen,
         norms=measure_norms(lengths_of(np.asarray(contents.item_vectors, dtype=np.float32))),
         metrics=contents.metrics,

@@ -114,7 +114,8 @@ class Manifest(_Frozen):
 
     `reads_times`: the user tower reads the times of items and of the request. `exported`: the time of the
     export, where a later reindexing `created` the bundle. `data_until`: the time of the newest event of the
-    data, ISO 8601 in UTC; None for data without times. `exclude_seen`: the default of requests that don't say
+    data, ISO 8601 in UTC; None for data without times. `kinds`: those of the events that the data keeps, none
+    for all; events without a kind have `default_kind`. `exclude_seen`: the default of requests that don't say
     whether answers leave out the items of the history.
     """
 
@@ -123,6 +124,8 @@ class Manifest(_Frozen):
     created: str
     exported: str | None = None
     data_until: str | None = None
+    kinds: tuple[str, ...] = ()
+    default_kind: str | None = None
     dimension: int = Field(ge=1)
     item_count: int = Field(ge=1)
     scoring: Scoring

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from turret.data.features import Feature
 from turret.data.prepared import PreparedData
 from turret.data.progress import progress
+from turret.data.reading.schema import FilterSettings
 from turret.tower.bundle.golden import GOLDEN_K
 from turret.tower.bundle.item_golden import RecordedItem
 from turret.tower.bundle.publish import BundleContents, publish
@@ -83,6 +84,7 @@ def _contents(run: Run, data: PreparedData, version: str, work: Path) -> BundleC
     vectors = mapped_vectors(model, work / "item_vectors.npy")
     items = torch.from_numpy(vectors)
     scoring = Scoring(**run.experiment.tower.scoring.model_dump())
+    filters = FilterSettings.model_validate(data.manifest.filters)
     return BundleContents(
         version=version,
         user_tower=user_tower_onnx(model),
@@ -96,6 +98,8 @@ def _contents(run: Run, data: PreparedData, version: str, work: Path) -> BundleC
         model=mapped_model(model, work / "model.safetensors"),
         reads_times=run.experiment.tower.user.reads_times,
         data_until=data.manifest.time.until,
+        kinds=filters.kept_kinds,
+        default_kind=filters.default_kind,
         exclude_seen=run.experiment.evaluation.exclude_seen,
         recorded=[_recorded(data, model, user) for user in users.tolist()],
         expected=_expected(data, model, items, users),

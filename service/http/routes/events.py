@@ -1,17 +1,25 @@
 """`POST /v1/events`."""
 
 import time
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Response
 
-from turret.service.http.routes.dependencies import HistoriesPart, MetricsPart, SettingsPart, reads
+from turret.service.http.routes.dependencies import (
+    HistoriesPart,
+    MetricsPart,
+    ModelHolderPart,
+    SettingsPart,
+    reads,
+)
 from turret.service.http.routes.responses import EventsAnswer, json_response
 from turret.service.schemas.openapi_helpers import answers, body_of
 from turret.service.schemas.requests import EventBody, EventsRequest
 from turret.service.settings import Settings
 from turret.service.stores.contract import Event
 from turret.service.stores.window import TimeWindow, days
+from turret.tower.format.manifest import Manifest
 
 router = APIRouter(prefix="/v1", tags=["events"])
 
@@ -21,21 +29,36 @@ async def store_events(
     body: Annotated[EventsRequest, Depends(reads(EventsRequest))],
     histories: HistoriesPart,
     metrics: MetricsPart,
+    model_holder: ModelHolderPart,
     settings: SettingsPart,
 ) -> Response:
     """Store events. Once acknowledged, they are stored and count for the user's next recommendation.
 
     `clamped` counts events whose time was out of the window and was changed, `expired` those older than the
-    retention period; both are omitted if zero.
+    retention period; both are omitted if zero. `warning` counts events that training will leave out by their
+    kind.
     """
     now = time.time_ns() // 1_000_000
     placed = _window(settings).apply([_event(event, now) for event in body.events], now)
     stored = await histories.append(placed.events)
     metrics.events_stored.inc(stored)
     metrics.event_duplicates.inc(len(placed.events) - stored)
-    answer = {"stored": stored, "duplicates": len(placed.events) - stored}
+    answer: dict[str, Any] = {"stored": stored, "duplicates": len(placed.events) - stored}
     answer |= {name: count for name in ("clamped", "expired") if (count := getattr(placed, name))}
+    if model_holder.version and (warning := _kind_warning(placed.events, model_holder.live.bundle.manifest)):
+        answer["warning"] = warning
     return json_response(answer)
+
+
+def _kind_warning(events: Sequence[Event], manifest: Manifest) -> str | None:
+    """A sentence on the events of kinds that the data of the version leaves out; None if there are none."""
+    kinds = [(event.kind or "").strip() or manifest.default_kind for event in events]
+    if not manifest.kinds or not (left_out := sum(kind not in manifest.kinds for kind in kinds)):
+        return None
+    return (
+        f"{left_out} of {len(events)} events have no kind, or one that training leaves out; send as kind "
+        f"one of {', '.join(manifest.kinds)}"
+    )
 
 
 def _window(settings: Settings) -> TimeWindow:

@@ -120,12 +120,14 @@ class EventsAnswer(BaseModel):
 
     `clamped`, if any: how many had a time in the future or before 1970, and were stored with another.
     `expired`, if any: how many are older than the retention period, and were not stored.
+    `warning`: events have a kind that the data of the live version leaves out, or none.
     """
 
     stored: int
     duplicates: int
     clamped: int | None = None
     expired: int | None = None
+    warning: str | None = None
 
 
 class StoredEvent(BaseModel):
@@ -186,6 +188,8 @@ class VersionAnswer(BaseModel):
     created: str
     exported: str | None
     data_until: str | None
+    kinds: list[str]
+    default_kind: str | None
     dimension: int
     item_count: int
     scoring: Scoring
