@@ -64,7 +64,8 @@ def parse_keys(content: bytes, path: Path) -> tuple[Key, ...]:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         location = ".".join(map(str, first["loc"])) or "the file"
-        raise _unreadable(path, f"{location}: {first['msg']}") from None
+        remedy = "restore it, or delete it and make new keys with `turret keys new`"
+        raise _unreadable(path, f"{location}: {first['msg']}; {remedy}") from None
     for name, count in Counter(key.name for key in keys).items():
         if count > 1:
             raise _unreadable(path, f"two keys are named {name}; names must be unique")

@@ -165,7 +165,8 @@ def commit(
         if isinstance(error, BundleError):
             raise
         raise BundleError(
-            f"{activation_log.path} can't be written ({error.strerror}); make room for it"
+            f"{activation_log.path} can't be written ({error.strerror}); make room for it, or "
+            "move away what is in its place"
         ) from None
     sequence = written.sequence or 1
     set_target(shared_state, sequence, record.version, snapshot)

@@ -125,7 +125,9 @@ def test_the_pointer_is_replaced_without_leaving_anything(tmp_path: Path) -> Non
 @pytest.mark.parametrize("content", [b"", b"../../etc", b"\xff\xfe", b"x" * 5000])
 def test_a_damaged_pointer_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "current").write_bytes(content)
-    with pytest.raises(BundleError, match=r"current names no version but holds .* activate one"):
+    with pytest.raises(
+        BundleError, match=r"current (names no version but holds .* activate|is larger .* activate)"
+    ):
         current(tmp_path)
 
 
@@ -139,7 +141,7 @@ def test_a_pointer_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     """What it showed of a file that names no version would be that file's."""
     (tmp_path / "secret").write_text("a password")
     (tmp_path / "current").symlink_to("secret")
-    with pytest.raises(BundleError, match="no regular file") as caught:
+    with pytest.raises(BundleError, match=r"no regular file; delete it, and activate") as caught:
         current(tmp_path)
     assert "password" not in str(caught.value)
 

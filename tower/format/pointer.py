@@ -9,7 +9,7 @@ from turret.tower.errors import BundleError
 from turret.tower.format.safe_open import read_regular
 
 CURRENT = "current"
-_LIMIT = 100_000
+_LIMIT = 1_000
 # Names with another meaning in a folder of bundles.
 _RESERVED = {CURRENT, "admin.key", "activations.jsonl", "routes.json"}
 _VERSION = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
@@ -40,8 +40,12 @@ def current(root: Path) -> str | None:
         return None
     except OSError as error:
         raise BundleError(f"{root / CURRENT} can't be read: {error.strerror}") from None
-    # Not through a link: an error message shows a part of the content.
-    name = read_regular(root / CURRENT, _LIMIT)[:1000].decode("utf-8", "replace").strip()
+    try:
+        # Not through a link: an error message shows a part of the content.
+        name = read_regular(root / CURRENT, _LIMIT).decode("utf-8", "replace").strip()
+    except BundleError as error:
+        fault = str(error).partition(";")[0]
+        raise BundleError(f"{fault}; delete it, and activate a version") from None
     if not is_version(name):
         raise BundleError(
             f"{root / CURRENT} names no version but holds {name[:80]!r}; write the name of one into it, or "

@@ -18,7 +18,7 @@ local order = redis.call('ZRANGE', KEYS[3], -1, -1, 'WITHSCORES')
 local last = tonumber(redis.call('GET', KEYS[1]) or order[2] or '0')
 if not last or not (last >= 0 and last < 9007199254740991) then
   return redis.error_reply('ERR ' .. KEYS[1] .. ' holds no number of changes; delete it, and the members ' ..
-    'of ' .. KEYS[3] .. ' whose score is 2^53 or more')
+    'of ' .. KEYS[3] .. ' whose score is 2^53 - 1 or more')
 end
 """
 
@@ -91,7 +91,8 @@ class RedisItems:
         try:
             return await self._redis.run(script, self._keys, values, is_write)
         except HistoryUnavailableError as error:
-            raise ItemsUnavailableError(str(error)) from None
+            foreign = f"that holds no items (one of {', '.join(self._keys)})"
+            raise ItemsUnavailableError(str(error).replace("that is no history", foreign)) from None
 
     def _checked(self, reply: Any, kind: type) -> Any:
         if not isinstance(reply, kind):

@@ -125,9 +125,8 @@ class RedisRecords:
         try:
             return await self._redis.run(script, keys, values, is_write)
         except HistoryUnavailableError as error:
-            raise ReplicasUnavailableError(
-                str(error).replace("that is no history", "of another service")
-            ) from None
+            foreign = f"of another service (one of {', '.join(keys)})"
+            raise ReplicasUnavailableError(str(error).replace("that is no history", foreign)) from None
 
     def _foreign(self) -> ReplicasUnavailableError:
         return ReplicasUnavailableError(f"{self._address} sends replies that are not a Redis's")
