@@ -3,6 +3,7 @@
 import shutil
 import zipfile
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from turret.data.reading.movielens_tables import films, films_100k, people
 from turret.data.reading.readers import scan
 from turret.data.reading.schema import ColumnSettings, FeatureColumns, FormatSettings
 from turret.data.reading.tables import ROW, Source, Table
+from turret.data.reading.unpacking import DAMAGED
 
 COLUMNS = ColumnSettings(user="user_id", item="item_id", time="timestamp")
 ITEM_FEATURES = FeatureColumns(text=("title",), multi=("genres",), number=("year",))
@@ -23,12 +25,13 @@ _RATINGS = ("user_id", "item_id", "rating", "timestamp")
 
 @dataclass(frozen=True)
 class _Layout:
-    """The files of one generation, and the format of the ratings."""
+    """The files of one generation, the format of the ratings, and the beginning of their header, if any."""
 
     ratings: str
     movies: str
     others: tuple[str, ...]
     format: FormatSettings
+    header: bytes = b""
 
 
 _LAYOUTS = (
@@ -44,7 +47,9 @@ _LAYOUTS = (
         ("users.dat",),
         FormatSettings(kind="csv", delimiter="::", quote="", has_header=False),
     ),
-    _Layout("ratings.csv", "movies.csv", (), FormatSettings(kind="csv", delimiter=",")),
+    _Layout(
+        "ratings.csv", "movies.csv", (), FormatSettings(kind="csv", delimiter=","), b"userId,movieId,rating,"
+    ),
 )
 WANTED = ", ".join(f"{layout.ratings} and {layout.movies}" for layout in _LAYOUTS)
 
@@ -83,27 +88,33 @@ def open_movielens(path: Path, work: Path) -> Source:
 def _find(folder: Path) -> tuple[Path, _Layout] | None:
     """Return the first of `folder` and its subfolders that has the files of a layout, and the layout."""
     for candidate in [folder, *sorted(path for path in folder.iterdir() if path.is_dir())]:
-        if layout := _layout_of(path.name for path in candidate.iterdir()):
+        if layout := _layout_of(candidate, (path.name for path in candidate.iterdir())):
             return candidate, layout
     return None
 
 
-def _layout_of(names: Iterable[str]) -> _Layout | None:
+def _layout_of(folder: Path | zipfile.Path, names: Iterable[str]) -> _Layout | None:
+    """Return the layout of the files of a folder; others have such names too, but not the header."""
     existing = set(names)
-    return next((layout for layout in _LAYOUTS if {layout.ratings, layout.movies} <= existing), None)
+    for layout in _LAYOUTS:
+        if {layout.ratings, layout.movies} <= existing:
+            with (folder / layout.ratings).open("rb") as stream:
+                if stream.read(len(layout.header)) == layout.header:
+                    return layout
+    return None
 
 
 def _members(path: Path) -> list[str] | None:
     """Return the zip entries of a layout, all from one folder."""
     folders: dict[str, dict[str, str]] = {}
-    with zipfile.ZipFile(path) as archive:
+    with zipfile.ZipFile(path) as archive, suppress(*DAMAGED):
         for member in archive.namelist():
             folder, _, name = member.rpartition("/")
             folders.setdefault(folder, {})[name] = member
-    for members in folders.values():
-        if layout := _layout_of(members):
-            wanted = (layout.ratings, layout.movies, *layout.others)
-            return [members[name] for name in wanted if name in members]
+        for folder, members in folders.items():
+            if layout := _layout_of(zipfile.Path(archive, f"{folder}/" if folder else ""), members):
+                wanted = (layout.ratings, layout.movies, *layout.others)
+                return [members[name] for name in wanted if name in members]
     return None
 
 
@@ -114,10 +125,13 @@ def _unpack(path: Path, work: Path) -> Path:
         raise SourceError(f"{path} is not a zip of MovieLens data; it needs {WANTED}")
     folder = work / "movielens"
     folder.mkdir()
-    with zipfile.ZipFile(path) as archive:
-        for member in members:
-            with archive.open(member) as packed, (folder / Path(member).name).open("wb") as copy:
-                shutil.copyfileobj(packed, copy)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for member in members:
+                with archive.open(member) as packed, (folder / Path(member).name).open("wb") as copy:
+                    shutil.copyfileobj(packed, copy)
+    except DAMAGED as error:
+        raise SourceError(f"{path} can't be unpacked: {error}; fetch it again") from None
     return folder
 
 

@@ -152,8 +152,8 @@ def _kind(path: Path, name: str, settings: FileFormat) -> str:
     kind = stem_and_format(Path(name))[1] or stem_and_format(path)[1]
     if kind is None:
         raise SourceError(
-            f"{path} has none of the suffixes {', '.join(FORMATS)}; "
-            "give its format with --format csv, parquet or jsonl (JSON in any layout)"
+            f"{path} has none of the suffixes {', '.join(FORMATS)}; unpack an archive, and "
+            "give the format of a file with --format csv, parquet or jsonl (JSON in any layout)"
         )
     return kind
 

@@ -20,7 +20,7 @@ from turret.data.reading.tables import encoding_sentence
 _SUFFIX = re.compile(r"\.(gz|gzip|zst|zstd|bz2|xz|zip)$", re.IGNORECASE)
 _CHUNK = 1 << 20
 _LAYERS = 2  # such as a zip of one .csv.gz; some files decompress to themselves
-_DAMAGED = (
+DAMAGED = (
     OSError,
     EOFError,
     RuntimeError,  # encrypted
@@ -61,7 +61,7 @@ def unpacked(path: Path, work: Path) -> tuple[Path, str]:
         target = new_file(work, "unpacked")
         try:
             name = unpack(content, target) or plain_name(name)
-        except _DAMAGED as error:
+        except DAMAGED as error:
             raise SourceError(f"{path} can't be decompressed: {error}; fetch or export it again") from None
         if content != path:
             content.unlink()

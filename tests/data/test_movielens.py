@@ -91,6 +91,15 @@ def test_files_one_folder_further_in_are_found(tmp_path: Path) -> None:
     assert len(_prepare(tmp_path / "unpacked", tmp_path).event_items) == 3
 
 
+def test_other_files_of_the_same_names_are_read_by_their_headers(tmp_path: Path) -> None:
+    ratings = "rating,timestamp,movieId,userId\n5,978300760,11,2\n3,978300761,10,1\n"
+    folder = _folder(tmp_path / "mine", {"ratings.csv": ratings, "movies.csv": "movieId,name\n10,A\n11,B\n"})
+    opened = _prepare(folder, tmp_path)
+    assert opened.users.ids(range(2)) == [1, 2]
+    assert opened.item_ids.ids(opened.history(1, "end")) == [11]
+    assert not is_movielens(_zip(tmp_path / "mine.zip", {"ratings.csv": ratings, "movies.csv": ""}))
+
+
 def test_paths_inside_a_zip_are_not_followed(tmp_path: Path) -> None:
     path = tmp_path / "evil.zip"
     with zipfile.ZipFile(path, "w") as archive:

@@ -138,7 +138,7 @@ def test_archives_that_can_not_be_read_are_refused_with_what_to_do(tmp_path: Pat
 def test_the_kind_can_be_named_where_the_file_does_not_say(tmp_path: Path) -> None:
     FRAME.write_parquet(tmp_path / "events")
     with pytest.raises(
-        SourceError, match=r"has none of the suffixes \.csv, .*; give its format with --format"
+        SourceError, match=r"has none of the suffixes \.csv, .*; unpack .*give the format .* with --format"
     ):
         scan(tmp_path / "events", FormatSettings(), tmp_path)
     assert scan(tmp_path / "events", FormatSettings(kind="parquet"), tmp_path).columns() == ["user", "tags"]
