@@ -164,8 +164,9 @@ class FilterSettings(_Settings):
     First, row by row: `kinds` (all if empty), then weights of at least `min_weight`. `kind_weights` gives
     every listed kind a weight (multiplied with the weight column, if there is one) and drops all other kinds.
     Both drop events without a kind, unless `default_kind` gives them one. Then, over the whole log:
-    `duplicates` of a user and an item ("first" or "last" by time; "exact" drops repeats of user, item and time). Last, users with fewer than `min_user_events` and
-    items with fewer than `min_item_events` are removed until all that remain have enough (the k-core).
+    `duplicates` of a user and an item ("first" or "last" by time; "exact" drops repeats of user, item and
+    time). Last, users with fewer than `min_user_events` and items with fewer than `min_item_events` are
+    removed until all that remain have enough (the k-core).
     """
 
     kinds: Annotated[tuple[str, ...], Option("Keep events of this kind; repeatable.", name="kind")] = ()
