@@ -53,8 +53,12 @@ def read_entity_table(
     try:
         id_column = choose_id(role, named, events_column, table.columns(), str(table.path))
     except ColumnError as error:
-        way = f"; if its first line is a row and no header, give --set {role}s_format.has_header=false"
-        raise ColumnError(f"{error}{way if table.has_header else ''}") from None
+        if not table.is_text:
+            raise
+        read, other = ("a header", "false") if table.has_header else ("a row", "true")
+        raise ColumnError(
+            f"{error}; its first line is read as {read}: --set {role}s_format.has_header={other} changes that"
+        ) from None
     with readable(table.path):
         frame = table.frame.collect(engine="streaming")
     own = nulls_of(nulls, id_column)

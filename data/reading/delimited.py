@@ -77,7 +77,9 @@ def _read_header(content: Path, path: Path, settings: FileFormat) -> _Header:
             first = stream.readline()
         if "\0" in first:
             raise SourceError(encoding_sentence(path, "utf-8"))
-        delimiter = settings.delimiter or (stated[1] if stated else max(_DELIMITERS, key=first.count))
+        delimiter = stated[1] if stated else max(_DELIMITERS, key=first.count)
+        if settings.delimiter in first:  # else it is that of another file
+            delimiter = settings.delimiter or delimiter
         is_spaced = delimiter != " " and 0 < first.count(delimiter) == first.count(f"{delimiter} ")
         stream.seek(0)
         records = _Records(stream, settings, delimiter, is_spaced)

@@ -251,6 +251,8 @@ def test_the_commonest_delimiter_of_the_header_is_taken(tmp_path: Path, delimite
     table = _scan_text(tmp_path / "t.csv", "user,item\n1,a b\n2,\n".replace(",", delimiter))
     assert _rows(table) == [(2, "1", "a b"), (3, "2", None)]
     assert table.columns() == ["user", "item"]
+    stated_for_another_file = _scan_text(tmp_path / "t.csv", "user,item\n1,2\n", delimiter="::")
+    assert stated_for_another_file.columns() == ["user", "item"]
 
 
 @pytest.mark.parametrize(
