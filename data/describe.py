@@ -50,7 +50,8 @@ def _summary(manifest: Manifest) -> list[str]:
         "users": f"{counts.users:,} ({counts.events / counts.users:.1f} events each)",
         "items": f"{counts.items:,} ({counts.events / counts.items:.1f} events each)",
         "density": f"{density:.3%} (events / (users x items))",
-        "repeats": _repeats(manifest.repeat_share),
+        "repeats": f"{manifest.repeat_share:.1%} of the events repeat an item of their user"
+        + (f", {in_visit:.1%} one of the same visit" if (in_visit := manifest.visit_repeat_share) else ""),
         "order": _period(manifest.time),
         "columns": ", ".join(f"{role} {name}" for role, name in manifest.columns if name is not None),
         "split": split.rule,
@@ -66,10 +67,6 @@ def _events(manifest: Manifest) -> str:
     weighted = ", weighted" if manifest.has_weights else ""
     negatives = "" if manifest.negatives is None else f", with {manifest.negatives:,} given negatives"
     return f"{manifest.counts.events:,}{weighted}{negatives}"
-
-
-def _repeats(share: float | None) -> str:
-    return "not measured" if share is None else f"{share:.1%} of the events repeat an item of their user"
 
 
 def _period(time: Time) -> str:

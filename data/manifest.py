@@ -104,7 +104,8 @@ class Manifest(_Record):
     kind of the times: the same events prepared with the same settings have the same fingerprint. `settings`
     are all those of the preparation, which `turret data append` applies to new events. `negatives` counts the
     given negatives of all events; None where the source has none. `repeat_share` is the share of events whose
-    user has an earlier event of the same item; None in data of earlier releases.
+    user has used the item in an earlier visit, `visit_repeat_share` that of events that repeat an item of the
+    same visit.
     """
 
     format_version: Literal[1] = 1
@@ -119,7 +120,8 @@ class Manifest(_Record):
     split: Split
     has_weights: bool
     negatives: int | None = None
-    repeat_share: float | None = None
+    repeat_share: float = 0.0
+    visit_repeat_share: float = 0.0
     user_features: list[FeatureSummary]
     item_features: list[FeatureSummary]
     files: dict[str, FileHash]

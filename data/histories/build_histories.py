@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -17,7 +16,7 @@ from turret.data.histories.filters import distinct_events, k_core
 from turret.data.histories.histories import Block, Histories, write_histories
 from turret.data.histories.negatives import NegativeFiles
 from turret.data.manifest import Removed
-from turret.data.reading.schema import FilterSettings
+from turret.data.reading.schema import Duplicates, FilterSettings
 from turret.data.vocabulary import Vocabulary
 
 
@@ -48,6 +47,11 @@ def build_histories(
         raise ConfigurationError(
             'duplicates = "exact" compares times, but the events are in file order; use "first" or "last"'
         )
+    if filters.duplicates == "strongest" and not log.has_weights:
+        raise ConfigurationError(
+            'duplicates = "strongest" compares weights; name their column with --weight, or give '
+            "filters.kind_weights"
+        )
     count, columns = len(ingested.events), ingested.events.columns
     users, user_rows = vocabulary(ingested.users, log.user_dtype, log.is_text)
     items, item_rows = vocabulary(ingested.items, log.item_dtype, log.is_text)
@@ -69,7 +73,7 @@ def _drop(columns: dict[str, DTypeLike], *names: str) -> dict[str, DTypeLike]:
     return {name: dtype for name, dtype in columns.items() if name not in names}
 
 
-def _deduplicate(policy: Literal["keep", "exact", "first", "last"]) -> Callable[[Events], Events]:
+def _deduplicate(policy: Duplicates) -> Callable[[Events], Events]:
     if policy == "keep":
         return lambda events: events
     return lambda events: events.take(distinct_events(events, policy))

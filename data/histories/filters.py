@@ -1,21 +1,23 @@
 """Filters that need the whole log, as masks over its events."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from turret.data.events.event_arrays import Events, stable_order
 from turret.data.histories.histories import Block, Histories
+from turret.data.reading.schema import Duplicates
 
 Mask = NDArray[np.bool_]
 
 
-def distinct_events(events: Events, policy: Literal["exact", "first", "last"]) -> Mask:
+def distinct_events(events: Events, policy: Duplicates) -> Mask:
     """Mask all but one of a user's events with an item: bool [E], for events that are in order.
 
-    "first" and "last" keep the oldest and the newest event; "exact" keeps one of those at the same time.
+    "first" and "last" keep the oldest and the newest event; "strongest" keeps that of the largest weight, the
+    newest of equal ones; "exact" keeps one of those at the same time.
     Negatives are no events, and are kept.
     """
     if events.labels is not None:
@@ -26,13 +28,16 @@ def distinct_events(events: Events, policy: Literal["exact", "first", "last"]) -
     keys: list[NDArray[Any]] = [events.users, events.items]
     if policy == "exact":
         keys.append(events.times)
-    order = stable_order(keys)  # stable: duplicates stay in order of time
+    ranks = []  # of weights: integers are sorted faster
+    if policy == "strongest" and events.weights is not None:
+        ranks = [np.unique(events.weights, return_inverse=True)[1]]
+    order = stable_order([*keys, *ranks])  # stable: duplicates stay in order of time
     is_new = np.zeros(len(order), dtype=bool)
     is_new[:1] = True
     for key in keys:
         is_new[1:] |= key[order][1:] != key[order][:-1]
-    is_kept = np.zeros(len(order), dtype=bool)
-    is_kept[order] = np.append(is_new[1:], [True] * bool(len(order))) if policy == "last" else is_new
+    is_kept, is_last = np.zeros(len(order), dtype=bool), policy in ("last", "strongest")
+    is_kept[order] = np.append(is_new[1:], [True] * bool(len(order))) if is_last else is_new
     return is_kept
 
 

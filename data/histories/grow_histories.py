@@ -13,9 +13,10 @@ from turret.data.events.ids import as_keys
 from turret.data.events.read_events import IngestedEvents
 from turret.data.histories.build_histories import BuiltHistories
 from turret.data.histories.histories import Histories, write_histories
-from turret.data.histories.merging import Duplicates, SortedLog, merged_blocks
+from turret.data.histories.merging import SortedLog, merged_blocks
 from turret.data.manifest import Removed
 from turret.data.prepared import PreparedData
+from turret.data.reading.schema import Duplicates
 from turret.data.vocabulary import Vocabulary
 
 Rows = NDArray[np.int32]

@@ -13,9 +13,9 @@ from turret.data.events.event_files import PIECE
 from turret.data.files.parallel import map_ordered
 from turret.data.histories.filters import distinct_events
 from turret.data.ranges import groups, ranges
+from turret.data.reading.schema import Duplicates
 
 _BITS = 63  # of a non-negative int64
-Duplicates = Literal["keep", "exact", "first", "last"]
 
 
 @dataclass(frozen=True)

@@ -101,10 +101,12 @@ def complete(
     save_array(folder / "offsets.npy", built.histories.offsets)
     save_array(folder / "splits.npy", parts.splits)
     user_features, item_features, notes = _write_catalogs(folder, config, ingested, built)
-    repeats = count_repeats(built, parts.splits)
+    has_times, has_kinds = ingested.log.time.kind == "timestamp", ingested.columns.kind is not None
+    repeats = count_repeats(built, parts.splits, has_times, has_kinds)
     sources = {copies.name(path): hashed for path, hashed in hash_all(ingested.source.files).items()}
     manifest = _manifest(folder, config, ingested, built, parts, user_features, item_features, sources)
-    manifest = manifest.model_copy(update={"repeat_share": repeats.share})
+    shares = {"repeat_share": repeats.share, "visit_repeat_share": repeats.in_visit}
+    manifest = manifest.model_copy(update=shares)
     warnings = tuple(map(copies.named, (*notes, *prepare_warnings(ingested, built, repeats))))
     return PrepareReport(target, manifest, warnings)
 

@@ -37,13 +37,24 @@ def prepare_warnings(ingested: IngestedSource, built: BuiltHistories, repeats: R
             f"column {_QUANTITY!r} holds values of zero and below and is not used; "
             f"--quantity {_QUANTITY} drops such rows as returns"
         )
-    if repeats.repeated_targets:
+    if repeats.in_visit:
         yield (
-            f"{repeats.share:.1%} of the events repeat an item of their user, and "
+            f"{repeats.in_visit:.1%} of the events repeat an item of the same visit (no half hour without an "
+            "event), such as a purchase after a view; they don't count as users who come back"
+        )
+    if repeats.repeated_targets:
+        where = "an earlier visit of their user" if repeats.in_visit else "their user"
+        policy = (
+            "strongest, which keeps the event of the largest weight"
+            if ingested.log.has_weights
+            else "first, which keeps only first uses"
+        )
+        yield (
+            f"{repeats.share:.1%} of the events repeat an item of {where}, and "
             f"{repeats.repeated_targets:,} of {repeats.targets:,} test targets were used before; evaluation "
             "and the service leave out used items by default, so these can't be hit: if users come back for "
-            "the same items, train with --set evaluation.exclude_seen=false, else prepare with "
-            "--duplicates first, which keeps only first uses"
+            "the same items, train with --set evaluation.exclude_seen=false, else prepare with --duplicates "
+            f"{policy}"
         )
 
 

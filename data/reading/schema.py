@@ -19,6 +19,7 @@ from turret.data.object_stores.place import Place
 # Texts that exports write for no value. "NA" is none of them: it is a country, and a brand.
 NULLS = ("", "NULL", "Null", "null", "None", "none", "NaN", "nan", "-")
 
+Duplicates = Literal["keep", "exact", "first", "last", "strongest"]
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 
 
@@ -164,9 +165,9 @@ class FilterSettings(_Settings):
     First, row by row: `kinds` (all if empty), then weights of at least `min_weight`. `kind_weights` gives
     every listed kind a weight (multiplied with the weight column, if there is one) and drops all other kinds.
     Both drop events without a kind, unless `default_kind` gives them one. Then, over the whole log:
-    `duplicates` of a user and an item ("first" or "last" by time; "exact" drops repeats of user, item and
-    time). Last, users with fewer than `min_user_events` and items with fewer than `min_item_events` are
-    removed until all that remain have enough (the k-core).
+    `duplicates` of a user and an item ("first" or "last" by time; "strongest" by weight, the newest of equal
+    ones; "exact" drops repeats of user, item and time). Last, users with fewer than `min_user_events` and
+    items with fewer than `min_item_events` are removed until all that remain have enough (the k-core).
     """
 
     kinds: Annotated[tuple[str, ...], Option("Keep events of this kind; repeatable.", name="kind")] = ()
@@ -174,8 +175,7 @@ class FilterSettings(_Settings):
     default_kind: Annotated[str | None, Option("The kind of events that have none.", "KIND")] = None
     min_weight: Annotated[float | None, Option("Keep events of at least this weight.")] = None
     duplicates: Annotated[
-        Literal["keep", "exact", "first", "last"],
-        Option("Of a user and an item: keep (the default), exact, first or last."),
+        Duplicates, Option("Of a user and an item: keep (the default), exact, first, last or strongest.")
     ] = "keep"
     min_user_events: Annotated[
         PositiveInt, Option("Keep users with at least this many events, repeatedly (k-core).")

@@ -71,6 +71,7 @@ SETTINGS: list[dict[str, object]] = [
     {"filters.duplicates": "exact"},
     {"filters.duplicates": "first", "columns.weight": "w"},
     {"filters.duplicates": "last", "columns.weight": "w"},
+    {"filters.duplicates": "strongest", "columns.weight": "w"},
     {"columns.time_unit": "number", "filters.min_weight": 2, "columns.weight": "w"},
 ]
 

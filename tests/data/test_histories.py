@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -91,6 +92,17 @@ def test_first_and_last_keep_the_oldest_and_the_newest_of_user_and_item(rows: li
         last[user, item] = place
     assert np.flatnonzero(distinct_events(events, "first")).tolist() == sorted(first.values())
     assert np.flatnonzero(distinct_events(events, "last")).tolist() == sorted(last.values())
+
+
+def test_strongest_keeps_the_newest_event_of_the_largest_weight() -> None:
+    rows = [(0, 0, 1), (0, 0, 2), (0, 0, 3), (0, 1, 4), (0, 1, 5), (1, 0, 1)]
+    events = replace(_events(rows), weights=np.array([1, 5, 3, 2, 2, 9], dtype=np.float32))
+    assert np.flatnonzero(distinct_events(events, "strongest")).tolist() == [1, 4, 5]
+
+
+def test_the_strongest_event_needs_weights(prepared: Prepare) -> None:
+    with pytest.raises(ConfigurationError, match="compares weights; name their column with --weight"):
+        prepared(EVENTS, {"filters.duplicates": "strongest"})
 
 
 @given(ROWS)

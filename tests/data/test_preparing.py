@@ -348,7 +348,42 @@ def test_targets_that_can_not_be_hit_are_counted(warn: Warn) -> None:
     assert len(warn(text, filters__duplicates="first")) == 1
 
 
-# How many events and targets repeat an item of their user.
+NOON, MINUTE, DAY = 1_700_000_000, 60, 86_400
+
+
+@pytest.mark.parametrize(
+    ("rows", "kind", "shares"),
+    [
+        # A view, a cart and a purchase in five minutes, and another item on the next day.
+        ([("a", 0), ("a", 2 * MINUTE), ("a", 5 * MINUTE), ("b", DAY)], None, (0, 2 / 4)),
+        ([("a", 0), ("a", MINUTE), ("b", 29 * MINUTE), ("a", 58 * MINUTE), ("b", DAY)], None, (1 / 5, 2 / 5)),
+        ([("a", 0), ("a", 30 * MINUTE), ("a", 31 * MINUTE)], None, (1 / 3, 1 / 3)),
+        # One visit tells nothing, unless the log has kinds of events.
+        ([("a", 0), ("a", 2 * MINUTE), ("a", 5 * MINUTE)], None, (2 / 3, 0)),
+        ([("a", 0), ("a", 2 * MINUTE), ("a", 5 * MINUTE)], "kind", (0, 2 / 3)),
+    ],
+)
+def test_repeats_within_a_visit_are_no_returns(
+    prepared: Prepare, rows: list[tuple[str, int]], kind: str | None, shares: tuple[float, float]
+) -> None:
+    lines = [f"1,{item},{NOON + time},view\n" for item, time in rows]
+    text = "user_id,item_id,timestamp,kind\n" + "".join(lines)
+    manifest = prepared(text, {"columns.kind": kind}).manifest
+    assert (manifest.repeat_share, manifest.visit_repeat_share) == pytest.approx(shares)
+
+
+def test_a_funnel_is_told_from_users_who_come_back(warn: Warn) -> None:
+    lines = [f"1,a,{NOON},1\n", f"1,a,{NOON + 300},5\n", f"1,b,{NOON + DAY},1\n", f"1,b,{NOON + DAY},5\n"]
+    text = "user_id,item_id,timestamp,w\n" + "".join(lines)
+    *_, funnel, targets = warn(text, columns__weight="w")
+    assert funnel.startswith("50.0% of the events repeat an item of the same visit")
+    assert targets.startswith(
+        "0.0% of the events repeat an item of an earlier visit of their user, and 1 of 1"
+    )
+    assert targets.endswith(
+        "prepare with --duplicates strongest, which keeps the event of the largest weight"
+    )
+    assert len(warn(text, columns__weight="w", filters__duplicates="strongest")) == 1
 
 
 @given(
@@ -356,12 +391,22 @@ def test_targets_that_can_not_be_hit_are_counted(warn: Warn) -> None:
     validation_from=st.integers(0, 7),
 )
 def test_repeats_are_those_of_a_naive_reading(rows: list[tuple[int, int, int]], validation_from: int) -> None:
+    """Three hours without an event of the user end a visit, if the times are hours."""
     users, items, times = np.array(rows, dtype=np.int32).reshape(-1, 3).T
     events = Events(users=users, items=items, times=times).sorted()
     splits = by_time(events.times, events.offsets(4), validation_from, 7)
     used = {(user, item) for user, item, time in rows if time < 7}
     targets = {(user, item) for user, item, time in rows if time >= 7}
-    assert repeats_of(events, splits) == (len(used | targets), len(targets), len(used & targets))
+    visits: dict[tuple[int, int], int] = {}
+    for user in range(4):
+        visit, before = 0, None
+        for time in sorted(time for one, _, time in rows if one == user):
+            visit += before is not None and time - before >= 3
+            visits[user, time], before = visit, time
+    visited = {(user, item, visits[user, time]) for user, item, time in rows}
+    later = sum(visits[user, time] > 0 for user, _, time in rows)
+    of_pairs = (len(used | targets), len(visited), later, len(targets), len(used & targets))
+    assert repeats_of(events, splits, 3) == of_pairs
 
 
 def test_the_manifest_has_the_share_also_after_new_events(

@@ -156,7 +156,7 @@ def the_fingerprint_does_not_tell_the_kind_of_times(original: Function) -> Funct
 
 @planted("turret.data.preparing.repeats:repeats_of", "data/test_preparing.py")
 def targets_repeated_in_validation_count_as_those_of_the_test(original: Function) -> Function:
-    return lambda events, splits: original(events, splits[:, [0, 0]])
+    return lambda events, splits, gap: original(events, splits[:, [0, 0]], gap)
 
 
 @planted("turret.data.preparing.encoding:as_numbers", "data/test_features.py")

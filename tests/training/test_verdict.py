@@ -1,6 +1,7 @@
 """The sentences that an evaluation ends with."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -127,6 +128,17 @@ def test_many_repeats_that_are_masked_are_told(handmade: PreparedData, distinct:
     assert found.sentence.startswith("11% of the events repeat an item of their user")
     assert "2 of 9 targets can't be hit" in found.sentence
     assert repeats({**TARGETS, "exclude_seen": True}, distinct) is None
+
+
+def test_repeats_within_a_visit_are_told_only_where_they_are_masked(distinct: PreparedData) -> None:
+    manifest = distinct.manifest.model_copy(update={"visit_repeat_share": 0.4})
+    found = repeats({**TARGETS, "exclude_seen": True}, replace(distinct, manifest=manifest))
+    assert found is not None
+    assert found.sentence.startswith("40% of the events repeat an item of the same visit")
+    assert "Prepare with --duplicates strongest" in found.sentence
+    other = repeats({**TARGETS, "exclude_seen": False}, replace(distinct, manifest=manifest))
+    assert other is not None
+    assert "set it to true" in other.sentence
 
 
 def test_no_repeats_and_no_mask_is_told(handmade: PreparedData, distinct: PreparedData) -> None:

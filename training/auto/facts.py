@@ -19,7 +19,7 @@ from turret.training.evaluation.evaluation import (
 from turret.training.evaluation.ranking import rank
 from turret.training.randomness import stream
 from turret.training.verdict.order import Order, order_of
-from turret.training.verdict.repeats import MANY, repeat_share
+from turret.training.verdict.repeats import MANY
 
 # The users and the cut-off of the validation metric of a trial.
 _USERS, _K = 5_000, 10
@@ -38,7 +38,7 @@ class Facts:
         user_features: the names of the users' features.
         order: the `Order.ratio` of the histories; None where too little recurs to tell.
         in_file_order: whether the events have the order of their file, for want of times.
-        repeat_share: the share of all events that repeat an item of their user.
+        repeat_share: the share of all events that repeat an item of an earlier visit of their user.
         has_validation: whether some user has an event in the validation part.
         has_negatives: whether events have labels or given negatives.
         measured_order: the figures behind `order`.
@@ -72,7 +72,7 @@ def facts_of(data: PreparedData) -> Facts:
     starts, ends = (np.asarray(bound) for bound in data.bounds("train"))
     validation_starts, validation_ends = data.bounds("validation")
     has_validation = bool((validation_ends > validation_starts).any())
-    share = repeat_share(data)
+    share = data.manifest.repeat_share
     order = order_of(data, repeats=share >= MANY)
     own_use, used = _own_use(data) if has_validation and share >= MANY else ({}, 0.0)
     return Facts(

@@ -11,14 +11,10 @@ from turret.training.verdict.finding import Finding
 MANY, FEW = 0.05, 0.01
 
 
-def repeat_share(data: PreparedData) -> float:
-    """The share of all events whose user has an earlier event of the same item."""
-    return data.manifest.repeat_share or 0.0
-
-
 def repeats(report: dict[str, Any], data: PreparedData) -> Finding | None:
     """Many repeats that are masked, or hardly any and no mask."""
-    share, masked = repeat_share(data), report["exclude_seen"]
+    share, in_visit = data.manifest.repeat_share, data.manifest.visit_repeat_share
+    masked = report["exclude_seen"]
     figures = {"share": share, "exclude_seen": masked, "targets_masked": report["relevant_used_before"]}
     if masked and share >= MANY:
         sentence = (
@@ -27,6 +23,14 @@ def repeats(report: dict[str, Any], data: PreparedData) -> Finding | None:
             "can't be hit. If users come back for the same items, set it to false."
         )
         return Finding("repeats", sentence, figures)
+    if masked and in_visit >= MANY and report["relevant_used_before"]:
+        sentence = (
+            f"{in_visit:.0%} of the events repeat an item of the same visit, as a purchase after a view "
+            f"does, and evaluation.exclude_seen = true masks those items: "
+            f"{report['relevant_used_before']:,} of {report['relevant_items']:,} targets can't be hit. "
+            "Prepare with --duplicates strongest (or last) to keep one event of each user and item."
+        )
+        return Finding("repeats", sentence, {**figures, "in_visit": in_visit})
     if not masked and share < FEW:
         sentence = (
             f"Only {share:.1%} of the events repeat an item of their user, but evaluation.exclude_seen = "
