@@ -15,8 +15,6 @@ from turret.tower.format.safe_open import read_regular
 FORMAT_VERSION: Literal[2] = 2
 MANIFEST, DIGEST = "manifest.json", "manifest.sha256"
 MANIFEST_BYTES = 4_000_000
-# The least measured recall with which a version goes live, unless TURRET_RECALL_MINIMUM is another.
-RECALL_MINIMUM = 0.95
 # Read by warm starts, beside the model; serving needs neither.
 EXPERIMENT, ITEM_FEATURES = "experiment.json", "item_features.json"
 # The item tower, where it reads features, and its vectors of some items in training.
