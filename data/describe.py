@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from turret.data.events.dropped_rows import bad_row_lines
+from turret.data.events.dropped_rows import bad_row_lines, headline_of
 from turret.data.manifest import FeatureSummary, Manifest, Time
 from turret.data.prepared import PARTS, PreparedData
 
@@ -13,7 +13,7 @@ _BAR = 40
 
 
 def describe(folder: Path) -> str:
-    """Describe prepared data: counts, period, split, features, bad rows, histograms of events.
+    """Describe prepared data: dropped rows, counts, period, split, features, histograms of events.
 
     Raises DataError when `folder` is not prepared data.
     """
@@ -21,8 +21,8 @@ def describe(folder: Path) -> str:
     lengths = np.diff(prepared.offsets)
     popularity = np.bincount(prepared.event_items, minlength=len(prepared.item_ids))
     sections = [
-        _summary(prepared.manifest),
         _dropped_rows(prepared.manifest),
+        _summary(prepared.manifest),
         ["events a user:", *histogram(lengths, "users")],
         ["events an item:", *histogram(popularity, "items")],
     ]
@@ -89,6 +89,5 @@ def _size(feature: FeatureSummary) -> str:
 
 
 def _dropped_rows(manifest: Manifest) -> list[str]:
-    lines = [f"  filter {removed.filter}: {removed.events:,}" for removed in manifest.removed]
-    lines += bad_row_lines(manifest.bad_rows)
-    return ["dropped rows:", *lines] if lines else []
+    lines = bad_row_lines(manifest.bad_rows)
+    return [*(headline_of(manifest) or ["dropped:"] * bool(lines)), *lines]

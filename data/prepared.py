@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,12 +14,13 @@ from turret.data.features import Features
 from turret.data.files.arrays import open_array
 from turret.data.manifest import Manifest, hash_file
 from turret.data.ranges import ranges
-from turret.data.vocabulary import Vocabulary
+from turret.data.vocabulary import Id, Vocabulary
 
 Part = Literal["train", "validation", "test"]
 PARTS: tuple[Part, ...] = ("train", "validation", "test")
 HistoryEnd = Literal["validation", "test", "end"]
 
+COLD_ITEMS = "cold_items.json"
 _USERS_PER_BLOCK = 65536
 
 
@@ -48,6 +49,36 @@ class Negatives:
         count = len(self.items)
         fits = len(self.offsets) == event_count + 1 and self.offsets[-1] == count
         return bool(fits) and (self.weights is None or len(self.weights) == count)
+
+
+@dataclass(frozen=True)
+class ColdItems:
+    """Items of the catalog that have no event, which an item tower that reads features can still encode.
+
+    `ids` [C], and C values each of the `features`, by name, and of the `fields`. Features are raw values, as
+    `Feature.encode_one` takes them.
+    """
+
+    ids: list[Id] = field(default_factory=list)
+    features: dict[str, list[Any]] = field(default_factory=dict)
+    fields: dict[str, list[Any]] = field(default_factory=dict)
+
+    def save(self, folder: Path) -> None:
+        """Write the items into prepared data, if there are any."""
+        if self.ids:
+            text = json.dumps(asdict(self), ensure_ascii=False, allow_nan=False)
+            (folder / COLD_ITEMS).write_text(text, encoding="utf-8")
+
+    @classmethod
+    def open(cls, folder: Path) -> "ColdItems":
+        """Read the items of prepared data. Raises DataError for a damaged file."""
+        path = folder / COLD_ITEMS
+        if not path.exists():
+            return cls()
+        try:
+            return cls(**json.loads(path.read_text(encoding="utf-8")))
+        except (ValueError, TypeError) as error:
+            raise DataError(f"{path} is damaged ({error}); prepare the data again") from None
 
 
 @dataclass(frozen=True)
@@ -139,6 +170,10 @@ class PreparedData:
                 self.event_items[ranges(starts[block], ends[block] - starts[block])], minlength=len(counts)
             )
         return counts
+
+    def cold_items(self) -> ColdItems:
+        """Return the items of the catalog that have features and no event. Raises DataError for damage."""
+        return ColdItems.open(self.folder)
 
     def verify(self) -> None:
         """Check the SHA-256 of every file. Raises DataError naming the first that differs."""

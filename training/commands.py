@@ -216,8 +216,9 @@ def export_run(folder: Path, data: Path | None, bundles: Path, version: str | No
     """Publish a run's model as a bundle, print reasons to doubt it, and return the bundle's folder."""
     run = Run.read(folder)
     with naming_lack_of_memory(_too_large("export", folder)):
-        published = export(run, run.open_data(data), bundles, version)
-    for warning in export_warnings(run):
+        prepared = run.open_data(data)
+        published = export(run, prepared, bundles, version)
+    for warning in export_warnings(run, prepared):
         print(warning)
     return published
 

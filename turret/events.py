@@ -1,14 +1,14 @@
 """From a log of events to prepared data: `turret.prepare` and `turret.append`."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from os import PathLike
 from pathlib import Path
 
 from turret.arguments import naming_arguments
 from turret.data.configuration import load_configuration
 from turret.data.errors import DataError
-from turret.data.events.dropped_rows import PrepareReport
+from turret.data.events.dropped_rows import headline_of
 from turret.data.object_stores.place import is_url
 from turret.data.prepared import PreparedData
 from turret.data.preparing.append import append as append_events
@@ -68,7 +68,7 @@ def prepare(
         }
         config = load_configuration(PrepareConfig, overrides={**arguments, **(settings or {})})
         report = prepare_events(config, _local(folder), overwrite)
-    return _opened(report)
+    return _opened(report.folder, (*headline_of(report.manifest), *report.warnings))
 
 
 @naming_arguments(_ARGUMENTS)
@@ -113,7 +113,7 @@ def append(
         }
         report = append_events(paths.events, _local(folder), {**options, **(settings or {})})
     _LOG.info(report.sentence())
-    return _opened(report.prepared)
+    return _opened(report.prepared.folder, report.prepared.warnings)
 
 
 def _local(folder: str | PathLike[str]) -> Path:
@@ -125,7 +125,7 @@ def _local(folder: str | PathLike[str]) -> Path:
     return Path(folder)
 
 
-def _opened(report: PrepareReport) -> PreparedData:
-    for warning in report.warnings:
-        _LOG.info(warning)
-    return PreparedData.open(report.folder)
+def _opened(folder: Path, sentences: Iterable[str]) -> PreparedData:
+    for sentence in sentences:
+        _LOG.info(sentence)
+    return PreparedData.open(folder)

@@ -3,15 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from turret.data.errors import BadRowsError
 from turret.data.manifest import BadRows, Manifest, Removed
 from turret.data.progress import counted
 
+OnBad = Literal["error", "drop", "drop=any"]
 UNREADABLE_TIME, NO_KIND = "unreadable time", "missing kind"
 WRONG_CLOCK = "time before 1990 or in the future"
 UNKNOWN_ITEM = "item not in the items file"
+ENTITY_FILES = ("items file: ", "users file: ")  # how kinds of bad rows outside of the log begin
+REPEATED_ID = "repeated id"
 _WIDTH = 60
 _FILES = 4
 
@@ -25,15 +28,40 @@ class PrepareReport:
     warnings: tuple[str, ...]
 
 
-def refuse_bad_rows(bad_rows: Sequence[BadRows], files: Sequence[Path], note: str = "") -> None:
-    """Raise BadRowsError with the files, kinds, counts and examples, and a note, if there are any."""
-    if bad_rows:
-        total = sum(bad.count for bad in bad_rows)
+@dataclass(frozen=True)
+class CheckedRows:
+    """The rows of the log, or of another table: its files, the number of valid rows, and the others."""
+
+    files: Sequence[Path]
+    valid: int
+    bad_rows: Sequence[BadRows]
+
+    @property
+    def bad(self) -> int:
+        """The number of rows that are not valid."""
+        return sum(bad.count for bad in self.bad_rows)
+
+
+def refuse_bad_rows(tables: Sequence[CheckedRows], on_bad: OnBad, note: str = "") -> None:
+    """Raise BadRowsError with files, kinds, counts and examples of bad rows that are not to be dropped.
+
+    "drop" drops at most half of a table: more is rather a column or a file that was named by mistake. `note`
+    is a line behind the examples.
+    """
+    most = [table for table in tables if table.bad > table.valid]
+    refused = {"error": [table for table in tables if table.bad], "drop": most, "drop=any": []}[on_bad]
+    if refused:
+        bad_rows = [bad for table in refused for bad in table.bad_rows]
+        count, total = sum(table.bad for table in refused), sum(table.bad + table.valid for table in refused)
+        files = [file for table in refused for file in table.files]
+        verb = "is" if count == 1 else "are"
         lines = [
-            f"{counted(total, 'row')} of {names_of(files)} {'is' if total == 1 else 'are'} not valid:",
+            f"{count:,} of {counted(total, 'row')} of {names_of(files)} {verb} not valid:",
             *bad_row_lines(bad_rows),
             *([note] if note else []),
-            f"correct them, or drop them with --on-bad drop{_hint(bad_rows)}",
+            "correct them, or drop them with --on-bad "
+            + ("drop=any, as they are more than half of the rows" if most else "drop")
+            + _hint(bad_rows),
         ]
         raise BadRowsError("\n".join(lines))
 
@@ -45,19 +73,31 @@ def names_of(files: Sequence[Path]) -> str:
 
 
 def bad_row_lines(bad_rows: Sequence[BadRows]) -> list[str]:
-    """Return one line per kind and one per example."""
+    """Return one line per kind, the most frequent first, and one per example."""
     lines = []
-    for bad in bad_rows:
+    for bad in sorted(bad_rows, key=lambda bad: -bad.count):
         lines.append(f"  {bad.kind}: {bad.count:,}")
         lines += [f"    {_example(example)}" for example in bad.examples]
     return lines
 
 
 def describe_dropped(bad_rows: Sequence[BadRows], removed: Sequence[Removed]) -> str:
-    """List the numbers of rows dropped by kind and by filter."""
-    counts = [f"{bad.kind} ({bad.count:,})" for bad in bad_rows]
-    counts += [f"filter {filtered.filter} ({filtered.events:,})" for filtered in removed]
-    return (", ".join(counts) or "the source has no rows") + _hint(bad_rows, removed)
+    """List the numbers of rows dropped by kind and by filter, the largest first."""
+    counts = [(bad.count, bad.kind) for bad in bad_rows]
+    counts += [(filtered.events, f"filter {filtered.filter}") for filtered in removed]
+    listed = (f"{kind} ({count:,})" for count, kind in sorted(counts, key=lambda one: -one[0]))
+    return (", ".join(listed) or "the source has no rows") + _hint(bad_rows, removed)
+
+
+def headline_of(manifest: Manifest) -> list[str]:
+    """Say how many rows of the log were dropped, and why; empty for none."""
+    bad_rows = [bad for bad in manifest.bad_rows if not bad.kind.startswith(ENTITY_FILES)]
+    dropped = sum(bad.count for bad in bad_rows) + sum(filtered.events for filtered in manifest.removed)
+    if not dropped:
+        return []
+    total = dropped + manifest.counts.events + (manifest.negatives or 0)
+    reasons = describe_dropped(bad_rows, manifest.removed)
+    return [f"dropped: {dropped:,} of {counted(total, 'row')} of the log ({dropped / total:.1%}): {reasons}"]
 
 
 def _hint(bad_rows: Sequence[BadRows], removed: Sequence[Removed] = ()) -> str:
@@ -65,8 +105,11 @@ def _hint(bad_rows: Sequence[BadRows], removed: Sequence[Removed] = ()) -> str:
         UNREADABLE_TIME: "give the formats of dates with --time-format",
         WRONG_CLOCK: "state --time-unit or --time-format if such times are right",
         NO_KIND: "`--default-kind` of `turret data prepare` or `append` gives them a kind",
+        REPEATED_ID: "of the rows of one id dropping keeps the first alone, so give a file of one row an id, "
+        "with a column for each property",
     }
-    kinds = {bad.kind for bad in bad_rows} | {one.filter for one in removed}
+    kinds = {bad.kind.partition(" file: ")[2] or bad.kind for bad in bad_rows}
+    kinds |= {one.filter for one in removed}
     return "".join(f"; {hint}" for kind, hint in hints.items() if kind in kinds)
 
 

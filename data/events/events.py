@@ -1,5 +1,6 @@
 """Validation of the rows of a log: each is an event, a bad row, or removed by a filter."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,8 @@ KIND_FILTER, WEIGHT_FILTER = "kinds", "min_weight"
 _FILTERS = (KIND_FILTER, NO_KIND, WEIGHT_FILTER)
 _IDS = ("user", "item")
 _SAMPLE = 1000
+_KINDS = 10  # shown in a message
+_PIECE = 1 << 20  # rows in which kinds are looked for at a time
 
 
 @dataclass(frozen=True)
@@ -158,7 +161,7 @@ def validate(
         for verdict in id_verdicts(role, f"raw_{role}", types, role, own_nulls[role], role in float_ids)
     ]
     texts = [role for role in _IDS if types[role] == pl.String]
-    verdicts = _bad(columns, weight is not None, ids, texts, time)
+    verdicts = _bad(columns, filters, weight is not None, ids, texts, time, nulls)
     if filters.kept_kinds:  # before a row can be bad
         kinds = [(kind.is_null(), NO_KIND), (~kind.is_in(filters.kept_kinds), KIND_FILTER)]
         verdicts = [*kinds, *verdicts]
@@ -166,8 +169,6 @@ def validate(
         known = pl.LazyFrame({"item": as_keys(catalog, types["item"]), "__known": True})
         frame = frame.join(known, on="item", how="left", maintain_order="left")
         verdicts.append((pl.col("__known").is_null(), UNKNOWN_ITEM))
-    if filters.min_weight is not None:
-        verdicts.append((pl.col("weight") < filters.min_weight, WEIGHT_FILTER))
     verdict = pl.coalesce(*(pl.when(condition).then(pl.lit(name)) for condition, name in verdicts))
     return Log(
         frame=frame.with_columns(verdict.alias(VERDICT)),
@@ -191,6 +192,33 @@ def _float_ids(raw: pl.LazyFrame, columns: Columns, nulls: Sequence[str]) -> fro
         )
     own = {f"raw_{role}": nulls_of(nulls, name) for role, name in columns if role in _IDS}
     return frozenset(name.removeprefix("raw_") for name in float_texts(raw, own))
+
+
+def refuse_absent_kinds(
+    parts: Sequence[tuple[int | None, Table]], columns: Columns, filters: FilterSettings
+) -> None:
+    """Raise ColumnError for a kind of the settings that no row has: a misspelt one would remove its events.
+
+    The rows are read until each kind has occurred.
+    """
+    absent, found = {*filters.kinds, *filters.kind_weights} - {filters.default_kind}, Counter[str]()
+    if columns.kind is None or not absent:
+        return
+    for _, table in parts:
+        kinds = table.frame.select(pl.col(columns.kind).cast(pl.String).str.strip_chars())
+        with readable(table.path):
+            for rows in kinds.collect_batches(chunk_size=_PIECE, engine="streaming"):
+                found.update(dict(rows.to_series().drop_nulls().value_counts().iter_rows()))
+                absent -= found.keys()
+                if not absent:
+                    return
+    frequent = sorted(found, key=lambda kind: (-found[kind], kind))
+    listed = ", ".join(map(repr, frequent[:_KINDS])) or "none"
+    rest = f" and {len(found) - _KINDS:,} others" if len(found) > _KINDS else ""
+    raise ColumnError(
+        f"no row has the kind {' or '.join(map(repr, sorted(absent)))}: the kinds in column {columns.kind!r} "
+        f"are {listed}{rest}; correct --kind or filters.kind_weights"
+    )
 
 
 def _time_reader(raw: pl.LazyFrame, columns: Columns, settings: ColumnSettings) -> TimeReader:
@@ -252,17 +280,18 @@ def _number(raw: str, name: str, schema: pl.Schema) -> pl.Expr:
 
 def _bad(
     columns: Columns,
+    filters: FilterSettings,
     has_weights: bool,
     ids: list[tuple[pl.Expr, str]],
     texts: Sequence[str],
     time: TimeReader,
+    nulls: Sequence[str],
 ) -> list[tuple[pl.Expr, str]]:
     """Return the conditions of bad rows with their verdicts; the first condition that holds decides.
 
     `ids` are those of ids, and `texts` the roles of ids that are texts.
     """
-    verdicts: list[tuple[pl.Expr, str]] = []
-    verdicts += ids
+    verdicts = [*ids]
     if texts:
         is_long = pl.max_horizontal(pl.col(texts).str.len_chars()) > ID_LENGTH
         verdicts.append((is_long, f"id longer than {ID_LENGTH} characters"))
@@ -276,13 +305,16 @@ def _bad(
     if columns.weight is not None:
         verdicts.append((pl.col("raw_weight").is_null(), "null weight"))
     if has_weights:
-        verdicts += [
-            (pl.col("weight").is_null(), "unreadable weight"),
-            (pl.col("weight") <= 0, "weight not above 0"),
-        ]
+        verdicts.append((pl.col("weight").is_null(), "unreadable weight"))
+        if filters.min_weight is not None:  # before a rating of -1, for none, is an invalid weight
+            verdicts.append((pl.col("weight") < filters.min_weight, WEIGHT_FILTER))
+        verdicts.append((pl.col("weight") <= 0, "weight not above 0"))
     if columns.quantity is not None:
+        # No quantity is no return: in a log of several kinds, views have none.
+        raw = pl.col("raw_quantity").cast(pl.String).str.strip_chars()
+        is_unreadable = pl.col("quantity").is_null() & ~raw.is_in(nulls_of(nulls, columns.quantity))
         verdicts += [
-            (pl.col("quantity").is_null(), "null or unreadable quantity"),
+            (is_unreadable, "unreadable quantity"),
             (pl.col("quantity") <= 0, "return (quantity not above 0)"),
         ]
     return [*verdicts, *bad_labels(columns)]

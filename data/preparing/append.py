@@ -71,7 +71,7 @@ def _append(old: PreparedData, source: Place, target: Path, options: Mapping[str
     ):
         config = _configuration(old, source, options, copies)
         with tempfile.TemporaryDirectory(dir=folder) as work:  # removed with the folder
-            ingested = ingest_source(config, Path(work), copies)
+            ingested = ingest_source(config, Path(work), copies, is_continued=True)
             advance(1)
             duplicates = config.filters.duplicates
             built = grow_histories(old, ingested.events, ingested.log, duplicates, folder, Path(work))

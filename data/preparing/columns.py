@@ -26,12 +26,10 @@ def choose_columns(settings: ColumnSettings, existing: Sequence[str], where: str
     user = _choose("user", settings.user, existing, where)
     item = _choose("item", settings.item, existing, where)
     time = None if settings.in_file_order else _choose("time", settings.time, existing, where)
-    weight = settings.weight and require(settings.weight, existing, where, "weight")
-    kind = settings.kind and require(settings.kind, existing, where, "kind")
-    quantity = settings.quantity and require(settings.quantity, existing, where, "quantity")
-    label = settings.label and require(settings.label, existing, where, "label")
-    negatives = settings.negatives and require(settings.negatives, existing, where, "negatives")
-    optional = {"weight": weight, "quantity": quantity, "kind": kind, "label": label, "negatives": negatives}
+    named = {role: getattr(settings, role) for role in ("weight", "quantity", "kind", "label", "negatives")}
+    optional = {
+        role: require(name, existing, where, role) for role, name in named.items() if name is not None
+    }
     return Columns(user=user, item=item, time=time, **optional)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -26,6 +27,12 @@ def encode(frame: pl.DataFrame, chosen: FeatureColumns, where: Path) -> Features
         features.append(feature)
         columns[name] = column
     return Features(frame.height, tuple(features), columns)
+
+
+def raw_features(frame: pl.DataFrame, chosen: FeatureColumns) -> dict[str, list[Any]]:
+    """Return the chosen columns of `frame`, as for `encode`, as values that `Feature.encode_one` takes."""
+    forms = {"multi": lambda values: as_lists(values, "|"), "number": as_numbers}
+    return {name: forms.get(kind, _texts)(frame[name]).to_list() for kind, name in chosen.by_kind()}
 
 
 def is_printable(dtype: pl.DataType) -> bool:

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 from turret.data.errors import ColumnError, EmptyDataError
 from turret.data.events.dropped_rows import (
     UNKNOWN_ITEM,
+    CheckedRows,
     bad_row_lines,
     describe_dropped,
     names_of,
     refuse_bad_rows,
 )
-from turret.data.events.events import Log, validate
+from turret.data.events.events import Log, refuse_absent_kinds, validate
 from turret.data.events.labels import check_labels
 from turret.data.events.read_events import IngestedEvents, read_events
 from turret.data.manifest import BadRows, Columns
@@ -46,12 +47,17 @@ class IngestedSource:
 
 
 def ingest_source(
-    config: PrepareConfig, work: Path, copies: LocalCopies, session: "SparkSession | None" = None
+    config: PrepareConfig,
+    work: Path,
+    copies: LocalCopies,
+    session: "SparkSession | None" = None,
+    is_continued: bool = False,
 ) -> IngestedSource:
     """Open, validate and read the source, by Polars or a session of Spark; `work` is a folder for events.
 
-    Raises BadRowsError for bad rows unless they are to be dropped, EmptyDataError when no row is an event,
-    and the errors of `open_source`, `choose_columns`, `validate` and `check_labels`.
+    A source that continues a log (`is_continued`) need not have events of every kind. Raises BadRowsError for
+    bad rows unless they are to be dropped, EmptyDataError when no row is an event, and the errors of
+    `open_source`, `choose_columns`, `refuse_absent_kinds`, `validate` and `check_labels`.
     """
     source = open_source(config, work, copies)
     settings = _column_settings(config.columns, source.columns)
@@ -59,6 +65,8 @@ def ingest_source(
         columns = choose_columns(settings, shared_columns(source), str(source.parts[0][1].path))
     except ColumnError as error:
         raise ColumnError(f"{error}{_other_ways(source)}") from None
+    if not is_continued:
+        refuse_absent_kinds(source.parts, columns, config.filters)
     nulls, separator = config.format.nulls, config.format.list_separator or "|"
     items = _entity_table(source.items, settings.item_id, columns.item, "item", nulls)
     users = _entity_table(source.users, settings.user_id, columns.user, "user", nulls)
@@ -72,13 +80,12 @@ def ingest_source(
         events = read_by_spark(session, log, columns, config.filters, catalog, nulls, work)
     malformed = [bad for _, table in source.parts for bad in malformed_rows("malformed line", table)]
     in_events = [*malformed, *events.bad_rows]
-    bad_entries = [entries for entries in (items, users) if entries is not None and entries.bad_rows]
-    bad_rows = [*in_events, *(bad for entries in bad_entries for bad in entries.bad_rows)]
-    if config.on_bad == "error":
-        logs = [table.path for _, table in source.parts] if in_events else []
-        refuse_bad_rows(
-            bad_rows, [*logs, *(entries.path for entries in bad_entries)], _known(bad_rows, items)
-        )
+    entities = [entries for entries in (items, users) if entries is not None]
+    bad_rows = [*in_events, *(bad for entries in entities for bad in entries.bad_rows)]
+    read = CheckedRows([table.path for _, table in source.parts], len(events.events), in_events)
+    checked = [read, *(entries.checked for entries in entities)]
+    if len(events.events) or config.on_bad == "error":
+        refuse_bad_rows(checked, config.on_bad, _known(bad_rows, items))
     if not len(events.events):
         lines = [
             f"no row of {log.path} is an event: {describe_dropped(bad_rows, events.removed)}",

@@ -1,39 +1,53 @@
 """The items and users files: rows by vocabulary, and the fields for answers."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from turret.data.errors import ColumnError
-from turret.data.events.ids import float_texts, id_text, id_verdicts
+from turret.data.events.dropped_rows import REPEATED_ID, CheckedRows
+from turret.data.events.ids import as_keys, float_texts, id_text, id_verdicts
 from turret.data.manifest import BadRows
 from turret.data.preparing.columns import Role, choose_id, require
 from turret.data.preparing.encoding import element_type, is_printable
 from turret.data.preparing.feature_readings import FeatureReadings
+from turret.data.preparing.values import truths
+from turret.data.progress import counted
 from turret.data.reading.schema import NULLS, FeatureColumns, nulls_of
 from turret.data.reading.tables import EXAMPLES, ROW, Table, readable
-from turret.data.vocabulary import is_canonical_integer
+from turret.data.vocabulary import Id, Vocabulary, is_canonical_integer
 
 _ID = "__id"
 
 
 @dataclass(frozen=True)
 class EntityTable:
-    """The rows of an items or users file with unique ids (`ids`, as text), and its bad rows."""
+    """The rows of an items or users file with unique ids (`ids`, as text), its bad rows, and notes on it."""
 
     frame: pl.DataFrame
     path: Path
     id_column: str
     is_text: bool
     bad_rows: list[BadRows]
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def checked(self) -> CheckedRows:
+        """The numbers of the valid rows and of the others."""
+        return CheckedRows([self.path], self.frame.height, self.bad_rows)
 
     @property
     def ids(self) -> pl.Series:
         """The unique ids, as text."""
         return self.frame[_ID]
+
+    def without_event(self, vocabulary: Vocabulary) -> list[Id]:
+        """Return the ids that `vocabulary` lacks, sorted; only those of its kind."""
+        keys = as_keys(self.ids, pl.Int64() if vocabulary.kind == "integer" else pl.String())
+        return [key for key in keys.sort().to_list() if vocabulary.row(key) is None]
 
     def aligned(self, ids: list[str]) -> pl.DataFrame:
         """Return the rows of `ids`, in that order; null for ids that are not in the file."""
@@ -61,6 +75,9 @@ def read_entity_table(
         ) from None
     with readable(table.path):
         frame = table.frame.collect(engine="streaming")
+    count = frame.height
+    frame = frame.unique([name for name in frame.columns if name != ROW], keep="first", maintain_order=True)
+    note = f"{table.path.name}: {counted(count - frame.height, 'row')} repeated word for word are left out"
     own = nulls_of(nulls, id_column)
     is_float = bool(float_texts(frame.lazy(), {id_column: own}))
     text = id_text(id_column, frame.schema[id_column], nulls=own, is_float=is_float)
@@ -71,9 +88,14 @@ def read_entity_table(
     for condition, verdict in id_verdicts(_ID, id_column, frame.schema, "id", own, is_float):
         bad += _rows(f"{role}s file: {verdict}", table, without_id.filter(condition), id_column)
         without_id = without_id.filter(~condition)
-    bad += _rows(f"{role}s file: repeated id", table, frame.filter(is_repeated), id_column)
+    bad += _rows(f"{role}s file: {REPEATED_ID}", table, frame.filter(is_repeated), id_column)
     return EntityTable(
-        frame.filter(~is_repeated & pl.col(_ID).is_not_null()), table.path, id_column, table.is_text, bad
+        frame.filter(~is_repeated & pl.col(_ID).is_not_null()),
+        table.path,
+        id_column,
+        table.is_text,
+        bad,
+        [note] if frame.height < count else [],
     )
 
 
@@ -133,7 +155,8 @@ def _rows(kind: str, table: Table, rows: pl.DataFrame, id_column: str) -> list[B
 
 def _json_values(values: pl.Series, is_text: bool) -> list[Any]:
     values = pl.select(_json_expression(pl.lit(values), values.dtype)).to_series()
-    # In an untyped file, a column with only integers is an integer column, and so is one of whole floats.
+    # In an untyped file, a column with only integers is an integer column, so are whole floats and truths.
+    values = truths(values) if is_text else values
     is_integer = is_text and values.dtype == pl.String and all(map(is_canonical_integer, values.drop_nulls()))
     if is_integer or (values.dtype.is_float() and (values == values.floor()).all()):
         integers = values.cast(pl.Int64, strict=False)

@@ -31,14 +31,15 @@ from turret.data.manifest import (
     hash_files,
 )
 from turret.data.object_stores.local_copies import LocalCopies
+from turret.data.prepared import ColdItems
 from turret.data.preparing.columns import Role
-from turret.data.preparing.encoding import encode
+from turret.data.preparing.encoding import encode, raw_features
 from turret.data.preparing.feature_readings import read_features
 from turret.data.preparing.ingest import IngestedSource, ingest_source, refuse_unknown_nulls
 from turret.data.preparing.item_catalog import EntityTable, fields, refuse_own_id
 from turret.data.preparing.prepare_warnings import prepare_warnings
 from turret.data.preparing.repeats import count_repeats
-from turret.data.progress import LOGGER, progress
+from turret.data.progress import LOGGER, counted, progress
 from turret.data.reading.schema import FeatureColumns, FormatSettings, PrepareConfig
 from turret.data.vocabulary import Vocabulary
 
@@ -118,12 +119,14 @@ def _write_catalogs(
 
     Returns the features of users and items, and a sentence on each choice.
     """
-    user_columns = config.user_features or ingested.source.user_features
-    item_columns = config.item_features or ingested.source.item_features
+    source, none = ingested.source, FeatureColumns()
+    user_columns = (config.user_features or none).over(source.user_features or none)
+    item_columns = (config.item_features or none).over(source.item_features or none)
     notes: list[str] = []
     read = partial(_entity_columns, settings=config.format, notes=notes)
-    users, _ = read(ingested.users, built.users, user_columns, "user", field_names=())
-    items, answers = read(ingested.items, built.items, item_columns, "item", field_names=config.fields)
+    users, _, _ = read(ingested.users, built.users, user_columns, "user", field_names=())
+    items, answers, cold = read(ingested.items, built.items, item_columns, "item", field_names=config.fields)
+    cold.save(folder)
     built.users.save(folder / "users.json")
     built.items.save(folder / "items.json")
     users.save(folder / "user_features")
@@ -136,21 +139,37 @@ def _write_catalogs(
 def _entity_columns(
     entries: EntityTable | None,
     vocabulary: Vocabulary,
-    chosen: FeatureColumns | None,
+    chosen: FeatureColumns,
     role: Role,
     settings: FormatSettings,
     field_names: tuple[str, ...] | None,
     notes: list[str],
-) -> tuple[Features, dict[str, list[object]]]:
+) -> tuple[Features, dict[str, list[object]], ColdItems]:
+    """Read the features and fields of the rows of `vocabulary`, and those of the items without an event."""
+    count = len(vocabulary)
     if entries is None:
-        return Features(len(vocabulary), (), {}), {}
-    if chosen is not None:
-        refuse_own_id(chosen, entries, role)
-    frame = entries.aligned(list(map(str, vocabulary.ids(range(len(vocabulary))))))
+        return Features(count, (), {}), {}, ColdItems()
+    refuse_own_id(chosen, entries, role)
+    notes += entries.notes
+    cold = entries.without_event(vocabulary) if role == "item" else []
+    frame = entries.aligned([*map(str, vocabulary.ids(range(count))), *map(str, cold)])
     readings = read_features(frame, chosen, entries.path, role, settings)
     notes += readings.notes
-    features = encode(readings.frame, readings.chosen, entries.path)
-    return features, fields(frame, field_names, readings, entries)
+    features = encode(readings.frame.head(count), readings.chosen, entries.path)
+    columns = fields(frame, field_names, readings, entries)
+    known, others = (
+        {name: values[part] for name, values in columns.items()}
+        for part in (slice(count), slice(count, None))
+    )
+    if not cold:
+        return features, known, ColdItems()
+    note = f"{entries.path.name}: {len(cold):,} of {counted(len(frame), 'item')} have no event"
+    if not features.features:
+        notes.append(f"{note} and no features, so no model can rank them, and they are left out")
+        return features, known, ColdItems()
+    notes.append(f"{note}; a model whose item tower reads features recommends them, others leave them out")
+    raw = raw_features(readings.frame.tail(len(cold)), readings.chosen)
+    return features, known, ColdItems(cold, raw, others)
 
 
 def _manifest(

@@ -21,7 +21,8 @@ DecimalMark = Literal["auto", ".", ","]
 SEPARATORS = ("|", ";", ",", "/")
 # The sample by which a column's kind is told.
 _SAMPLE = 100_000
-_SIGNS = r"[\s\u00a0\u202f'\u2019$€£¥₹%]|\b(?:EUR|USD|GBP|CHF|SEK|NOK|DKK|PLN|JPY|CNY|INR|kr|zł|Fr\.)"
+_CURRENCIES = r"[$€£¥₹]|\b(?:EUR|USD|GBP|CHF|SEK|NOK|DKK|PLN|JPY|CNY|INR|kr|zł|Fr\.)"
+_SIGNS = rf"[\s\u00a0\u202f'\u2019%]|{_CURRENCIES}"
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?")
 _WORDS = (
     ("true", "false"),
@@ -73,6 +74,11 @@ def numbers(texts: pl.Series, decimal: DecimalMark = "auto") -> tuple[pl.Series,
     )
 
 
+def currencies(texts: pl.Series) -> list[str]:
+    """Return the distinct signs of currency in prices, sorted."""
+    return sorted(texts.str.extract(f"({_CURRENCIES})").drop_nulls().unique())
+
+
 def _decimal_mark(bare: pl.Series) -> Literal[".", ","]:
     def some(pattern: str) -> bool:
         return bool(bare.str.contains(pattern).any())
@@ -95,6 +101,14 @@ def _parsed(bare: pl.Series, mark: str) -> pl.Series:
     )
     value = text.cast(pl.Float64, strict=False)
     return pl.select(pl.when(is_number & value.is_finite()).then(value)).to_series().alias(bare.name)
+
+
+def truths(values: pl.Series) -> pl.Series:
+    """Texts that are all true or false, in any case, as booleans; other columns unchanged."""
+    if values.dtype != pl.String or not len(known := values.str.to_lowercase().drop_nulls()):
+        return values
+    is_truth = known.is_in(["true", "false"]).all()
+    return (values.str.to_lowercase() == "true").alias(values.name) if is_truth else values
 
 
 def truth_values(texts: pl.Series) -> pl.Series | None:
@@ -126,26 +140,27 @@ def days(values: pl.Series) -> pl.Series | None:
     return found if found.null_count() == values.null_count() else None
 
 
-def list_separator(texts: pl.Series) -> str | None:
+def list_separator(texts: pl.Series, usual: bool = False) -> str | None:
     """The separator of a column of lists, "json" for JSON lists, or None for a column of single values.
 
     Parts between separators are values of a list where they come back in other texts: each is in two on
-    average, which parts of titles such as "Matrix, The" are not.
+    average, which parts of titles such as "Matrix, The" are not. Of a column with a `usual` name of lists,
+    such as genre, one part that comes back is enough.
     """
     sample = texts.drop_nulls().head(_SAMPLE)
     if not len(sample):
         return None
     if (sample.str.starts_with("[") & sample.str.ends_with("]")).all():
         return "json"
-    return next((separator for separator in SEPARATORS if _is_separator(sample, separator)), None)
+    return next((separator for separator in SEPARATORS if _is_separator(sample, separator, usual)), None)
 
 
-def _is_separator(sample: pl.Series, separator: str) -> bool:
+def _is_separator(sample: pl.Series, separator: str, usual: bool) -> bool:
     if sample.str.contains(separator, literal=True).mean() < 0.1:  # type: ignore[operator]
         return False
     parts = sample.unique().str.split(separator).explode().str.strip_chars()
     parts = parts.filter(parts != "")
-    return len(parts) >= 2 * parts.n_unique()
+    return len(parts) > parts.n_unique() if usual else len(parts) >= 2 * parts.n_unique()
 
 
 def json_lists(texts: pl.Series) -> pl.Series:
@@ -157,7 +172,7 @@ def json_lists(texts: pl.Series) -> pl.Series:
 def _one_list(text: str) -> list[str] | None:
     try:
         values = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         try:
             values = ast.literal_eval(text)
         except (ValueError, SyntaxError, MemoryError, RecursionError):

@@ -12,13 +12,13 @@ import polars as pl
 from turret.data.errors import SourceError
 from turret.data.reading.movielens_tables import films, films_100k, people
 from turret.data.reading.readers import scan
-from turret.data.reading.schema import ColumnSettings, FeatureColumns, FormatSettings
+from turret.data.reading.schema import EVERY, ColumnSettings, FeatureColumns, FormatSettings
 from turret.data.reading.tables import ROW, Source, Table
 from turret.data.reading.unpacking import DAMAGED
 
 COLUMNS = ColumnSettings(user="user_id", item="item_id", time="timestamp")
-ITEM_FEATURES = FeatureColumns(text=("title",), multi=("genres",), number=("year",))
-USER_FEATURES = FeatureColumns(category=("gender", "age", "occupation"))
+ITEM_FEATURES = FeatureColumns(text=("title",), multi=("genres",), number=("year",), ignore=(EVERY,))
+USER_FEATURES = FeatureColumns(category=("gender", "age", "occupation"), ignore=(EVERY,))
 
 _RATINGS = ("user_id", "item_id", "rating", "timestamp")
 

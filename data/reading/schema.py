@@ -237,21 +237,37 @@ class FilesSplit(_Settings):
 Split = Annotated[LastSplit | TimeSplit | FilesSplit, Field(discriminator="kind")]
 
 
+EVERY = "*"
+
+
 class FeatureColumns(_Settings):
-    """The columns of the items or users file that towers read: see `data.features.Feature` for the kinds."""
+    """The columns of the items or users file that towers read: see `data.features.Feature` for the kinds.
+
+    Columns that are neither named nor in `ignore` are features if their values suggest it; `ignore` "*" is
+    all columns that are not named.
+    """
 
     text: Annotated[tuple[str, ...], Option("a text, read as letter trigrams.", "COLUMN")] = ()
     category: Annotated[tuple[str, ...], Option("one of several values.", "COLUMN")] = ()
     multi: Annotated[tuple[str, ...], Option("a list of values.", "COLUMN")] = ()
     number: Annotated[tuple[str, ...], Option("a number.", "COLUMN")] = ()
+    ignore: Annotated[tuple[str, ...], Option("no feature; * for all that are not named.", "COLUMN")] = ()
 
     @model_validator(mode="after")
     def _names_each_once(self) -> Self:
-        names = [name for _, name in self.by_kind()]
+        names = [*(name for _, name in self.by_kind()), *self.ignore]
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
             raise ValueError(f"column {repeated[0]!r} is named as a feature twice; give it one kind")
         return self
+
+    def over(self, defaults: "FeatureColumns") -> "FeatureColumns":
+        """Return these columns, and those of `defaults` that these neither name nor ignore."""
+        named = {*self.ignore, *(name for _, name in self.by_kind())}
+        if EVERY in named:
+            return self
+        rest = {kind: tuple(name for name in names if name not in named) for kind, names in defaults}
+        return FeatureColumns(**{kind: names + rest[kind] for kind, names in self})
 
     def by_kind(self) -> list[tuple[Literal["text", "category", "multi", "number"], str]]:
         """Return (kind, column) for every feature."""
@@ -265,14 +281,15 @@ class PrepareConfig(_Settings):
     `source` is a file of events, a MovieLens folder or zip, or a folder of `events`, `items` and `users`
     files; with split.kind = "files" there is none. Paths are relative to the working directory; a URL such as
     `s3://bucket/events.parquet` is a place in an object store. `on_bad`
-    "error" refuses a log that has bad rows, "drop" drops them; both count them. `items_format` and
-    `users_format` are those of files in another form than the events. `fields` are the item columns kept for
-    answers (default: all).
+    "error" refuses a log that has bad rows, "drop" drops them unless they are more than half, and "drop=any"
+    drops them; all count them. `items_format` and `users_format` are those of files in another form than the
+    events. `fields` are the item columns kept for answers (default: all).
     """
 
     source: Place | None = None
     on_bad: Annotated[
-        Literal["error", "drop"], Option("Rows that can't be events: error (the default) or drop.")
+        Literal["error", "drop", "drop=any"],
+        Option("Rows that can't be events: error (the default), drop (at most half of them), or drop=any."),
     ] = "error"
     items: Annotated[Place | None, Option("A file with the items' features and fields.", "FILE")] = None
     users: Annotated[Place | None, Option("A file with the users' features.", "FILE")] = None

@@ -39,7 +39,8 @@ class Rules:
     def __init__(self, log: Log, columns: Columns, filters: FilterSettings, nulls: Sequence[str]) -> None:
         schema = log.frame.collect_schema()
         self.log, self.columns, self.filters = log, columns, filters
-        self.nulls = {role: nulls_of(nulls, getattr(columns, role) or "") for role in (*_IDS, "kind")}
+        roles = (*_IDS, "kind", "quantity")
+        self.nulls = {role: nulls_of(nulls, getattr(columns, role) or "") for role in roles}
         self.raw = {role: schema[f"raw_{role}"] for role in columns.model_dump(exclude_none=True)}
         self.keys = {role: schema[role] for role in _IDS}
 
@@ -91,8 +92,6 @@ class Rules:
         if catalog is not None:
             frame = frame.join(catalog, "item", "left")
             verdicts.append((F.col("__known").isNull(), UNKNOWN_ITEM))
-        if self.filters.min_weight is not None:
-            verdicts.append((F.col("weight") < F.lit(self.filters.min_weight).cast("float"), WEIGHT_FILTER))
         verdict = F.coalesce(*(F.when(condition, F.lit(name)) for condition, name in verdicts))
         frame = frame.withColumn(VERDICT, verdict)
         raw = [name for name in rows.columns if name.startswith("raw_")]
@@ -149,13 +148,18 @@ class Rules:
         if "weight" in self.raw:
             verdicts.append((F.col("raw_weight").isNull(), "null weight"))
         if has_weights:
-            verdicts += [
-                (F.col("weight").isNull(), "unreadable weight"),
-                (F.col("weight") <= 0, "weight not above 0"),
-            ]
+            verdicts.append((F.col("weight").isNull(), "unreadable weight"))
+            if self.filters.min_weight is not None:
+                least = F.lit(self.filters.min_weight).cast("float")
+                verdicts.append((F.col("weight") < least, WEIGHT_FILTER))
+            verdicts.append((F.col("weight") <= 0, "weight not above 0"))
         if "quantity" in self.raw:
+            raw = F.col("raw_quantity")
+            is_given = raw.isNotNull()
+            if self.raw["quantity"] == pl.String:
+                is_given &= ~stripped(raw).isin(*self.nulls["quantity"])
             verdicts += [
-                (F.col("quantity").isNull(), "null or unreadable quantity"),
+                (F.col("quantity").isNull() & is_given, "unreadable quantity"),
                 (F.col("quantity") <= 0, "return (quantity not above 0)"),
             ]
         if "label" in self.raw:

@@ -190,7 +190,7 @@ def test_dumped_kinds_are_found_and_events_without_one_are_said(tmp_path: Path, 
     later = ("b", "x", START + 2, "buy"), ("b", "y", START + 3, None), ("b", "y", START + 4, " ")
     report = append(dump(tmp_path / "d.parquet", *later, ("b", "y", START + 5, "share")), with_kinds)
     assert report.sentence() == (
-        "1 of 4 events are new; dropped: filter kinds (1), filter missing kind (2); `--default-kind` of "
+        "1 of 4 events are new; dropped: filter missing kind (2), filter kinds (1); `--default-kind` of "
         "`turret data prepare` or `append` gives them a kind; "
         f"{with_kinds} has 3 events of 2 users and 2 items"
     )

@@ -17,7 +17,7 @@ from turret.data.events import id_interner as numbering
 from turret.data.events.buckets import LoggedEvents, sorted_buckets
 from turret.data.events.event_arrays import Events, stable_order
 from turret.data.events.event_files import EventFiles
-from turret.data.events.events import Log, validate
+from turret.data.events.events import Log, refuse_absent_kinds, validate
 from turret.data.events.id_interner import IdInterner
 from turret.data.events.ids import as_keys, id_key, id_text, vocabulary
 from turret.data.events.read_events import IngestedEvents, read_events
@@ -312,6 +312,38 @@ def test_rows_without_a_kind_have_a_count_of_their_own_or_the_default(
     columns: Columns = {"user": [1] * 6, "item": [1] * 6, "time": [*range(6)], "event": kinds}
     log = _validate(columns, FilterSettings(**kept, default_kind=default), kind="event")
     assert _counts(log) == (events, {}, removed)
+
+
+def test_a_weight_below_the_least_is_filtered_before_it_can_be_invalid() -> None:
+    """Ratings of -1 stand for no rating in public logs."""
+    columns: Columns = {"user": [1, 1, 1], "item": [1, 2, 3], "time": [1, 2, 3], "n": [-1, 6, 8]}
+    log = _validate(columns, FilterSettings(min_weight=7), weight="n")
+    assert _counts(log) == (1, {}, {"min_weight": 2})
+
+
+@pytest.mark.parametrize(
+    ("quantities", "bad"),
+    [
+        ([2, 1.5, None], {}),
+        ([3, 0, -1], {"return (quantity not above 0)": 2}),
+        (["1", " ", "NULL"], {}),
+        (["1", "two", "-"], {"unreadable quantity": 1}),
+    ],
+)
+def test_no_quantity_is_no_return(quantities: list[object], bad: dict[str, int]) -> None:
+    """In a log of views and purchases, views have none."""
+    columns: Columns = {"user": [1] * 3, "item": [1, 2, 3], "time": [1, 2, 3], "n": quantities}
+    assert _counts(_validate(columns, quantity="n")) == (3 - sum(bad.values()), bad, {})
+
+
+@pytest.mark.parametrize("filters", [{"kinds": ("view", "purchse")}, {"kind_weights": {"purchse": 5.0}}])
+def test_a_kind_that_never_occurs_is_an_error_with_the_kinds_that_do(filters: dict[str, Any]) -> None:
+    columns: Columns = {"user": [1] * 3, "item": [1] * 3, "time": [1] * 3, "event": ["buy", "view", "view"]}
+    parts = [(None, _table(columns))]
+    chosen = choose_columns(ColumnSettings(kind="event"), list(columns), "log")
+    with pytest.raises(ColumnError, match=r"no row has the kind 'purchse': .* are 'view', 'buy'; correct"):
+        refuse_absent_kinds(parts, chosen, FilterSettings(**filters))
+    refuse_absent_kinds(parts, chosen, FilterSettings(kinds=("view",), kind_weights={"buy": 2.0}))
 
 
 def test_weights_of_kinds_need_a_column_of_kinds() -> None:

@@ -119,8 +119,8 @@ def test_a_separator_parts_values_that_come_back(texts: list[str | None], expect
 
 
 def test_lists_in_json_or_of_python_are_parsed() -> None:
-    texts = pl.Series(['["a", 2]', "['x, y', 'z']", "[]", None, "[broken", "[1,"])
-    assert json_lists(texts).to_list() == [["a", "2"], ["x, y", "z"], [], None, None, None]
+    texts = pl.Series(['["a", 2]', "['x, y', 'z']", "[]", None, "[broken", "[1,", "[" * 10**5])
+    assert json_lists(texts).to_list() == [["a", "2"], ["x, y", "z"], [], None, None, None, None]
 
 
 def test_texts_for_no_value_are_missing() -> None:
@@ -134,7 +134,7 @@ COUNT = 40
 
 def _read(
     frame: pl.DataFrame,
-    chosen: FeatureColumns | None = None,
+    chosen: FeatureColumns = FeatureColumns(),  # noqa: B008
     role: Role = "item",
     **settings: Any,
 ) -> FeatureReadings:
@@ -159,7 +159,14 @@ def _column(values: list[Any]) -> pl.DataFrame:
         (['["red"]', '["red", "blue"]'], [("multi", "column")]),
         ([["red"], ["blue"]], [("multi", "column")]),
         (["2024-01-05", "2024-06-01"], [("category", "column_month"), ("number", "column_days")]),
-        ([date(2024, 1, 5)], [("category", "column_month"), ("number", "column_days")]),
+        ([date(2024, 1, 5), date(2024, 1, 6)], [("number", "column_days")]),
+        (["True", "false", None], [("category", "column")]),
+        (["0101", "0102"], [("category", "column")]),
+        ([5, 5], []),
+        ([5, None], []),
+        (["sale", None], [("category", "column")]),
+        ([[], ["red"]], [("multi", "column")]),
+        ([[], []], []),
         ([f"code {number}" for number in range(COUNT)], [("text", "column")]),
         ([f"AX-{number}" for number in range(COUNT)], []),
         ([f"c{number}" for number in range(COUNT)], []),
@@ -177,9 +184,68 @@ def test_a_column_is_the_feature_that_its_values_suggest(
 
 
 def test_a_usual_name_says_more_than_values() -> None:
-    frame = pl.DataFrame({"Title": ["a", "a"], "age": [1, 2], "genres": ["war", "war"], "price": ["1", "2"]})
+    frame = pl.DataFrame({"Title": ["a", "b"], "age": [1, 2], "genres": ["war", "art"], "price": ["1", "2"]})
     chosen = _read(frame).chosen.by_kind()
     assert chosen == [("text", "Title"), ("category", "age"), ("multi", "genres"), ("number", "price")]
+
+
+def test_an_age_in_years_is_a_number_and_a_genre_may_be_a_list() -> None:
+    frame = pl.DataFrame(
+        {
+            "age": [str(20 + row % 30) for row in range(COUNT)],
+            "genre": ["Drama", "War, Drama", "War", "Art"] * 10,
+        }
+    )
+    readings = _read(frame)
+    assert readings.chosen.by_kind() == [("multi", "genre"), ("number", "age")]
+    assert readings.frame["genre"][1].to_list() == ["War", "Drama"]
+
+
+def test_codes_of_a_column_of_names_are_no_quantities() -> None:
+    types = ["Vest", "Bra", "Top", "Sock"] * 10
+    frame = pl.DataFrame(
+        {"type": types, "department": [{"Vest": 253, "Bra": 306, "Top": 9, "Sock": 1}[one] for one in types]}
+    )
+    readings = _read(frame.with_columns(section_no=pl.lit(16) + pl.col("department") % 3))
+    assert readings.chosen.category == ("type", "department", "section_no")
+    assert readings.notes[1:] == [
+        "items.csv: column 'section_no' is called like an id, so it is read as a category; --item-number "
+        "reads it as a number",
+        "items.csv: column 'department' numbers the values of 'type', so it is read as a category",
+    ]
+
+
+def test_a_column_that_is_named_or_ignored_leaves_the_guesses_of_the_others() -> None:
+    frame = pl.DataFrame({"stock": [1, 2] * 20, "shelf": ["a", "b"] * 20, "year": [1999, 2001] * 20})
+    chosen = FeatureColumns(category=("year",), ignore=("stock",))
+    assert _read(frame, chosen).chosen.by_kind() == [("category", "year"), ("category", "shelf")]
+    alone = FeatureColumns(category=("year",), ignore=("*",))
+    assert _read(frame, alone).chosen.by_kind() == [("category", "year")]
+    with pytest.raises(ColumnError, match=r"has no column 'stok' for the ignored feature"):
+        _read(frame, FeatureColumns(ignore=("stok",)))
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        (["12 €", "$15", "7 £"], "prices in several currencies, $ and £ and €"),
+        (["https://shop.example/1", None], "links"),
+        ([None], "no value"),
+        (["x", "x"], "one value only"),
+        ([{"a": 1}], "nested records"),
+        (list(range(COUNT)), "whole numbers, nearly every row has another"),
+        ([f"AX-{number}" for number in range(COUNT)], "texts, nearly every row has another"),
+    ],
+)
+def test_a_column_that_is_left_out_has_its_reason(values: list[Any], reason: str) -> None:
+    (note,) = _read(_column(values)).notes
+    assert f"left out: column ({reason}); name them yourself with" in note
+
+
+def test_prices_beside_a_few_other_texts_are_numbers_and_the_others_are_counted() -> None:
+    readings = _read(_column([*(f"{number}.5" for number in range(COUNT - 1)), "on request"]))
+    assert readings.chosen.number == ("column",)
+    assert "1 of 40 values are none, such as 'on request', and missing" in readings.notes[1]
 
 
 def test_named_numbers_are_read_from_words_dates_and_prices() -> None:
@@ -299,7 +365,7 @@ def test_columns_that_can_not_be_features_are_refused() -> None:
         _encode(pl.DataFrame({"tags": [["a"]]}), category=("tags",))
 
 
-NONE = FeatureColumns()
+NONE = FeatureColumns(ignore=("*",))
 
 
 def _shown_fields(
@@ -377,10 +443,11 @@ def test_texts_of_a_csv_file_become_what_they_were_meant_as() -> None:
             "size": ["2.50"],
             "stock": ["253"],
             "number": ["9223372036854775808"],
+            "new": ["True"],
         }
     )
     entries = _table(frame, is_text=True)
-    chosen = FeatureColumns(multi=("genres",), number=("price", "stock"))
+    chosen = FeatureColumns(multi=("genres",), number=("price", "stock"), ignore=("*",))
     found = _shown_fields(entries, ["1"], chosen=chosen)
     assert found == {
         "year": [1999],
@@ -390,6 +457,7 @@ def test_texts_of_a_csv_file_become_what_they_were_meant_as() -> None:
         "size": ["2.50"],
         "stock": [253],
         "number": ["9223372036854775808"],
+        "new": [True],
     }
     assert list(map(type, found["stock"])) == [int]
 

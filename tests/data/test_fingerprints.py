@@ -123,7 +123,7 @@ CASES: dict[str, tuple[Callable[[pl.DataFrame], pl.DataFrame], Given | None, dic
         lambda log: log,
         None,
         {"columns": STARS, "filters": KINDS, "on_bad": "drop"},
-        "625d224e1a03b188",
+        "74b8ec3f38223bc0",
     ),
     "order of the file": (
         lambda log: log,

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 from tests.data.conftest import Prepare
 from turret.data.configuration import load_configuration
+from turret.data.describe import describe
 from turret.data.errors import BadRowsError, ColumnError, DataError, EmptyDataError
 from turret.data.events.event_arrays import Events
 from turret.data.features import Bag
 from turret.data.histories import histories
 from turret.data.histories.splits import by_time
-from turret.data.prepared import PreparedData
+from turret.data.prepared import ColdItems, PreparedData
 from turret.data.preparing.append import append
 from turret.data.preparing.columns import choose_columns
 from turret.data.preparing.prepare import new_prepared_folder, prepare
@@ -99,12 +100,13 @@ def test_parts_are_read_in_natural_order_and_the_order_is_told(tmp_path: Path) -
 
 
 def test_a_bad_row_is_named_with_its_part(tmp_path: Path) -> None:
-    for name, rows in (("log", "u,a,5"), ("items", "a,1,5")):
+    for name, rows in (("log", "u,a,5"), ("items", "a,{part},5")):
         for part in (1, 2):
             path = tmp_path / name / f"{part}.csv"
             path.parent.mkdir(exist_ok=True)
             path.write_text(
-                f"user_id,item_id,timestamp\n{rows}\n" if name == "log" else f"item_id,price,x\n{rows}\n"
+                ("user_id,item_id,timestamp" if name == "log" else "item_id,price,x")
+                + f"\n{rows.format(part=part)}\n"
             )
     (tmp_path / "log" / "2.csv").write_text("user_id,item_id,timestamp\nu,a,6\n,a,7\n1,2\n")
     with pytest.raises(BadRowsError) as refusal:
@@ -264,10 +266,59 @@ def test_where_no_item_is_known_ids_of_both_files_are_shown(prepared: Prepare, i
 
 
 def test_dropped_rows_are_counted_in_the_manifest(prepared: Prepare, items: Path) -> None:
-    opened = prepared(WITH_BAD_ROWS, {"items": items, "on_bad": "drop"})
+    opened = prepared(WITH_BAD_ROWS, {"items": items, "on_bad": "drop=any"})
     assert opened.manifest.counts.events == 1
     assert [bad.count for bad in opened.manifest.bad_rows] == [1, 1, 1, 1]
     assert opened.fields == {"title": ["Ex"]}
+
+
+MOSTLY_BAD = HEADER + "a,x,1\na,y,2\n,x,3\nb,,4\nb,,5\n"
+
+
+def test_more_than_half_of_the_rows_are_dropped_on_request_only(prepared: Prepare) -> None:
+    with pytest.raises(
+        BadRowsError, match=r"3 of 5 rows of (?s:.)*null item: 2(?s:.)*null user: 1"
+    ) as refused:
+        prepared(MOSTLY_BAD, {"on_bad": "drop"})
+    assert "--on-bad drop=any, as they are more than half" in str(refused.value)
+    said = describe(prepared(MOSTLY_BAD, {"on_bad": "drop=any"}).folder)
+    assert said.startswith("dropped: 3 of 5 rows of the log (60.0%): null item (2), null user (1)\n")
+
+
+def test_later_events_need_not_be_of_every_kind(prepared: Prepare, tmp_path: Path) -> None:
+    head = "user_id,item_id,timestamp,event\n"
+    settings = {"columns.kind": "event", "filters.kind_weights": {"view": 1.0, "buy": 2.0}}
+    folder = prepared(f"{head}a,x,1,view\na,y,2,buy\n", settings).folder
+    (tmp_path / "new.csv").write_text(f"{head}a,z,3,view\na,q,4,other\n")
+    report = append(tmp_path / "new.csv", folder)
+    assert (report.read, report.new, report.dropped) == (2, 1, "filter kinds (1)")
+
+
+def test_rows_of_one_item_are_merged_if_equal_and_else_refused_with_a_way_out(
+    prepared: Prepare, tmp_path: Path
+) -> None:
+    """The rows of a table of properties differ, and the first alone would be kept."""
+    text, path = HEADER + "a,x,1\na,y,2\n", tmp_path / "items.csv"
+    path.write_text("item_id,stock\nx,1\ny,2\nx,1\n")
+    assert prepared(text, {"items": path}).fields == {"stock": [1, 2]}
+    path.write_text("item_id,property,value\nx,size,1\nx,stock,2\nx,tag,3\ny,size,4\ny,tag,5\n")
+    with pytest.raises(BadRowsError, match=r"repeated id: 3(?s:.)*one row an id, with a column for each"):
+        prepared(text, {"items": path, "on_bad": "drop"})
+
+
+def test_items_without_an_event_stay_if_they_have_features(prepared: Prepare, tmp_path: Path) -> None:
+    text, path = HEADER + "a,1,1\na,3,2\n", tmp_path / "items.csv"
+    path.write_text("item_id,shelf,price\n1,red,2.5\n2,red,-\n3,blue,4\n4,green,6\nx,red,1\n")
+    data = prepared(text, {"items": path, "item_features.category": ["shelf"], "fields": ["price"]})
+    assert data.item_ids.ids(range(len(data.item_ids))) == [1, 3]
+    assert data.fields == {"price": [2.5, 4.0]}
+    assert data.cold_items() == ColdItems(
+        [2, 4], {"shelf": ["red", "green"], "price": [None, 6.0]}, {"price": [None, 6.0]}
+    )
+    shelf, price = data.item_features.features
+    assert (shelf.values, price.mean) == (("blue", "red"), 3.25), "of the items with an event"
+    without = prepared(text, {"items": path, "item_features.ignore": ["*"]})
+    assert without.cold_items() == ColdItems()
 
 
 def _choose(existing: list[str], **settings: object) -> tuple[str, str, str | None]:
@@ -298,6 +349,19 @@ def warn(tmp_path: Path) -> Warn:
     return make
 
 
+@pytest.mark.parametrize(
+    ("ignore", "sentence"),
+    [((), "a model whose item tower reads features recommends them"), (("*",), "they are left out")],
+)
+def test_items_without_an_event_are_counted(
+    warn: Warn, tmp_path: Path, ignore: tuple[str, ...], sentence: str
+) -> None:
+    (tmp_path / "items.csv").write_text("item_id,shelf\nx,1.5\ny,2.5\nz,2.5\n")
+    said = warn(HEADER + "a,x,1\na,y,2\n", items=tmp_path / "items.csv", item_features__ignore=ignore)
+    (found,) = (one for one in said if one.startswith("items.csv: 1 of 3 items have no event"))
+    assert sentence in found
+
+
 RETURNS = "user_id,item_id,timestamp,quantity\n1,a,1,3\n1,b,2,-1\n"
 
 
@@ -317,8 +381,8 @@ def test_a_user_who_may_be_nobody_is_said(warn: Warn) -> None:
         "user 'NA' has 59.4% of the events",
         "'n/a' is an id of column 'item_id'",
     ]
-    assert sentences[0].endswith("leave them out with --null user_id=NA --on-bad drop")
-    nulls = {"format__nulls": ["user_id=NA", "item_id=n/a"], "on_bad": "drop"}
+    assert sentences[0].endswith("leave them out with --null user_id=NA --on-bad drop=any")
+    nulls = {"format__nulls": ["user_id=NA", "item_id=n/a"], "on_bad": "drop=any"}
     assert len(warn(text, **nulls)) == 1
     with pytest.raises(
         ColumnError, match=r"--null 'usr=NA': no file has a column 'usr'; the columns are user_id"

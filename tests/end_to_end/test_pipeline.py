@@ -105,6 +105,7 @@ def test_the_service_answers_what_the_evaluator_ranks(shop: TrainedShop, tmp_pat
         }
         expected = ranked_by_the_evaluator(shop.run("features"), shop.data)
         users = [str(shop.data.users.id(row)) for row in expected.rows]
+        plain = [{**body, "exclude": shop.data.cold_items().ids} for body in plain]  # in no evaluation
         full = [{**body, "features": features[user]} for user, body in zip(users, plain, strict=True)]
         assert answered(client, full) == expected.ranked
         without = answered(client, plain)

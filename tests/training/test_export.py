@@ -94,7 +94,9 @@ def test_the_bundle_answers_what_the_evaluator_ranks(exported: Exported) -> None
     histories = [data.history(user, "test") for user in users.tolist()]
     features = [export_module._raw_user_features(data, model, user) for user in users.tolist()]
     times = [times_before_the_test(data, user) for user in users.tolist()]
-    answers = Retriever(exported.bundle).recommend(histories, features, 10, histories, times)
+    cold = np.arange(len(data.item_ids), len(exported.bundle.vectors), dtype=np.int32)  # in no evaluation
+    excluded = [np.concatenate([history, cold]) for history in histories]
+    answers = Retriever(exported.bundle).recommend(histories, features, 10, excluded, times)
     assert [answer.rows.tolist() for answer in answers] == block.rows.tolist()
 
 
@@ -116,11 +118,12 @@ def test_the_bundle_holds_the_vectors_and_names_of_the_run(exported: Exported) -
     bundle, data = exported.bundle, exported.data
     with torch.no_grad():
         expected = exported.run.open_model(data).catalog_vectors().numpy()
-    np.testing.assert_array_equal(bundle.vectors, expected)
+    count = len(data.item_ids)
+    np.testing.assert_array_equal(bundle.vectors[:count], expected)
     assert bundle.manifest.version == exported.folder.name
-    assert bundle.vocabulary.fingerprint == data.item_ids.fingerprint
-    assert bundle.popularity.tolist() == data.item_counts("train").tolist()
-    assert bundle.fields == data.fields
+    assert bundle.vocabulary.ids(range(count)) == data.item_ids.ids(range(count))
+    assert bundle.popularity[:count].tolist() == data.item_counts("train").tolist()
+    assert {name: values[:count] for name, values in bundle.fields.items()} == data.fields
     assert bundle.manifest.fingerprints["data"] == data.fingerprint
 
 
@@ -188,6 +191,25 @@ def test_the_bundle_says_which_kinds_the_data_keeps(
     stated = Bundle.open(export(exported.run, data, tmp_path / "bundles", "kinds")).manifest
     assert (stated.kinds, stated.default_kind) == (("view", "buy"), "view")
     assert exported.bundle.manifest.kinds == ()
+
+
+def test_items_without_an_event_are_in_the_bundle_by_their_features(exported: Exported) -> None:
+    """Behind the rows of the data, encoded as new items are; a tower on ids leaves them out."""
+    data, bundle, cold = exported.data, exported.bundle, exported.data.cold_items()
+    count, encoder = len(data.item_ids), bundle.item_encoder
+    (said,) = (one for one in export_warnings(exported.run, data) if "without an event" in one)
+    if encoder is None:
+        assert len(bundle.vectors) == count
+        assert (
+            f"{len(cold.ids)} items without an event are not in the bundle, as the item tower reads" in said
+        )
+        return
+    assert said == f"{len(cold.ids)} items without an event are in the bundle, ranked by their features."
+    assert bundle.vocabulary.ids(range(count, len(bundle.vectors))) == cold.ids
+    rows = [{name: values[row] for name, values in cold.features.items()} for row in range(len(cold.ids))]
+    np.testing.assert_allclose(bundle.vectors[count:], encoder.encode(rows), atol=1e-5)
+    assert set(bundle.popularity[count:].tolist()) == {0}
+    assert {name: values[count:] for name, values in bundle.fields.items()} == cold.fields
 
 
 # More vectors than the disk has room for; no tower is needed.
@@ -318,6 +340,6 @@ def test_what_an_export_warns_of(
     monkeypatch.setattr(Run, "metrics", lambda _: reports)
     monkeypatch.setattr(Run, "progress", lambda _: progress)
     run = Run(Path("var/run"), load_experiment("demo"), Path("data"), "f", origin)
-    said = list(export_warnings(run))
+    said = list(export_warnings(run, trained_shop().data))
     assert len(said) == (sentence is not None)
     assert sentence is None or sentence in said[0]

@@ -12,9 +12,10 @@ import torch
 from numpy.typing import NDArray
 
 from turret.data.features import Feature
-from turret.data.prepared import PreparedData
+from turret.data.prepared import ColdItems, PreparedData
 from turret.data.progress import progress
 from turret.data.reading.schema import FilterSettings
+from turret.data.vocabulary import Vocabulary
 from turret.tower.bundle.golden import GOLDEN_K
 from turret.tower.bundle.item_golden import RecordedItem
 from turret.tower.bundle.publish import BundleContents, publish
@@ -28,6 +29,7 @@ from turret.training.errors import TrainingError
 from turret.training.evaluation.ranking import mask_seen, user_scores, user_vectors
 from turret.training.evaluation.top_rows import top_rows
 from turret.training.export.catalog_files import mapped_model, mapped_vectors
+from turret.training.export.cold_vectors import cold_vectors
 from turret.training.export.item_projection import project_items
 from turret.training.export.onnx_form import ServedItemTower, item_tower_onnx, user_tower_onnx
 from turret.training.randomness import stream
@@ -81,7 +83,11 @@ def _contents(run: Run, data: PreparedData, version: str, work: Path) -> BundleC
     """The contents of the bundle, the largest of them in files of `work`."""
     model = run.map_model(data)
     users = _some_users(data, RECORDED_QUERIES, "recorded queries", _RECORDED_HISTORY)
-    vectors = mapped_vectors(model, work / "item_vectors.npy")
+    cold = data.cold_items()
+    encoded = cold_vectors(model, cold)
+    if encoded is None:
+        cold = ColdItems()
+    vectors = mapped_vectors(model, work / "item_vectors.npy", encoded)
     items = torch.from_numpy(vectors)
     scoring = Scoring(**run.experiment.tower.scoring.model_dump())
     filters = FilterSettings.model_validate(data.manifest.filters)
@@ -89,10 +95,10 @@ def _contents(run: Run, data: PreparedData, version: str, work: Path) -> BundleC
         version=version,
         user_tower=user_tower_onnx(model),
         item_vectors=vectors,
-        vocabulary=data.item_ids,
+        vocabulary=_vocabulary(data, cold),
         user_features=model.user.rows.layers.features if model.user.rows else (),
-        fields=data.fields,
-        popularity=data.item_counts("train"),
+        fields={name: [*values, *cold.fields.get(name, [])] for name, values in data.fields.items()},
+        popularity=np.concatenate([data.item_counts("train"), np.zeros(len(cold.ids), dtype=np.int64)]),
         scoring=scoring,
         history_length=run.experiment.tower.user.history_length,
         model=mapped_model(model, work / "model.safetensors"),
@@ -116,6 +122,13 @@ def _contents(run: Run, data: PreparedData, version: str, work: Path) -> BundleC
         query_vectors=_query_vectors(data, model, items),
         item_map=project_items(vectors, scoring),
     )
+
+
+def _vocabulary(data: PreparedData, cold: ColdItems) -> Vocabulary:
+    """The ids of the data, and behind them those of items without an event: no row of the data changes."""
+    if not cold.ids:
+        return data.item_ids
+    return Vocabulary([*data.item_ids.ids(range(len(data.item_ids))), *cold.ids])  # type: ignore[arg-type]
 
 
 def _some_users(data: PreparedData, most: int, purpose: str, longest: int | None = None) -> NDArray[np.int64]:

@@ -54,7 +54,10 @@ def warm_start_weights(model: TwoTowers, data: PreparedData, parent: ParentBundl
         )
     item, user = _features(model.item.rows), _features(model.user.rows)
     parent.check(model.config, item, user)
+    learnt = parent.parameters()
     rows = _rows(parent.items, data.item_ids)
+    if _ID_TABLE in learnt:  # it has no row of an item that had no event when the parent was trained
+        rows[rows >= len(learnt[_ID_TABLE])] = -1
     kept = int((rows >= 0).sum())
     if not kept:
         raise TrainingError(
@@ -63,7 +66,6 @@ def warm_start_weights(model: TwoTowers, data: PreparedData, parent: ParentBundl
             "without --from."
         )
     codes = _codes("item", parent.item_features, item) | _codes("user", parent.user_features, user)
-    learnt = parent.parameters()
     for name, parameter in model.named_parameters():
         if name == _ID_TABLE:
             default = new_item_rows(learnt[name], parameter.cpu(), bool(item))

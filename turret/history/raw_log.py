@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from turret.data.configuration import load_configuration
-from turret.data.events.dropped_rows import describe_dropped
+from turret.data.events.dropped_rows import headline_of
 from turret.data.object_stores.place import Place
 from turret.data.prepared import PreparedData
 from turret.data.preparing.prepare import prepare
@@ -22,6 +22,6 @@ def prepared_log(
     config = load_configuration(PrepareConfig, overrides={**settings, "source": source})
     with tempfile.TemporaryDirectory(prefix="turret-") as work:
         prepared = prepare(config, Path(work) / "prepared")
-        if prepared.manifest.bad_rows:
-            report(f"left out: {describe_dropped(prepared.manifest.bad_rows, prepared.manifest.removed)}")
+        for headline in headline_of(prepared.manifest):
+            report(headline)
         yield PreparedData.open(prepared.folder)

@@ -69,7 +69,7 @@ def gather(settings: RetrainSettings, state: RunState, records: Sequence[Retrain
         report(str(empty).partition(", so nothing")[0])
         return
     report(dumped_events.sentence(target).partition("; the next dump")[0])
-    options = {"on_bad": "drop", "items": settings.items, "users": settings.users}
+    options = {"on_bad": "drop=any", "items": settings.items, "users": settings.users}
     appended = append(target, settings.data, {name: value for name, value in options.items() if value})
     for line in (*appended.prepared.warnings, appended.sentence()):
         report(line)

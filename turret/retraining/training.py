@@ -68,8 +68,9 @@ def publish_run(settings: RetrainSettings, state: RunState) -> str:
     folder = settings.bundles / state.run
     if not folder.is_dir():
         run = Run.read(settings.runs / state.run)
-        export(run, run.open_data(settings.data), settings.bundles, state.run)
-        for warning in export_warnings(run):
+        data = run.open_data(settings.data)
+        export(run, data, settings.bundles, state.run)
+        for warning in export_warnings(run, data):
             report(warning)
     request = _index_request(settings, state.live)
     if request.kind == FLAT:
