@@ -107,8 +107,9 @@ def summed(results: dict[str, Any]) -> str:
         [
             "### Complementary sums against plain importance sampling",
             "",
-            f"Softmax regression over {setting['class_count']:,} classes as in figure 2 (a) of Botev et al. "
-            "2017 (`python -m benchmarks.complementary_sum --json`): the complementary sum ends within "
+            f"Softmax regression over {setting['class_count']:,} classes of the sizes of figure 2 (a) of "
+            "Botev et al. 2017, with a constant in the scores and Nesterov momentum "
+            "(`python -m benchmarks.complementary_sum --json`): the complementary sum ends within "
             f"{results['likelihood_gap']:.1e} of exact training's likelihood of a point; of its logarithm, "
             f"which is near zero by then, within {results['log_likelihood_gap']:.1%}.",
             "",

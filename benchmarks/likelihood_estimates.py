@@ -88,12 +88,12 @@ def gaussian_points(class_count: int, point_count: int, random: np.random.Genera
 
 
 def captioned_points(class_count: int, point_count: int, random: np.random.Generator) -> Points:
-    """Log weights of the caption: u_i uniform on [0, 1], and u_1 = exp(C y) with y uniform on [0, 1].
+    """Log weights of the caption: u_i uniform on [0, 1], and u_1 = exp(C y) with y drawn from a normal one.
 
-    u_1 has thousands of digits, so nothing but its logarithm C y is formed.
+    u_1 or 1 / u_1 has thousands of digits, so nothing but its logarithm C y is formed.
     """
     scores = _log_uniform(class_count, point_count, random)
-    scores[:, 0] = torch.from_numpy(class_count * random.uniform(size=point_count))
+    scores[:, 0] = torch.from_numpy(class_count * random.normal(size=point_count))
     return scores, torch.zeros(point_count, dtype=torch.int64), scores.log_softmax(dim=1)[:, 0]
 
 

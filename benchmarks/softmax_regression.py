@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -16,6 +16,7 @@ from turret.training.losses.sampled import blackout, sampled_softmax, standard_i
 from turret.training.objectives.contract import Loss
 from turret.training.randomness import stream
 from turret.training.samplers.core.contract import DrawContext, Sampler
+from turret.training.samplers.core.draw import Draw
 from turret.training.samplers.fixed.bernoulli import BernoulliSampler
 from turret.training.samplers.fixed.complement import ComplementSampler
 from turret.training.samplers.fixed.popularity import PopularitySampler
@@ -27,11 +28,11 @@ EXACT = "exact"
 
 @dataclass(frozen=True)
 class Optimiser:
-    """SGD with Nesterov momentum; the rate is multiplied by `decay` after each epoch."""
+    """SGD with momentum, Nesterov's or plain."""
 
     rate: float
     momentum: float
-    decay: float = 1.0
+    nesterov: bool = True
 
 
 # One optimiser for all estimators, fast for exact training and tuned for none of the others.
@@ -40,7 +41,11 @@ OPTIMISER = Optimiser(0.3, 0.9)
 
 @dataclass(frozen=True)
 class Problem:
-    """P = `point_count` points in D = `width` dimensions, of C = `class_count` classes; how long to train."""
+    """P = `point_count` points in D = `width` dimensions, of C = `class_count` classes; how long to train.
+
+    The paper's problem (`printed`) has no constant in its scores, begins with weights of zero and draws by
+    the frequency alone. Ours has a constant, which begins at -log C, and draws by the frequency plus one.
+    """
 
     class_count: int = 1000
     width: int = 100
@@ -48,6 +53,7 @@ class Problem:
     batch_size: int = 50
     candidates: int = 20
     epochs: int = 60
+    printed: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,10 +101,13 @@ def data(problem: Problem, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def first_weights(problem: Problem) -> Tensor:
-    """[C, D + 1]: nothing is known, and the scores are log probabilities, as NCE wants them to be."""
+    """[C, D + 1]: nothing is known, and the scores are log probabilities, as NCE wants them to be.
+
+    [C, D] in the paper's problem, in which all scores are zero.
+    """
     weights = torch.zeros(problem.class_count, problem.width + 1)
     weights[:, -1] = -math.log(problem.class_count)
-    return weights.requires_grad_()
+    return (weights[:, :-1] if problem.printed else weights).requires_grad_()
 
 
 def train(
@@ -110,8 +119,10 @@ def train(
     """
     points, classes = data(problem, seed)
     weights = first_weights(problem)
-    optimiser = torch.optim.SGD([weights], settings.rate, momentum=settings.momentum, nesterov=True)
-    schedule = torch.optim.lr_scheduler.ExponentialLR(optimiser, settings.decay)
+    points = points[:, : weights.shape[1]]
+    optimiser = torch.optim.SGD(
+        [weights], settings.rate, momentum=settings.momentum, nesterov=settings.nesterov
+    )
     sampler = _sampler(problem, estimator, classes)
     likelihoods = []
     for epoch in range(problem.epochs):
@@ -123,7 +134,6 @@ def train(
             loss = _losses(scores, classes[batch], estimator, sampler, random).mean()
             torch.autograd.backward(loss)
             optimiser.step()
-        schedule.step()
         with torch.no_grad():
             likelihoods.append(-float(full_softmax(points @ weights.T, classes).mean()))
     return likelihoods
@@ -133,7 +143,27 @@ def _sampler(problem: Problem, estimator: Estimator | None, classes: Tensor) -> 
     if estimator is None:
         return None
     counts = np.bincount(classes.numpy(), minlength=problem.class_count)
+    if problem.printed:
+        return _Occurring(estimator, counts.astype(np.float64) ** estimator.alpha, problem.candidates)
     return estimator.sampler(unigram_weights(counts, estimator.alpha), problem.candidates, CPU)
+
+
+class _Occurring(Sampler):
+    """The draws of an estimator's sampler among the classes whose weight isn't zero."""
+
+    def __init__(self, estimator: Estimator, weights: Weights, candidates: int) -> None:
+        self.classes = torch.from_numpy(np.flatnonzero(weights))
+        self.numbers = torch.from_numpy(np.cumsum(weights > 0.0) - 1)
+        self.sampler = estimator.sampler(weights[weights > 0.0], candidates, CPU)
+
+    def draw(self, query: Tensor, positives: Tensor, context: DrawContext) -> Draw:
+        """Draw; every positive occurs."""
+        draw = self.sampler.draw(query, self.numbers[positives], context)
+        return replace(draw, ids=self.classes[draw.ids])
+
+    def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
+        """That of the classes that occur."""
+        return self.sampler.probability(query, context)
 
 
 def _losses(

@@ -1,6 +1,7 @@
 """Botev et al. 2017, figure 3: a recurrent language model by each estimator, S = 250, alpha .75 and 1."""
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -18,15 +19,7 @@ from benchmarks.paper_figures.contract import (
     Scale,
     markdown,
 )
-from benchmarks.paper_figures.estimator_curves import (
-    ALTERNATIVES,
-    IMPORTANCE,
-    by_setting,
-    falls,
-    key_of,
-    only_standard_is_unstable,
-    standard_to_complementary,
-)
+from benchmarks.paper_figures.estimator_curves import IMPORTANCE, STANDARD, by_setting, key_of
 from benchmarks.paper_figures.kernel_samplers import sizes_of
 from benchmarks.paper_figures.language_model import CPU, Estimate, Schedule, WordModel, train
 from benchmarks.paper_figures.plots import plot_curves
@@ -35,8 +28,11 @@ from benchmarks.softmax_regression import EXACT, estimators
 from turret.training.samplers.fixed.weights import unigram_weights
 
 ALPHAS = (0.75, 1.0)
-# A rise of the held-out cross-entropy, in nats, and a ratio of perplexities.
-UNSTABLE, COMPETITIVE = 0.05, 1.02
+BEST, INFERIOR = ("BlackOut", IMPORTANCE), ("ranking", "negative sampling")
+LIKELIHOOD = (IMPORTANCE, STANDARD)
+COMPARED = (*BEST, STANDARD, *INFERIOR)
+# A rise of the held-out cross-entropy, in nats, and ratios of perplexities.
+UNSTABLE, COMPETITIVE, INFERIOR_BY = 0.05, 1.02, 1.1
 
 
 @dataclass(frozen=True)
@@ -95,36 +91,56 @@ def trained(text: Text, size: Size, name: str, alpha: float) -> Result:
 
 
 def claims(results: Results) -> list[Claim]:
-    """That the complementary sum is stable and competitive at both alphas."""
+    """The statements of section 6.2, of the methods that it compares."""
     curves = by_setting(results, "cross_entropy")
     ends = {
         alpha: {name: math.exp(curve[-1]) for name, curve in made.items()} for alpha, made in curves.items()
     }
-    rises = falls(curves, -1.0)
-    best = {alpha: min(made[name] for name in ALTERNATIVES) for alpha, made in ends.items()}
-    exact = math.exp(results[EXACT]["cross_entropy"][-1])
+    rises = {
+        name: {alpha: largest_fall([-value for value in made[name]]) for alpha, made in curves.items()}
+        for name in COMPARED
+    }
+    unstable = [name for name, by_alpha in rises.items() if max(by_alpha.values()) > UNSTABLE]
     return [
         Claim(
-            "Standard importance sampling becomes unstable as learning progresses, and the complementary sum "
-            "stabilises it (the authors' article).",
-            "Largest rise of the held-out cross-entropy, standard and complementary: "
-            f"{standard_to_complementary(rises, 2)}.",
-            only_standard_is_unstable(rises, UNSTABLE),
-            f"A rise of {UNSTABLE:g} nats from the lowest point is called unstable; standard importance "
-            "sampling should show one, and complementary sums none.",
+            "BlackOut and complementary sums by importance perform best.",
+            _beside(ends, BEST, COMPARED),
+            all(
+                made[name] <= COMPETITIVE * min(made[other] for other in COMPARED if other not in BEST)
+                for made in ends.values()
+                for name in BEST
+            ),
+            f"One ends more than {COMPETITIVE - 1:.0%} above another method.",
         ),
         Claim(
-            "It is competitive with noise contrastive estimation, rankings, negative sampling and BlackOut "
-            "(abstract; the authors' article).",
-            "Perplexity at the end, beside the best of the four: "
-            + "; ".join(
-                f"{made[IMPORTANCE]:.0f} to {best[alpha]:.0f} ({alpha})" for alpha, made in ends.items()
-            )
-            + f"; exact training {exact:.0f}.",
-            all(made[IMPORTANCE] <= COMPETITIVE * best[alpha] for alpha, made in ends.items()),
-            f"It ends more than {COMPETITIVE - 1:.0%} above the best.",
+            "Some methods are unstable, among them standard importance sampling.",
+            f"Rises of the held-out cross-entropy by more than {UNSTABLE:g} nats: "
+            f"{', '.join(unstable) or 'none'}; of standard importance sampling "
+            + ", ".join(f"{rise:.2f} ({alpha})" for alpha, rise in rises[STANDARD].items())
+            + ".",
+            STANDARD in unstable,
+            "Standard importance sampling is stable with Adam at these sizes.",
+        ),
+        Claim(
+            "Rankings and negative sampling are significantly inferior to approximations of the likelihood.",
+            _beside(ends, INFERIOR, LIKELIHOOD),
+            all(
+                made[name] > INFERIOR_BY * max(made[other] for other in LIKELIHOOD)
+                for made in ends.values()
+                for name in INFERIOR
+            ),
+            f"One ends less than {INFERIOR_BY - 1:.0%} above them.",
         ),
     ]
+
+
+def _beside(ends: Mapping[str, Mapping[str, float]], names: Sequence[str], others: Sequence[str]) -> str:
+    parts = [
+        f"{', '.join(f'{name} {made[name]:,.0f}' for name in names)}, others from "
+        f"{min(made[name] for name in others if name not in names):,.0f} ({alpha})"
+        for alpha, made in ends.items()
+    ]
+    return f"Perplexity at the end: {'; '.join(parts)}."
 
 
 def setting(results: Results) -> str:
@@ -133,7 +149,8 @@ def setting(results: Results) -> str:
     return (
         f"{sizes_of(one)}, S = {one['candidates']}, one seed. Complementary sums by importance and rankings "
         "draw for each example, the others once a batch. The ranking has Delta = log(C - 1), which "
-        "supposes classes drawn evenly. The paper's corpus and model were not readable."
+        "supposes classes drawn evenly. The paper trains a gated recurrent layer 128 wide on 28 million "
+        "words of Europarl, of 47,170 different ones, for 30 epochs of SGD, and compares likelihoods of them."
     )
 
 
@@ -166,7 +183,7 @@ FIGURE = PaperFigure(
     name="botev_3",
     paper=BOTEV,
     title="Figure 3: a recurrent language model",
-    readable="S = 250 and alpha .75 and 1 are known at second hand; the plotted values could not be read.",
+    readable="The curves are images without numbers.",
     measurement=Measurement("recurrent", runs),
     setting=setting,
     claims=claims,
