@@ -12,6 +12,7 @@ from turret.data.progress import counted
 OnBad = Literal["error", "drop", "drop=any"]
 UNREADABLE_TIME, NO_KIND = "unreadable time", "missing kind"
 WRONG_CLOCK = "time before 1990 or in the future"
+INEXACT = "too large for a float to hold exactly"
 UNKNOWN_ITEM = "item not in the items file"
 ENTITY_FILES = ("items file: ", "users file: ")  # how kinds of bad rows outside of the log begin
 REPEATED_ID = "repeated id"
@@ -107,10 +108,10 @@ def _hint(bad_rows: Sequence[BadRows], removed: Sequence[Removed] = ()) -> str:
         NO_KIND: "`--default-kind` of `turret data prepare` or `append` gives them a kind",
         REPEATED_ID: "of the rows of one id dropping keeps the first alone, so give a file of one row an id, "
         "with a column for each property",
+        INEXACT: "export such ids as integers or texts",
     }
-    kinds = {bad.kind.partition(" file: ")[2] or bad.kind for bad in bad_rows}
-    kinds |= {one.filter for one in removed}
-    return "".join(f"; {hint}" for kind, hint in hints.items() if kind in kinds)
+    kinds = [*(bad.kind for bad in bad_rows), *(one.filter for one in removed)]
+    return "".join(f"; {hint}" for end, hint in hints.items() if any(kind.endswith(end) for kind in kinds))
 
 
 def _example(example: dict[str, Any]) -> str:

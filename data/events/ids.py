@@ -7,6 +7,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from turret.data.errors import ColumnError
+from turret.data.events.dropped_rows import INEXACT
 from turret.data.reading.schema import NULLS
 from turret.data.vocabulary import Vocabulary, is_canonical_integer
 
@@ -114,7 +115,7 @@ def id_verdicts(
     inexact = is_inexact(pl.col(raw), schema[raw]) if is_float else pl.lit(False)
     return [
         (text.is_in(["", *nulls]), f"null {role}"),
-        (inexact, f"{role} too large for a float to hold exactly"),
+        (inexact, f"{role} {INEXACT}"),
         (pl.col(key).is_null(), f"unreadable {role}"),
     ]
 

@@ -87,10 +87,11 @@ def _odd_ids(ingested: IngestedSource, built: BuiltHistories) -> Iterator[str]:
     vocabularies: dict[str, Vocabulary] = {"user": built.users, "item": built.items}
     for role, vocabulary in vocabularies.items():
         for found in _PERHAPS_NULL:
-            if found in vocabulary and (role, found) != ("user", text):
+            if (row := vocabulary.row(found)) is not None and (role, found) != ("user", text):
+                events = f" with {counts[row] / counts.sum():.1%} of the events" if role == "user" else ""
                 yield (
-                    f"{found!r} is an id of column {names[role]!r}; if it stands for no value, leave it out "
-                    f"with --null {names[role]}={found} --on-bad drop"
+                    f"{found!r} is an id of column {names[role]!r}{events}; if it stands for no value, "
+                    f"leave it out with --null {names[role]}={found} --on-bad drop"
                 )
 
 

@@ -177,7 +177,7 @@ def _number_reader(
     if len(units) == 1:
         return reader
     shown = " and ".join(f"{unit} ({survey.shares[unit]:.1%})" for unit in units)
-    note = f"{name!r} holds {shown} since 1970: each value is read in its own unit; --time-unit takes one"
+    note = f"{name!r} holds {shown} since 1970: each value is read in its own unit; --time-unit states one"
     own = pl.coalesce(_in_own_unit(value, units, is_integer), reader.value)
     return replace(reader, value=own, note=note, form=None)
 
@@ -273,8 +273,8 @@ def _survey(frame: pl.LazyFrame, value: pl.Expr, is_integer: bool) -> _Survey:
 
 def _precision(name: str, survey: _Survey) -> tuple[str, ...]:
     """A sentence where values are or were 32-bit floats, and too large for them."""
-    spacing = float(np.spacing(np.float32(survey.most)))
-    if spacing <= 1 or not survey.is_coarse:
+    spacing = float(np.spacing(np.float32(survey.most))) if survey.is_coarse else 0.0
+    if spacing <= 1:
         return ()
     unit = next(iter(survey.shares), "") if survey.in_units >= _MIN_SHARE else ""
     return (
