@@ -147,13 +147,14 @@ def _number_reader(
     is_integer = dtype.is_integer()
     # Narrower integers would overflow in milliseconds.
     value = value.cast(pl.Int64 if is_integer else pl.Float64, strict=False)
-    survey = _survey(frame, value, is_integer)
-    doubts = _precision(name, survey)
+    finite = value if is_integer else value.filter(value.is_finite())
+    survey = _survey(frame, finite, is_integer)
+    doubts = _precision(frame, finite, name, survey)
     if settings.time_unit != "auto":
         units: list[str] = [settings.time_unit]
-    elif survey.in_units >= _MIN_SHARE:
+    elif sum(survey.shares.values()) >= _MIN_SHARE:
         units = list(survey.shares)
-    elif survey.dates >= _MIN_SHARE:
+    elif _holds(frame, _are_dates(finite)):
         note = f"{name!r} holds dates written as numbers, such as 20240501"
         reader = TimeReader("timestamp", _from_digits(value), note, doubts=doubts)
         return _without_wrong_clocks(reader, frame)
@@ -218,26 +219,47 @@ def _from_digits(value: pl.Expr) -> pl.Expr:
 class _Survey:
     """Properties of numbers.
 
-    `shares` are those of times between 1990 and 2100 by unit, where there are any, the largest first,
-    `in_units` their sum, and `likely` the share of times until tomorrow; `dates` is the share of dates
-    written as numbers. `is_coarse`: 32-bit floats hold all values, which are not equal or whole days apart.
-    `most`: the largest value.
+    `shares` are those of times between 1990 and 2100 by unit, where there are any, the largest first, and
+    `likely` is the share of times until tomorrow; `most` is the largest value.
     """
 
     is_whole: bool
     shares: dict[str, float]
     likely: float
-    dates: float
-    is_coarse: bool
     most: float
 
-    @property
-    def in_units(self) -> float:
-        return sum(self.shares.values())
+
+def _survey(frame: pl.LazyFrame, finite: pl.Expr, is_integer: bool) -> _Survey:
+    until = likely_times()[1] / 1000
+    least, most, is_whole = (
+        frame.select(
+            finite.min().alias("least"),
+            finite.max().alias("most"),
+            whole=pl.lit(True) if is_integer else (finite == finite.floor()).all(),
+        )
+        .collect(engine="streaming")
+        .row(0)
+    )
+    is_likely = (_is_plausible(finite, unit, until) for unit in PER_SECOND)
+    shares = {unit: _is_plausible(finite, unit) for unit in PER_SECOND}
+    # In nearly all logs, the range tells that all times are likely ones in one unit.
+    for unit, scale in PER_SECOND.items():
+        if least is not None and YEAR_1990 * scale <= least <= most <= until * scale:
+            return _Survey(is_whole, {unit: 1.0}, 1.0, most)
+    means = {name: one.mean() for name, one in {**shares, "likely": pl.any_horizontal(is_likely)}.items()}
+    row = frame.select(**means).collect(engine="streaming").row(0, named=True)
+    units = sorted((unit for unit in PER_SECOND if row[unit]), key=row.__getitem__, reverse=True)
+    return _Survey(bool(is_whole), {unit: row[unit] for unit in units}, row["likely"] or 0.0, most or 0.0)
 
 
-def _survey(frame: pl.LazyFrame, value: pl.Expr, is_integer: bool) -> _Survey:
-    finite = value if is_integer else value.filter(value.is_finite())
+def _holds(frame: pl.LazyFrame, condition: pl.Expr) -> bool:
+    """Tell whether a condition holds of the first rows, which nearly always decide, and of all rows."""
+    parts = (frame.head(_SAMPLE), frame)
+    return all(part.select(condition).collect(engine="streaming").item() for part in parts)
+
+
+def _are_dates(finite: pl.Expr) -> pl.Expr:
+    """Whether most numbers are dates, such as 20240501, perhaps with a time of day."""
     whole = finite.cast(pl.Int64, strict=False)
     days = [whole // 10**digits for digits in _DIGITS.values()]
     is_date = [
@@ -246,37 +268,17 @@ def _survey(frame: pl.LazyFrame, value: pl.Expr, is_integer: bool) -> _Survey:
         & (day % 100).is_between(1, 31)
         for day in days
     ]
+    return pl.any_horizontal(is_date).mean() >= _MIN_SHARE
+
+
+def _precision(frame: pl.LazyFrame, finite: pl.Expr, name: str, survey: _Survey) -> tuple[str, ...]:
+    """A sentence where values are or were 32-bit floats, too large for them, and not whole days apart."""
     is_single = finite.cast(pl.Float32).cast(pl.Float64) == finite.cast(pl.Float64)
-    until = likely_times()[1] / 1000
-    row = (
-        frame.select(
-            is_whole=pl.lit(True) if is_integer else (finite == finite.floor()).all(),
-            dates=pl.any_horizontal(is_date).mean(),
-            is_coarse=is_single.all() & ~((finite - finite.min()) % _DAY == 0).all(),
-            most=finite.abs().max().cast(pl.Float64),
-            likely=pl.any_horizontal(_is_plausible(finite, unit, until) for unit in PER_SECOND).mean(),
-            **{unit: _is_plausible(finite, unit).mean() for unit in PER_SECOND},
-        )
-        .collect(engine="streaming")
-        .row(0, named=True)
-    )
-    units = sorted((unit for unit in PER_SECOND if row[unit]), key=row.__getitem__, reverse=True)
-    return _Survey(
-        bool(row["is_whole"]),
-        {unit: row[unit] for unit in units},
-        row["likely"] or 0.0,
-        row["dates"] or 0.0,
-        bool(row["is_coarse"]),
-        row["most"] or 0.0,
-    )
-
-
-def _precision(name: str, survey: _Survey) -> tuple[str, ...]:
-    """A sentence where values are or were 32-bit floats, and too large for them."""
-    spacing = float(np.spacing(np.float32(survey.most))) if survey.is_coarse else 0.0
-    if spacing <= 1:
+    is_coarse = is_single.all() & ~((finite - finite.min()) % _DAY == 0).all()
+    if abs(survey.most) < 2**24 or not _holds(frame, is_coarse):
         return ()
-    unit = next(iter(survey.shares), "") if survey.in_units >= _MIN_SHARE else ""
+    spacing = float(np.spacing(np.float32(survey.most)))
+    unit = next(iter(survey.shares), "") if sum(survey.shares.values()) >= _MIN_SHARE else ""
     return (
         f"{name!r} has the precision of 32-bit floats: values within {spacing:,.0f} {unit}".rstrip()
         + " are one, and the order of such events is lost; export integers or 64-bit floats",
