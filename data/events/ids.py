@@ -15,7 +15,6 @@ from turret.data.vocabulary import Vocabulary, is_canonical_integer
 _INEXACT_FROM: dict[pl.DataType, int] = {pl.Float16(): 2**11, pl.Float32(): 2**24, pl.Float64(): 2**53}
 _TEXTS = (pl.String, pl.Categorical, pl.Enum)
 _NUMBER = r"^-?(?:(?:0|[1-9]\d{0,15})(?:\.0)?|[1-9](?:\.\d+)?e\+\d+)$"
-_FLOAT = r"\.0$|e\+"
 _SAMPLE = 1000
 
 
@@ -26,17 +25,22 @@ def float_texts(frame: pl.LazyFrame, nulls: Mapping[str, Sequence[str]]) -> set[
     are no ids, by column.
     """
     schema = frame.collect_schema()
-    columns = [column for column in nulls if schema[column] in _TEXTS]
-    # The first values decide for nearly all columns that are no numbers.
-    for rows, form in ((frame.head(_SAMPLE), ""), (frame, _FLOAT)):
-        texts = {name: id_text(name, schema[name], nulls=nulls[name]).str.strip_chars() for name in columns}
-        are_numbers = {
-            name: text.str.contains(_NUMBER).all() & text.str.contains(form).any()
-            for name, text in texts.items()
-        }
-        found = rows.select(**are_numbers).collect(engine="streaming") if columns else None
-        columns = [name for name in columns if found is not None and found[name].item()]
-    return set(columns)
+    texts = {
+        name: id_text(name, schema[name], nulls=own).str.strip_chars()
+        for name, own in nulls.items()
+        if schema[name] in _TEXTS
+    }
+    numbers = {name: text.str.contains(_NUMBER).all() for name, text in texts.items()}
+    raw = {name: pl.col(name).cast(pl.String).str for name in texts}
+    floats = {
+        name: (one.ends_with(".0") | one.contains("e+", literal=True)).any() for name, one in raw.items()
+    }
+    # The first rows decide nearly always that texts are no numbers, and a pass without patterns the others.
+    for rows, conditions in ((frame.head(_SAMPLE), numbers), (frame, floats), (frame, numbers)):
+        if texts:
+            found = rows.select(conditions[name].alias(name) for name in texts).collect(engine="streaming")
+            texts = {name: text for name, text in texts.items() if found[name].item()}
+    return set(texts)
 
 
 def id_text(

@@ -58,6 +58,8 @@ def test_texts_that_all_print_as_floats_are_whole_numbers() -> None:
     found, _ = _read(log)
     assert log.float_ids == {"user"}
     assert (found.users.to_list(), found.items.to_list()) == (["1000", "7"], ["1.0", "07"])
+    huge: Columns = {"user": ["a", "b"], "item": ["1e+17", "2.5e+18"], "time": [1, 2]}
+    assert _validate(huge).float_ids == {"item"}
     assert [bad.kind for bad in found.bad_rows] == ["null user", "user too large for a float to hold exactly"]
 
 
