@@ -235,6 +235,8 @@ def test_sharing_raises_the_variance_of_counts_by_the_acceptance_of_each_item() 
     accepted = (ALPHA * scores**2 + 1.0) / (ALPHA + 1.0)
     size, negatives, batches = sharing(float(accepted.mean())), 32, 500
     assert 3 <= size < MOST_SHARING
+    # The page: a tenth for an item as likely as the average one.
+    assert (size - 1) * accepted.mean() <= 0.1
     sums = coded(vectors, block=20, way="rejection")
     found = np.stack(
         [
