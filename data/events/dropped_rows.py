@@ -1,6 +1,6 @@
 """The report of `prepare`, and messages about the rows that are no events."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -31,16 +31,25 @@ class PrepareReport:
 
 @dataclass(frozen=True)
 class CheckedRows:
-    """The rows of the log, or of another table: its files, the number of valid rows, and the others."""
+    """The rows of the log, or of another table: its files, the number of valid rows, and the others.
+
+    `stated` are the kinds of bad rows that a setting such as --null names, and which are no mistake.
+    """
 
     files: Sequence[Path]
     valid: int
     bad_rows: Sequence[BadRows]
+    stated: Collection[str] = ()
 
     @property
     def bad(self) -> int:
         """The number of rows that are not valid."""
         return sum(bad.count for bad in self.bad_rows)
+
+    @property
+    def are_mostly_bad(self) -> bool:
+        """Whether more rows than the valid ones are bad for a reason that nobody stated."""
+        return sum(bad.count for bad in self.bad_rows if bad.kind not in self.stated) > self.valid
 
 
 def refuse_bad_rows(tables: Sequence[CheckedRows], on_bad: OnBad, note: str = "") -> None:
@@ -49,7 +58,7 @@ def refuse_bad_rows(tables: Sequence[CheckedRows], on_bad: OnBad, note: str = ""
     "drop" drops at most half of a table: more is rather a column or a file that was named by mistake. `note`
     is a line behind the examples.
     """
-    most = [table for table in tables if table.bad > table.valid]
+    most = [table for table in tables if table.are_mostly_bad]
     refused = {"error": [table for table in tables if table.bad], "drop": most, "drop=any": []}[on_bad]
     if refused:
         bad_rows = [bad for table in refused for bad in table.bad_rows]

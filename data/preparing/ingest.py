@@ -22,7 +22,7 @@ from turret.data.object_stores.local_copies import LocalCopies
 from turret.data.preparing.columns import Role, choose_columns
 from turret.data.preparing.item_catalog import EntityTable, malformed_rows, read_entity_table
 from turret.data.reading.open_source import open_source
-from turret.data.reading.schema import ColumnSettings, PrepareConfig
+from turret.data.reading.schema import ColumnSettings, PrepareConfig, has_own_nulls
 from turret.data.reading.tables import EXAMPLES, Source, Table
 
 if TYPE_CHECKING:
@@ -82,7 +82,8 @@ def ingest_source(
     in_events = [*malformed, *events.bad_rows]
     entities = [entries for entries in (items, users) if entries is not None]
     bad_rows = [*in_events, *(bad for entries in entities for bad in entries.bad_rows)]
-    read = CheckedRows([table.path for _, table in source.parts], len(events.events), in_events)
+    stated = [f"null {role}" for role in ("user", "item") if has_own_nulls(nulls, getattr(columns, role))]
+    read = CheckedRows([table.path for _, table in source.parts], len(events.events), in_events, stated)
     checked = [read, *(entries.checked for entries in entities)]
     if len(events.events) or config.on_bad == "error":
         refuse_bad_rows(checked, config.on_bad, _known(bad_rows, items))

@@ -82,7 +82,7 @@ def _odd_ids(ingested: IngestedSource, built: BuiltHistories) -> Iterator[str]:
     if is_odd:
         yield (
             f"user {text!r} has {share:.1%} of the events; if it stands for nobody, leave them out with "
-            f"--null {columns.user}={text} --on-bad drop{'=any' * (share > 0.5)}"
+            f"--null {columns.user}={text} --on-bad drop"
         )
     vocabularies: dict[str, Vocabulary] = {"user": built.users, "item": built.items}
     for role, vocabulary in vocabularies.items():

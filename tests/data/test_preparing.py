@@ -381,8 +381,8 @@ def test_a_user_who_may_be_nobody_is_said(warn: Warn) -> None:
         "user 'NA' has 59.4% of the events",
         "'n/a' is an id of column 'item_id'",
     ]
-    assert sentences[0].endswith("leave them out with --null user_id=NA --on-bad drop=any")
-    nulls = {"format__nulls": ["user_id=NA", "item_id=n/a"], "on_bad": "drop=any"}
+    assert sentences[0].endswith("leave them out with --null user_id=NA --on-bad drop")
+    nulls = {"format__nulls": ["user_id=NA", "item_id=n/a"], "on_bad": "drop"}
     assert len(warn(text, **nulls)) == 1
     with pytest.raises(
         ColumnError, match=r"--null 'usr=NA': no file has a column 'usr'; the columns are user_id"
