@@ -41,13 +41,13 @@ def handmade(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
 
 @pytest.fixture(scope="session")
 def loyal(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
-    """60 users of 8 events and 30 items; three times of four a user takes the last item again."""
+    """60 users of 14 events and 30 items; four times of ten a user takes the last item again."""
     folder, random = tmp_path_factory.mktemp("loyal"), np.random.default_rng(3)
     rows = []
     for user in range(60):
         item = 0
-        for time in range(8):
-            item = item if time and random.random() < 0.75 else int(random.integers(30))
+        for time in range(14):
+            item = item if time and random.random() < 0.4 else int(random.integers(30))
             rows.append({"user": f"u{user}", "item": f"i{item}", "time": 1_700_000_000 + 86_400 * time})
     pl.DataFrame(rows).write_csv(folder / "events.csv")
     prepare(PrepareConfig.model_validate({"source": folder / "events.csv"}), folder / "prepared")

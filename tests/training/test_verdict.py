@@ -216,7 +216,7 @@ def test_users_who_take_their_last_item_again_show_an_order(loyal: PreparedData)
     pairs = [pair for user in range(60) for pair in pairwise(loyal.history(user, "validation").tolist())]
     again = sum(first == second for first, second in pairs) / len(pairs)
     assert found.figures["again_share"] == pytest.approx(again)
-    assert f"users take their last item again ({again:.0%}) 1." in found.sentence
+    assert f"users take their last item again ({again:.0%}) 3." in found.sentence
     assert unread_order(load_experiment("ids"), loyal) is None
     mixed = {"evaluation.exclude_seen": False}
     assert unread_order(load_experiment("ids", mixed), shuffled(loyal)) is None
@@ -346,7 +346,7 @@ def test_a_model_that_loses_to_the_users_own_items_is_told_so(loyal: PreparedDat
     train(run, loyal, report=lambda line: None)
     report = run.evaluate(loyal, "test")
     hits = [loyal.targets(user, "test")[0] == loyal.history(user, "test")[-1] for user in range(60)]
-    assert report["last_used"]["hr@10"]["mean"] >= np.mean(hits) > 0.6
+    assert report["last_used"]["hr@10"]["mean"] >= np.mean(hits) > 0.3
     found = {one["kind"]: one for one in report["verdict"]}
     lost = {one["figures"]["baseline"]: one for one in report["verdict"] if one["kind"] == "baseline"}
     assert list(lost) == ["popularity", "last_used", "most_used"]

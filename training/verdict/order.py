@@ -18,7 +18,7 @@ class Order:
     """How many times as often as in shuffled histories something occurs; None where it is too rare to tell.
 
     Attributes:
-        pairs: two pairs of successive events are of the same two items.
+        pairs: two pairs of successive events are of the same two different items.
         again: an event is of the same item as the one before it.
         again_share: the share of events that are.
     """
@@ -62,7 +62,7 @@ def _ratio(actual: int, by_chance: int) -> float | None:
 
 
 def _occurrences(data: PreparedData, repeats: bool, shuffle: bool) -> tuple[int, int, int]:
-    """Coincidences of pairs of successive items, pairs of one item, and pairs; `shuffle` permutes histories.
+    """Coincidences of pairs of two items, pairs of one item, and all pairs; `shuffle` permutes histories.
 
     A pair that occurs n times counts n (n - 1) / 2.
     """
@@ -75,5 +75,6 @@ def _occurrences(data: PreparedData, repeats: bool, shuffle: bool) -> tuple[int,
         items = random.permutation(items) if shuffle else items
         pairs.append(items[:-1] * len(data.item_ids) + items[1:])
     found, counts = np.unique(np.concatenate(pairs), return_counts=True)
-    again = counts[found // len(data.item_ids) == found % len(data.item_ids)]
-    return int((counts * (counts - 1) // 2).sum()), int(again.sum()), int(counts.sum())
+    is_again = found // len(data.item_ids) == found % len(data.item_ids)
+    others = counts[~is_again]
+    return int((others * (others - 1) // 2).sum()), int(counts[is_again].sum()), int(counts.sum())
