@@ -311,16 +311,17 @@ ALL_EQUAL = {name: {M: {"mean": 1.0}} for name in ("towers", "popularity", "ease
         (
             {**against_ease(), "relevant_cold": 1000},
             "cold_targets",
-            "All 1,000 targets are items without an event in the training part, which baselines never find",
+            "1,000 of 1,000 targets are items without an event in the training part, which baselines never",
         ),
         (
             {**against_ease(), "relevant_cold": 100},
             "cold_targets baseline baseline",
             "100 of 1,000 targets are items without an event",
         ),
+        ({**against_ease(), "relevant_cold": 500}, "cold_targets", "by chance; the two are not compared."),
         ({**against_ease(), "relevant_cold": 99}, "baseline baseline", ""),
     ],
-    ids=["no hit", "towers alone", "hits only", "one user", "all cold", "many cold", "few cold"],
+    ids=["no hit", "towers alone", "hits only", "one user", "all cold", "many cold", "half cold", "few cold"],
 )
 def test_an_evaluation_that_can_not_tell_says_why_instead_of_comparing(
     report: dict[str, Any], kinds: str, words: str

@@ -20,11 +20,20 @@ MANY_COLD = 0.1
 
 def comparison_findings(report: dict[str, Any], metric: str) -> list[Finding]:
     """The findings about baselines; instead of them the reason if the evaluation can't tell anything."""
-    cold, untold = cold_targets(report), _untold(report, metric)
-    if cold is not None and cold.figures["cold"] == cold.figures["targets"]:
+    users = _users(report, metric)
+    if users < FEWEST_USERS:
+        reason = f"an interval over {counted(users, 'user')} says nothing; it needs at least {FEWEST_USERS}"
+        return [_untold(metric, users, reason)]
+    cold = cold_targets(report)
+    if cold is not None and not cold.figures["compared"]:
         return [cold]
-    found = [untold] if untold else [*baseline_findings(report, metric), too_small(report, metric)]
-    return [finding for finding in (cold, *found) if finding is not None]
+    means = {report[name][metric]["mean"] for name in (TOWERS, *report["differences"])}
+    if means in ({0.0}, {1.0}):
+        reason = f"{metric} of all {users:,} users is {means.pop():.0f}, by every ranker"
+        found: list[Finding | None] = [cold, _untold(metric, users, reason)]
+    else:
+        found = [cold, *baseline_findings(report, metric), too_small(report, metric)]
+    return [finding for finding in found if finding is not None]
 
 
 def baseline_findings(report: dict[str, Any], metric: str) -> Iterator[Finding]:
@@ -66,31 +75,22 @@ def left_out_findings(report: dict[str, Any]) -> Iterator[Finding]:
 
 
 def cold_targets(report: dict[str, Any]) -> Finding | None:
-    """Many targets without a training event, which no baseline can find."""
+    """Many targets without a training event; hits on most of them are no merit over baselines."""
     cold, targets = report["relevant_cold"], report["relevant_items"]
     if cold < MANY_COLD * targets:
         return None
-    share = f"All {targets:,}" if cold == targets else f"{cold:,} of {targets:,}"
-    end = ", so the evaluation tells nothing of the others" if cold == targets else ""
+    compared = cold < targets / 2
+    end = "" if compared else "; the two are not compared"
     sentence = (
-        f"{share} targets are items without an event in the training part, which baselines never find, and "
-        f"towers by features of items alone{end}."
+        f"{cold:,} of {targets:,} targets are items without an event in the training part, which baselines "
+        f"never find, and towers by features of items or by chance{end}."
     )
-    return Finding("cold_targets", sentence, {"cold": cold, "targets": targets})
+    return Finding("cold_targets", sentence, {"cold": cold, "targets": targets, "compared": compared})
 
 
-def _untold(report: dict[str, Any], metric: str) -> Finding | None:
-    """Too few users for an interval, or rankers without any difference."""
-    users = _users(report, metric)
-    means = {report[name][metric]["mean"] for name in (TOWERS, *report["differences"])}
-    if users < FEWEST_USERS:
-        reason = f"an interval over {counted(users, 'user')} says nothing; it needs at least {FEWEST_USERS}"
-    elif means <= {0.0} or means <= {1.0}:
-        reason = f"{metric} of all {users:,} users is {means.pop():.0f}, by every ranker"
-    else:
-        return None
-    figures = {"metric": metric, "users": users}
-    return Finding("too_small", f"The evaluation can't tell anything: {reason}.", figures)
+def _untold(metric: str, users: int, reason: str) -> Finding:
+    sentence = f"The evaluation can't tell anything: {reason}."
+    return Finding("too_small", sentence, {"metric": metric, "users": users})
 
 
 def too_small(report: dict[str, Any], metric: str) -> Finding | None:
