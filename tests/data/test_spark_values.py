@@ -285,3 +285,16 @@ def test_a_cluster_of_two_workers_prepares_alike(tmp_path: Path) -> None:
         for name in ("by_spark", "by_polars")
     )
     assert ours == theirs
+
+
+@pytest.mark.parametrize("default", [None, "buy"])
+def test_rows_without_a_kind(tmp_path: Path, both_ways: BothWays, default: str | None) -> None:
+    kinds = ["buy", " buy ", "view", "", " ", "NULL", "share"]
+    rows = "".join(f"{row % 2},{row},{row},{kind}\n" for row, kind in enumerate(kinds))
+    (tmp_path / "log.csv").write_text(f"user,item,time,event\n{rows}", encoding="utf-8")
+    filters = {"kind_weights": {"view": 1, "buy": 5}, "default_kind": default}
+    by_polars, by_spark = both_ways(source=tmp_path / "log.csv", columns={"kind": "event"}, filters=filters)
+    assert by_spark == by_polars
+    assert {one["filter"]: one["events"] for one in by_spark["removed"]} == (
+        {"kinds": 1} if default else {"kinds": 1, "missing kind": 3}
+    )

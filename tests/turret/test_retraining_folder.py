@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 import turret.cli
 from tests.support.memory_engine import URL, Server, server, shop
 from tests.support.retrainings import record, size
-from turret.data.errors import ConfigurationError, TurretError
+from turret.data.errors import ConfigurationError, EmptyDataError, TurretError
 from turret.data.prepared import PreparedData
 from turret.data.preparing.append import append
 from turret.data.preparing.prepare import prepare
@@ -110,6 +110,24 @@ def test_rows_without_a_catalog_entry_are_dropped(tmp_path: Path, settings: Retr
     items.write_text(items.read_text() + "i9,New\n")
     gather(replace(settings, items=items, late=9.0), begun(settings), [])
     assert len(open_data(settings).event_items) == len(LOG) + 2
+
+
+def test_stored_events_have_a_kind_or_the_default_where_the_data_keeps_some(
+    tmp_path: Path, settings: RetrainSettings
+) -> None:
+    """The column of kinds has another name in the log than in a dump."""
+    lines = [f"{line},view" for line in (tmp_path / "log.csv").read_text().splitlines()[1:]]
+    (tmp_path / "log.csv").write_text("\n".join(["user_id,item_id,timestamp,event", *lines]) + "\n")
+    columns, kept = {"kind": "event"}, {"kind_weights": {"view": 1}}
+    for filters in (kept, {**kept, "default_kind": "view"}):
+        config = {"source": tmp_path / "log.csv", "columns": columns, "filters": filters}
+        prepare(PrepareConfig.model_validate(config), settings.data, overwrite=True)
+        store(settings, LATER)
+        if filters is kept:
+            with pytest.raises(EmptyDataError, match=r"missing kind \(2\); `--default-kind` .* gives them"):
+                gather(settings, begun(settings), [])
+    gather(settings, begun(settings), [])
+    assert len(open_data(settings).event_items) == len(LOG) + len(LATER)
 
 
 def test_data_without_times_is_refused(tmp_path: Path, settings: RetrainSettings) -> None:
