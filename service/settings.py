@@ -12,7 +12,7 @@ from turret.service.errors import ServiceError
 from turret.service.keys.keys import fault_of
 from turret.service.telemetry.logs import Level
 from turret.service.thresholds import MEMORY_FACTOR, OVERLAP_MINIMUM
-from turret.tower.cli import RECALL_MINIMUM
+from turret.tower.config import RECALL_MINIMUM
 
 # The options of `turret serve`; the others are read from the environment alone.
 _OPTIONS = ("bundles", "wait", "host", "port", "admin_port", "workers", "store")

@@ -6,9 +6,6 @@ from typing import Annotated
 import typer
 
 BUNDLES = Path("var/bundles")
-# The least measured recall with which a version goes live, unless TURRET_RECALL_MINIMUM is another. Here, as
-# the settings of a service are read before NumPy may be loaded.
-RECALL_MINIMUM = 0.95
 
 Bundles = Annotated[Path, typer.Option("--bundles", metavar="DIR", help="The folder of the bundles.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from turret.tower.bundle.reindex import reindex
-from turret.tower.cli import RECALL_MINIMUM
+from turret.tower.config import RECALL_MINIMUM
 from turret.tower.format.listing import bundle_folder
 from turret.tower.format.manifest import Manifest, MeasuredRecall, read_manifest
 from turret.tower.tuning.choice import IndexRequest

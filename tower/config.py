@@ -10,6 +10,10 @@ Length = Annotated[int, Field(strict=True, ge=1, le=100_000)]
 Rate = Annotated[float, Field(ge=0.0, lt=1.0)]
 FeatureNames = tuple[str, ...] | Literal["all"]
 
+# The least measured recall with which a version goes live, unless TURRET_RECALL_MINIMUM is another. Here, as
+# the settings of a service are read before NumPy may be loaded.
+RECALL_MINIMUM = 0.95
+
 
 class Settings(BaseModel):
     """A frozen table of settings in which an unknown key is an error."""

@@ -19,7 +19,7 @@ from turret.service.models.activation_state import activation_lock
 from turret.service.models.checked_versions import checked_versions
 from turret.service.models.gate import GateReport, GateRequest, run_gate
 from turret.service.thresholds import MEMORY_FACTOR, OVERLAP_MINIMUM, from_environment
-from turret.tower.cli import RECALL_MINIMUM
+from turret.tower.config import RECALL_MINIMUM
 from turret.tower.engines.live import move_alias
 from turret.tower.errors import BundleError
 from turret.tower.format.manifest import read_manifest

@@ -9,7 +9,7 @@ from tests.support.command_line import commands
 from turret.service.errors import ServiceError
 from turret.service.settings import Settings, read_settings
 from turret.service.thresholds import MEMORY_FACTOR, OVERLAP_MINIMUM, from_environment
-from turret.tower.cli import RECALL_MINIMUM
+from turret.tower.config import RECALL_MINIMUM
 
 
 def test_an_option_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
