@@ -334,12 +334,13 @@ def test_what_an_export_warns_of(
     origin: Path | None,
     progress: Progress | None,
     sentence: str | None,
+    handmade: PreparedData,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each sentence in a case with it and in one without it."""
     monkeypatch.setattr(Run, "metrics", lambda _: reports)
     monkeypatch.setattr(Run, "progress", lambda _: progress)
     run = Run(Path("var/run"), load_experiment("demo"), Path("data"), "f", origin)
-    said = list(export_warnings(run, trained_shop().data))
+    said = list(export_warnings(run, handmade))
     assert len(said) == (sentence is not None)
     assert sentence is None or sentence in said[0]
