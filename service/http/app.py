@@ -164,9 +164,10 @@ def _add_layers(app: Application, components: Components, routers: tuple[APIRout
     app.surround(Telemetry, metrics=observation.metrics, logs=observation.logs, traces=observation.traces)
     # A request is compared with the routes one after the other, and probes come most often.
     for router in sorted(routers, key=lambda router: router is not probes.router):
-        # Other websites and mails append parameters of their own to the address of the page.
-        is_page = router is page.router
-        app.include_router(router, dependencies=() if is_page else (Depends(check_query),))
+        # Websites and mails append parameters of their own to the address of the page, orchestrators and
+        # scrapers to those of probes and metrics.
+        is_lenient = router in (page.router, probes.router)
+        app.include_router(router, dependencies=() if is_lenient else (Depends(check_query),))
     model_holder = components.model_holder
     description.install(
         app,
