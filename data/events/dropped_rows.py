@@ -33,13 +33,15 @@ class PrepareReport:
 class CheckedRows:
     """The rows of the log, or of another table: its files, the number of valid rows, and the others.
 
-    `stated` are the kinds of bad rows that a setting such as --null names, and which are no mistake.
+    `stated` are the kinds of bad rows that a setting such as --null names, and which are no mistake;
+    `doubtful` valid rows are the first of several of one id.
     """
 
     files: Sequence[Path]
     valid: int
     bad_rows: Sequence[BadRows]
     stated: Collection[str] = ()
+    doubtful: int = 0
 
     @property
     def bad(self) -> int:
@@ -48,8 +50,9 @@ class CheckedRows:
 
     @property
     def are_mostly_bad(self) -> bool:
-        """Whether more rows than the valid ones are bad for a reason that nobody stated."""
-        return sum(bad.count for bad in self.bad_rows if bad.kind not in self.stated) > self.valid
+        """Whether more rows than the valid ones are bad or doubtful for a reason that nobody stated."""
+        bad = sum(bad.count for bad in self.bad_rows if bad.kind not in self.stated)
+        return bad + self.doubtful > self.valid - self.doubtful
 
 
 def refuse_bad_rows(tables: Sequence[CheckedRows], on_bad: OnBad, note: str = "") -> None:
@@ -70,7 +73,7 @@ def refuse_bad_rows(tables: Sequence[CheckedRows], on_bad: OnBad, note: str = ""
             *bad_row_lines(bad_rows),
             *([note] if note else []),
             "correct them, or drop them with --on-bad "
-            + ("drop=any, as they are more than half of the rows" if most else "drop")
+            + ("drop=any, as they concern more than half of the rows" if most else "drop")
             + _hint(bad_rows),
         ]
         raise BadRowsError("\n".join(lines))

@@ -32,12 +32,13 @@ class EntityTable:
     id_column: str
     is_text: bool
     bad_rows: list[BadRows]
+    repeated_ids: int = 0
     notes: list[str] = field(default_factory=list)
 
     @property
     def checked(self) -> CheckedRows:
         """The numbers of the valid rows and of the others."""
-        return CheckedRows([self.path], self.frame.height, self.bad_rows)
+        return CheckedRows([self.path], self.frame.height, self.bad_rows, doubtful=self.repeated_ids)
 
     @property
     def ids(self) -> pl.Series:
@@ -95,6 +96,7 @@ def read_entity_table(
         id_column,
         table.is_text,
         bad,
+        frame.filter(is_repeated)[_ID].n_unique(),
         [note] if frame.height < count else [],
     )
 

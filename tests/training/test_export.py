@@ -17,7 +17,7 @@ from safetensors.torch import load
 from tests.support.full_disk import small_disk, small_files
 from tests.support.trained import trained_shop
 from tests.tower.small_towers import ITEMS, USERS, config, item_features, no_features
-from turret.data.prepared import PreparedData
+from turret.data.prepared import ColdItems, PreparedData
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.golden import difference, load_golden, replay
 from turret.tower.errors import TowerError
@@ -340,6 +340,7 @@ def test_what_an_export_warns_of(
     """Each sentence in a case with it and in one without it."""
     monkeypatch.setattr(Run, "metrics", lambda _: reports)
     monkeypatch.setattr(Run, "progress", lambda _: progress)
+    monkeypatch.setattr(PreparedData, "cold_items", lambda _: ColdItems())
     run = Run(Path("var/run"), load_experiment("demo"), Path("data"), "f", origin)
     said = list(export_warnings(run, handmade))
     assert len(said) == (sentence is not None)
