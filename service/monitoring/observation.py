@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -10,12 +9,11 @@ from functools import partial
 from turret.service.models.loaded_model import LoadedModel
 from turret.service.monitoring.drift import Drift, Reference
 from turret.service.monitoring.recall import RecallSampler
-from turret.service.monitoring.recent import STEP_SECONDS, RecentMetrics
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.ranking.answer_record import AnswerRecord
 from turret.service.settings import Settings
 from turret.service.telemetry.logs import Logs
-from turret.service.telemetry.metrics import RECALL_KS, Metrics
+from turret.service.telemetry.metrics import Metrics
 from turret.service.telemetry.table import Table
 from turret.service.telemetry.traces import open_traces
 from turret.service.wire.admission import Admission
@@ -44,7 +42,6 @@ class Observation:
         self._get_live = live
         self._seen: LoadedModel | None = None
         self._ticking: asyncio.Task[None] | None = None
-        self._until_sample = 0.0
         self.metrics = Metrics(table, worker, settings.observation_window)
         self.logs = Logs(
             settings.log_level, settings.log_format, settings.access_log, limit=settings.log_queue
@@ -52,7 +49,6 @@ class Observation:
         self.traces = open_traces(settings.traces, settings.trace_share)
         self.recall = RecallSampler(self.metrics, settings.recall_sample, settings.recall_rate)
         self.drift = Drift(self.metrics, settings.drift_sample)
-        self.recent = RecentMetrics(self.metrics, self._gauges)
         self.metrics.refresh_with(self._refresh)
         self.metrics.compute_with(self.drift.distances)
 
@@ -127,23 +123,9 @@ class Observation:
                 self.metrics.refresh()
                 if self._seen is not (live := self._get_live()):
                     await self._follow(live)
-                self._sample_recent()
             except Exception:  # a failing metric must not stop the others
                 _log.exception("the metrics can't be refreshed")
             await asyncio.sleep(REFRESH_SECONDS)
-
-    def _sample_recent(self) -> None:
-        if (now := time.monotonic()) >= self._until_sample:
-            self._until_sample = now + STEP_SECONDS
-            self.recent.sample()
-
-    def _gauges(self) -> dict[str, dict[str, float]]:
-        """The measured values of the last window, of all workers."""
-        recall = {
-            k: value for k in RECALL_KS if (value := self.metrics.mean("turret_recall_at_k", k)) is not None
-        }
-        drift = next(iter(self.drift.distances()))
-        return {"recall": recall, "drift": {sample.labels["of"]: sample.value for sample in drift.samples}}
 
     async def _follow(self, live: LoadedModel | None) -> None:
         """Load the reference of a new version."""

@@ -25,10 +25,6 @@ class Exposition(Collector):
         """Export all metrics."""
         return generate_latest(self._registry)
 
-    def mean(self, name: str, labels: tuple[str, ...]) -> float | None:
-        """The mean of a series over the last windows of all live workers; None without a value."""
-        return self._gauge(self._table.families[name], self._table.alive(), self._table.offsets[name][labels])
-
     def describe(self) -> list[Metric]:
         """Return nothing; otherwise the registry would collect once to learn the names."""
         return []

@@ -55,7 +55,6 @@ ROUTES = (
     "/livez",
     "/readyz",
     "/metrics",
-    "/metrics/recent",
     "/",
     "/page/settings.json",
     "/page/{path:path}",
@@ -237,10 +236,6 @@ class Metrics:
         """Export the metrics of all workers in the Prometheus text format."""
         self.refresh()
         return self._exposition.text()
-
-    def mean(self, name: str, *labels: str) -> float | None:
-        """The mean of a series of that kind over the last windows of all workers; None without a value."""
-        return self._exposition.mean(name, labels)
 
     def window(self) -> int:
         """The number of the current window."""

@@ -70,6 +70,42 @@ def test_markup_of_a_catalog_is_text_in_every_view(tmp_path: Path, start: Start,
     assert view.page.locator("img").count() == 0
 
 
+EARLIER = """turret_requests_total{route="/v1/recommend",status="200"} 1000.0"""
+LATER = """# HELP turret_requests_total Answered requests
+turret_requests_total{route="/v1/recommend",status="200"} 1030.0
+turret_requests_total{route="/v1/recommend",status="503"} 10.0
+turret_request_seconds_bucket{class="2xx",le="0.001",route="/v1/recommend"} 0.0
+turret_request_seconds_bucket{class="2xx",le="0.002",route="/v1/recommend"} 2.0
+turret_request_seconds_bucket{class="2xx",le="+Inf",route="/v1/recommend"} 2.0
+turret_answers_total{source="towers"} 6.0
+turret_answers_total{source="popular"} 2.0
+turret_empty_answers_total 4.0
+"""
+SERIES = """scrapes => import(new URL('../service/series.js', document.querySelector('[type=module]').src))
+  .then(({ createSeries }) => {
+    const series = createSeries();
+    scrapes.forEach((text, n) => series.add(text, 100 + 10 * n));
+    return series.series();
+  })"""
+
+
+@pytest.mark.process
+def test_scrapes_of_the_metrics_become_rates_shares_and_quantiles(service: Any, open_view: OpenView) -> None:
+    view = open_view(service, "#service")
+    shown = view.page.evaluate(SERIES, [EARLIER, LATER, LATER])
+    assert shown["times"] == [110, 120]
+    assert shown["requests"] == {"/v1/recommend": [4, 0]}
+    assert shown["errors"] == [1, 0]
+    assert shown["latency"] == {
+        "/v1/recommend": {"p50": [0.0015, None], "p99": [pytest.approx(0.00199), None]}
+    }
+    assert shown["fallback"] == [0.25, None]
+    assert shown["empty"] == [0.5, None]
+    view.page.locator("#tiles dd", has_text="working").first.wait_for()
+    restarted = view.page.evaluate(SERIES, [LATER, EARLIER])
+    assert restarted["requests"]["/v1/recommend"] == [100], "a counter that fell began again"
+
+
 DESCRIPTION = "A clockmaker's daughter inherits a lighthouse, two geese and a correspondence of forty years"
 MAIN = """metrics => import(new URL('../versions/metrics.js', document.querySelector('[type=module]').src))
   .then(({ mainMetrics }) => mainMetrics([{ metrics: { test: { towers: metrics } } }]))"""

@@ -66,7 +66,6 @@ SCOPES = {
     "GET /livez": None,
     "GET /readyz": None,
     "GET /metrics": None,
-    "GET /metrics/recent": "read",
 }
 
 

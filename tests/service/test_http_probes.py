@@ -13,7 +13,6 @@ from turret.service.errors import ItemsUnavailableError
 from turret.service.http.app import create_app
 from turret.service.models.activation_log import ActivationLog
 from turret.service.models.activation_state import commit, new_record
-from turret.service.monitoring.observation import Observation
 from turret.service.settings import Settings
 from turret.service.shared_state import SharedState
 from turret.service.stores.contract import CHANGES_PAGE, Changes, Stores
@@ -108,19 +107,3 @@ def test_a_replica_that_fell_back_is_ready_only_if_no_other_serves_the_live_vers
     assert "can't open the live version and would answer with v1" in refused.json()["error"]["message"]
     assert shared_state.target.pinned.version == "v2"
     assert current(settings.bundles) == "v2"
-
-
-def test_the_metrics_of_the_last_hour_are_series(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Observation, "_sample_recent", lambda _: None)  # the test alone ends the steps
-    with TestClient(create_app(settings)) as client:
-        recent = client.app.state.components.observation.recent  # type: ignore[attr-defined]
-        recent.sample(1000.0)
-        recommended(client, history=[100])
-        recent.sample(1010.0)
-        answer = client.get("/metrics/recent").json()
-    assert answer["live"] == "v1"
-    assert answer["workers"] == 1
-    assert answer["histories"] == {"read": "closed", "write": "closed"}
-    assert answer["requests"]["/v1/recommend"][-1] > 0
-    assert answer["latency"]["/v1/recommend"]["p50"][-1] > 0
-    assert answer["answers"]["towers"][-1] == 1.0

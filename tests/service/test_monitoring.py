@@ -1,4 +1,4 @@
-"""What a service notes of its requests and answers: counts, logs, live recall, drift, the last hour."""
+"""What a service notes of its requests and answers: counts, logs, live recall, drift."""
 
 import asyncio
 import json
@@ -24,14 +24,12 @@ from turret.service.monitoring.drift import MIN_HITS, Drift, Reference, divergen
 from turret.service.monitoring.middleware import Telemetry
 from turret.service.monitoring.observation import Observation
 from turret.service.monitoring.recall import RecallSampler, _Sample, recall_of
-from turret.service.monitoring.recent import RecentMetrics
 from turret.service.monitoring.request_ids import request_id
 from turret.service.ranking.answer_record import AnswerRecord
 from turret.service.settings import Settings
 from turret.service.telemetry.logs import Logs
-from turret.service.telemetry.metrics import FAMILIES, Metrics
+from turret.service.telemetry.metrics import Metrics
 from turret.service.telemetry.spans import Spans
-from turret.service.telemetry.table import Table
 from turret.tower.bundle.bundle import load
 from turret.tower.engines.circuit import Circuit
 from turret.tower.format.integrity import lengths_of, measure_norms
@@ -307,41 +305,6 @@ def test_a_store_that_fails_is_told_until_it_answers_again(settings: Settings) -
     circuit.succeed(admitted())
     assert opened.value == 0
     assert observation.metrics.breaker_openings.labels("read").value == 1
-
-
-# --- The last hour
-
-
-def test_the_counts_of_all_workers_become_rates_shares_and_quantiles() -> None:
-    table, recommend = Table(FAMILIES, 2), "/v1/recommend"
-    first, second = workers = [Metrics(table, number) for number in range(2)]
-    first.requests.labels(recommend, "200").inc(1000)
-    kept = RecentMetrics(second, lambda: {"recall": {"10": 0.97}})
-    kept.sample(100.0)
-    assert kept.series()["times"] == []
-    first.requests.labels(recommend, "200").inc(30)
-    second.requests.labels(recommend, "503").inc(10)
-    for worker in workers:
-        worker.seconds.labels(recommend, "2xx").observe(0.0015)
-        worker.answers.labels("towers").inc(3)
-    first.answers.labels("popular").inc(2)
-    first.empty_answers.inc(4)
-    first.degraded.labels("history").inc(1)
-    first.stages.labels("search").observe(0.00015)
-    kept.sample(110.0)
-    kept.sample(120.0)
-    shown = kept.series()
-    assert shown["times"] == [110.0, 120.0]
-    assert shown["requests"] == {recommend: [4.0, 0.0]}
-    assert shown["errors"] == [1.0, 0.0]
-    assert shown["latency"] == {recommend: {"p50": [0.0015, None], "p99": [pytest.approx(0.00199), None]}}
-    assert shown["stages"].keys() == {"search"}
-    assert shown["answers"] == {"towers": [0.75, None], "popular": [0.25, None], "fresh": [0.0, None]}
-    assert shown["fallback"] == [0.25, None]
-    assert shown["empty"] == [0.5, None]
-    assert shown["degraded"] == [0.125, None]
-    assert shown["recall"] == {"10": [0.97, 0.97]}
-    assert shown["drift"] == {}
 
 
 # --- Live recall

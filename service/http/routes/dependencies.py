@@ -9,7 +9,6 @@ from turret.service.auth.keyring import Keyring
 from turret.service.comparison.comparison import Comparison
 from turret.service.models.activation import Activator
 from turret.service.models.model_holder import ModelHolder
-from turret.service.monitoring.observation import Observation
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.overlay.item_writer import ItemWriter
 from turret.service.ranking.recommender import Recommender
@@ -41,7 +40,6 @@ ItemWriterPart = Annotated[ItemWriter, _part("item_writer")]
 KeyringPart = Annotated[Keyring, _part("keyring")]
 MetricsPart = Annotated[Metrics, _part("metrics")]
 ModelHolderPart = Annotated[ModelHolder, _part("model_holder")]
-ObservationPart = Annotated[Observation, _part("observation")]
 OpenedMapsPart = Annotated[OpenedMaps, _part("opened_maps")]
 OverlayPart = Annotated[ItemOverlayCache, _part("overlay")]
 RecommenderPart = Annotated[Recommender, _part("recommender")]

@@ -1,21 +1,12 @@
-"""`/livez`, `/readyz`, `/metrics` and `/metrics/recent`."""
-
-import time
+"""`/livez`, `/readyz` and `/metrics`."""
 
 from fastapi import APIRouter, Response
 from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from turret.service.errors import NotReadyError
-from turret.service.http.routes.dependencies import (
-    HistoriesPart,
-    MetricsPart,
-    ModelHolderPart,
-    ObservationPart,
-    OverlayPart,
-    WorkerPart,
-)
-from turret.service.http.routes.responses import AliveAnswer, ReadyAnswer, RecentAnswer, json_response
+from turret.service.http.routes.dependencies import MetricsPart, ModelHolderPart, OverlayPart, WorkerPart
+from turret.service.http.routes.responses import AliveAnswer, ReadyAnswer, json_response
 from turret.service.schemas.openapi_helpers import answers
 from turret.service.shared_state import Order
 
@@ -50,25 +41,3 @@ async def readyz(model_holder: ModelHolderPart, worker: WorkerPart, overlay: Ove
 async def metrics(metrics: MetricsPart) -> Response:
     """Return the metrics in the Prometheus text format."""
     return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)
-
-
-@router.get("/metrics/recent", responses=answers(RecentAnswer))
-async def recent_metrics(
-    observation: ObservationPart,
-    metrics: MetricsPart,
-    model_holder: ModelHolderPart,
-    histories: HistoriesPart,
-) -> Response:
-    """Return the metrics of the last hour as series, for plots without a Prometheus."""
-    alive = metrics.table.alive()
-    offsets = metrics.table.offsets["turret_breaker_open"]
-    is_open = {name: any(part[offsets[(name,)]] for part in alive) for name in histories.circuits}
-    return json_response(
-        {
-            "now": round(time.time(), 3),
-            "live": model_holder.version,
-            "workers": len(alive),
-            "histories": {name: "open" if is_open[name] else "closed" for name in is_open},
-            **observation.recent.series(),
-        }
-    )

@@ -253,44 +253,6 @@ class ReadyAnswer(BaseModel):
     version: str
 
 
-Series = list[float | None]
-
-
-class RecentQuantiles(BaseModel):
-    """Quantiles in seconds."""
-
-    p50: Series
-    p99: Series
-
-
-class RecentAnswer(BaseModel):
-    """The metrics of the last hour, summed over the workers: a value for each of `times` (unix seconds).
-
-    Each step lasts `step` seconds and ends at its time; null: nothing was measured in it. `requests` a second
-    by route, `errors` (5xx) a second, `latency` of successful requests by route, `stages` of recommendations;
-    the shares of `answers` by source, and of those from popularity (`fallback`), without items (`empty`) and
-    without an unavailable part (`degraded`); `recall` by k and `drift` of the last minutes. `histories`: the
-    circuits to the history store, `open` if one of the workers doesn't call it.
-    """
-
-    now: float
-    live: str | None
-    workers: int
-    histories: dict[str, Literal["open", "closed"]]
-    step: float
-    times: list[float]
-    requests: dict[str, Series]
-    errors: Series
-    latency: dict[str, RecentQuantiles]
-    stages: dict[str, RecentQuantiles]
-    answers: dict[str, Series]
-    fallback: Series
-    empty: Series
-    degraded: Series
-    recall: dict[str, Series]
-    drift: dict[str, Series]
-
-
 class ErrorDetail(BaseModel):
     """The field at fault, its value, and a message with the remedy."""
 

@@ -42,10 +42,10 @@ export function post(path, body, options = {}) {
 /**
  * Call the service.
  * @param {string} path relative to the page
- * @param {{method?: string, body?: any, signal?: AbortSignal, bytes?: boolean, open?: boolean, keepalive?: boolean}} options
- *   `bytes`: the answer is an ArrayBuffer; `open`: the call needs no key; `keepalive`: it outlives the page
+ * @param {{method?: string, body?: any, signal?: AbortSignal, as?: "json" | "text" | "arrayBuffer", open?: boolean, keepalive?: boolean}} options
+ *   `as`: the form of the answer; `open`: the call needs no key; `keepalive`: it outlives the page
  */
-export async function call(path, { method = "GET", body, signal, bytes = false, open = false, keepalive = false } = {}) {
+export async function call(path, { method = "GET", body, signal, as = "json", open = false, keepalive = false } = {}) {
   const slot = path.startsWith("admin/") ? "admin" : "read";
   const key = open ? null : keyFor(slot);
   const needsKey = !open && (settings.keys_required || slot === "admin");
@@ -62,7 +62,7 @@ export async function call(path, { method = "GET", body, signal, bytes = false, 
       method, headers, signal, keepalive, body: body === undefined ? undefined : JSON.stringify(body),
       cache: "no-store", credentials: "omit", referrerPolicy: "no-referrer",
     });
-    if (response.ok) return await (bytes ? response.arrayBuffer() : response.json());
+    if (response.ok) return await response[as]();
   } catch (error) {
     if (error.name === "AbortError") throw error;
     failures.dispatchEvent(new Event("offline"));

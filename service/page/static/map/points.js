@@ -7,7 +7,7 @@ const CELLS = 128;
 /** Load the points of the live version; `xs` and `ys` are from 0 to 1. */
 export async function loadPoints() {
   const about = await get("v1/map");
-  const raw = new DataView(await get("v1/map/points", {}, { bytes: true }));
+  const raw = new DataView(await get("v1/map/points", {}, { as: "arrayBuffer" }));
   const n = Math.floor(raw.byteLength / 4);
   const [xs, ys] = [new Float32Array(n), new Float32Array(n)];
   for (let i = 0; i < n; i += 1) {

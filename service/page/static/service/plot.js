@@ -55,7 +55,7 @@ export function createPlot({ title, hint = "", format, fromZero = true }) {
       plot = null;
       drawn = "";
       fill(legend);
-      return fill(canvas, h("p", { class: "hint" }, "Nothing was measured in the last hour."));
+      return fill(canvas, h("p", { class: "hint" }, "Nothing was measured yet."));
     }
     describe(series);
     const Plot = await loadLibrary();

@@ -1,4 +1,4 @@
-/** The plots of the last hour, from /metrics/recent. */
+/** The plots of what was measured since the page was opened. */
 
 import { h } from "../app/dom.js";
 import { duration, number, percent } from "../app/format.js";

@@ -7,30 +7,30 @@ import { pulse } from "../app/pulse.js";
 import { adminElsewhere } from "../versions/admin.js";
 import { rollBack } from "../versions/swap.js";
 import { createPlots } from "./plots.js";
+import { createSeries } from "./series.js";
 import { activationsTable, versionDetails, versionsTable } from "./versions.js";
 
 const EVERY = 10_000;
-const BREAKER = { closed: "working", open: "unavailable", "half-open": "being tried again" };
 
 export function create() {
   const heading = h("h1", { tabindex: "-1" }, "Service");
   const messages = h("div", { class: "messages", id: "messages" });
-  const warnings = h("ul", { class: "messages", id: "warnings", "aria-label": "Warnings" });
   const tiles = h("dl", { class: "tiles", id: "tiles" });
   const plots = createPlots();
+  const measured = createSeries();
   const status = h("p", { class: "status", id: "status" });
   const [versions, details, log, actions] = [1, 2, 3, 4].map(() => h("div", {}));
   let timer = 0;
   let isShown = false;
 
-  function showTiles(recent) {
-    const last = (values) => values?.findLast((value) => value !== null && value !== undefined);
-    const total = Object.values(recent.requests ?? {}).reduce((sum, values) => sum + (last(values) ?? 0), 0);
-    const store = (name) => BREAKER[recent.histories?.[name]] ?? recent.histories?.[name] ?? "–";
-    const rows = [["Live version", recent.live ?? pulse.live ?? "none"], ["Requests per second", number(total)], ["Errors per second", number(last(recent.errors))],
-      ["Worker processes", count(recent.workers)], ["Reading histories", store("read")], ["Writing histories", store("write")]];
+  function showTiles(samples, recent) {
+    const last = (values) => values?.at(-1) ?? null;
+    const total = Object.values(recent.requests ?? {}).reduce((sum, values) => sum + last(values), 0);
+    const circuit = (name) => samples.get("turret_breaker_open")?.get(`circuit="${name}"`)?.value;
+    const store = (name) => (circuit(name) === undefined ? "–" : circuit(name) ? "unavailable" : "working");
+    const rows = [["Live version", pulse.live ?? "none"], ["Requests per second", number(recent.requests && total)], ["Errors per second", number(last(recent.errors))],
+      ["Worker processes", count(samples.get("turret_workers")?.get("")?.value)], ["Reading histories", store("read")], ["Writing histories", store("write")]];
     fill(tiles, rows.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
-    fill(warnings, (recent.warnings ?? []).map((warning) => h("li", { class: "sentence warning" }, warning)));
   }
 
   function showVersions(answer, { activations }) {
@@ -46,12 +46,15 @@ export function create() {
 
   async function load() {
     try {
-      const [recent, listed, logged] = await Promise.all([get("metrics/recent"), get("v1/versions"), get("v1/activations")]);
-      showTiles(recent);
+      const [metrics, listed, logged] = await Promise.all([get("metrics", {}, { as: "text" }), get("v1/versions"), get("v1/activations")]);
+      const now = Date.now() / 1000;
+      const samples = measured.add(metrics, now);
+      const recent = measured.series();
+      showTiles(samples, recent);
       showVersions(listed, logged);
       plots.show(recent);
       fill(messages);
-      status.textContent = `Read ${moment(recent.now)}; again every ${EVERY / 1000} seconds.`;
+      status.textContent = `Read ${moment(now)}; again every ${EVERY / 1000} seconds.`;
     } catch (error) {
       if (!(error instanceof KeyError)) fill(messages, sentence(error.message, "warning"));
     }
@@ -66,9 +69,9 @@ export function create() {
   }
 
   const element = h("div", { class: "view service" },
-    h("div", { class: "view-head row baseline" }, h("div", {}, heading, h("p", { class: "lead" }, "The last hour of this service, and its versions.")), status),
-    messages, warnings,
-    h("div", { class: "stack" }, tiles, h("section", { "aria-label": "Plots" }, h("h2", {}, "Last hour"), plots.element),
+    h("div", { class: "view-head row baseline" }, h("div", {}, heading, h("p", { class: "lead" }, "The measurements of this service since the page was opened, and its versions.")), status),
+    messages,
+    h("div", { class: "stack" }, tiles, h("section", { "aria-label": "Plots" }, h("h2", {}, "Measurements"), plots.element),
       h("section", {}, h("h2", {}, "Versions"), versions, details, h("div", { class: "buttons" }, actions)), h("section", {}, h("h2", {}, "Log"), log)));
   return { element, heading, update: () => {}, refresh, leave: () => { isShown = false; clearTimeout(timer); } };
 }
