@@ -26,7 +26,7 @@ from turret.service.ranking.answer_record import AnswerRecord
 from turret.service.settings import Settings
 from turret.service.shared_state import SharedState
 from turret.service.stores.memory import MemoryItems
-from turret.service.telemetry.log_sink import Sink
+from turret.service.telemetry.logs import ACCESS, Logs
 from turret.service.telemetry.spans import Spans
 from turret.service.telemetry.tracing import Tracing
 from turret.tower.bundle.bundle import Bundle
@@ -71,12 +71,12 @@ async def of_note() -> float:
 def of_blocked_log() -> tuple[float, float]:
     """The seconds of a line, and of the end."""
     readable, writable = os.pipe()
-    sink = Sink(lambda record: f"{record}\n".encode(), lambda count: f"lost {count}", writable, 100)
-    sink.start()
-    sink.put("x" * 1_000_000)  # more than a pipe takes
-    line = best(lambda: sink.put("line"), 1000)
+    logs = Logs(form="json", descriptor=writable, limit=100)
+    logs.start()
+    ACCESS.error("x" * 1_000_000)  # more than a pipe takes
+    line = best(lambda: ACCESS.error("line"), 1000)
     begun = time.perf_counter()
-    sink.close(END_SECONDS)
+    logs.close(END_SECONDS)
     seconds = time.perf_counter() - begun
     os.close(readable)
     return line, seconds

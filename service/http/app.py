@@ -161,7 +161,7 @@ def _add_layers(app: Application, components: Components, routers: tuple[APIRout
     app.is_admissible = lambda scope: authentication.is_admissible(scope) and types.is_admissible(scope)
     app.surround(SecurityHeaders, pictures=components.settings.page_pictures)
     observation = components.observation
-    app.surround(Telemetry, metrics=observation.metrics, logs=observation.logs, traces=observation.traces)
+    app.surround(Telemetry, metrics=observation.metrics, traces=observation.traces)
     # A request is compared with the routes one after the other, and probes come most often.
     for router in sorted(routers, key=lambda router: router is not probes.router):
         # Websites and mails append parameters of their own to the address of the page, orchestrators and

@@ -10,8 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from turret.service.error_responses import unexpected
 from turret.service.monitoring.request_ids import HEADER, request_id
 from turret.service.security_headers import SecurityHeaders
-from turret.service.telemetry.log_lines import Access
-from turret.service.telemetry.logs import Logs
+from turret.service.telemetry.logs import ACCESS
 from turret.service.telemetry.metrics import ROUTES, Metrics
 from turret.service.telemetry.spans import Spans, Traced
 from turret.service.telemetry.table import Buckets, Cell
@@ -33,10 +32,9 @@ class Telemetry:
     exception is logged once and answered with 500.
     """
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, logs: Logs, traces: Traced | None = None) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, traces: Traced | None = None) -> None:
         self._app = app
         self._metrics = metrics
-        self._logs = logs
         self._traces = traces
         self._routes = {name.replace(":path}", "}"): _Route(metrics, name) for name in ROUTES}
         self._in_flight = metrics.in_flight
@@ -87,21 +85,25 @@ class Telemetry:
             self._metrics.degraded.labels(part).inc()
         if route.is_probe and status < 400:
             return
-        if status >= self._logs.least_status:
-            self._logs.answered(
-                Access(
-                    time.time(),
-                    facts["request_id"],
-                    scope["method"],
-                    route.name,
-                    status,
-                    seconds,
-                    facts.get("version"),
-                    getattr(facts.get("key"), "name", None),
-                    tuple(degraded),
-                    scope["client"][0] if scope.get("client") else None,
-                    None if parent is None else trace_of(parent),
-                )
+        level = logging.WARNING if status >= 500 else logging.INFO
+        if ACCESS.isEnabledFor(level):
+            fields = {
+                "request_id": facts["request_id"],
+                "method": scope["method"],
+                "route": route.name,
+                "status": status,
+                "seconds": round(seconds, 6),
+                "version": facts.get("version"),
+                "key": getattr(facts.get("key"), "name", None),
+                "degraded": degraded,
+                "client": scope["client"][0] if scope.get("client") else None,
+            }
+            if parent is not None and (trace := trace_of(parent)) is not None:
+                fields["trace_id"] = trace
+            # `ACCESS.log` would first look for the line that called it.
+            extra = {"fields": fields}
+            ACCESS.handle(
+                ACCESS.makeRecord(ACCESS.name, level, __file__, 0, "answered", (), None, extra=extra)
             )
         if self._traces is not None:
             self._traces.offer(
@@ -171,7 +173,7 @@ async def _fail(error: Exception, scope: Scope, receive: Receive, sending: _Send
         "unhandled exception in a request: %s",
         type(error).__name__,
         exc_info=error,
-        extra={"request_id": facts["request_id"]},
+        extra={"fields": {"request_id": facts["request_id"]}},
     )
     if sending.status == 0:
         # The middleware that adds these headers is an inner layer.

@@ -151,6 +151,6 @@ class Observation:
     def _refresh(self) -> None:
         metrics, live = self.metrics, self._get_live()
         metrics.serves(None if live is None else live.version, 0 if live is None else live.generation)
-        metrics.dropped.labels("logs").inc(self.logs.sink.take_dropped())
+        metrics.dropped.labels("logs").inc(self.logs.take_dropped())
         if self.traces is not None:
             metrics.dropped.labels("traces").inc(self.traces.take_dropped())

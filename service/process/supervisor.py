@@ -27,7 +27,7 @@ from turret.service.replicas.local_state import begin
 from turret.service.settings import Settings
 from turret.service.shared_state import Order, SharedState
 from turret.service.stores.registry import open_records, store_kind
-from turret.service.telemetry.logs import DirectLog
+from turret.service.telemetry.logs import LineWriter
 from turret.service.telemetry.metrics import FAMILIES
 from turret.service.telemetry.table import Table
 from turret.service.worker_context import WorkerContext
@@ -77,7 +77,7 @@ class Supervisor:
 
     def run(self) -> None:
         """Serve until a SIGINT or SIGTERM, and the end of the workers."""
-        DirectLog(self._settings.log_level, self._settings.log_format).start()
+        LineWriter(self._settings.log_level, self._settings.log_format, may_wait=False).start()
         try:
             self._prepare()
             self._shutdown.listen_to_signals()

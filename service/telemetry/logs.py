@@ -1,93 +1,123 @@
-"""The log of a process: requests, and messages of all loggers."""
+"""The log of a process: lines of JSON or text for requests, and for the messages of all loggers."""
 
 import logging
 import os
+import queue
 import select
-import time
+import threading
 import traceback
-from typing import Literal
+from collections.abc import Callable
+from datetime import UTC, datetime
+from logging.handlers import QueueHandler, QueueListener
+from typing import Any, Literal
+
+import orjson
 
 from turret.data.errors import text_without_credentials
-from turret.service.telemetry.log_lines import Access, Form, Lines, Message
-from turret.service.telemetry.log_sink import LIMIT, Sink
 
 Level = Literal["debug", "info", "warning", "error"]
+Form = Literal["json", "text", "auto"]
+
+# The logger of answered requests. A record's `fields` are fields of its line: names and values.
+ACCESS = logging.getLogger("turret.access")
 
 _STANDARD_ERROR = 2
-# Answers below 500 have the level info, the others warning.
-_LEAST_STATUS = {"debug": 0, "info": 0, "warning": 500}
-_NONE = 1000
 _OWN = logging.getLogger("turret")
+_CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), 127) if chr(code) not in "\n\t"}
 
 
 class Logs:
-    """Writes all log lines through one queue to standard error.
+    """Writes all log lines of a worker to standard error, in a thread.
 
-    `level` is the lowest level written, `form` the format, `access` whether answered requests are logged,
-    those with a status of at least `least_status`. Bodies and keys are never logged: a request's line has
-    only the fields of `Access`.
+    `level` is the lowest level written, `form` the format (`auto`: text at a terminal), `access` whether
+    answered requests are logged. While the descriptor is blocked, `limit` records are queued; further ones
+    are dropped and counted. Bodies and keys are never logged.
     """
 
     def __init__(
         self,
         level: Level = "info",
-        form: Form | Literal["auto"] = "auto",
+        form: Form = "auto",
         access: bool = True,
         descriptor: int = _STANDARD_ERROR,
-        limit: int = LIMIT,
+        limit: int = 20_000,
     ) -> None:
         self._level = getattr(logging, level.upper())
-        lines = Lines(_form(descriptor) if form == "auto" else form)
-        self.sink = Sink(lines.write, _lost, descriptor, limit)
-        self.least_status = _LEAST_STATUS.get(level, _NONE) if access else _NONE
-        self._handler = _Handler(self.sink)
+        self._access = access
+        self._is_open = False
+        self._drops = _Drops()
+        records: queue.Queue[logging.LogRecord] = queue.Queue(limit)
+        self._handler = _Enqueuing(records, self._drops)
+        self._listener = _Listener(records, LineWriter(level, form, descriptor, drops=self._drops))
 
     def start(self) -> None:
         """Start writing and handle the messages of `logging`; call it after a fork."""
         _take_over(self._handler, self._level)
-        self.sink.start()
+        ACCESS.disabled = not self._access
+        self._listener.start()
+        self._is_open = True
 
-    def answered(self, record: Access) -> None:
-        """Log an answered request if the level asks for it."""
-        if record.status >= self.least_status:
-            self.sink.put(record)
+    def take_dropped(self) -> int:
+        """Return the number of lines dropped since the last call."""
+        return self._drops.take("exported")
 
-    def close(self) -> None:
-        """Write the queued lines, within a second."""
+    def close(self, seconds: float = 1.0) -> None:
+        """Write the queued lines, within `seconds`."""
+        if not self._is_open:
+            return
+        self._is_open = False
         logging.getLogger().removeHandler(self._handler)
         _OWN.setLevel(logging.NOTSET)
-        self.sink.close()
+        ACCESS.disabled = False
+        stopping = threading.Thread(target=self._listener.stop, daemon=True)
+        stopping.start()
+        stopping.join(seconds)
 
 
-class DirectLog(logging.Handler):
-    """The log of a process without threads: it writes a line only if that does not block.
+class LineWriter(logging.Handler):
+    """Writes a line for each record; one with `may_wait` false drops lines that would block.
 
-    The next line is preceded by the number of dropped ones.
+    After lines were dropped, the next one that is written is followed by a line with their number.
     """
 
     def __init__(
-        self, level: Level = "info", form: Form | Literal["auto"] = "auto", descriptor: int = _STANDARD_ERROR
+        self,
+        level: Level = "info",
+        form: Form = "auto",
+        descriptor: int = _STANDARD_ERROR,
+        may_wait: bool = True,
+        drops: "_Drops | None" = None,
     ) -> None:
         super().__init__(getattr(logging, level.upper()))
-        self._lines = Lines(_form(descriptor) if form == "auto" else form)
+        self._line = _line_format(form, descriptor)
         self._descriptor = descriptor
-        self._missing = 0
+        self._may_wait = may_wait
+        self._drops = drops or _Drops()
 
     def start(self) -> None:
-        """Handle the messages of `logging`."""
+        """Handle the messages of `logging`, in this process."""
         _take_over(self, self.level)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record, or count it as dropped if that would block."""
-        waiting = [_lost(self._missing)] if self._missing else []
+        """Write a record, or count it as dropped; never raises."""
         try:
-            chunk = b"".join(self._lines.write(line) for line in (*waiting, _message(record)))
+            self._write(self._line(record))
+        except OSError:
+            self._drops.add()
+            return
+        if missing := self._drops.take("written"):
+            try:
+                self._write(self._line(_lost(missing)))
+            except OSError:
+                self._drops.put_back(missing)
+
+    def _write(self, line: bytes) -> None:
+        if not self._may_wait:
             self._check_room()
             # A pipe that can be written to takes this much without blocking (POSIX: PIPE_BUF).
-            os.write(self._descriptor, chunk[:4096])
-            self._missing = 0
-        except (OSError, ValueError, TypeError):
-            self._missing += 1
+            line = line[: select.PIPE_BUF]
+        while line:
+            line = line[os.write(self._descriptor, line) :]
 
     def _check_room(self) -> None:
         """Raise BlockingIOError if a write would block. Uses poll: select has a limit of 1024."""
@@ -97,55 +127,125 @@ class DirectLog(logging.Handler):
             raise BlockingIOError
 
 
-class _Handler(logging.Handler):
-    """Passes records of `logging` to the sink."""
+class _Drops:
+    """Counts dropped lines, once for the metrics and once for the log itself; thread-safe."""
 
-    def __init__(self, sink: Sink) -> None:
-        super().__init__()
-        self._sink = sink
+    def __init__(self) -> None:
+        self._counting = threading.Lock()
+        self._counts = {"exported": 0, "written": 0}
+
+    def add(self) -> None:
+        with self._counting:
+            for name in self._counts:
+                self._counts[name] += 1
+
+    def take(self, name: str) -> int:
+        with self._counting:
+            count, self._counts[name] = self._counts[name], 0
+        return count
+
+    def put_back(self, count: int) -> None:
+        with self._counting:
+            self._counts["written"] += count
+
+
+class _Enqueuing(QueueHandler):
+    """Queues records, or counts them as dropped; the thread formats them."""
+
+    def __init__(self, records: "queue.Queue[logging.LogRecord]", drops: _Drops) -> None:
+        super().__init__(records)
+        self._drops = drops
+
+    def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
+        return record
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Queue a record; never blocks, never raises."""
         try:
-            self._sink.put(_message(record))
-        except Exception:
-            self.handleError(record)
+            self.enqueue(record)
+        except queue.Full:
+            self._drops.add()
 
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is logging's
-        """Log the faulty message without its arguments."""
-        message = f"{record.name} logged a message that can't be formatted: {record.msg!r}"
-        self._sink.put(Message(record.created, "error", message, {}))
+
+class _Listener(QueueListener):
+    """Stops behind the queued records, even if the queue is full."""
+
+    def enqueue_sentinel(self) -> None:
+        self.queue.put(self._sentinel)  # type: ignore[attr-defined]  # its own name for what ends the thread
 
 
 def _take_over(handler: logging.Handler, level: int) -> None:
-    """Install a handler in place of an inherited DirectLog."""
+    """Install a handler in place of one that was inherited from the supervisor."""
     root = logging.getLogger()
-    for other in [inherited for inherited in root.handlers if isinstance(inherited, DirectLog)]:
-        root.removeHandler(other)
+    for inherited in [other for other in root.handlers if isinstance(other, LineWriter)]:
+        root.removeHandler(inherited)
     _OWN.setLevel(level)  # libraries stay at warnings
     handler.setLevel(level)
     root.addHandler(handler)
 
 
-def _message(record: logging.LogRecord) -> Message:
-    fields = {"logger": record.name}
-    if (request_id := getattr(record, "request_id", None)) is not None:
-        fields["request_id"] = request_id
-    if record.exc_info and record.exc_info[0] is not None:
-        fields["traceback"] = text_without_credentials(
-            "".join(traceback.format_exception(*record.exc_info)).rstrip()
-        )
-    level = "error" if record.levelno >= logging.ERROR else record.levelname.lower()
-    return Message(record.created, level, text_without_credentials(record.getMessage()), fields)
-
-
-def _lost(count: int) -> Message:
+def _lost(count: int) -> logging.LogRecord:
     message = f"{count} log lines were dropped, as standard error was blocked"
-    return Message(time.time(), "warning", message, {"logger": "turret.log", "dropped": count})
+    return logging.makeLogRecord(
+        {
+            "name": "turret.log",
+            "levelno": logging.WARNING,
+            "levelname": "WARNING",
+            "msg": message,
+            "fields": {"dropped": count},
+        }
+    )
 
 
-def _form(descriptor: int) -> Form:
+def _line_format(form: Form, descriptor: int) -> Callable[[logging.LogRecord], bytes]:
+    if form == "auto":
+        form = "text" if _is_terminal(descriptor) else "json"
+    return json_line if form == "json" else text_line
+
+
+def _is_terminal(descriptor: int) -> bool:
     try:
-        return "text" if os.isatty(descriptor) else "json"
+        return os.isatty(descriptor)
     except OSError:
-        return "json"
+        return False
+
+
+def json_line(record: logging.LogRecord) -> bytes:
+    """Format a record as a line of JSON."""
+    return orjson.dumps(_fields(record), default=str, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def text_line(record: logging.LogRecord) -> bytes:
+    """Format a record as a line of text without control characters; a traceback has lines of its own."""
+    fields = _fields(record)
+    moment, level, message = (fields.pop(name) for name in ("time", "level", "message"))
+    more = fields.pop("traceback", "")
+    if record.name == ACCESS.name:
+        method, route = fields.pop("method"), fields.pop("route")
+        status, seconds = fields.pop("status"), fields.pop("seconds")
+        message = f"{method} {route} {status} {seconds * 1000:.2f} ms"
+        fields["degraded"] = ",".join(fields["degraded"])
+    shown = "".join(f" {name}={value}" for name, value in fields.items() if value)
+    line = f"{moment} {level:7} {message}{shown}" + (f"\n{more}" if more else "")
+    return line.translate(_CONTROL).encode("utf-8", "replace") + b"\n"
+
+
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")[:-6] + "Z",
+        "level": "error" if record.levelno >= logging.ERROR else record.levelname.lower(),
+        "message": _message(record),
+    }
+    if record.name != ACCESS.name:
+        fields["logger"] = record.name
+    fields |= getattr(record, "fields", {})
+    if record.exc_info and record.exc_info[0] is not None:
+        trace = "".join(traceback.format_exception(*record.exc_info)).rstrip()
+        fields["traceback"] = text_without_credentials(trace)
+    return fields
+
+
+def _message(record: logging.LogRecord) -> str:
+    try:
+        return text_without_credentials(record.getMessage())
+    except Exception:  # wrong arguments must not stop the thread
+        return f"a message that can't be formatted: {record.msg!r}"

@@ -89,7 +89,7 @@ class Desk:
         self.logs.start()
 
     def around(self, app: ASGIApp) -> TestClient:
-        telemetry = Telemetry(app, self.metrics, self.logs, self.traces)
+        telemetry = Telemetry(app, self.metrics, self.traces)
         return TestClient(telemetry, raise_server_exceptions=False)
 
     def value(self, name: str) -> float:
@@ -187,7 +187,7 @@ def test_what_is_given_up_before_an_answer_is_counted_as_such(desk: Desk) -> Non
         await asyncio.Event().wait()
 
     async def give_up() -> None:
-        telemetry = Telemetry(app, desk.metrics, desk.logs)
+        telemetry = Telemetry(app, desk.metrics)
         scope = {"type": "http", "method": "GET", "path": "/v1/version", "headers": []}
 
         async def nothing(*_: Message) -> Any: ...

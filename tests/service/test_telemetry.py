@@ -21,9 +21,7 @@ from turret.service.errors import ServiceError
 from turret.service.http.app import create_admin_app, create_app
 from turret.service.models.gate import Reason
 from turret.service.settings import Settings
-from turret.service.telemetry.log_lines import Access, Lines, Message, level_of
-from turret.service.telemetry.log_sink import Sink
-from turret.service.telemetry.logs import DirectLog, Logs
+from turret.service.telemetry.logs import ACCESS, LineWriter, Logs, json_line, text_line
 from turret.service.telemetry.metrics import FAMILIES, REASONS, ROUTES, Metrics
 from turret.service.telemetry.spans import Spans
 from turret.service.telemetry.table import Cell, Family, Labelled, Mean, Shares, Table, recent
@@ -195,38 +193,43 @@ def test_every_route_and_every_reason_of_the_gate_is_a_label(settings: Settings)
 
 # --- Lines of the log
 
-ANSWERED = Access(
-    time=1_714_557_600.5,
-    request_id="id-1",
-    method="POST",
-    route="/v1/recommend",
-    status=200,
-    seconds=0.0012345678,
-    version="v1",
-    key="shop",
-    degraded=("history",),
-    client="::1",
-    trace=None,
-)
-SAID = Message(1_714_557_601.0, "warning", "it is late", {"logger": "turret"})
+Write = Callable[..., list[dict[str, Any]]]
+ANSWERED = {
+    "request_id": "id-1",
+    "method": "POST",
+    "route": "/v1/recommend",
+    "status": 200,
+    "seconds": 0.001235,
+    "version": "v1",
+    "key": "shop",
+    "degraded": ("history",),
+    "client": "::1",
+}
+
+
+def said(message: str, *values: object, name: str = "turret", **fields: object) -> logging.LogRecord:
+    record = logging.LogRecord(name, logging.WARNING, "", 0, message, values, None)
+    record.created = 1_714_557_600.5
+    record.fields = fields
+    return record
 
 
 def test_a_request_is_one_line_of_text_at_a_terminal() -> None:
-    assert Lines("text").write(ANSWERED) == (
-        b"2024-05-01T10:00:00.500Z info    POST /v1/recommend 200 1.23 ms "
-        b"version=v1 key=shop degraded=history client=::1 id=id-1\n"
+    assert text_line(said("answered", name=ACCESS.name, **ANSWERED)) == (
+        b"2024-05-01T10:00:00.500Z warning POST /v1/recommend 200 1.23 ms "
+        b"request_id=id-1 version=v1 key=shop degraded=history client=::1\n"
     )
-    levels = [level_of(status) for status in (200, 404, 429, 503)]
-    assert levels == ["info", "info", "info", "warning"], "a fault of the service alone is a warning"
 
 
 def test_a_message_with_any_content_is_one_line() -> None:
-    odd = SAID._replace(message='a\nb"\x1b', fields={"logger": "l", "odd": {1, 2}.__class__})
-    line = Lines("json").write(odd)
+    odd = said('a\nb"\x1b', odd={1, 2}.__class__)
+    line = json_line(odd)
     assert line.count(b"\n") == 1
     assert json.loads(line)["message"] == 'a\nb"\x1b'
-    assert b"\x1b" not in Lines("text").write(odd)
-    assert Lines("text").write(SAID) == b"2024-05-01T10:00:01.000Z warning it is late logger=turret\n"
+    assert b"\x1b" not in text_line(odd)
+    assert text_line(said("it is late")) == b"2024-05-01T10:00:00.500Z warning it is late logger=turret\n"
+    wrong = json.loads(json_line(said("%d lines", "some")))
+    assert wrong["message"] == "a message that can't be formatted: '%d lines'"
 
 
 # --- The thread that writes them
@@ -241,88 +244,81 @@ def pipe() -> Iterator[list[int]]:
             os.close(end)
 
 
-def sink_into(descriptor: int, limit: int = 100) -> Sink:
-    return Sink(lambda record: f"{record}\n".encode(), lambda count: f"lost {count}", descriptor, limit)
+@pytest.fixture
+def own_logger() -> Iterator[logging.Logger]:
+    """A logger whose handlers on the root are removed afterwards."""
+    root = logging.getLogger()
+    before = list(root.handlers)
+    yield logging.getLogger("turret.own")
+    root.handlers[:] = before
 
 
-def read_lines(descriptor: int) -> list[str]:
-    return os.read(descriptor, 1_000_000).decode().splitlines()
+def messages(content: bytes) -> list[str]:
+    return [json.loads(line)["message"] for line in content.splitlines()]
 
 
-def test_lines_are_written_in_order_including_those_before_the_start(pipe: list[int]) -> None:
-    sink = sink_into(pipe[1])
-    sink.put("first")
-    sink.start()
-    for number in range(50):
-        sink.put(number)
-    sink.close()
-    assert read_lines(pipe[0]) == ["first", *map(str, range(50))]
-    assert sink.take_dropped() == 0
-
-
-def test_put_does_not_block_without_a_reader(pipe: list[int]) -> None:
+def test_a_full_queue_makes_nobody_wait_and_the_log_tells_what_it_lost(
+    own_logger: logging.Logger, pipe: list[int]
+) -> None:
     """A pipe takes 64 kB; after that, writing to it blocks for ever."""
-    sink = sink_into(pipe[1], limit=100)
-    sink.start()
-    sink.put("x" * 1_000_000)
+    logs = Logs(form="json", descriptor=pipe[1], limit=100)
+    logs.start()
+    own_logger.error("x" * 1_000_000)
     os.read(pipe[0], 1)  # the thread has it, and none of the next
     for number in range(1000):
-        sink.put(number)
-    assert (sink.take_dropped(), sink.take_dropped()) == (900, 0)
-    sink.close(seconds=0.0)
+        own_logger.error("%d", number)
+    assert (logs.take_dropped(), logs.take_dropped()) == (900, 0)
+    logs.close(seconds=0.0)
     os.set_blocking(pipe[0], False)
     written = bytearray()
 
     def is_told() -> bool:
         with suppress(BlockingIOError):
             written.extend(os.read(pipe[0], 1_000_000))
-        return b"lost 900" in written
+        return written.endswith(b'"message":"99","logger":"turret.own"}\n')
 
-    until(is_told, "what the reader has missed")
+    until(is_told, "the queued lines")
+    _, lost, *queued = written.splitlines()
+    assert messages(bytes(lost)) == ["900 log lines were dropped, as standard error was blocked"]
+    assert messages(b"\n".join(queued)) == [*map(str, range(100))]
 
 
-def test_lines_lost_to_a_closed_pipe_are_counted_and_reported_to_the_next_reader(pipe: list[int]) -> None:
+def test_lines_lost_to_a_closed_pipe_are_counted_and_reported_to_the_next_reader(
+    own_logger: logging.Logger, pipe: list[int]
+) -> None:
     os.close(pipe[0])
     pipe[0] = -1
-    sink = sink_into(pipe[1])
-    sink.start()
+    logs = Logs(form="json", descriptor=pipe[1])
+    logs.start()
     for number in range(5):
-        sink.put(number)
+        own_logger.error("%d", number)
     dropped: list[int] = []
 
     def are_counted() -> bool:
-        dropped.append(sink.take_dropped())
+        dropped.append(logs.take_dropped())
         return sum(dropped) == 5
 
     until(are_counted, "five lost lines")
     readable, writable = os.pipe()
     os.dup2(writable, pipe[1])  # as when a log is opened again
     os.close(writable)
-    sink.put("back")
-    sink.close()
-    assert read_lines(readable) == ["back", "lost 5"]
+    own_logger.error("back")
+    logs.close()
+    reported = ["back", "5 log lines were dropped, as standard error was blocked"]
+    assert messages(os.read(readable, 9999)) == reported
     os.close(readable)
-
-
-# --- The log of a process
-
-Write = Callable[..., list[dict[str, Any]]]
-
-
-def access(status: int) -> Access:
-    return ANSWERED._replace(method="GET", route="/livez", status=status)
 
 
 @pytest.fixture
 def written() -> Write:
     """Run something while a log is open; gives its lines."""
 
-    def run(act: Callable[[Logs], object], **options: Any) -> list[dict[str, Any]]:
+    def run(act: Callable[[], object], **options: Any) -> list[dict[str, Any]]:
         with tempfile.TemporaryFile() as file:
             logs = Logs(descriptor=file.fileno(), **options)
             logs.start()
-            act(logs)
-            logs.close()
+            act()
+            logs.close(60)
             file.seek(0)
             return [json.loads(line) for line in file]
 
@@ -342,9 +338,10 @@ def written() -> Write:
 def test_answers_and_messages_are_logged_by_the_settings(
     written: Write, options: dict[str, Any], statuses: list[int], said: int
 ) -> None:
-    def act(logs: Logs) -> None:
+    def act() -> None:
         for status in (200, 404, 500):
-            logs.answered(access(status))
+            level = logging.WARNING if status >= 500 else logging.INFO
+            ACCESS.log(level, "answered", extra={"fields": {"status": status}})
         for level in (logging.DEBUG, logging.INFO, logging.ERROR):
             logging.getLogger("turret.x").log(level, "so")
 
@@ -354,7 +351,7 @@ def test_answers_and_messages_are_logged_by_the_settings(
 
 
 def test_neither_a_message_nor_a_traceback_has_a_password(written: Write) -> None:
-    def act(_: Logs) -> None:
+    def act() -> None:
         try:
             raise OSError("no answer of http://me:secret@collector:4318")
         except OSError:
@@ -365,18 +362,11 @@ def test_neither_a_message_nor_a_traceback_has_a_password(written: Write) -> Non
     assert line["traceback"].endswith("no answer of http://collector:4318")
 
 
-@pytest.fixture
-def own_logger() -> Iterator[logging.Logger]:
-    """A logger that no handler of pytest's reads; what was taken over is given back."""
-    root = logging.getLogger()
-    before = list(root.handlers)
-    yield logging.getLogger("turret.supervisor")
-    root.handlers[:] = before
-
-
-def test_a_direct_log_drops_lines_that_would_block(own_logger: logging.Logger, pipe: list[int]) -> None:
+def test_a_log_without_a_thread_drops_lines_that_would_block(
+    own_logger: logging.Logger, pipe: list[int]
+) -> None:
     readable, writable = pipe
-    DirectLog("info", "json", writable).start()
+    LineWriter("info", "json", writable, may_wait=False).start()
     os.set_blocking(writable, False)
     filled = 0
     with suppress(BlockingIOError):
@@ -388,8 +378,8 @@ def test_a_direct_log_drops_lines_that_would_block(own_logger: logging.Logger, p
     while filled:
         filled -= len(os.read(readable, min(filled, 65536)))
     own_logger.error("back")
-    lines = [json.loads(line)["message"] for line in os.read(readable, 9999).splitlines()]
-    assert lines == ["2 log lines were dropped, as standard error was blocked", "back"]
+    lines = messages(os.read(readable, 9999))
+    assert lines == ["back", "2 log lines were dropped, as standard error was blocked"]
     os.close(readable)
     pipe[0] = -1
     own_logger.error("nobody is there")
