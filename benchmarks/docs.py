@@ -14,12 +14,13 @@ from typing import Any, get_args
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
+from benchmarks.api_document import DOCUMENT, api_document, written
+from benchmarks.api_page import api_page
 from benchmarks.fault_tests import FaultTest, fault_tests
 from benchmarks.folders import drawing
 from benchmarks.readme import PAGES as FIGURES
 from benchmarks.readme import filled
 from turret.data.entry_points import kind_of
-from turret.service.http.openapi.document import written
 from turret.service.monitoring.drift import Drift
 from turret.service.settings import Settings
 from turret.service.telemetry.metrics import FAMILIES, Metrics
@@ -29,8 +30,9 @@ from turret.training.samplers.registry import SAMPLERS
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
+API_PAGE = DOCUMENT.with_name("docs.html")
 FOLDERS_BEGIN, FOLDERS_END = "<!-- folders: written by `make docs` -->\n", "<!-- end of folders -->\n"
-PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", DOCS / "openapi.json", *sorted(DOCS.glob("*.md")))
+PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", DOCUMENT, API_PAGE, *sorted(DOCS.glob("*.md")))
 # A row of a table: the text of each cell by the heading of its column.
 Cells = dict[str, str]
 
@@ -52,6 +54,8 @@ def current(page: Path) -> str:
             return estimators_page(text)
         case "openapi.json":
             return written()
+        case "docs.html":
+            return api_page(api_document())
         case "observability.md":
             return metrics_page(text, exported())
         case "reliability.md":

@@ -13,42 +13,28 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Scope
 
-from turret.service import errors
+from turret.service.errors import RequestError, UnavailableError
+from turret.service.schemas.faults import field_error
 from turret.service.shown import without_folder
 from turret.tower.errors import BundleError, EncodingError, EngineError
 
 _SHOWN = 200  # characters of a field or a value that are sent back
 _SAFE_INTEGER = 2**53
 _REMEDIES = {404: "no such path; /docs lists the calls"}
-_RETRY_SECONDS = 2  # where the error itself names no time
-_STATUSES: dict[type[errors.RequestError], int] = {
-    errors.MalformedBodyError: 400,
-    errors.UnauthenticatedError: 401,
-    errors.ForbiddenError: 403,
-    errors.NotFoundError: 404,
-    errors.ConflictError: 409,
-    errors.TooLargeError: 413,
-    errors.InvalidFieldError: 422,
-    errors.RateLimitError: 429,
-    errors.GuessLimitError: 429,
-    errors.NotReadyError: 503,
-}
-# The field of a 503, and the end of its message.
-_UNAVAILABLE: dict[type[Exception], tuple[str, str]] = {
+# Errors of bundles and engines, which know no HTTP: the part that is unavailable, and the end of the message.
+_OF_TOWER: dict[type[Exception], tuple[str, str]] = {
     BundleError: ("bundles", "; the live version stays in service"),
-    errors.NothingLiveError: ("bundles", ""),
-    errors.HistoryUnavailableError: ("store", "; retry, an event counts once"),
-    errors.ItemsUnavailableError: ("store", "; retry, the call is idempotent"),
     EngineError: ("engine", "; retry"),
 }
+_RETRY_SECONDS = 2
 
 
 def install(app: FastAPI, routers: Iterable[APIRouter]) -> None:
     """Install the handlers of all errors; `routers` are those of `app`."""
     routes = [*app.routes, *(route for router in routers for route in router.routes)]
-    for refused in (errors.RequestError, EncodingError, *_UNAVAILABLE):
+    for refused in (RequestError, UnavailableError, EncodingError, *_OF_TOWER):
         app.add_exception_handler(refused, _refuse)
-    app.add_exception_handler(RequestValidationError, _missing_parameter)
+    app.add_exception_handler(RequestValidationError, _invalid_parameter)
     app.add_exception_handler(HTTPException, _http_exceptions(routes))
     app.add_exception_handler(Exception, _unexpected)
 
@@ -62,12 +48,10 @@ def refuse(
     return Response(body, status, headers, media_type="application/json")
 
 
-def refused(error: errors.RequestError, field: str | None = None, message: str | None = None) -> Response:
+def refused(error: RequestError, field: str | None = None, message: str | None = None) -> Response:
     """Write the response to a refused request; `field` and `message` replace those of the error."""
-    headers = {} if error.retry_after is None else _retry_after(error.retry_after)
-    if isinstance(error, errors.UnauthenticatedError | errors.GuessLimitError):
-        headers["WWW-Authenticate"] = "Bearer"
-    return refuse(_STATUSES[type(error)], field or error.field, error.value, message or str(error), headers)
+    headers = {**error.headers, **_retry_after(error.retry_after)}
+    return refuse(error.status, field or error.field, error.value, message or str(error), headers)
 
 
 def refusal(error: Exception, path: str, bundles: Path) -> Response | None:
@@ -76,21 +60,23 @@ def refusal(error: Exception, path: str, bundles: Path) -> Response | None:
     Paths in the message are made relative to the folder `bundles`: clients don't learn where it lies.
     """
     message = without_folder(str(error), bundles)
-    if isinstance(error, errors.RequestError | EncodingError):
+    if isinstance(error, RequestError | EncodingError):
         is_of_batch = error.position is not None and path.endswith("/batch")
         field = f"requests.{error.position}.{error.field}" if is_of_batch else error.field
         if isinstance(error, EncodingError):
             return refuse(422, field, error.value, message)
         return refused(error, field, message)
-    for kind, (part, remedy) in _UNAVAILABLE.items():
+    if isinstance(error, UnavailableError):
+        headers = _retry_after(error.retry_after)
+        return refuse(error.status, error.part, None, message + error.remedy, headers)
+    for kind, (part, remedy) in _OF_TOWER.items():
         if isinstance(error, kind):
-            headers = _retry_after(getattr(error, "retry_after", _RETRY_SECONDS))
-            return refuse(503, part, None, message + remedy, headers)
+            return refuse(503, part, None, message + remedy, _retry_after(_RETRY_SECONDS))
     return None
 
 
-def _retry_after(seconds: float) -> dict[str, str]:
-    return {"Retry-After": str(math.ceil(seconds))}
+def _retry_after(seconds: float | None) -> dict[str, str]:
+    return {} if seconds is None else {"Retry-After": str(math.ceil(seconds))}
 
 
 async def _refuse(request: Request, error: Exception) -> Response:
@@ -110,11 +96,13 @@ def _http_exceptions(routes: Sequence[BaseRoute]) -> Callable[[Request, Exceptio
     return answer
 
 
-async def _missing_parameter(_: Request, error: Exception) -> Response:
-    """The framework checks only whether a required parameter is there; the routes check the values."""
+async def _invalid_parameter(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    name = str(error.errors()[0]["loc"][-1])
-    return refuse(422, name, None, f"this call needs the parameter {name}; /docs describes it")
+    found = error.errors()[0]
+    name = str(found["loc"][1])
+    if found["type"] == "missing":
+        return refuse(422, name, None, f"this call needs the parameter {name}; /docs describes it")
+    return refused(field_error(found, name))
 
 
 def _other_method(request: Request, routes: Sequence[BaseRoute]) -> Response:

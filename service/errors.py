@@ -1,5 +1,8 @@
 """The errors of the service. Their messages name the value, the place and the remedy."""
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 from turret.data.errors import TurretError
 
 
@@ -19,20 +22,36 @@ class BusyError(ServiceError):
     """A lock was not free in time; the same call may succeed later."""
 
 
-class HistoryUnavailableError(ServiceError):
-    """The history store is locked, full, damaged or too slow. `retry_after` is in seconds."""
+class UnavailableError(ServiceError):
+    """A part of the service that a request needs is unavailable.
+
+    The response has `status`, the name of the `part`, the `remedy` at the end of the message, and the seconds
+    `retry_after`.
+    """
+
+    status = 503
+    part = "store"
+    remedy = "; retry"
 
     def __init__(self, message: str, retry_after: float = 2.0) -> None:
         super().__init__(message)
         self.retry_after = retry_after
 
 
+class HistoryUnavailableError(UnavailableError):
+    """The history store is locked, full, damaged or too slow."""
+
+    remedy = "; retry, an event counts once"
+
+
 class HistoryDamagedError(HistoryUnavailableError):
     """The stored history of one user is not valid; those of others may be."""
 
 
-class ItemsUnavailableError(ServiceError):
+class ItemsUnavailableError(UnavailableError):
     """The item store is locked, full, damaged or too slow."""
+
+    remedy = "; retry, the call is idempotent"
 
 
 class ItemsOvertakenError(ServiceError):
@@ -46,18 +65,23 @@ class ReplicasUnavailableError(ServiceError):
     """The record that the replicas of a service share can't be read or written."""
 
 
-class NothingLiveError(ServiceError):
+class NothingLiveError(UnavailableError):
     """The request needs a version, but none is live yet."""
+
+    part = "bundles"
+    remedy = ""
 
 
 class RequestError(ServiceError):
     """A request that is refused: the field at fault, its value, and a message with the remedy.
 
-    A subclass states the reason; `service.error_responses` gives each reason its HTTP status.
-    `retry_after`: seconds after which the same request may succeed, None if it never does. `position`: index
-    of the request in its batch, None outside of a batch.
+    A subclass states the reason: its HTTP `status`, and `headers` of the response. `retry_after`: seconds
+    after which the same request may succeed, None if it never does. `position`: index of the request in its
+    batch, None outside of a batch.
     """
 
+    status = 422
+    headers: ClassVar[Mapping[str, str]] = {}
     position: int | None = None
 
     def __init__(self, field: str, value: object, message: str, retry_after: float | None = None) -> None:
@@ -70,25 +94,38 @@ class RequestError(ServiceError):
 class MalformedBodyError(RequestError):
     """The body is not complete, strict JSON."""
 
+    status = 400
+
 
 class UnauthenticatedError(RequestError):
     """The key is missing or unknown."""
+
+    status = 401
+    headers: ClassVar[Mapping[str, str]] = {"WWW-Authenticate": "Bearer"}
 
 
 class ForbiddenError(RequestError):
     """The key lacks the scope of the call."""
 
+    status = 403
+
 
 class NotFoundError(RequestError):
     """No such item or path."""
+
+    status = 404
 
 
 class ConflictError(RequestError):
     """The request is well formed, but the current state of the service does not allow it."""
 
+    status = 409
+
 
 class TooLargeError(RequestError):
     """The body or a part of it exceeds its size limit."""
+
+    status = 413
 
 
 class InvalidFieldError(RequestError):
@@ -98,10 +135,16 @@ class InvalidFieldError(RequestError):
 class RateLimitError(RequestError):
     """The key has used up its rate."""
 
+    status = 429
+
 
 class GuessLimitError(RateLimitError):
     """An address has sent too many wrong keys."""
 
+    headers: ClassVar[Mapping[str, str]] = {"WWW-Authenticate": "Bearer"}
+
 
 class NotReadyError(RequestError):
     """This process cannot answer the request yet, or no longer."""
+
+    status = 503

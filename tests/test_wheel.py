@@ -94,8 +94,8 @@ def test_the_wheel_holds_every_module_every_experiment_the_page_the_figures_and_
         Path("turret", path.relative_to(ROOT)) for name in FOLDERS for path in (ROOT / name).rglob("*.py")
     }
     sources |= {path.relative_to(ROOT) for path in (ROOT / "turret").rglob("*.py")}
-    static = ROOT / "service" / "page" / "static"
-    page = {Path("turret", path.relative_to(ROOT)) for path in static.rglob("*") if path.is_file()}
+    static = [path for path in (ROOT / "service").glob("*/static/**/*") if path.is_file()]
+    page = {Path("turret", path.relative_to(ROOT)) for path in static}
     styles = {Path("turret", path.relative_to(ROOT)) for path in (ROOT / "training").rglob("*.css")}
     experiments = {Path("turret/training/experiments", f"{name}.toml") for name in shipped_experiments()}
     figures = Path("turret/planning/figures.json")

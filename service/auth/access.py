@@ -6,8 +6,6 @@ READING = ("GET", "HEAD", "OPTIONS")
 # Without data of users or items: probes, the description of the API, and the files of the page.
 _OPEN = frozenset({"/livez", "/readyz", "/docs", "/openapi.json", "/"})
 _PAGE = "/page/"
-# Public, with more detail for callers with the scope read.
-DETAILED_WITH_KEY = frozenset({"/openapi.json"})
 _PERSONAL = ("/v1/users", "/v1/random-user")
 _READ = frozenset({"/v1/recommend", "/v1/recommend/batch", "/v1/version", "/v1/versions"})
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from turret.service.auth.access import DETAILED_WITH_KEY, needed_scope
+from turret.service.auth.access import needed_scope
 from turret.service.auth.guesses import Guesses, network_of
 from turret.service.auth.keyring import Keyring
 from turret.service.auth.rate_limit import Buckets
@@ -92,12 +92,9 @@ class Authentication:
         needed = self._required(scope)
         if needed == "admin" and not self._admin_here:
             raise _wrong_port(path)
-        authorization = _authorization(scope["headers"])
         if needed is None:
-            # The answer depends on the key; a wrong one is refused.
-            if path in DETAILED_WITH_KEY and authorization is not None and not self._keyring.admits_all():
-                _set_key(scope, self._find(scope, authorization, "read"))
             return
+        authorization = _authorization(scope["headers"])
         key = self._find(scope, authorization, needed)
         if needed not in key.scopes:
             raise self._missing_scope(key, needed)

@@ -1,3 +1,3 @@
 """The application: routes, middleware and documents."""
 
-__all__ = ["app"]
+__all__ = ["app", "documents"]

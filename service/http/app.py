@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from functools import partial
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeVar
 
 from fastapi import APIRouter, Depends, FastAPI
@@ -14,9 +14,21 @@ from turret.service import error_responses
 from turret.service.auth.authentication import Authentication
 from turret.service.components import Components
 from turret.service.http.body_types import BodyTypes
+from turret.service.http.documents import docs_page, openapi_document
 from turret.service.http.fast_path import RecommendPath
-from turret.service.http.openapi import description, document
-from turret.service.http.routes import page, probes
+from turret.service.http.routes import (
+    admin,
+    catalog,
+    comparison,
+    events,
+    item_map,
+    items,
+    page,
+    probes,
+    recommend,
+    users,
+    versions,
+)
 from turret.service.http.routes.path_ids import check_query
 from turret.service.models.model_holder import ModelHolder
 from turret.service.monitoring.file_monitor import watch_files
@@ -26,8 +38,29 @@ from turret.service.settings import Settings
 from turret.service.stores.contract import Stores
 from turret.service.worker_context import WorkerContext
 
+PUBLIC: tuple[APIRouter, ...] = (
+    recommend.router,
+    catalog.router,
+    item_map.router,
+    items.router,
+    events.router,
+    users.router,
+    versions.router,
+    probes.router,
+)
+ADMIN: tuple[APIRouter, ...] = (admin.router, comparison.router)
 Layer = TypeVar("Layer", bound=ASGIApp)
 _log = logging.getLogger("turret.store")
+
+
+def _release() -> str:
+    try:
+        return version("turret")
+    except PackageNotFoundError:
+        return "0"
+
+
+RELEASE = _release()
 
 
 class Application(FastAPI):
@@ -88,16 +121,15 @@ def create_app(
 
     app = Application(
         title="Turret",
-        version=document.RELEASE,
-        description="What next?",
+        version=RELEASE,
         lifespan=lifespan,
         redirect_slashes=False,
-        openapi_url=None,  # `description.install` serves these, with a page that loads no scripts
+        openapi_url=None,  # `documents` has files for these, with a page that loads no scripts
         docs_url=None,
         redoc_url=None,
     )
     app.surround(RecommendPath, components=components)
-    routers = document.PUBLIC if settings.admin_port is not None else document.PUBLIC + document.ADMIN
+    routers = PUBLIC if settings.admin_port is not None else PUBLIC + ADMIN
     return _add_layers(app, components, routers + _page(settings))
 
 
@@ -106,9 +138,9 @@ def create_admin_app(app: FastAPI) -> Application:
 
     With the page it has the calls of both ports: a browser lets a page call its own port only.
     """
-    admin = Application(
+    beside = Application(
         title="Turret admin",
-        version=document.RELEASE,
+        version=RELEASE,
         redirect_slashes=False,
         openapi_url=None,
         docs_url=None,
@@ -116,9 +148,7 @@ def create_admin_app(app: FastAPI) -> Application:
     )
     components: Components = app.state.components
     page_routers = _page(components.settings)
-    return _add_layers(
-        admin, components, document.ADMIN + (document.PUBLIC + page_routers if page_routers else ())
-    )
+    return _add_layers(beside, components, ADMIN + (PUBLIC + page_routers if page_routers else ()))
 
 
 def _page(settings: Settings) -> tuple[APIRouter, ...]:
@@ -148,7 +178,7 @@ async def _log_health_warnings(components: Components) -> None:
 
 def _add_layers(app: Application, components: Components, routers: tuple[APIRouter, ...]) -> Application:
     app.state.components = components
-    app.state.admin_here = document.ADMIN[0] in routers
+    app.state.admin_here = admin.router in routers
     # The last is the outermost.
     authentication = app.surround(
         Authentication,
@@ -168,17 +198,7 @@ def _add_layers(app: Application, components: Components, routers: tuple[APIRout
         # scrapers to those of probes and metrics.
         is_lenient = router in (page.router, probes.router)
         app.include_router(router, dependencies=() if is_lenient else (Depends(check_query),))
-    model_holder = components.model_holder
-    description.install(
-        app,
-        partial(_needs_key, components),
-        lambda: model_holder.live.bundle if model_holder.version else None,
-    )
+    for path, document in (("/openapi.json", openapi_document), ("/docs", docs_page)):
+        app.add_api_route(path, document, methods=["GET", "HEAD"], include_in_schema=False)
     error_responses.install(app, routers)
     return app
-
-
-def _needs_key(components: Components, scope: str, path: str) -> bool:
-    if path == "/metrics" and components.settings.metrics_open:
-        return False
-    return scope == "admin" or not components.keyring.admits_all()

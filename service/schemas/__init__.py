@@ -4,6 +4,7 @@ __all__ = [
     "catalog",
     "comparison",
     "cursor",
+    "faults",
     "fields",
     "item_map",
     "items",

@@ -16,11 +16,11 @@ from pydantic_core import PydanticCustomError, PydanticKnownError
 from turret.data.vocabulary import ID_LENGTH
 from turret.service.schemas.cursor import LENGTH as CURSOR_LENGTH
 from turret.service.schemas.cursor import PATTERN as CURSOR_PATTERN
-from turret.service.schemas.openapi_helpers import later
 
 HISTORY_LIMIT = 1_000
 K_LIMIT = 1_000
 CAPS = 10
+FEATURES = 100
 TEXT_LENGTH = 2_000
 
 
@@ -106,11 +106,23 @@ Ids = Annotated[
 Count = Annotated[
     int, PlainValidator(check_k), WithJsonSchema({"type": "integer", "minimum": 1, "maximum": K_LIMIT})
 ]
-# Their schemas depend on the live version: `service.http.openapi.live_schemas` has them.
-BoundedFeatures = Annotated[dict[str, Any], Field(max_length=100), AfterValidator(check_features)]
-Features = Annotated[BoundedFeatures, WithJsonSchema(later("UserFeatures"))]
-FilterObject = Annotated[dict[str, Any], WithJsonSchema(later("Filter"))]
-Caps = Annotated[dict[str, Count], Field(max_length=CAPS), at_most(CAPS), WithJsonSchema(later("Caps"))]
+_SCALARS = [{"type": "string"}, {"type": "number"}, {"type": "boolean"}]
+_FEATURE = {
+    "anyOf": [
+        {"type": "string", "maxLength": TEXT_LENGTH},
+        {"type": "number"},
+        {"type": "boolean"},
+        {"type": "array", "maxItems": TEXT_LENGTH, "items": {"anyOf": _SCALARS}},
+        {"type": "null"},
+    ]
+}
+Features = Annotated[
+    dict[str, Any],
+    Field(max_length=FEATURES),
+    AfterValidator(check_features),
+    WithJsonSchema({"type": "object", "maxProperties": FEATURES, "additionalProperties": _FEATURE}),
+]
+Caps = Annotated[dict[str, Count], Field(max_length=CAPS), at_most(CAPS)]
 CursorText = Annotated[
     str, Field(min_length=1, max_length=CURSOR_LENGTH, json_schema_extra={"pattern": CURSOR_PATTERN})
 ]

@@ -1,14 +1,11 @@
 """The bodies of the calls that put and withdraw items."""
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, Field, WithJsonSchema
+from pydantic import BaseModel, Field
 
-from turret.service.schemas.fields import BoundedFeatures
-from turret.service.schemas.openapi_helpers import later
+from turret.service.schemas.fields import Features
 from turret.service.schemas.requests import Body
-
-ItemFeatures = Annotated[BoundedFeatures, WithJsonSchema(later("ItemFeatures"))]
 
 
 class ItemBody(Body):
@@ -18,7 +15,7 @@ class ItemBody(Body):
     features by default.
     """
 
-    features: ItemFeatures
+    features: Features
     fields: dict[str, Any] | None = Field(default=None, max_length=100)
 
 

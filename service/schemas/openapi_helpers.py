@@ -5,17 +5,11 @@ from typing import Any
 from pydantic import BaseModel
 
 Described = dict[str, Any]
-LATER = "x-later"
 
 
 def reference(model: str) -> Described:
     """Refer to a schema of the document."""
     return {"$ref": f"#/components/schemas/{model}"}
-
-
-def later(model: str) -> Described:
-    """A placeholder for a schema of the live version; pydantic would try to resolve a reference."""
-    return {LATER: model}
 
 
 def body_of(schema: type[BaseModel]) -> Described:
@@ -27,7 +21,7 @@ def body_of(schema: type[BaseModel]) -> Described:
 def answers(schema: type[BaseModel], *refusals: int) -> dict[int | str, Described]:
     """Describe a call's answers, for a route's `responses`.
 
-    `refusals` are its particular error statuses; `service.http.openapi.document` adds those that follow from
-    its body, parameters and scope.
+    `refusals` are its particular error statuses; `benchmarks.api_document` adds those that follow from its
+    body, parameters and scope.
     """
     return {200: {"model": schema}, **{status: {} for status in refusals}}

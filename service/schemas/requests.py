@@ -12,7 +12,6 @@ from turret.service.schemas.fields import (
     Count,
     CursorText,
     Features,
-    FilterObject,
     Id,
     Ids,
     VersionName,
@@ -92,7 +91,7 @@ class RecommendRequest(Body):
     k: Count = 10
     exclude_seen: bool | None = None
     exclude: Ids = Field(default_factory=list, json_schema_extra={"default": []})
-    filter: FilterObject | None = None
+    filter: dict[str, Any] | None = None
     min_score: float | None = Field(default=None, ge=-_LARGEST_SCORE, le=_LARGEST_SCORE)
     diversity: float = Field(default=0.0, ge=0.0, le=1.0)
     cap: Caps = _EMPTY

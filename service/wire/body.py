@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 
 import orjson
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
 from starlette.types import Receive
 
-from turret.service.errors import InvalidFieldError, MalformedBodyError, RequestError, TooLargeError
+from turret.service.errors import MalformedBodyError, TooLargeError
 from turret.service.latency import SHORT_BODY, is_short
+from turret.service.schemas.faults import field_error
 
 DEPTH = 32  # levels of nesting
 # Lists and objects, and keys, of one body. A batch of 100 requests with filters has some thousands; 300,000
@@ -23,26 +23,6 @@ PARTS = 20_000
 # A string of valid JSON; one that a colon follows is a key.
 _TEXT = re.compile(rb'"(?:[^"\\]++|\\.)*+"\s*+(:)?')
 Schema = TypeVar("Schema", bound=BaseModel)
-
-_REMEDIES = {
-    "missing": "this field is required",
-    "bool_type": "send true or false",
-    "list_type": "send a list",
-    "dict_type": "send an object",
-    "model_type": "send an object",
-    "string_type": "send a text",
-    "string_too_short": "send a text that is not empty",
-    "too_short": "send a list that is not empty",
-    "float_type": "send a number",
-    "float_parsing": "send a number",
-    "finite_number": "send a number that is finite",
-}
-_BOUNDS = {
-    "greater_than": "above",
-    "greater_than_equal": "from",
-    "less_than_equal": "up to",
-    "less_than": "below",
-}
 
 
 class BodyReader:
@@ -95,7 +75,7 @@ def read_schema(body: bytes, schema: type[Schema]) -> Schema:
     try:
         return schema.model_validate(parsed)
     except ValidationError as error:
-        raise _refusal(error.errors(include_url=False)[0]) from None
+        raise field_error(error.errors(include_url=False)[0]) from None
 
 
 def parse(body: bytes) -> Any:
@@ -172,29 +152,3 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         (repeated, _), *_ = Counter(name for name, _ in pairs).most_common(1)
         raise MalformedBodyError(repeated, None, "this key occurs twice in one object; send it once")
     return unique
-
-
-def _refusal(error: ErrorDetails) -> RequestError:
-    path = [str(part) for part in error["loc"]]
-    context = error.get("ctx", {})
-    value = error["input"]
-    if error["type"] == "unknown_field":
-        path.append(context["name"])
-        value = value.get(context["name"])
-    if error["type"] == "missing":
-        value = None
-    message = _REMEDIES.get(error["type"]) or _bound(error) or _too_long(path, context) or error["msg"]
-    return InvalidFieldError(".".join(path) or "body", value, message)
-
-
-def _bound(error: ErrorDetails) -> str | None:
-    relation = _BOUNDS.get(error["type"])
-    (bound,) = error.get("ctx", {}).values() if relation else ("",)
-    return f"send a number {relation} {bound:g}" if relation else None
-
-
-def _too_long(path: list[str], context: dict[str, Any]) -> str | None:
-    if "max_length" not in context:
-        return None
-    newest = "the newest" if path[-1] == "history" else "at most"
-    return f"this is too long; send {newest} {context['max_length']}"

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import orjson
 import pytest
 from fastapi.testclient import TestClient
 
@@ -14,7 +15,7 @@ from tests.support.item_towers import with_item_tower
 from tests.support.service_app import ADMIN, serving
 from turret.service.error_responses import refused
 from turret.service.errors import RequestError
-from turret.service.http.openapi import document
+from turret.service.http.documents import STATIC
 from turret.tower.bundle.publish import publish
 from turret.tower.format.item_map import quantised
 
@@ -48,7 +49,7 @@ PARAMETERS = [
     ("/v1/items?" + "&".join(["id=1"] * 101), "id"),
     *(
         (f"/v1/items/101/similar?k={k}", "k")
-        for k in ("0", "-1", "1001", "x", "", "1e3", "10.0", "9" * 20, "%D9%A3")
+        for k in ("0", "-1", "1001", "x", "", "1e3", "10.5", "9" * 20, "%D9%A3")
     ),
     ("/v1/items/%ff/similar", "id"),
     ("/v1/items/%ED%A0%80/similar", "id"),
@@ -86,7 +87,7 @@ def test_a_parameter_that_does_not_fit_is_named(whole: TestClient, path: str, fi
     ("method", "path"),
     [
         (method, path)
-        for path, calls in document.whole()["paths"].items()
+        for path, calls in orjson.loads((STATIC / "openapi.json").read_bytes())["paths"].items()
         for method, call in calls.items()
         if "probes" not in call["tags"]
     ],

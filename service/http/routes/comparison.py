@@ -1,17 +1,15 @@
 """`/admin/comparison`: a version that isn't live, compared with the live one; calls of the scope admin."""
 
-import re
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Depends, Query, Response
 from pydantic import BaseModel
 
-from turret.service.errors import InvalidFieldError
 from turret.service.http.routes.admin import check_name, check_scope
 from turret.service.http.routes.dependencies import ComparisonPart, reads
 from turret.service.http.routes.responses import RecommendAnswer, json_response
 from turret.service.schemas.comparison import ComparedRequest, ComparisonRequest
-from turret.service.schemas.fields import K_LIMIT
+from turret.service.schemas.fields import K_LIMIT, VersionName
 from turret.service.schemas.openapi_helpers import answers, body_of
 
 USERS_LIMIT = 1_000
@@ -87,7 +85,7 @@ class CatalogAnswer(BaseModel):
     removed_examples: list[CatalogExample]
 
 
-async def _version(version: str | None = None) -> str | None:
+async def _version(version: VersionName | None = None) -> str | None:
     """The version of the query string, if there is one."""
     if version is not None:
         check_name("version", version)
@@ -133,20 +131,16 @@ async def recommend(
 
 @router.get("/overlap", responses=answers(OverlapAnswer, 404, 409))
 async def overlap(
-    comparison: ComparisonPart, version: Version, users: str = "200", k: str = "10"
+    comparison: ComparisonPart,
+    version: Version,
+    users: Annotated[int, Query(ge=1, le=USERS_LIMIT)] = 200,
+    k: Annotated[int, Query(ge=1, le=K_LIMIT)] = 10,
 ) -> Response:
     """Measure the overlap of both versions' answers over a sample of stored users."""
-    wanted = _count("users", users, USERS_LIMIT), _count("k", k, K_LIMIT)
-    return json_response(await comparison.overlap(*wanted, version))
+    return json_response(await comparison.overlap(users, k, version))
 
 
 @router.get("/catalog", responses=answers(CatalogAnswer, 404, 409))
 async def catalog(comparison: ComparisonPart, version: Version) -> Response:
     """Count the items that the version adds, lacks, and has with other fields."""
     return json_response(await comparison.catalog(version))
-
-
-def _count(field: str, text: str, limit: int) -> int:
-    if re.fullmatch("[0-9]{1,4}", text) and 1 <= int(text) <= limit:
-        return int(text)
-    raise InvalidFieldError(field, text, f"send a whole number from 1 to {limit}")

@@ -1,6 +1,5 @@
 """`GET /v1/map` and the calls below it: the item vectors of the live version in the plane."""
 
-import re
 from base64 import b64encode
 from functools import partial
 from typing import Annotated, Any
@@ -16,6 +15,7 @@ from turret.service.http.routes.dependencies import (
     OverlayPart,
     SettingsPart,
 )
+from turret.service.http.routes.path_ids import Id
 from turret.service.http.routes.responses import json_response
 from turret.service.ranking.item_view import ItemView
 from turret.service.schemas.item_map import ColoursAnswer, MapAnswer, MapItemsAnswer
@@ -52,7 +52,10 @@ async def points(model_holder: ModelHolderPart, maps: OpenedMapsPart) -> Respons
 
 @router.get("/colours", responses=answers(ColoursAnswer, 404))
 async def colours(
-    field: str, model_holder: ModelHolderPart, maps: OpenedMapsPart, search: CatalogSearchPart
+    field: Annotated[str, Query(min_length=1)],
+    model_holder: ModelHolderPart,
+    maps: OpenedMapsPart,
+    search: CatalogSearchPart,
 ) -> Response:
     """Group the points by a field of the catalog."""
     bundle = model_holder.answering.bundle
@@ -75,8 +78,8 @@ async def map_items(
     maps: OpenedMapsPart,
     overlay: OverlayPart,
     settings: SettingsPart,
-    point: Annotated[list[str] | None, Query()] = None,
-    id: Annotated[list[str] | None, Query()] = None,  # noqa: A002 - the name of the parameter
+    point: Annotated[list[Annotated[int, Query(ge=0)]] | None, Query(max_length=MOST_ITEMS)] = None,
+    id: Annotated[list[Id] | None, Query(max_length=MOST_ITEMS)] = None,  # noqa: A002 - the parameter
 ) -> Response:
     """Return the items of some points, or the points of some items; unknown items are left out."""
     bundle = model_holder.answering.bundle
@@ -84,10 +87,10 @@ async def map_items(
     fresh, _ = await overlay.within(bundle, settings.history_timeout)
     if (point is None) == (id is None):
         raise InvalidFieldError("point", point, "send `point` or `id`, one of them, up to 100 times")
-    if len(point or id or ()) > MOST_ITEMS:
-        raise InvalidFieldError("point" if id is None else "id", None, f"send at most {MOST_ITEMS} of them")
-    rows = [_row(text, count) for text in point or ()]
-    rows += [row for each in id or () if (row := fresh.row(each)) is not None]
+    if point and (largest := max(point)) >= count:
+        raise InvalidFieldError("point", largest, f"send the number of a point, from 0 to {count - 1}")
+    rows = point or []
+    rows = [*rows, *(row for each in id or () if (row := fresh.row(each)) is not None)]
     view = ItemView(bundle, fresh)
     return json_response(
         {"version": bundle.manifest.version, "items": [_shown(view, row, count) for row in rows]}
@@ -97,9 +100,3 @@ async def map_items(
 def _shown(view: ItemView, row: int, count: int) -> dict[str, Any]:
     fields = orjson.Fragment(view.json_of(row))
     return {"point": row if row < count else None, "id": view.id(row), "fields": fields}
-
-
-def _row(text: str, count: int) -> int:
-    if re.fullmatch("[0-9]{1,10}", text) and int(text) < count:
-        return int(text)
-    raise InvalidFieldError("point", text, f"send the number of a point, from 0 to {count - 1}")

@@ -1,13 +1,11 @@
 """`GET /v1/items/{id}/similar`, and `GET`, `PUT` and `DELETE /v1/items/{id}`."""
 
-import re
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Depends, Query, Response
 
-from turret.service.errors import InvalidFieldError
 from turret.service.http.routes.dependencies import ItemWriterPart, ModelHolderPart, RecommenderPart, reads
-from turret.service.http.routes.path_ids import check_utf8
+from turret.service.http.routes.path_ids import ItemId, check_utf8
 from turret.service.http.routes.responses import ItemAnswer, SimilarAnswer, json_response
 from turret.service.schemas.fields import K_LIMIT
 from turret.service.schemas.items import ItemBody, ItemPutAnswer, ItemWithdrawnAnswer
@@ -17,20 +15,22 @@ router = APIRouter(prefix="/v1/items", tags=["items"], dependencies=[Depends(che
 
 
 @router.get("/{item_id:id}/similar", responses=answers(SimilarAnswer, 404))
-async def similar_items(item_id: str, recommender: RecommenderPart, k: str = "10") -> Response:
+async def similar_items(
+    item_id: ItemId, recommender: RecommenderPart, k: Annotated[int, Query(ge=1, le=K_LIMIT)] = 10
+) -> Response:
     """Return the items whose vectors are nearest to this item's."""
-    return json_response(await recommender.similar_to(item_id, _count(k)))
+    return json_response(await recommender.similar_to(item_id, k))
 
 
 @router.get("/{item_id:item}", responses=answers(ItemAnswer, 404))
-async def get_item(item_id: str, recommender: RecommenderPart) -> Response:
+async def get_item(item_id: ItemId, recommender: RecommenderPart) -> Response:
     """Return an item as the service knows it: fields, features if it is fresh, state, and popularity."""
     return json_response(await recommender.item(item_id))
 
 
 @router.put("/{item_id:item}", responses=answers(ItemPutAnswer, 409), openapi_extra=body_of(ItemBody))
 async def put_item(
-    item_id: str,
+    item_id: ItemId,
     body: Annotated[ItemBody, Depends(reads(ItemBody))],
     model_holder: ModelHolderPart,
     item_writer: ItemWriterPart,
@@ -41,13 +41,9 @@ async def put_item(
 
 
 @router.delete("/{item_id:item}", responses=answers(ItemWithdrawnAnswer, 404))
-async def withdraw_item(item_id: str, model_holder: ModelHolderPart, item_writer: ItemWriterPart) -> Response:
+async def withdraw_item(
+    item_id: ItemId, model_holder: ModelHolderPart, item_writer: ItemWriterPart
+) -> Response:
     """Withdraw an item: no answer of any version has it until it is put again."""
     answer = await item_writer.withdraw(model_holder.answering.bundle, item_id)
     return json_response(answer.model_dump(exclude_none=True))
-
-
-def _count(k: str) -> int:
-    if re.fullmatch("[0-9]{1,4}", k) and 1 <= int(k) <= K_LIMIT:
-        return int(k)
-    raise InvalidFieldError("k", k, f"send a whole number from 1 to {K_LIMIT}")

@@ -1,13 +1,20 @@
 """Ids in paths, a one-to-one mapping of ids and paths; the parameters of query strings."""
 
 from collections.abc import Awaitable, Callable
+from typing import Annotated, get_args, get_origin
 from urllib.parse import unquote_to_bytes
 
-from fastapi import Request
+from fastapi import Path, Request
 from fastapi.dependencies.models import Dependant
+from pydantic import Field
 from starlette.convertors import Convertor, register_url_convertor
 
+from turret.data.vocabulary import ID_LENGTH
 from turret.service.errors import InvalidFieldError
+
+Id = Annotated[str, Field(min_length=1, max_length=ID_LENGTH)]
+# Not checked against its bounds: other texts name no item, which is 404 to a call that reads.
+ItemId = Annotated[str, Path(json_schema_extra={"minLength": 1, "maxLength": ID_LENGTH})]
 
 
 class _Id(Convertor[str]):
@@ -79,7 +86,11 @@ async def check_query(request: Request) -> None:
 
 def _parameters(call: Dependant) -> dict[str, bool]:
     """The query parameters of a call, and whether each may be repeated."""
-    own = {one.alias: one.field_info.annotation not in (str, str | None) for one in call.query_params}
+    own = {one.alias: _is_list(one.field_info.annotation) for one in call.query_params}
     for inner in call.dependencies:
         own |= _parameters(inner)
     return own
+
+
+def _is_list(annotation: object) -> bool:
+    return any(get_origin(part) is list for part in (annotation, *get_args(annotation)))

@@ -1,11 +1,11 @@
 """`GET` and `DELETE /v1/users/{id}`, and `GET /v1/random-user`."""
 
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Depends, Path, Response
 
 from turret.data.vocabulary import ID_LENGTH
-from turret.service.errors import InvalidFieldError, NotFoundError
+from turret.service.errors import NotFoundError
 from turret.service.http.routes.dependencies import HistoriesPart
 from turret.service.http.routes.path_ids import check_utf8
 from turret.service.http.routes.responses import (
@@ -19,6 +19,7 @@ from turret.service.schemas.openapi_helpers import answers
 from turret.service.schemas.times import show_time
 from turret.service.stores.contract import Event
 
+UserId = Annotated[str, Path(min_length=1, max_length=ID_LENGTH)]
 router = APIRouter(prefix="/v1", tags=["users"], dependencies=[Depends(check_utf8("user_id"))])
 
 
@@ -33,27 +34,20 @@ async def random_user(histories: HistoriesPart) -> Response:
 
 
 @router.get("/users/{user_id:id}", responses=answers(UserAnswer))
-async def stored_of(user_id: str, histories: HistoriesPart) -> Response:
+async def stored_of(user_id: UserId, histories: HistoriesPart) -> Response:
     """Show the stored events of a user: their number, up to a million, and the newest 1000, oldest first."""
-    _check_id(user_id)
     total, events = await histories.events(user_id, HISTORY_LIMIT)
     answer = {"user_id": user_id, "total": total, "events": [_shown(event) for event in events]}
     return json_response(answer)
 
 
 @router.delete("/users/{user_id:id}", responses=answers(ForgottenAnswer))
-async def forget(user_id: str, histories: HistoriesPart) -> Response:
+async def forget(user_id: UserId, histories: HistoriesPart) -> Response:
     """Delete all stored events of a user.
 
     Very many events may take longer than the time limit; retry after a 503 to continue.
     """
-    _check_id(user_id)
     return json_response({"user_id": user_id, "deleted": await histories.forget(user_id)})
-
-
-def _check_id(user_id: str) -> None:
-    if not 1 <= len(user_id) <= ID_LENGTH:
-        raise InvalidFieldError("user_id", user_id, f"send an id of 1 to {ID_LENGTH} characters")
 
 
 def _shown(event: Event) -> dict[str, Any]:

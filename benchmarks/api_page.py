@@ -44,7 +44,7 @@ _SECTIONS = {
 }
 
 
-def docs_page(document: Described) -> str:
+def api_page(document: Described) -> str:
     """Format a document as HTML: the contents, the calls by section, the bodies."""
     info = document["info"]
     title = f"{escape(info['title'])} {escape(info['version'])}"
@@ -53,6 +53,7 @@ def docs_page(document: Described) -> str:
         f'content="width=device-width, initial-scale=1"><title>{title}</title><style>{_STYLE}</style>'
     )
     machine = '<p>For programs: <a href="openapi.json">/openapi.json</a> (OpenAPI 3.1).</p>'
+    refusals = document["components"]["responses"]
     contents = calls = ""
     for tag, heading in _SECTIONS.items():
         found = [
@@ -63,14 +64,14 @@ def docs_page(document: Described) -> str:
         ]
         if found:
             contents += f"<h3>{heading}</h3><ul>{''.join(_entry(*each) for each in found)}</ul>"
-            calls += f"<h2>{heading}</h2>{''.join(_call(*each) for each in found)}"
+            calls += f"<h2>{heading}</h2>{''.join(_call(*each, refusals) for each in found)}"
     schemas = "".join(
-        f'<section id="{escape(name)}"><h3>{escape(name)}</h3>{_schema(schema)}</section>'
+        f'\n<section id="{escape(name)}"><h3>{escape(name)}</h3>{_schema(schema)}</section>'
         for name, schema in document["components"]["schemas"].items()
     )
     bodies = '<h2 id="bodies">Bodies</h2>'
     contents = f'<nav><h2>Contents</h2>{contents}<h3><a href="#bodies">Bodies</a></h3></nav>'
-    return f"{head}<h1>{title}</h1>{machine}{contents}{calls}{bodies}{schemas}</html>"
+    return f"{head}<h1>{title}</h1>{machine}{contents}{calls}{bodies}{schemas}</html>\n"
 
 
 def _anchor(method: str, path: str) -> str:
@@ -79,22 +80,25 @@ def _anchor(method: str, path: str) -> str:
 
 def _entry(method: str, path: str, call: Described) -> str:
     effect = escape(call.get("description", "").partition("\n")[0])
-    return f'<li><a href="#{_anchor(method, path)}">{method.upper()} {escape(path)}</a> {effect}'
+    return f'\n<li><a href="#{_anchor(method, path)}">{method.upper()} {escape(path)}</a> {effect}'
 
 
-def _call(method: str, path: str, call: Described) -> str:
+def _call(method: str, path: str, call: Described, refusals: Described) -> str:
     scopes = [scope for keys in call.get("security", ()) for names in keys.values() for scope in names]
     key = f"<p>Needs a key of the scope {escape(', '.join(scopes))}.</p>" if scopes else ""
     rows = [(part["name"], part["in"], _describe(part["schema"])) for part in call.get("parameters", ())]
     if "requestBody" in call:
         rows.append(("body", "JSON", _describe(_content(call["requestBody"]))))
     parameters = _table("<th>parameter<th>in<th>schema", rows)
+    responses = {
+        status: refusals[status] if "$ref" in each else each for status, each in call["responses"].items()
+    }
     answers = [
         (status, escape(response.get("description", "")), _describe(_content(response)))
-        for status, response in sorted(call["responses"].items())
+        for status, response in sorted(responses.items())
     ]
     return (
-        f'<section id="{_anchor(method, path)}">'
+        f'\n<section id="{_anchor(method, path)}">'
         f"<h3><code>{method.upper()} {escape(path)}</code></h3>"
         f"<p>{escape(call.get('description', ''))}</p>{key}{parameters}"
         f"{_table('<th>status<th>meaning<th>body', answers)}</section>"
@@ -120,7 +124,7 @@ def _schema(schema: Described) -> str:
 
 
 def _table(head: str, rows: list[tuple[str, str, str]]) -> str:
-    lines = "".join(f"<tr><td><code>{escape(name)}</code><td>{kind}<td>{text}" for name, kind, text in rows)
+    lines = "".join(f"\n<tr><td><code>{escape(name)}</code><td>{kind}<td>{text}" for name, kind, text in rows)
     return f"<table><tr>{head}{lines}</table>" if rows else ""
 
 

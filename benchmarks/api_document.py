@@ -1,0 +1,175 @@
+"""The OpenAPI 3.1 document of all calls and the page that shows it: `make docs` writes both.
+
+The service serves the files, which are valid for every version and with every key.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from turret.service.auth.access import needed_scope
+from turret.service.http.app import ADMIN, PUBLIC, RELEASE
+from turret.service.http.documents import STATIC
+from turret.service.http.routes.responses import ErrorAnswer
+from turret.service.schemas.comparison import ComparedRequest, ComparisonRequest
+from turret.service.schemas.items import ItemBody
+from turret.service.schemas.openapi_helpers import Described, reference
+from turret.service.schemas.requests import (
+    ActivateRequest,
+    BatchRequest,
+    EventsRequest,
+    RecommendRequest,
+    RoutesRequest,
+)
+from turret.tower.catalog.filters import LARGEST, MAX_CONDITIONS, MAX_VALUES
+
+DOCUMENT = STATIC / "openapi.json"
+# The routes read bodies by `dependencies.reads`, so FastAPI does not know their models.
+_MODELS: tuple[type[BaseModel], ...] = (
+    ActivateRequest,
+    BatchRequest,
+    ComparedRequest,
+    ComparisonRequest,
+    ErrorAnswer,
+    EventsRequest,
+    ItemBody,
+    RecommendRequest,
+    RoutesRequest,
+)
+_KEY = {
+    "type": "http",
+    "scheme": "bearer",
+    "description": "`turret keys new` makes one. It needs the named scope: read, write or admin.",
+}
+_SECONDS: Described = {
+    "description": "Seconds to wait before a retry.",
+    "required": True,
+    "schema": {"type": "integer", "minimum": 0},
+}
+_SCHEME: Described = {
+    "description": "The authentication scheme.",
+    "required": True,
+    "schema": {"type": "string", "const": "Bearer"},
+}
+_MEANINGS = {
+    "400": "The body is not JSON, is nested too deep, or has a key twice.",
+    "401": "The key is missing or wrong.",
+    "403": "The key lacks the scope of this call.",
+    "404": "There is no such item or version.",
+    "409": "The current state doesn't allow the request; the message has the reason and the remedy.",
+    "413": "The body is too large.",
+    "415": "The content type is not JSON, or the body is compressed.",
+    "422": "A field or a parameter is unknown or has an invalid value; `field` names it.",
+    "429": "Too many requests with this key, from this address or on this connection.",
+    "503": "Unavailable: overload, no live version, a store that doesn't answer, or shutdown; retry later.",
+    "4XX": "Any other client error: an unknown path or method, or a request that arrived too slowly.",
+    "5XX": "An internal error; the log of the service has the details.",
+}
+_HEADERS: dict[str, Described] = {
+    "401": {"WWW-Authenticate": _SCHEME},
+    "429": {"Retry-After": _SECONDS},
+    "503": {"Retry-After": _SECONDS},
+}
+_OPEN = ("/metrics",)  # unless the operator closes them
+
+
+def api_document() -> Described:
+    """Describe every call."""
+    app = FastAPI()
+    for router in (*PUBLIC, *ADMIN):
+        app.include_router(router)
+    document = get_openapi(title="Turret", version=RELEASE, description="What next?", routes=app.routes)
+    for path, methods in document["paths"].items():
+        for method, call in methods.items():
+            scope = None if path in _OPEN else needed_scope(method.upper(), path)
+            if scope is not None:
+                call["security"] = [{"key": [scope]}]
+            _add_refusals(call)
+    components = document.setdefault("components", {})
+    components["securitySchemes"] = {"key": _KEY}
+    components["responses"] = {status: _refusal(status) for status in _MEANINGS}
+    components["schemas"] = _used(document, components.get("schemas", {}) | _schemas())
+    return document
+
+
+def written() -> str:
+    """The document as text."""
+    return orjson.dumps(api_document(), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
+
+
+def _add_refusals(call: Described) -> None:
+    """Refer to the error responses of a call: its own, and those of its body and its key."""
+    answers = call["responses"]
+    statuses = {"422", "429", "503", "4XX", "5XX", *(status for status in answers if status in _MEANINGS)}
+    if "security" in call:
+        statuses |= {"401", "403"}
+    if "requestBody" in call:
+        statuses |= {"400", "413", "415"}
+    answers |= {status: {"$ref": f"#/components/responses/{status}"} for status in sorted(statuses)}
+
+
+def _refusal(status: str) -> Described:
+    content = {"application/json": {"schema": reference("ErrorAnswer")}}
+    headers = {"headers": _HEADERS[status]} if status in _HEADERS else {}
+    return {"description": _MEANINGS[status], "content": content, **headers}
+
+
+def _schemas() -> Described:
+    """The schemas of all bodies; pydantic has none for the conditions of a filter."""
+    _, models = models_json_schema(
+        [(model, "validation") for model in _MODELS], ref_template=reference("{model}")["$ref"]
+    )
+    schemas: Described = models["$defs"]
+    for name in ("RecommendRequest", "ComparedRequest"):
+        schemas[name]["properties"]["filter"] = {"anyOf": [reference("Filter"), {"type": "null"}]}
+    return schemas | {"Filter": _filter(), "FieldFilter": _condition()}
+
+
+def _filter() -> Described:
+    several = {"type": "array", "maxItems": MAX_CONDITIONS, "items": reference("Filter")}
+    return {
+        "type": "object",
+        "title": "Filter",
+        "description": "Conditions on catalog fields, all of which have to hold; docs/filters.md has the "
+        "operators. At most 8 levels, 100 conditions, 1000 values.",
+        "properties": {"all": several, "any": several, "not": reference("Filter")},
+        "additionalProperties": reference("FieldFilter"),
+    }
+
+
+def _condition() -> Described:
+    number = {"type": "number", "minimum": -LARGEST, "maximum": LARGEST}
+    bound = {"anyOf": [{"type": "string"}, number]}
+    value = {"anyOf": [*bound["anyOf"], {"type": "boolean"}]}
+    several = {"type": "array", "items": value, "maxItems": MAX_VALUES}
+    operators = {"equals": value, "any_of": several, "none_of": several, "not_null": {"type": "boolean"}}
+    operators |= dict.fromkeys(("gte", "gt", "lte", "lt"), bound)
+    return {"type": "object", "properties": operators, "minProperties": 1, "additionalProperties": False}
+
+
+def _used(document: Described, schemas: Described) -> Described:
+    """The schemas that the calls reference, directly or indirectly."""
+    used: Described = {}
+    waiting = list(_references([document["paths"], document["components"]["responses"]]))
+    while waiting:
+        name = waiting.pop()
+        if name not in used:
+            used[name] = schemas[name]
+            waiting += _references(schemas[name])
+    return dict(sorted(used.items()))
+
+
+def _references(part: Any) -> Iterator[str]:
+    if isinstance(part, dict):
+        if str(part.get("$ref", "")).startswith("#/components/schemas/"):
+            yield part["$ref"].rpartition("/")[2]
+        for inner in part.values():
+            yield from _references(inner)
+    elif isinstance(part, list):
+        for inner in part:
+            yield from _references(inner)

@@ -1,3 +1,0 @@
-"""The OpenAPI document and its page."""
-
-__all__ = ["description", "document"]
