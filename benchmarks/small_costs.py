@@ -25,7 +25,7 @@ from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.ranking.answer_record import AnswerRecord
 from turret.service.settings import Settings
 from turret.service.shared_state import SharedState
-from turret.service.stores.memory import MemoryItems
+from turret.service.stores.sqlite.items import SqliteItems
 from turret.service.telemetry.logs import ACCESS, Logs
 from turret.service.telemetry.spans import Spans
 from turret.service.telemetry.tracing import Tracing
@@ -55,7 +55,7 @@ def of_filter() -> float:
 async def of_overlay() -> float:
     """The seconds of a look at the overlay of a bundle without fresh items."""
     bundle = Bundle.open(served_shop(SHOP_ITEMS).bundles / VERSIONS[0])
-    overlay = ItemOverlayCache(MemoryItems())
+    overlay = ItemOverlayCache(SqliteItems())
     await overlay.of(bundle)
     return best(lambda: overlay.current(bundle), 1000)
 

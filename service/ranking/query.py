@@ -16,9 +16,8 @@ from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.schemas.cursor import Cursor, read_cursor
 from turret.service.schemas.requests import RecommendRequest
 from turret.service.settings import Settings
-from turret.service.stores.breaker import Breaker
 from turret.service.stores.contract import History
-from turret.service.stores.reading import Stored, read_histories
+from turret.service.stores.guarded import Breaker, Stored, read_histories
 from turret.tower.catalog.filters import Filter
 from turret.tower.times import Times
 

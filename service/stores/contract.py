@@ -1,8 +1,7 @@
 """The contracts of stores: user histories, item changes, the replicas' record, and the registry entry.
 
 `checks.check_store` checks that a store keeps them. Another package adds a store by an entry point in the
-group `turret.stores`: its name is the URL scheme, its value a `StoreKind` (docs/histories.md); `checked`
-checks the calls of its stores.
+group `turret.stores`: its name is the URL scheme, its value a `StoreKind` (docs/histories.md).
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -64,9 +63,10 @@ class HistoryStore(Protocol):
         """
 
     async def random_user(self) -> str | None:
-        """Return the id of a user with events, or None if there is none; for people who look at examples.
+        """Return the id of a user with events; for people who look at examples.
 
-        Each user may be returned, not all with the same probability. Its cost does not grow with the store.
+        None if there is none, or if none was found: the cost has a bound, however much else a database holds.
+        Each user may be returned, not all with the same probability.
         """
 
     async def forget(self, user: str) -> int:

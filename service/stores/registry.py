@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint, entry_points
 
-from turret.data.entry_points import describe, load
+from turret.data.entry_points import load
 from turret.data.errors import without_credentials
 from turret.service.errors import ServiceError
 from turret.service.settings import Settings
-from turret.service.stores.breaker import Breaker
-from turret.service.stores.checked import checked
 from turret.service.stores.contract import HistoryStore, RecordStore, StoreKind, Stores
+from turret.service.stores.guarded import Breaker
 from turret.tower.engines.circuit import Circuit
 
 GROUP = "turret.stores"
@@ -20,7 +19,7 @@ SHIPPED = {
     "rediss": "turret.service.stores.redis.histories:REDIS",
     "redis+cluster": "turret.service.stores.redis.histories:CLUSTER",
     "rediss+cluster": "turret.service.stores.redis.histories:CLUSTER",
-    "memory": "turret.service.stores.memory:MEMORY",
+    "memory": "turret.service.stores.sqlite.histories:MEMORY",
 }
 
 
@@ -70,7 +69,7 @@ def guarded(histories: HistoryStore, settings: Settings) -> Breaker:
 
 def _load(entry: EntryPoint) -> StoreKind:
     kind: StoreKind = load(entry, StoreKind, ServiceError)
-    return kind if entry.value == SHIPPED.get(entry.name) else checked(kind, describe(entry))
+    return kind
 
 
 def _forms() -> Iterator[str]:

@@ -12,11 +12,12 @@ import pytest
 from tests.contracts.stores import ADDRESSES, SHARED, STORE_KINDS, THIRD_PARTY, marked
 from tests.support.redis_server import sweep
 from turret.service.settings import Settings
-from turret.service.stores.breaker import Breaker
 from turret.service.stores.checks import check_store
 from turret.service.stores.contract import Event, History, Stores
-from turret.service.stores.memory import MEMORY, MemoryHistory, MemoryItems
+from turret.service.stores.guarded import Breaker
 from turret.service.stores.registry import open_stores, store_kind
+from turret.service.stores.sqlite.histories import MEMORY, SqliteHistory
+from turret.service.stores.sqlite.items import SqliteItems
 from turret.service.stores.window import days
 
 
@@ -43,11 +44,11 @@ def test_a_store_keeps_the_contract(name: str, tmp_path: Path) -> None:
         sweep(address)
 
 
-class OneIdForAll(MemoryHistory):
+class OneIdForAll(SqliteHistory):
     """An event id counts once, whoever's it is."""
 
-    def __init__(self, max_age: int | None) -> None:
-        super().__init__(max_age)
+    def __init__(self, path: Path | None, max_age: int | None) -> None:
+        super().__init__(path, max_age)
         self._seen: set[str] = set()
 
     async def append(self, events: Sequence[Event]) -> int:
@@ -56,7 +57,7 @@ class OneIdForAll(MemoryHistory):
         return await super().append(list(new.values()))
 
 
-class OldestFirst(MemoryHistory):
+class OldestFirst(SqliteHistory):
     """A limit keeps the oldest events."""
 
     async def recent(self, users: Sequence[str], limit: int) -> dict[str, History]:
@@ -64,17 +65,25 @@ class OldestFirst(MemoryHistory):
         return {user: History(one.items[:limit], one.times[:limit]) for user, one in found.items()}
 
 
-class Remembering(MemoryHistory):
+class Remembering(SqliteHistory):
     """The ids of forgotten events stay."""
 
+    def __init__(self, path: Path | None, max_age: int | None) -> None:
+        super().__init__(path, max_age)
+        self._forgotten: set[tuple[str, str]] = set()
+
+    async def append(self, events: Sequence[Event]) -> int:
+        return await super().append(
+            [event for event in events if (event.user, event.event_id) not in self._forgotten]
+        )
+
     async def forget(self, user: str) -> int:
-        ids = set(self._ids.get(user, ()))
-        deleted = await super().forget(user)
-        self._ids[user] = ids
-        return deleted
+        _, events = await self.events(user, 1_000)
+        self._forgotten |= {(user, event.event_id) for event in events}
+        return await super().forget(user)
 
 
-class Scattering(MemoryHistory):
+class Scattering(SqliteHistory):
     """A scan has the newest first."""
 
     async def scan(self, first: int, last: int) -> AsyncIterator[list[Event]]:
@@ -82,14 +91,14 @@ class Scattering(MemoryHistory):
             yield portion[::-1]
 
 
-class Ageless(MemoryHistory):
+class Ageless(SqliteHistory):
     """Nothing is too old to be kept."""
 
-    def __init__(self, max_age: int | None) -> None:
-        super().__init__(None)
+    def __init__(self, path: Path | None, max_age: int | None) -> None:
+        super().__init__(path)
 
 
-class Unbounded(MemoryItems):
+class Unbounded(SqliteItems):
     """A change above `highest` is made."""
 
     async def put(
@@ -101,19 +110,19 @@ class Unbounded(MemoryItems):
 @pytest.mark.parametrize(
     ("histories", "items", "sentence"),
     [
-        (OneIdForAll, MemoryItems, "append returns the number of new events: "),
-        (OldestFirst, MemoryItems, "a limit keeps the newest events: "),
-        (Remembering, MemoryItems, "the event ids of a forgotten user are forgotten: "),
-        (Scattering, MemoryItems, "a scan has every event once, those of a user oldest first: "),
-        (Ageless, MemoryItems, "what is older than is kept is not stored: "),
-        (MemoryHistory, Unbounded, "a change above `highest` raises ItemsOvertakenError: "),
+        (OneIdForAll, SqliteItems, "append returns the number of new events: "),
+        (OldestFirst, SqliteItems, "a limit keeps the newest events: "),
+        (Remembering, SqliteItems, "the event ids of a forgotten user are forgotten: "),
+        (Scattering, SqliteItems, "a scan has every event once, those of a user oldest first: "),
+        (Ageless, SqliteItems, "what is older than is kept is not stored: "),
+        (SqliteHistory, Unbounded, "a change above `highest` raises ItemsOvertakenError: "),
     ],
 )
 def test_a_faulty_store_is_noticed_with_a_sentence(
-    histories: type[MemoryHistory], items: type[MemoryItems], sentence: str
+    histories: type[SqliteHistory], items: type[SqliteItems], sentence: str
 ) -> None:
     def opened(settings: Settings) -> Stores:
-        return Stores(histories(days(settings.keep_days)), items())
+        return Stores(histories(None, days(settings.keep_days)), items())
 
     with pytest.raises(AssertionError, match=f"^{sentence}"):
         check_store(replace(MEMORY, open=opened), lambda: "memory://")

@@ -1,17 +1,18 @@
 """Faults of stores of histories and of the wire."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 from tests.planted.fault import Function, planted, seeing
 
 
-@planted("turret.service.stores.breaker:Breaker._call", "service/test_stores.py")
+@planted("turret.service.stores.guarded:Breaker._call", "service/test_stores.py")
 def damage_of_one_user_opens_the_circuit(original: Function) -> Function:
     return seeing(original, HistoryDamagedError=())
 
 
-@planted("turret.service.stores.breaker:Breaker._call", "service/test_stores.py")
+@planted("turret.service.stores.guarded:Breaker._call", "service/test_stores.py")
 def a_cancelled_call_counts_as_a_failure(original: Function) -> Function:
     async def call(self: Any, direction: str, function: Any, is_bounded: bool = True) -> Any:
         try:
@@ -80,14 +81,12 @@ def a_group_of_events_has_no_bound(original: Function) -> Function:
     return seeing(original, _GROUP_EVENTS=1 << 30)
 
 
-@planted("turret.service.stores.reading:_Reading._needs_more", "service/test_stores.py")
+@planted("turret.service.stores.guarded:read_histories", "service/test_stores.py")
 def users_that_were_cut_off_count_as_whole(original: Function) -> Function:
-    return lambda self, user, size: original(self, user, size + 1)
+    async def read(*arguments: Any) -> Any:
+        return replace(await original(*arguments), truncated=frozenset())
 
-
-@planted("turret.service.stores.checked:_recent_fault", "service/test_stores.py")
-def a_reply_of_a_store_is_passed_on_unchecked(original: Function) -> Function:
-    return lambda users, limit, reply: None
+    return read
 
 
 @planted("turret.data.errors:TurretError.__str__", "service/test_stores.py")

@@ -33,7 +33,7 @@ from turret.service.schemas.requests import RecommendRequest
 from turret.service.settings import Settings
 from turret.service.shared_state import SharedState
 from turret.service.stores.contract import Event, History
-from turret.service.stores.memory import MemoryHistory
+from turret.service.stores.sqlite.histories import SqliteHistory
 from turret.service.telemetry.metrics import FAMILIES
 from turret.service.telemetry.table import Table
 from turret.service.worker_context import WorkerContext
@@ -136,10 +136,10 @@ def test_every_user_is_as_likely_as_any_other() -> None:
 
 
 def test_the_users_of_a_store_are_sampled() -> None:
-    store = MemoryHistory()
+    store = SqliteHistory()
     asyncio.run(store.append([event(user, item, item) for user in range(9) for item in (1, 2)]))
     assert sampled(store, 4) == [History((1, 2), (1, 2))] * 4
-    assert sampled(MemoryHistory(), 4) == []
+    assert sampled(SqliteHistory(), 4) == []
 
 
 class Endless:

@@ -22,14 +22,15 @@ from turret.service.ranking.answers import recommend
 from turret.service.schemas.cursor import Cursor
 from turret.service.settings import Settings
 from turret.service.stores.contract import Changes, Event, History, Stores
-from turret.service.stores.memory import MemoryHistory, MemoryItems
+from turret.service.stores.sqlite.histories import SqliteHistory
+from turret.service.stores.sqlite.items import SqliteItems
 from turret.service.thread_priority import lower_priority
 from turret.tower.format.index_settings import FlatSettings
 
 EVENT = {"event_id": 1, "user_id": 7, "item_id": 101}
 
 
-class Broken(MemoryHistory):
+class Broken(SqliteHistory):
     """A store that can do nothing."""
 
     async def append(self, events: Sequence[Event]) -> int:
@@ -48,7 +49,7 @@ class Broken(MemoryHistory):
         raise HistoryUnavailableError("the disk is full")
 
 
-class Stuck(MemoryHistory):
+class Stuck(SqliteHistory):
     """A store that never answers."""
 
     async def append(self, events: Sequence[Event]) -> int:
@@ -60,15 +61,15 @@ class Stuck(MemoryHistory):
         return {}
 
 
-def with_store(settings: Settings, store: MemoryHistory, **others: Any) -> TestClient:
+def with_store(settings: Settings, store: SqliteHistory, **others: Any) -> TestClient:
     """A service that soon stops waiting for its store."""
     settings = settings.model_copy(update={"history_timeout": 0.05, "write_timeout": 0.05, **others})
-    return TestClient(create_app(settings, stores=Stores(store, MemoryItems())))
+    return TestClient(create_app(settings, stores=Stores(store, SqliteItems())))
 
 
 @pytest.mark.parametrize("store", [Broken(), Stuck()], ids=["broken", "stuck"])
 def test_without_the_store_recommendations_go_on_and_no_event_is_acknowledged(
-    settings: Settings, store: MemoryHistory
+    settings: Settings, store: SqliteHistory
 ) -> None:
     with with_store(settings, store) as client:
         requests: list[dict[str, Any]] = [{"user_id": 7}, {"user_id": 7, "history": [101]}, {}]
@@ -110,7 +111,7 @@ def test_only_the_newest_stored_events_are_read(settings: Settings) -> None:
         assert ids(recommended(client, user_id=7)) == ids(recommended(client, history=[102, 103]))
 
 
-class ItemsAway(MemoryItems):
+class ItemsAway(SqliteItems):
     """A store of items that can't be read."""
 
     async def changes(self, since: int) -> Changes:
@@ -118,7 +119,7 @@ class ItemsAway(MemoryItems):
 
 
 def test_an_answer_says_that_changes_of_items_may_be_missing(settings: Settings) -> None:
-    stores = Stores(MemoryHistory(), ItemsAway())
+    stores = Stores(SqliteHistory(), ItemsAway())
     with TestClient(create_app(settings, stores=stores)) as client:
         assert recommended(client, history=[101])["degraded"] == ["items"]
         requests = {"requests": [{"history": [101]}, {}]}

@@ -16,7 +16,8 @@ from turret.service.models.activation_state import commit, new_record
 from turret.service.settings import Settings
 from turret.service.shared_state import SharedState
 from turret.service.stores.contract import CHANGES_PAGE, Changes, Stores
-from turret.service.stores.memory import MemoryHistory, MemoryItems
+from turret.service.stores.sqlite.histories import SqliteHistory
+from turret.service.stores.sqlite.items import SqliteItems
 from turret.service.worker_context import WorkerContext
 from turret.tower.bundle.publish import publish
 from turret.tower.format.pointer import current
@@ -58,7 +59,7 @@ def test_without_a_version_it_is_alive_and_not_ready(tmp_path: Path) -> None:
     assert "turret_live_version{" not in waiting.get("/metrics").text
 
 
-class Away(MemoryItems):
+class Away(SqliteItems):
     """Items that can't be read while it is away."""
 
     is_away = True
@@ -71,7 +72,7 @@ class Away(MemoryItems):
 
 def test_it_is_not_ready_until_it_has_read_which_items_are_withdrawn(settings: Settings) -> None:
     """Else it would recommend them after a restart. An outage later on leaves the last overlay."""
-    app = create_app(settings, stores=Stores(MemoryHistory(), items := Away()))
+    app = create_app(settings, stores=Stores(SqliteHistory(), items := Away()))
     with TestClient(app) as client:
         assert client.portal is not None
         asyncio.run(items.withdraw("100", 0))

@@ -30,7 +30,6 @@ from turret.service.overlay.searching import fresh_scores, merge
 from turret.service.schemas.items import ItemBody
 from turret.service.shared_state import SharedState
 from turret.service.stores.contract import CHANGES_PAGE, Change, Changes, ItemStore
-from turret.service.stores.memory import MemoryItems
 from turret.service.stores.sqlite.items import SqliteItems
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import publish
@@ -313,7 +312,7 @@ def test_scores_are_those_of_the_bundle(absolute: bool) -> None:
 # --- The overlay of each worker follows the store
 
 
-class Watched(MemoryItems):
+class Watched(SqliteItems):
     """Counts its reads, which take `seconds`; fails at some of them, and may be an earlier copy."""
 
     def __init__(self) -> None:
@@ -321,7 +320,7 @@ class Watched(MemoryItems):
         self.reads = 0
         self.failing: Container[int] = ()
         self.seconds = 0.0
-        self.restored: MemoryItems | None = None
+        self.restored: SqliteItems | None = None
 
     async def changes(self, since: int, limit: int = CHANGES_PAGE) -> Changes:
         self.reads += 1
@@ -342,7 +341,7 @@ async def test_a_change_during_a_read_is_read_by_the_next_request(bundle: Bundle
     """The overlay is as new as the generation before the read, not as that after it."""
     generation = SharedState().items
 
-    class Overtaken(MemoryItems):
+    class Overtaken(SqliteItems):
         async def changes(self, since: int, limit: int = CHANGES_PAGE) -> Changes:
             found = await super().changes(since, limit)
             if not since and not found.last:
@@ -377,7 +376,7 @@ def test_a_change_of_one_process_is_in_the_next_look_of_another(bundle: Bundle, 
 
 @in_virtual_time
 async def test_another_machine_sees_it_when_it_polls(bundle: Bundle) -> None:
-    store = MemoryItems()
+    store = SqliteItems()
     here, there = ItemOverlayCache(store), ItemOverlayCache(store)
     await there.of(bundle)
     polling = asyncio.create_task(there.watch())
@@ -415,7 +414,7 @@ async def test_an_unavailable_store_delays_no_answer(bundle: Bundle) -> None:
 async def test_damage_that_no_check_expects_ends_no_answer(
     bundle: Bundle, caplog: pytest.LogCaptureFixture
 ) -> None:
-    class Damaged(MemoryItems):
+    class Damaged(SqliteItems):
         async def changes(self, since: int, limit: int = CHANGES_PAGE) -> Changes:
             return Changes(1, [cast(Change, None)])
 
@@ -473,7 +472,7 @@ async def test_an_older_copy_of_the_store_is_read_from_its_beginning(bundle: Bun
     for number in range(5):
         await put_fresh(store, str(900 + number))
     assert len(await overlay.of(bundle)) == 5
-    store.restored = MemoryItems()
+    store.restored = SqliteItems()
     await put_fresh(store.restored, "777")
     await overlay.poll()
     assert (await overlay.of(bundle)).ids == ["777"]
@@ -501,7 +500,7 @@ async def test_pages_that_were_read_are_kept_when_a_later_one_fails(bundle: Bund
 @in_virtual_time
 async def test_each_bundle_has_its_own(root: Path, bundle: Bundle) -> None:
     """The vectors are of its item tower; a bundle that is gone leaves nothing behind."""
-    store = MemoryItems()
+    store = SqliteItems()
     overlay = ItemOverlayCache(store)
     await put_fresh(store, "159")
     names = Bundle.open(root / "names")
@@ -571,7 +570,7 @@ def test_ids_that_are_put_and_withdrawn_have_a_limit(bundle: Bundle) -> None:
     """Each is held by every process and read by every later version; a withdrawal itself is never refused."""
 
     async def work() -> None:
-        overlay = ItemOverlayCache(store := MemoryItems())
+        overlay = ItemOverlayCache(store := SqliteItems())
         writer = ItemWriter(store, overlay, 1, 1.0)
         for number in range(10):
             await writer.put(bundle, str(900 + number), BODY)

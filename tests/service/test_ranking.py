@@ -27,9 +27,10 @@ from turret.service.ranking.selecting import POOL, POOL_PER_ITEM, Conditions, Ra
 from turret.service.schemas.cursor import Cursor
 from turret.service.schemas.requests import RecommendRequest
 from turret.service.settings import Settings
-from turret.service.stores.breaker import Breaker
 from turret.service.stores.contract import Event, History
-from turret.service.stores.memory import MemoryHistory, MemoryItems
+from turret.service.stores.guarded import Breaker
+from turret.service.stores.sqlite.histories import SqliteHistory
+from turret.service.stores.sqlite.items import SqliteItems
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.retrieval.retriever import Ranking
@@ -68,7 +69,7 @@ def test_seen_items_are_those_of_the_whole_history(
     """A tower reads the newest five; an item that was used long before them would come again."""
     publish(tmp_path, replace(make_contents(), exclude_seen=default))
     live = open_live(tmp_path, "v1")
-    store, overlay = MemoryHistory(), ItemOverlayCache(MemoryItems())
+    store, overlay = SqliteHistory(), ItemOverlayCache(SqliteItems())
     reader = QueryReader(Breaker(store), overlay, Settings(bundles=tmp_path, stored_history_limit=5_000))
     events = [Event(str(number), "u", 100 + number % 50, number) for number in range(1_500)]
     request = RecommendRequest(user_id="u", exclude_seen=requested)

@@ -1,7 +1,7 @@
-"""Around a store: its timeouts and circuits, the registry, and checks of the stores of other packages."""
+"""Around a store: its timeouts and circuits, reading in portions, times, and the registry."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +12,15 @@ from tests.support.virtual_time import in_virtual_time
 from turret.service.errors import (
     HistoryDamagedError,
     HistoryUnavailableError,
-    ItemsOvertakenError,
-    ItemsUnavailableError,
     ServiceError,
 )
 from turret.service.settings import Settings
-from turret.service.stores.breaker import Breaker
-from turret.service.stores.checked import checked
-from turret.service.stores.contract import Change, Changes, Event, History, HistoryStore, StoreKind, Stores
-from turret.service.stores.memory import MemoryHistory, MemoryItems
-from turret.service.stores.reading import Stored, read_histories
+from turret.service.stores.contract import Event, History, HistoryStore, Stores
+from turret.service.stores.guarded import Breaker, Stored, read_histories
 from turret.service.stores.redis.histories import RedisHistory
 from turret.service.stores.redis.records import RedisRecords
 from turret.service.stores.registry import open_records, open_stores
+from turret.service.stores.sqlite.histories import SqliteHistory
 from turret.service.stores.window import TimeWindow, days, drop_expired, oldest_kept
 from turret.tower.engines.circuit import Circuit
 
@@ -35,7 +31,7 @@ NOTHING = {"u": History([], [])}
 # The breaker, in a loop with its own clock
 
 
-class Moody(MemoryHistory):
+class Moody(SqliteHistory):
     """A store that answers, fails or hangs, by its `mood`."""
 
     mood: Exception | float = 0.0
@@ -56,6 +52,10 @@ class Moody(MemoryHistory):
     async def forget(self, user: str) -> int:
         await self._feel()
         return await super().forget(user)
+
+    async def random_user(self) -> str | None:
+        await self._feel()
+        return await super().random_user()
 
     async def _feel(self) -> None:
         self.asked += 1
@@ -110,20 +110,26 @@ async def test_what_can_not_be_written_can_still_be_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "failures"), [(HistoryDamagedError("no event"), 0), (ZeroDivisionError("a bug"), 1)]
+    ("error", "raised", "failures"),
+    [
+        (HistoryDamagedError("no event"), HistoryDamagedError, 0),
+        (ZeroDivisionError("a bug"), HistoryUnavailableError, 1),
+    ],
 )
 @in_virtual_time
 async def test_damaged_data_of_one_user_opens_nothing_and_a_fault_of_the_store_counts(
-    error: Exception, failures: int
+    error: Exception, raised: type[Exception], failures: int, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Its traceback is in the log."""
     store = Moody()
     breaker = breaker_of(store, failures=9)
     store.mood = error
     for _ in range(5):
-        with pytest.raises(type(error)):
+        with pytest.raises(raised):
             await breaker.recent(["u"], 1)
     assert breaker.circuits["read"].failed == 5 * failures
     assert breaker.circuits["read"].state == "closed"
+    assert caplog.text.count("ZeroDivisionError: a bug") == 5 * failures
 
 
 @in_virtual_time
@@ -142,12 +148,12 @@ async def test_a_caller_that_goes_away_is_no_failure() -> None:
 
 @in_virtual_time
 async def test_how_much_there_is_of_a_user_is_no_failure_of_the_store() -> None:
-    """Showing and deleting all of it may take longer than there is time; others go on being answered."""
+    """Showing and deleting all of it, or finding one, may take too long; others go on being answered."""
     store = Moody()
     breaker = breaker_of(store)
     store.mood = 60.0
     for _ in range(3):
-        for call in (breaker.events("u", 1), breaker.forget("u")):
+        for call in (breaker.events("u", 1), breaker.forget("u"), breaker.random_user()):
             with pytest.raises(HistoryUnavailableError, match="timed out"):
                 await call
     store.mood = 0.0
@@ -159,25 +165,24 @@ async def test_how_much_there_is_of_a_user_is_no_failure_of_the_store() -> None:
 # Reading histories in portions
 
 
-class Counted(MemoryHistory):
-    """Records of each call the number of users, the limit, and the number of returned events."""
+class Counted(SqliteHistory):
+    """Histories by their lengths; records of each call the numbers of users, asked and returned events."""
 
     def __init__(self, **lengths: int) -> None:
         super().__init__()
         self.calls: list[tuple[int, int, int]] = []
         self.slow_from = 10**9
         self.fails_above = 10**9
-        events = [Event(f"{n}", "", n, n) for n in range(max(lengths.values()))]
-        self._by_user = {user: events[:length] for user, length in lengths.items()}
+        self._lengths = lengths
 
     async def recent(self, users: Sequence[str], limit: int) -> dict[str, History]:
         if limit > self.fails_above:
             raise HistoryUnavailableError("gone")
-        found = await super().recent(users, limit)
-        self.calls.append((len(users), limit, sum(len(one.items) for one in found.values())))
+        newest = {user: range(self._lengths[user])[-limit:] for user in users}
+        self.calls.append((len(users), limit, sum(map(len, newest.values()))))
         if len(self.calls) > self.slow_from:
             await asyncio.sleep(60)
-        return found
+        return {user: History([*found], [*found]) for user, found in newest.items()}
 
 
 async def read(store: HistoryStore, users: Sequence[str], limit: int = 10_000) -> Stored:
@@ -309,6 +314,7 @@ def test_redis_is_opened_before_it_is_there_and_has_records(scheme: str) -> None
     assert open_records(Settings(store="memory://")) is open_records(Settings(store="sqlite:///x")) is None
 
 
+@pytest.mark.usefixtures("journal")
 @pytest.mark.parametrize(
     ("address", "words"),
     [
@@ -321,6 +327,12 @@ def test_redis_is_opened_before_it_is_there_and_has_records(scheme: str) -> None
 def test_other_addresses_are_refused_with_those_that_work(address: str, words: str) -> None:
     with pytest.raises(ServiceError, match=words):
         opened(address)
+
+
+@pytest.fixture
+def journal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package of `journal://` is installed."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "fixtures" / "journal_store")
 
 
 @pytest.fixture
@@ -359,7 +371,7 @@ def test_two_packages_with_one_scheme_are_refused_and_none_replaces_a_shipped_st
     add(package, "thief", "memory = thief:STORE")
     with pytest.raises(ServiceError, match="one:STORE and two:STORE both add"):
         opened("both://x")
-    assert isinstance(opened("memory://").histories, MemoryHistory)
+    assert isinstance(opened("memory://").histories, SqliteHistory)
 
 
 FAULTY = """
@@ -369,6 +381,8 @@ class Faulty:
         async def method(*arguments):
             raise KeyError("a bug in the package")
         return method
+    async def close(self):
+        pass
 FAULTY = StoreKind("faulty://", lambda settings: Stores(Faulty(), Faulty()))
 """
 
@@ -396,10 +410,10 @@ def test_a_service_continues_where_a_store_of_another_package_raises(
         assert (refused.status_code, refused.json()["error"]["field"]) == (503, "store")
         assert "Retry-After" in refused.headers
         assert client.get("/v1/users/7").status_code == 503
-        assert client.delete("/v1/items/101").status_code in (404, 503)
-    assert "of the package faulty: the history store failed in recent: KeyError" in caplog.text
+    assert "KeyError: 'a bug in the package'" in caplog.text
 
 
+@pytest.mark.usefixtures("journal")
 def test_a_service_keeps_histories_in_a_store_of_another_package(bundles: Path, tmp_path: Path) -> None:
     address = f"journal:///{tmp_path}/histories.journal"
     for _ in range(2):
@@ -408,145 +422,3 @@ def test_a_service_keeps_histories_in_a_store_of_another_package(bundles: Path, 
             assert recommended(client, user_id=7)["items"][0]["source"] == "towers"
             assert client.get("/v1/users/7").json()["total"] == 1
     assert (tmp_path / "histories.journal").read_text().count("101") == 2
-
-
-# Stores of other packages: each mistake ends in a sentence, and no answer depends on it.
-
-ADDRESS = "shelf://me:secret@host"
-SETTINGS = Settings(store=ADDRESS)
-
-
-class Replying:
-    """A store of both kinds whose methods all return, or raise, the same; a scan yields it."""
-
-    def __init__(self, reply: Any) -> None:
-        self.reply = reply
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        async def method(*arguments: Any) -> Any:
-            if isinstance(self.reply, Exception):
-                raise self.reply
-            return self.reply
-
-        return method
-
-    async def scan(self, first: int, last: int) -> AsyncIterator[Any]:
-        if isinstance(self.reply, Exception):
-            raise self.reply
-        for portion in self.reply if isinstance(self.reply, tuple) else (self.reply,):
-            yield portion
-
-
-class Part:
-    async def append(self, events: Sequence[Event]) -> int:
-        return 0
-
-
-def pair(histories: Any, items: Any) -> Stores:
-    return Stores(histories, items)
-
-
-def replying(reply: Any) -> Stores:
-    kind = StoreKind("shelf://", lambda settings: pair(Replying(reply), Replying(reply)))
-    return checked(kind, "the shelf").open(SETTINGS)
-
-
-async def all_of(portions: AsyncIterator[list[Event]]) -> list[list[Event]]:
-    return [events async for events in portions]
-
-
-def fails(settings: Settings) -> Stores:
-    raise OSError(13, "Permission denied", settings.store)
-
-
-@pytest.mark.parametrize(
-    ("build", "message"),
-    [
-        (lambda _: None, "returned None; return Stores"),
-        (lambda _: (MemoryHistory(), MemoryItems()), "returned a tuple; return Stores"),
-        (lambda _: MemoryHistory(), "returned a MemoryHistory; return Stores"),
-        (lambda: None, "failed for .*TypeError: .* positional argument"),
-        (
-            fails,
-            "failed for 'shelf://host': PermissionError: .*Permission denied: 'shelf://host'",
-        ),
-        (
-            lambda _: pair(Part(), MemoryItems()),
-            "Part, .* of histories, has no method recent, events, scan, random_user, forget",
-        ),
-        (lambda _: pair(MemoryHistory(), MemoryHistory()), "store of items, has no method put, withdraw"),
-        (
-            lambda _: pair(MemoryHistory, MemoryItems()),
-            "histories is the class MemoryHistory; make an object",
-        ),
-    ],
-)
-def test_a_faulty_builder_is_a_sentence_without_the_password(build: Any, message: str) -> None:
-    with pytest.raises(ServiceError, match=f"the shelf: .*{message}") as caught:
-        checked(StoreKind("shelf://", build), "the shelf").open(SETTINGS)
-    assert "secret" not in str(caught.value)
-
-
-HISTORY_CALLS: dict[str, Callable[[HistoryStore], Any]] = {
-    "append": lambda store: store.append([EVENT]),
-    "recent": lambda store: store.recent(["u"], 2),
-    "events": lambda store: store.events("u", 2),
-    "scan": lambda store: all_of(store.scan(0, 9)),
-    "forget": lambda store: store.forget("u"),
-    "health_warnings": lambda store: store.health_warnings(),
-}
-ITEM_CALLS: dict[str, Callable[[Any], Any]] = {
-    "put": lambda store: store.put("i", b"{}", b"{}", 1),
-    "withdraw": lambda store: store.withdraw("i", 1),
-    "changes": lambda store: store.changes(0),
-}
-
-
-@pytest.mark.parametrize("reply", [None, KeyError("a bug"), TimeoutError(), ServiceError("other"), "text"])
-def test_what_a_store_raises_or_replies_by_mistake_makes_it_unavailable(reply: Any) -> None:
-    async def work() -> None:
-        stores = replying(reply)
-        for call in HISTORY_CALLS.values():
-            with pytest.raises(HistoryUnavailableError, match="history store failed; the log"):
-                await call(stores.histories)
-        for call in ITEM_CALLS.values():
-            with pytest.raises(ItemsUnavailableError, match="item store failed; the log"):
-                await call(stores.items)
-        await stores.close()
-
-    asyncio.run(work())
-
-
-@pytest.mark.parametrize(
-    "reply",
-    [
-        {},
-        {"u": ([1], [2])},
-        {"u": History([1, 2], [3])},
-        {"u": History([1, 2, 3], [4, 5, 6])},
-        {"u": History([1.0], [2])},  # type: ignore[list-item]  # the fault
-        {"u": History([1], ["2"])},  # type: ignore[list-item]
-        {"u": History([None], [2])},  # type: ignore[list-item]
-    ],
-)
-def test_a_history_of_another_shape_or_type_is_not_used(reply: Any) -> None:
-    with pytest.raises(HistoryUnavailableError):
-        asyncio.run(replying(reply).histories.recent(["u"], 2))
-
-
-def test_replies_and_errors_that_keep_the_contract_are_passed_on() -> None:
-    async def work() -> None:
-        found = {"u": History(["a", 2], [1, 2]), "other": None}
-        assert await replying(found).histories.recent(["u"], 2) is found
-        assert await replying((1, [EVENT])).histories.events("u", 1) == (1, [EVENT])
-        changes = Changes(1, [Change("i", 1, 1, b"{}", b"{}")])
-        assert await replying(changes).items.changes(0) is changes
-        assert await replying(3).histories.append([EVENT]) == 3
-        for error in (HistoryUnavailableError("full", 7.0), HistoryDamagedError("not a line")):
-            with pytest.raises(type(error)) as caught:
-                await replying(error).histories.recent(["u"], 1)
-            assert caught.value is error
-        with pytest.raises(ItemsOvertakenError):
-            await replying(ItemsOvertakenError()).items.put("i", b"", b"", 1, 1)
-
-    asyncio.run(work())

@@ -3,9 +3,7 @@
 import asyncio
 import os
 import sqlite3
-import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing
 from itertools import count
 from pathlib import Path
@@ -21,8 +19,8 @@ from turret.service.errors import (
 )
 from turret.service.stores.contract import Event, History
 from turret.service.stores.sqlite import histories
-from turret.service.stores.sqlite.file import Tables, connect, make_private, open_file, transaction
-from turret.service.stores.sqlite.grouping import GroupCommit, WriteResult
+from turret.service.stores.sqlite.file import Tables, Worker, connect, make_private, open_file, transaction
+from turret.service.stores.sqlite.grouping import GroupCommit, Work, WriteResult
 from turret.service.stores.sqlite.histories import SqliteHistory
 from turret.service.stores.sqlite.items import SqliteItems
 
@@ -235,6 +233,17 @@ def test_what_is_too_old_leaves_the_file_in_time(path: Path) -> None:
         assert connection.execute("SELECT count(*) FROM events").fetchone() == (4,)
 
 
+IDS = ["", "a", "a" * 30, "a\0", "7", "70", "71", "é", "🎬", "\U0010ffff", "\U0010ffff7", "\ue000", "a\ud7ff"]
+
+
+def test_each_user_may_be_drawn_whatever_the_ids_of_others(store: SqliteHistory) -> None:
+    async def work() -> None:
+        await store.append([EVENT._replace(user=user) for user in IDS])
+        assert {await store.random_user() for _ in range(3_000)} >= set(IDS) - {"\U0010ffff7"}
+
+    asyncio.run(work())
+
+
 # Groups of appends
 
 
@@ -249,21 +258,14 @@ class Recorder:
         return [ValueError("bad") if events[0].event_id == "bad" else len(events) for events in calls]
 
 
-class Held(Recorder):
-    """Writes when the test lets it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.begun, self.go = threading.Event(), threading.Event()
-
-    def __call__(self, calls: Sequence[Sequence[Event]]) -> list[WriteResult]:
-        self.begun.set()
-        assert self.go.wait(PATIENCE)
-        return super().__call__(calls)
+async def at_once(work: Work) -> Sequence[WriteResult]:
+    """Do some work as a worker in memory does."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        return work(connection)
 
 
 def grouped(write: Recorder) -> GroupCommit:
-    return GroupCommit(ThreadPoolExecutor(1), write)
+    return GroupCommit(at_once, write)
 
 
 @pytest.mark.parametrize(
@@ -289,19 +291,26 @@ def test_calls_that_come_at_once_are_a_group(calls: list[list[Event]], groups: l
 
 def test_calls_that_arrive_during_a_write_are_the_next_group_without_cancelled_ones() -> None:
     """Also where one of those that are being written is cancelled; a call after them is written, too."""
-    write = Held()
+    write = Recorder()
 
     async def work() -> list[int]:
-        grouping = grouped(write)
+        begun, go = asyncio.Event(), asyncio.Event()
+
+        async def run(work: Work) -> Sequence[WriteResult]:
+            begun.set()
+            await go.wait()
+            return await at_once(work)
+
+        grouping = GroupCommit(run, write)
         writing, left = [asyncio.create_task(grouping.append([EVENT])) for _ in range(2)]
-        await asyncio.to_thread(write.begun.wait, PATIENCE)
+        await begun.wait()
         dropped, *waiting = [asyncio.create_task(grouping.append([EVENT] * (n + 1))) for n in range(3)]
         await asyncio.sleep(0)
         for call in (left, dropped):
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await call
-        write.go.set()
+        go.set()
         async with asyncio.timeout(PATIENCE):
             return [*await asyncio.gather(writing, *waiting), await grouping.append([EVENT] * 7)]
 
@@ -313,9 +322,9 @@ def test_nobody_waits_for_ever_when_the_writing_ends() -> None:
     """As where a thread can't be had any more, while a service ends."""
 
     async def work() -> None:
-        executor = ThreadPoolExecutor(1)
-        grouping = GroupCommit(executor, Recorder())
-        executor.shutdown()
+        worker = Worker(sqlite3.connect(":memory:", check_same_thread=False), "writer")
+        grouping = GroupCommit(worker.run, Recorder())
+        worker.close()
         for _ in range(2):
             with pytest.raises(HistoryUnavailableError, match="history store closed"):
                 async with asyncio.timeout(PATIENCE):

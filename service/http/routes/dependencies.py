@@ -16,7 +16,7 @@ from turret.service.search.catalog_search import CatalogSearch
 from turret.service.search.catalog_summary import CatalogSummaries
 from turret.service.search.opened_maps import OpenedMaps
 from turret.service.settings import Settings
-from turret.service.stores.breaker import Breaker
+from turret.service.stores.guarded import Breaker
 from turret.service.telemetry.metrics import Metrics
 from turret.service.wire.body import Schema
 from turret.service.worker_context import WorkerContext

@@ -28,7 +28,7 @@ async def random_user(histories: HistoriesPart) -> Response:
     """Return the id of some user with stored events, to look at an example."""
     user = await histories.random_user()
     if user is None:
-        message = "no user has stored events; send some with POST /v1/events or `turret history load`"
+        message = "no user with stored events found; send some with POST /v1/events or `turret history load`"
         raise NotFoundError("user_id", None, message)
     return json_response({"user_id": user})
 

@@ -1,4 +1,4 @@
-"""Durable, private SQLite files: opening, transactions, a thread for each connection."""
+"""Durable, private SQLite files, or databases in memory: opening, transactions, threads of connections."""
 
 import asyncio
 import logging
@@ -6,6 +6,7 @@ import os
 import sqlite3
 import stat
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -31,40 +32,48 @@ class Tables(NamedTuple):
 
 
 class Worker:
-    """A connection and the thread that all its statements run in.
+    """A connection, and with a `name` the thread that all its statements run in.
 
-    A thread costs a call about 25 microseconds and keeps disk waits out of the event loop.
+    A thread costs a call about 25 microseconds and keeps disk waits out of the event loop. A database in
+    memory has no disk to wait for.
     """
 
-    def __init__(self, name: str, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, name: str | None) -> None:
         self.connection = connection
-        self.thread = ThreadPoolExecutor(1, name)
+        self._thread = ThreadPoolExecutor(1, name) if name else None
+        weakref.finalize(self, connection.close)
 
     async def run(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
         """Run `work` in the thread and return its result."""
-        return await asyncio.get_running_loop().run_in_executor(self.thread, work, self.connection)
+        if self._thread is None:
+            return work(self.connection)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work, self.connection)
 
     def close(self) -> None:
         """Finish running calls and close the connection."""
-        self.thread.shutdown()
+        if self._thread is not None:
+            self._thread.shutdown()
         self.connection.close()
 
 
-def connect(path: Path, wait: float) -> sqlite3.Connection:
-    """Connect to a file; `wait` is the seconds to wait for another connection's lock."""
-    connection = sqlite3.connect(path, timeout=wait, isolation_level=None, check_same_thread=False)
+def connect(path: Path | None, wait: float) -> sqlite3.Connection:
+    """Connect to a file; `wait` is the seconds to wait for another connection's lock. None: in memory."""
+    connection = sqlite3.connect(
+        path or ":memory:", timeout=wait, isolation_level=None, check_same_thread=False
+    )
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA secure_delete = ON")
     return connection
 
 
-def open_file(path: Path, wait: float, tables: Tables) -> sqlite3.Connection:
-    """Connect to a file, and create its tables in a new one.
+def open_file(path: Path | None, wait: float, tables: Tables) -> sqlite3.Connection:
+    """Connect to a file (None: in memory), and create its tables in a new one.
 
     Raises ServiceError for an unknown format, OSError and sqlite3.Error. A complete file is not written, so
     it opens on a full disk. The file is private, see `make_private`.
     """
-    make_private(path)
+    if path is not None:
+        make_private(path)
     begun = time.monotonic()
     while True:
         connection = connect(path, wait)
@@ -143,7 +152,7 @@ def _restrict(path: Path) -> None:
         )
 
 
-def _prepare(connection: sqlite3.Connection, path: Path, tables: Tables) -> None:
+def _prepare(connection: sqlite3.Connection, path: Path | None, tables: Tables) -> None:
     version = _format(connection)
     if version not in (0, tables.format):
         raise ServiceError(

@@ -1,14 +1,16 @@
 """Group commit: appends that arrive during a write are written together, with one disk sync."""
 
 import asyncio
-from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
+import sqlite3
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 from turret.service.errors import HistoryUnavailableError
 from turret.service.stores.contract import Event
 
 WriteResult = int | Exception
+Write = Callable[[Sequence[Sequence[Event]]], Sequence[WriteResult]]
+Work = Callable[[sqlite3.Connection], Sequence[WriteResult]]
 _GROUP_CALLS, _GROUP_EVENTS = 256, 5_000  # larger groups only add latency
 
 
@@ -18,16 +20,14 @@ class _Call(NamedTuple):
 
 
 class GroupCommit:
-    """Collects calls' events and runs `write` on one group at a time in a thread of `executor`.
+    """Collects calls' events and writes one group at a time: `run` is that of the writing `Worker`.
 
     `write` takes each call's events and returns for each the number of new events or its error. A group never
     waits to fill: while nothing is being written, a single call is a group.
     """
 
-    def __init__(
-        self, executor: Executor, write: Callable[[Sequence[Sequence[Event]]], Sequence[WriteResult]]
-    ) -> None:
-        self._executor = executor
+    def __init__(self, run: Callable[[Work], Awaitable[Sequence[WriteResult]]], write: Write) -> None:
+        self._run = run
         self._write = write
         self._waiting: list[_Call] = []
         self._writing: asyncio.Task[None] | None = None
@@ -42,13 +42,14 @@ class GroupCommit:
         return await call.stored
 
     async def _write_all(self) -> None:
-        loop = asyncio.get_running_loop()
         while calls := self._next():
+
+            def work(_: object, calls: Sequence[_Call] = calls) -> Sequence[WriteResult]:
+                return self._write([call.events for call in calls])
+
             try:
-                written: Sequence[WriteResult] = await loop.run_in_executor(
-                    self._executor, self._write, [call.events for call in calls]
-                )
-            except Exception as error:  # of the executor, which is shut down when the service ends
+                written = await self._run(work)
+            except Exception as error:  # of the thread, which is shut down when the service ends
                 reason = f"history store closed: {error}"
                 written = [HistoryUnavailableError(reason) for _ in calls]
             _settle(calls, written)

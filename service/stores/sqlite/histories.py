@@ -1,7 +1,8 @@
-"""Histories in an SQLite file, synced to the disk before an event is acknowledged."""
+"""Histories in an SQLite file, synced to the disk before an event is acknowledged, or in memory."""
 
 import asyncio
 import os
+import random
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from functools import partial
@@ -15,7 +16,6 @@ from turret.service.stores.contract import COUNT_LIMIT, Event, History, StoreKin
 from turret.service.stores.sqlite.file import Tables, Worker, connect, open_file, remedy, transaction
 from turret.service.stores.sqlite.grouping import GroupCommit, WriteResult
 from turret.service.stores.sqlite.items import SqliteItems
-from turret.service.stores.sqlite.random_text import text_between
 from turret.service.stores.window import days, drop_expired, oldest_kept
 
 Result = TypeVar("Result")
@@ -62,14 +62,17 @@ _IN_RANGE = f"SELECT event_id, user, item, time, kind {_AFTER} AND time >= ? AND
 _ORDER = "ORDER BY user, time, arrival"
 _SCAN = f"{_IN_RANGE} AND (user, time, arrival) <= (?, ?, ?) {_ORDER}"
 _SCAN_REST = f"{_IN_RANGE} {_ORDER}"
-_USERS_BOUNDS = "SELECT min(user), max(user) FROM events"
+_FIRST_USER = "SELECT min(user) FROM events WHERE user >= ?"
+_LAST_USER = "SELECT max(user) FROM events WHERE user <= ?"
 _USER_FROM = "SELECT user FROM events WHERE user >= ? AND time >= ? LIMIT 1"
 _WRITE_LOCK_SECONDS, _READ_LOCK_SECONDS = 2.0, 0.25  # to wait for another process's lock
 _SHORT = 1_000  # events of a user; longer reads have a thread of their own
 _DELETE_PORTION = 10_000  # events of one transaction of `forget`
 _SCAN_PORTION = 10_000  # rows that one read of `scan` visits
 _SWEEP_PORTION = 1_000  # events that each append checks for expiry
-_RANDOM_TEXTS = 8  # some lie behind the last user
+_DRAWS, _PROBES = 8, 20  # of `random_user`: users, as some have expired, and probes for each
+_LAST_CHARACTER = "\U0010ffff"
+_SURROGATES = range(0xD800, 0xE000)  # which no text in a database has
 _ADDRESS_FORM = "sqlite:///PATH"
 _FIRST, _LAST = -(2**63), 2**63 - 1
 _BEGINNING = ("", _FIRST, _FIRST)
@@ -82,21 +85,26 @@ class SqliteHistory:
 
     Several processes may open the same file. Appends are synced to the disk (synchronous=FULL) in groups.
     Long reads have their own thread, so that short ones of other users don't wait for them. With a `max_age`
-    each append also deletes some expired events. Raises ServiceError when the file can't be opened.
+    each append also deletes some expired events. Without a path, the histories are in memory, in one
+    connection without a thread. Raises ServiceError when the file can't be opened.
     """
 
-    def __init__(self, path: Path, max_age: int | None = None) -> None:
+    def __init__(self, path: Path | None = None, max_age: int | None = None) -> None:
         self._path = path
+        self._name = path.name if path else "in memory"
         self._max_age = max_age
         self._sweep_position: _Position = _BEGINNING
         try:
-            self._writer = Worker("history-writer", open_file(path, _WRITE_LOCK_SECONDS, _TABLES))
-            self._short = Worker("history-reader", connect(path, _READ_LOCK_SECONDS))
-            self._long = Worker("history-long-reader", connect(path, _READ_LOCK_SECONDS))
-            self._identity = _identity(path)
+            writer = open_file(path, _WRITE_LOCK_SECONDS, _TABLES)
+            self._writer = Worker(writer, "history-writer" if path else None)
+            self._short = self._long = self._writer
+            if path is not None:
+                self._short = Worker(connect(path, _READ_LOCK_SECONDS), "history-reader")
+                self._long = Worker(connect(path, _READ_LOCK_SECONDS), "history-long-reader")
+                self._identity = _identity(path)
         except (OSError, sqlite3.Error) as error:
             raise ServiceError(f"history store {path} can't be opened: {error}; {remedy(error)}") from None
-        self._appends = GroupCommit(self._writer.thread, self._insert_all)
+        self._appends = GroupCommit(self._writer.run, self._insert_all)
 
     async def append(self, events: Sequence[Event]) -> int:
         """Store events; see HistoryStore."""
@@ -130,7 +138,7 @@ class SqliteHistory:
                 yield events
 
     async def random_user(self) -> str | None:
-        """Return a user with events: the one after a random text between the first and the last user."""
+        """Return a user with events: by a random character at each place where ids differ."""
         return await self._checked(self._short.run(self._random_user))
 
     async def forget(self, user: str) -> int:
@@ -158,7 +166,7 @@ class SqliteHistory:
         try:
             return await call
         except (sqlite3.Error, OSError) as error:
-            raise HistoryUnavailableError(f"history store {self._path.name} unavailable: {error}") from None
+            raise HistoryUnavailableError(f"history store {self._name} unavailable: {error}") from None
 
     def _insert_all(self, calls: Sequence[Sequence[Event]]) -> list[WriteResult]:
         """Write calls together; on failure each alone, as one of them may be too large for the disk."""
@@ -216,16 +224,36 @@ class SqliteHistory:
         return History(items, times)
 
     def _random_user(self, connection: sqlite3.Connection) -> str | None:
-        first, last = connection.execute(_USERS_BOUNDS).fetchone()
-        if first is None:
-            return None
-        if not isinstance(first, str) or not isinstance(last, str):
-            raise self._damaged()
-        for start in (*(text_between(first, last) for _ in range(_RANDOM_TEXTS)), ""):
+        for start in (*(self._draw(connection) for _ in range(_DRAWS)), ""):
             row = connection.execute(_USER_FROM, (start, self._oldest())).fetchone()
             if row is not None:
                 return str(row[0])
         return None
+
+    def _draw(self, connection: sqlite3.Connection) -> str:
+        """Draw a user; each probe fixes the next character in which ids differ. '' if there is no user."""
+        first = self._user(connection, _FIRST_USER, "")
+        last = self._user(connection, _LAST_USER, _LAST_CHARACTER)
+        for _ in range(_PROBES):
+            if first >= last:
+                break
+            pairs = enumerate(zip(first, last, strict=False))
+            place = next((place for place, (one, other) in pairs if one != other), len(first))
+            low = ord(first[place]) if place < len(first) else -1
+            # Small steps are as likely as large ones: an id in another script doesn't hide all others.
+            code = low - 1 + int((ord(last[place]) - low + 2) ** random.random())
+            if code < 0:
+                break
+            character = "\ue000" if code in _SURROGATES else chr(code)
+            first = self._user(connection, _FIRST_USER, first[:place] + character)
+            last = self._user(connection, _LAST_USER, first[: place + 1] + _LAST_CHARACTER)
+        return first
+
+    def _user(self, connection: sqlite3.Connection, query: str, bound: str) -> str:
+        (user,) = connection.execute(query, (bound,)).fetchone()
+        if not isinstance(user, str | None):
+            raise self._damaged()
+        return user or ""
 
     def _newest(self, connection: sqlite3.Connection, user: str, limit: int) -> list[Event]:
         rows = connection.execute(_NEWEST, (user, self._oldest(), limit)).fetchall()
@@ -252,7 +280,7 @@ class SqliteHistory:
 
     def _damaged(self) -> HistoryDamagedError:
         return HistoryDamagedError(
-            f"history store {self._path.name} has a row that is no event; move the file away"
+            f"history store {self._name} has a row that is no event; move the file away"
         )
 
     def _oldest(self) -> int:
@@ -261,7 +289,7 @@ class SqliteHistory:
 
     def _check_identity(self) -> None:
         """Refuse to write to a file that was moved or deleted: a restart would lose the events."""
-        if _identity(self._path) != self._identity:
+        if self._path is not None and _identity(self._path) != self._identity:
             raise sqlite3.OperationalError("the file was moved or replaced; restart the service")
 
 
@@ -298,4 +326,9 @@ def _items_path(histories: Path) -> Path:
     return histories.with_name(f"{histories.stem}.items{histories.suffix}")
 
 
+def _open_in_memory(settings: Settings) -> Stores:
+    return Stores(SqliteHistory(max_age=days(settings.keep_days)), SqliteItems())
+
+
 SQLITE = StoreKind(_ADDRESS_FORM, _open, _prepare)
+MEMORY = StoreKind("memory://", _open_in_memory, is_lasting=False, is_shared=False)

@@ -39,12 +39,15 @@ _LOCK_SECONDS = 2.0  # to wait for another process's lock
 
 
 class SqliteItems:
-    """An ItemStore in WAL mode with synchronous=FULL. Raises ServiceError when the file can't be opened."""
+    """An ItemStore in WAL mode with synchronous=FULL, or without a path in memory.
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    Raises ServiceError when the file can't be opened.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._name = path.name if path else "in memory"
         try:
-            self._worker = Worker("items", open_file(path, _LOCK_SECONDS, _TABLES))
+            self._worker = Worker(open_file(path, _LOCK_SECONDS, _TABLES), "items" if path else None)
         except (OSError, sqlite3.Error) as error:
             raise ServiceError(f"item store {path} can't be opened: {error}; {remedy(error)}") from None
 
@@ -74,7 +77,7 @@ class SqliteItems:
         try:
             return await self._worker.run(work)
         except sqlite3.Error as error:
-            raise ItemsUnavailableError(f"item store {self._path.name} unavailable: {error}") from None
+            raise ItemsUnavailableError(f"item store {self._name} unavailable: {error}") from None
 
     async def _change(
         self,

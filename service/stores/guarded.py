@@ -1,7 +1,10 @@
-"""Timeouts and circuit breakers around a history store."""
+"""Around a history store: timeouts, circuit breakers, and reading of long histories in two calls."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from turret.service.errors import HistoryDamagedError, HistoryUnavailableError
@@ -11,16 +14,22 @@ from turret.tower.engines.circuit import Circuit
 Result = TypeVar("Result")
 Call = Callable[[], Coroutine[Any, Any, Result]]
 
+FIRST_EVENTS = 1_000  # of each user in the first call; most users have fewer
+BATCH_EVENTS, LEAST_EVENTS = 10_000, 100  # of all users in the first call, but not fewer of each
+REQUEST_EVENTS = 100_000  # of one request; a batch of users with long histories could need a million
 _WARNINGS_SECONDS = 5.0
+_FAILED = "history store failed; the log has the traceback"
+_log = logging.getLogger("turret.store")
 
 
 class Breaker:
     """A HistoryStore with timeouts, `read_seconds` and `write_seconds`, and a circuit for each direction.
 
     `circuits` has "read" and "write", as a full disk or a replica still reads. Failures and timeouts raise
-    HistoryUnavailableError. An open circuit refuses calls at once, with the seconds to retry after in the
-    error. An `append` that times out may be stored; sent again, it counts once. The duration of `events` and
-    `forget` depends on the user's history, so their timeouts don't count as failures.
+    HistoryUnavailableError, as do other exceptions, which are logged. An open circuit refuses calls at once,
+    with the seconds to retry after in the error. An `append` that times out may be stored; sent again, it
+    counts once. The duration of `events` and `forget` depends on the user's history, and that of
+    `random_user` on what else is in the database, so their timeouts don't count as failures.
     """
 
     def __init__(
@@ -52,7 +61,7 @@ class Breaker:
 
     async def random_user(self) -> str | None:
         """Return a user with events; see HistoryStore."""
-        return await self._call("read", self._store.random_user)
+        return await self._call("read", self._store.random_user, is_bounded=False)
 
     async def forget(self, user: str) -> int:
         """Delete a user's events; see HistoryStore."""
@@ -67,6 +76,9 @@ class Breaker:
             return ["history store doesn't respond; serving without stored histories"]
         except HistoryUnavailableError as error:
             return [f"{error}; serving without stored histories"]
+        except Exception:  # a bug in the store of another package
+            _log.exception("the history store failed")
+            return [f"{_FAILED}; serving without stored histories"]
 
     async def close(self) -> None:
         """Close the store."""
@@ -103,8 +115,48 @@ class Breaker:
         except asyncio.CancelledError:
             circuit.cancel(token)
             raise
-        except BaseException:
+        except Exception:  # a bug in the store of another package
             circuit.fail(token)
-            raise
+            _log.exception("the history store failed")
+            raise HistoryUnavailableError(_FAILED, max(circuit.wait(), 1.0)) from None
         circuit.succeed(token)
         return result
+
+
+IsEnough = Callable[[History], bool]
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Histories by user; `truncated` has the users whose history lacks older events that were needed."""
+
+    histories: Mapping[str, History] = field(default_factory=dict)
+    truncated: frozenset[str] = frozenset()
+
+
+async def read_histories(
+    store: HistoryStore, is_enough: Mapping[str, IsEnough], limit: int, seconds: float
+) -> Stored:
+    """Read each user's newest events, up to `limit`, or until its predicate `is_enough` holds.
+
+    The first call reads up to FIRST_EVENTS of every user, fewer in a batch. Users who need more are read
+    again, one in a call and up to `limit`, until REQUEST_EVENTS or `seconds` are used up; the remaining users
+    are `truncated`, with their newest events. Only the first call raises HistoryUnavailableError; a later one
+    that runs out of time is cancelled, which is no failure of the store.
+    """
+    end = asyncio.get_running_loop().time() + seconds
+    size = min(limit, FIRST_EVENTS, max(BATCH_EVENTS // len(is_enough), LEAST_EVENTS))
+    histories = await store.recent(list(is_enough), size)
+    longer = [
+        user
+        for user, newest in histories.items()
+        if size < limit and len(newest.items) >= size and not is_enough[user](newest)
+    ]
+    count = sum(len(history.items) for history in histories.values())
+    with suppress(TimeoutError, HistoryUnavailableError):
+        async with asyncio.timeout_at(end):
+            while longer and count < REQUEST_EVENTS:
+                found = await store.recent(longer[-1:], limit)
+                histories |= found
+                count += len(found[longer.pop()].items)
+    return Stored(histories, frozenset(longer))
