@@ -28,7 +28,8 @@ class SecurityHeaders:
     """Adds the headers to every response; /docs and the page have policies of their own.
 
     The page loads scripts, styles, fonts and data from its own service alone, and pictures also from the
-    origins `pictures`. Its files say themselves how long they may be cached.
+    origins `pictures`. A browser asks for a cached file of the page again, which costs a 304: a release may
+    have replaced it, and all files have to be of one release.
     """
 
     def __init__(self, app: ASGIApp, pictures: Sequence[str] = ()) -> None:
@@ -36,6 +37,7 @@ class SecurityHeaders:
         self._page = (
             _NO_SNIFFING,
             _NO_REFERRER,
+            (b"cache-control", b"no-cache"),
             (b"content-security-policy", _page_policy(pictures).encode("ascii")),
         )
 

@@ -1,3 +1,3 @@
 """The page that the service shows in a browser: its files, and what it may load."""
 
-__all__ = ["assets", "page_settings", "vendored"]
+__all__ = ["page_settings"]

@@ -1,4 +1,4 @@
-"""Download the third-party files of the page: `python -m turret.service.page.vendored`.
+"""Download the third-party files of the page: `python -m deploy.vendored`.
 
 Packages come from npm and are checked against the SHA-512 below; the files are stored unchanged, so that an
 installation needs neither npm nor a network.
@@ -12,7 +12,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-FOLDER = Path(__file__).parent / "static" / "vendored"
+FOLDER = Path(__file__).parent.parent / "service" / "page" / "static" / "vendored"
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,8 @@ def _readme(rows: list[str]) -> str:
         [
             "# Third-party files of the page",
             "",
-            "Unchanged files of npm packages, written by `python -m turret.service.page.vendored`, which",
-            "checks each package against its SHA-512.",
+            "Unchanged files of npm packages, written by `python -m deploy.vendored`, which checks each",
+            "package against its SHA-512.",
             "",
             "| file | package | licence | use | SHA-256 |",
             "|---|---|---|---|---|",
