@@ -89,6 +89,8 @@ def api_document() -> Described:
             scope = None if path in _OPEN else needed_scope(method.upper(), path)
             if scope is not None:
                 call["security"] = [{"key": [scope]}]
+            for parameter in call.get("parameters", ()):
+                parameter["schema"] = _without_null(parameter["schema"])
             _add_refusals(call)
     components = document.setdefault("components", {})
     components["securitySchemes"] = {"key": _KEY}
@@ -100,6 +102,12 @@ def api_document() -> Described:
 def written() -> str:
     """The document as text."""
     return orjson.dumps(api_document(), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
+
+
+def _without_null(schema: Described) -> Described:
+    """The schema of an optional parameter: one that is left out has no value, and none can be null."""
+    choices = [choice for choice in schema.pop("anyOf", ()) if choice != {"type": "null"}]
+    return {**schema, **choices[0]} if choices else schema
 
 
 def _add_refusals(call: Described) -> None:
