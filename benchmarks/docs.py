@@ -23,7 +23,7 @@ from benchmarks.readme import filled
 from turret.data.entry_points import kind_of
 from turret.service.monitoring.drift import Drift
 from turret.service.settings import Settings
-from turret.service.telemetry.metrics import FAMILIES, Metrics
+from turret.service.telemetry.metrics import Metrics
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.losses.registry import LOSSES
 from turret.training.samplers.registry import SAMPLERS
@@ -93,7 +93,7 @@ def exported() -> dict[str, str]:
 
 def metrics_page(text: str, kinds: dict[str, str]) -> str:
     """Fill in the kinds and labels of the metrics; the names have to be those of `kinds`."""
-    labels = {family.name: [name for name, _ in family.labels] for family in FAMILIES}
+    labels = Metrics().labels_of
     rows = []
 
     def with_kind(cells: Cells) -> Cells:

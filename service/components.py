@@ -127,7 +127,7 @@ class Components:
         observation = Observation(
             self.settings,
             lambda: self.model_holder.live if self.model_holder.version else None,
-            self.context.table,
+            self.context.metrics_folder,
             self.context.number,
         )
         observation.follow_circuits(self.histories.circuits)

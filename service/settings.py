@@ -75,7 +75,7 @@ class Settings(BaseSettings):
     - `recall_sample`: the share of answers whose recall is measured, at most `recall_rate` of them a
       second.
     - `drift_sample`: the share of answers that are compared with the golden ones.
-    - `observation_window`: seconds over which recall and drift are averaged.
+    - `observation_window`: seconds over which drift is measured.
     - `traces`: whether to trace; by default if `OTEL_EXPORTER_OTLP_ENDPOINT` is set.
     - `trace_share`: the share of requests that are traced unless the caller decides.
     - `activation_seconds`: how long an activation may wait for the lock, and for all workers to load.

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -11,7 +12,6 @@ from turret.service.auth.keyring import Keyring
 from turret.service.messages import Message, send
 from turret.service.models.gate import GateRequest, Passage, crashed, pass_gate
 from turret.service.shared_state import SharedState, WorkerSlot
-from turret.service.telemetry.table import Table
 
 _OUTCOME_BYTES = 1_000_000
 _SPARE_SECONDS = 2.0  # so that the supervisor's timeout comes first
@@ -21,7 +21,7 @@ _SPARE_SECONDS = 2.0  # so that the supervisor's timeout comes first
 class WorkerContext:
     """The shared state, this worker's number, and its channel to the supervisor (None: no supervisor).
 
-    `table` holds the metrics of all workers (None: a table for this worker alone), `keyring` the keys that
+    `metrics_folder` holds the metrics of all workers (None: there is only this one), `keyring` the keys that
     the supervisor has read (None: read them again). `replica` names this service among its replicas; empty if
     it can have none.
     """
@@ -29,7 +29,7 @@ class WorkerContext:
     shared_state: SharedState
     number: int = 0
     channel: socket.socket | None = None
-    table: Table | None = None
+    metrics_folder: Path | None = None
     keyring: Keyring | None = None
     replica: str = ""
 

@@ -1,7 +1,8 @@
 """Drift: the distance of live answers from the bundle's recorded queries."""
 
+import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -10,8 +11,7 @@ from numpy.typing import NDArray
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from turret.service.monitoring.sampling import Sampling
-from turret.service.telemetry.metrics import Metrics
-from turret.service.telemetry.table import recent
+from turret.service.telemetry.metrics import Metrics, tenth
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.golden import load_golden
 
@@ -48,20 +48,44 @@ class Reference:
 
 
 class Drift:
-    """Samples `share` of the towers' answers and measures their distance from a reference."""
+    """Samples `share` of the towers' answers and measures their distance from a reference.
 
-    def __init__(self, metrics: Metrics, share: float) -> None:
+    Answers of all workers are counted, in histograms of the metrics; those of the last one to two windows of
+    `window` seconds, and of no earlier version, are compared.
+    """
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        share: float,
+        window: float = 300.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._metrics = metrics
         self._sampling = Sampling(share)
+        self._window = window
+        self._clock = clock
         self._live: object = None
         self._reference: Reference | None = None
+        # The counts at the begin of the last window and of the current one.
+        self._before = self._begin = metrics.tenths()
+        self._next = clock() + window
 
     def compare_with(self, live: object, reference: Reference | None) -> None:
-        """Compare answers of `live` from now on, and ignore those of other versions."""
-        if self._reference is not None:
-            for of in ("scores", "popularity"):
-                self._metrics.drift_hits.labels(of).clear()
+        """Compare answers of `live` from now on, and ignore those of other versions; for any thread."""
+        self._reference = None
+        self._before = self._begin = self._metrics.tenths()
+        self._next = self._clock() + self._window
         self._live, self._reference = live, reference
+
+    def is_due(self) -> bool:
+        """Whether the window is over."""
+        return self._clock() >= self._next
+
+    def begin_window(self) -> None:
+        """Begin the next window; for any thread."""
+        self._before, self._begin = self._begin, self._metrics.tenths()
+        self._next = self._clock() + self._window
 
     def offer(self, live: object, rows: NDArray[np.integer[Any]], scores: NDArray[np.floating[Any]]) -> None:
         """Offer an answer of the towers, best first, to a request without filters."""
@@ -69,7 +93,7 @@ class Drift:
             self._record(self._reference, rows[:TOP].tolist(), float(scores[0]))
 
     def distances(self) -> Iterable[Metric]:
-        """Export the distances of all workers over the last windows, and their expectation without drift."""
+        """Export the distances, and their expectation without drift."""
         drift = GaugeMetricFamily(
             "turret_drift",
             "Jensen-Shannon divergence (0 to 1) of live answers from recorded ones",
@@ -78,29 +102,20 @@ class Drift:
         noise = GaugeMetricFamily(
             "turret_drift_noise", "Expected turret_drift without any drift", labels=["of"]
         )
-        counts = {} if self._reference is None else self._reference.counts
-        for of, recorded in counts.items():
-            live = self._hits(of)
-            if sum(live) >= MIN_HITS and any(recorded):
-                drift.add_metric([of], divergence(live, recorded))
-                noise.add_metric([of], noise_of(live, recorded))
+        if self._reference is not None:
+            now, before = self._metrics.tenths(), self._before
+            for of, recorded in self._reference.counts.items():
+                live = [count - earlier for count, earlier in zip(now[of], before[of], strict=True)]
+                if sum(live) >= MIN_HITS and any(recorded):
+                    drift.add_metric([of], divergence(live, recorded))
+                    noise.add_metric([of], noise_of(live, recorded))
         return [drift, noise]
 
     def _record(self, reference: Reference, rows: list[int], score: float) -> None:
-        rank = reference.rank(score)
-        self._metrics.top_score_rank.observe(rank)
-        self._metrics.drift_hits.labels("scores").hit((tenth(rank),))
-        shares = [float(reference.popularity[row]) for row in rows if row < len(reference.popularity)]
-        for share in shares:
-            self._metrics.item_popularity.observe(share)
-        self._metrics.drift_hits.labels("popularity").hit([tenth(share) for share in shares])
-
-    def _hits(self, of: str) -> list[float]:
-        table, window = self._metrics.table, self._metrics.window()
-        at = table.offsets["turret_drift_hits"][(of,)]
-        width = table.families["turret_drift_hits"].width // 2
-        parts = [recent(table.part(worker), at, width, window) for worker in range(table.workers)]
-        return [float(sum(hits)) for hits in zip(*parts, strict=True)]
+        self._metrics.top_score_rank.observe(reference.rank(score))
+        for row in rows:
+            if row < len(reference.popularity):
+                self._metrics.item_popularity.observe(float(reference.popularity[row]))
 
 
 def divergence(first: Counts, second: Counts) -> float:
@@ -121,11 +136,6 @@ def noise_of(first: Counts, second: Counts) -> float:
     """
     bins = sum(1 for p, q in zip(first, second, strict=True) if p or q)
     return (bins - 1) * (1 / sum(first) + 1 / sum(second)) / (8 * float(np.log(2)))
-
-
-def tenth(share: float) -> int:
-    """The tenth (0 to 9) of a share from 0 to 1."""
-    return min(int(share * _TENTHS), _TENTHS - 1)
 
 
 def _count(tenths: Iterable[int]) -> list[int]:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Awaitable
 from typing import Any
 
+from prometheus_client import Counter, Histogram
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from turret.service.error_responses import unexpected
@@ -13,7 +14,6 @@ from turret.service.security_headers import SecurityHeaders
 from turret.service.telemetry.logs import ACCESS
 from turret.service.telemetry.metrics import ROUTES, Metrics
 from turret.service.telemetry.spans import Spans, Traced
-from turret.service.telemetry.table import Buckets, Cell
 from turret.service.telemetry.traces import trace_of
 
 _log = logging.getLogger("turret")
@@ -37,8 +37,7 @@ class Telemetry:
         self._metrics = metrics
         self._traces = traces
         self._routes = {name.replace(":path}", "}"): _Route(metrics, name) for name in ROUTES}
-        self._in_flight = metrics.in_flight
-        self._stages: dict[str, Buckets] = {}
+        self._stages: dict[str, Histogram] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run a request and record its outcome."""
@@ -56,7 +55,7 @@ class Telemetry:
         facts: dict[str, Any] = {"request_id": identifier, "stages": {}}
         scope["turret"] = facts
         sending = _Sending(send, identifier)
-        self._in_flight.inc()
+        self._metrics.running += 1
         try:
             await self._app(scope, receive, sending)
         except Exception as error:
@@ -65,7 +64,7 @@ class Telemetry:
             sending.status = sending.status or _GONE
             raise
         finally:
-            self._in_flight.inc(-1.0)
+            self._metrics.running -= 1
             self._record(scope, facts, sending.status or 500, time.perf_counter() - start, parent)
 
     def _record(
@@ -153,8 +152,8 @@ class _Route:
 
     def __init__(self, metrics: Metrics, name: str) -> None:
         self._metrics = metrics
-        self._counts: dict[int, Cell] = {}
-        self._seconds: dict[int, Buckets] = {}
+        self._counts: dict[int, Counter] = {}
+        self._seconds: dict[int, Histogram] = {}
         self.name = name
         self.is_probe = name in ("/livez", "/readyz", "/metrics")
 

@@ -5,6 +5,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 
 from turret.service.models.loaded_model import LoadedModel
 from turret.service.monitoring.drift import Drift, Reference
@@ -13,8 +14,7 @@ from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.ranking.answer_record import AnswerRecord
 from turret.service.settings import Settings
 from turret.service.telemetry.logs import Logs
-from turret.service.telemetry.metrics import Metrics
-from turret.service.telemetry.table import Table
+from turret.service.telemetry.metrics import SOURCES, Metrics
 from turret.service.telemetry.traces import open_traces
 from turret.service.wire.admission import Admission
 from turret.tower.engines.circuit import Circuit, CircuitState
@@ -28,7 +28,7 @@ _log = logging.getLogger("turret.observation")
 class Observation:
     """Collects the metrics, log and traces of a worker process.
 
-    `live` returns the live model or None. `table` is shared by all workers; this is number `worker`. Raises
+    `live` returns the live model or None; `metrics_folder` and `worker` are those of `Metrics`. Raises
     ServiceError when traces are configured without OpenTelemetry.
     """
 
@@ -36,19 +36,22 @@ class Observation:
         self,
         settings: Settings,
         live: Callable[[], LoadedModel | None],
-        table: Table | None = None,
+        metrics_folder: Path | None = None,
         worker: int = 0,
     ) -> None:
         self._get_live = live
         self._seen: LoadedModel | None = None
+        self._open_circuits: set[str] = set()
         self._ticking: asyncio.Task[None] | None = None
-        self.metrics = Metrics(table, worker, settings.observation_window)
+        self.metrics = Metrics(metrics_folder, worker)
+        # `labels` costs as much as counting.
+        self._answers = {source: self.metrics.answers.labels(source) for source in SOURCES}
         self.logs = Logs(
             settings.log_level, settings.log_format, settings.access_log, limit=settings.log_queue
         )
         self.traces = open_traces(settings.traces, settings.trace_share)
         self.recall = RecallSampler(self.metrics, settings.recall_sample, settings.recall_rate)
-        self.drift = Drift(self.metrics, settings.drift_sample)
+        self.drift = Drift(self.metrics, settings.drift_sample, settings.observation_window)
         self.metrics.refresh_with(self._refresh)
         self.metrics.compute_with(self.drift.distances)
 
@@ -73,6 +76,7 @@ class Observation:
     def follow_circuits(self, circuits: Mapping[str, Circuit]) -> None:
         """Record when the circuits of the store open and close."""
         for name, circuit in circuits.items():
+            self.metrics.breaker_open.labels(name).set(0)
             circuit.on_change = partial(self._on_circuit, name)
 
     def follow_requests(self, admission: Admission) -> None:
@@ -107,7 +111,7 @@ class Observation:
         metrics = self.metrics
         metrics.batch_size.observe(len(records))
         for record in records:
-            metrics.answers.labels(record.source).inc()
+            self._answers[record.source].inc()
             if record.returned < record.requested:
                 (metrics.short_answers if record.returned else metrics.empty_answers).inc()
             metrics.history_items.inc(record.known + record.unknown)
@@ -123,6 +127,8 @@ class Observation:
                 self.metrics.refresh()
                 if self._seen is not (live := self._get_live()):
                     await self._follow(live)
+                elif self.drift.is_due():
+                    await asyncio.to_thread(self.drift.begin_window)
             except Exception:  # a failing metric must not stop the others
                 _log.exception("the metrics can't be refreshed")
             await asyncio.sleep(REFRESH_SECONDS)
@@ -136,16 +142,18 @@ class Observation:
                 reference = await asyncio.to_thread(Reference, live.bundle)
             except BundleError as error:
                 _log.warning("drift of version %s is not measured: %s", live.version, error)
-        self.drift.compare_with(live, reference)
+        await asyncio.to_thread(self.drift.compare_with, live, reference)
 
     def _on_circuit(self, name: str, state: CircuitState) -> None:
         gauge = self.metrics.breaker_open.labels(name)
-        if state == "open" and not gauge.value:  # else a failed trial
-            gauge.set(1.0)
+        if state == "open" and name not in self._open_circuits:  # else a failed trial
+            self._open_circuits.add(name)
+            gauge.set(1)
             self.metrics.breaker_openings.labels(name).inc()
             _log.warning("history store unavailable: %s circuit open", name)
-        elif state == "closed" and gauge.value:
-            gauge.set(0.0)
+        elif state == "closed" and name in self._open_circuits:
+            self._open_circuits.remove(name)
+            gauge.set(0)
             _log.warning("history store available again: %s circuit closed", name)
 
     def _refresh(self) -> None:

@@ -5,10 +5,15 @@ import gc
 import logging
 import os
 import selectors
+import shutil
 import signal
 import socket
+import tempfile
 import time
 from dataclasses import dataclass, replace
+from pathlib import Path
+
+from prometheus_client.multiprocess import mark_process_dead
 
 from turret.data.errors import TurretError
 from turret.service.auth.admin_key import AdminKeyWatch, admin_key
@@ -28,8 +33,6 @@ from turret.service.settings import Settings
 from turret.service.shared_state import Order, SharedState
 from turret.service.stores.registry import open_records, store_kind
 from turret.service.telemetry.logs import LineWriter
-from turret.service.telemetry.metrics import FAMILIES
-from turret.service.telemetry.table import Table
 from turret.service.worker_context import WorkerContext
 from turret.tower.format.atomic_publish import remove_stale_dirs
 
@@ -65,10 +68,8 @@ class Supervisor:
         self._settings = settings
         self._sockets: list[socket.socket] = []
         self._shared_state = SharedState(settings.workers)
-        table = Table(FAMILIES, settings.workers)
         self._workers = [
-            _Worker(WorkerContext(self._shared_state, number, table=table))
-            for number in range(settings.workers)
+            _Worker(WorkerContext(self._shared_state, number)) for number in range(settings.workers)
         ]
         self._greeted = False
         self._selector = selectors.DefaultSelector()
@@ -78,6 +79,7 @@ class Supervisor:
     def run(self) -> None:
         """Serve until a SIGINT or SIGTERM, and the end of the workers."""
         LineWriter(self._settings.log_level, self._settings.log_format, may_wait=False).start()
+        self._make_metrics_folder()
         try:
             self._prepare()
             self._shutdown.listen_to_signals()
@@ -89,6 +91,17 @@ class Supervisor:
             self._kill_all()
             for listening in self._sockets:
                 listening.close()
+            shutil.rmtree(self._metrics_folder, ignore_errors=True)
+
+    def _make_metrics_folder(self) -> None:
+        try:
+            folder = self._metrics_folder = Path(tempfile.mkdtemp(prefix="turret-metrics-"))
+        except OSError as error:
+            raise ServiceError(
+                f"can't make a folder for the metrics ({error.strerror}); name a writable one by TMPDIR"
+            ) from None
+        for worker in self._workers:
+            worker.context = replace(worker.context, metrics_folder=folder)
 
     def _prepare(self) -> None:
         """Prepare files, sockets and keys once for all workers."""
@@ -246,6 +259,7 @@ class Supervisor:
 
     def _on_exit(self, worker: _Worker, code: int) -> None:
         pid, worker.pid = worker.pid, 0
+        mark_process_dead(worker.context.number, str(self._metrics_folder))  # type: ignore[no-untyped-call]
         try:
             while self._receive(worker):  # its last messages
                 pass

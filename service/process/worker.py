@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from time import monotonic, thread_time
 from typing import NoReturn
 
+from prometheus_client import Gauge
+
 from turret.data.errors import TurretError
 from turret.service.components import Components
 from turret.service.http.app import create_admin_app, create_app
@@ -19,7 +21,6 @@ from turret.service.process.open_files import ADMIN_CONNECTIONS
 from turret.service.process.serving import Server, make_server
 from turret.service.settings import Settings
 from turret.service.shared_state import Order
-from turret.service.telemetry.table import Cell
 from turret.service.worker_context import WorkerContext
 from turret.tower.errors import BundleError
 
@@ -126,14 +127,15 @@ class LoopStall:
 
     def __init__(
         self,
-        wall: Cell,
-        processor: Cell,
+        wall: Gauge,
+        processor: Gauge,
         interval: float,
         clock: Callable[[], float] = monotonic,
         processor_clock: Callable[[], float] = thread_time,
     ) -> None:
         self._wall, self._processor, self._interval = wall, processor, interval
         self._clock, self._processor_clock = clock, processor_clock
+        self._longest = self._busiest = 0.0
         self._last: tuple[float, float] | None = None
 
     def tick(self) -> None:
@@ -141,9 +143,11 @@ class LoopStall:
         now, ran = self._clock(), self._processor_clock()
         if self._last is not None:
             delay = now - self._last[0] - self._interval
-            if delay > self._wall.value:
+            if delay > self._longest:
+                self._longest = delay
                 self._wall.set(delay)
             busy = min(delay, ran - self._last[1])
-            if busy > self._processor.value:
+            if busy > self._busiest:
+                self._busiest = busy
                 self._processor.set(busy)
         self._last = now, ran

@@ -80,6 +80,8 @@ turret_request_seconds_bucket{class="2xx",le="+Inf",route="/v1/recommend"} 2.0
 turret_answers_total{source="towers"} 6.0
 turret_answers_total{source="popular"} 2.0
 turret_empty_answers_total 4.0
+turret_recall_at_k_sum{k="10"} 1.8
+turret_recall_at_k_count{k="10"} 2.0
 """
 SERIES = """scrapes => import(new URL('../service/series.js', document.querySelector('[type=module]').src))
   .then(({ createSeries }) => {
@@ -101,6 +103,7 @@ def test_scrapes_of_the_metrics_become_rates_shares_and_quantiles(service: Any, 
     }
     assert shown["fallback"] == [0.25, None]
     assert shown["empty"] == [0.5, None]
+    assert shown["recall"] == {"10": [0.9, None]}
     view.page.locator("#tiles dd", has_text="working").first.wait_for()
     restarted = view.page.evaluate(SERIES, [LATER, EARLIER])
     assert restarted["requests"]["/v1/recommend"] == [100], "a counter that fell began again"

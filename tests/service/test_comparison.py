@@ -34,8 +34,6 @@ from turret.service.settings import Settings
 from turret.service.shared_state import SharedState
 from turret.service.stores.contract import Event, History
 from turret.service.stores.sqlite.histories import SqliteHistory
-from turret.service.telemetry.metrics import FAMILIES
-from turret.service.telemetry.table import Table
 from turret.service.worker_context import WorkerContext
 from turret.tower.bundle.publish import BundleContents, publish
 
@@ -263,14 +261,14 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
 @asynccontextmanager
 async def workers(settings: Settings, count: int = 1) -> AsyncIterator[list[Components]]:
     """The parts of several workers of one service, in one process, by the clock of the loop."""
-    shared_state, table = SharedState(count), Table(FAMILIES, count)
+    shared_state = SharedState(count)
     clocked = partial(ChosenVersion, clock=asyncio.get_running_loop().time)
     async with AsyncExitStack() as stack:
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         patch.setattr(composition, "ChosenVersion", clocked)
         opened = []
         for number in range(count):
-            components = Components(settings, WorkerContext(shared_state, number, table=table))
+            components = Components(settings, WorkerContext(shared_state, number))
             stack.push_async_callback(components.close)
             opened.append(components)
         yield opened

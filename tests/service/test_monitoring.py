@@ -20,7 +20,7 @@ from tests.support.clock import Clock
 from tests.support.service_app import client_of, post_events, recommended
 from tests.support.until import until
 from turret.service.models.loaded_model import LoadedModel
-from turret.service.monitoring.drift import MIN_HITS, Drift, Reference, divergence, noise_of, tenth
+from turret.service.monitoring.drift import MIN_HITS, Drift, Reference, divergence, noise_of
 from turret.service.monitoring.middleware import Telemetry
 from turret.service.monitoring.observation import Observation
 from turret.service.monitoring.recall import RecallSampler, _Sample, recall_of
@@ -28,7 +28,7 @@ from turret.service.monitoring.request_ids import request_id
 from turret.service.ranking.answer_record import AnswerRecord
 from turret.service.settings import Settings
 from turret.service.telemetry.logs import Logs
-from turret.service.telemetry.metrics import Metrics
+from turret.service.telemetry.metrics import Metrics, tenth
 from turret.service.telemetry.spans import Spans
 from turret.tower.bundle.bundle import load
 from turret.tower.engines.circuit import Circuit
@@ -183,7 +183,7 @@ def test_what_nobody_handled_is_logged_once_and_answered_with_the_id(desk: Desk)
 
 def test_what_is_given_up_before_an_answer_is_counted_as_such(desk: Desk) -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        assert desk.metrics.in_flight.value == 1
+        assert desk.value("turret_in_flight") == 1
         await asyncio.Event().wait()
 
     async def give_up() -> None:
@@ -198,7 +198,7 @@ def test_what_is_given_up_before_an_answer_is_counted_as_such(desk: Desk) -> Non
     with pytest.raises(TimeoutError):
         virtual_time.run(give_up())
     assert desk.value('turret_requests_total{route="/v1/version",status="499"}') == 1
-    assert desk.metrics.in_flight.value == 0
+    assert desk.value("turret_in_flight") == 0
 
 
 def test_probes_are_counted_but_not_logged_while_all_is_well(desk: Desk) -> None:
@@ -263,8 +263,9 @@ def test_live_answers_are_searched_again(watched: Settings) -> None:
             for item in range(101, 111):
                 recommended(client, history=[item], k=k, exclude=[150])
         until(searched, "the samples of recall")
-        assert value('turret_recall_at_k{k="10"}') == 1.0  # the index of the fixture is exact
-        assert value('turret_recall_at_k{k="100"}') == 1.0
+        for label in ("10", "100"):
+            recall, count = (value(f'turret_recall_at_k_{part}{{k="{label}"}}') for part in ("sum", "count"))
+            assert recall == count > 0  # the index of the fixture is exact
         assert value('turret_recall_samples_total{outcome="failed"}') == 0
 
 
@@ -287,7 +288,9 @@ def test_a_store_that_fails_is_told_until_it_answers_again(settings: Settings) -
     clock, observation = Clock(), Observation(settings, lambda: None)
     circuit = Circuit(failures=2, seconds=1.0, clock=clock)
     observation.follow_circuits({"read": circuit})
-    opened = observation.metrics.breaker_open.labels("read")
+
+    def opened(name: str = "turret_breaker_open") -> float | None:
+        return observation.metrics.registry.get_sample_value(name, {"circuit": "read"})
 
     def admitted() -> object:
         token = circuit.admit()
@@ -296,15 +299,15 @@ def test_a_store_that_fails_is_told_until_it_answers_again(settings: Settings) -
 
     for expected in (0, 1):
         circuit.fail(admitted())
-        assert opened.value == expected
+        assert opened() == expected
     for _ in range(2):
         clock.now += 1
         circuit.fail(admitted())  # a trial
-        assert opened.value == 1
+        assert opened() == 1
     clock.now += 1
     circuit.succeed(admitted())
-    assert opened.value == 0
-    assert observation.metrics.breaker_openings.labels("read").value == 1
+    assert opened() == 0
+    assert opened("turret_breaker_openings_total") == 1
 
 
 # --- Live recall
@@ -384,7 +387,9 @@ def test_a_row_counts_if_its_score_suffices(
 
 
 def samples_of(metrics: Metrics, outcome: str) -> float:
-    return metrics.recall_samples.labels(outcome).value
+    value = metrics.registry.get_sample_value("turret_recall_samples_total", {"outcome": outcome})
+    assert value is not None
+    return value
 
 
 def test_what_is_offered_is_measured_beside_and_a_failure_ends_nothing(metrics: Metrics) -> None:
@@ -398,7 +403,7 @@ def test_what_is_offered_is_measured_beside_and_a_failure_ends_nothing(metrics: 
     sampler.start()
     until(lambda: samples_of(metrics, "answered") == 2, "two measurements")
     assert samples_of(metrics, "failed") == 1
-    assert 'turret_recall_at_k{k="10"} 0.75' in metrics.text().decode()
+    assert metrics.registry.get_sample_value("turret_recall_at_k_sum", {"k": "10"}) == 1.5
     sampler.close()
 
 
@@ -442,7 +447,7 @@ def test_the_noise_is_what_samples_of_one_distribution_come_to() -> None:
     pairs = [(generator.multinomial(400, shape), generator.multinomial(900, shape)) for _ in range(2000)]
     measured = np.mean([divergence(one.tolist(), other.tolist()) for one, other in pairs])
     assert noise_of(*(counts.tolist() for counts in pairs[0])) == pytest.approx(measured, rel=0.05)
-    assert [tenth(share) for share in (0.0, 0.0999, 0.1, 0.55, 0.95, 1.0)] == [0, 0, 1, 5, 9, 9]
+    assert [tenth(share) for share in (0.0, 0.0999, 0.1, 0.55, 0.95, 1.0)] == [0, 0, 0, 5, 9, 9]
 
 
 def test_the_reference_is_that_of_the_recorded_queries(published: Path) -> None:
@@ -461,8 +466,13 @@ LIVE = object()
 
 
 @pytest.fixture
-def drift(metrics: Metrics) -> Drift:
-    drift = Drift(metrics, share=1.0)
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def drift(metrics: Metrics, clock: Clock) -> Drift:
+    drift = Drift(metrics, share=1.0, window=300.0, clock=clock)
     drift.compare_with(LIVE, recorded(40))
     return drift
 
@@ -513,4 +523,17 @@ def test_other_scores_and_other_items_are_far_once_there_are_enough(drift: Drift
     drift.compare_with(object(), recorded(40))
     for _ in range(MIN_HITS):
         offer(0.99, 0)
+    assert distances(drift) == {}
+
+
+def test_answers_count_for_one_to_two_windows(drift: Drift, offer: Offer, clock: Clock) -> None:
+    for _ in range(MIN_HITS):
+        offer(0.99, 0)
+    assert not drift.is_due()
+    clock.now += 300
+    assert drift.is_due()
+    drift.begin_window()
+    assert not drift.is_due()
+    assert ("turret_drift", "scores") in distances(drift)
+    drift.begin_window()
     assert distances(drift) == {}

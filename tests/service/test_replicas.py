@@ -464,8 +464,9 @@ class Following:
         following.cancel()
 
     @property
-    def seen(self) -> tuple[float, float]:
-        return self.metrics.replicas.value, self.metrics.replicas_behind.value
+    def seen(self) -> tuple[float | None, float | None]:
+        value = self.metrics.registry.get_sample_value
+        return value("turret_replicas"), value("turret_replicas_behind")
 
 
 @pytest.fixture

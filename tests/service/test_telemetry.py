@@ -9,10 +9,12 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 from fastapi.testclient import TestClient
+from prometheus_client.multiprocess import mark_process_dead
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.tools import require
@@ -22,60 +24,9 @@ from turret.service.http.app import create_admin_app, create_app
 from turret.service.models.gate import Reason
 from turret.service.settings import Settings
 from turret.service.telemetry.logs import ACCESS, LineWriter, Logs, json_line, text_line
-from turret.service.telemetry.metrics import FAMILIES, REASONS, ROUTES, Metrics
+from turret.service.telemetry.metrics import REASONS, ROUTES, Metrics
 from turret.service.telemetry.spans import Spans
-from turret.service.telemetry.table import Cell, Family, Labelled, Mean, Shares, Table, recent
 from turret.service.telemetry.traces import open_traces, trace_of
-
-NO_PROCESS = 2**22 + 1  # above what Linux gives to processes
-
-
-# --- The table of numbers that workers share
-
-COUNTER = Family("hits", "counter", "Hits", (("kind", ("a", "b", "other")),))
-GAUGE = Family("waiting", "gauge", "Waiting")
-HISTOGRAM = Family("seconds", "histogram", "Seconds", (), (0.1, 1.0))
-MEAN = Family("share", "mean", "Share")
-SHARES = Family("places", "shares", "Places", (), (1.0, 2.0, 3.0))
-
-
-@pytest.fixture
-def table() -> Table:
-    return Table((COUNTER, GAUGE, HISTOGRAM, MEAN, SHARES), workers=2)
-
-
-def test_unlisted_label_values_count_as_other_or_are_refused(table: Table) -> None:
-    hits = Labelled(Cell, table, "hits", table.attach(0), int)
-    for number in range(1000):
-        hits.labels(f"made-up-{number}").inc()
-    hits.labels("a").inc()
-    assert (hits.labels("other").value, hits.labels("a").value) == (1000, 1)
-    strict = Table((Family("hits", "counter", "Hits", (("kind", ("a",)),)),))
-    with pytest.raises(KeyError):
-        Labelled(Cell, strict, "hits", strict.attach(0), int).labels("b")
-
-
-def test_means_and_shares_cover_this_window_and_the_previous_one(table: Table) -> None:
-    window, cells = 10, table.attach(0)
-    mean = Labelled(Mean, table, "share", cells, lambda: window).labels()
-    shares = Labelled(Shares, table, "places", cells, lambda: window).labels()
-    mean_at, shares_at = table.offsets["share"][()], table.offsets["places"][()]
-    mean.observe(0.2)
-    shares.hit([0, 2, 2])
-    window = 11
-    mean.observe(0.6)
-    shares.hit([1])
-    assert recent(cells, mean_at, 3, 11) == pytest.approx([0.8, 2])
-    assert recent(cells, mean_at, 3, 12) == pytest.approx([0.6, 1])
-    assert recent(cells, mean_at, 3, 13) == [0, 0]
-    assert recent(cells, shares_at, 4, 11) == [1, 1, 2]
-    assert recent(cells, shares_at, 4, 12) == [0, 1, 0]
-    window = 12  # takes the bank of window 10
-    mean.observe(1.0)
-    assert recent(cells, mean_at, 3, 12) == pytest.approx([1.6, 2])
-    shares.clear()
-    assert recent(cells, shares_at, 4, 12) == [0, 0, 0]
-
 
 # --- The text of metrics
 
@@ -89,20 +40,21 @@ def samples(text: str | bytes) -> dict[str, float]:
     }
 
 
-def test_counters_of_dead_workers_stay_and_their_gauges_go() -> None:
+def test_counters_of_dead_workers_stay_and_their_gauges_go(tmp_path: Path) -> None:
     """Two workers count and die, the first is replaced and dies as well; then the second one's is asked."""
-    table = Table(FAMILIES, 2)
     for worker, count in ((0, 1000), (1, 200), (0, 30)):
-        metrics = Metrics(table, worker)
+        metrics = Metrics(tmp_path, worker)
         metrics.serves(f"v{worker}", 1)
-        metrics.in_flight.inc(5)
+        metrics.running = 5
+        metrics.refresh()
         for _ in range(count):
             metrics.events_stored.inc()
             metrics.seconds.labels("/v1/events", "2xx").observe(0.004)
-        table.part(worker)[0] = NO_PROCESS
-    metrics = Metrics(table, 1)
+        mark_process_dead(worker, str(tmp_path))  # type: ignore[no-untyped-call]
+        (tmp_path / "counter_2.db").touch()  # as by a worker that is just starting
+    metrics = Metrics(tmp_path, 1)
     metrics.serves("v9", 2)
-    metrics.in_flight.inc()
+    metrics.running = 1
     found = samples(metrics.text())
     assert found["turret_events_stored_total{}"] == 1230
     labels = '{"class": "2xx", "route": "/v1/events"}'
@@ -114,31 +66,36 @@ def test_counters_of_dead_workers_stay_and_their_gauges_go() -> None:
     assert [name for name in found if name.startswith("turret_live_version")] == [
         'turret_live_version{"version": "v9"}'
     ]
-    assert not any(name.startswith("turret_recall_at_k") for name in found), "a mean of no measurements"
 
 
-def test_workers_are_summed_except_for_gauges_of_a_maximum() -> None:
-    table = Table(FAMILIES, 2)
-    workers = [Metrics(table, number) for number in range(2)]
-    for worker in workers:
+def test_workers_are_summed_except_for_gauges_of_a_maximum(tmp_path: Path) -> None:
+    workers = []
+    for number, recall in enumerate((1.0, 0.5)):
+        worker = Metrics(tmp_path, number)
         worker.serves("v1", 1)
-        worker.in_flight.inc(2)
+        worker.serves("v2", 2)
+        worker.running = 2
         worker.fresh_items.set(7)
         worker.activations.labels("refused").inc()
-    workers[0].recall.labels("10").observe(1.0)
-    workers[1].recall.labels("10").observe(0.5)
+        worker.recall.labels("10").observe(recall)
+        worker.refresh()
+        workers.append(worker)
     for worker in workers:
         found = samples(worker.text())
         assert found["turret_in_flight{}"] == 4
         assert found["turret_fresh_items{}"] == 7
         assert found['turret_activations_total{"outcome": "refused"}'] == 2
-        assert found['turret_recall_at_k{"k": "10"}'] == 0.75
-        assert found['turret_workers_serving{"version": "v1"}'] == 2
-        assert found['turret_live_version{"version": "v1"}'] == 1
+        assert found['turret_activations_total{"outcome": "activated"}'] == 0, "where an increase begins"
+        assert found['turret_recall_at_k_sum{"k": "10"}'] == 1.5
+        assert found['turret_recall_at_k_count{"k": "10"}'] == 2
+        assert found['turret_workers_serving{"version": "v2"}'] == 2
+        assert found['turret_live_version{"version": "v2"}'] == 1
+        assert found['turret_live_version{"version": "v1"}'] == 0
 
 
 def test_buckets_are_cumulative_and_end_with_the_count() -> None:
     metrics = Metrics()
+    metrics.serves("v1", 1)
     for size in (1, 2, 2, 3, 5000):
         metrics.batch_size.observe(size)
     found = samples(metrics.text())

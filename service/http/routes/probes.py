@@ -1,5 +1,7 @@
 """`/livez`, `/readyz` and `/metrics`."""
 
+import asyncio
+
 from fastapi import APIRouter, Response
 from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -40,4 +42,5 @@ async def readyz(model_holder: ModelHolderPart, worker: WorkerPart, overlay: Ove
 @router.get("/metrics", response_class=PlainTextResponse)
 async def metrics(metrics: MetricsPart) -> Response:
     """Return the metrics in the Prometheus text format."""
-    return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)
+    metrics.refresh()
+    return Response(await asyncio.to_thread(metrics.export), media_type=CONTENT_TYPE_LATEST)

@@ -55,6 +55,13 @@ function quantiles(before, now, name, label, isCounted = () => true) {
   }));
 }
 
+/** The mean of what a summary observed, by a label. */
+function means(before, now, name, label) {
+  const sums = increases(before, now, `${name}_sum`, label);
+  const counts = increases(before, now, `${name}_count`, label);
+  return Object.fromEntries(Object.entries(counts).map(([value, count]) => [value, count ? sums[value] / count : null]));
+}
+
 const gauges = (now, name, label) => Object.fromEntries(listed(now, name).map(([, { labels, value }]) => [labels[label], value]));
 const rates = (counts, seconds) => Object.fromEntries(Object.entries(counts).map(([name, value]) => [name, value / seconds]));
 
@@ -72,7 +79,7 @@ function stepOf(before, now, seconds) {
     fallback: share(answers.popular ?? 0),
     empty: share(total(...of("turret_empty_answers_total", ""))),
     degraded: share(total(...of("turret_degraded_total", "part"))),
-    recall: gauges(now, "turret_recall_at_k", "k"),
+    recall: means(...of("turret_recall_at_k", "k")),
     drift: gauges(now, "turret_drift", "of"),
   };
 }
