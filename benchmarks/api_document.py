@@ -12,10 +12,10 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from turret.service.auth.access import needed_scope
 from turret.service.http.app import ADMIN, PUBLIC, RELEASE
 from turret.service.http.documents import STATIC
 from turret.service.http.routes.responses import ErrorAnswer
+from turret.service.keys.access import needed_scope
 from turret.service.schemas.comparison import ComparedRequest, ComparisonRequest
 from turret.service.schemas.items import ItemBody
 from turret.service.schemas.openapi_helpers import Described, reference

@@ -1,11 +1,10 @@
 """The composition root: opens the parts of a service and connects them."""
 
-from turret.service.auth.admin_key import admin_key
-from turret.service.auth.keyring import Keyring
 from turret.service.comparison.background import BackgroundThread
 from turret.service.comparison.chosen import ChosenVersion
 from turret.service.comparison.comparison import Comparison
 from turret.service.comparison.opening import VersionOpener
+from turret.service.keys.keyring import Keyring, admin_key
 from turret.service.models.activation import Activator
 from turret.service.models.engine_access import engine_access
 from turret.service.models.model_holder import ModelHolder
@@ -57,7 +56,7 @@ class Components:
             self.replicas,
         )
         self.keyring = self.context.keyring or Keyring(
-            settings.keys, admin_key(settings), settings.require_keys, shared_state
+            settings.keys, admin_key(settings), settings.require_keys
         )
         self.admission = admission(settings)
         self.bodies = BodyReader(settings.body_limit)

@@ -138,12 +138,6 @@ class RateLimitError(RequestError):
     status = 429
 
 
-class GuessLimitError(RateLimitError):
-    """An address has sent too many wrong keys."""
-
-    headers: ClassVar[Mapping[str, str]] = {"WWW-Authenticate": "Bearer"}
-
-
 class NotReadyError(RequestError):
     """This process cannot answer the request yet, or no longer."""
 

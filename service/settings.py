@@ -9,7 +9,6 @@ from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from turret.service.errors import ServiceError
-from turret.service.keys.keys import fault_of
 from turret.service.telemetry.logs import Level
 from turret.service.thresholds import MEMORY_FACTOR, OVERLAP_MINIMUM
 from turret.tower.config import RECALL_MINIMUM
@@ -37,7 +36,7 @@ class Settings(BaseSettings):
       serves them on `port`.
     - `store`: the store of histories: `sqlite:///PATH`, `redis://HOST:PORT/DATABASE` (`rediss://` with TLS;
       a password in it is never shown), `redis+cluster://HOST:PORT,HOST:PORT` or `memory://`.
-    - `admin_key`: the key of the admin calls, at least 16 characters.
+    - `admin_key`: the key of the admin calls, at least 32 characters.
     - `admin_key_file`: the file with the key if `admin_key` is not set, created if missing; by default
       `<bundles>/admin.key`. Choose another folder if others write models into that one.
     - `keys`: the file of the API keys, by default `keys.json` beside the bundles folder. Not inside: the
@@ -181,15 +180,6 @@ class Settings(BaseSettings):
                     {"origin": str(origin)},
                 )
         return origins
-
-    @field_validator("admin_key")
-    @classmethod
-    def _not_guessed(cls, key: SecretStr | None) -> SecretStr | None:
-        if key is not None and (fault := fault_of(key.get_secret_value())):
-            raise PydanticCustomError(
-                "key", "{fault}; take 32 random bytes: `openssl rand -hex 32`", {"fault": fault}
-            )
-        return key
 
 
 def read_settings(**values: Any) -> Settings:

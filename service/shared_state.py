@@ -16,7 +16,7 @@ _HEAD = 48  # integers before the first worker's slot
 _PIN = slice(64, 128)  # the bytes of integers 8 to 15
 _VERSION = slice(128, 192)  # those of integers 16 to 23
 COMPARISON = 192  # the first byte of `service.comparison.chosen`, which has the integers 24 to 47
-_REPLICATED, _OTHERS_SERVE, _KEYS = 4, 5, 7
+_REPLICATED, _OTHERS_SERVE = 4, 5
 
 
 class Order(IntEnum):
@@ -170,15 +170,6 @@ class SharedState:
     @order.setter
     def order(self, order: Order) -> None:
         self.cells[3] = order
-
-    @property
-    def keys_required(self) -> bool:
-        """Whether any process has seen a file of API keys; then all of them require keys."""
-        return bool(self.cells[_KEYS])
-
-    def require_keys(self) -> None:
-        """Require keys. This can't be undone: an undo would open the service."""
-        self.cells[_KEYS] = 1
 
     @property
     def replicated(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from turret.service.auth.keyring import Keyring
+from turret.service.keys.keyring import Keyring
 from turret.service.messages import Message, send
 from turret.service.models.gate import GateRequest, Passage, crashed, pass_gate
 from turret.service.shared_state import SharedState, WorkerSlot

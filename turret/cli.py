@@ -13,9 +13,9 @@ from turret.data.progress import print_lines
 from turret.history.cli import app as history_app
 from turret.planning.cli import app as planning_app
 from turret.retraining.cli import app as retraining_app
-from turret.service.auth.cli import app as keys_app
 from turret.service.cli import URL
 from turret.service.cli import app as service_app
+from turret.service.keys.cli import app as keys_app
 from turret.tower.cli import AsJson
 from turret.tower.cli import app as tower_app
 from turret.training.cli import app as training_app

@@ -1,11 +1,11 @@
-"""Guessing keys, and hiding who guesses."""
+"""Guessing keys."""
 
 import secrets
 import time
 from collections import Counter
 
-from benchmarks.abuse_attacks.attack import NotCarriedOutError, Outcome, Scene
-from benchmarks.abuse_attacks.wire import asked_on, dial, head, post, read_answer, statuses
+from benchmarks.abuse_attacks.attack import Outcome, Scene
+from benchmarks.abuse_attacks.wire import dial, head, read_answer, statuses
 
 _AT_ONCE = 16
 
@@ -49,23 +49,5 @@ def wrong_keys(scene: Scene) -> Outcome:
     for connection in connections:
         connection.close()
     rate = round(sum(answers.values()) / scene.seconds)
-    held = set(answers) <= {"401", "429"} and answers["401"] <= 60
+    held = set(answers) <= {"401"}
     return Outcome(answers, opened=answers["200"], held=held, notes={"guesses_per_second": rate})
-
-
-def addresses_of_one_network(scene: Scene) -> Outcome:
-    """Wrong keys from compressed addresses of one IPv6 /64, behind a proxy that is trusted."""
-    target = scene.target
-
-    def guesses(address: str) -> Counter[str]:
-        key = f"turret_reader_{secrets.token_urlsafe(32)}"
-        request = post("/v1/recommend", {}, f"X-Forwarded-For: {address}", key=key)
-        return statuses([asked_on(connection, request)])
-
-    with dial(target.address) as connection:
-        plain = sum((guesses("203.0.113.9") for _ in range(100)), Counter[str]())
-        if plain["429"] < 60:
-            raise NotCarriedOutError(f"wrong keys from one address are not slowed down: {dict(plain)}")
-        answers = sum((guesses(f"2001:db8::{number:x}:1") for number in range(1, 101)), Counter[str]())
-    held = answers["401"] <= 30
-    return Outcome(answers, opened=0 if held else answers["401"], held=held)

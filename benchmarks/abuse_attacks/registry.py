@@ -16,8 +16,6 @@ from benchmarks.abuse_attacks import (
 )
 from benchmarks.abuse_attacks.attack import Attack
 
-_PROXY = {"trusted_proxies": "127.0.0.1"}
-
 ATTACKS: tuple[Attack, ...] = (
     Attack("respawn_without_key_file", 1, authorization.respawn_without_key_file, stall_counts=False),
     Attack("respawn_with_keys_moved", 1, authorization.respawn_with_keys_moved, stall_counts=False),
@@ -31,7 +29,6 @@ ATTACKS: tuple[Attack, ...] = (
     Attack("chunk_extensions", 3, trailers.chunk_extensions),
     Attack("one_byte_chunks", 3, trailers.one_byte_chunks),
     Attack("key_in_trailer", 3, trailers.key_in_trailer),
-    Attack("address_in_trailer", 3, trailers.address_in_trailer, settings=_PROXY),
     Attack("tower_reads_files", 4, bundles.tower_reads_files),
     Attack("tower_loops", 4, bundles.tower_loops),
     Attack("unread_batches", 5, answers.unread_batches, seconds=10),
@@ -82,7 +79,6 @@ ATTACKS: tuple[Attack, ...] = (
     Attack("planted_admin_key", 19, authorization.planted_admin_key, stall_counts=False),
     Attack("remade_admin_key", 19, authorization.remade_admin_key, stall_counts=False),
     Attack("users_of_other_bytes", 20, histories.users_of_other_bytes),
-    Attack("addresses_of_one_network", 21, key_guessing.addresses_of_one_network, _PROXY),
     Attack("files_of_others", 22, histories.files_of_others),
     Attack("opening_asks_for_address_space", 23, bundles.opening_asks_for_address_space),
     Attack("idle_expect_continue", 24, slow_clients.idle_expect_continue),

@@ -1,7 +1,6 @@
 """Chunked bodies: trailers, extensions and chunks that are counted by nobody, or taken for headers."""
 
 import itertools
-import secrets
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -65,28 +64,6 @@ def key_in_trailer(scene: Scene) -> Outcome:
     if set(statuses([ask(target.address, begin + b"0\r\n\r\n")])) != {"401"}:
         raise NotCarriedOutError("a request without any key is not refused")
     return Outcome(answers, opened=answers["200"], held=not answers["200"])
-
-
-def address_in_trailer(scene: Scene) -> Outcome:
-    """Wrong keys, each with another X-Forwarded-For in its trailer behind the proxy's own in the head."""
-    target = scene.target
-    begin = head(
-        "POST",
-        "/v1/recommend",
-        *_CHUNKED,
-        "X-Forwarded-For: 203.0.113.7",
-        "Connection: close",
-        key=f"turret_reader_{secrets.token_urlsafe(32)}",
-    )
-    begin += _chunked(_BODY)
-    plain = statuses(ask(target.address, begin + b"0\r\n\r\n") for _ in range(100))
-    if plain["429"] < 40:
-        raise NotCarriedOutError(f"wrong keys from one address are not slowed down: {dict(plain)}")
-    answers = statuses(
-        ask(target.address, begin + b"0\r\nX-Forwarded-For: 198.51.100.%d\r\n\r\n" % number)
-        for number in range(100)
-    )
-    return Outcome(answers, opened=max(0, answers["401"] - 10), held=answers["401"] <= 10)
 
 
 def _chunked(body: bytes) -> bytes:

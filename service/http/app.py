@@ -11,7 +11,6 @@ from fastapi import APIRouter, Depends, FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from turret.service import error_responses
-from turret.service.auth.authentication import Authentication
 from turret.service.components import Components
 from turret.service.http.body_types import BodyTypes
 from turret.service.http.documents import docs_page, openapi_document
@@ -30,6 +29,7 @@ from turret.service.http.routes import (
     versions,
 )
 from turret.service.http.routes.path_ids import check_query
+from turret.service.keys.access import Authentication
 from turret.service.models.model_holder import ModelHolder
 from turret.service.monitoring.file_monitor import watch_files
 from turret.service.monitoring.middleware import Telemetry
@@ -111,6 +111,7 @@ def create_app(
                 watch_files(components.model_holder, components.metrics, settings.watch_seconds),
                 _log_health_warnings(components),
                 components.overlay.watch(),
+                components.keyring.follow(),
                 *((follower.follow(),) if follower is not None else ()),
             )
             tasks = [group.create_task(task) for task in background]

@@ -1,3 +1,3 @@
-"""API keys and the key file."""
+"""API keys: their file, its commands, and the layer that admits requests by key, scope and rate."""
 
-__all__ = ["key_file", "keys"]
+__all__ = ["access", "cli", "key_file", "keyring", "keys"]

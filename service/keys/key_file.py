@@ -3,6 +3,7 @@
 import errno
 import os
 import stat
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ from turret.service.errors import ServiceError
 from turret.service.keys.keys import Key
 
 _LIMIT = 10_000_000  # bytes, some 40,000 keys
+# Longer than the resolution of the times of any file system: within it a change may leave them the same.
+_SETTLED_SECONDS = 2.0
 # A shortage of the process or the machine, not a fault of the file.
 _SHORTAGES = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 
@@ -30,35 +33,33 @@ class KeyFile(BaseModel):
     keys: tuple[Key, ...] = ()
 
 
-def read_content(path: Path) -> bytes:
-    """Read the content of the file, for `parse_keys`.
+def stamp_of(path: Path) -> tuple[int, ...] | None:
+    """Return numbers that differ whenever the content of the file does; None if it changed just now.
 
-    Raises FileNotFoundError only if the file certainly does not exist; ServiceError for an unreadable file,
-    and where its existence is unknown: a dangling link, a missing or inaccessible folder, no free descriptor.
+    Raises FileNotFoundError and ServiceError like `read_keys`.
     """
-    try:
-        with open(path, "rb", opener=_open_nonblocking) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise _unreadable(path, "it is no regular file")
-            content = file.read(_LIMIT + 1)
-    except FileNotFoundError:
-        if path.is_symlink():
-            raise _unreadable(path, "it is a dangling link; restore the file that it names") from None
-        if not path.parent.is_dir():
-            raise _unreadable(
-                path, f"there is no folder {path.parent}; make it, or name another file (TURRET_KEYS)"
-            ) from None
-        raise
-    except OSError as error:
-        remedy = "" if error.errno in _SHORTAGES else "; give the service's user access to the file"
-        raise _unreadable(path, f"{error.strerror}{remedy}") from None
-    if len(content) > _LIMIT:
-        raise _unreadable(path, f"it is larger than {_LIMIT:,} bytes")
-    return content
+    now = time.time()
+    with _explained(path):
+        found = os.stat(path)
+    if now - found.st_ctime < _SETTLED_SECONDS:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
-def parse_keys(content: bytes, path: Path) -> tuple[Key, ...]:
-    """Parse the content of the file at `path`. Raises ServiceError with the fault and its location."""
+def read_keys(path: Path) -> tuple[Key, ...]:
+    """Read the keys of the file.
+
+    Raises FileNotFoundError only if the file certainly does not exist; ServiceError for an unreadable or
+    invalid file, and where its existence is unknown: a dangling link, a missing or inaccessible folder, no
+    free descriptor.
+    """
+    with _explained(path), open(path, "rb", opener=_open_nonblocking) as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise _unreadable(path, "it is no regular file")
+        if found.st_size > _LIMIT:
+            raise _unreadable(path, f"it is larger than {_LIMIT:,} bytes")
+        content = file.read()
     try:
         keys = KeyFile.model_validate_json(content).keys
     except ValidationError as error:
@@ -72,9 +73,22 @@ def parse_keys(content: bytes, path: Path) -> tuple[Key, ...]:
     return keys
 
 
-def read_keys(path: Path) -> tuple[Key, ...]:
-    """Read and parse the file. Raises FileNotFoundError and ServiceError, see `read_content`."""
-    return parse_keys(read_content(path), path)
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Turn errors of the system into ServiceErrors, except for a file that certainly does not exist."""
+    try:
+        yield
+    except FileNotFoundError:
+        if path.is_symlink():
+            raise _unreadable(path, "it is a dangling link; restore the file that it names") from None
+        if not path.parent.is_dir():
+            raise _unreadable(
+                path, f"there is no folder {path.parent}; make it, or name another file (TURRET_KEYS)"
+            ) from None
+        raise
+    except OSError as error:
+        remedy = "" if error.errno in _SHORTAGES else "; give the service's user access to the file"
+        raise _unreadable(path, f"{error.strerror}{remedy}") from None
 
 
 def _open_nonblocking(path: str, flags: int) -> int:
@@ -84,14 +98,6 @@ def _open_nonblocking(path: str, flags: int) -> int:
 
 def _unreadable(path: Path, reason: str) -> ServiceError:
     return ServiceError(f"the keys in {path} can't be read: {reason}")
-
-
-def required_mark(path: Path) -> Path:
-    """Return the path of the mark beside a key file, `keys.json.required`, with which no service starts open.
-
-    Otherwise a restart after a crash would open a service whose key file was deleted while it ran.
-    """
-    return path.with_name(f"{path.name}.required")
 
 
 def add_key(path: Path, key: Key) -> None:

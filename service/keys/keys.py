@@ -2,8 +2,8 @@
 
 A key is its name and 32 random bytes: `turret_shop_Zk3...`. Only its SHA-256 is stored. A slow hash (bcrypt,
 scrypt) protects passwords, as it makes guesses expensive; 2^256 keys can't be guessed at any speed, and a
-slow hash would let senders of wrong keys keep the processor busy. Keys chosen by people, such as
-TURRET_ADMIN_KEY, have a minimum length, and `service.auth.guesses` limits guesses.
+slow hash would let senders of wrong keys keep the processor busy. So no key may be short enough to be
+guessed, not even one that an operator chooses, such as TURRET_ADMIN_KEY.
 """
 
 import hashlib
@@ -12,16 +12,14 @@ import re
 import secrets
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from functools import cached_property
 from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Scope = Literal["read", "write", "admin"]
 NAME = "^[a-z0-9][a-z0-9-]{0,39}$"
-MIN_LENGTH = 16  # characters of a key that an operator chooses
-_NO_DIGEST = bytes(32)
-_LONG = re.compile(rb"[A-Za-z0-9_-]{43,}")  # as `secrets.token_urlsafe(32)`, or longer
+MIN_LENGTH = 32  # characters of a key without its name
+_NO_DIGEST = "0" * 64
 
 
 class Key(BaseModel):
@@ -40,6 +38,7 @@ class Key(BaseModel):
     rate: float | None = Field(default=None, gt=0, le=1e6)
     burst: float | None = Field(default=None, ge=1, le=1e6)
 
+    # Python code for each key also lets the event loop run beside a thread that validates a long file.
     @model_validator(mode="after")
     def _aware(self) -> Self:
         for name in ("created", "expires"):
@@ -47,16 +46,6 @@ class Key(BaseModel):
             if value is not None and value.tzinfo is None:
                 raise ValueError(f"{name} has no time zone; write it like 2030-01-31T00:00:00Z")
         return self
-
-    @cached_property
-    def digest(self) -> bytes:
-        """The SHA-256 of the key, 32 bytes."""
-        return bytes.fromhex(self.sha256)
-
-    @cached_property
-    def expires_at(self) -> float | None:
-        """When the key expires, in seconds since 1970; None: never."""
-        return None if self.expires is None else self.expires.timestamp()
 
     @property
     def bucket_size(self) -> float:
@@ -69,11 +58,6 @@ def new_key(name: str) -> str:
     return f"turret_{name}_{secrets.token_urlsafe(32)}"
 
 
-def is_long(key: bytes) -> bool:
-    """Whether a key, without its name, is too long to be guessed, as those of `new_key`."""
-    return _LONG.fullmatch(_secret_of(key)) is not None
-
-
 def fault_of(key: str) -> str:
     """Return the fault of a key that an operator chooses, empty if it has none."""
     if len(key) < MIN_LENGTH:
@@ -83,61 +67,45 @@ def fault_of(key: str) -> str:
     return ""
 
 
-def bearer(authorization: bytes | None) -> bytes | None:
-    """Extract the key of an Authorization header, `Bearer KEY`; None for any other scheme."""
-    # The scheme is case-insensitive (RFC 9110, section 11.1), the key is not.
-    if authorization is None or authorization[:7].lower() != b"bearer ":
-        return None
-    return authorization[7:]
-
-
-def digest_of(key: bytes) -> bytes:
-    """Hash a key, to 32 bytes."""
-    return hashlib.sha256(key).digest()
+def digest_of(key: bytes) -> str:
+    """Hash a key: the SHA-256 as 64 hexadecimal digits."""
+    return hashlib.sha256(key).hexdigest()
 
 
 def record(name: str, key: str, scopes: Sequence[str], **rest: object) -> Key:
     """Make the record of a key; `rest` are fields of Key. Raises ValueError for invalid ones."""
     fields = {"scopes": list(dict.fromkeys(scopes)), "created": datetime.now(UTC), **rest}
-    return Key.model_validate({"name": name, "sha256": digest_of(key.encode()).hex(), **fields})
+    return Key.model_validate({"name": name, "sha256": digest_of(key.encode()), **fields})
 
 
 def admin_record(key: str) -> Key:
     """Make the record of the admin key, which has the scope admin, no name and no limit."""
-    sha256 = digest_of(key.encode()).hex()
+    sha256 = digest_of(key.encode())
     return Key.model_construct(name="", scopes=("admin",), sha256=sha256, created=datetime.now(UTC))
 
 
-class Keys:
-    """The valid keys, by name."""
+def find_key(keys: Mapping[str, Key], authorization: bytes | None, now: float) -> Key | None:
+    """Return the key of `Bearer KEY` that is valid at `now` (seconds since 1970), or None.
 
-    def __init__(self, keys: Mapping[str, Key]) -> None:
-        self._keys = dict(keys)
-
-    def find(self, authorization: bytes | None, now: float) -> Key | None:
-        """Return the key of `Bearer KEY` that is valid at `now` (seconds since 1970), or None.
-
-        Unknown and known names cost the same hash and comparison, so timing reveals nothing; without a cache,
-        as one hash is cheaper. A named key with a secret of fewer than MIN_LENGTH characters is refused even
-        if the file has it; the admin key was checked when it was read.
-        """
-        key = bearer(authorization)
-        if key is None:
-            return None
-        found = self._keys.get(name_in(key))
-        digest = digest_of(key)
-        if not hmac.compare_digest(digest, found.digest if found else _NO_DIGEST) or found is None:
-            return None
-        if found.name and len(_secret_of(key)) < MIN_LENGTH:
-            return None
-        return None if found.expires_at is not None and found.expires_at <= now else found
+    `keys` are by name. Unknown and known names cost the same hash and comparison, so timing reveals nothing.
+    A named key with a secret of fewer than MIN_LENGTH characters is refused even if the file has it; the
+    admin key was checked when it was read.
+    """
+    # The scheme is case-insensitive (RFC 9110, section 11.1), the key is not.
+    if authorization is None or authorization[:7].lower() != b"bearer ":
+        return None
+    key = authorization[7:]
+    name = name_in(key)
+    found = keys.get(name)
+    is_same = hmac.compare_digest(digest_of(key), found.sha256 if found else _NO_DIGEST)
+    if found is None or not is_same:
+        return None
+    if found.name and len(key) - len(f"turret_{name}_") < MIN_LENGTH:
+        return None
+    return None if found.expires is not None and found.expires.timestamp() <= now else found
 
 
 def name_in(key: bytes) -> str:
     """Return the name in a key, `turret_NAME_...`, empty for other texts (such as an admin key)."""
     parts = key.split(b"_", 2)
     return parts[1].decode("latin-1") if len(parts) == 3 and parts[0] == b"turret" else ""
-
-
-def _secret_of(key: bytes) -> bytes:
-    return key.split(b"_", 2)[2] if name_in(key) else key

@@ -16,9 +16,8 @@ from pathlib import Path
 from prometheus_client.multiprocess import mark_process_dead
 
 from turret.data.errors import TurretError
-from turret.service.auth.admin_key import AdminKeyWatch, admin_key
-from turret.service.auth.keyring import Keyring
 from turret.service.errors import ServiceError
+from turret.service.keys.keyring import Keyring, admin_key
 from turret.service.messages import receive
 from turret.service.models.activation_log import ActivationLog
 from turret.service.models.activation_state import initialise, make_folder
@@ -112,9 +111,8 @@ class Supervisor:
             self._sockets.append(listen(admin_host, admin_port, "--admin-port"))
         self._set_first_target()
         remove_stale_dirs(self._settings.bundles)
-        key = admin_key(self._settings)
-        self._admin_key = AdminKeyWatch(self._settings, key)
-        self._keyring = Keyring(self._settings.keys, key, self._settings.require_keys, self._shared_state)
+        settings = self._settings
+        self._keyring = Keyring(settings.keys, admin_key(settings), settings.require_keys)
         self._prepare_store()
         check_threads()
 
@@ -168,8 +166,7 @@ class Supervisor:
         if self._shutdown.advance():
             self._kill_all()
         self._kill_hung()
-        self._keyring.check(quietly=True)  # the next worker starts with the same keys as the others
-        self._admin_key.check()
+        self._keyring.check()  # the next worker starts with the same keys as the others
 
     def _start(self, worker: _Worker) -> None:
         try:

@@ -11,7 +11,7 @@ from tests.support.trained import TrainedShop, trained_shop
 from turret.service.http.app import create_app
 from turret.service.settings import Settings
 
-KEY = "a-key-of-sixteen"
+KEY = "a-key-of-32-characters-for-tests"
 ADMIN = {"Authorization": f"Bearer {KEY}"}
 
 

@@ -22,7 +22,7 @@ from tests.support.until import until
 from turret.service.keys.key_file import add_key
 from turret.service.keys.keys import new_key, record
 
-ADMIN = {"Authorization": "Bearer a-key-of-sixteen"}
+ADMIN = {"Authorization": "Bearer a-key-of-32-characters-for-tests"}
 ENVIRONMENT = {"PATH": os.environ["PATH"], "PYTHONPATH": str(HERE), "HOME": "/nonexistent"}
 # Runs in a mount namespace of its own: all is read-only but the folder of events, /tmp and /dev/shm too.
 ENCLOSED = """
@@ -40,7 +40,13 @@ exec setpriv --bounding-set=-all --inh-caps=-all --no-new-privs "$@"
 @contextmanager
 def confined(*before: str, **settings: Any) -> Iterator[tuple["subprocess.Popen[str]", httpx2.Client]]:
     """A service started by another command, and a client of it."""
-    given = {"port": 0, "admin_key": "a-key-of-sixteen", "admin_port": "same", "drain_delay": 0, **settings}
+    given = {
+        "port": 0,
+        "admin_key": "a-key-of-32-characters-for-tests",
+        "admin_port": "same",
+        "drain_delay": 0,
+        **settings,
+    }
     process = subprocess.Popen(
         [*before, sys.executable, "-B", "-c", START, json.dumps({**given, "overlap_minimum": 0})],
         cwd=HERE,

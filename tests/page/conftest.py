@@ -20,7 +20,7 @@ from tests.support.tools import require
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.format.item_map import quantised
 
-KEY = "a-key-of-sixteen"
+KEY = "a-key-of-32-characters-for-tests"
 GENRES = ("Comedy", "Drama", "Science Fiction", "Romance")
 _FIRST = ("Amélie", "Star", "Dark", "Silent", "Golden", "Lost", "Étranger", "Winter")
 _SECOND = ("Garden", "Wars", "River", "Night", "Letters", "Machine")

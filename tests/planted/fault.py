@@ -12,7 +12,7 @@ FAULTS: dict[str, "Fault"] = {}
 
 @dataclass(frozen=True)
 class Fault:
-    """`make(original)` replaces `path`, such as `Keys.find`, of a module; then one of `tests` has to fail."""
+    """`make(original)` replaces `path`, as `Keyring.load`, of a module; then one of `tests` has to fail."""
 
     name: str
     module: str
@@ -36,7 +36,7 @@ class Fault:
 
 
 def planted(target: str, *tests: str) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
-    """Register a fault of `target`, such as `turret.service.keys.keys:Keys.find`.
+    """Register a fault of `target`, such as `turret.service.keys.keyring:Keyring.find`.
 
     The decorated function, whose name is a sentence, gets the original and returns the faulty one. `tests`
     are files or folders below tests/.

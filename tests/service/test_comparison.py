@@ -237,7 +237,7 @@ SECONDS = 60.0
 
 @pytest.fixture
 def settings(root: Path) -> Settings:
-    given = {"bundles": root, "store": "memory://", "admin_key": "a-key-of-sixteen"}
+    given = {"bundles": root, "store": "memory://", "admin_key": "a-key-of-32-characters-for-tests"}
     return Settings.model_validate(given | {"comparison_seconds": SECONDS})
 
 

@@ -143,7 +143,8 @@ def test_the_first_version_can_be_activated(settings: Settings, versions: Path) 
 
 
 @pytest.mark.parametrize(
-    "header", [None, "", "a-key-of-sixteen", "Bearer", "Bearer wrong", "bearer é", "Basic YTpi"]
+    "header",
+    [None, "", "a-key-of-32-characters-for-tests", "Bearer", "Bearer wrong", "bearer é", "Basic YTpi"],
 )
 def test_without_the_key_nothing_is_done(fresh_client: TestClient, header: str | None) -> None:
     headers = {} if header is None else {b"Authorization": header.encode()}
@@ -151,7 +152,7 @@ def test_without_the_key_nothing_is_done(fresh_client: TestClient, header: str |
         answer = fresh_client.post(f"/admin/{path}", json={"version": "v2"}, headers=headers)
         assert "TURRET_ADMIN_KEY" in message(answer, 401)
         assert answer.json()["error"]["field"] == "Authorization"
-        assert "a-key-of-sixteen" not in answer.text
+        assert "a-key-of-32-characters-for-tests" not in answer.text
     assert fresh_client.get("/v1/version").json()["version"] == "v1"
 
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from benchmarks.api_page import api_page
 from tests.support.described_shop import publish_described
-from turret.service.auth.access import needed_scope
 from turret.service.http.documents import STATIC
 from turret.service.http.routes.responses import IndexChoiceAnswer, VersionAnswer
+from turret.service.keys.access import needed_scope
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.catalog.filters import compile_filter
 from turret.tower.errors import EncodingError, FilterError

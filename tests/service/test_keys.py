@@ -1,21 +1,31 @@
-"""API keys: their form, their file, and the commands that make, list and revoke them."""
+"""API keys: their form, their file, the commands, and the keys of a running service."""
 
+import asyncio
+import errno
 import hashlib
+import os
 import re
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 from typer.testing import CliRunner
 
 import turret.cli
+from tests.support.tools import require
 from turret.service.errors import ServiceError
+from turret.service.keys import keyring
 from turret.service.keys.key_file import add_key, read_keys, remove_key
-from turret.service.keys.keys import Key, Keys, admin_record, digest_of, name_in, new_key, record
+from turret.service.keys.keyring import Keyring, admin_key
+from turret.service.keys.keys import Key, admin_record, digest_of, find_key, name_in, new_key, record
+from turret.service.settings import Settings
 
 NOW = 1_800_000_000.0
+ADMIN_KEY = "the-admin-key-of-32-characters-x"  # that somebody chose
 
 
 @pytest.fixture
@@ -23,8 +33,8 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "keys.json"
 
 
-def keys_of(*records: Key) -> Keys:
-    return Keys({one.name: one for one in records})
+def found_in(records: list[Key], authorization: bytes | None, now: float = NOW) -> Key | None:
+    return find_key({one.name: one for one in records}, authorization, now)
 
 
 def bearer(key: str) -> bytes:
@@ -55,7 +65,7 @@ def test_a_key_is_its_name_and_32_random_bytes_and_only_its_hash_is_kept() -> No
 )
 def test_only_the_whole_key_behind_its_scheme_is_found(form: str, is_found: bool) -> None:
     key = new_key("shop")
-    found = keys_of(record("shop", key, ["read"])).find(form.format(key).encode(), NOW)
+    found = found_in([record("shop", key, ["read"])], form.format(key).encode())
     assert (found is not None) is is_found
 
 
@@ -63,36 +73,36 @@ def test_only_the_whole_key_behind_its_scheme_is_found(form: str, is_found: bool
     "given", [None, b"", b"Bearer", b"Bearer ", b"Bearer turret_shop_", b"\xff\x00 \xff"]
 )
 def test_nothing_is_nobodys_key(given: bytes | None) -> None:
-    assert keys_of(record("shop", new_key("shop"), ["read"])).find(given, NOW) is None
+    assert found_in([record("shop", new_key("shop"), ["read"])], given) is None
 
 
 def test_a_key_of_another_name_is_not_found_under_this_one() -> None:
     """Nor is the dummy that unknown names are compared with."""
     mine, other = new_key("mine"), new_key("other")
-    keys = keys_of(record("mine", mine, ["read"]), record("other", other, ["read"]))
-    assert keys.find(bearer(mine.replace("turret_mine_", "turret_other_")), NOW) is None
-    assert keys.find(bearer(mine.replace("mine", "nobody")), NOW) is None
-    found = keys.find(bearer(other), NOW)
+    records = [record("mine", mine, ["read"]), record("other", other, ["read"])]
+    assert found_in(records, bearer(mine.replace("turret_mine_", "turret_other_"))) is None
+    assert found_in(records, bearer(mine.replace("mine", "nobody"))) is None
+    found = found_in(records, bearer(other))
     assert found is not None
     assert found.name == "other"
 
 
 def test_a_short_secret_is_nobodys_whatever_the_file_says() -> None:
-    short, longer = "turret_short_fifteen-letters", "turret_longer_sixteen-letters-"
-    keys = keys_of(record("short", short, ["read"]), record("longer", longer, ["read"]))
-    assert keys.find(bearer(short), NOW) is None
-    assert keys.find(bearer(longer), NOW) is not None
+    short, longer = "turret_short_" + "s" * 31, "turret_longer_" + "s" * 32
+    records = [record("short", short, ["read"]), record("longer", longer, ["read"])]
+    assert found_in(records, bearer(short)) is None
+    assert found_in(records, bearer(longer)) is not None
 
 
 def test_an_expired_key_is_nobodys() -> None:
     key = new_key("shop")
-    keys = keys_of(record("shop", key, ["read"], expires="2027-01-15T08:00:00Z"))
-    assert keys.find(bearer(key), NOW - 1) is not None
-    assert keys.find(bearer(key), NOW) is None
+    records = [record("shop", key, ["read"], expires="2027-01-15T08:00:00Z")]
+    assert found_in(records, bearer(key), NOW - 0.5) is not None
+    assert found_in(records, bearer(key), NOW) is None
 
 
 def test_a_key_without_a_name_is_the_admin_key() -> None:
-    found = Keys({"": admin_record("any text")}).find(b"Bearer any text", NOW)
+    found = found_in([admin_record("any text")], b"Bearer any text")
     assert found is not None
     assert found.scopes == ("admin",)
 
@@ -194,7 +204,7 @@ def test_a_key_is_printed_alone_and_only_once(path: Path) -> None:
     scopes = ("--scope", "read", "--scope", "write")
     key = keys("new", "shop", *scopes, "--rate", "50", "--days", "9", "--file", str(path)).strip()
     (kept,) = read_keys(path)
-    assert kept.digest == digest_of(key.encode())
+    assert kept.sha256 == digest_of(key.encode())
     assert (kept.scopes, kept.rate) == (("read", "write"), 50)
     assert kept.expires is not None
     assert (kept.expires - kept.created).days in (8, 9)
@@ -207,3 +217,382 @@ def test_the_file_is_the_services_own(path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("TURRET_KEYS", str(path))
     keys("new", "shop", "--scope", "read")
     assert path.exists()
+
+
+# ---- The keys of a running service
+
+
+class Watched:
+    """The file of a service's keys, and the warnings."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.warnings: list[str] = []
+
+    def ring(self) -> Keyring:
+        return Keyring(self.path, ADMIN_KEY, warn=self.warnings.append)
+
+    def add(self, name: str) -> bytes:
+        """Add a key, and return the header with it."""
+        key = new_key(name)
+        add_key(self.path, record(name, key, ["read"]))
+        return bearer(key)
+
+
+@pytest.fixture
+def watched(path: Path) -> Watched:
+    return Watched(path)
+
+
+@contextmanager
+def failing(name: str, code: int) -> Iterator[None]:
+    """While this lasts, a function of `os` fails."""
+
+    def fail(*_: object, **__: object) -> int:
+        raise OSError(code, os.strerror(code))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, name, fail)
+        yield
+
+
+@pytest.mark.fault(47)
+def test_without_a_file_it_is_open_says_so_once_and_knows_the_admin_key(watched: Watched) -> None:
+    keys = watched.ring()
+    keys.load()
+    assert keys.is_open
+    found = keys.find(bearer(ADMIN_KEY))
+    assert found is not None
+    assert found.scopes == ("admin",)
+    assert keys.find(bearer(ADMIN_KEY + "s")) is None
+    (said,) = watched.warnings
+    assert "open to all" in said
+    assert "turret keys new" in said
+
+
+def test_an_admin_key_may_look_like_any_other(path: Path) -> None:
+    assert Keyring(path, "turret_x_y").find(b"Bearer turret_x_y")
+
+
+def test_a_new_key_counts_and_a_revoked_one_does_not_after_the_next_check(watched: Watched) -> None:
+    first = watched.add("first")
+    keys = watched.ring()
+    assert not keys.is_open
+    second = watched.add("second")
+    remove_key(watched.path, "first")
+    assert keys.find(first)
+    keys.load()
+    assert keys.find(second)
+    assert not keys.find(first)
+    assert not watched.warnings
+
+
+def test_a_worker_follows_the_file_in_another_thread_whatever_happens(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A long file, or a disk that hangs, makes no request wait; an unexpected error ends nothing."""
+    monkeypatch.setattr(keyring, "CHECK_SECONDS", 0.0)
+    keys = watched.ring()
+    key, threads, read = watched.add("shop"), set[int](), keys.load
+
+    def load() -> None:
+        threads.add(threading.get_ident())
+        if len(threads) == 1 and not keys.find(key):
+            read()
+            raise MemoryError
+        read()
+
+    monkeypatch.setattr(keys, "load", load)
+
+    async def follow() -> None:
+        following = asyncio.create_task(keys.follow())
+        while not keys.find(key):
+            await asyncio.sleep(0)
+        remove_key(watched.path, "shop")
+        while keys.find(key):
+            await asyncio.sleep(0)
+        following.cancel()
+
+    asyncio.run(asyncio.wait_for(follow(), 60))
+    assert threading.get_ident() not in threads
+
+
+def test_a_supervisor_reads_the_file_at_its_first_check_and_not_at_each(watched: Watched) -> None:
+    keys = watched.ring()
+    first = watched.add("first")
+    keys.check()
+    second = watched.add("second")
+    keys.check()
+    assert keys.find(first)
+    assert not keys.find(second)
+
+
+def test_a_file_that_did_not_change_is_not_read_again(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("turret.service.keys.key_file._SETTLED_SECONDS", -60)
+    watched.add("shop")
+    keys = watched.ring()
+    with failing("open", errno.EIO):
+        keys.load()
+    assert not watched.warnings
+
+
+def test_a_file_that_is_replaced_by_one_of_the_same_size_and_times_is_read_again(watched: Watched) -> None:
+    key, other = watched.add("shop"), Watched(watched.path.with_name("other.json"))
+    other.add("shop")
+    keys = watched.ring()
+    stamp = watched.path.stat()
+    watched.path.write_bytes(other.path.read_bytes())
+    os.utime(watched.path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    assert (watched.path.stat().st_size, watched.path.stat().st_ino) == (stamp.st_size, stamp.st_ino)
+    keys.load()
+    assert not keys.find(key)
+
+
+def test_the_doors_close_when_a_file_appears(watched: Watched) -> None:
+    keys = watched.ring()
+    key = watched.add("shop")
+    keys.load()
+    assert keys.find(key)
+    assert not keys.is_open
+    watched.path.unlink()
+    keys.load()
+    assert keys.find(key)
+    assert not keys.is_open
+
+
+def test_revoking_the_last_key_opens_nothing(watched: Watched) -> None:
+    key = watched.add("shop")
+    remove_key(watched.path, "shop")
+    keys = watched.ring()
+    assert not keys.is_open
+    assert not keys.find(key)
+
+
+@pytest.mark.parametrize("damage", ["text", "gone"])
+def test_a_damaged_file_keeps_what_was_read_and_is_complained_of_once(watched: Watched, damage: str) -> None:
+    key = watched.add("shop")
+    keys = watched.ring()
+    if damage == "text":
+        watched.path.write_text("{")
+    else:
+        watched.path.unlink()
+    for _ in range(3):
+        keys.load()
+        assert keys.find(key)
+    assert not keys.is_open
+    (warning,) = watched.warnings
+    assert str(watched.path) in warning
+    assert "stay valid" in warning
+    other = Watched(watched.path.with_name("new.json"))
+    fresh = other.add("other")
+    os.replace(other.path, watched.path)
+    keys.load()
+    assert keys.find(fresh)
+    assert not keys.find(key)
+
+
+def test_required_keys_must_be_there(path: Path) -> None:
+    with pytest.raises(ServiceError, match="turret keys new"):
+        Keyring(path, ADMIN_KEY, required=True)
+
+
+def test_a_file_that_is_damaged_from_the_start_is_refused(watched: Watched) -> None:
+    watched.path.write_text("[]")
+    with pytest.raises(ServiceError, match=r"keys\.json"):
+        watched.ring()
+
+
+@pytest.mark.parametrize(
+    "kind", ["link to nothing", "link to itself", "folder is a file", "no folder", "pipe"]
+)
+def test_only_the_lack_of_the_file_itself_starts_open(watched: Watched, kind: str) -> None:
+    path = watched.path
+    if kind == "link to nothing":
+        path.symlink_to("nothing")
+    elif kind == "link to itself":
+        path.symlink_to(path)
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "no folder":
+        watched.path = path.parent / "none" / "keys.json"
+    else:
+        path.write_text("{}")
+        watched.path = path / "keys.json"
+    with pytest.raises(ServiceError, match=r"keys\.json can't be read: "):
+        watched.ring()
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EMFILE, errno.EIO, errno.ENOTDIR, errno.ELOOP])
+def test_a_file_that_can_not_be_looked_for_is_no_missing_file(watched: Watched, code: int) -> None:
+    with failing("stat", code), pytest.raises(ServiceError, match=os.strerror(code)):
+        watched.ring()
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.EIO, errno.EACCES, errno.ENOMEM])
+def test_a_read_that_failed_is_tried_again_and_said_once(watched: Watched, code: int) -> None:
+    """The revocation that it should have seen counts as soon as the file can be read."""
+    first, second = watched.add("first"), watched.add("second")
+    keys = watched.ring()
+    remove_key(watched.path, "first")
+    with failing("open", code):
+        for _ in range(3):
+            keys.load()
+            assert keys.find(first)
+    (said,) = watched.warnings
+    assert os.strerror(code) in said
+    keys.load()
+    assert not keys.find(first)
+    assert keys.find(second)
+
+
+def test_an_open_service_closes_when_a_file_is_there_that_it_can_not_read(watched: Watched) -> None:
+    """As when the operator made the first key as another user."""
+    keys = watched.ring()
+    key = watched.add("shop")
+    with failing("open", errno.EACCES):
+        keys.load()
+    assert not keys.is_open
+    assert not keys.find(key)
+    assert "Permission denied; give the service's user access" in watched.warnings[-1]
+    keys.load()
+    assert keys.find(key)
+
+
+def test_an_open_service_without_descriptors_stays_open(watched: Watched) -> None:
+    """Otherwise a client could lock out all others by opening many connections."""
+    keys = watched.ring()
+    with failing("open", errno.EMFILE):
+        keys.load()
+    assert keys.is_open
+
+
+@pytest.mark.fault(67)
+@pytest.mark.parametrize("code", [errno.ENOTDIR, errno.EACCES, errno.ELOOP, errno.EIO, errno.EMFILE])
+def test_an_open_service_that_can_not_look_refuses_until_it_can(watched: Watched, code: int) -> None:
+    """Nothing proves that there is a file, so nothing is closed for good."""
+    keys = watched.ring()
+    watched.warnings.clear()
+    for times in (1, 2):
+        with failing("stat", code):
+            for _ in range(3):
+                keys.load()
+                assert not keys.is_open
+                assert keys.find(bearer(ADMIN_KEY))
+        assert len(watched.warnings) == times
+        assert os.strerror(code) in watched.warnings[-1]
+        assert str(watched.path) in watched.warnings[-1]
+        keys.load()
+        assert keys.is_open
+
+
+# ---- The admin key
+
+
+@pytest.fixture
+def keyless(tmp_path: Path) -> Settings:
+    return Settings(bundles=tmp_path)
+
+
+@pytest.fixture
+def key_file(keyless: Settings) -> Path:
+    return keyless.bundles / "admin.key"
+
+
+def test_a_key_is_made_once_for_its_owner_only(keyless: Settings, key_file: Path) -> None:
+    key = admin_key(keyless)
+    assert key_file.read_text().strip() == key
+    assert len(key) >= 32
+    assert key_file.stat().st_mode & 0o777 == 0o600
+    assert admin_key(keyless) == key
+
+
+def test_the_key_may_be_in_the_environment_or_in_a_file_elsewhere(
+    tmp_path: Path, key_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "elsewhere.key"
+    key = admin_key(Settings(bundles=tmp_path, admin_key_file=path))
+    assert path.read_text().strip() == key
+    monkeypatch.setenv("TURRET_ADMIN_KEY", ADMIN_KEY)
+    assert admin_key(Settings(bundles=tmp_path, admin_key_file=path)) == ADMIN_KEY
+    assert not key_file.exists()
+
+
+def test_a_folder_without_a_place_for_a_key_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ServiceError, match="TURRET_ADMIN_KEY"):
+        admin_key(Settings(bundles=tmp_path / "missing"))
+
+
+@pytest.mark.fault(46)
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("", "fewer than 32"),
+        ("4711", "fewer than 32"),
+        ("thirty-one-characters-are-short", "fewer than 32"),
+        ("a blank is in these 33 characters", "a blank"),
+        ("á-letter-in-these-32-characters-", "outside ASCII"),
+        ("thirty-two-and-a-line-break-end!\n", "a blank"),
+    ],
+)
+def test_an_admin_key_that_could_be_guessed_is_refused_at_the_start_and_not_shown(
+    tmp_path: Path, key: str, words: str
+) -> None:
+    with pytest.raises(ServiceError, match=rf"TURRET_ADMIN_KEY: .*{words}.*openssl rand -hex 32") as caught:
+        admin_key(Settings(bundles=tmp_path, admin_key=SecretStr(key)))
+    assert not key or key not in str(caught.value)
+
+
+@pytest.mark.fault(46)
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("\n", "fewer than 32"),
+        ("4711", "fewer than 32"),
+        ("thirty-two characters and blanks!", "a blank"),
+        ("x" * 1000, "too long"),
+    ],
+)
+def test_a_key_that_can_not_be_used_is_refused_and_not_shown(
+    keyless: Settings, key_file: Path, key: str, words: str
+) -> None:
+    key_file.write_text(key)
+    key_file.chmod(0o600)
+    with pytest.raises(ServiceError, match=words) as caught:
+        admin_key(keyless)
+    assert key not in str(caught.value)
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o620, 0o604])
+def test_a_file_that_others_may_read_or_write_is_refused(
+    keyless: Settings, key_file: Path, mode: int
+) -> None:
+    admin_key(keyless)
+    key_file.chmod(mode)
+    with pytest.raises(ServiceError, match=rf"open to other users \(mode {mode:04o}\)"):
+        admin_key(keyless)
+
+
+def test_a_file_of_another_user_is_refused(keyless: Settings, key_file: Path) -> None:
+    require("root")
+    admin_key(keyless)
+    os.chown(key_file, 12345, -1)
+    with pytest.raises(ServiceError, match="belongs to user 12345"):
+        admin_key(keyless)
+
+
+@pytest.mark.parametrize("kind", ["link", "link to nothing", "folder", "pipe"])
+def test_what_is_no_regular_file_is_refused_at_once(keyless: Settings, key_file: Path, kind: str) -> None:
+    target = key_file.with_name("target")
+    if kind == "folder":
+        key_file.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(key_file, 0o600)
+    else:
+        key_file.symlink_to(target)
+        if kind == "link":
+            target.write_text("planted" * 8)
+            target.chmod(0o600)
+    with pytest.raises(ServiceError, match="TURRET_ADMIN_KEY"):
+        admin_key(keyless)

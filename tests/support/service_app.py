@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 from turret.service.http.app import create_app
 from turret.service.settings import Settings
 
-KEY = "a-key-of-sixteen"
+KEY = "a-key-of-32-characters-for-tests"
 ADMIN = {"Authorization": f"Bearer {KEY}"}
 
 

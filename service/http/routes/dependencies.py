@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
-from turret.service.auth.keyring import Keyring
 from turret.service.comparison.comparison import Comparison
+from turret.service.keys.keyring import Keyring
 from turret.service.models.activation import Activator
 from turret.service.models.model_holder import ModelHolder
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache

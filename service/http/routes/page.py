@@ -23,7 +23,7 @@ async def settings_of_page(request: Request, settings: SettingsPart, keyring: Ke
         pictures=settings.page_pictures,
         admin_here=request.app.state.admin_here,
         admin_url=None if request.app.state.admin_here else admin_url(settings, request.url.hostname or ""),
-        keys_required=not keyring.admits_all(),
+        keys_required=not keyring.is_open,
     )
     return json_response(known.model_dump())
 

@@ -67,18 +67,13 @@ def show(file: File = None) -> None:
 
     Example: `turret keys list`
     """
-    from turret.service.keys.key_file import read_keys, required_mark
+    from turret.service.keys.key_file import read_keys
 
     path = _path(file)
     try:
         keys = read_keys(path)
     except FileNotFoundError:
-        mark = required_mark(path)
-        print(
-            f"{path} is missing, and {mark.name} beside it shows that there were keys: no service starts"
-            if mark.exists()
-            else f"there is no file {path}: reading and writing are open to all"
-        )
+        print(f"there is no file {path}: reading and writing are open to all")
         return
     for key in keys:
         limit = f"{key.rate:g} a second" if key.rate else "no limit"
@@ -92,7 +87,7 @@ def show(file: File = None) -> None:
 def revoke(name: Name, file: File = None) -> None:
     """Delete a key. Without the last one the service stays closed.
 
-    To open it to all, delete the file and `keys.json.required` beside it, and restart the service.
+    To open it to all, delete the file, and restart the service without TURRET_REQUIRE_KEYS.
 
     Example: `turret keys revoke shop`
     """

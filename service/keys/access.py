@@ -1,0 +1,172 @@
+"""The scope that each call requires, and the layer that refuses requests without it."""
+
+import time
+from collections.abc import Iterable
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from turret.service.error_responses import refused
+from turret.service.errors import (
+    ForbiddenError,
+    NotFoundError,
+    RateLimitError,
+    RequestError,
+    UnauthenticatedError,
+)
+from turret.service.keys.keyring import Keyring
+from turret.service.keys.keys import Key
+from turret.service.keys.keys import Scope as KeyScope
+
+_READING = ("GET", "HEAD", "OPTIONS")
+# Without data of users or items: probes, the description of the API, and the files of the page.
+_OPEN = frozenset({"/livez", "/readyz", "/docs", "/openapi.json", "/"})
+_PAGE = "/page/"
+_PERSONAL = ("/v1/users", "/v1/random-user")
+_READ = frozenset({"/v1/recommend", "/v1/recommend/batch", "/v1/version", "/v1/versions"})
+
+
+def needed_scope(method: str, path: str) -> KeyScope | None:
+    """Return the scope that a call requires, None for a public call.
+
+    Paths not named here require a scope too, so that new calls are closed by default: admin below /admin,
+    write for changes and for stored user data, else read.
+    """
+    if path in _READ:
+        return "read"
+    if path in _OPEN or path.startswith(_PAGE):
+        return None
+    if path == "/admin" or path.startswith("/admin/"):
+        return "admin"
+    if path.startswith(_PERSONAL):  # reading needs the scope write too
+        return "write"
+    return "read" if method in _READING else "write"
+
+
+class Bucket:
+    """A token bucket: admits `rate` requests a second, and bursts of `burst`. Times are in seconds."""
+
+    def __init__(self, rate: float, burst: float, now: float) -> None:
+        self._rate, self._burst = rate, burst
+        self._tokens, self._at = burst, now
+
+    def take(self, now: float) -> float:
+        """Take a token and return 0, or take none and return the seconds until the next one."""
+        self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate)
+        self._at = now
+        wait = max(0.0, 1 - self._tokens) / self._rate
+        if not wait:
+            self._tokens -= 1
+        return wait
+
+
+class Authentication:
+    """Refuses calls without a valid key (401), beyond its scope (403) or its rate (429).
+
+    Each of `share` worker processes admits 1/share of a key's rate. `metrics_open` makes /metrics public;
+    `admin_here` is false where the admin calls have another port.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        keyring: Keyring,
+        metrics_open: bool = True,
+        admin_here: bool = True,
+        share: int = 1,
+    ) -> None:
+        self._app = app
+        self._keyring = keyring
+        self._metrics_open = metrics_open
+        self._admin_here = admin_here
+        self._share = share
+        # A key with another rate has another bucket. Only keys of the file have one, so they are few.
+        self._buckets: dict[tuple[str, float, float], Bucket] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on with its key in `scope["turret"]["key"]`, or refuse it."""
+        if scope["type"] == "http":
+            try:
+                key = self._admit(scope)
+            except RequestError as error:
+                await refused(error)(scope, receive, send)
+                return
+            if key is not None:
+                scope.setdefault("turret", {})["key"] = key
+        await self._app(scope, receive, send)
+
+    def is_admissible(self, scope: Scope) -> bool:
+        """Whether a request will be admitted unless it exceeds the rate of its key. Never raises."""
+        needed = self._required(scope)
+        if needed is None:
+            return True
+        if needed == "admin" and not self._admin_here:
+            return False
+        key = self._keyring.find(_authorization(scope["headers"]))
+        return key is not None and needed in key.scopes
+
+    def _required(self, scope: Scope) -> KeyScope | None:
+        """The scope that a call requires now, None if it is public."""
+        path: str = scope["path"]
+        needed = needed_scope(scope["method"], path)
+        if needed is None or needed == "admin":
+            return needed
+        if (self._metrics_open and path == "/metrics") or self._keyring.is_open:
+            return None
+        return needed
+
+    def _admit(self, scope: Scope) -> Key | None:
+        """Return the key of a request, None for a public call. Raises RequestError."""
+        path: str = scope["path"]
+        needed = self._required(scope)
+        if needed == "admin" and not self._admin_here:
+            raise NotFoundError(
+                "path",
+                path,
+                "admin calls have their own port, --admin-port, by default the one after --port; call that, "
+                "as in turret activate VERSION --url http://127.0.0.1:8001",
+            )
+        if needed is None:
+            return None
+        key = self._find(_authorization(scope["headers"]), needed)
+        if needed not in key.scopes:
+            named = f"the key {key.name}" if key.name else "the admin key"
+            has = " and ".join(sorted(key.scopes))
+            message = f"this call requires the scope {needed}, and {named} has {has}; send another key"
+            raise ForbiddenError("Authorization", None, message)
+        if key.rate is not None:
+            self._take(key, key.rate)
+        return key
+
+    def _find(self, authorization: bytes | None, needed: KeyScope) -> Key:
+        key = self._keyring.find(authorization)
+        if key is not None:
+            return key
+        fault = "is wrong, revoked or expired" if authorization else "is missing"
+        where = "a key"
+        if needed == "admin":
+            where = "the key from TURRET_ADMIN_KEY or from the service's file admin.key, or one"
+        raise UnauthenticatedError(
+            "Authorization",
+            None,
+            f"the key {fault}; send 'Authorization: Bearer KEY' with {where} of the scope {needed} "
+            "(turret keys new makes one)",
+        )
+
+    def _take(self, key: Key, rate: float) -> None:
+        now = time.monotonic()
+        limits = rate / self._share, max(1.0, key.bucket_size / self._share)
+        bucket = self._buckets.setdefault((key.name, *limits), Bucket(*limits, now))
+        if wait := bucket.take(now):
+            raise RateLimitError(
+                "Authorization",
+                None,
+                f"key {key.name} exceeds its {rate:g} requests a second; retry in {wait:.2g} seconds",
+                wait,
+            )
+
+
+def _authorization(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
+    for name, value in headers:
+        if name == b"authorization":
+            return value
+    return None

@@ -1,0 +1,190 @@
+"""Who may call what: scopes, rates and wrong keys."""
+
+from pathlib import Path
+
+import orjson
+import pytest
+from starlette.testclient import TestClient
+from starlette.types import Receive, Scope, Send
+
+from turret.service.error_responses import refuse
+from turret.service.keys.access import Authentication, Bucket, needed_scope
+from turret.service.keys.key_file import add_key, read_keys, remove_key
+from turret.service.keys.keyring import Keyring
+from turret.service.keys.keys import new_key, record
+
+ADMIN_KEY = "the-admin-key-of-32-characters-x"
+WRONG = {"Authorization": "Bearer nobody"}
+ADMIN = {"Authorization": f"Bearer {ADMIN_KEY}"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "scope"),
+    [
+        ("GET", "/admin", "admin"),
+        ("GET", "/docs", None),
+        ("POST", "/v1/something/new", "write"),
+        ("GET", "/v1/something/new", "read"),
+        ("GET", "/v1/users/u/history", "write"),
+        *(("GET", path, "read") for path in ("/livez/", "//livez", "/v1/../livez", "/LIVEZ", "/docs/x")),
+    ],
+)
+def test_a_path_without_a_rule_is_closed(method: str, path: str, scope: str | None) -> None:
+    """Also one that only looks like an open one; stored data of users is not for keys that read."""
+    assert needed_scope(method, path) == scope
+
+
+async def answering(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answers 200 with the name of the request's key."""
+    key = scope.get("turret", {}).get("key")
+    answer = refuse(200, "name", key.name if key else None, "")
+    await answer(scope, receive, send)
+
+
+class Keyed:
+    """An application that requires keys, and the keys."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "keys.json"
+        self.keyring = Keyring(self.path, ADMIN_KEY)
+        self.layer = Authentication(answering, self.keyring)
+
+    def key(self, name: str, *scopes: str, rate: float | None = None) -> dict[str, str]:
+        made = new_key(name)
+        add_key(self.path, record(name, made, scopes, rate=rate))
+        return {"Authorization": f"Bearer {made}"}
+
+    def client(self, **given: object) -> TestClient:
+        self.keyring = Keyring(self.path, ADMIN_KEY)
+        self.layer = Authentication(answering, self.keyring, **given)  # type: ignore[arg-type]
+        return TestClient(self.layer)
+
+    def admits(self, method: str, path: str, headers: dict[str, str]) -> bool:
+        coded = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+        scope = {"type": "http", "method": method, "path": path, "headers": coded, "client": ("192.0.2.1", 1)}
+        return self.layer.is_admissible(scope)
+
+
+@pytest.fixture
+def keyed(tmp_path: Path) -> Keyed:
+    return Keyed(tmp_path)
+
+
+def test_without_keys_only_the_admin_calls_need_one(keyed: Keyed) -> None:
+    client = keyed.client()
+    assert client.post("/v1/recommend").status_code == 200
+    assert client.post("/v1/events", headers=WRONG).status_code == 200
+    assert client.post("/admin/activate").status_code == 401
+    assert client.post("/admin/activate", headers=ADMIN).status_code == 200
+
+
+def test_a_key_opens_what_its_scopes_name_and_is_told_to_the_application(keyed: Keyed) -> None:
+    read, write, admin = (keyed.key(name, name) for name in ("read", "write", "admin"))
+    client = keyed.client()
+    calls = [("GET", "/v1/version"), ("POST", "/v1/events"), ("POST", "/admin/activate")]
+    statuses = [
+        [client.request(method, path, headers=key).status_code for method, path in calls]
+        for key in (read, write, admin)
+    ]
+    assert statuses == [[200, 403, 403], [403, 200, 403], [403, 403, 200]]
+    assert client.get("/v1/version", headers=read).json()["error"]["value"] == "read"
+
+
+def test_the_refusals_say_what_would_work(keyed: Keyed) -> None:
+    read = keyed.key("shop", "read")
+    client = keyed.client()
+    missing = client.get("/v1/version")
+    assert missing.status_code == 401
+    assert missing.headers["WWW-Authenticate"] == "Bearer"
+    assert "key is missing" in missing.json()["error"]["message"]
+    assert "is wrong" in client.get("/v1/version", headers=WRONG).json()["error"]["message"]
+    beyond = client.post("/v1/events", headers=read).json()["error"]["message"]
+    assert "requires the scope write, and the key shop has read" in beyond
+
+
+def test_probes_are_open_and_metrics_if_the_operator_says_so(keyed: Keyed) -> None:
+    read = keyed.key("shop", "read")
+    assert [keyed.client().get(path).status_code for path in ("/livez", "/readyz", "/metrics")] == [200] * 3
+    closed = keyed.client(metrics_open=False)
+    assert closed.get("/metrics").status_code == 401
+    assert closed.get("/metrics", headers=read).status_code == 200
+
+
+def test_a_key_passes_as_often_as_its_rate_says(keyed: Keyed) -> None:
+    """With four worker processes, a quarter of it in each."""
+    often, other = keyed.key("often", "read", rate=0.08), keyed.key("other", "read")
+    client = keyed.client(share=4)
+    assert client.get("/v1/version", headers=often).status_code == 200
+    refused = client.get("/v1/version", headers=often)
+    assert refused.status_code == 429
+    assert 13 < int(refused.headers["Retry-After"]) <= 50, "the whole rate would be twelve seconds"
+    assert "0.08 requests a second" in refused.json()["error"]["message"]
+    assert client.get("/v1/version", headers=other).status_code == 200
+
+
+def test_a_request_is_admissible_whose_key_will_be_let_in(keyed: Keyed) -> None:
+    assert keyed.admits("POST", "/v1/events", {}), "without keys all but the admin calls are open"
+    read, write, boss = keyed.key("reader", "read"), keyed.key("writer", "write"), keyed.key("boss", "admin")
+    slow = keyed.key("slow", "read", rate=0.01)
+    wrong = {"Authorization": f"Bearer {new_key('reader')}"}
+    basic = {"Authorization": "Basic YTpi"}
+    client = keyed.client(admin_here=False)
+    for _ in range(10):  # which takes nothing of its rate
+        assert keyed.admits("POST", "/v1/recommend", slow)
+    assert client.get("/v1/version", headers=slow).status_code == 200
+    assert keyed.admits("POST", "/v1/recommend", read)
+    for headers in (write, boss, wrong, {}, WRONG, ADMIN, basic):
+        assert not keyed.admits("POST", "/v1/recommend", headers)
+    assert keyed.admits("POST", "/v1/events", write)
+    assert not keyed.admits("POST", "/admin/activate", boss)
+    assert all(keyed.admits("GET", path, {}) for path in ("/livez", "/readyz", "/docs", "/metrics"))
+    keyed.client(metrics_open=False)
+    assert keyed.admits("POST", "/admin/activate", boss)
+    assert keyed.admits("POST", "/admin/activate", ADMIN)
+    assert not keyed.admits("GET", "/metrics", {})
+
+
+@pytest.mark.parametrize("path", ["/%61dmin/activate", "/admin/activate/", "/admin/../admin/activate"])
+def test_no_way_of_writing_the_path_goes_around_the_key(keyed: Keyed, path: str) -> None:
+    assert keyed.client().post(path).status_code == 401
+
+
+def test_no_answer_holds_a_key(keyed: Keyed) -> None:
+    read = keyed.key("shop", "read")["Authorization"]
+    client = keyed.client()
+    for given in (read[:-1], read + "x", read):
+        answer = client.post("/v1/events", headers={"Authorization": given})
+        assert read.removeprefix("Bearer turret_shop_")[:-1] not in answer.text
+        assert orjson.loads(answer.content)["error"]["value"] is None
+
+
+# ---- Rates
+
+
+def test_a_burst_passes_and_then_the_rate() -> None:
+    bucket = Bucket(rate=10, burst=3, now=0.0)
+    assert [bucket.take(0.0) for _ in range(3)] == [0, 0, 0]
+    assert bucket.take(0.0) == pytest.approx(0.1)
+    assert bucket.take(0.05) == pytest.approx(0.05)
+    assert bucket.take(0.1) == 0
+    assert bucket.take(0.1) > 0
+    assert sum(not bucket.take(1000.0) for _ in range(50)) == 3, "a pause fills it up to the burst only"
+
+
+def test_asking_too_early_costs_nothing() -> None:
+    """Else a client that asks often would never be let through."""
+    bucket = Bucket(rate=1, burst=1, now=0.0)
+    passed = [at for at in range(1000) if not bucket.take(at / 100)]
+    assert len(passed) == 10
+
+
+def test_a_changed_rate_counts_at_once(keyed: Keyed) -> None:
+    """And each key has a rate of its own, see above."""
+    key = keyed.key("shop", "read", rate=0.01)
+    client = keyed.client()
+    assert [client.get("/v1/version", headers=key).status_code for _ in range(2)] == [200, 429]
+    (kept,) = read_keys(keyed.path)
+    remove_key(keyed.path, "shop")
+    add_key(keyed.path, kept.model_copy(update={"rate": 0.02}))
+    keyed.keyring.load()
+    assert [client.get("/v1/version", headers=key).status_code for _ in range(2)] == [200, 429]
