@@ -122,7 +122,8 @@ def test_the_settings_of_the_service_can_be_read(name: str, monkeypatch: pytest.
     for variable, value in environment_of(name, "service").items():
         monkeypatch.setenv(variable, value)
     settings = read_settings()
-    assert (settings.workers, settings.admin_host, settings.require_keys) == (1, "0.0.0.0", False)
+    assert (settings.workers, settings.admin_host) == (1, "0.0.0.0")
+    assert settings.require_keys == (name == PRODUCTION)
     grace = int(services(name)["service"]["stop_grace_period"].removesuffix("s"))
     assert grace > settings.drain_delay + settings.drain_seconds
 
