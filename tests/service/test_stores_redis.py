@@ -1,22 +1,14 @@
-"""Redis without a server: addresses, keys, slots, replies, and which node of a cluster is believed."""
+"""Redis without a server: addresses, keys and replies."""
 
-import asyncio
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from redis.exceptions import ConnectionError as GoneError
+from redis.crc import key_slot
 
-from tests.support.virtual_time import in_virtual_time
 from turret.service.errors import ServiceError
 from turret.service.stores.contract import Event
-from turret.service.stores.redis.address import Node, read_address
-from turret.service.stores.redis.calls import Command
-from turret.service.stores.redis.connections import RedisConnections
+from turret.service.stores.redis.address import KeyNames, Node, read_address
 from turret.service.stores.redis.events import decode_events, encode_event
-from turret.service.stores.redis.key_names import KeyNames
-from turret.service.stores.redis.slots import SlotMap, epoch_of, newest, slot_of
-from turret.service.stores.redis.topology import Topology
 
 # Addresses
 
@@ -42,8 +34,6 @@ def test_an_address_of_a_cluster_has_several_nodes() -> None:
     assert (address.username, address.password, address.tls) == ("me", "p@ss", True)
     assert (address.prefix, address.replicas) == ("shop:", 1)
     assert str(address) == "rediss+cluster://a:6379,b:7000,[::1]:7001"
-    node = address.of_node(Node("c", 1))
-    assert (str(node), node.password, node.nodes) == ("rediss://c:1/0", "p@ss", ())
 
 
 WRONG = {
@@ -90,9 +80,9 @@ def test_all_keys_of_a_user_are_in_one_slot_and_users_are_spread_over_the_slots(
     for user in IDS:
         keys = {*IN_CLUSTER.append_keys([user]), *IN_CLUSTER.forget_keys(user)}
         assert len(keys) == 3
-        assert len({slot_of(key) for key in keys}) == 1
+        assert len({key_slot(key.encode()) for key in keys}) == 1
         assert all(key.startswith("turret:") for key in keys)
-    assert len({slot_of(IN_CLUSTER.events(str(user))) for user in range(1_000)}) > 900
+    assert len({key_slot(IN_CLUSTER.events(str(user)).encode()) for user in range(1_000)}) > 900
     assert IN_CLUSTER.append_groups(["u", "v"]) == [["u"], ["v"]]
 
 
@@ -107,59 +97,8 @@ def test_a_key_is_that_of_one_user_who_can_be_read_from_it(is_cluster: bool) -> 
 
 def test_items_and_the_record_are_in_one_slot() -> None:
     keys = [IN_CLUSTER.shared(name) for name in ("items", "items:number", "replicas:default:live")]
-    assert len({slot_of(key) for key in keys}) == 1
+    assert len({key_slot(key.encode()) for key in keys}) == 1
     assert all(key.startswith("turret:") for key in keys)
-
-
-# Slots
-
-ASKED = Node("asked", 1)
-REPLY = [
-    [0, 99, [b"10.0.0.1", 7000, b"id1"], [b"10.0.0.2", 7001, b"id2", []]],
-    [100, 16_382, [b"", 7002, b"id3"]],
-]
-
-
-def test_a_slot_is_that_of_the_specification() -> None:
-    """The values of the Redis Cluster specification and of CLUSTER KEYSLOT."""
-    assert slot_of("123456789") == 0x31C3
-    assert slot_of("{user1000}.following") == slot_of(b"{user1000}.followers") == slot_of("user1000")
-    assert slot_of("foo{}{bar}") != slot_of("bar")
-
-
-def test_masters_and_other_nodes_are_read_from_a_reply_and_a_slot_moves() -> None:
-    slots = SlotMap(REPLY, ASKED)
-    assert slots.master(0) == slots.master(99) == Node("10.0.0.1", 7000)
-    assert slots.master(100) == Node("asked", 7002)
-    assert slots.master(16_383) is None
-    assert slots.nodes == {Node("10.0.0.1", 7000), Node("10.0.0.2", 7001), Node("asked", 7002)}
-    assert {node: len(owned) for node, owned in slots.slots_by_master().items()} == {
-        Node("10.0.0.1", 7000): 100,
-        Node("asked", 7002): 16_283,
-    }
-    slots.move(5, Node("new", 7))
-    assert (slots.master(5), slots.master(6)) == (Node("new", 7), Node("10.0.0.1", 7000))
-    assert Node("new", 7) in slots.nodes
-
-
-@pytest.mark.parametrize(
-    "reply",
-    [
-        *(None, b"OK", 5, [b"x"], [[0, 1]], [[0, b"1", [b"h", 1]]], [[0, 99, [b"h", b"x"]]]),
-        [[0, 99_999, [b"h", 1]]],
-    ],
-)
-def test_other_replies_are_no_slot_map(reply: Any) -> None:
-    with pytest.raises(ValueError, match=r"."):
-        SlotMap(reply, ASKED)
-
-
-def test_the_map_of_the_last_election_counts() -> None:
-    """A node that was cut off answers, too, and with an old map."""
-    old, new = SlotMap(REPLY, ASKED, epoch_of(b"a:b\r\ncluster_current_epoch:6\r\n")), SlotMap([], ASKED, 7)
-    assert newest([old, new]) is newest([new, old]) is new
-    assert old.epoch == 6
-    assert epoch_of(ValueError()) == epoch_of(b"cluster_current_epoch:x") == 0
 
 
 # Replies
@@ -210,76 +149,3 @@ def test_other_members_are_refused_also_among_ours(member: Any) -> None:
 def test_other_replies_are_no_events(other: Any) -> None:
     with pytest.raises(ValueError, match="list of members"):
         decode_events("u", other)
-
-
-# Which node's slot map is believed, in a loop with its own clock
-
-OLD, NEW = Node("old", 1), Node("new", 1)
-
-
-class Told:
-    """Nodes that tell a master and an epoch, raise an error, or (None) hang."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, **told: Any) -> None:
-        self.told = told
-        self.asked: list[str] = []
-
-        async def send(connections: RedisConnections, commands: Sequence[Command]) -> list[Any]:
-            host = connections._address.host
-            self.asked.append(host)
-            told = self.told[host]
-            if told is None:
-                await asyncio.sleep(60)
-            if isinstance(told, Exception):
-                raise told
-            master, epoch = told
-            return [[[0, 16_383, [master, 1, b"id"]]], b"cluster_current_epoch:%d\r\n" % epoch]
-
-        monkeypatch.setattr(RedisConnections, "send", send)
-
-
-def topology(*hosts: str) -> Topology:
-    return Topology(read_address(f"redis+cluster://{','.join(f'{host}:1' for host in hosts)}"), 2, 0.4)
-
-
-@pytest.mark.parametrize("hosts", [("a", "b"), ("b", "a")])
-@pytest.mark.parametrize("other", [(b"old", 3), None, GoneError("gone")])
-@in_virtual_time
-async def test_the_newest_map_counts_whoever_else_says_something_old_or_nothing(
-    monkeypatch: pytest.MonkeyPatch, hosts: tuple[str, ...], other: Any
-) -> None:
-    Told(monkeypatch, a=other, b=(b"new", 4))
-    assert (await topology(*hosts).slots()).master(5) == NEW
-    assert asyncio.get_running_loop().time() < 0.4
-
-
-@in_virtual_time
-async def test_a_map_is_read_again_only_when_it_is_doubted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And then from all nodes that it names, not only from those of the address."""
-    told = Told(monkeypatch, a=(b"old", 1), old=(b"new", 2), new=(b"new", 2))
-    nodes = topology("a")
-    assert [(await nodes.slots()).master(0) for _ in range(2)] == [OLD] * 2
-    nodes.doubt()
-    nodes.doubt()
-    assert (await nodes.slots()).master(0) == OLD  # many calls meet a failed node at the same time
-    assert told.asked == ["a"]
-    await asyncio.sleep(0.11)
-    assert [(await nodes.slots()).master(0) for _ in range(3)] == [NEW] * 3
-    assert sorted(told.asked) == ["a", "a", "old"]
-
-
-@in_virtual_time
-async def test_a_redirection_counts_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    Told(monkeypatch, a=(b"old", 1), old=(b"old", 1))
-    nodes = topology("a")
-    await nodes.slots()
-    nodes.move(7, NEW)
-    slots = await nodes.slots()
-    assert (slots.master(7), slots.master(8)) == (NEW, OLD)
-
-
-@in_virtual_time
-async def test_an_error_is_raised_where_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    Told(monkeypatch, a=GoneError("gone"), b=GoneError("gone"))
-    with pytest.raises(GoneError):
-        await topology("a", "b").slots()

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from redis.crc import key_slot
 
 from tests.support.redis_cluster import RedisCluster, own_cluster
 from tests.support.redis_server import RedisServer
@@ -12,12 +13,11 @@ from tests.support.redis_work import EVENT, refused, work_with
 from tests.support.until import eventually, until
 from turret.service.errors import HistoryDamagedError, HistoryUnavailableError
 from turret.service.stores.contract import Event, History
+from turret.service.stores.redis.address import KeyNames
 from turret.service.stores.redis.histories import RedisHistory
-from turret.service.stores.redis.key_names import KeyNames
-from turret.service.stores.redis.slots import slot_of
 
 NAMES = KeyNames("turret:", is_cluster=True)
-SLOT = slot_of(NAMES.events("u"))
+SLOT = key_slot(NAMES.events("u").encode())
 KEYS = NAMES.append_keys(["u"])
 
 

@@ -23,7 +23,7 @@ from turret.service.errors import (
 from turret.service.overlay.apply_changes import _is_valid
 from turret.service.stores.contract import Change, Event, History
 from turret.service.stores.redis.address import read_address
-from turret.service.stores.redis.connections import RedisConnections
+from turret.service.stores.redis.client import SingleRedis
 from turret.service.stores.redis.histories import RedisHistory
 from turret.service.stores.redis.items import RedisItems
 from turret.service.stores.redis.records import RedisRecords
@@ -181,7 +181,7 @@ def test_a_server_with_tls_has_to_have_a_known_certificate(
 
     def ping(host: str) -> list[object]:
         async def work() -> list[object]:
-            connections = RedisConnections(read_address(f"rediss://{host}:{port}/0"), 1, 5.0)
+            connections = SingleRedis(read_address(f"rediss://{host}:{port}/0"), 1, 5.0)
             try:
                 return await connections.execute([["PING"], ["NONSENSE"], ["ECHO", "x"]])
             finally:
@@ -209,12 +209,12 @@ def test_calls_share_their_connections_and_one_whose_caller_went_away_is_not_use
     """The reply to the old question is still under way on it."""
 
     async def work() -> None:
-        connections = RedisConnections(read_address(own.address), 3, 5.0)
+        connections = SingleRedis(read_address(own.address), 3, 5.0)
         answers = await asyncio.gather(*(connections.execute([["ECHO", f"{n}"]]) for n in range(60)))
         assert answers == [[f"{n}".encode()] for n in range(60)]
         assert 2 <= int(own.ask("INFO", "clients")["connected_clients"]) <= 4  # one of them asks how many
         await connections.close()
-        connections = RedisConnections(read_address(own.address), 1, 5.0)
+        connections = SingleRedis(read_address(own.address), 1, 5.0)
         await connections.execute([["PING"]])
         with own.paused():
             call = asyncio.ensure_future(connections.execute([["ECHO", "old"]]))
@@ -227,6 +227,28 @@ def test_calls_share_their_connections_and_one_whose_caller_went_away_is_not_use
         await connections.close()
 
     asyncio.run(work())
+
+
+@nightly
+def test_a_random_user_is_looked_for_at_a_bounded_cost_however_much_else_there_is(
+    server: RedisServer,
+) -> None:
+    """A scan of all keys would take longer than there is time, and open the circuit of all reads."""
+
+    async def work(store: RedisHistory) -> None:
+        server.ask("DEBUG", "POPULATE", 300_000)
+        server.ask("CONFIG", "RESETSTAT")
+        await store.append([EVENT])
+        assert await store.random_user() in ("u", None)
+        calls = server.ask("INFO", "commandstats")
+        asked = {name: calls[f"cmdstat_{name}"]["calls"] for name in ("randomkey", "scan")}
+        assert asked["randomkey"] == 20
+        assert asked["scan"] <= 20
+        server.ask("FLUSHALL")
+        await store.append([EVENT])
+        assert await store.random_user() == "u"
+
+    work_with(server.address, work, seconds=5.0)
 
 
 # Keys with foreign data, and keys that Redis has evicted

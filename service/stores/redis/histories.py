@@ -10,13 +10,12 @@ from redis.exceptions import ResponseError
 
 from turret.service.settings import Settings
 from turret.service.stores.contract import COUNT_LIMIT, Event, History, StoreKind, Stores
-from turret.service.stores.redis.address import CLUSTER_EXAMPLE, EXAMPLE, read_address
-from turret.service.stores.redis.calls import Call, Command, RedisCalls
+from turret.service.stores.redis.address import CLUSTER_EXAMPLE, EXAMPLE, KeyNames, read_address
+from turret.service.stores.redis.client import Call, Command
 from turret.service.stores.redis.cluster import connect
 from turret.service.stores.redis.durability import COMMANDS, durability_warnings, replica_warnings
 from turret.service.stores.redis.events import APPEND, FORGET, decode_events, decode_history, encode_event
 from turret.service.stores.redis.items import RedisItems
-from turret.service.stores.redis.key_names import KeyNames
 from turret.service.stores.redis.records import RedisRecords
 from turret.service.stores.window import days, drop_expired, oldest_kept
 
@@ -27,8 +26,8 @@ _LONG = 4_000  # reply texts, two an event; a longer reply is decoded in a threa
 
 # Of one read of `scan`: keys to look at, half of which are of events, and events of a user.
 _SCAN_KEYS, _SCAN_EVENTS = 200, 1_000
-_ALL_TIMES = (-(2**53), 2**53)
-_RANDOM_KEYS = 20  # about half of them are of events
+_RANDOM_KEYS = 20  # about half of them are of events, unless the database holds much else
+_RANDOM_SCANS, _RANDOM_SCAN_KEYS = 20, 1_000  # then as many reads of a server visit as many keys each
 _NODES = 8  # of a cluster, for which a worker reserves connections
 
 
@@ -92,7 +91,7 @@ class RedisHistory:
         This process holds the ids of the users, as SCAN may return a key twice.
         """
         seen: set[str] = set()
-        masters: Mapping[RedisCalls, Hashable] = {}
+        masters: Mapping[str, Hashable] = {}
         # Where slots have moved meanwhile, a master may have been read before it got the keys of others.
         while masters != (current := await self._redis.masters()):
             masters = current
@@ -103,13 +102,13 @@ class RedisHistory:
                     async for events in self._scan_users(new, first, last):
                         yield events
 
-    async def _users_of(self, master: RedisCalls) -> AsyncIterator[list[str]]:
+    async def _users_of(self, master: str, count: int = _SCAN_KEYS) -> AsyncIterator[list[str]]:
         """Iterate over the users whose events a server has; one may come twice."""
         cursor: bytes | str = "0"
         pattern = self._keys.events_pattern()
         while cursor != b"0":
-            command: Command = ["SCAN", cursor, "MATCH", pattern, "COUNT", _SCAN_KEYS, "TYPE", "zset"]
-            cursor, keys = self._decode(_scanned, (await master.execute([command]))[0])
+            command: Command = ["SCAN", cursor, "MATCH", pattern, "COUNT", count, "TYPE", "zset"]
+            cursor, keys = self._decode(_scanned, (await self._redis.ask(master, [command]))[0])
             yield [user for key in keys if (user := self._keys.user_of(key)) is not None]
 
     async def _scan_users(self, users: Sequence[str], first: int, last: int) -> AsyncIterator[list[Event]]:
@@ -131,19 +130,33 @@ class RedisHistory:
                 events = self._ascending(user, (await self._redis.execute([command]))[0]) if is_more else []
 
     async def random_user(self) -> str | None:
-        """Return a user with events: one of some random keys, else the first that a scan finds."""
-        master = random.choice(list(await self._redis.masters()))
-        keys = await master.execute([["RANDOMKEY"] for _ in range(_RANDOM_KEYS)])
-        texts = [key.decode("utf-8", "replace") for key in keys if isinstance(key, bytes)]
-        users = [user for user in map(self._keys.user_of, dict.fromkeys(texts)) if user is not None]
-        for user in users:
-            (count,) = await self._redis.execute(
-                [["ZCOUNT", self._keys.events(user), self._oldest(), "+inf"]]
-            )
-            if self._redis.count(count):
+        """Return a user with events: of some random keys, else of the first keys that a scan visits."""
+        masters = random.sample(masters := list(await self._redis.masters()), len(masters))
+        for master in masters:
+            keys = await self._redis.ask(master, [["RANDOMKEY"]] * _RANDOM_KEYS)
+            texts = [key.decode("utf-8", "replace") for key in keys if isinstance(key, bytes)]
+            users = [user for user in map(self._keys.user_of, dict.fromkeys(texts)) if user is not None]
+            if (user := await self._first_with_events(users)) is not None:
                 return user
-        events: list[Event] = await anext(self.scan(*_ALL_TIMES), [])
-        return events[0].user if events else None
+        for master in masters:
+            pages = 0
+            async for users in self._users_of(master, _RANDOM_SCAN_KEYS):
+                if (user := await self._first_with_events(users)) is not None:
+                    return user
+                pages += 1
+                if pages == _RANDOM_SCANS:
+                    break
+        return None
+
+    async def _first_with_events(self, users: Sequence[str]) -> str | None:
+        """The first of some users whose events have not all expired."""
+        oldest = self._oldest()
+        counts = await self._redis.execute(
+            [["ZCOUNT", self._keys.events(user), oldest, "+inf"] for user in users]
+        )
+        return next(
+            (user for user, count in zip(users, counts, strict=True) if self._redis.count(count)), None
+        )
 
     async def forget(self, user: str) -> int:
         """Delete a user's events; see HistoryStore."""
@@ -154,10 +167,10 @@ class RedisHistory:
         """Warn of server settings that lose acknowledged events."""
         warnings = []
         for master in await self._redis.masters():
-            replies = await master.execute(COMMANDS)
-            warnings += durability_warnings(str(master), replies)
+            replies = await self._redis.ask(master, COMMANDS)
+            warnings += durability_warnings(master, replies)
             if self._address.nodes:
-                warnings += replica_warnings(str(master), self._address.replicas, replies[0])
+                warnings += replica_warnings(master, self._address.replicas, replies[0])
         return warnings
 
     async def close(self) -> None:

@@ -4,10 +4,9 @@ from typing import Any
 
 from turret.service.errors import HistoryUnavailableError, ItemsOvertakenError, ItemsUnavailableError
 from turret.service.stores.contract import CHANGES_PAGE, Change, Changes
-from turret.service.stores.redis.address import read_address
-from turret.service.stores.redis.calls import Command
+from turret.service.stores.redis.address import KeyNames, read_address
+from turret.service.stores.redis.client import Command
 from turret.service.stores.redis.cluster import connect
-from turret.service.stores.redis.key_names import KeyNames
 
 _CONNECTIONS = 4
 

@@ -4,10 +4,9 @@ from typing import Any
 
 from turret.service.errors import HistoryUnavailableError, ReplicasUnavailableError
 from turret.service.stores.contract import Beat, RecordView
-from turret.service.stores.redis.address import read_address
-from turret.service.stores.redis.calls import Command
+from turret.service.stores.redis.address import KeyNames, read_address
+from turret.service.stores.redis.client import Command
 from turret.service.stores.redis.cluster import connect
-from turret.service.stores.redis.key_names import KeyNames
 
 CONNECTIONS = 4
 

@@ -1,5 +1,6 @@
-"""What a single Redis and a Redis Cluster have in common for the stores: their calls and their errors."""
+"""Calls to a Redis for the stores: commands and scripts in one round trip, failures as one kind of error."""
 
+import asyncio
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
@@ -7,6 +8,9 @@ from functools import cache
 from typing import Any
 
 from redis import exceptions
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
 
 from turret.service.errors import HistoryDamagedError, HistoryUnavailableError
 from turret.service.stores.redis.address import RedisAddress
@@ -14,13 +18,15 @@ from turret.service.stores.redis.address import RedisAddress
 Command = Sequence[bytes | str | int]
 Call = tuple[Sequence[str], Command]  # the keys and the values of one run of a script
 
+# What a client raises of a server that is not there, hangs, or is no Redis.
+FAILURES = (exceptions.RedisError, exceptions.RedisClusterException, OSError, EOFError, ValueError)
 _OF_CLUSTER = (
     exceptions.AskError,
     exceptions.ClusterCrossSlotError,
     exceptions.ClusterDownError,
     exceptions.TryAgainError,
 )
-_NO_CLUSTER = "cluster support disabled"
+_NO_CLUSTER = "Cluster mode is not enabled"
 
 
 class RedisCalls(ABC):
@@ -51,11 +57,15 @@ class RedisCalls(ABC):
         """
 
     @abstractmethod
-    async def masters(self) -> Mapping["RedisCalls", Hashable]:
-        """The servers that together hold all keys, and of each a value that changes with its slots.
+    async def masters(self) -> Mapping[str, Hashable]:
+        """The servers that hold all keys: their names, each with a value that changes with its slots.
 
         Raises HistoryUnavailableError.
         """
+
+    @abstractmethod
+    async def ask(self, master: str, commands: Sequence[Command]) -> list[Any]:
+        """Like `execute`, but all commands go to one of the `masters`."""
 
     @abstractmethod
     async def close(self) -> None:
@@ -115,6 +125,69 @@ class RedisCalls(ABC):
                 f"{self._address} has stored it, but fewer than {self._address.replicas} replicas have "
                 "confirmed"
             )
+
+
+class SingleRedis(RedisCalls):
+    """Up to `size` connections to one Redis, opened when needed; further calls wait for one."""
+
+    def __init__(self, address: RedisAddress, size: int, seconds: float) -> None:
+        super().__init__(address, seconds)
+        self._free = asyncio.Semaphore(size)
+        retry = Retry(NoBackoff(), 1)
+        self._redis = Redis(
+            host=address.host, port=address.port, db=address.database, retry=retry, **options(address, size)
+        )
+        self._redis.response_callbacks.clear()  # one that fails would leave replies on the connection
+
+    async def execute(self, commands: Sequence[Command]) -> list[Any]:
+        """Send commands together; see RedisCalls."""
+        pipeline = self._redis.pipeline(transaction=False)
+        for command in commands:
+            pipeline.execute_command(*command)
+        try:
+            async with asyncio.timeout(self._seconds), self._free:
+                return await pipeline.execute(raise_on_error=False)
+        except FAILURES as error:
+            raise self.unavailable(error) from None
+
+    async def run_all(self, script: str, calls: Sequence[Call], is_write: bool = True) -> list[Any]:
+        """Run a script for each call in one round trip; see RedisCalls."""
+        wait = self.wait(is_write)
+        replies = await self.execute([*(by_digest(script, call) for call in calls), *wait])
+        if any(isinstance(reply, exceptions.NoScriptError) for reply in replies):  # it has restarted since
+            replies = await self.execute([*(in_full(script, call) for call in calls), *wait])
+        self.raise_for_errors(replies)
+        for waited in replies[len(calls) :]:
+            self.check_confirmed(waited)
+        return replies[: len(calls)]
+
+    async def masters(self) -> Mapping[str, Hashable]:
+        """This one server; see RedisCalls."""
+        return {str(self): None}
+
+    async def ask(self, master: str, commands: Sequence[Command]) -> list[Any]:
+        """Send commands to the server; see RedisCalls."""
+        return await self.execute(commands)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._redis.aclose()
+
+
+def options(address: RedisAddress, size: int) -> dict[str, Any]:
+    """The settings of a client; `RedisCalls` bounds its times, and its `size` connections.
+
+    The client itself may have twice as many, as one of a cancelled call is returned late.
+    """
+    return {
+        "username": address.username,
+        "password": address.password,
+        "ssl": address.tls,
+        "max_connections": 2 * size,
+        "socket_timeout": None,
+        "socket_connect_timeout": None,
+        "protocol": 2,
+    }
 
 
 def by_digest(script: str, call: Call) -> Command:
