@@ -17,7 +17,8 @@ from turret.data.files.staging import new_file
 from turret.service.errors import ServiceError
 from turret.service.keys.keys import Key
 
-_LIMIT = 10_000_000  # bytes, some 40,000 keys
+# Bytes, some 3,400 keys. Parsing holds the interpreter, also in a thread: some 10 ms a megabyte.
+_LIMIT = 1_000_000
 # Longer than the resolution of the times of any file system: within it a change may leave them the same.
 _SETTLED_SECONDS = 2.0
 # A shortage of the process or the machine, not a fault of the file.
@@ -143,5 +144,7 @@ def _locked(path: Path, make: bool = False) -> Iterator[None]:
 
 def _replace(path: Path, keys: tuple[Key, ...]) -> None:
     text = KeyFile(keys=keys).model_dump_json(indent=2) + "\n"
+    if len(text) > _LIMIT:
+        raise ServiceError(f"{path} would be larger than {_LIMIT:,} bytes; revoke keys that nobody uses")
     with new_file(path, mode=0o600) as fresh:
         fresh.write_text(text, encoding="utf-8")

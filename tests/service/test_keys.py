@@ -157,6 +157,14 @@ def test_a_name_is_taken_once_and_free_again_when_revoked(path: Path) -> None:
         remove_key(path, "shop")
 
 
+def test_a_file_does_not_grow_too_large_to_be_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("turret.service.keys.key_file._LIMIT", 500)
+    add_key(path, record("one", new_key("one"), ["read"]))
+    with pytest.raises(ServiceError, match="larger than 500 bytes; revoke keys"):
+        add_key(path, record("other", new_key("other"), ["read"]))
+    assert [key.name for key in read_keys(path)] == ["one"]
+
+
 def test_writers_at_the_same_time_lose_nothing(path: Path) -> None:
     writers = [
         threading.Thread(target=add_key, args=(path, record(f"k{n}", "x", ["read"]))) for n in range(12)
@@ -371,12 +379,14 @@ def test_revoking_the_last_key_opens_nothing(watched: Watched) -> None:
     assert not keys.find(key)
 
 
-@pytest.mark.parametrize("damage", ["text", "gone"])
+@pytest.mark.parametrize("damage", ["text", "length", "gone"])
 def test_a_damaged_file_keeps_what_was_read_and_is_complained_of_once(watched: Watched, damage: str) -> None:
     key = watched.add("shop")
     keys = watched.ring()
     if damage == "text":
         watched.path.write_text("{")
+    elif damage == "length":
+        os.truncate(watched.path, 10_000_000)
     else:
         watched.path.unlink()
     for _ in range(3):
