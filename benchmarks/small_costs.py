@@ -2,21 +2,17 @@
 
 `filter_ms`: a mask over 200,000 items. `look_us`: whether something has changed in the memory that workers
 share. `overlay_look_us`: the fresh items, of which there are none. `note_us`: the metrics of an answer.
-`log_put_us` and `log_close_s`: a line to a log that nobody reads, and the end of that log. `span_offer_us`
-and `span_close_s`: the same with spans and a collector that never answers. Each is the best of some turns,
-as other work on the machine only adds to it.
+`log_put_us` and `log_close_s`: a line to a log that nobody reads, and the end of that log. Each is the best
+of some turns, as other work on the machine only adds to it.
 """
 
 import asyncio
 import os
-import threading
 import time
 import timeit
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
-from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from benchmarks.protocol import finish, read_options
 from benchmarks.serving_shop import VERSIONS, served_shop
@@ -27,15 +23,13 @@ from turret.service.settings import Settings
 from turret.service.shared_state import SharedState
 from turret.service.stores.sqlite.items import SqliteItems
 from turret.service.telemetry.logs import ACCESS, Logs
-from turret.service.telemetry.spans import Spans
-from turret.service.telemetry.tracing import Tracing
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.catalog.catalog import Catalog
 from turret.tower.catalog.filters import compile_filter
 
 ITEMS, SHOP_ITEMS = 200_000, 2_000
 TURNS = 7
-END_SECONDS = 0.2  # that a blocked log or collector is given at the end
+END_SECONDS = 0.2  # that a blocked log is given at the end
 
 
 def best(step: Callable[[], object], count: int) -> float:
@@ -82,39 +76,11 @@ def of_blocked_log() -> tuple[float, float]:
     return line, seconds
 
 
-class _Deaf(SpanExporter):
-    """Answers only when it is released."""
-
-    def __init__(self) -> None:
-        self.released = threading.Event()
-
-    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Wait for the release."""
-        self.released.wait()
-        return SpanExportResult.SUCCESS
-
-
-def of_blocked_collector() -> tuple[float, float]:
-    """The seconds of a request's spans, and of the end."""
-    exporter = _Deaf()
-    tracing = Tracing(1.0, exporter)
-    tracing.start()
-    stages = (("parse", 0.001), ("search", 0.002))
-    spans = Spans(1_714_557_600.0, "POST", "/v1/recommend", 200, 0.01, "id", "v1", stages, None)
-    offer = best(lambda: tracing.offer(spans), 1000)
-    begun = time.perf_counter()
-    tracing.close(END_SECONDS)
-    seconds = time.perf_counter() - begun
-    exporter.released.set()
-    return offer, seconds
-
-
 def main() -> None:
     """Measure, print, keep."""
     options = read_options(__doc__, needs_data=False)
     target = SharedState().target
     line, log_end = of_blocked_log()
-    offer, span_end = of_blocked_collector()
     figures = {
         "filter_ms": 1e3 * of_filter(),
         "look_us": 1e6 * best(lambda: target.value, 10_000),
@@ -122,8 +88,6 @@ def main() -> None:
         "note_us": 1e6 * asyncio.run(of_note()),
         "log_put_us": 1e6 * line,
         "log_close_s": log_end,
-        "span_offer_us": 1e6 * offer,
-        "span_close_s": span_end,
     }
     for name, value in figures.items():
         print(f"{name:16} {value:10.3f}")

@@ -41,8 +41,6 @@ BARS: dict[str, tuple[Bar, ...]] = {
         Bar("note_us", "<=", 100, "every answer is noted, in the event loop"),
         Bar("log_put_us", "<=", 100, "a log that nobody reads delays no request"),
         Bar("log_close_s", "<=", 1, "a log that nobody reads does not delay the end; it is given .2 s"),
-        Bar("span_offer_us", "<=", 100, "a collector that never answers delays no request"),
-        Bar("span_close_s", "<=", 2, "the same of a collector that never answers"),
     ),
     "abuse --attack wrong_keys": (
         Bar("doors_opened", "<=", 0, "no guess finds a key"),

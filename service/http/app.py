@@ -193,6 +193,8 @@ def _add_layers(app: Application, components: Components, routers: tuple[APIRout
     app.surround(SecurityHeaders, pictures=components.settings.page_pictures)
     observation = components.observation
     app.surround(Telemetry, metrics=observation.metrics, traces=observation.traces)
+    if observation.traces is not None:
+        app.surround(observation.traces.around)
     # A request is compared with the routes one after the other, and probes come most often.
     for router in sorted(routers, key=lambda router: router is not probes.router):
         # Websites and mails append parameters of their own to the address of the page, orchestrators and

@@ -13,8 +13,7 @@ from turret.service.monitoring.request_ids import HEADER, request_id
 from turret.service.security_headers import SecurityHeaders
 from turret.service.telemetry.logs import ACCESS
 from turret.service.telemetry.metrics import ROUTES, Metrics
-from turret.service.telemetry.spans import Spans, Traced
-from turret.service.telemetry.traces import trace_of
+from turret.service.telemetry.traces import Traced, trace_of
 
 _log = logging.getLogger("turret")
 _TRACE_PARENT = b"traceparent"
@@ -54,6 +53,8 @@ class Telemetry:
         identifier = request_id(client_id)
         facts: dict[str, Any] = {"request_id": identifier, "stages": {}}
         scope["turret"] = facts
+        if self._traces is not None:
+            send = self._describing(scope, send, self._traces)
         sending = _Sending(send, identifier)
         self._metrics.running += 1
         try:
@@ -104,20 +105,16 @@ class Telemetry:
             ACCESS.handle(
                 ACCESS.makeRecord(ACCESS.name, level, __file__, 0, "answered", (), None, extra=extra)
             )
-        if self._traces is not None:
-            self._traces.offer(
-                Spans(
-                    time.time(),
-                    scope["method"],
-                    route.name,
-                    status,
-                    seconds,
-                    facts["request_id"],
-                    facts.get("version"),
-                    tuple(facts["stages"].items()),
-                    parent,
-                )
-            )
+
+    def _describing(self, scope: Scope, send: Send, traces: Traced) -> Send:
+        """Describe the span of a request as its response begins; its end ends the span."""
+
+        async def describing(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                traces.describe(scope["method"], self._route(scope).name, scope["turret"])
+            await send(message)
+
+        return describing
 
     def _route(self, scope: Scope) -> "_Route":
         # Only known routes become labels, or a scanner would fill the memory with paths.

@@ -58,8 +58,6 @@ class Observation:
     def start(self) -> None:
         """Start on the event loop of the serving process."""
         self.logs.start()
-        if self.traces is not None:
-            self.traces.start()
         self.recall.start()
         self._ticking = asyncio.get_running_loop().create_task(self._tick())
 

@@ -1,3 +1,3 @@
 """Metrics, logs and traces."""
 
-__all__ = ["logs", "metrics", "spans", "traces"]
+__all__ = ["logs", "metrics", "traces"]

@@ -2,11 +2,14 @@
 
 import os
 import re
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from starlette.types import ASGIApp
 
 from turret.data.errors import without_credentials
 from turret.data.extras import install_command
 from turret.service.errors import ServiceError
-from turret.service.telemetry.spans import Traced
 
 # Version, trace, parent span, flags (W3C Trace Context, 3.2); later versions may append fields. The log needs
 # the trace id without OpenTelemetry installed, whose propagator the traces use.
@@ -14,6 +17,22 @@ _PARENT = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a
 
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 _HEADERS = ("OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS")
+
+
+class Traced(Protocol):
+    """Traces requests; see `tracing.Tracing`."""
+
+    def around(self, app: ASGIApp) -> ASGIApp:
+        """Trace an application."""
+
+    def describe(self, method: str, route: str, facts: Mapping[str, Any]) -> None:
+        """Describe the running request."""
+
+    def take_dropped(self) -> int:
+        """Return the number of spans dropped since the last call."""
+
+    def close(self) -> None:
+        """Stop within seconds, sent or not."""
 
 
 def trace_of(parent: bytes) -> str | None:
