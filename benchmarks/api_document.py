@@ -12,10 +12,10 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from turret.service.calls import call_of
 from turret.service.http.app import ADMIN, PUBLIC, RELEASE
 from turret.service.http.documents import STATIC
 from turret.service.http.routes.responses import ErrorAnswer
-from turret.service.keys.access import needed_scope
 from turret.service.schemas.comparison import ComparedRequest, ComparisonRequest
 from turret.service.schemas.items import ItemBody
 from turret.service.schemas.openapi_helpers import Described, reference
@@ -86,7 +86,7 @@ def api_document() -> Described:
     document = get_openapi(title="Turret", version=RELEASE, description="What next?", routes=app.routes)
     for path, methods in document["paths"].items():
         for method, call in methods.items():
-            scope = None if path in _OPEN else needed_scope(method.upper(), path)
+            scope = None if path in _OPEN else call_of(method.upper(), path).scope
             if scope is not None:
                 call["security"] = [{"key": [scope]}]
             for parameter in call.get("parameters", ()):

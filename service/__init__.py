@@ -1,6 +1,7 @@
 """A bundle behind HTTP."""
 
 __all__ = [
+    "calls",
     "cli",
     "components",
     "error_responses",

@@ -1,10 +1,12 @@
-"""The scope that each call requires, and the layer that refuses requests without it."""
+"""The layer that refuses requests without a key of the scope that their call requires."""
 
 import time
 from collections.abc import Iterable
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from turret.service.calls import Scope as KeyScope
+from turret.service.calls import call_of
 from turret.service.error_responses import refused
 from turret.service.errors import (
     ForbiddenError,
@@ -15,31 +17,6 @@ from turret.service.errors import (
 )
 from turret.service.keys.keyring import Keyring
 from turret.service.keys.keys import Key
-from turret.service.keys.keys import Scope as KeyScope
-
-_READING = ("GET", "HEAD", "OPTIONS")
-# Without data of users or items: probes, the description of the API, and the files of the page.
-_OPEN = frozenset({"/livez", "/readyz", "/docs", "/openapi.json", "/"})
-_PAGE = "/page/"
-_PERSONAL = ("/v1/users", "/v1/random-user")
-_READ = frozenset({"/v1/recommend", "/v1/recommend/batch", "/v1/version", "/v1/versions"})
-
-
-def needed_scope(method: str, path: str) -> KeyScope | None:
-    """Return the scope that a call requires, None for a public call.
-
-    Paths not named here require a scope too, so that new calls are closed by default: admin below /admin,
-    write for changes and for stored user data, else read.
-    """
-    if path in _READ:
-        return "read"
-    if path in _OPEN or path.startswith(_PAGE):
-        return None
-    if path == "/admin" or path.startswith("/admin/"):
-        return "admin"
-    if path.startswith(_PERSONAL):  # reading needs the scope write too
-        return "write"
-    return "read" if method in _READING else "write"
 
 
 class Bucket:
@@ -107,7 +84,7 @@ class Authentication:
     def _required(self, scope: Scope) -> KeyScope | None:
         """The scope that a call requires now, None if it is public."""
         path: str = scope["path"]
-        needed = needed_scope(scope["method"], path)
+        needed = call_of(scope["method"], path).scope
         if needed is None or needed == "admin":
             return needed
         if (self._metrics_open and path == "/metrics") or self._keyring.is_open:

@@ -12,11 +12,12 @@ import re
 import secrets
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Literal, Self
+from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-Scope = Literal["read", "write", "admin"]
+from turret.service.calls import Scope
+
 NAME = "^[a-z0-9][a-z0-9-]{0,39}$"
 MIN_LENGTH = 32  # characters of a key without its name
 _NO_DIGEST = "0" * 64

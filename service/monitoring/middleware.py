@@ -8,11 +8,12 @@ from typing import Any
 from prometheus_client import Counter, Histogram
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from turret.service.calls import call_of
 from turret.service.error_responses import unexpected
 from turret.service.monitoring.request_ids import HEADER, request_id
 from turret.service.security_headers import SecurityHeaders
 from turret.service.telemetry.logs import ACCESS
-from turret.service.telemetry.metrics import ROUTES, Metrics
+from turret.service.telemetry.metrics import Metrics
 from turret.service.telemetry.traces import Traced, trace_of
 
 _log = logging.getLogger("turret")
@@ -35,7 +36,7 @@ class Telemetry:
         self._app = app
         self._metrics = metrics
         self._traces = traces
-        self._routes = {name.replace(":path}", "}"): _Route(metrics, name) for name in ROUTES}
+        self._routes: dict[str, _Route] = {}
         self._stages: dict[str, Histogram] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -117,11 +118,10 @@ class Telemetry:
         return describing
 
     def _route(self, scope: Scope) -> "_Route":
-        # Only known routes become labels, or a scanner would fill the memory with paths.
-        route = self._routes.get(scope["path"])
+        name = call_of(scope["method"], scope["path"]).name
+        route = self._routes.get(name)
         if route is None:
-            name = getattr(scope.get("route"), "path_format", "unknown")
-            route = self._routes.get(name, self._routes["unknown"])
+            route = self._routes[name] = _Route(self._metrics, name)
         return route
 
 

@@ -25,40 +25,6 @@ _STAGE_SECONDS = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 0.001, 0.002, 0.005, 0.01,
 _SIZES = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
 _TENTHS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
-ROUTES = (
-    "/v1/recommend",
-    "/v1/recommend/batch",
-    "/v1/items/{item_id:path}/similar",
-    "/v1/items/{item_id:path}",
-    "/v1/items",
-    "/v1/fields",
-    "/v1/map",
-    "/v1/map/points",
-    "/v1/map/colours",
-    "/v1/map/items",
-    "/v1/events",
-    "/v1/random-user",
-    "/v1/users/{user_id:path}",
-    "/v1/version",
-    "/v1/versions",
-    "/v1/activations",
-    "/admin/activate",
-    "/admin/rollback",
-    "/admin/routes",
-    "/admin/comparison",
-    "/admin/comparison/recommend",
-    "/admin/comparison/overlap",
-    "/admin/comparison/catalog",
-    "/livez",
-    "/readyz",
-    "/metrics",
-    "/",
-    "/page/settings.json",
-    "/page/{path:path}",
-    "/docs",
-    "/openapi.json",
-    "unknown",
-)
 REASONS = ("unknown", "memory", "checksum", "soundness", "golden", "recall", "overlap", "crashed")
 SOURCES = ("towers", "popular", "fresh")
 _REFUSALS = ("overload", "rate", "key", "scope", "size", "time")

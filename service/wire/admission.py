@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from turret.service.calls import call_of
 from turret.service.error_responses import refuse
 from turret.service.latency import LOOP_SECONDS
 from turret.service.security_headers import DATA
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 RETRY_SECONDS = 1
 # Never reached by probes: there are no more of them than connections.
-OTHER_LIMIT, OPEN_LIMIT, UNKNOWN_LIMIT, PROBE_LIMIT = 128, 64, 128, 1_000_000
+_LIMITS = {"read": 128, "operator": 64, "open": 64, "unknown": 128, "probe": 1_000_000}
 BUSY = "server overloaded; retry after the Retry-After interval"
 SLOW = "request timed out; lower k, split the batch, or retry"
 OVERDUE = "overdue"  # marks a cancellation at the deadline
@@ -50,31 +51,15 @@ _MIN_PAUSE, _MAX_PAUSE = 0.05, float(RETRY_SECONDS)
 # Refusals pass no middleware that would add these.
 _HEADERS = {name.decode(): value.decode() for name, value in DATA} | {"Retry-After": str(RETRY_SECONDS)}
 
-# By path, else by its prefix; all other paths count as recommending.
-_PATHS = {
-    "/v1/recommend": "recommend",
-    "/v1/recommend/batch": "batch",
-    "/livez": "probe",
-    "/readyz": "probe",
-    "/docs": "open",
-    "/openapi.json": "open",
-    "/": "open",
-    "/v1/items": "other",
-}
-_OPEN = "/page/"
-_OTHER = ("/metrics", "/admin", "/v1/version", "/v1/activations", "/v1/fields", "/v1/map")
-_STORING = ("/v1/events", "/v1/users", "/v1/random-user")
-_PREFIXES = (("store", _STORING), ("other", _OTHER), ("open", _OPEN))
-
 
 class Admission:
     """The limiters of a process and the time slices of its requests.
 
-    `limits` are those of `recommend`, `batch` and `store` (events and users). Public calls have limiters of
-    their own: `probe`, `open` (the API's description and the page) and `unknown` (requests refused for their
-    heads, such as those without a valid key); all else is `other` (admin, metrics, versions, search, map). A
-    request times out after `request_seconds`, except in `other`; one that waits `queue_seconds` for a slice
-    is refused. `held` counts buffered bytes. `clock` gives wall seconds, `processor` those of this thread.
+    Each lane of `service.calls` has a limiter, and so have `unknown` requests, which are refused for their
+    heads, such as those without a valid key. `limits` are those of `recommend`, `batch` and `store`; a slow
+    store, or many readers, keep neither recommendations nor the operator out. A request times out after
+    `request_seconds`, but for those of the `operator`; one that waits `queue_seconds` for a slice is refused.
+    `held` counts buffered bytes. `clock` gives wall seconds, `processor` those of this thread.
     """
 
     def __init__(
@@ -86,11 +71,9 @@ class Admission:
         clock: Callable[[], float] = monotonic,
         processor: Callable[[], float] = thread_time,
     ) -> None:
-        others = {"other": limits.get("other", OTHER_LIMIT), "open": OPEN_LIMIT}
-        others |= {"unknown": UNKNOWN_LIMIT, "probe": PROBE_LIMIT}
         self._limiters = {
-            name: Limiter(name, limit, None if name == "other" else request_seconds, clock)
-            for name, limit in {**limits, **others}.items()
+            name: Limiter(name, limit, None if name == "operator" else request_seconds, clock)
+            for name, limit in {**_LIMITS, **limits}.items()
         }
         self.unknown, self.probe = self._limiters["unknown"], self._limiters["probe"]
         self.held = held or HeldBytes()
@@ -112,12 +95,9 @@ class Admission:
         """Count the refusals outside the application, by the reasons of `turret_refused_total`."""
         return self.refused_connections + Counter(overload=sum(limiter.refused for limiter in self.limiters))
 
-    def limiter(self, path: str) -> Limiter:
-        """Return the limiter of a path."""
-        name = _PATHS.get(path)
-        if name is None:
-            name = next((name for name, prefixes in _PREFIXES if path.startswith(prefixes)), "recommend")
-        return self._limiters[name]
+    def limiter(self, method: str, path: str) -> Limiter:
+        """Return the limiter of a call."""
+        return self._limiters[call_of(method, path).lane]
 
     def begin_slice(self) -> None:
         """Start a new slice, as the loop has read sockets again."""

@@ -107,7 +107,7 @@ class GuardedProtocol(CountedProtocol):
             super().on_message_complete()
             if self._arriving is not None:
                 cycle, app = self._arriving
-                self._begin(cycle, app, self.guards.admission.limiter(cycle.scope["path"]))
+                self._begin(cycle, app, self._limiter_of(cycle))
 
     def on_response_complete(self) -> None:
         """Wait for the next request, or write the last response."""
@@ -166,7 +166,7 @@ class GuardedProtocol(CountedProtocol):
         if self.transport.is_closing():  # it followed a request that closed the connection
             return
         admission = self.guards.admission
-        limiter = admission.limiter(cycle.scope["path"])
+        limiter = self._limiter_of(cycle)
         if self in self.guards.for_probes and limiter is not admission.probe:
             self.pipeline.clear()
             self._close_with(TOO_MANY)
@@ -185,6 +185,9 @@ class GuardedProtocol(CountedProtocol):
                 if not self._ask_for_body(cycle):
                     return
             self._arriving = cycle, app
+
+    def _limiter_of(self, cycle: RequestResponseCycle) -> Limiter:
+        return self.guards.admission.limiter(cycle.scope["method"], cycle.scope["path"])
 
     def _ask_for_body(self, cycle: RequestResponseCycle) -> bool:
         """Send a 100 unless the body is known to be too large (RFC 9110, section 10.1.1)."""

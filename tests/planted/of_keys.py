@@ -73,18 +73,31 @@ def others_may_read_the_admin_key(original: Function) -> Function:
     return read
 
 
-@planted("turret.service.keys.access:needed_scope", "service/test_keys_access.py")
+@planted("turret.service.calls:call_of", "service/test_calls.py")
 def stored_data_of_users_may_be_read_with_the_scope_read(original: Function) -> Function:
-    return seeing(original, _PERSONAL="/nothing")
+    def call_of(method: str, path: str) -> Any:
+        call = original(method, path)
+        return call._replace(scope="read") if path.startswith("/v1/users/") else call
+
+    return call_of
 
 
-@planted("turret.service.keys.access:needed_scope", "service/test_keys_access.py")
+@planted("turret.service.calls:call_of", "service/test_calls.py")
 def unknown_paths_are_public(original: Function) -> Function:
-    def needed_scope(method: str, path: str) -> Any:
-        scope = original(method, path)
-        return None if scope == "read" and path not in original.__globals__["_READ"] else scope
+    def call_of(method: str, path: str) -> Any:
+        call = original(method, path)
+        return call._replace(scope=None) if call.name == "unknown" and call.scope == "read" else call
 
-    return needed_scope
+    return call_of
+
+
+@planted("turret.service.calls:call_of", "service/test_calls.py", "service/test_wire_limits.py")
+def changes_of_items_take_places_of_recommendations(original: Function) -> Function:
+    def call_of(method: str, path: str) -> Any:
+        call = original(method, path)
+        return call._replace(lane="recommend") if method in ("PUT", "DELETE") else call
+
+    return call_of
 
 
 @planted("turret.service.keys.access:Authentication._take", "service/test_keys_access.py")

@@ -23,6 +23,7 @@ from turret.service.wire.protocol import guarded
 GET = b"GET /v1/recommend HTTP/1.1\r\nHost: x\r\n\r\n"
 PROBE = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
 POST = b"POST /v1/recommend HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n"
+RECOMMEND = "POST", "/v1/recommend"
 Answer = tuple[int, dict[str, str], bytes]
 
 
@@ -151,7 +152,7 @@ async def running(
         server.should_exit = True
         await serving
     assert not server.server_state.connections
-    assert admission.held.total == admission.unknown.active == admission.limiter("/v1/recommend").active == 0
+    assert admission.held.total == admission.unknown.active == admission.limiter(*RECOMMEND).active == 0
 
 
 def served(answer: Answer | None) -> None:

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from benchmarks.api_page import api_page
 from tests.support.described_shop import publish_described
+from turret.service.calls import call_of
 from turret.service.http.documents import STATIC
 from turret.service.http.routes.responses import IndexChoiceAnswer, VersionAnswer
-from turret.service.keys.access import needed_scope
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.catalog.filters import compile_filter
 from turret.tower.errors import EncodingError, FilterError
@@ -74,7 +74,7 @@ def test_every_call_says_and_needs_its_key() -> None:
     found = {name: call.get("security") for name, call in calls(DOCUMENT)}
     assert found == {name: [{"key": [scope]}] if scope else None for name, scope in SCOPES.items()}
     for name, scope in SCOPES.items():
-        assert needed_scope(*name.split()) == ("read" if name == "GET /metrics" else scope), name
+        assert call_of(*name.split()).scope == ("read" if name == "GET /metrics" else scope), name
 
 
 def test_every_call_says_how_it_is_refused() -> None:

@@ -8,7 +8,7 @@ from starlette.testclient import TestClient
 from starlette.types import Receive, Scope, Send
 
 from turret.service.error_responses import refuse
-from turret.service.keys.access import Authentication, Bucket, needed_scope
+from turret.service.keys.access import Authentication, Bucket
 from turret.service.keys.key_file import add_key, read_keys, remove_key
 from turret.service.keys.keyring import Keyring
 from turret.service.keys.keys import new_key, record
@@ -16,22 +16,6 @@ from turret.service.keys.keys import new_key, record
 ADMIN_KEY = "the-admin-key-of-32-characters-x"
 WRONG = {"Authorization": "Bearer nobody"}
 ADMIN = {"Authorization": f"Bearer {ADMIN_KEY}"}
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "scope"),
-    [
-        ("GET", "/admin", "admin"),
-        ("GET", "/docs", None),
-        ("POST", "/v1/something/new", "write"),
-        ("GET", "/v1/something/new", "read"),
-        ("GET", "/v1/users/u/history", "write"),
-        *(("GET", path, "read") for path in ("/livez/", "//livez", "/v1/../livez", "/LIVEZ", "/docs/x")),
-    ],
-)
-def test_a_path_without_a_rule_is_closed(method: str, path: str, scope: str | None) -> None:
-    """Also one that only looks like an open one; stored data of users is not for keys that read."""
-    assert needed_scope(method, path) == scope
 
 
 async def answering(scope: Scope, receive: Receive, send: Send) -> None:

@@ -3,7 +3,6 @@
 import json
 import logging
 import os
-import re
 import sys
 import tempfile
 import threading
@@ -21,12 +20,10 @@ from starlette.types import Receive, Scope, Send
 from tests.support.tools import require
 from tests.support.until import until
 from turret.service.errors import ServiceError
-from turret.service.http.app import create_admin_app, create_app
 from turret.service.models.gate import Reason
 from turret.service.monitoring.middleware import Telemetry
-from turret.service.settings import Settings
 from turret.service.telemetry.logs import ACCESS, LineWriter, Logs, json_line, text_line
-from turret.service.telemetry.metrics import REASONS, ROUTES, Metrics
+from turret.service.telemetry.metrics import REASONS, Metrics
 from turret.service.telemetry.traces import open_traces, trace_of
 
 # --- The text of metrics
@@ -131,21 +128,16 @@ def test_requests_are_counted_by_route_and_status(
     assert counts == {
         ("/v1/recommend", "200"): 2,
         ("/v1/recommend", "422"): 1,
-        ("/v1/items/{item_id:path}/similar", "200"): 1,
-        ("/v1/items/{item_id:path}", "200"): 1,
-        ("/v1/users/{user_id:path}", "200"): 5,
+        ("/v1/items/{item_id}/similar", "200"): 1,
+        ("/v1/items/{item_id}", "200"): 1,
+        ("/v1/users/{user_id}", "200"): 5,
         ("/v1/versions", "500"): 1,
         ("unknown", "404"): 5,
     }
     assert "nowhere" not in text
 
 
-def test_every_route_and_every_reason_of_the_gate_is_a_label(settings: Settings) -> None:
-    """Else its requests would be counted as `unknown`."""
-    app = create_app(settings.model_copy(update={"admin_port": 0}))
-    paths = {*app.openapi()["paths"], *create_admin_app(app).openapi()["paths"]}
-    assert paths
-    assert paths <= {re.sub(r":\w+}", "}", route) for route in ROUTES}
+def test_every_reason_of_the_gate_is_a_label() -> None:
     assert set(get_args(Reason)) <= set(REASONS)
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.service.small_server import GET, POST, PROBE, refused, running, served
+from tests.service.small_server import GET, POST, PROBE, RECOMMEND, refused, running, served
 from tests.support.until import eventually
 from tests.support.virtual_time import in_virtual_time
 from turret.service.wire.counted_protocol import FRAMING_BYTES
@@ -168,7 +168,7 @@ async def test_a_request_that_takes_too_long_is_ended_with_a_sentence() -> None:
         await asyncio.sleep(25)
         client.send(BODY[5:])
         await asyncio.sleep(25)
-        assert server.app.began == server.admission.limiter("/v1/recommend").active == 1
+        assert server.app.began == server.admission.limiter(*RECOMMEND).active == 1
         answer = await client.answer()
         refused(answer, 503, "service")
         assert answer is not None
@@ -342,7 +342,7 @@ async def test_a_request_is_active_until_its_response_is_sent_unless_another_nee
     async with running(limit=1) as server:
         server.app.size = 8_000_000
         reading = await server.connect(GET)
-        limiter, held = server.admission.limiter("/v1/recommend"), server.admission.held
+        limiter, held = server.admission.limiter(*RECOMMEND), server.admission.held
         await eventually(lambda: held.unsent > 1_000_000, "the response waits for its client")
         (answer,) = await server.ask(GET)
         refused(answer, 503, "service")

@@ -157,7 +157,7 @@ class Fuzz:
 
     def __init__(self) -> None:
         self.app = Application()
-        self.admission = Admission(dict.fromkeys(("recommend", "batch", "store", "other"), 64))
+        self.admission = Admission(dict.fromkeys(("recommend", "batch", "store", "read", "operator"), 64))
         self.guards = Guards(self.admission, ConnectionReaper(60), Deadlines(), body_limit=LIMIT)
         self.protocol = watched(self.guards)
         self.config = uvicorn.Config(self.app, ws="none", lifespan="off", log_config=None)

@@ -10,7 +10,8 @@ from turret.service.latency import LOOP_SECONDS
 from turret.service.wire import eager
 from turret.service.wire.admission import Admission
 
-LIMITS = {"recommend": 3, "batch": 1, "store": 2, "other": 1}
+LIMITS = {"recommend": 3, "batch": 1, "store": 2}
+RECOMMEND = "POST", "/v1/recommend"
 
 
 class Clocks:
@@ -50,7 +51,7 @@ class Cycle:
 
 def admit(admitting: Admission, app: Any, path: str = "/v1/recommend") -> Any:
     """What the protocol does with a request: None if it is refused, else what it runs."""
-    limiter = admitting.limiter(path)
+    limiter = admitting.limiter("POST", path)
     if not limiter.try_acquire():
         return None
     sent: list[Any] = []
@@ -78,26 +79,21 @@ async def done_by_turn(admitting: Admission, work: Any, count: int) -> list[int]
     return turns
 
 
-@pytest.mark.parametrize(
-    ("path", "limiter"),
-    [
-        ("/v1/recommend", "recommend"),
-        ("/v1/items/7/similar", "recommend"),
-        ("/v1/recommend/batch", "batch"),
-        ("/v1/events", "store"),
-        ("/v1/users/7", "store"),
-        ("/livez", "probe"),
-        ("/readyz", "probe"),
-        ("/docs", "open"),
-        ("/openapi.json", "open"),
-        ("/metrics", "other"),
-        ("/admin/activate", "other"),
-        ("/v1/versions", "other"),
-        ("/nowhere", "recommend"),
-    ],
-)
-def test_every_path_has_a_limiter(path: str, limiter: str) -> None:
-    assert Admission(LIMITS).limiter(path).name == limiter
+@pytest.mark.parametrize("writing", ["PUT", "DELETE"])
+def test_writes_of_items_and_reads_take_no_place_of_recommendations_or_of_the_operator(writing: str) -> None:
+    admitting = Admission(LIMITS)
+    for method in (writing, "GET"):
+        while admitting.limiter(method, "/v1/items/7").try_acquire():
+            pass
+
+    def has_room(method: str, path: str) -> bool:
+        return admitting.limiter(method, path).has_room()
+
+    assert not has_room("POST", "/v1/events")
+    assert not has_room("GET", "/v1/fields")
+    assert has_room("POST", "/v1/recommend")
+    assert has_room("POST", "/admin/rollback")
+    assert has_room("GET", "/metrics")
 
 
 def test_a_full_limiter_refuses_and_the_others_do_not() -> None:
@@ -120,7 +116,8 @@ def test_a_full_limiter_refuses_and_the_others_do_not() -> None:
         await asyncio.gather(*running)
         with pytest.raises(ValueError, match="a fault"):
             await admit(admitting, failing)
-        assert [(one.active, one.refused) for one in admitting.limiters[:3]] == [(0, 1), (0, 0), (0, 0)]
+        counts = {one.name: (one.active, one.refused) for one in admitting.limiters}
+        assert counts == dict.fromkeys(counts, (0, 0)) | {"recommend": (0, 1)}
 
     asyncio.run(scenario())
 
@@ -172,7 +169,7 @@ def test_a_request_that_waits_too_long_for_a_slice_is_refused() -> None:
         admitting = clocks.admission(recommend=100, queue_seconds=0.11)
         statuses = await asyncio.gather(*(admit(admitting, work) for _ in range(40)))
         assert statuses.count(200) == 7
-        recommend = admitting.limiter("/v1/recommend")
+        recommend = admitting.limiter(*RECOMMEND)
         assert statuses.count(503) == recommend.refused == 33
         assert recommend.active == 0
 

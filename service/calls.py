@@ -1,0 +1,62 @@
+"""The calls of the service: the scope, the lane and the name of each, from its method and path alone."""
+
+from typing import Literal, NamedTuple
+
+Scope = Literal["read", "write", "admin"]
+# Requests of one lane wait for each other only: see `wire.admission`.
+Lane = Literal["recommend", "batch", "store", "read", "operator", "open", "probe"]
+_READING = ("GET", "HEAD", "OPTIONS")
+
+
+class Call(NamedTuple):
+    """The scope that a call requires (None: public), its lane, and its name in metrics, logs and traces."""
+
+    scope: Scope | None
+    lane: Lane
+    name: str
+
+
+def _calls(scope: Scope | None, lane: Lane, *paths: str) -> dict[str, Call]:
+    return {path: Call(scope, lane, path) for path in paths}
+
+
+_BY_PATH = {
+    **_calls("read", "recommend", "/v1/recommend"),
+    **_calls("read", "batch", "/v1/recommend/batch"),
+    **_calls("write", "store", "/v1/events", "/v1/random-user"),
+    **_calls("read", "read", "/v1/version", "/v1/versions", "/v1/activations", "/v1/items", "/v1/fields"),
+    **_calls("read", "read", "/v1/map", "/v1/map/points", "/v1/map/colours", "/v1/map/items"),
+    **_calls("read", "operator", "/metrics"),
+    **_calls("admin", "operator", "/admin/activate", "/admin/rollback", "/admin/routes"),
+    **_calls("admin", "operator", "/admin/comparison", "/admin/comparison/recommend"),
+    **_calls("admin", "operator", "/admin/comparison/overlap", "/admin/comparison/catalog"),
+    # Without data of users or items: probes, the description of the API, and the files of the page.
+    **_calls(None, "probe", "/livez", "/readyz"),
+    **_calls(None, "open", "/", "/docs", "/openapi.json", "/page/settings.json"),
+}
+_ITEM, _SIMILAR = "/v1/items/{item_id}", "/v1/items/{item_id}/similar"
+_USER, _FILE, _UNKNOWN = "/v1/users/{user_id}", "/page/{path}", "unknown"
+
+
+def call_of(method: str, path: str) -> Call:
+    """Look up a call.
+
+    A path that is not listed requires a scope too, so that new calls are closed by default: read or write by
+    its method. Its name is `unknown`, as clients choose it.
+    """
+    call = _BY_PATH.get(path)
+    if call is not None:
+        return call
+    is_read = method in _READING
+    if path.startswith("/v1/items/"):
+        if not is_read:
+            return Call("write", "store", _ITEM)
+        is_similar = path.endswith("/similar")
+        return Call("read", "recommend", _SIMILAR) if is_similar else Call("read", "read", _ITEM)
+    if path.startswith("/v1/users/"):  # reading needs the scope write too
+        return Call("write", "store", _USER)
+    if path.startswith("/page/"):
+        return Call(None, "open", _FILE)
+    if path == "/admin" or path.startswith("/admin/"):
+        return Call("admin", "operator", _UNKNOWN)
+    return Call("read" if is_read else "write", "read", _UNKNOWN)
