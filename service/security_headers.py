@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+Headers = tuple[tuple[bytes, bytes], ...]
 
 _NO_SNIFFING = (b"x-content-type-options", b"nosniff")
 _NO_REFERRER = (b"referrer-policy", b"no-referrer")
@@ -25,15 +25,14 @@ _DOCS = (
 
 
 class SecurityHeaders:
-    """Adds the headers to every response; /docs and the page have policies of their own.
+    """The headers of every response; /docs and the page have policies of their own.
 
     The page loads scripts, styles, fonts and data from its own service alone, and pictures also from the
     origins `pictures`. A browser asks for a cached file of the page again, which costs a 304: a release may
     have replaced it, and all files have to be of one release.
     """
 
-    def __init__(self, app: ASGIApp, pictures: Sequence[str] = ()) -> None:
-        self._app = app
+    def __init__(self, pictures: Sequence[str] = ()) -> None:
         self._page = (
             _NO_SNIFFING,
             _NO_REFERRER,
@@ -41,21 +40,8 @@ class SecurityHeaders:
             (b"content-security-policy", _page_policy(pictures).encode("ascii")),
         )
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, and add the headers to its response."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        added = self._headers(scope["path"])
-
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", ()), *added]
-            await send(message)
-
-        await self._app(scope, receive, send_with_headers)
-
-    def _headers(self, path: str) -> tuple[tuple[bytes, bytes], ...]:
+    def of(self, path: str) -> Headers:
+        """The headers of the response to a request of `path`."""
         if path == "/" or path.startswith("/page/"):
             return self._page
         return _DOCS if path == "/docs" else DATA

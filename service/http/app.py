@@ -14,6 +14,7 @@ from turret.service import error_responses
 from turret.service.components import Components
 from turret.service.http.body_types import BodyTypes
 from turret.service.http.documents import docs_page, openapi_document
+from turret.service.http.edge import Edge
 from turret.service.http.fast_path import RecommendPath
 from turret.service.http.routes import (
     admin,
@@ -31,9 +32,7 @@ from turret.service.http.routes import (
 from turret.service.http.routes.path_ids import check_query
 from turret.service.keys.access import Authentication
 from turret.service.models.model_holder import ModelHolder
-from turret.service.monitoring.file_monitor import watch_files
-from turret.service.monitoring.middleware import Telemetry
-from turret.service.security_headers import SecurityHeaders
+from turret.service.monitoring.observation import watch_files
 from turret.service.settings import Settings
 from turret.service.stores.contract import Stores
 from turret.service.worker_context import WorkerContext
@@ -190,11 +189,10 @@ def _add_layers(app: Application, components: Components, routers: tuple[APIRout
     )
     types = app.surround(BodyTypes)
     app.is_admissible = lambda scope: authentication.is_admissible(scope) and types.is_admissible(scope)
-    app.surround(SecurityHeaders, pictures=components.settings.page_pictures)
-    observation = components.observation
-    app.surround(Telemetry, metrics=observation.metrics, traces=observation.traces)
-    if observation.traces is not None:
-        app.surround(observation.traces.around)
+    traces, pictures = components.observation.traces, components.settings.page_pictures
+    app.surround(Edge, metrics=components.metrics, traces=traces, pictures=pictures)
+    if traces is not None:
+        app.surround(traces.around)
     # A request is compared with the routes one after the other, and probes come most often.
     for router in sorted(routers, key=lambda router: router is not probes.router):
         # Websites and mails append parameters of their own to the address of the page, orchestrators and

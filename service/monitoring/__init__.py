@@ -1,3 +1,3 @@
 """Metrics, logs, traces, recall and drift of a worker."""
 
-__all__ = ["file_monitor", "middleware", "observation"]
+__all__ = ["observation"]

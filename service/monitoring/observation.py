@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from turret.service.models.loaded_model import LoadedModel
+from turret.service.models.model_holder import ModelHolder
 from turret.service.monitoring.drift import Drift, Reference
 from turret.service.monitoring.recall import RecallSampler
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
@@ -23,6 +24,7 @@ from turret.tower.errors import BundleError
 REFRESH_SECONDS = 1.0
 
 _log = logging.getLogger("turret.observation")
+_files = logging.getLogger("turret.files")
 
 
 class Observation:
@@ -160,3 +162,20 @@ class Observation:
         metrics.dropped.labels("logs").inc(self.logs.take_dropped())
         if self.traces is not None:
             metrics.dropped.labels("traces").inc(self.traces.take_dropped())
+
+
+async def watch_files(model_holder: ModelHolder, metrics: Metrics, seconds: float) -> None:
+    """Log and count each changed file of the live version once; check every `seconds`."""
+    alarmed: set[tuple[int, str]] = set()
+    while True:
+        await asyncio.sleep(seconds)
+        if model_holder.version is None:
+            continue
+        live = model_holder.live
+        for message in await asyncio.to_thread(live.bundle.changed_files):
+            if (live.generation, message) not in alarmed:
+                alarmed = {alarm for alarm in alarmed if alarm[0] == live.generation} | {
+                    (live.generation, message)
+                }
+                metrics.changed_files.inc()
+                _files.error("version %s: %s", live.version, message)

@@ -19,12 +19,11 @@ from tests.support import virtual_time
 from tests.support.clock import Clock
 from tests.support.service_app import client_of, post_events, recommended
 from tests.support.until import until
+from turret.service.http.edge import Edge, request_id
 from turret.service.models.loaded_model import LoadedModel
 from turret.service.monitoring.drift import MIN_HITS, Drift, Reference, divergence, noise_of
-from turret.service.monitoring.middleware import Telemetry
 from turret.service.monitoring.observation import Observation
 from turret.service.monitoring.recall import RecallSampler, _Sample, recall_of
-from turret.service.monitoring.request_ids import request_id
 from turret.service.ranking.answer_record import AnswerRecord
 from turret.service.settings import Settings
 from turret.service.telemetry.logs import Logs
@@ -91,8 +90,8 @@ class Desk:
         self.logs.start()
 
     def around(self, app: ASGIApp) -> TestClient:
-        telemetry = Telemetry(app, self.metrics, self.traces)
-        return TestClient(telemetry, raise_server_exceptions=False)
+        edge = Edge(app, self.metrics, self.traces)
+        return TestClient(edge, raise_server_exceptions=False)
 
     def value(self, name: str) -> float:
         return sample(self.metrics.text().decode(), name)
@@ -187,13 +186,13 @@ def test_what_is_given_up_before_an_answer_is_counted_as_such(desk: Desk) -> Non
         await asyncio.Event().wait()
 
     async def give_up() -> None:
-        telemetry = Telemetry(app, desk.metrics)
+        edge = Edge(app, desk.metrics)
         scope = {"type": "http", "method": "GET", "path": "/v1/version", "headers": []}
 
         async def nothing(*_: Message) -> Any: ...
 
         async with asyncio.timeout(1):
-            await telemetry(scope, nothing, nothing)
+            await edge(scope, nothing, nothing)
 
     with pytest.raises(TimeoutError):
         virtual_time.run(give_up())

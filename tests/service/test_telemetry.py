@@ -20,8 +20,8 @@ from starlette.types import Receive, Scope, Send
 from tests.support.tools import require
 from tests.support.until import until
 from turret.service.errors import ServiceError
+from turret.service.http.edge import Edge
 from turret.service.models.gate import Reason
-from turret.service.monitoring.middleware import Telemetry
 from turret.service.telemetry.logs import ACCESS, LineWriter, Logs, json_line, text_line
 from turret.service.telemetry.metrics import REASONS, Metrics
 from turret.service.telemetry.traces import open_traces, trace_of
@@ -400,7 +400,7 @@ async def answer(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 def around(tracing: Any) -> TestClient:
-    return TestClient(tracing.around(Telemetry(answer, Metrics(), tracing)))
+    return TestClient(tracing.around(Edge(answer, Metrics(), tracing)))
 
 
 def traced(share: float, path: str = "/v1/recommend", **headers: str) -> Sequence[Any]:

@@ -1,8 +1,12 @@
-"""The outermost middleware: request ids, metrics, access log and traces of every request."""
+"""The outermost layer: request ids, security headers, metrics, the access log and traces of every request."""
 
 import logging
+import os
+import re
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from itertools import count
 from typing import Any
 
 from prometheus_client import Counter, Histogram
@@ -10,12 +14,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from turret.service.calls import call_of
 from turret.service.error_responses import unexpected
-from turret.service.monitoring.request_ids import HEADER, request_id
-from turret.service.security_headers import SecurityHeaders
+from turret.service.security_headers import Headers, SecurityHeaders
 from turret.service.telemetry.logs import ACCESS
 from turret.service.telemetry.metrics import Metrics
 from turret.service.telemetry.traces import Traced, trace_of
 
+HEADER = b"x-request-id"
+_USABLE = re.compile(rb"[!-~]{1,128}").fullmatch
 _log = logging.getLogger("turret")
 _TRACE_PARENT = b"traceparent"
 _GONE = 499  # cancelled before the response began
@@ -24,18 +29,21 @@ _REFUSALS = {401: "key", 403: "scope", 413: "size", 429: "rate"}
 _CLASSES = {2: "2xx", 3: "3xx", 4: "4xx", 5: "5xx"}
 
 
-class Telemetry:
-    """Wraps an application and all its other middleware.
+class Edge:
+    """Wraps an application and all its other layers.
 
     `scope["turret"]` is a dict with `request_id` and `stages` (name -> seconds), which inner layers fill.
-    They may also set `version`, `key` (with a `name`) and `degraded` (names). An unhandled
-    exception is logged once and answered with 500.
+    They may also set `version`, `key` (with a `name`) and `degraded` (names). An unhandled exception is
+    logged once and answered with 500. The page may load pictures from the origins `pictures`.
     """
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, traces: Traced | None = None) -> None:
+    def __init__(
+        self, app: ASGIApp, metrics: Metrics, traces: Traced | None = None, pictures: Sequence[str] = ()
+    ) -> None:
         self._app = app
         self._metrics = metrics
         self._traces = traces
+        self._security = SecurityHeaders(pictures)
         self._routes: dict[str, _Route] = {}
         self._stages: dict[str, Histogram] = {}
 
@@ -54,9 +62,9 @@ class Telemetry:
         identifier = request_id(client_id)
         facts: dict[str, Any] = {"request_id": identifier, "stages": {}}
         scope["turret"] = facts
-        if self._traces is not None:
-            send = self._describing(scope, send, self._traces)
-        sending = _Sending(send, identifier)
+        headers = (*self._security.of(scope["path"]), (HEADER, identifier.encode("ascii")))
+        describe = None if self._traces is None else partial(self._describe, self._traces, scope)
+        sending = _Sending(send, headers, describe)
         self._metrics.running += 1
         try:
             await self._app(scope, receive, sending)
@@ -68,6 +76,9 @@ class Telemetry:
         finally:
             self._metrics.running -= 1
             self._record(scope, facts, sending.status or 500, time.perf_counter() - start, parent)
+
+    def _describe(self, traces: Traced, scope: Scope) -> None:
+        traces.describe(scope["method"], self._route(scope).name, scope["turret"])
 
     def _record(
         self, scope: Scope, facts: dict[str, Any], status: int, seconds: float, parent: bytes | None
@@ -107,16 +118,6 @@ class Telemetry:
                 ACCESS.makeRecord(ACCESS.name, level, __file__, 0, "answered", (), None, extra=extra)
             )
 
-    def _describing(self, scope: Scope, send: Send, traces: Traced) -> Send:
-        """Describe the span of a request as its response begins; its end ends the span."""
-
-        async def describing(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                traces.describe(scope["method"], self._route(scope).name, scope["turret"])
-            await send(message)
-
-        return describing
-
     def _route(self, scope: Scope) -> "_Route":
         name = call_of(scope["method"], scope["path"]).name
         route = self._routes.get(name)
@@ -126,19 +127,22 @@ class Telemetry:
 
 
 class _Sending:
-    """Adds the request id to the response and remembers its status."""
+    """Adds headers to the response and remembers its status; `describe` is called as the response begins."""
 
-    __slots__ = ("_header", "_send", "status")
+    __slots__ = ("_describe", "_headers", "_send", "status")
 
-    def __init__(self, send: Send, identifier: str) -> None:
+    def __init__(self, send: Send, headers: Headers, describe: Callable[[], None] | None) -> None:
         self._send = send
-        self._header = (HEADER, identifier.encode("ascii"))
+        self._headers = headers
+        self._describe = describe
         self.status = 0
 
     def __call__(self, message: Message) -> Awaitable[None]:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            message["headers"] = [*message.get("headers", ()), self._header]
+            message["headers"] = [*message.get("headers", ()), *self._headers]
+            if self._describe is not None:
+                self._describe()
         return self._send(message)
 
 
@@ -163,6 +167,35 @@ class _Route:
         self._seconds[status].observe(seconds)
 
 
+class _Numbers:
+    """A random prefix per process and a counter, which is cheaper than a random id each."""
+
+    def __init__(self) -> None:
+        self._prefix = os.urandom(8).hex()
+        self._count = count(1)
+
+    def next(self) -> str:
+        return f"{self._prefix}-{next(self._count):x}"
+
+
+_numbers = _Numbers()
+
+
+def request_id(header: bytes | None) -> str:
+    """Return the value of `X-Request-ID` if it has 1 to 128 visible ASCII characters, else a new id."""
+    if header is not None and _USABLE(header):
+        return header.decode("ascii")
+    return _numbers.next()
+
+
+def _renew() -> None:
+    global _numbers
+    _numbers = _Numbers()
+
+
+os.register_at_fork(after_in_child=_renew)
+
+
 async def _fail(error: Exception, scope: Scope, receive: Receive, sending: _Sending) -> None:
     facts = scope["turret"]
     _log.error(
@@ -172,6 +205,5 @@ async def _fail(error: Exception, scope: Scope, receive: Receive, sending: _Send
         extra={"fields": {"request_id": facts["request_id"]}},
     )
     if sending.status == 0:
-        # The middleware that adds these headers is an inner layer.
-        await SecurityHeaders(unexpected(scope))(scope, receive, sending)
+        await unexpected(scope)(scope, receive, sending)
     sending.status = 500
