@@ -76,7 +76,7 @@ def events_are_written_to_a_file_that_was_moved_away(original: Function) -> Func
     return lambda self: None
 
 
-@planted("turret.service.stores.sqlite.grouping:GroupCommit._next", "service/test_stores_sqlite.py")
+@planted("turret.service.stores.sqlite.file:GroupCommit._next", "service/test_stores_sqlite.py")
 def a_group_of_events_has_no_bound(original: Function) -> Function:
     return seeing(original, _GROUP_EVENTS=1 << 30)
 

@@ -19,8 +19,17 @@ from turret.service.errors import (
 )
 from turret.service.stores.contract import Event, History
 from turret.service.stores.sqlite import histories
-from turret.service.stores.sqlite.file import Tables, Worker, connect, make_private, open_file, transaction
-from turret.service.stores.sqlite.grouping import GroupCommit, Work, WriteResult
+from turret.service.stores.sqlite.file import (
+    GroupCommit,
+    Tables,
+    Work,
+    Worker,
+    WriteResult,
+    connect,
+    make_private,
+    open_file,
+    transaction,
+)
 from turret.service.stores.sqlite.histories import SqliteHistory
 from turret.service.stores.sqlite.items import SqliteItems
 

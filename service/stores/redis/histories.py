@@ -1,4 +1,4 @@
-"""Histories in a Redis or a Redis Cluster, for a service on several machines."""
+"""Histories in a Redis or a Redis Cluster, and warnings of settings that lose acknowledged events."""
 
 import asyncio
 import random
@@ -13,7 +13,6 @@ from turret.service.stores.contract import COUNT_LIMIT, Event, History, StoreKin
 from turret.service.stores.redis.address import CLUSTER_EXAMPLE, EXAMPLE, KeyNames, read_address
 from turret.service.stores.redis.client import Call, Command
 from turret.service.stores.redis.cluster import connect
-from turret.service.stores.redis.durability import COMMANDS, durability_warnings, replica_warnings
 from turret.service.stores.redis.events import APPEND, FORGET, decode_events, decode_history, encode_event
 from turret.service.stores.redis.items import RedisItems
 from turret.service.stores.redis.records import RedisRecords
@@ -29,6 +28,8 @@ _SCAN_KEYS, _SCAN_EVENTS = 200, 1_000
 _RANDOM_KEYS = 20  # about half of them are of events, unless the database holds much else
 _RANDOM_SCANS, _RANDOM_SCAN_KEYS = 20, 1_000  # then as many reads of a server visit as many keys each
 _NODES = 8  # of a cluster, for which a worker reserves connections
+_DURABILITY: Sequence[Command] = (["INFO"], ["CONFIG", "GET", "appendfsync"])
+_NO_EVICTION = "noeviction"
 
 
 class RedisHistory:
@@ -167,10 +168,10 @@ class RedisHistory:
         """Warn of server settings that lose acknowledged events."""
         warnings = []
         for master in await self._redis.masters():
-            replies = await self._redis.ask(master, COMMANDS)
-            warnings += durability_warnings(master, replies)
+            replies = await self._redis.ask(master, _DURABILITY)
+            warnings += _durability_warnings(master, replies)
             if self._address.nodes:
-                warnings += replica_warnings(master, self._address.replicas, replies[0])
+                warnings += _replica_warnings(master, self._address.replicas, replies[0])
         return warnings
 
     async def close(self) -> None:
@@ -214,6 +215,65 @@ def _scanned(reply: object) -> tuple[bytes, list[str]]:
     if not (isinstance(reply, list) and len(reply) == 2 and isinstance(reply[0], bytes)):
         raise ValueError("the reply is no cursor with keys")
     return reply[0], [key.decode() for key in reply[1]]
+
+
+def _durability_warnings(address: str, replies: Sequence[object]) -> list[str]:
+    """Judge the replies to INFO and CONFIG GET appendfsync, either of which may be an error reply."""
+    info = _info(replies[0])
+    if "redis_version" not in info:
+        return [
+            f"{address} doesn't tell whether it keeps histories over a restart (INFO is not allowed); make "
+            "sure that it has appendonly yes and maxmemory-policy noeviction"
+        ]
+    warnings = []
+    if info.get("role") == "slave":
+        warnings.append(f"{address} is a replica, which can't store events; name its primary")
+    elif info.get("aof_enabled") != "1":
+        warnings.append(
+            f"{address} has no append-only file, so acknowledged events are lost when it stops; set "
+            "appendonly yes (and appendfsync always, unless a power failure may lose the last second)"
+        )
+    elif _fsync(replies[1]) == "no":
+        warnings.append(
+            f"{address} leaves syncing to the system (appendfsync no), so a power failure loses about half a "
+            "minute of acknowledged events; set appendfsync everysec or always"
+        )
+    policy = info.get("maxmemory_policy", _NO_EVICTION)
+    if policy != _NO_EVICTION and info.get("maxmemory", "0") != "0":
+        warnings.append(
+            f"{address} evicts keys when its memory is full (maxmemory-policy {policy}), histories too; set "
+            "maxmemory-policy noeviction, which refuses new events instead"
+        )
+    return warnings
+
+
+def _info(reply: object) -> dict[str, str]:
+    return dict(line.split(":", 1) for line in _text(reply).splitlines() if ":" in line)
+
+
+def _fsync(reply: object) -> str:
+    return _text(reply[1]) if isinstance(reply, list) and len(reply) == 2 else ""
+
+
+def _text(reply: object) -> str:
+    return reply.decode("utf-8", "replace") if isinstance(reply, bytes) else ""
+
+
+def _replica_warnings(address: str, replicas: int, reply: object) -> list[str]:
+    """Judge a master of a cluster by its reply to INFO, where `replicas` have to confirm a write."""
+    info = _info(reply)
+    online = sum(value.count("state=online") for name, value in info.items() if name.startswith("slave"))
+    if online < replicas:
+        return [
+            f"{address} has fewer than {replicas} replicas online, so it refuses events; start its replicas, "
+            "or lower replicas in the address"
+        ]
+    if not replicas and online:
+        return [
+            f"{address} acknowledges events before its replicas have them, so a failover loses some; add "
+            "?replicas=1 to the address"
+        ]
+    return []
 
 
 def _open(settings: Settings) -> Stores:

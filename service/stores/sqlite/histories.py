@@ -13,8 +13,16 @@ from typing import Any, TypeVar
 from turret.service.errors import HistoryDamagedError, HistoryUnavailableError, ServiceError
 from turret.service.settings import Settings
 from turret.service.stores.contract import COUNT_LIMIT, Event, History, StoreKind, Stores
-from turret.service.stores.sqlite.file import Tables, Worker, connect, open_file, remedy, transaction
-from turret.service.stores.sqlite.grouping import GroupCommit, WriteResult
+from turret.service.stores.sqlite.file import (
+    GroupCommit,
+    Tables,
+    Worker,
+    WriteResult,
+    connect,
+    open_file,
+    remedy,
+    transaction,
+)
 from turret.service.stores.sqlite.items import SqliteItems
 from turret.service.stores.window import days, drop_expired, oldest_kept
 
