@@ -54,13 +54,6 @@ class ItemsUnavailableError(UnavailableError):
     remedy = "; retry, the call is idempotent"
 
 
-class ItemsOvertakenError(ServiceError):
-    """Concurrent writes have used up the room that the caller counted; count again."""
-
-    def __init__(self) -> None:
-        super().__init__("other items were written at the same time; retry")
-
-
 class ReplicasUnavailableError(ServiceError):
     """The record that the replicas of a service share can't be read or written."""
 

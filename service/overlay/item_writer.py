@@ -9,7 +9,6 @@ from turret.data.vocabulary import ID_LENGTH, Id
 from turret.service.errors import (
     ConflictError,
     InvalidFieldError,
-    ItemsOvertakenError,
     NotFoundError,
     TooLargeError,
 )
@@ -45,10 +44,10 @@ _WITHDRAWN_FULL = (
 class ItemWriter:
     """Changes items for the live version.
 
-    `limit` bounds the number of fresh items, and the number of the version's own items with replaced fields,
-    exactly, also under concurrent writes; ten times as many may be fresh or withdrawn. The store has
-    `seconds` to answer. `wait_for_replicas` waits until all other replicas have a change, for so many seconds
-    at most, and names those that don't.
+    `limit` bounds the number of fresh items, and the number of the version's own items with replaced fields;
+    calls at the same time may exceed it by their number. Ten times as many may be fresh or withdrawn. The
+    store has `seconds` to answer. `wait_for_replicas` waits until all other replicas have a change, for so
+    many seconds at most, and names those that don't.
     """
 
     def __init__(
@@ -88,14 +87,8 @@ class ItemWriter:
         )
 
     async def _put(self, bundle: Bundle, item: str, features: bytes, fields: bytes) -> int:
-        """Store an item; count again if a concurrent write used up the room."""
-        fresh = await self._overlay.of(bundle)
-        while True:
-            highest = fresh.number + self._room(bundle, item, fresh)
-            try:
-                return await self._store.put(item, features, fields, _now(bundle), highest)
-            except ItemsOvertakenError:
-                fresh = await self._overlay.reread(bundle)
+        self._check_room(bundle, item, await self._overlay.of(bundle))
+        return await self._store.put(item, features, fields, _now(bundle))
 
     async def withdraw(self, bundle: Bundle, item: str) -> ItemWithdrawnAnswer:
         """Withdraw an item; it is in no answer that begins after this returns.
@@ -118,22 +111,19 @@ class ItemWriter:
             return None
         return await self._wait_for_replicas(number, self._seconds) or None
 
-    def _room(self, bundle: Bundle, item: str, fresh: FreshItems) -> int:
-        """How many changes, this one included, stay within the limit. Raises ConflictError for none."""
+    def _check_room(self, bundle: Bundle, item: str, fresh: FreshItems) -> None:
+        """Raise ConflictError for one item more than the limits allow."""
         row = bundle.vocabulary.row(item)
-        is_there = item in fresh.positions if row is None else row in fresh.replaced
-        others = (len(fresh) if row is None else len(fresh.replaced)) - is_there
-        room, message, count = self._limit - others, _FULL[row is None], others
-        if row is None and not is_there and item not in fresh.withdrawn_ids:
+        if item in fresh.positions if row is None else row in fresh.replaced:
+            return  # it adds none
+        message, count = _FULL[row is None], len(fresh) if row is None else len(fresh.replaced)
+        is_full = count >= self._limit
+        if not is_full and row is None and item not in fresh.withdrawn_ids:
             # Each new item may be withdrawn, and a withdrawal is never refused.
-            left = _WITHDRAWN * self._limit - len(fresh) - len(fresh.withdrawn_ids)
-            if left < room and room > 0:
-                room, message, count = left, _WITHDRAWN_FULL, len(fresh.withdrawn_ids)
-        if room > 0:
-            return room
-        if is_there:  # it adds none
-            return 1
-        raise ConflictError("id", item, message.format(count=count, version=bundle.manifest.version))
+            message, count = _WITHDRAWN_FULL, len(fresh.withdrawn_ids)
+            is_full = len(fresh) + count >= _WITHDRAWN * self._limit
+        if is_full:
+            raise ConflictError("id", item, message.format(count=count, version=bundle.manifest.version))
 
 
 def _check_id(bundle: Bundle, item: str) -> None:

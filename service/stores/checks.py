@@ -6,9 +6,8 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
-from turret.service.errors import ItemsOvertakenError
 from turret.service.settings import Settings
-from turret.service.stores.contract import Change, Event, History, HistoryStore, ItemStore, StoreKind, Stores
+from turret.service.stores.contract import Change, Event, History, HistoryStore, StoreKind, Stores
 
 _DAY = 86_400_000
 _FIRST, _LAST = -(2**53), 2**53  # times before and after all that are stored here
@@ -273,26 +272,6 @@ async def _check_repeated_changes(place: _Place) -> None:
         _expect("a repeated change is harmless", found_withdrawn, [True])
 
 
-async def _put(store: ItemStore, item: str, highest: int) -> int | None:
-    try:
-        return await store.put(item, b"{}", b"{}", 5, highest)
-    except ItemsOvertakenError:
-        return None
-
-
-async def _check_highest(place: _Place) -> None:
-    async with place.stores() as (_, store):
-        made = [
-            await _put(store, item, highest) for item, highest in (("a", 1), ("b", 0), ("b", 1), ("a", 1))
-        ]
-        _expect("a change above `highest` raises ItemsOvertakenError", made, [1, None, None, None])
-        changes = await store.changes(0)
-        _expect("a change above `highest` is not made", changes, (1, [Change("a", 1, 5, b"{}", b"{}")]))
-        calls = await asyncio.gather(*(_put(store, f"i{n}", 8) for n in range(20)))
-        numbers = sorted(number for number in calls if number is not None)
-        _expect("calls at one time don't pass `highest`", numbers, list(range(2, 9)))
-
-
 async def _check_many_items(place: _Place) -> None:
     async with place.stores() as (_, store):
         numbers: list[int] = []
@@ -335,6 +314,6 @@ async def _check_sharing(place: _Place) -> None:
 
 _CHECKS = (
     *(_check_events, _check_event_ids, _check_order, _check_forgetting, _check_concurrency, _check_age),
-    *(_check_random_user, _check_items, _check_repeated_changes, _check_highest, _check_lasting),
+    *(_check_random_user, _check_items, _check_repeated_changes, _check_lasting),
     *(_check_sharing, _check_scan, _check_many_items, _check_scan_of_changes, _check_size),
 )

@@ -121,14 +121,8 @@ class ItemStore(Protocol):
     HistoryStore, methods must not block the event loop.
     """
 
-    async def put(
-        self, item: str, features: bytes, fields: bytes, time: int, highest: int | None = None
-    ) -> int:
-        """Store an item's features and fields, and return the number of the change.
-
-        A number above `highest` stores nothing and raises ItemsOvertakenError: a caller that has counted the
-        items up to `highest` enforces its limit with that.
-        """
+    async def put(self, item: str, features: bytes, fields: bytes, time: int) -> int:
+        """Store an item's features and fields, and return the number of the change."""
 
     async def withdraw(self, item: str, time: int) -> int:
         """Delete an item's features and fields, mark it withdrawn, and return the number of the change."""

@@ -98,13 +98,12 @@ class Ageless(SqliteHistory):
         super().__init__(path)
 
 
-class Unbounded(SqliteItems):
-    """A change above `highest` is made."""
+class Unnumbered(SqliteItems):
+    """Each change has the number 1."""
 
-    async def put(
-        self, item: str, features: bytes, fields: bytes, time: int, highest: int | None = None
-    ) -> int:
-        return await super().put(item, features, fields, time)
+    async def put(self, item: str, features: bytes, fields: bytes, time: int) -> int:
+        await super().put(item, features, fields, time)
+        return 1
 
 
 @pytest.mark.parametrize(
@@ -115,7 +114,7 @@ class Unbounded(SqliteItems):
         (Remembering, SqliteItems, "the event ids of a forgotten user are forgotten: "),
         (Scattering, SqliteItems, "a scan has every event once, those of a user oldest first: "),
         (Ageless, SqliteItems, "what is older than is kept is not stored: "),
-        (SqliteHistory, Unbounded, "a change above `highest` raises ItemsOvertakenError: "),
+        (SqliteHistory, Unnumbered, "each change has the next number: "),
     ],
 )
 def test_a_faulty_store_is_noticed_with_a_sentence(

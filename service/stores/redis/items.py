@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from turret.service.errors import HistoryUnavailableError, ItemsOvertakenError, ItemsUnavailableError
+from turret.service.errors import HistoryUnavailableError, ItemsUnavailableError
 from turret.service.stores.contract import CHANGES_PAGE, Change, Changes
 from turret.service.stores.redis.address import KeyNames, read_address
 from turret.service.stores.redis.client import Command
@@ -21,11 +21,8 @@ if not last or not (last >= 0 and last < 9007199254740991) then
 end
 """
 
-# ARGV: the id, its value, the highest number allowed ('' for any). Returns the number, or 0 without a change.
+# ARGV: the id, its value. Returns the number.
 CHANGE = f"""{_LAST}
-if ARGV[3] ~= '' and last >= tonumber(ARGV[3]) then
-  return 0
-end
 redis.call('SET', KEYS[1], string.format('%.0f', last + 1))
 redis.call('HSET', KEYS[2], ARGV[1], ARGV[2])
 redis.call('ZADD', KEYS[3], last + 1, ARGV[1])
@@ -58,12 +55,9 @@ class RedisItems:
         names = KeyNames(self._address.prefix, bool(self._address.nodes))
         self._keys = [names.shared(f"items{part}") for part in (":number", "", ":order")]
 
-    async def put(
-        self, item: str, features: bytes, fields: bytes, time: int, highest: int | None = None
-    ) -> int:
+    async def put(self, item: str, features: bytes, fields: bytes, time: int) -> int:
         """Store an item; see ItemStore."""
-        value = b"%d\n%s\n%s" % (time, features, fields)
-        return await self._change(item, value, "" if highest is None else highest)
+        return await self._change(item, b"%d\n%s\n%s" % (time, features, fields))
 
     async def withdraw(self, item: str, time: int) -> int:
         """Withdraw an item; see ItemStore."""
@@ -80,10 +74,8 @@ class RedisItems:
         """Close the connections."""
         await self._redis.close()
 
-    async def _change(self, item: str, value: bytes, highest: int | str = "") -> int:
-        number: int = self._checked(await self._run(CHANGE, [item, value, highest]), int)
-        if not number:
-            raise ItemsOvertakenError
+    async def _change(self, item: str, value: bytes) -> int:
+        number: int = self._checked(await self._run(CHANGE, [item, value]), int)
         return number
 
     async def _run(self, script: str, values: Command, is_write: bool = True) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from turret.service.errors import ItemsOvertakenError, ItemsUnavailableError, ServiceError
+from turret.service.errors import ItemsUnavailableError, ServiceError
 from turret.service.stores.contract import CHANGES_PAGE, Change, Changes
 from turret.service.stores.sqlite.file import Tables, Worker, open_file, remedy, transaction
 
@@ -51,11 +51,9 @@ class SqliteItems:
         except (OSError, sqlite3.Error) as error:
             raise ServiceError(f"item store {path} can't be opened: {error}; {remedy(error)}") from None
 
-    async def put(
-        self, item: str, features: bytes, fields: bytes, time: int, highest: int | None = None
-    ) -> int:
+    async def put(self, item: str, features: bytes, fields: bytes, time: int) -> int:
         """Store an item; see ItemStore."""
-        return await self._change(item, time, features, fields, highest)
+        return await self._change(item, time, features, fields)
 
     async def withdraw(self, item: str, time: int) -> int:
         """Withdraw an item; see ItemStore."""
@@ -80,18 +78,11 @@ class SqliteItems:
             raise ItemsUnavailableError(f"item store {self._name} unavailable: {error}") from None
 
     async def _change(
-        self,
-        item: str,
-        time: int,
-        features: bytes | None = None,
-        fields: bytes | None = None,
-        highest: int | None = None,
+        self, item: str, time: int, features: bytes | None = None, fields: bytes | None = None
     ) -> int:
         def write(connection: sqlite3.Connection) -> int:
             with transaction(connection):
                 number = _last(connection) + 1
-                if highest is not None and number > highest:
-                    raise ItemsOvertakenError
                 connection.execute(_CHANGE, (item, number, time, features, fields))
             return number
 
