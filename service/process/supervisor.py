@@ -70,6 +70,7 @@ class Supervisor:
         self._workers = [
             _Worker(WorkerContext(self._shared_state, number)) for number in range(settings.workers)
         ]
+        self._metrics_folder: Path | None = None
         self._greeted = False
         self._selector = selectors.DefaultSelector()
         self._shutdown = Shutdown(settings, self._shared_state, self._sockets, self._selector)
@@ -78,7 +79,6 @@ class Supervisor:
     def run(self) -> None:
         """Serve until a SIGINT or SIGTERM, and the end of the workers."""
         LineWriter(self._settings.log_level, self._settings.log_format, may_wait=False).start()
-        self._make_metrics_folder()
         try:
             self._prepare()
             self._shutdown.listen_to_signals()
@@ -90,17 +90,8 @@ class Supervisor:
             self._kill_all()
             for listening in self._sockets:
                 listening.close()
-            shutil.rmtree(self._metrics_folder, ignore_errors=True)
-
-    def _make_metrics_folder(self) -> None:
-        try:
-            folder = self._metrics_folder = Path(tempfile.mkdtemp(prefix="turret-metrics-"))
-        except OSError as error:
-            raise ServiceError(
-                f"can't make a folder for the metrics ({error.strerror}); name a writable one by TMPDIR"
-            ) from None
-        for worker in self._workers:
-            worker.context = replace(worker.context, metrics_folder=folder)
+            if self._metrics_folder is not None:
+                shutil.rmtree(self._metrics_folder, ignore_errors=True)
 
     def _prepare(self) -> None:
         """Prepare files, sockets and keys once for all workers."""
@@ -114,6 +105,7 @@ class Supervisor:
         settings = self._settings
         self._keyring = Keyring(settings.keys, admin_key(settings), settings.require_keys)
         self._prepare_store()
+        self._make_metrics_folder()
         check_threads()
 
     def _set_first_target(self) -> None:
@@ -139,6 +131,18 @@ class Supervisor:
             )
             _log.warning(message, workers, kind.form)
         kind.prepare(self._settings.store)
+
+    def _make_metrics_folder(self) -> None:
+        """Make the folder in which the workers count: for temporary files, or beside a store of files."""
+        scheme, _, path = self._settings.store.partition(":///")
+        for place in (None, Path(path).absolute().parent) if scheme == "sqlite" else (None,):
+            with contextlib.suppress(OSError):
+                self._metrics_folder = Path(tempfile.mkdtemp(prefix="turret-metrics-", dir=place))
+                break
+        else:
+            raise ServiceError("no folder for the metrics can be made; name a writable one by TMPDIR")
+        for worker in self._workers:
+            worker.context = replace(worker.context, metrics_folder=self._metrics_folder)
 
     def _step_safely(self) -> None:
         """Take a step; after an unexpected error try again, as nothing else keeps the workers alive."""
