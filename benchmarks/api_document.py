@@ -15,13 +15,13 @@ from pydantic.json_schema import models_json_schema
 from turret.service.calls import call_of
 from turret.service.http.app import ADMIN, PUBLIC, RELEASE
 from turret.service.http.documents import STATIC
-from turret.service.http.routes.responses import ErrorAnswer
-from turret.service.schemas.comparison import ComparedRequest, ComparisonRequest
+from turret.service.http.routes.responses import Described, ErrorAnswer
 from turret.service.schemas.items import ItemBody
-from turret.service.schemas.openapi_helpers import Described, reference
 from turret.service.schemas.requests import (
     ActivateRequest,
     BatchRequest,
+    ComparedRequest,
+    ComparisonRequest,
     EventsRequest,
     RecommendRequest,
     RoutesRequest,
@@ -108,6 +108,11 @@ def _without_null(schema: Described) -> Described:
     """The schema of an optional parameter: one that is left out has no value, and none can be null."""
     choices = [choice for choice in schema.pop("anyOf", ()) if choice != {"type": "null"}]
     return {**schema, **choices[0]} if choices else schema
+
+
+def reference(model: str) -> Described:
+    """Refer to a schema of the document."""
+    return {"$ref": f"#/components/schemas/{model}"}
 
 
 def _add_refusals(call: Described) -> None:

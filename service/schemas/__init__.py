@@ -1,14 +1,3 @@
 """The bodies of requests, their fields, cursors and times."""
 
-__all__ = [
-    "catalog",
-    "comparison",
-    "cursor",
-    "faults",
-    "fields",
-    "item_map",
-    "items",
-    "openapi_helpers",
-    "requests",
-    "times",
-]
+__all__ = ["cursor", "faults", "fields", "items", "requests", "times"]

@@ -14,9 +14,7 @@ from turret.service.http.routes.dependencies import (
     SettingsPart,
 )
 from turret.service.http.routes.path_ids import Id
-from turret.service.http.routes.responses import json_response
-from turret.service.schemas.catalog import FieldsAnswer, FoundItemsAnswer
-from turret.service.schemas.openapi_helpers import answers
+from turret.service.http.routes.responses import FieldsAnswer, FoundItemsAnswer, answers, json_response
 from turret.service.search.catalog_search import items_json
 
 QUERY_LENGTH, PAGE_LIMIT = 200, 100

@@ -7,10 +7,9 @@ from pydantic import BaseModel
 
 from turret.service.http.routes.admin import check_name, check_scope
 from turret.service.http.routes.dependencies import ComparisonPart, reads
-from turret.service.http.routes.responses import RecommendAnswer, json_response
-from turret.service.schemas.comparison import ComparedRequest, ComparisonRequest
+from turret.service.http.routes.responses import RecommendAnswer, answers, body_of, json_response
 from turret.service.schemas.fields import K_LIMIT, VersionName
-from turret.service.schemas.openapi_helpers import answers, body_of
+from turret.service.schemas.requests import ComparedRequest, ComparisonRequest
 
 USERS_LIMIT = 1_000
 

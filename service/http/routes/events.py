@@ -13,8 +13,7 @@ from turret.service.http.routes.dependencies import (
     SettingsPart,
     reads,
 )
-from turret.service.http.routes.responses import EventsAnswer, json_response
-from turret.service.schemas.openapi_helpers import answers, body_of
+from turret.service.http.routes.responses import EventsAnswer, answers, body_of, json_response
 from turret.service.schemas.requests import EventBody, EventsRequest
 from turret.service.settings import Settings
 from turret.service.stores.contract import Event

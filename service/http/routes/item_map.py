@@ -16,10 +16,14 @@ from turret.service.http.routes.dependencies import (
     SettingsPart,
 )
 from turret.service.http.routes.path_ids import Id
-from turret.service.http.routes.responses import json_response
+from turret.service.http.routes.responses import (
+    ColoursAnswer,
+    MapAnswer,
+    MapItemsAnswer,
+    answers,
+    json_response,
+)
 from turret.service.ranking.item_view import ItemView
-from turret.service.schemas.item_map import ColoursAnswer, MapAnswer, MapItemsAnswer
-from turret.service.schemas.openapi_helpers import answers
 from turret.service.search.colouring import colouring
 
 MOST_ITEMS = 100

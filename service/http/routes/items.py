@@ -6,10 +6,9 @@ from fastapi import APIRouter, Depends, Query, Response
 
 from turret.service.http.routes.dependencies import ItemWriterPart, ModelHolderPart, RecommenderPart, reads
 from turret.service.http.routes.path_ids import ItemId, check_utf8
-from turret.service.http.routes.responses import ItemAnswer, SimilarAnswer, json_response
+from turret.service.http.routes.responses import ItemAnswer, SimilarAnswer, answers, body_of, json_response
 from turret.service.schemas.fields import K_LIMIT
 from turret.service.schemas.items import ItemBody, ItemPutAnswer, ItemWithdrawnAnswer
-from turret.service.schemas.openapi_helpers import answers, body_of
 
 router = APIRouter(prefix="/v1/items", tags=["items"], dependencies=[Depends(check_utf8("id"))])
 

@@ -8,8 +8,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from turret.service.errors import NotReadyError
 from turret.service.http.routes.dependencies import MetricsPart, ModelHolderPart, OverlayPart, WorkerPart
-from turret.service.http.routes.responses import AliveAnswer, ReadyAnswer, json_response
-from turret.service.schemas.openapi_helpers import answers
+from turret.service.http.routes.responses import AliveAnswer, ReadyAnswer, answers, json_response
 from turret.service.shared_state import Order
 
 router = APIRouter(tags=["probes"])

@@ -5,8 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request, Response
 
 from turret.service.http.routes.dependencies import RecommenderPart, reads
-from turret.service.http.routes.responses import BatchAnswer, RecommendAnswer, json_response
-from turret.service.schemas.openapi_helpers import answers, body_of
+from turret.service.http.routes.responses import BatchAnswer, RecommendAnswer, answers, body_of, json_response
 from turret.service.schemas.requests import BatchRequest, RecommendRequest
 
 router = APIRouter(prefix="/v1", tags=["recommend"])

@@ -1,4 +1,4 @@
-"""The bodies of answers, as the OpenAPI document describes them."""
+"""The bodies of answers, and the descriptions of calls, for the OpenAPI document."""
 
 from typing import Any, Literal
 
@@ -9,7 +9,10 @@ from pydantic import BaseModel, ConfigDict
 from turret.service.models.activation_log import ActivationRecord
 from turret.service.models.checked_versions import CheckedVersion
 from turret.service.schemas.requests import RouteBody
+from turret.tower.catalog.columns import Kind
 from turret.tower.format.manifest import MeasuredRecall, Norms, Scoring
+
+Described = dict[str, Any]
 
 
 class Item(BaseModel):
@@ -113,6 +116,100 @@ class BatchAnswer(BaseModel):
     """One answer a request, in order."""
 
     results: list[RecommendAnswer]
+
+
+class FoundItem(BaseModel):
+    """An item with its fields; `training_events` is null for an item added since the version was made.
+
+    `withdrawn` is there for a withdrawn item alone: no answer has it, but histories with it still count it.
+    """
+
+    id: int | str
+    fields: dict[str, Any]
+    training_events: int | None
+    withdrawn: bool = False
+
+
+class FoundItemsAnswer(BaseModel):
+    """Items of one version; `cursor` requests the next page, if there is one."""
+
+    version: str
+    items: list[FoundItem]
+    cursor: str | None = None
+
+
+class FieldValue(BaseModel):
+    """A value of a field, and the number of items that have it."""
+
+    value: str
+    items: int
+
+
+class FieldSummary(BaseModel):
+    """A field of the catalog.
+
+    `missing`: the number of items without a value. `minimum` and `maximum`: of numbers. `values`: the most
+    frequent texts, up to 100, of a field whose values are shared by items.
+    """
+
+    name: str
+    kind: Kind
+    missing: int
+    minimum: float | None = None
+    maximum: float | None = None
+    values: list[FieldValue] | None = None
+
+
+class FieldsAnswer(BaseModel):
+    """The fields of a version; `title` names the one that names an item, `picture` the one with pictures."""
+
+    version: str
+    title: str | None
+    picture: str | None
+    fields: list[FieldSummary]
+
+
+class MapAnswer(BaseModel):
+    """The map of a version: the method that projected the item vectors, and the number of its points."""
+
+    version: str
+    method: Literal["pca", "umap"]
+    items: int
+
+
+class ColourGroup(BaseModel):
+    """A group of items, and their number."""
+
+    label: str
+    items: int
+
+
+class ColoursAnswer(BaseModel):
+    """Up to 10 groups of items by a field.
+
+    `codes` is base64 of one byte a point, in the order of the points: the number of its group, 255 for none.
+    """
+
+    version: str
+    field: str
+    kind: Kind
+    groups: list[ColourGroup]
+    codes: str
+
+
+class MapItem(BaseModel):
+    """An item and the number of its point, from 0; null for an item that was added since the export."""
+
+    point: int | None
+    id: int | str
+    fields: dict[str, Any]
+
+
+class MapItemsAnswer(BaseModel):
+    """The items of some points, or the points of some items, in the order of the request."""
+
+    version: str
+    items: list[MapItem]
 
 
 class EventsAnswer(BaseModel):
@@ -265,6 +362,21 @@ class ErrorAnswer(BaseModel):
     """The one shape of all errors."""
 
     error: ErrorDetail
+
+
+def body_of(schema: type[BaseModel]) -> Described:
+    """Describe a request's body, for a route's `openapi_extra`."""
+    content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema.__name__}"}}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def answers(schema: type[BaseModel], *refusals: int) -> dict[int | str, Described]:
+    """Describe a call's answers, for a route's `responses`.
+
+    `refusals` are its particular error statuses; `benchmarks.api_document` adds those that follow from its
+    body, parameters and scope.
+    """
+    return {200: {"model": schema}, **{status: {} for status in refusals}}
 
 
 def json_response(content: Any) -> Response:

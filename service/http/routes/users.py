@@ -12,10 +12,10 @@ from turret.service.http.routes.responses import (
     ForgottenAnswer,
     RandomUserAnswer,
     UserAnswer,
+    answers,
     json_response,
 )
 from turret.service.schemas.fields import HISTORY_LIMIT
-from turret.service.schemas.openapi_helpers import answers
 from turret.service.schemas.times import show_time
 from turret.service.stores.contract import Event
 

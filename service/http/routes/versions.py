@@ -9,10 +9,10 @@ from turret.service.http.routes.responses import (
     ActivationsAnswer,
     VersionAnswer,
     VersionsAnswer,
+    answers,
     json_response,
 )
 from turret.service.models.checked_versions import checked_versions
-from turret.service.schemas.openapi_helpers import answers
 
 _ACTIVATIONS = 100
 router = APIRouter(prefix="/v1", tags=["versions"])
