@@ -1,5 +1,6 @@
 """The outermost layer: request ids, security headers, metrics, the access log and traces of every request."""
 
+import asyncio
 import logging
 import os
 import re
@@ -13,11 +14,12 @@ from prometheus_client import Counter, Histogram
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from turret.service.calls import call_of
-from turret.service.error_responses import unexpected
+from turret.service.error_responses import timed_out, unexpected
 from turret.service.security_headers import Headers, SecurityHeaders
 from turret.service.telemetry.logs import ACCESS
 from turret.service.telemetry.metrics import Metrics
 from turret.service.telemetry.traces import Traced, trace_of
+from turret.service.wire.admission import OVERDUE
 
 HEADER = b"x-request-id"
 _USABLE = re.compile(rb"[!-~]{1,128}").fullmatch
@@ -34,7 +36,8 @@ class Edge:
 
     `scope["turret"]` is a dict with `request_id` and `stages` (name -> seconds), which inner layers fill.
     They may also set `version`, `key` (with a `name`) and `degraded` (names). An unhandled exception is
-    logged once and answered with 500. The page may load pictures from the origins `pictures`.
+    logged once and answered with 500, a request cancelled at its deadline with 503. The page may load
+    pictures from the origins `pictures`.
     """
 
     def __init__(
@@ -70,15 +73,25 @@ class Edge:
             await self._app(scope, receive, sending)
         except Exception as error:
             await _fail(error, scope, receive, sending)
-        except BaseException:  # shutdown or timeout
-            sending.status = sending.status or _GONE
-            raise
+        except asyncio.CancelledError as cancelled:
+            if sending.status or cancelled.args != (OVERDUE,):
+                sending.status = sending.status or _GONE
+                raise
+            await self._time_out(scope, receive, sending)
         finally:
             self._metrics.running -= 1
             self._record(scope, facts, sending.status or 500, time.perf_counter() - start, parent)
 
     def _describe(self, traces: Traced, scope: Scope) -> None:
         traces.describe(scope["method"], self._route(scope).name, scope["turret"])
+
+    async def _time_out(self, scope: Scope, receive: Receive, sending: "_Sending") -> None:
+        """Answer a request that was cancelled at its deadline, so that it counts as an error."""
+        task = asyncio.current_task()
+        assert task is not None
+        task.uncancel()
+        self._metrics.refused.labels("time").inc()
+        await timed_out()(scope, receive, sending)
 
     def _record(
         self, scope: Scope, facts: dict[str, Any], status: int, seconds: float, parent: bytes | None

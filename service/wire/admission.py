@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from turret.service.calls import call_of
-from turret.service.error_responses import refuse
+from turret.service.error_responses import refuse, timed_out
 from turret.service.latency import LOOP_SECONDS
 from turret.service.security_headers import DATA
 from turret.service.settings import Settings
@@ -39,7 +39,6 @@ RETRY_SECONDS = 1
 # Never reached by probes: there are no more of them than connections.
 _LIMITS = {"read": 128, "operator": 64, "open": 64, "unknown": 128, "probe": 1_000_000}
 BUSY = "server overloaded; retry after the Retry-After interval"
-SLOW = "request timed out; lower k, split the batch, or retry"
 OVERDUE = "overdue"  # marks a cancellation at the deadline
 
 # The cost of a refusal with its reading and writing, and the share of time for refusals.
@@ -208,7 +207,7 @@ def admission(settings: Settings) -> Admission:
 
 
 async def _end(cycle: "RequestResponseCycle", scope: Scope, receive: Receive, send: Send) -> None:
-    """Respond that a request timed out, or abort its response if it has begun."""
+    """Respond that a request timed out before the application had it, or abort a response that has begun."""
     task = asyncio.current_task()
     assert task is not None
     task.uncancel()
@@ -216,5 +215,4 @@ async def _end(cycle: "RequestResponseCycle", scope: Scope, receive: Receive, se
         cycle.disconnected = True
         cycle.transport.abort()
         return
-    headers = {**_HEADERS, "Connection": "close"}
-    await refuse(503, "service", None, SLOW, headers)(scope, receive, send)
+    await timed_out(_HEADERS)(scope, receive, send)

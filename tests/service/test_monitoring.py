@@ -28,6 +28,7 @@ from turret.service.ranking.answer_record import AnswerRecord
 from turret.service.settings import Settings
 from turret.service.telemetry.logs import Logs
 from turret.service.telemetry.metrics import Metrics, tenth
+from turret.service.wire.admission import OVERDUE
 from turret.tower.bundle.bundle import load
 from turret.tower.engines.circuit import Circuit
 from turret.tower.format.integrity import lengths_of, measure_norms
@@ -178,6 +179,37 @@ def test_what_nobody_handled_is_logged_once_and_answered_with_the_id(desk: Desk)
     assert told["traceback"].endswith("ValueError: boom")
     assert (told["level"], told["request_id"]) == ("error", "id-9")
     assert (answered["level"], answered["status"]) == ("warning", 500)
+
+
+def test_a_request_that_times_out_is_counted_and_logged_as_the_503_that_its_client_gets(desk: Desk) -> None:
+    """Else the alert for errors wouldn't see a service whose requests all time out."""
+    sent: list[Message] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await asyncio.Event().wait()
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def end_late() -> None:
+        telemetry = Edge(app, desk.metrics)
+        headers = [(b"x-request-id", b"id-7")]
+        scope = {"type": "http", "method": "GET", "path": "/v1/version", "headers": headers}
+        task = asyncio.create_task(telemetry(scope, cast(Receive, send), send))
+        await asyncio.sleep(30)
+        task.cancel(OVERDUE)
+        await task
+
+    virtual_time.run(end_late())
+    answered = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+    assert sent[0]["status"] == 503
+    assert (answered["x-request-id"], answered["retry-after"]) == ("id-7", "1")
+    assert answered["x-content-type-options"] == "nosniff"
+    assert desk.value('turret_requests_total{route="/v1/version",status="503"}') == 1
+    assert desk.value('turret_request_seconds_count{class="5xx",route="/v1/version"}') == 1
+    assert desk.value('turret_refused_total{reason="time"}') == 1
+    (line,) = desk.lines()
+    assert (line["level"], line["status"], line["request_id"]) == ("warning", 503, "id-7")
 
 
 def test_what_is_given_up_before_an_answer_is_counted_as_such(desk: Desk) -> None:
