@@ -1,6 +1,7 @@
 """A bundle behind HTTP."""
 
 __all__ = [
+    "background_tasks",
     "calls",
     "cli",
     "components",

@@ -1,5 +1,6 @@
 """The composition root: opens the parts of a service and connects them."""
 
+from turret.service.background_tasks import BackgroundTasks
 from turret.service.comparison.background import BackgroundThread
 from turret.service.comparison.chosen import ChosenVersion
 from turret.service.comparison.comparison import Comparison
@@ -43,6 +44,7 @@ class Components:
         stores: Stores | None = None,
     ) -> None:
         self.settings = settings
+        self.background = BackgroundTasks()
         self.context = context or WorkerContext(SharedState())
         shared_state = self.context.shared_state
         set_access(engine_access(settings))
@@ -136,6 +138,7 @@ class Components:
 
     async def close(self) -> None:
         """Finish the work under way and close the stores."""
+        await self.background.close()
         if self.follower is not None:
             await self.follower.leave()
         await self.comparison.close()

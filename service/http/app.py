@@ -1,6 +1,5 @@
 """The application: routes inside of layers."""
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -104,19 +103,15 @@ def create_app(
         if follower is not None:
             await follower.join()
         await _prepare(components)
-        async with asyncio.TaskGroup() as group:
-            background = (
-                _fill(components.model_holder),
-                watch_files(components.model_holder, components.metrics, settings.watch_seconds),
-                _log_health_warnings(components),
-                components.overlay.watch(),
-                components.keyring.follow(),
-                *((follower.follow(),) if follower is not None else ()),
-            )
-            tasks = [group.create_task(task) for task in background]
-            yield
-            for task in tasks:
-                task.cancel()
+        holder, background = components.model_holder, components.background
+        background.start("first version", lambda: _fill(holder))
+        background.start("files", lambda: watch_files(holder, components.metrics, settings.watch_seconds))
+        background.start("store warnings", lambda: _log_health_warnings(components))
+        background.start("items", components.overlay.watch)
+        background.start("keys", components.keyring.follow)
+        if follower is not None:
+            background.start("replicas", follower.follow)
+        yield
         await components.close()
 
     app = Application(

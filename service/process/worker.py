@@ -8,7 +8,7 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from time import monotonic, thread_time
 from typing import NoReturn
 
@@ -25,7 +25,7 @@ from turret.service.worker_context import WorkerContext
 from turret.tower.errors import BundleError
 
 POLL_SECONDS = 0.02
-RETRY_SECONDS = 1.0
+RETRY_SECONDS, LONGEST_RETRY_SECONDS = 1.0, 8.0
 _SWITCH_SECONDS = 0.0005
 FAILED = 3  # exit status of a worker that has reported its error
 _log = logging.getLogger("turret.worker")
@@ -82,7 +82,7 @@ async def _run(
 async def _follow(servers: Sequence[Server], state: Components, context: WorkerContext) -> None:
     """Poll the shared state for orders and new versions, and send heartbeats."""
     is_reported = False
-    catching_up: asyncio.Task[None] | None = None
+    catch_up = CatchUp(state.model_holder.follow)
     gauge = state.observation.metrics.loop_stall
     stall = LoopStall(gauge.labels("wall"), gauge.labels("processor"), POLL_SECONDS)
     while True:
@@ -96,26 +96,44 @@ async def _follow(servers: Sequence[Server], state: Components, context: WorkerC
         context.worker_slot.in_flight = len(servers[0].server_state.tasks)
         context.worker_slot.connections = len(servers[0].server_state.connections)
         context.worker_slot.heartbeat()
-        if is_behind(state, context) and (catching_up is None or catching_up.done()):
-            catching_up = asyncio.create_task(_catch_up(state))
+        shared = context.shared_state
+        wanted = shared.target.value, shared.routes.value
+        if wanted != (state.model_holder.generation, context.worker_slot.routes):
+            catch_up.begin(wanted)
         await asyncio.sleep(POLL_SECONDS)
 
 
-def is_behind(state: Components, context: WorkerContext) -> bool:
-    """Whether this worker lacks the activation or routes of the shared state."""
-    shared = context.shared_state
-    return (
-        shared.target.value != state.model_holder.generation
-        or shared.routes.value != context.worker_slot.routes
-    )
+class CatchUp:
+    """Opens the active version by `follow`, one attempt at a time.
 
+    An attempt that fails, for whatever reason, is repeated after RETRY_SECONDS, and after twice as long each
+    further time: opening a version takes the memory that may be short. Other numbers are tried at once.
+    """
 
-async def _catch_up(state: Components) -> None:
-    try:
-        await state.model_holder.follow()
-    except BundleError as error:
-        _log.error("this worker can't open the active version; retrying: %s", error)
-        await asyncio.sleep(RETRY_SECONDS)
+    def __init__(self, follow: Callable[[], Awaitable[None]], clock: Callable[[], float] = monotonic) -> None:
+        self._follow, self._clock = follow, clock
+        self._wanted: object = None
+        self._pause, self._next = RETRY_SECONDS, 0.0
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self, wanted: object) -> None:
+        """Start an attempt to open the version with these numbers, if it is due."""
+        if self._task is not None and not self._task.done():
+            return
+        if wanted != self._wanted:
+            self._wanted, self._pause, self._next = wanted, RETRY_SECONDS, 0.0
+        if self._clock() >= self._next:
+            self._task = asyncio.create_task(self._attempt())
+
+    async def _attempt(self) -> None:
+        try:
+            await self._follow()
+        except Exception as error:
+            trace = None if isinstance(error, BundleError) else error
+            message = "this worker can't open the active version; retrying in %g seconds: %s"
+            _log.error(message, self._pause, str(error) or repr(error), exc_info=trace)
+            self._next = self._clock() + self._pause
+            self._pause = min(2 * self._pause, LONGEST_RETRY_SECONDS)
 
 
 class LoopStall:

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from tests.support.virtual_time import in_virtual_time
+from turret.service.background_tasks import BackgroundTasks
 from turret.service.errors import ServiceError
 from turret.service.models.gate import GateReport, GateRequest, Passage
 from turret.service.models.memory import data_bytes
@@ -28,6 +29,7 @@ from turret.service.process.forking import describe_exit, fork
 from turret.service.process.open_files import connection_limit, raise_open_files
 from turret.service.process.serving import LINGER_SECONDS, listen, url_of
 from turret.service.process.shutdown import SPARE_SECONDS, Shutdown, drop_handshakes
+from turret.service.process.worker import CatchUp
 from turret.service.settings import Settings
 from turret.service.shared_state import Order
 
@@ -475,3 +477,64 @@ def test_too_few_descriptors_for_anything_are_refused(limits: Limits) -> None:
     with pytest.raises(ServiceError, match="to 208"):
         raise_open_files(Settings(max_connections=16))
     raise_open_files(Settings(max_connections=15))  # which is all that was asked for
+
+
+# ---- What a worker does beside its requests
+
+
+@in_virtual_time
+async def test_a_failed_catch_up_waits_longer_and_longer_and_another_version_is_opened_at_once() -> None:
+    """A whole bundle is read at each attempt, and one may have failed for want of memory."""
+    clock = asyncio.get_running_loop().time
+    attempts: list[float] = []
+
+    async def follow() -> None:
+        attempts.append(clock())
+        raise MemoryError
+
+    catch_up = CatchUp(follow, clock)
+    for _ in range(100):  # ten seconds
+        catch_up.begin((2, 0))
+        await asyncio.sleep(0.1)
+    assert [round(attempt) for attempt in attempts] == [0, 1, 3, 7]
+    catch_up.begin((3, 0))
+    await asyncio.sleep(0.1)
+    assert round(attempts[-1]) == 10
+
+
+@in_virtual_time
+async def test_a_background_task_that_fails_is_down_until_it_runs_again_and_ends_no_other(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = asyncio.get_running_loop().time
+    background = BackgroundTasks()
+    attempts: list[float] = []
+
+    async def failing() -> None:
+        attempts.append(clock())
+        if len(attempts) == 1:
+            raise OSError("no descriptor left")
+        if len(attempts) == 2:
+            raise asyncio.CancelledError
+        await asyncio.Event().wait()
+
+    running = asyncio.Event()
+
+    async def going_on() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            running.set()
+
+    background.start("failing", failing)
+    background.start("going on", going_on)
+    seen: list[tuple[str, ...]] = []
+    for seconds in (0.5, 1, 10):
+        await asyncio.sleep(seconds)
+        seen.append(background.down)
+    assert seen == [("failing",), ("failing",), ()]
+    assert [round(attempt) for attempt in attempts] == [0, 1, 3]
+    assert "background task failing failed; starting it again in 1 seconds" in caplog.text
+    assert not running.is_set()
+    await background.close()
+    assert running.is_set()

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
+from turret.service.background_tasks import BackgroundTasks
 from turret.service.comparison.comparison import Comparison
 from turret.service.keys.keyring import Keyring
 from turret.service.models.activation import Activator
@@ -34,6 +35,7 @@ def _part(name: str) -> Any:
 CatalogSearchPart = Annotated[CatalogSearch, _part("catalog_search")]
 CatalogSummariesPart = Annotated[CatalogSummaries, _part("catalog_summaries")]
 ActivatorPart = Annotated[Activator, _part("activator")]
+BackgroundPart = Annotated[BackgroundTasks, _part("background")]
 ComparisonPart = Annotated[Comparison, _part("comparison")]
 HistoriesPart = Annotated[Breaker, _part("histories")]
 ItemWriterPart = Annotated[ItemWriter, _part("item_writer")]

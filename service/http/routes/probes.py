@@ -7,7 +7,13 @@ from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from turret.service.errors import NotReadyError
-from turret.service.http.routes.dependencies import MetricsPart, ModelHolderPart, OverlayPart, WorkerPart
+from turret.service.http.routes.dependencies import (
+    BackgroundPart,
+    MetricsPart,
+    ModelHolderPart,
+    OverlayPart,
+    WorkerPart,
+)
 from turret.service.http.routes.responses import AliveAnswer, ReadyAnswer, answers, json_response
 from turret.service.shared_state import Order
 
@@ -21,11 +27,14 @@ async def livez() -> Response:
 
 
 @router.get("/readyz", responses=answers(ReadyAnswer))
-async def readyz(model_holder: ModelHolderPart, worker: WorkerPart, overlay: OverlayPart) -> Response:
+async def readyz(
+    model_holder: ModelHolderPart, worker: WorkerPart, overlay: OverlayPart, background: BackgroundPart
+) -> Response:
     """Answer 200 while a version is live and the service is not shutting down.
 
     A replica that can't open the live version, and serves an earlier one, is not ready while others serve it.
-    A process is not ready until it has read which items were added and withdrawn.
+    A process is not ready until it has read which items were added and withdrawn, and while one of its
+    background tasks is down.
     """
     if worker.shared_state.order != Order.SERVE:
         raise NotReadyError(
@@ -35,6 +44,10 @@ async def readyz(model_holder: ModelHolderPart, worker: WorkerPart, overlay: Ove
     if not overlay.was_read:
         message = "the added and withdrawn items have not been read yet; look at the store if this stays"
         raise NotReadyError("store", None, message, 2)
+    if background.down:
+        names = ", ".join(background.down)
+        message = f"these background tasks failed and will be started again: {names}; look at the log"
+        raise NotReadyError("service", None, message, 2)
     return json_response({"status": "ready", "version": version})
 
 
