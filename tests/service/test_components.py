@@ -113,7 +113,7 @@ def test_only_the_newest_stored_events_are_read(settings: Settings) -> None:
 class ItemsAway(MemoryItems):
     """A store of items that can't be read."""
 
-    async def changes(self, since: int) -> Changes:
+    async def changes(self, since: int, limit: int = 1) -> Changes:
         raise ItemsUnavailableError("it is away")
 
 
