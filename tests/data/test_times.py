@@ -64,7 +64,7 @@ def test_each_number_is_read_in_the_unit_in_which_it_is_a_time_and_the_note_says
     assert _read(column.to_list()[:3], time_unit="seconds")[1][2] is None
 
 
-@pytest.mark.parametrize("form", [int, float, str, lambda number: f"{number}.0"], ids=str)
+@pytest.mark.parametrize("form", [int, float, str, "{}.0".format], ids=["int", "float", "str", "text"])
 def test_dates_written_as_numbers_are_dates(form: Callable[[int], object]) -> None:
     values = [form(number) for number in (20240131, 20240201, 20231231)]
     days = [_ms(2024, 1, 31), _ms(2024, 2, 1), _ms(2023, 12, 31)]
