@@ -60,8 +60,9 @@ def require(name: str, existing: Sequence[str], where: str, role: str) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    # A blank around a name is only visible in quotes.
-    return ", ".join(name if name == name.strip() else repr(name) for name in names)
+    # Blanks around a name, signs without width and commas are only visible in quotes.
+    plain = {name for name in names if name.isprintable() and name == name.strip() and "," not in name}
+    return ", ".join(name if name in plain else repr(name) for name in names)
 
 
 def _refuse_repeated(name: str, existing: Sequence[str], where: str, role: str) -> None:

@@ -48,7 +48,8 @@ class Rules:
         """Tell whether Spark reads every column of this log as Polars does."""
         if "negatives" in self.raw or not all(map(can_scan, self.log.tables.values())):
             return False
-        if pl.Float16 in self.raw.values() or self.log.float_ids:  # rare, as are ids that are floats
+        # All rare: these floats, ids that are floats, and a stated decimal mark.
+        if pl.Float16 in self.raw.values() or self.log.float_ids or self.log.decimal != "auto":
             return False
         ids = all(is_readable_id(self.raw[role]) for role in _IDS)
         numbers = all(

@@ -100,6 +100,21 @@ def test_times_far_from_nearly_all_others_are_those_of_wrong_clocks(form: Callab
     assert _reader(pl.Series(usual), time_unit="seconds").likely is None
 
 
+@pytest.mark.parametrize(
+    ("texts", "when"),
+    [
+        (["25.03.21", "02.06.15 10:30"], [(2021, 3, 25), (2015, 6, 2, 10, 30)]),
+        (["6/2/15", "6/25/15"], [(2015, 6, 2), (2015, 6, 25)]),
+        (["31/05/2015", "26/06/15"], [(2015, 5, 31), (2015, 6, 26)]),
+        (["2015-06-02 10:30:00 UTC", "2015-06-02T10:30:00Z"], [(2015, 6, 2, 10, 30)] * 2),
+    ],
+)
+def test_years_of_two_digits_are_of_this_age_and_utc_is_a_zone(
+    texts: list[str], when: list[tuple[int, ...]]
+) -> None:
+    assert _read(texts) == ("timestamp", [_ms(*one) for one in when])
+
+
 def test_a_stated_unit_is_believed() -> None:
     assert _read([5], time_unit="seconds") == ("timestamp", [5000])
     assert _read([5_000], time_unit="microseconds") == ("timestamp", [5])
