@@ -260,11 +260,15 @@ def _raw(parts: Sequence[tuple[int | None, Table]], names: dict[str, str]) -> pl
 
 
 def _with_points(raw: pl.LazyFrame, decimal: str) -> pl.LazyFrame:
-    """Write the numbers of weights and quantities with a decimal point and without a mark of thousands."""
-    schema = raw.collect_schema()
-    texts = [name for name in ("raw_weight", "raw_quantity") if schema.get(name) == pl.String]
-    plain = pl.col(texts).str.replace_all("." if decimal == "," else ",", "", literal=True)
-    return raw.with_columns(plain.str.replace(decimal, ".", literal=True))
+    """Write the numbers of weights and quantities with a decimal point and without a mark of thousands.
+
+    The mark may be that of the items file alone: 1.5 has no thousands.
+    """
+    schema, thousands = raw.collect_schema(), "." if decimal == "," else ","
+    texts = pl.col([name for name in ("raw_weight", "raw_quantity") if schema.get(name) == pl.String])
+    has_mark = texts.str.contains(rf"^\s*[+-]?\d+(?:[{thousands}]\d{{3}})*(?:[{decimal}]\d*)?\s*$")
+    plain = texts.str.replace_all(thousands, "", literal=True).str.replace(decimal, ".", literal=True)
+    return raw.with_columns(pl.when(has_mark).then(plain).otherwise(texts))
 
 
 def _kind(columns: Columns, filters: FilterSettings, nulls: Sequence[str]) -> pl.Expr:

@@ -390,7 +390,7 @@ def test_a_user_who_may_be_nobody_is_said(warn: Warn) -> None:
         warn(text, format__nulls=["usr=NA"], on_bad="drop")
 
 
-@pytest.mark.parametrize(("decimal", "amount"), [(",", "1.299,50"), (".", "1,299.50")])
+@pytest.mark.parametrize(("decimal", "amount"), [(",", "1.299,50"), (".", "1,299.50"), (",", "1299.5")])
 def test_a_stated_decimal_mark_is_that_of_weights_and_quantities(
     prepared: Prepare, decimal: str, amount: str
 ) -> None:
