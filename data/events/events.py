@@ -143,12 +143,16 @@ def validate(
     list, and `decimal` the mark of weights and quantities ("auto": the point, without one of thousands).
     Raises ColumnError when columns differ in type between parts, or don't fit their role.
     """
+    own_nulls = {role: nulls_of(nulls, name) for role, name in columns if role in _IDS}
     names = {f"raw_{role}": name for role, name in columns.model_dump().items() if name is not None}
     raw = _raw(parts, names) if decimal == "auto" else _with_points(_raw(parts, names), decimal)
     with readable(parts[0][1].path):
-        time = _time_reader(raw, columns, settings)
-        float_ids = _float_ids(raw, columns, nulls)
-    own_nulls = {role: nulls_of(nulls, name) for role, name in columns if role in _IDS}
+        time = (
+            read_positions(ROW)
+            if columns.time is None
+            else choose_reader(raw, "raw_time", columns.time, settings)
+        )
+        float_ids = _float_ids(raw, columns, own_nulls)
     raw = one_row_an_item(raw, columns, own_nulls["item"], list_separator)
     schema = raw.collect_schema()
     kind = _kind(columns, filters, nulls)
@@ -196,14 +200,14 @@ def validate(
     )
 
 
-def _float_ids(raw: pl.LazyFrame, columns: Columns, nulls: Sequence[str]) -> frozenset[str]:
+def _float_ids(raw: pl.LazyFrame, columns: Columns, nulls: Mapping[str, Sequence[str]]) -> frozenset[str]:
     """The roles of ids that are texts of floats. Raises ColumnError for lists of items in one field."""
     if raw.collect_schema()["raw_item"] == pl.String:
         refuse_lists(
             raw.select("raw_item").head(_SAMPLE).collect(engine="streaming")["raw_item"], columns.item
         )
-    own = {f"raw_{role}": nulls_of(nulls, name) for role, name in columns if role in _IDS}
-    return frozenset(name.removeprefix("raw_") for name in float_texts(raw, own))
+    found = float_texts(raw, {f"raw_{role}": own for role, own in nulls.items()})
+    return frozenset(name.removeprefix("raw_") for name in found)
 
 
 def refuse_absent_kinds(
@@ -231,13 +235,6 @@ def refuse_absent_kinds(
         f"no row has the kind {' or '.join(map(repr, sorted(absent)))}: the kinds in column {columns.kind!r} "
         f"are {listed}{rest}; correct --kind or filters.kind_weights"
     )
-
-
-def _time_reader(raw: pl.LazyFrame, columns: Columns, settings: ColumnSettings) -> TimeReader:
-    """The reader of the times; of the order in the file where no column has them."""
-    if columns.time is None:
-        return read_positions(ROW)
-    return choose_reader(raw, "raw_time", columns.time, settings)
 
 
 def _raw(parts: Sequence[tuple[int | None, Table]], names: dict[str, str]) -> pl.LazyFrame:

@@ -112,7 +112,12 @@ class Rules:
 
     def _label(self) -> Column:
         raw = F.col("raw_label")
-        value = number(stripped(raw), "double") if self.raw["label"] == pl.String else raw.cast("double")
+        if self.raw["label"] == pl.String:
+            text = F.lower(stripped(raw))
+            value = F.when(text.isin("true", "false"), (text == "true").cast("double"))
+            value = value.otherwise(number(text, "double"))
+        else:
+            value = raw.cast("double")
         return F.when(value.isin(-1.0, 0.0, 1.0), value).cast("byte")
 
     def _kind(self) -> Column:

@@ -170,6 +170,12 @@ def test_an_items_file_may_have_a_header_where_the_events_have_none(
             {"columns__item": "box.id"},
             "is nested in the column 'box'",
         ),
+        (
+            "e.csv",
+            HEADER,
+            {"columns__item": "user_id"},
+            r"the user \(user_id\), item \(user_id\) and time .* diff",
+        ),
     ],
 )
 def test_a_column_that_is_not_found_may_be_elsewhere(
