@@ -52,7 +52,7 @@ test-process: $(STAMP)
 
 nightly: $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt \
-		--editable '.[baselines,milvus,mlflow,spark]' milvus-lite pandas pyarrow
+		--editable '.[baselines,milvus,mlflow,pandas,spark]' milvus-lite
 	$(BIN)/python -m benchmarks.engine_servers
 	$(BIN)/python -m tests.nightly
 

@@ -4,11 +4,14 @@ import re
 
 _HOST = r"(?:\[[^\]]*\]|[^:@\[\]]+)(?::\d+)?"
 _HOSTS = re.compile(rf"(?:{_HOST}(?:,{_HOST})*)?")
-# But not the form of an address, such as redis://[[USER]:PASSWORD@]HOST.
-_IN_TEXT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?!\[\[)[^\s\"]+")
-# Query parameters with secret values, such as X-Amz-Signature.
+# But not the form of an address, such as redis://[[USER]:PASSWORD@]HOST. A path made of one has one slash.
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://|/(?=[^\s/@]+@))(?!\[\[)")
+_IN_TEXT = re.compile(rf"{_SCHEME.pattern}[^\s\"]+")
+# Parameters with secret values, such as X-Amz-Signature, of queries, fragments and JDBC.
 _PARAMETER = re.compile(
-    r"([?&](?:[^=&#]*(?:key|token|secret|signature|password|credential)[^=&#]*|sig|pwd|auth)=)[^&#'\"]+", re.I
+    r"([?&#;](?:[^=&#;]*(?:key|token|secret|signature|pass|pwd|credential|bearer|jwt)[^=&#;]*|sig|auth)=)"
+    r"[^&#;'\"]+",
+    re.I,
 )
 
 
@@ -17,20 +20,22 @@ def without_credentials(address: str) -> str:
 
     A password may hold characters that should be percent-encoded, such as @ or /. A path may hold an @.
     """
-    scheme, mark, rest = address.partition("://")
-    if not mark:
-        scheme, rest = "", address
+    if "," in address and len(_SCHEME.findall(address)) > 1:  # several addresses, as of a cluster
+        return ",".join(map(without_credentials, address.split(",")))
+    found = _SCHEME.match(address)
+    scheme = found[0] if found else ""
+    rest = address[len(scheme) :]
     authority = re.split("[/?#]", rest, maxsplit=1)[0]
     if "@" in authority:
         rest = authority.rpartition("@")[2] + rest[len(authority) :]
     elif not _HOSTS.fullmatch(authority):
         rest = rest.rpartition("@")[2]
-    return _PARAMETER.sub(r"\1***", scheme + mark + rest)
+    return _PARAMETER.sub(r"\1***", scheme + rest)
 
 
 def text_without_credentials(text: str) -> str:
     """Return a text in which each address with a scheme is without its credentials."""
-    return _IN_TEXT.sub(lambda found: without_credentials(found[0]), text) if "://" in text else text
+    return _IN_TEXT.sub(lambda found: without_credentials(found[0]), text) if ":/" in text else text
 
 
 class TurretError(Exception):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from turret.data.errors import MissingExtraError, SourceError
-from turret.data.extras import EXTRA_OF
+from turret.data.extras import EXTRA_OF, install_command
 from turret.data.object_stores.place import Place, is_url
 
 
@@ -65,7 +65,7 @@ def _path(name: str, table: Table, work: Path) -> Place:
     except ImportError as error:  # tables of pandas are exported by PyArrow
         raise MissingExtraError(
             f"{name} can't be read from a {type(table).__name__} without pyarrow; "
-            f"run: pip install 'turret[{EXTRA_OF['pyarrow']}]'"
+            f"run: {install_command(EXTRA_OF['pyarrow'])}"
         ) from error
     frame.write_parquet(path)
     return path

@@ -11,6 +11,7 @@ from turret.data.progress import counted
 
 OnBad = Literal["error", "drop", "drop=any"]
 UNREADABLE_TIME, NO_KIND = "unreadable time", "missing kind"
+UNREADABLE_WEIGHT, UNREADABLE_QUANTITY = "unreadable weight", "unreadable quantity"
 WRONG_CLOCK = "time before 1990 or in the future"
 INEXACT = "too large for a float to hold exactly"
 UNKNOWN_ITEM = "item not in the items file"
@@ -115,7 +116,9 @@ def headline_of(manifest: Manifest) -> list[str]:
 
 def _hint(bad_rows: Sequence[BadRows], removed: Sequence[Removed] = ()) -> str:
     hints = {
-        UNREADABLE_TIME: "give the formats of dates with --time-format",
+        UNREADABLE_TIME: "give the formats of dates with --time-format, such as '%d.%m.%y %H:%M'",
+        UNREADABLE_WEIGHT: "state the decimal mark of numbers with --decimal",
+        UNREADABLE_QUANTITY: "state the decimal mark of numbers with --decimal",
         WRONG_CLOCK: "state --time-unit or --time-format if such times are right",
         NO_KIND: "`--default-kind` of `turret data prepare` or `append` gives them a kind",
         REPEATED_ID: "of the rows of one id dropping keeps the first alone, so give a file of one row an id, "
@@ -134,4 +137,5 @@ def _example(example: dict[str, Any]) -> str:
 
 def _short(value: object) -> str:
     text = str(value)
+    text = text if text == text.strip() else repr(text)  # in which blanks and control characters show
     return text if len(text) <= _WIDTH else text[:_WIDTH] + "..."

@@ -12,7 +12,14 @@ import polars.selectors as cs
 from numpy.typing import DTypeLike
 
 from turret.data.errors import ColumnError
-from turret.data.events.dropped_rows import NO_KIND, UNKNOWN_ITEM, UNREADABLE_TIME, WRONG_CLOCK
+from turret.data.events.dropped_rows import (
+    NO_KIND,
+    UNKNOWN_ITEM,
+    UNREADABLE_QUANTITY,
+    UNREADABLE_TIME,
+    UNREADABLE_WEIGHT,
+    WRONG_CLOCK,
+)
 from turret.data.events.ids import as_keys, float_texts, id_key, id_verdicts, refuse_lists
 from turret.data.events.labels import LABEL, bad_labels, label_value, one_row_an_item
 from turret.data.manifest import BadRows, Columns, Removed
@@ -38,7 +45,8 @@ class Log:
     `time`, `weight` and LABEL (if any), the raw columns as `raw_...`, and VERDICT: null for an event, else
     the reason why it is not one. `user_dtype` and `item_dtype` are the types of the ids in the source,
     `is_text` whether the source is untyped, `tables` the table of each part, and `names` the source names of
-    the raw columns. `float_ids` are the roles of ids that are texts of floats.
+    the raw columns. `float_ids` are the roles of ids that are texts of floats, and `decimal` is the mark of
+    numbers in texts.
     """
 
     frame: pl.LazyFrame
@@ -51,6 +59,7 @@ class Log:
     tables: dict[int | None, Table]
     names: dict[str, str]
     float_ids: frozenset[str] = frozenset()
+    decimal: str = "auto"
 
     @property
     def path(self) -> Path:
@@ -126,18 +135,24 @@ def validate(
     catalog: pl.Series | None,
     nulls: Sequence[str] = NULLS,
     list_separator: str = "|",
+    decimal: str = "auto",
 ) -> Log:
     """Validate the rows of all parts; `catalog` are the ids of the items file, as text.
 
-    `nulls` are the texts that are no ids (`nulls_of`), and `list_separator` is between negatives that are no
-    list. Raises ColumnError when columns differ in type between parts, or don't fit their role.
+    `nulls` are the texts that are no ids (`nulls_of`), `list_separator` is between negatives that are no
+    list, and `decimal` the mark of weights and quantities ("auto": the point, without one of thousands).
+    Raises ColumnError when columns differ in type between parts, or don't fit their role.
     """
-    names = {f"raw_{role}": name for role, name in columns.model_dump().items() if name is not None}
-    raw = _raw(parts, names)
-    with readable(parts[0][1].path):
-        time = _time_reader(raw, columns, settings)
-        float_ids = _float_ids(raw, columns, nulls)
     own_nulls = {role: nulls_of(nulls, name) for role, name in columns if role in _IDS}
+    names = {f"raw_{role}": name for role, name in columns.model_dump().items() if name is not None}
+    raw = _raw(parts, names) if decimal == "auto" else _with_points(_raw(parts, names), decimal)
+    with readable(parts[0][1].path):
+        time = (
+            read_positions(ROW)
+            if columns.time is None
+            else choose_reader(raw, "raw_time", columns.time, settings)
+        )
+        float_ids = _float_ids(raw, columns, own_nulls)
     raw = one_row_an_item(raw, columns, own_nulls["item"], list_separator)
     schema = raw.collect_schema()
     kind = _kind(columns, filters, nulls)
@@ -181,17 +196,18 @@ def validate(
         tables=dict(parts),
         names=names,
         float_ids=float_ids,
+        decimal=decimal,
     )
 
 
-def _float_ids(raw: pl.LazyFrame, columns: Columns, nulls: Sequence[str]) -> frozenset[str]:
+def _float_ids(raw: pl.LazyFrame, columns: Columns, nulls: Mapping[str, Sequence[str]]) -> frozenset[str]:
     """The roles of ids that are texts of floats. Raises ColumnError for lists of items in one field."""
     if raw.collect_schema()["raw_item"] == pl.String:
         refuse_lists(
             raw.select("raw_item").head(_SAMPLE).collect(engine="streaming")["raw_item"], columns.item
         )
-    own = {f"raw_{role}": nulls_of(nulls, name) for role, name in columns if role in _IDS}
-    return frozenset(name.removeprefix("raw_") for name in float_texts(raw, own))
+    found = float_texts(raw, {f"raw_{role}": own for role, own in nulls.items()})
+    return frozenset(name.removeprefix("raw_") for name in found)
 
 
 def refuse_absent_kinds(
@@ -221,13 +237,6 @@ def refuse_absent_kinds(
     )
 
 
-def _time_reader(raw: pl.LazyFrame, columns: Columns, settings: ColumnSettings) -> TimeReader:
-    """The reader of the times; of the order in the file where no column has them."""
-    if columns.time is None:
-        return read_positions(ROW)
-    return choose_reader(raw, "raw_time", columns.time, settings)
-
-
 def _raw(parts: Sequence[tuple[int | None, Table]], names: dict[str, str]) -> pl.LazyFrame:
     frames = []
     for part, table in parts:
@@ -245,6 +254,18 @@ def _raw(parts: Sequence[tuple[int | None, Table]], names: dict[str, str]) -> pl
         ) from None
     # Some writers store missing floats as NaN.
     return frame.with_columns(cs.float().fill_nan(None))
+
+
+def _with_points(raw: pl.LazyFrame, decimal: str) -> pl.LazyFrame:
+    """Write the numbers of weights and quantities with a decimal point and without a mark of thousands.
+
+    The mark may be that of the items file alone: 1.5 has no thousands.
+    """
+    schema, thousands = raw.collect_schema(), "." if decimal == "," else ","
+    texts = pl.col([name for name in ("raw_weight", "raw_quantity") if schema.get(name) == pl.String])
+    has_mark = texts.str.contains(rf"^\s*[+-]?\d+(?:[{thousands}]\d{{3}})*(?:[{decimal}]\d*)?\s*$")
+    plain = texts.str.replace_all(thousands, "", literal=True).str.replace(decimal, ".", literal=True)
+    return raw.with_columns(pl.when(has_mark).then(plain).otherwise(texts))
 
 
 def _kind(columns: Columns, filters: FilterSettings, nulls: Sequence[str]) -> pl.Expr:
@@ -305,7 +326,7 @@ def _bad(
     if columns.weight is not None:
         verdicts.append((pl.col("raw_weight").is_null(), "null weight"))
     if has_weights:
-        verdicts.append((pl.col("weight").is_null(), "unreadable weight"))
+        verdicts.append((pl.col("weight").is_null(), UNREADABLE_WEIGHT))
         if filters.min_weight is not None:  # before a rating of -1, for none, is an invalid weight
             verdicts.append((pl.col("weight") < filters.min_weight, WEIGHT_FILTER))
         verdicts.append((pl.col("weight") <= 0, "weight not above 0"))
@@ -314,7 +335,7 @@ def _bad(
         raw = pl.col("raw_quantity").cast(pl.String).str.strip_chars()
         is_unreadable = pl.col("quantity").is_null() & ~raw.is_in(nulls_of(nulls, columns.quantity))
         verdicts += [
-            (is_unreadable, "unreadable quantity"),
+            (is_unreadable, UNREADABLE_QUANTITY),
             (pl.col("quantity") <= 0, "return (quantity not above 0)"),
         ]
     return [*verdicts, *bad_labels(columns)]

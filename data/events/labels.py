@@ -63,7 +63,7 @@ def label_value(columns: Columns, schema: pl.Schema) -> pl.Expr | None:
     dtype = schema["raw_label"]
     value = pl.col("raw_label")
     if dtype == pl.String:
-        value = value.str.strip_chars()
+        value = value.str.strip_chars().str.to_lowercase().replace({"true": "1", "false": "0"})
     elif not (dtype.is_numeric() or dtype == pl.Boolean):
         raise ColumnError(f"column {columns.label!r} holds {dtype}, but labels are 0 and 1, or -1 and 1")
     value = value.cast(pl.Float64, strict=False)

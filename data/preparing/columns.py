@@ -20,12 +20,17 @@ _COMMON_NAMES = {
 def choose_columns(settings: ColumnSettings, existing: Sequence[str], where: str) -> Columns:
     """Choose the columns of the events: the named ones, or the first existing common name of each role.
 
-    `where` is the file, for messages. Raises ColumnError when a named column does not exist, or when a user,
-    item or time column is neither named nor found.
+    `where` is the file, for messages. Raises ColumnError when a named column does not exist, when a user,
+    item or time column is neither named nor found, and when one column is two of these.
     """
     user = _choose("user", settings.user, existing, where)
     item = _choose("item", settings.item, existing, where)
     time = None if settings.in_file_order else _choose("time", settings.time, existing, where)
+    if len({user, item, time}) < 3:
+        raise ColumnError(
+            f"the user ({user}), item ({item}) and time ({time}) of {where} have to be different columns; "
+            "name them with --user, --item and --time"
+        )
     named = {role: getattr(settings, role) for role in ("weight", "quantity", "kind", "label", "negatives")}
     optional = {
         role: require(name, existing, where, role) for role, name in named.items() if name is not None
@@ -60,8 +65,9 @@ def require(name: str, existing: Sequence[str], where: str, role: str) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    # A blank around a name is only visible in quotes.
-    return ", ".join(name if name == name.strip() else repr(name) for name in names)
+    # Blanks around a name, signs without width and commas are only visible in quotes.
+    plain = {name for name in names if name.isprintable() and name == name.strip() and "," not in name}
+    return ", ".join(name if name in plain else repr(name) for name in names)
 
 
 def _refuse_repeated(name: str, existing: Sequence[str], where: str, role: str) -> None:

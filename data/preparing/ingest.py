@@ -71,7 +71,9 @@ def ingest_source(
     items = _entity_table(source.items, settings.item_id, columns.item, "item", nulls)
     users = _entity_table(source.users, settings.user_id, columns.user, "user", nulls)
     catalog = None if items is None else items.ids
-    log = validate(source.parts, columns, settings, config.filters, catalog, nulls, separator)
+    log = validate(
+        source.parts, columns, settings, config.filters, catalog, nulls, separator, config.format.decimal
+    )
     if session is None:
         events = read_events(log, work)
     else:

@@ -41,6 +41,7 @@ from turret.data.preparing.prepare_warnings import prepare_warnings
 from turret.data.preparing.repeats import count_repeats
 from turret.data.progress import LOGGER, counted, progress
 from turret.data.reading.schema import FeatureColumns, FormatSettings, PrepareConfig
+from turret.data.reading.tables import EXAMPLES
 from turret.data.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -152,7 +153,13 @@ def _entity_columns(
     refuse_own_id(chosen, entries, role)
     notes += entries.notes
     cold = entries.without_event(vocabulary) if role == "item" else []
-    frame = entries.aligned([*map(str, vocabulary.ids(range(count))), *map(str, cold)])
+    ids = [*map(str, vocabulary.ids(range(count)))]
+    frame = entries.aligned([*ids, *map(str, cold)])
+    if absent := count - int(entries.ids.is_in(ids).sum()):  # in a log, only users can be
+        notes.append(
+            f"{entries.path.name}: {absent:,} of {counted(count, role)} of the log are not in it, and have "
+            f"no features; its ids are such as {', '.join(map(repr, entries.ids.head(EXAMPLES)))}"
+        )
     readings = read_features(frame, chosen, entries.path, role, settings)
     notes += readings.notes
     features = encode(readings.frame.head(count), readings.chosen, entries.path)

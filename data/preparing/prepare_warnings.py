@@ -37,6 +37,8 @@ def prepare_warnings(ingested: IngestedSource, built: BuiltHistories, repeats: R
             f"column {_QUANTITY!r} holds values of zero and below and is not used; "
             f"--quantity {_QUANTITY} drops such rows as returns"
         )
+    if not repeats.targets:
+        yield "the split leaves no event for the test, so no model can be evaluated; choose another --split"
     if repeats.in_visit:
         yield (
             f"{repeats.in_visit:.1%} of the events repeat an item of the same visit (no half hour without an "
@@ -60,6 +62,11 @@ def prepare_warnings(ingested: IngestedSource, built: BuiltHistories, repeats: R
 
 def _wrong_clocks(ingested: IngestedSource, built: BuiltHistories) -> Iterator[str]:
     first, last = built.histories.first, built.histories.last
+    if first == last and len(ingested.events.events) > len(built.users):
+        yield (
+            "all events have one time, so their order is that of the file; if this is the time of an export, "
+            "name another column with --time"
+        )
     earliest, latest = likely_times()
     if ingested.log.time.kind == "timestamp" and not earliest <= first <= last <= latest:
         shown = " to ".join(
@@ -72,6 +79,8 @@ def _odd_ids(ingested: IngestedSource, built: BuiltHistories) -> Iterator[str]:
     """Ids read otherwise than written, and those that may stand for no value."""
     columns = ingested.columns
     names = {"user": columns.user, "item": columns.item}
+    yield from _alike(ingested.events.users, columns.user)
+    yield from _alike(ingested.events.items, columns.item)
     for role in sorted(ingested.log.float_ids):
         yield f"the ids of column {names[role]!r} print as floats, and are read as whole numbers: 7 for 7.0"
     counts = np.diff(built.histories.offsets)
@@ -93,6 +102,26 @@ def _odd_ids(ingested: IngestedSource, built: BuiltHistories) -> Iterator[str]:
                     f"{found!r} is an id of column {names[role]!r}{events}; if it stands for no value, "
                     f"leave it out with --null {names[role]}={found} --on-bad drop"
                 )
+
+
+def _alike(ids: pl.Series, column: str) -> Iterator[str]:
+    """Ids that were one, or several, before an export."""
+    if ids.dtype != pl.String:
+        return
+    bare = ids.str.strip_chars()
+    padded = ids.filter((ids != bare) & bare.is_in(ids.implode()))
+    if len(padded):
+        first = padded.min()
+        yield (
+            f"ids of column {column!r} differ in blanks alone, such as {first!r}, and count as different "
+            "ones; remove the blanks from the log"
+        )
+    rounded = ids.filter(ids.str.contains(r"^\d[.,]\d+E\+\d+$"))
+    if len(rounded):
+        yield (
+            f"ids of column {column!r} such as {rounded.min()!r} were rounded by a spreadsheet, so that "
+            "several may be one; export the log without it"
+        )
 
 
 def _has_unused_returns(ingested: IngestedSource) -> bool:

@@ -17,7 +17,7 @@ from pydantic import (
 from turret.data.object_stores.place import Place
 
 # Texts that exports write for no value. "NA" is none of them: it is a country, and a brand.
-NULLS = ("", "NULL", "Null", "null", "None", "none", "NaN", "nan", "-")
+NULLS = ("", "NULL", "Null", "null", "None", "none", "NaN", "nan", "-", r"\N")
 
 Duplicates = Literal["keep", "exact", "first", "last", "strongest"]
 Fraction = Annotated[float, Field(gt=0, lt=1)]
@@ -98,7 +98,7 @@ class FormatSettings(FileFormat):
         tuple[str, ...],
         Option(
             "A text that stands for no value, in COLUMN or in all columns; repeatable. Those of all columns "
-            "replace NULL, None, nan and -.",
+            r"replace NULL, None, nan, - and \N.",
             "[COLUMN=]TEXT",
             "null",
         ),

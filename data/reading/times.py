@@ -21,9 +21,19 @@ _MIN_LIKELY = 0.95  # of times, for the others to be those of wrong clocks
 _DAY = 86_400  # seconds
 YEAR_1, YEAR_10000 = -62_135_596_800, 253_402_300_800  # seconds since 1970; the range of datetime
 _CLOCKS = ("", " %H:%M", " %H:%M:%S%.f")
+UTC_MARK = r"(?:Z| UTC)$"
 _OFFSET = " %H:%M:%S%.f%#z"
-_DAYS = ("%Y-%m-%d", "%Y/%m/%d", "%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y")
-_DAY_OR_MONTH = {"%d/%m/%Y": "%m/%d/%Y", "%m/%d/%Y": "%d/%m/%Y"}
+_DAYS = (
+    *("%Y-%m-%d", "%Y/%m/%d", "%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y"),
+    *("%d/%m/%y", "%m/%d/%y", "%d.%m.%y"),
+)
+_SHORT_YEAR = r"^\d{1,2}[-/.]\d{1,2}[-/.]\d{1,2}(?:\D|$)"  # which %Y takes for one of the first century
+_DAY_OR_MONTH = {
+    "%d/%m/%Y": "%m/%d/%Y",
+    "%m/%d/%Y": "%d/%m/%Y",
+    "%d/%m/%y": "%m/%d/%y",
+    "%m/%d/%y": "%d/%m/%y",
+}
 # Dates as numbers, such as 20240501 and 20240501123000, and their digits behind the day.
 _DIGITS = {"%Y%m%d": 0, "%Y%m%d%H%M": 4, "%Y%m%d%H%M%S": 6}
 
@@ -39,7 +49,7 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Dates:
-    """Texts in the first of some `strptime` formats that fits; `is_loose`: "T" and "Z" as in ISO 8601."""
+    """Texts in the first of some `strptime` formats that fits; `is_loose`: "T", "Z" and "UTC" may occur."""
 
     formats: tuple[str, ...]
     is_loose: bool
@@ -297,7 +307,8 @@ def _text_reader(frame: pl.LazyFrame, text: pl.Expr, name: str, settings: Column
         .collect(engine="streaming")
     )
     numbers = _count(sample, pl.col(TIME).cast(pl.Float64, strict=False))
-    dates = {days: _count(sample, _parse(pl.col(TIME), days)) for days in _DAYS}
+    full = sample.filter(~pl.col(TIME).str.contains(_SHORT_YEAR))
+    dates = {days: _count(full if "%Y" in days else sample, _parse(pl.col(TIME), days)) for days in _DAYS}
     if not any(dates.values()):
         dtype = (
             pl.Int64()
@@ -307,7 +318,8 @@ def _text_reader(frame: pl.LazyFrame, text: pl.Expr, name: str, settings: Column
         return _number_reader(frame, name, text.cast(dtype, strict=False), dtype, settings)
     _refuse_unit(settings, name, "dates")
     found = _formats(sample, dates, name)
-    value = pl.coalesce(_parse(text, days) for days in found)
+    # %y takes no year of four digits, but %Y one of two.
+    value = pl.coalesce(_parse(text, days) for days in sorted(found, key=lambda days: "%Y" in days))
     form = Dates(
         tuple(days + clock for days in found for clock in (*_CLOCKS, _OFFSET)),
         is_loose=True,
@@ -341,7 +353,7 @@ def _count(sample: pl.DataFrame, value: pl.Expr) -> int:
 
 def _parse(text: pl.Expr, days: str) -> pl.Expr:
     """Parse dates with an optional time, fraction of a second and offset (default: UTC)."""
-    plain = text.str.replace("T", " ", literal=True).str.replace(r"Z$", "")
+    plain = text.str.replace(UTC_MARK, "").str.replace("T", " ", literal=True)
     naive = [_strptime(plain, days + clock) for clock in _CLOCKS]
     aware = plain.str.strptime(pl.Datetime("ms", "UTC"), days + _OFFSET, strict=False)
     return pl.coalesce(*naive, aware.dt.replace_time_zone(None).dt.epoch("ms"))

@@ -7,7 +7,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
 from turret.data.moments import PER_SECOND
-from turret.data.reading.times import YEAR_1, YEAR_10000, Dates, Numbers, TimeReader
+from turret.data.reading.times import UTC_MARK, YEAR_1, YEAR_10000, Dates, Numbers, TimeReader
 from turret.data.spark.expressions import TEXTS, finite, integer, number, stripped, whole
 
 _DAY = 86_400_000
@@ -64,7 +64,7 @@ def _numeric(form: Numbers, raw: Column, dtype: pl.DataType) -> Column:
 def _parsed(form: Dates, raw: Column) -> Column:
     text = stripped(raw)
     if form.is_loose:
-        text = F.regexp_replace(F.regexp_replace(text, "^([^T]*)T", "$1 "), "Z$", "")
+        text = F.regexp_replace(F.regexp_replace(text, UTC_MARK, ""), "^([^T]*)T", "$1 ")
     return F.coalesce(*(_in_format(text, one) for one in form.formats))
 
 

@@ -48,7 +48,8 @@ class Rules:
         """Tell whether Spark reads every column of this log as Polars does."""
         if "negatives" in self.raw or not all(map(can_scan, self.log.tables.values())):
             return False
-        if pl.Float16 in self.raw.values() or self.log.float_ids:  # rare, as are ids that are floats
+        # All rare: these floats, ids that are floats, and a stated decimal mark.
+        if pl.Float16 in self.raw.values() or self.log.float_ids or self.log.decimal != "auto":
             return False
         ids = all(is_readable_id(self.raw[role]) for role in _IDS)
         numbers = all(
@@ -111,7 +112,12 @@ class Rules:
 
     def _label(self) -> Column:
         raw = F.col("raw_label")
-        value = number(stripped(raw), "double") if self.raw["label"] == pl.String else raw.cast("double")
+        if self.raw["label"] == pl.String:
+            text = F.lower(stripped(raw))
+            value = F.when(text.isin("true", "false"), (text == "true").cast("double"))
+            value = value.otherwise(number(text, "double"))
+        else:
+            value = raw.cast("double")
         return F.when(value.isin(-1.0, 0.0, 1.0), value).cast("byte")
 
     def _kind(self) -> Column:

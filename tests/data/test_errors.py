@@ -25,6 +25,10 @@ from turret.data.errors import TurretError, text_without_credentials, without_cr
             "https://host/a.csv?X-Amz-Signature=secret&X-Amz-Date=1&sig=secret#end",
             "https://host/a.csv?X-Amz-Signature=***&X-Amz-Date=1&sig=***#end",
         ),
+        ("redis+cluster://:secret@a:1,redis://:secret@b:2", "redis+cluster://a:1,redis://b:2"),
+        ("s3:/key:secret@bucket/a", "s3:/bucket/a"),  # `Path` of an address
+        ("https://host/a?passwd=secret#access_token=secret", "https://host/a?passwd=***#access_token=***"),
+        ("jdbc:mysql://host;user=me;password=secret", "jdbc:mysql://host;user=me;password=***"),
         # No credentials: nothing changes.
         *(
             (address, address)
@@ -44,7 +48,7 @@ from turret.data.errors import TurretError, text_without_credentials, without_cr
 def test_an_address_is_shown_without_its_credentials(address: str, shown: str) -> None:
     assert without_credentials(address) == shown
     assert text_without_credentials(f"{address} fails: {address!r}") == (
-        f"{shown} fails: {shown!r}" if "://" in address else f"{address} fails: {address!r}"
+        f"{shown} fails: {shown!r}" if ":/" in address else f"{address} fails: {address!r}"
     )
 
 

@@ -49,7 +49,7 @@ def given_by_event(data: PreparedData) -> Given:
     ]
 
 
-@pytest.mark.parametrize("negative", ["0", "-1", "0.0", "-1.0"])
+@pytest.mark.parametrize("negative", ["0", "-1", "0.0", "-1.0", "False"])
 def test_rows_with_the_other_label_are_negatives_of_the_next_event(prepared: Prepare, negative: str) -> None:
     """Of one at the same time before that; they are read by no history, and counted where they have none."""
     opened = prepared(LABELLED.replace(",0\n", f",{negative}\n"), BY_LABEL)

@@ -160,15 +160,21 @@ def test_an_items_file_may_have_a_header_where_the_events_have_none(
         ("e.csv", "1,2,3\n", {}, "if its first line is a row and no header, give --no-header"),
         (
             "e.jsonl",
-            '{"user_id": 1, " item": 2}',
+            '{"user_id": 1, " item": 2, "item\\u200b": 3, "a, b": 4}',
             {},
-            "its columns are user_id, ' item': name it with --item",
+            r"its columns are user_id, ' item', 'item\\u200b', 'a, b': name it with --item",
         ),
         (
             "e.jsonl",
             '{"user_id": 1, "box": [{"id": 2}]}',
             {"columns__item": "box.id"},
             "is nested in the column 'box'",
+        ),
+        (
+            "e.csv",
+            HEADER,
+            {"columns__item": "user_id"},
+            r"the user \(user_id\), item \(user_id\) and time .* diff",
         ),
     ],
 )
@@ -383,11 +389,47 @@ def test_a_user_who_may_be_nobody_is_said(warn: Warn) -> None:
     ]
     assert sentences[0].endswith("leave them out with --null user_id=NA --on-bad drop")
     nulls = {"format__nulls": ["user_id=NA", "item_id=n/a"], "on_bad": "drop"}
-    assert len(warn(text, **nulls)) == 1
+    assert not any("stands for" in sentence for sentence in warn(text, **nulls))
     with pytest.raises(
         ColumnError, match=r"--null 'usr=NA': no file has a column 'usr'; the columns are user_id"
     ):
         warn(text, format__nulls=["usr=NA"], on_bad="drop")
+
+
+@pytest.mark.parametrize(("decimal", "amount"), [(",", "1.299,50"), (".", "1,299.50"), (",", "1299.5")])
+def test_a_stated_decimal_mark_is_that_of_weights_and_quantities(
+    prepared: Prepare, decimal: str, amount: str
+) -> None:
+    columns = {"columns.weight": "w", "columns.quantity": "w"}
+    data = prepared(f'{HEADER[:-1]},w\n1,a,1,"{amount}"\n', {**columns, "format.decimal": decimal})
+    assert data.weights is not None
+    assert data.weights.tolist() == [1299.5]
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        ("u1,a,1\nu1 ,b,2\n", "ids of column 'user_id' differ in blanks alone, such as 'u1 ', and count as"),
+        (
+            "1,1.23457E+12,1\n1,b,2\n",
+            "ids of column 'item_id' such as '1.23457E+12' were rounded by a spread",
+        ),
+        ("1,a,7\n1,b,7\n", "all events have one time, so their order is that of the file"),
+        ("1,a,7\n2,b,8\n", "the split leaves no event for the test"),
+    ],
+)
+def test_what_an_export_or_a_split_lost_is_said(warn: Warn, rows: str, sentence: str) -> None:
+    assert any(one.startswith(sentence) for one in warn(HEADER + rows))
+
+
+def test_users_whom_their_file_lacks_are_counted(warn: Warn, tmp_path: Path) -> None:
+    (tmp_path / "users.csv").write_text("user_id,age\nu1,3\n2,4\n")
+    sentence = (
+        "users.csv: 1 of 2 users of the log are not in it, and have no features; its ids are such as 'u1'"
+    )
+    assert any(
+        one.startswith(sentence) for one in warn(HEADER + "1,a,1\n2,b,2\n", users=tmp_path / "users.csv")
+    )
 
 
 def test_ids_and_times_that_are_read_otherwise_than_written_are_said(warn: Warn) -> None:
@@ -447,7 +489,8 @@ def test_a_funnel_is_told_from_users_who_come_back(warn: Warn) -> None:
     assert targets.endswith(
         "prepare with --duplicates strongest, which keeps the event of the largest weight"
     )
-    assert len(warn(text, columns__weight="w", filters__duplicates="strongest")) == 1
+    strongest = warn(text, columns__weight="w", filters__duplicates="strongest")
+    assert not any("repeat" in sentence for sentence in strongest)
 
 
 @given(

@@ -64,7 +64,7 @@ def test_each_number_is_read_in_the_unit_in_which_it_is_a_time_and_the_note_says
     assert _read(column.to_list()[:3], time_unit="seconds")[1][2] is None
 
 
-@pytest.mark.parametrize("form", [int, float, str, lambda number: f"{number}.0"], ids=str)
+@pytest.mark.parametrize("form", [int, float, str, "{}.0".format], ids=["int", "float", "str", "text"])
 def test_dates_written_as_numbers_are_dates(form: Callable[[int], object]) -> None:
     values = [form(number) for number in (20240131, 20240201, 20231231)]
     days = [_ms(2024, 1, 31), _ms(2024, 2, 1), _ms(2023, 12, 31)]
@@ -98,6 +98,21 @@ def test_times_far_from_nearly_all_others_are_those_of_wrong_clocks(form: Callab
     assert not any(first <= time * 1000 <= last for time in wrong)
     assert _reader(pl.Series([form(time) for time in (*usual, *wrong)])).likely is None
     assert _reader(pl.Series(usual), time_unit="seconds").likely is None
+
+
+@pytest.mark.parametrize(
+    ("texts", "when"),
+    [
+        (["25.03.21", "02.06.15 10:30"], [(2021, 3, 25), (2015, 6, 2, 10, 30)]),
+        (["6/2/15", "6/25/15"], [(2015, 6, 2), (2015, 6, 25)]),
+        (["31/05/2015", "26/06/15"], [(2015, 5, 31), (2015, 6, 26)]),
+        (["2015-06-02 10:30:00 UTC", "2015-06-02T10:30:00Z"], [(2015, 6, 2, 10, 30)] * 2),
+    ],
+)
+def test_years_of_two_digits_are_of_this_age_and_utc_is_a_zone(
+    texts: list[str], when: list[tuple[int, ...]]
+) -> None:
+    assert _read(texts) == ("timestamp", [_ms(*one) for one in when])
 
 
 def test_a_stated_unit_is_believed() -> None:

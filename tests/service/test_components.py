@@ -114,7 +114,7 @@ def test_only_the_newest_stored_events_are_read(settings: Settings) -> None:
 class ItemsAway(SqliteItems):
     """A store of items that can't be read."""
 
-    async def changes(self, since: int) -> Changes:
+    async def changes(self, since: int, limit: int = 1) -> Changes:
         raise ItemsUnavailableError("it is away")
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.contracts.stores import ADDRESSES
 from tests.support.service_app import post_events, recommended, serving
 from tests.support.virtual_time import in_virtual_time
 from turret.service.errors import (
@@ -415,7 +416,7 @@ def test_a_service_continues_where_a_store_of_another_package_raises(
 
 @pytest.mark.usefixtures("journal")
 def test_a_service_keeps_histories_in_a_store_of_another_package(bundles: Path, tmp_path: Path) -> None:
-    address = f"journal:///{tmp_path}/histories.journal"
+    address = ADDRESSES["journal"](tmp_path)
     for _ in range(2):
         with serving(bundles, store=address) as client:
             post_events(client, {"event_id": "e", "user_id": 7, "item_id": 101})

@@ -63,7 +63,7 @@ _TOOLS: dict[str, tuple[Callable[[], bool], str]] = {
     "implicit": (lambda: _module("implicit"), "pip install 'turret[baselines]'"),
     "mlflow": (lambda: _module("mlflow") and _module("sqlalchemy"), "pip install 'turret[mlflow]'"),
     "wandb": (lambda: _module("wandb"), "pip install 'turret[wandb]'"),
-    "pandas": (lambda: _module("pandas") and _module("pyarrow"), "pip install pandas pyarrow"),
+    "pandas": (lambda: _module("pandas") and _module("pyarrow"), "pip install 'turret[pandas]'"),
 }
 
 

@@ -109,6 +109,8 @@ def test_known_items_of_features_keep_their_vectors(grown: Grown, exported: Expo
     bundle = exported(ALL)
     model, carried = warm(grown, bundle, ALL)
     assert carried.new_from == "their features"
+    assert carried.kept + carried.gone == len(grown.before.item_ids), "of items with an event alone"
+    assert len(np.load(bundle / "item_vectors.npy")) > len(grown.before.item_ids)
     before, after = grown.rows()
     old, new = (
         next(feature.mean for feature in data.item_features.features if feature.name == "price")

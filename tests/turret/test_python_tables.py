@@ -100,7 +100,7 @@ def test_a_table_that_its_library_can_not_export_names_the_extra(tmp_path: Path)
         def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
             raise ImportError("Missing optional dependency 'pyarrow'.")
 
-    with pytest.raises(turret.MissingExtraError, match=r"events can't be .* pip install 'turret\[pandas\]'"):
+    with pytest.raises(turret.MissingExtraError, match=r"events can't be .* run: pip install .*\[pandas\]'"):
         turret.prepare(Unexportable(EVENTS), tmp_path / "prepared")
 
 

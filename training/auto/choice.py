@@ -103,21 +103,24 @@ def choose(
 
     if (hindrance := obstacle(facts, len(experiments))) is None:
         picked = run_trials(experiments, data, folder, add_trial)
-        add(_picked(picked, trials, metric))
+        add(_picked(picked, trials, metric, facts))
     else:
         picked = next(iter(experiments))
         add(_without_trials(picked, hindrance, facts))
     return Choice(picked, experiments[picked], tuple(reasons), tuple(trials))
 
 
-def _picked(picked: str, trials: Sequence[Trial], metric: str) -> Reason:
+def _picked(picked: str, trials: Sequence[Trial], metric: str, facts: Facts) -> Reason:
     # The last trial of each: candidates that were left out at a rung have no later one.
     values = {trial.candidate: trial.value for trial in trials}
+    own = values[picked] or 0.0
     others = [
         f"{name} has {value:.4f}" for name, value in values.items() if name != picked and value is not None
     ]
     beside = f"; {', '.join(others)}" if others else ""
-    sentence = f"Picked: {picked}, whose validation {metric} is the best, {values[picked]:.4f}{beside}."
+    sentence = f"Picked: {picked}, whose validation {metric} is the best, {own:.4f}{beside}."
+    if metric == "ndcg@10" and max(facts.own_use.values(), default=0.0) > own:
+        sentence += " So far the user's own items are better: see the verdict of `turret evaluate`."
     return Reason("picked", sentence, {"picked": picked, "metric": metric, "values": values})
 
 

@@ -56,8 +56,9 @@ def warm_start_weights(model: TwoTowers, data: PreparedData, parent: ParentBundl
     parent.check(model.config, item, user)
     learnt = parent.parameters()
     rows = _rows(parent.items, data.item_ids)
-    if _ID_TABLE in learnt:  # it has no row of an item that had no event when the parent was trained
-        rows[rows >= len(learnt[_ID_TABLE])] = -1
+    # The id table has no row of an item that had no event when the parent was trained.
+    trained = len(learnt[_ID_TABLE]) if _ID_TABLE in learnt else len(parent.items)
+    rows[rows >= trained] = -1
     kept = int((rows >= 0).sum())
     if not kept:
         raise TrainingError(
@@ -81,7 +82,7 @@ def warm_start_weights(model: TwoTowers, data: PreparedData, parent: ParentBundl
             )
     _restandardise_towers(model, parent)
     start = "their features" if item else "the mean"
-    return TransferReport(kept, len(rows) - kept, len(parent.items) - kept, start, parent.data_until)
+    return TransferReport(kept, len(rows) - kept, trained - kept, start, parent.data_until)
 
 
 def new_item_rows(learnt: Tensor, fresh: Tensor, has_features: bool) -> Tensor:
