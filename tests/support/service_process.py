@@ -55,7 +55,8 @@ class Process:
         self.process = subprocess.Popen(
             [sys.executable, "-c", before + START, json.dumps(settings)],
             cwd=HERE,
-            env={**os.environ, "PYTHONPATH": str(HERE)},
+            # One that is killed leaves its temporary files.
+            env={**os.environ, "PYTHONPATH": str(HERE), "TMPDIR": str(bundles.absolute().parent)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
