@@ -19,7 +19,7 @@ from turret.service.replicas.coordination import Replicas
 from turret.service.replicas.follower import Follower
 from turret.service.search.catalog_search import CatalogSearch
 from turret.service.search.catalog_summary import CatalogSummaries
-from turret.service.search.opened_maps import OpenedMaps
+from turret.service.search.item_maps import OpenedMaps
 from turret.service.settings import Settings
 from turret.service.shared_state import SharedState
 from turret.service.stores.contract import RecordStore, Stores

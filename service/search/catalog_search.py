@@ -1,12 +1,13 @@
 """Items by their id and by the text of their fields, as `GET /v1/items?query=` finds them."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+import re
+import sqlite3
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from heapq import merge
 from itertools import islice
-from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -16,13 +17,16 @@ import orjson
 from turret.data.vocabulary import Id
 from turret.service.overlay.fresh import FreshItems
 from turret.service.ranking.item_view import ItemView
-from turret.service.search.field_roles import title_of
-from turret.service.search.folding import fold
-from turret.service.search.text_index import ItemTexts, TextIndex
+from turret.service.search.catalog_summary import title_of
 from turret.tower.bundle.bundle import Bundle
 
 # Pages end here: nobody reads on, and each page searches from the beginning.
 MOST_RESULTS = 10_000
+_WORD = re.compile(r"[^\W_]+")
+# Letters that Unicode does not decompose into a base letter and an accent.
+_LETTERS = str.maketrans(
+    {"ø": "o", "ł": "l", "đ": "d", "ħ": "h", "\u0131": "i", "æ": "ae", "œ": "oe", "þ": "th", "ð": "d"}
+)
 Result = TypeVar("Result")
 
 
@@ -36,7 +40,7 @@ class ItemsPage(NamedTuple):
 class CatalogSearch:
     """Searches the items of a version with its overlay, in a thread of its own.
 
-    The texts of a version are read at its first search, a second for 100,000 items, and take about 100 bytes
+    The texts of a version are read at its first search, a second for 100,000 items, and take about 250 bytes
     an item.
     """
 
@@ -70,55 +74,103 @@ class CatalogSearch:
 class _SearchedVersion:
     """The texts of one version, the most popular items first, and those of its latest overlay."""
 
-    def __init__(self, bundle: Bundle) -> None:
-        self._bundle = bundle
+    def __init__(self, bundle: Bundle) -> None:  # which it doesn't keep, so that a version can be closed
         self._title = title_of(bundle.catalog)
         self._order: list[int] = np.argsort(-bundle.popularity, kind="stable").tolist()
         catalog, vocabulary = bundle.catalog, bundle.vocabulary
-        self._index = TextIndex(self._text(vocabulary.id(row), catalog.json_of(row)) for row in self._order)
-        self._changed: tuple[FreshItems | None, list[int], TextIndex] = (None, [], TextIndex(()))
+        self._texts = _Texts(self._text(vocabulary.id(row), catalog.json_of(row)) for row in self._order)
+        self._changed: tuple[FreshItems | None, list[int], _Texts] = (None, [], _Texts(()))
 
     def matches(self, fresh: FreshItems, query: str) -> Iterator[int]:
         """Yield the rows of the matching items that are not withdrawn, best first, each once."""
-        hidden = set(fresh.withdrawn.tolist())
-        seen: set[int] = set()
+        seen = set(fresh.withdrawn.tolist())
         for row in self._ranked(fresh, query):
-            if row not in seen and row not in hidden:
+            if row not in seen:
                 seen.add(row)
                 yield row
 
     def _ranked(self, fresh: FreshItems, query: str) -> Iterator[int]:
-        folded = fold(query)
         changed, texts = self._changes(fresh)
         exact = fresh.row(query.strip())
         if exact is not None:
             yield exact
-        if not folded:
+        words = _WORD.findall(fold(query))
+        if not words:
             yield from changed
             yield from self._order
             return
-        new = ((rank, changed[position]) for rank, position in texts.matches(folded))
-        old = ((rank, self._order[position]) for rank, position in self._index.matches(folded))
-        old = (match for match in old if match[1] not in fresh.replaced)
-        yield from (row for _, row in merge(new, old, key=itemgetter(0)))
+        for rank in _ranks(words):
+            yield from (changed[position] for position in texts.matches(rank))
+            old = (self._order[position] for position in self._texts.matches(rank))
+            yield from (row for row in old if row not in fresh.replaced)
 
-    def _changes(self, fresh: FreshItems) -> tuple[list[int], TextIndex]:
+    def _changes(self, fresh: FreshItems) -> "tuple[list[int], _Texts]":
         """The rows of the overlay, latest first, and their texts."""
-        known, rows, index = self._changed
+        known, rows, texts = self._changed
         if known is not fresh:
             rows = [*range(fresh.first_row + len(fresh) - 1, fresh.first_row - 1, -1), *fresh.replaced]
-            index = TextIndex(self._text(fresh.id(row), fresh.fields_of(row) or b"{}") for row in rows)
-            self._changed = (fresh, rows, index)
-        return rows, index
+            texts = _Texts(self._text(fresh.id(row), fresh.fields_of(row) or b"{}") for row in rows)
+            self._changed = (fresh, rows, texts)
+        return rows, texts
 
-    def _text(self, item_id: Id, fields: bytes) -> ItemTexts:
+    def _text(self, item_id: Id, fields: bytes) -> tuple[str, str, str]:
         parsed: dict[str, Any] = orjson.loads(fields)
         title = parsed.pop(self._title, None) if self._title else None
-        names = [fold(str(item_id)), *map(fold, _texts(title))]
-        return ItemTexts(names, [fold(text) for value in parsed.values() for text in _texts(value)])
+        names = [fold(text) for text in (str(item_id), *_strings(title))]
+        first = [word.group() for name in names if (word := _WORD.search(name))]
+        others = [fold(text) for value in parsed.values() for text in _strings(value)]
+        return " ".join(first), " ".join(names), " ".join(others)
 
 
-def _texts(value: object) -> Sequence[str]:
+class _Texts:
+    """The folded texts of items in a full-text index in memory, in their order of preference.
+
+    Of each item the first words of its names (id and title), its names, and its other texts.
+    """
+
+    def __init__(self, texts: Iterable[tuple[str, str, str]]) -> None:
+        # Searched by one thread, but any may drop the version.
+        self._index = sqlite3.connect(":memory:", check_same_thread=False)
+        # FTS5 keeps no texts, and ready lists for one and two letters, which most words begin with.
+        options = "content='', columnsize=0, prefix='1 2', tokenize='unicode61 remove_diacritics 2'"
+        self._index.execute(f"CREATE VIRTUAL TABLE items USING fts5(first, names, others, {options})")
+        with self._index:  # one transaction; other threads run during each statement
+            rows = ((position, *text) for position, text in enumerate(texts))
+            self._index.executemany(
+                "INSERT INTO items (rowid, first, names, others) VALUES (?, ?, ?, ?)", rows
+            )
+
+    def matches(self, expression: str) -> Iterator[int]:
+        """Yield the positions of the items that match an expression of FTS5, in their order."""
+        found = "SELECT rowid FROM items WHERE items MATCH ? ORDER BY rowid"
+        return (position for (position,) in self._index.execute(found, (expression,)))
+
+
+def _ranks(words: Sequence[str]) -> Iterator[str]:
+    """The expressions of all matches, the best first; each word of the query is the beginning of one.
+
+    A name begins with the first word, and names have all words; names have all; any texts have all.
+    """
+    beginnings = [f'"{word}"*' for word in words]
+    each = " AND ".join(beginnings)
+    yield f"first : {beginnings[0]} AND names : ({each})"
+    yield f"names : ({each})"
+    yield each
+
+
+def fold(text: str) -> str:
+    """Return a text without accents, which the index ignores too, and with letters that have none replaced.
+
+    >>> fold("Amélie - Straße Nr. 5")
+    'amelie - strasse nr. 5'
+    """
+    if text.isascii():  # the index ignores case
+        return text
+    decomposed = unicodedata.normalize("NFKD", text.casefold())
+    return "".join(letter for letter in decomposed if not unicodedata.combining(letter)).translate(_LETTERS)
+
+
+def _strings(value: object) -> Sequence[str]:
     if isinstance(value, str):
         return (value,)
     return [each for each in value if isinstance(each, str)] if isinstance(value, list) else ()

@@ -15,7 +15,7 @@ from turret.service.overlay.item_writer import ItemWriter
 from turret.service.ranking.recommender import Recommender
 from turret.service.search.catalog_search import CatalogSearch
 from turret.service.search.catalog_summary import CatalogSummaries
-from turret.service.search.opened_maps import OpenedMaps
+from turret.service.search.item_maps import OpenedMaps
 from turret.service.settings import Settings
 from turret.service.stores.guarded import Breaker
 from turret.service.telemetry.metrics import Metrics

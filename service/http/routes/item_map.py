@@ -24,7 +24,7 @@ from turret.service.http.routes.responses import (
     json_response,
 )
 from turret.service.ranking.item_view import ItemView
-from turret.service.search.colouring import colouring
+from turret.service.search.item_maps import colouring
 
 MOST_ITEMS = 100
 _POINTS: dict[int | str, dict[str, Any]] = {

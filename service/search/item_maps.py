@@ -1,21 +1,45 @@
-"""Groups of items by a field, which the map shows in different colours."""
+"""The maps of the item vectors of the loaded versions, and the groups of items that they colour."""
 
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from turret.service.errors import InvalidFieldError
+from turret.service.errors import InvalidFieldError, NotFoundError
+from turret.tower.bundle.bundle import Bundle
 from turret.tower.catalog.catalog import Catalog
 from turret.tower.catalog.columns import Column, ColumnSummary, Interval, Mask
+from turret.tower.format.item_map import ItemMap, open_item_map
 
 # More colours can't be told apart.
 MOST_GROUPS = 10
 NO_GROUP = 255
 _RANGES = 8
 _ALL_VALUES = 1_000_000
+
+
+class OpenedMaps:
+    """Opens the map of a version at its first use."""
+
+    def __init__(self) -> None:
+        self._maps: WeakKeyDictionary[Bundle, ItemMap] = WeakKeyDictionary()
+
+    def of(self, bundle: Bundle) -> ItemMap:
+        """Return the map of a version. Raises NotFoundError if it has none, BundleError if it is damaged."""
+        known = self._maps.get(bundle)
+        if known is None:
+            known = open_item_map(bundle.folder, bundle.manifest)
+            if known is None:
+                message = (
+                    f"version {bundle.manifest.version} has no map of its items; "
+                    "export the run again with `turret export`"
+                )
+                raise NotFoundError("version", bundle.manifest.version, message)
+            self._maps[bundle] = known
+        return known
 
 
 class Group(NamedTuple):
