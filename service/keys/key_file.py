@@ -19,6 +19,7 @@ from turret.service.keys.keys import Key
 _LIMIT = 10_000_000  # bytes, some 40,000 keys
 # A shortage of the process or the machine, not a fault of the file.
 _SHORTAGES = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+_REMEDY = "; put a file there that the service's user may read"
 
 
 class KeyFile(BaseModel):
@@ -39,7 +40,7 @@ def read_content(path: Path) -> bytes:
     try:
         with open(path, "rb", opener=_open_nonblocking) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise _unreadable(path, "it is no regular file")
+                raise _unreadable(path, f"it is no regular file{_REMEDY}")
             content = file.read(_LIMIT + 1)
     except FileNotFoundError:
         if path.is_symlink():
@@ -50,7 +51,7 @@ def read_content(path: Path) -> bytes:
             ) from None
         raise
     except OSError as error:
-        remedy = "" if error.errno in _SHORTAGES else "; give the service's user access to the file"
+        remedy = "" if error.errno in _SHORTAGES else _REMEDY
         raise _unreadable(path, f"{error.strerror}{remedy}") from None
     if len(content) > _LIMIT:
         raise _unreadable(path, f"it is larger than {_LIMIT:,} bytes")

@@ -153,7 +153,7 @@ def test_a_file_that_is_damaged_from_the_start_is_refused(watched: Watched) -> N
 
 
 @pytest.mark.parametrize(
-    "kind", ["link to nothing", "link to itself", "folder is a file", "no folder", "pipe"]
+    "kind", ["link to nothing", "link to itself", "folder is a file", "no folder", "pipe", "folder"]
 )
 def test_only_the_lack_of_the_file_itself_starts_open(watched: Watched, kind: str) -> None:
     path = watched.path
@@ -163,12 +163,14 @@ def test_only_the_lack_of_the_file_itself_starts_open(watched: Watched, kind: st
         path.symlink_to(path)
     elif kind == "pipe":
         os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
     elif kind == "no folder":
         watched.path = path.parent / "none" / "keys.json"
     else:
         path.write_text("{}")
         watched.path = path / "keys.json"
-    with pytest.raises(ServiceError, match=r"keys\.json can't be read: "):
+    with pytest.raises(ServiceError, match=r"keys\.json can't be read: .*; (put|restore|make)"):
         watched.ring()
 
 
@@ -226,7 +228,7 @@ def test_an_open_service_closes_when_a_file_is_there_that_it_can_not_read(watche
     with failing("open", errno.EACCES):
         assert not keys.admits_all()
         assert not keys.find(key)
-    assert "Permission denied; give the service's user access" in watched.complaints[-1]
+    assert "Permission denied; put a file there" in watched.complaints[-1]
     watched.now = 2.0
     assert keys.find(key)
 
