@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
+from pydantic import ValidationError
 from torch import Tensor, nn
 
 from turret.tower.config import ScoringConfig
@@ -81,8 +82,14 @@ class Estimator(nn.Module):
         """
         super().__init__()
         _check_settings(loss, sampler)
+        for name, number, least in (("items", items, 1), ("contexts", contexts, 0), ("seed", seed, 0)):
+            if not isinstance(number, int | np.integer) or number < least:
+                raise TrainingError(f"{name} is {number!r}; give a whole number of at least {least}.")
         kind = "cosine" if cosine else "dot"
-        self.scoring = ScoringConfig(kind=kind, temperature=temperature, absolute=absolute)
+        try:
+            self.scoring = ScoringConfig(kind=kind, temperature=temperature, absolute=absolute)
+        except ValidationError:
+            raise TrainingError(f"temperature is {temperature!r}; give a number above 0.") from None
         if reason := refusal(loss, sampler) or scoring_refusal(loss, sampler, self.scoring):
             raise TrainingError(f"{reason}.")
         if not loss.servable:
@@ -278,12 +285,16 @@ class _Statistics:
     def item_counts(self) -> Counts:
         if self.counts is None:
             raise TrainingError("this sampler draws by popularity; give Estimator(counts=...), int64 [N].")
-        counts = np.asarray(self.counts, dtype=np.int64)
+        counts = np.asarray(self.counts)
         if counts.shape != (self.item_count,):
             raise TrainingError(
                 f"counts have the shape {counts.shape}; give one for each of the {self.item_count} items."
             )
-        return counts
+        if counts.dtype.kind not in "iu" or counts.min() < 0:
+            raise TrainingError(
+                f"counts are {counts.dtype} from {counts.min()}; give whole numbers of at least 0."
+            )
+        return counts.astype(np.int64)
 
     target_counts = positive_counts = item_counts
 
@@ -336,8 +347,10 @@ def _weights(weights: Tensor | None, users: Tensor) -> Tensor:
     """[B], ones where there are none, in the type of the user vectors."""
     if weights is None:
         return users.new_ones(len(users))
-    if weights.shape != users.shape[:1]:
+    if not isinstance(weights, Tensor) or weights.shape != users.shape[:1]:
         raise TrainingError(f"weights is {described(weights)}; give one for each of {len(users)} examples.")
+    if not ((weights >= 0) & weights.isfinite()).all():
+        raise TrainingError("weights has a negative, infinite or missing number; give numbers of at least 0.")
     return weights.to(users.dtype)
 
 

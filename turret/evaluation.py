@@ -40,12 +40,14 @@ def evaluate(
         The lower row wins ties. docs/evaluation.md defines the metrics.
 
     Raises:
-        TurretError: shapes don't fit, a vector or a score is not finite in float32, a user has no target, or
-            a row is outside of the catalog.
+        TurretError: shapes don't fit, a vector or a score is not finite in float32, a user has no target,
+            a row is outside of the catalog, or k or bootstrap below 1.
     """
     with np.errstate(over="ignore"):
         user_vectors, item_vectors = (np.ascontiguousarray(one, dtype=np.float32) for one in (users, items))
     _check(user_vectors, item_vectors, targets, seen)
+    if not k or min(k) < 1 or bootstrap < 1:
+        raise TurretError(f"k is {k} and bootstrap {bootstrap}; give whole numbers of at least 1")
     lengths = [len(set(rows)) for rows in targets]
     relevant = Relevant(
         np.arange(len(user_vectors)),

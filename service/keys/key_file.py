@@ -23,6 +23,7 @@ _LIMIT = 1_000_000
 _SETTLED_SECONDS = 2.0
 # A shortage of the process or the machine, not a fault of the file.
 _SHORTAGES = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+_REMEDY = "; put a file there that the service's user may read"
 
 
 class KeyFile(BaseModel):
@@ -57,7 +58,7 @@ def read_keys(path: Path) -> tuple[Key, ...]:
     with _explained(path), open(path, "rb", opener=_open_nonblocking) as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
-            raise _unreadable(path, "it is no regular file")
+            raise _unreadable(path, f"it is no regular file{_REMEDY}")
         if found.st_size > _LIMIT:
             raise _unreadable(path, f"it is larger than {_LIMIT:,} bytes")
         content = file.read()
@@ -88,7 +89,7 @@ def _explained(path: Path) -> Iterator[None]:
             ) from None
         raise
     except OSError as error:
-        remedy = "" if error.errno in _SHORTAGES else "; give the service's user access to the file"
+        remedy = "" if error.errno in _SHORTAGES else _REMEDY
         raise _unreadable(path, f"{error.strerror}{remedy}") from None
 
 

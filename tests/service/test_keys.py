@@ -416,7 +416,7 @@ def test_a_file_that_is_damaged_from_the_start_is_refused(watched: Watched) -> N
 
 
 @pytest.mark.parametrize(
-    "kind", ["link to nothing", "link to itself", "folder is a file", "no folder", "pipe"]
+    "kind", ["link to nothing", "link to itself", "folder is a file", "no folder", "pipe", "folder"]
 )
 def test_only_the_lack_of_the_file_itself_starts_open(watched: Watched, kind: str) -> None:
     path = watched.path
@@ -426,12 +426,14 @@ def test_only_the_lack_of_the_file_itself_starts_open(watched: Watched, kind: st
         path.symlink_to(path)
     elif kind == "pipe":
         os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
     elif kind == "no folder":
         watched.path = path.parent / "none" / "keys.json"
     else:
         path.write_text("{}")
         watched.path = path / "keys.json"
-    with pytest.raises(ServiceError, match=r"keys\.json can't be read: "):
+    with pytest.raises(ServiceError, match=r"keys\.json can't be read: .*; (put|restore|make)"):
         watched.ring()
 
 
@@ -466,7 +468,7 @@ def test_an_open_service_closes_when_a_file_is_there_that_it_can_not_read(watche
         keys.load()
     assert not keys.is_open
     assert not keys.find(key)
-    assert "Permission denied; give the service's user access" in watched.warnings[-1]
+    assert "Permission denied; put a file there" in watched.warnings[-1]
     keys.load()
     assert keys.find(key)
 

@@ -1,5 +1,6 @@
 """The Python API for models and loops of one's own, and for packages that add a kind."""
 
+import math
 import os
 import re
 import subprocess
@@ -188,6 +189,7 @@ def test_draws_by_the_newest_item_need_it(sampler: str) -> None:
         ({"seen": ([0, 1], [1])}, r"seen\[1\] is .* give an int64 tensor of the shape \(2,\)"),
         ({"contexts": [0, 7, 1]}, "contexts has the row 7; give rows 0 to 6"),
         ({"weights": [[1.0], [1.0], [1.0]]}, r"weights is .* \(3, 1\); give one for each of 3 examples"),
+        *(({"weights": [1.0, odd, 1.0]}, "weights has a negative, ") for odd in (-1.0, math.nan, math.inf)),
     ],
     ids=str,
 )
@@ -213,6 +215,15 @@ def test_values_outside_of_their_range_are_refused(arguments: dict[str, Any], se
         ({"loss": "sampled_softmax", "sampler": "mined"}, "a part of kind = 'mixed'"),
         ({"loss": "sampled_softmax", "sampler": "unigram"}, r"give Estimator\(counts="),
         ({"loss": "sampled_softmax", "sampler": "unigram", "counts": [1, 2]}, "each of the 50 items"),
+        *(
+            ({"loss": "nce", "sampler": "unigram", "counts": [odd] * N}, "give whole numbers of at least 0")
+            for odd in (-1, 0.5, math.nan)
+        ),
+        *(
+            ({"loss": "full_softmax", **odd}, "at least")
+            for odd in ({"items": 0}, {"items": 2.5}, {"seed": -1})
+        ),
+        *(({"loss": "full_softmax", "temperature": odd}, "above 0") for odd in (0, math.nan)),
         (
             {
                 "loss": "sampled_softmax",
@@ -230,7 +241,12 @@ def test_what_does_not_fit_is_refused(arguments: dict[str, Any], sentence: str) 
     sampler = arguments.pop("sampler", None)
     loss = getattr(losses, arguments.pop("loss"))()
     with pytest.raises(TrainingError, match=sentence):
-        Estimator(loss, sampler and getattr(samplers, sampler)(), items=N, **arguments)
+        Estimator(loss, sampler and getattr(samplers, sampler)(), **{"items": N, **arguments})
+
+
+def test_an_empty_batch_has_no_loss_also_where_it_is_the_candidates() -> None:
+    estimate = Estimator(losses.sampled_softmax(), samplers.in_batch(), items=N, counts=[1] * N)
+    assert estimate(vectors(0, 0), torch.arange(0), vectors(N, 1).__getitem__).loss == 0
 
 
 def test_shapes_names_and_settings_that_do_not_fit_are_refused() -> None:

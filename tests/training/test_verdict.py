@@ -60,7 +60,7 @@ def test_findings_that_do_not_hold_are_left_out(handmade: PreparedData) -> None:
     """A finished training, no features, no order, and repeats that are masked."""
     experiment = load_experiment("youtubednn", {"evaluation.k": [20, 50], "training.metric": "ndcg@20"})
     finished = Progress(epoch=3, finished=True)
-    found = verdict(REPORT, experiment, handmade, finished)
+    found = verdict({**REPORT, "relevant_used_before": 1}, experiment, handmade, finished)
     assert [finding["kind"] for finding in found] == ["baseline", "repeats"]
     assert set(found[0]) == {"kind", "sentence", "figures"}
 
@@ -128,6 +128,8 @@ def test_many_repeats_that_are_masked_are_told(handmade: PreparedData, distinct:
     assert found.sentence.startswith("11% of the events repeat an item of their user")
     assert "2 of 9 targets can't be hit" in found.sentence
     assert repeats({**TARGETS, "exclude_seen": True}, distinct) is None
+    unharmed = {"relevant_used_before": 0, "relevant_items": 9, "exclude_seen": True}
+    assert repeats(unharmed, handmade) is None, "no target is lost"
 
 
 def test_repeats_within_a_visit_are_told_only_where_they_are_masked(distinct: PreparedData) -> None:

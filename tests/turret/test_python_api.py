@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -157,6 +158,12 @@ def mean(metric: dict[str, float] | float) -> float:
     assert isinstance(metric, dict)
     assert metric["low"] <= metric["mean"] <= metric["high"]
     return metric["mean"]
+
+
+@pytest.mark.parametrize("given", [{"k": ()}, {"k": (10, 0)}, {"bootstrap": 0}])
+def test_evaluation_refuses_no_ranks_and_no_resamples(given: dict[str, Any]) -> None:
+    with pytest.raises(turret.TurretError, match="give whole numbers of at least 1"):
+        turret.evaluate(np.eye(3), np.eye(3), [[0]] * 3, **given)
 
 
 def test_evaluation_refuses_what_can_not_be_ranked() -> None:

@@ -16,6 +16,8 @@ def repeats(report: dict[str, Any], data: PreparedData) -> Finding | None:
     share, in_visit = data.manifest.repeat_share, data.manifest.visit_repeat_share
     masked = report["exclude_seen"]
     figures = {"share": share, "exclude_seen": masked, "targets_masked": report["relevant_used_before"]}
+    if masked and not report["relevant_used_before"]:
+        return None
     if masked and share >= MANY:
         sentence = (
             f"{share:.0%} of the events repeat an item of their user, and evaluation.exclude_seen = true "
@@ -23,7 +25,7 @@ def repeats(report: dict[str, Any], data: PreparedData) -> Finding | None:
             "can't be hit. If users come back for the same items, set it to false."
         )
         return Finding("repeats", sentence, figures)
-    if masked and in_visit >= MANY and report["relevant_used_before"]:
+    if masked and in_visit >= MANY:
         sentence = (
             f"{in_visit:.0%} of the events repeat an item of the same visit, as a purchase after a view "
             f"does, and evaluation.exclude_seen = true masks those items: "

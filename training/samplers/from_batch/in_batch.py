@@ -97,7 +97,7 @@ class InBatchSampler(CountingSampler):
     def log_expected(self, query: Tensor, positives: Tensor, ids: Tensor) -> Tensor:
         """log(B p) of `ids`, or with `unique` log(1 - (1 - p)^B)."""
         log_share, size = self.frequency.log_share(ids), len(positives) + self._others
-        return log_inclusion(log_share, size) if self.unique else math.log(size) + log_share
+        return log_inclusion(log_share, size) if self.unique else math.log(max(size, 1)) + log_share
 
     def probability(self, query: Tensor, context: DrawContext | None = None) -> Tensor:
         """Normalised p [N], for each of the B queries: [B, N]."""
