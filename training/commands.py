@@ -96,7 +96,7 @@ def _train_run(request: TrainRequest, world: World) -> None:
         progress = train(
             run,
             prepared,
-            request.resume or run.choice is not None,
+            request.resume,
             request.overwrite,
             REPORT,
             loggers=request.loggers,

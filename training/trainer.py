@@ -96,8 +96,8 @@ class Trainer:
         self.report(line)
         self._report_few_steps(FEW_WARM_STEPS)
 
-    def train(self, loggers: Sequence[str] = DEFAULT, until: int | None = None) -> Progress:
-        """Train to the end, or that of epoch `until`; the best model so far is then in the run's folder."""
+    def train(self, loggers: Sequence[str] = DEFAULT) -> Progress:
+        """Train to the end, with these loggers; the best model is then in the run's folder."""
         state, settings = self.progress, named_settings(self.run.experiment)
         recorder: Records = Unrecorded(state)
         if self.world.leads:
@@ -107,7 +107,7 @@ class Trainer:
         try:
             if state.step == 0 and state.validated:
                 recorder.record({f"validation/{self.settings.metric}": state.validated[0][1]})
-            while not state.finished and (until is None or state.epoch < until):
+            while not state.finished:
                 speed = self._epoch(recorder)
                 state.seconds = recorder.seconds()
                 self._end_epoch(recorder, speed)
@@ -262,12 +262,11 @@ def train(
     observe: Observe | None = None,
     loggers: Sequence[str] = (),
     world: World = ALONE,
-    until: int | None = None,
 ) -> Progress:
     """Train `run` on `data`, from the start or from its checkpoint; `observe` may end it at an evaluation.
 
     The folder stays unchanged when the run can't begin. Without `loggers` it has those that it began with,
-    or TensorBoard. Training pauses at the end of epoch `until`.
+    or TensorBoard.
 
     Raises:
         TrainingError: the folder has a run and neither `resume` nor `overwrite` is set, the experiment
@@ -293,4 +292,4 @@ def train(
             run.write()
         if transfer:
             trainer.report_warm_start(transfer)
-    return trainer.train(loggers or DEFAULT, until)
+    return trainer.train(loggers or DEFAULT)

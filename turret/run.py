@@ -126,7 +126,7 @@ def train(
                 prepared.fingerprint,
             )
         )
-    train_run(run, prepared, resume or run.choice is not None, overwrite, report, loggers=loggers)
+    train_run(run, prepared, resume, overwrite, report, loggers=loggers)
     return TrainedRun(run, prepared)
 
 

@@ -247,6 +247,11 @@ def ease_keeps_the_weight_of_an_item_on_itself(original: Function) -> Function:
     return lambda counts, regularisation: original(counts, regularisation).fill_diagonal_(-1.0)
 
 
-@planted("turret.training.auto.trials:run_trials", "training/test_auto.py")
+@planted("turret.training.auto.choice:_best", "training/test_auto.py")
 def the_automatic_choice_picks_the_worst_trial(original: Function) -> Function:
-    return seeing(original, sorted=lambda names, key: sorted(names, key=key, reverse=True))
+    return seeing(original, max=min)
+
+
+@planted("turret.training.auto.trials:run_trials", "training/test_auto.py")
+def trials_of_all_candidates_have_as_many_epochs(original: Function) -> Function:
+    return seeing(original, round=lambda epochs: 2)

@@ -1,6 +1,6 @@
 """`--experiment auto`: what the data says, the candidates that it leads to, their trials, and the reasons."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -90,7 +90,7 @@ def test_data_that_nothing_can_be_trained_on_is_refused_before_a_plan(
         {"user": ["a"] * 3, "item": [f"i{row % rows}" for row in range(3)], "time": [1, 2, 3]}
     )
     with pytest.raises(TrainingError, match=message):
-        choose(prepare(events, tmp_path / "prepared"), {}, pytest.fail, tmp_path / "trials")
+        choose(prepare(events, tmp_path / "prepared"), {}, pytest.fail)
 
 
 def test_a_handful_of_events_shows_no_order_either_way(handmade: PreparedData) -> None:
@@ -197,120 +197,105 @@ def test_trials_need_two_candidates_a_validation_part_and_a_bounded_log() -> Non
     assert obstacle(facts(examples=20_000_000), 2) == "an epoch has more than 10,000,000 examples"
 
 
-def trained_to(
-    monkeypatch: pytest.MonkeyPatch, curves: Mapping[str, tuple[float, Sequence[float]]]
-) -> dict[str, list[int]]:
-    """Let a candidate take these seconds an epoch and have these values; the epochs it is trained to."""
-    trained: dict[str, list[int]] = {name: [] for name in curves}
+def trained(monkeypatch: pytest.MonkeyPatch, seconds: Mapping[int, float]) -> list[tuple[int, int]]:
+    """Let an epoch of the candidate with a seed take these seconds; seed and epochs of each training."""
+    now, found = 0.0, []
 
-    def train(run: Run, data: PreparedData, resume: bool, report: Any, until: int) -> Progress:
-        seconds, values = curves[run.folder.name]
-        trained[run.folder.name].append(until)
-        seen = values[:until]
-        return Progress(
-            epoch=until, seconds=seconds * until, best=max(seen), best_epoch=1 + int(np.argmax(seen))
-        )
+    def train(run: Run, data: PreparedData, report: Any) -> Progress:
+        nonlocal now
+        settings = run.experiment.training
+        now += seconds[settings.seed] * settings.epochs
+        found.append((settings.seed, settings.epochs))
+        return Progress(epoch=settings.epochs, best=0.5, best_epoch=settings.epochs)
 
     monkeypatch.setattr(trials_module, "train", train)
-    return trained
+    monkeypatch.setattr(trials_module, "monotonic", lambda: now)
+    return found
 
 
-def halved(data: PreparedData, epochs: Mapping[str, int], folder: Path) -> tuple[str, list[Trial]]:
-    """The candidate that is left of these, with as many epochs each, and the trials."""
-    trials: list[Trial] = []
-    experiments = {
-        name: load_experiment("demo", {"training.epochs": planned}) for name, planned in epochs.items()
+def planned(*epochs: int) -> dict[str, ExperimentConfig]:
+    """Candidates with so many epochs, named and seeded by their places."""
+    return {
+        str(seed): load_experiment("demo", {"training.epochs": count, "training.seed": seed})
+        for seed, count in enumerate(epochs)
     }
-    return run_trials(experiments, data, folder, trials.append), trials
 
 
-def test_a_slow_learner_is_compared_at_the_same_share_of_its_training(
-    monkeypatch: pytest.MonkeyPatch, handmade: PreparedData, tmp_path: Path
+@pytest.mark.parametrize(
+    ("candidates", "seconds", "trials"),
+    [
+        # A slow learner has many more epochs than a fast one, and all have half of their own.
+        ((80, 8), (10.0, 10.0), [(0, 40), (1, 4)]),
+        # Together they take as long as the training of the first: 30 epochs.
+        ((30, 30, 30), (1.0, 1.0, 1.0), [(0, 10), (1, 10), (2, 10)]),
+        ((30, 30, 30), (2.0, 1.0, 1.0), [(0, 15), (1, 15), (2, 15)]),
+        ((30, 10), (1.0, 9.0), [(0, 8), (1, 2)]),
+        # A trial has an epoch at least, and the measured one is enough then.
+        ((3, 3, 3), (1.0, 1.0, 1.0), []),
+        # Left out: 4 times as long.
+        ((10, 10, 10), (1.0, 4.0, 1.0), [(0, 5), (2, 5)]),
+    ],
+)
+def test_trials_are_equal_shares_of_trainings_within_the_time_of_the_first(
+    monkeypatch: pytest.MonkeyPatch,
+    handmade: PreparedData,
+    candidates: tuple[int, ...],
+    seconds: tuple[float, ...],
+    trials: list[tuple[int, int]],
 ) -> None:
-    """After as many epochs as the fast one has in all, it would have lost; so it would with less time."""
-    rising = [epoch / 80 for epoch in range(80)]
-    trained = trained_to(monkeypatch, {"slow": (10.0, rising), "fast": (10.0, [0.3] * 8)})
-    assert halved(handmade, {"slow": 80, "fast": 8}, tmp_path)[0] == "slow"
-    assert trained == {"slow": [1, 40], "fast": [1, 4]}
+    found = trained(monkeypatch, dict(enumerate(seconds)))
+    results = list(run_trials(planned(*candidates), handmade))
+    measured = [(seed, 1) for seed in range(len(candidates))]
+    assert found == [*measured, *trials]
+    tried = [(int(one.candidate), one.epochs) for one in results if one.value is not None]
+    assert tried == (trials or measured)
 
 
-def test_two_are_left_after_a_quarter_and_one_after_half(
-    monkeypatch: pytest.MonkeyPatch, handmade: PreparedData, tmp_path: Path
+def test_a_candidate_that_takes_much_longer_than_the_first_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, handmade: PreparedData
 ) -> None:
-    """Of equal ones the earlier; the best of the epochs so far counts."""
-    values = {"a": [0.1] * 8, "b": [0.3, 0.2] * 4, "c": [0.2] * 2 + [0.9] * 6, "d": [0.3] * 8}
-    trained = trained_to(monkeypatch, {name: (1.0, curve) for name, curve in values.items()})
-    picked, trials = halved(handmade, dict.fromkeys(values, 8), tmp_path)
-    assert picked == "b"
-    assert [(trial.candidate, trial.epochs, trial.value) for trial in trials] == [
-        *[("a", 2, 0.1), ("b", 2, 0.3), ("c", 2, 0.2), ("d", 2, 0.3)],
-        *[("b", 4, 0.3), ("d", 4, 0.3)],
-    ]
-    assert trained["a"] == [1, 2]
+    trained(monkeypatch, {0: 1.0, 1: 20.0})
+    left_out, _ = run_trials(planned(10, 10), handmade)
+    assert trial_reason(left_out, "ndcg@10").sentence == (
+        "1 is left out: its training would take 20 times as long as that of 0."
+    )
 
 
-def test_the_others_have_the_time_of_the_favourite(
-    monkeypatch: pytest.MonkeyPatch, handmade: PreparedData, tmp_path: Path
-) -> None:
-    """80 s: 20 s each at the first rung, 40 s more for the one that is left, and at least an epoch."""
-    values = {"favourite": (1.0, [0.5] * 80), "dear": (4.0, [0.4] * 80), "dearest": (90.0, [0.1] * 80)}
-    trained = trained_to(monkeypatch, values)
-    assert halved(handmade, dict.fromkeys(values, 80), tmp_path)[0] == "favourite"
-    assert trained == {"favourite": [1, 20, 40], "dear": [1, 5, 15], "dearest": [1]}
-
-
-def test_a_trial_that_fails_gives_its_reason_and_the_others_go_on(
-    handmade: PreparedData, tmp_path: Path
-) -> None:
+def test_a_trial_that_fails_gives_its_reason_and_the_others_go_on(handmade: PreparedData) -> None:
     """The data has no times for the age of an example."""
     ordinary = load_experiment("demo", SHORT)
     impossible = load_experiment("demo", {**SHORT, "tower.user.example_age": True})
-    found: list[Trial] = []
-    candidates = {"impossible": impossible, "ordinary": ordinary}
-    assert run_trials(candidates, handmade, tmp_path, found.append) == "ordinary"
-    failed, good = found
+    failed, good = run_trials({"impossible": impossible, "ordinary": ordinary}, handmade)
     assert (failed.candidate, failed.value) == ("impossible", None)
-    assert "tower.user.example_age = true needs times" in failed.failure
-    assert trial_reason(failed, "ndcg@10").sentence.startswith("The trial of impossible failed: tower.user.")
+    told = trial_reason(failed, "ndcg@10")
+    assert (told.kind, told.sentence[:44]) == ("left_out", "impossible is left out: tower.user.example_a")
     assert (good.candidate, good.epoch, good.epochs) == ("ordinary", 1, 1)
     told = trial_reason(replace(good, planned=4, value=0.25, seconds=3.4), "ndcg@10")
     assert told.kind == "trial"
     assert told.sentence == (
-        "After 1 of 4 epochs (3 s), ordinary has a validation ndcg@10 of 0.2500, at epoch 1."
+        "In a trial of 1 of 4 epochs (3 s), ordinary reaches a validation ndcg@10 of 0.2500, at epoch 1."
     )
-
-
-def test_without_a_trial_that_succeeds_nothing_is_picked(handmade: PreparedData, tmp_path: Path) -> None:
-    impossible = load_experiment("demo", {**SHORT, "tower.user.example_age": True})
-    with pytest.raises(TrainingError, match=r"every trial failed: tower\.user"):
-        run_trials({"one": impossible, "two": impossible}, handmade, tmp_path, lambda trial: None)
 
 
 def give(monkeypatch: pytest.MonkeyPatch, values: Mapping[str, float | None], found: Facts) -> None:
     """Let the data have these figures, and trials these values."""
 
-    def trials(
-        candidates: Mapping[str, ExperimentConfig],
-        data: PreparedData,
-        folder: Path,
-        report: Callable[[Trial], None],
-    ) -> str:
+    def trials(candidates: Mapping[str, ExperimentConfig], data: PreparedData) -> Iterator[Trial]:
         for name in candidates:
             value = values[name]
-            report(Trial(name, value, 2, 3, 6, 1.0, "" if value is not None else "no memory"))
-        return max(candidates, key=lambda name: values[name] or 0.0)
+            yield Trial(name, value, 2, 3, 6, 1.0, "" if value is not None else "no memory")
 
     monkeypatch.setattr(module, "facts_of", lambda data: found)
     monkeypatch.setattr(module, "run_trials", trials)
 
 
-def test_the_reasons_are_reported_as_they_arise(
-    monkeypatch: pytest.MonkeyPatch, handmade: PreparedData, tmp_path: Path
+def test_the_best_validation_value_is_picked_and_reasons_are_reported_as_they_arise(
+    monkeypatch: pytest.MonkeyPatch, handmade: PreparedData
 ) -> None:
     values = {"transformer": 0.11, "transformer_short": None, "pooled": 0.12}
     give(monkeypatch, values, facts())
     lines: list[str] = []
-    chosen = choose(handmade, {}, lines.append, tmp_path)
+    chosen = choose(handmade, {}, lines.append)
     assert chosen.picked == "pooled"
     assert chosen.experiment.tower.user.kind == "pooled"
     assert lines == [f"auto: {reason.sentence}" for reason in chosen.reasons]
@@ -318,16 +303,24 @@ def test_the_reasons_are_reported_as_they_arise(
         "auto: Picked: pooled, whose validation ndcg@10 is the best, 0.1200; transformer has 0.1100."
     )
     kinds = [reason.kind for reason in chosen.reasons]
-    assert kinds == ["order", "size", "trial", "failed", "trial", "picked"]
+    assert kinds == ["order", "size", "trial", "left_out", "trial", "picked"]
+
+
+def test_without_a_trial_that_succeeds_nothing_is_picked(
+    monkeypatch: pytest.MonkeyPatch, handmade: PreparedData
+) -> None:
+    give(monkeypatch, dict.fromkeys(("transformer", "transformer_short", "pooled")), facts())
+    with pytest.raises(TrainingError, match="every trial failed: no memory"):
+        choose(handmade, {}, print)
 
 
 def test_a_choice_that_loses_to_the_users_own_items_is_told(
-    monkeypatch: pytest.MonkeyPatch, handmade: PreparedData, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, handmade: PreparedData
 ) -> None:
     values = {"transformer": 0.11, "transformer_short": 0.1, "pooled": 0.12}
     for own, told in ((0.13, True), (0.11, False)):
         give(monkeypatch, values, facts(repeat_share=0.3, own_use={"last_used": own}))
-        last = choose(handmade, {}, lambda line: None, tmp_path).reasons[-1]
+        last = choose(handmade, {}, lambda line: None).reasons[-1]
         assert ("the user's own items are better" in last.sentence) == told
 
 
@@ -435,7 +428,7 @@ def test_without_trials_the_first_candidate_is_picked(
     monkeypatch: pytest.MonkeyPatch, handmade: PreparedData
 ) -> None:
     give(monkeypatch, {}, facts(has_validation=False))
-    chosen = choose(handmade, {}, print, Path())
+    chosen = choose(handmade, {}, print)
     assert (chosen.picked, chosen.trials) == ("transformer", ())
     assert chosen.reasons[-1].kind == "no_trials"
     assert chosen.reasons[-1].sentence == (

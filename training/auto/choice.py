@@ -1,6 +1,5 @@
 """`--experiment auto`: look at the data, try the candidates, pick one, and say why."""
 
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +12,10 @@ from turret.training.auto.facts import Facts, facts_of
 from turret.training.auto.reasons import Reason, data_reasons
 from turret.training.auto.trials import Trial, obstacle, run_trials, trial_reason
 from turret.training.config.experiment import ExperimentConfig
-from turret.training.distributed.launch import launch_name
-from turret.training.run import Run, check_no_run, remove_run
+from turret.training.errors import TrainingError
+from turret.training.run import Run, check_no_run
 
 AUTO = "auto"
-# The folder of the trials in that of the run; a choice removes it.
-TRIALS = ".trials"
 
 Report = Callable[[str], None]
 
@@ -48,7 +45,7 @@ def chosen_run(
     overwrite: bool,
     report: Report,
 ) -> Run:
-    """A run in `folder` of the experiment that `choose` picks, to be resumed: its trial has begun it.
+    """A run in `folder` of the experiment that `choose` picks, which stores the choice.
 
     Raises:
         TrainingError: the folder has a run and `overwrite` is not set, or every trial failed.
@@ -56,33 +53,12 @@ def chosen_run(
     """
     if not overwrite:
         check_no_run(folder)
-    trials = folder / TRIALS
-    shutil.rmtree(trials, ignore_errors=True)
-    choice = choose(data, overrides, report, trials)
-    run = Run(
-        folder,
-        choice.experiment,
-        data.folder,
-        data.fingerprint,
-        choice=choice.as_json(),
-        launch=launch_name(),
-    )
-    remove_run(folder)
-    if (trials / choice.picked).is_dir():
-        for path in (trials / choice.picked).iterdir():
-            path.rename(folder / path.name)
-        shutil.rmtree(trials)
-    run.write()
-    return run
+    choice = choose(data, overrides, report)
+    return Run(folder, choice.experiment, data.folder, data.fingerprint, choice=choice.as_json())
 
 
-def choose(
-    data: PreparedData, overrides: Sequence[str] | Mapping[str, object], report: Report, folder: Path
-) -> Choice:
-    """Pick an experiment for `data`; `overrides` win over its settings, `report` takes each reason.
-
-    The runs of the trials are in `folder`, by the names of their candidates.
-    """
+def choose(data: PreparedData, overrides: Sequence[str] | Mapping[str, object], report: Report) -> Choice:
+    """Pick an experiment for `data`; `overrides` win over its settings, `report` takes each reason."""
     values = overrides if isinstance(overrides, Mapping) else parse_overrides(overrides)
     facts = facts_of(data)
     experiments, refused = candidates(facts, values)
@@ -96,13 +72,11 @@ def choose(
         add(reason)
     trials: list[Trial] = []
     metric = next(iter(experiments.values())).training.metric
-
-    def add_trial(trial: Trial) -> None:
-        trials.append(trial)
-        add(trial_reason(trial, metric))
-
     if (hindrance := obstacle(facts, len(experiments))) is None:
-        picked = run_trials(experiments, data, folder, add_trial)
+        for trial in run_trials(experiments, data):
+            trials.append(trial)
+            add(trial_reason(trial, metric))
+        picked = _best(trials, data)
         add(_picked(picked, trials, metric, facts))
     else:
         picked = next(iter(experiments))
@@ -110,8 +84,15 @@ def choose(
     return Choice(picked, experiments[picked], tuple(reasons), tuple(trials))
 
 
+def _best(trials: Sequence[Trial], data: PreparedData) -> str:
+    """The candidate with the best value; the earlier one of equals."""
+    valued = [trial for trial in trials if trial.value is not None]
+    if not valued:
+        raise TrainingError(f"{data.folder}: --experiment auto: every trial failed: {trials[0].failure}")
+    return max(valued, key=lambda trial: trial.value or 0.0).candidate
+
+
 def _picked(picked: str, trials: Sequence[Trial], metric: str, facts: Facts) -> Reason:
-    # The last trial of each: candidates that were left out at a rung have no later one.
     values = {trial.candidate: trial.value for trial in trials}
     own = values[picked] or 0.0
     others = [

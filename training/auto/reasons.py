@@ -31,7 +31,7 @@ Kind = Literal[
     "unread_labels",
     "size",
     "refused",
-    "failed",
+    "left_out",
     "trial",
     "no_trials",
     "picked",

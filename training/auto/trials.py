@@ -1,13 +1,15 @@
-"""Successive halving of candidates by their validation metric. The test part is never read.
+"""Short trainings of candidates, compared on the validation part. The test part is never read.
 
-Jamieson & Talwalkar 2016, with two rungs. A candidate is compared at the same share of its own training, not
-at the same time: towers with much dropout learn slowly and end higher.
+Each trial is the same share of its candidate's own training, with the whole schedule of the learning rate: at
+the same number of epochs or seconds, towers that learn slowly and end higher would lose, and so would those
+that gain by the decay, where a longer training is interrupted.
 """
 
-import math
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import monotonic
 from typing import Any
 
 import torch
@@ -19,21 +21,30 @@ from turret.tower.errors import TowerError
 from turret.training.auto.facts import Facts
 from turret.training.auto.reasons import Reason
 from turret.training.config.experiment import ExperimentConfig
+from turret.training.config.named_settings import with_settings
 from turret.training.errors import DivergenceError, TrainingError
 from turret.training.run import Run
 from turret.training.trainer import train
 
 # A larger log has no trials: an epoch of it is longer than all of them should be.
 MOST_EXAMPLES = 10_000_000
-# After these shares of their epochs, so many candidates are left.
-RUNGS = ((0.25, 2), (0.5, 1))
+# The most of its epochs that a candidate has in a trial.
+SHARE = 0.5
+# A candidate is left out if its training takes so many times as long as that of the first.
+TIMES = 3.0
 
 _FAILURES = (ConfigurationError, DivergenceError, TrainingError, TowerError, torch.OutOfMemoryError)
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A candidate, its best validation value so far (None if it failed), and its cost."""
+    """A candidate, its best validation value (None without a trial, for the `failure`), and its cost.
+
+    Attributes:
+        epoch: that of the value.
+        epochs: those of the trial.
+        planned: those of the experiment.
+    """
 
     candidate: str
     value: float | None
@@ -59,70 +70,52 @@ def obstacle(facts: Facts, count: int) -> str | None:
     return None
 
 
-def run_trials(
-    candidates: Mapping[str, ExperimentConfig],
-    data: PreparedData,
-    folder: Path,
-    report: Callable[[Trial], None],
-) -> str:
-    """The name of the candidate that is left; its run in `folder`, by its name, waits to be continued.
+def run_trials(candidates: Mapping[str, ExperimentConfig], data: PreparedData) -> Iterator[Trial]:
+    """Train each candidate for a share of its epochs, and yield its result.
 
-    The first candidate is trained to each rung. The others have as much time together as its whole training
-    takes, in equal parts, half of it at each rung, and at least one evaluation.
-
-    Raises:
-        TrainingError: every candidate failed.
+    All trials together take about as long as the training of the first candidate, which is the favourite: a
+    training of one epoch each tells how long the whole ones take. The shortest trial is one epoch.
     """
-    names = list(candidates)
-    trials: dict[str, Trial] = {}
-    for share, left in RUNGS:
-        if len(names) <= left:
-            continue
-        seconds = math.inf
-        for name in names:
-            run = Run(folder / name, candidates[name], data.folder, data.fingerprint)
-            trials[name] = trial = _train(run, data, trials.get(name), share, seconds)
-            report(trial)
-            if math.isinf(seconds) and trial.value is not None:
-                whole = trial.seconds / trial.epochs * trial.planned
-                seconds = whole / len(RUNGS) / (len(names) - 1)
-        valued = [name for name in names if trials[name].value is not None]
-        if not valued:
-            reason = next(iter(trials.values())).failure
-            raise TrainingError(f"{data.folder}: --experiment auto: every trial failed: {reason}")
-        # Of equal ones the earlier is kept.
-        best = sorted(valued, key=lambda name: -(trials[name].value or 0.0))[:left]
-        names = [name for name in names if name in best]
-    return names[0]
+    first = {name: _trial(name, one, 1, data) for name, one in candidates.items()}
+    yield from (trial for trial in first.values() if trial.value is None)
+    tried = {name: trial for name, trial in first.items() if trial.value is not None}
+    if not tried:
+        return
+    seconds = {name: trial.seconds * trial.planned for name, trial in tried.items()}
+    favourite = next(iter(tried))
+    for name in tried:
+        if seconds[name] > TIMES * seconds[favourite]:
+            times = f"{seconds.pop(name) / seconds[favourite]:.0f} times"
+            failure = f"its training would take {times} as long as that of {favourite}"
+            yield replace(tried[name], value=None, epoch=0, failure=failure)
+    share = min(SHARE, seconds[favourite] / sum(seconds.values()))
+    for name in seconds:
+        epochs = round(share * tried[name].planned)
+        yield _trial(name, candidates[name], epochs, data) if epochs > 1 else tried[name]
 
 
-def _train(run: Run, data: PreparedData, before: Trial | None, share: float, seconds: float) -> Trial:
-    """Train to a share of the epochs, within this further time, but at least to one evaluation."""
-    name, planned = run.folder.name, run.experiment.training.epochs
-    every = run.experiment.training.evaluate_every
-
-    def train_until(epoch: int) -> Trial:
-        found = train(run, data, resume=True, report=lambda _: None, until=epoch)
-        return Trial(name, found.best, found.best_epoch, found.epoch, planned, found.seconds)
-
-    try:
-        trial = before or train_until(1)
-        allowed = seconds + (before.seconds if before else 0.0)
-        epochs = (
-            max(1, math.ceil(min(share * planned, allowed / trial.seconds * trial.epochs) / every)) * every
-        )
-        return trial if epochs <= trial.epochs else train_until(epochs)
-    except _FAILURES as error:
-        return Trial(name, None, 0, 0, planned, 0.0, " ".join(str(error).split()))
+def _trial(name: str, experiment: ExperimentConfig, epochs: int, data: PreparedData) -> Trial:
+    planned, began = experiment.training.epochs, monotonic()
+    epochs = min(epochs, planned)
+    shortened = with_settings(experiment, {"training.epochs": epochs})
+    value, epoch, failure = None, 0, ""
+    with TemporaryDirectory(prefix="turret-trial-") as folder:
+        run = Run(Path(folder), shortened, data.folder, data.fingerprint)
+        try:
+            progress = train(run, data, report=lambda _: None)
+        except _FAILURES as error:
+            failure = " ".join(str(error).split())
+        else:
+            value, epoch = progress.best, progress.best_epoch
+    return Trial(name, value, epoch, epochs, planned, monotonic() - began, failure)
 
 
 def trial_reason(trial: Trial, metric: str) -> Reason:
     """The sentence of one trial."""
     if trial.value is None:
-        sentence = f"The trial of {trial.candidate} failed: {trial.failure}"
-        return Reason("failed", sentence, trial.as_json())
+        return Reason("left_out", f"{trial.candidate} is left out: {trial.failure}.", trial.as_json())
     sentence = (
-        f"After {trial.epochs} of {counted(trial.planned, 'epoch')} ({trial.seconds:.0f} s), "
-        f"{trial.candidate} has a validation {metric} of {trial.value:.4f}, at epoch {trial.epoch}."
+        f"In a trial of {trial.epochs} of {counted(trial.planned, 'epoch')} ({trial.seconds:.0f} s), "
+        f"{trial.candidate} reaches a validation {metric} of {trial.value:.4f}, at epoch {trial.epoch}."
     )
     return Reason("trial", sentence, trial.as_json())

@@ -32,8 +32,7 @@ def train_run(settings: RetrainSettings, state: RunState) -> None:
         train(run, run.open_data(settings.data), resume=True, report=report)
         return
     data = PreparedData.open(settings.data)
-    run = _new_run(settings, state, folder, data)
-    train(run, data, resume=run.choice is not None, overwrite=True, report=report)
+    train(_new_run(settings, state, folder, data), data, overwrite=True, report=report)
 
 
 def _new_run(settings: RetrainSettings, state: RunState, folder: Path, data: PreparedData) -> Run:
