@@ -1,8 +1,11 @@
 """The training loop: steps, evaluation, early stopping, checkpoints."""
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from itertools import islice
+from statistics import median
 
 import torch
 from torch import Tensor
@@ -124,23 +127,37 @@ class Trainer:
                 f"large for {self.batches.example_count:,} examples; a smaller one may give a better model."
             )
 
-    def _epoch(self, recorder: Records) -> float:
-        """Make the steps of an epoch that are left, and return the examples a second."""
-        begun, examples = recorder.seconds(), self.progress.examples
-        state, settings = self.progress, self.settings
+    def seconds_an_epoch(self, steps: int) -> float:
+        """Estimate the time of an epoch without its evaluation by its first steps, which change the model."""
+        seconds = []
+        for batch in islice(self._begin_epoch(), steps):
+            began = time.monotonic()
+            self.step(batch)
+            seconds.append(time.monotonic() - began)
+        # The first steps compile kernels and fill caches.
+        return median(seconds) * self.batches.steps_per_epoch
+
+    def _begin_epoch(self) -> Iterator[Batch]:
+        """The batches of the epoch that are left."""
+        state = self.progress
         sampler = self.objective.sampler
         if sampler and sampler.holds_vectors and not state.step_in_epoch:
             rows = torch.arange(len(self.data.item_ids), device=self.device)
             sampler.refresh(self.model.current_vectors(rows))
-        order = stream(settings.seed, "order", state.epoch)
-        label = f"epoch {state.epoch + 1}/{settings.epochs}"
         self.model.train()
+        order = stream(self.settings.seed, "order", state.epoch)
+        share = (self.world.rank, self.world.size)
+        batches = self.batches.epoch(order, state.step_in_epoch, share)
+        return batches if self.device.type == "cpu" else prefetched(batches, self.device)
+
+    def _epoch(self, recorder: Records) -> float:
+        """Make the steps of an epoch that are left, and return the examples a second."""
+        begun, examples = recorder.seconds(), self.progress.examples
+        state, settings = self.progress, self.settings
+        label = f"epoch {state.epoch + 1}/{settings.epochs}"
+        batches = self._begin_epoch()
         with progress(label, self.batches.steps_per_epoch) as advance:
             advance(state.step_in_epoch)
-            share = (self.world.rank, self.world.size)
-            batches = self.batches.epoch(order, state.step_in_epoch, share)
-            if self.device.type != "cpu":
-                batches = prefetched(batches, self.device)
             for batch in batches:
                 loss = self.step(batch)
                 if state.step % 50 == 1:

@@ -55,17 +55,20 @@ class Metrics:
             os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
             values.ValueClass = values.MultiProcessValue(lambda: worker)  # type: ignore[no-untyped-call]
             self.registry.register(_Workers(folder))
-        self._declare()
+        self._declare_requests()
+        self._declare_answers()
+        self._declare_events_and_items()
+        self._declare_versions()
+        self._declare_quality()
+        self._declare_workers()
         self.running = 0  # requests, of which the gauge is set at each refresh
         self._version: str | None = None
         self._refreshers: list[Callable[[], object]] = []
         self.workers.set(1)
         self.worker_starts.inc()
 
-    def _declare(self) -> None:
+    def _declare_requests(self) -> None:
         counter, gauge, histogram = self._counter, self._gauge, self._histogram
-
-        # Requests
         self.requests = counter("turret_requests", "Answered requests", route=(), status=())
         self.seconds = histogram(
             "turret_request_seconds", "Response time, by the class of the status", _SECONDS, "route", "class"
@@ -78,7 +81,8 @@ class Metrics:
         self.held_bytes = gauge("turret_held_bytes", "Buffered bytes of requests and responses")
         self.refused = counter("turret_refused", "Refused requests, by reason", reason=_REFUSALS)
 
-        # Answers
+    def _declare_answers(self) -> None:
+        counter = self._counter
         parts = ("history", "events", "items", "engine")
         self.answers = counter("turret_answers", "Recommendations, by their source", source=SOURCES)
         self.empty_answers = counter("turret_empty_answers", "Recommendations without any item")
@@ -89,7 +93,8 @@ class Metrics:
             "turret_unknown_items", "Items of histories that the version does not have"
         )
 
-        # Events and items
+    def _declare_events_and_items(self) -> None:
+        counter, gauge = self._counter, self._gauge
         self.events_stored = counter("turret_events_stored", "Stored events")
         self.event_duplicates = counter("turret_event_duplicates", "Events that were stored before")
         self.breaker_open = gauge(
@@ -105,7 +110,8 @@ class Metrics:
         )
         self.withdrawn_items = gauge("turret_withdrawn_items", "Withdrawn items", mode="livemax")
 
-        # Versions
+    def _declare_versions(self) -> None:
+        counter, gauge = self._counter, self._gauge
         self.activations = counter(
             "turret_activations", "Attempts to activate a version", outcome=("activated", "refused")
         )
@@ -124,7 +130,8 @@ class Metrics:
             mode="livemax",
         )
 
-        # Quality
+    def _declare_quality(self) -> None:
+        counter, histogram = self._counter, self._histogram
         self.recall = self._summary("turret_recall_at_k", "Recall of live answers against exact search", "k")
         self.recall_samples = counter(
             "turret_recall_samples",
@@ -148,7 +155,8 @@ class Metrics:
             _TENTHS,
         )
 
-        # Telemetry and workers
+    def _declare_workers(self) -> None:
+        counter, gauge = self._counter, self._gauge
         self.dropped = counter(
             "turret_telemetry_dropped", "Dropped log lines and spans", sink=("logs", "traces")
         )

@@ -197,19 +197,20 @@ def test_trials_need_two_candidates_a_validation_part_and_a_bounded_log() -> Non
     assert obstacle(facts(examples=20_000_000), 2) == "an epoch has more than 10,000,000 examples"
 
 
-def trained(monkeypatch: pytest.MonkeyPatch, seconds: Mapping[int, float]) -> list[tuple[int, int]]:
+def trained(monkeypatch: pytest.MonkeyPatch, seconds: Sequence[float]) -> list[tuple[int, int]]:
     """Let an epoch of the candidate with a seed take these seconds; seed and epochs of each training."""
-    now, found = 0.0, []
+    found = []
 
     def train(run: Run, data: PreparedData, report: Any) -> Progress:
-        nonlocal now
         settings = run.experiment.training
-        now += seconds[settings.seed] * settings.epochs
         found.append((settings.seed, settings.epochs))
         return Progress(epoch=settings.epochs, best=0.5, best_epoch=settings.epochs)
 
+    def whole(experiment: ExperimentConfig, data: PreparedData) -> float:
+        return seconds[experiment.training.seed] * experiment.training.epochs
+
     monkeypatch.setattr(trials_module, "train", train)
-    monkeypatch.setattr(trials_module, "monotonic", lambda: now)
+    monkeypatch.setattr(trials_module, "_seconds", whole)
     return found
 
 
@@ -230,8 +231,8 @@ def planned(*epochs: int) -> dict[str, ExperimentConfig]:
         ((30, 30, 30), (1.0, 1.0, 1.0), [(0, 10), (1, 10), (2, 10)]),
         ((30, 30, 30), (2.0, 1.0, 1.0), [(0, 15), (1, 15), (2, 15)]),
         ((30, 10), (1.0, 9.0), [(0, 8), (1, 2)]),
-        # A trial has an epoch at least, and the measured one is enough then.
-        ((3, 3, 3), (1.0, 1.0, 1.0), []),
+        # A trial has an epoch at least.
+        ((3, 1, 1), (1.0, 9.0, 9.0), [(0, 1), (1, 1), (2, 1)]),
         # Left out: 4 times as long.
         ((10, 10, 10), (1.0, 4.0, 1.0), [(0, 5), (2, 5)]),
     ],
@@ -243,29 +244,33 @@ def test_trials_are_equal_shares_of_trainings_within_the_time_of_the_first(
     seconds: tuple[float, ...],
     trials: list[tuple[int, int]],
 ) -> None:
-    found = trained(monkeypatch, dict(enumerate(seconds)))
+    found = trained(monkeypatch, seconds)
     results = list(run_trials(planned(*candidates), handmade))
-    measured = [(seed, 1) for seed in range(len(candidates))]
-    assert found == [*measured, *trials]
-    tried = [(int(one.candidate), one.epochs) for one in results if one.value is not None]
-    assert tried == (trials or measured)
+    assert found == trials
+    assert [(int(one.candidate), one.epochs) for one in results if one.value is not None] == trials
 
 
 def test_a_candidate_that_takes_much_longer_than_the_first_is_left_out(
     monkeypatch: pytest.MonkeyPatch, handmade: PreparedData
 ) -> None:
-    trained(monkeypatch, {0: 1.0, 1: 20.0})
-    left_out, _ = run_trials(planned(10, 10), handmade)
-    assert trial_reason(left_out, "ndcg@10").sentence == (
-        "1 is left out: its training would take 20 times as long as that of 0."
-    )
+    """And the one that is left alone is picked without a trial."""
+    found = trained(monkeypatch, [1.0, 20.0])
+    monkeypatch.setattr(module, "candidates", lambda facts, overrides: (planned(10, 10), {}))
+    monkeypatch.setattr(module, "facts_of", lambda data: facts())
+    chosen = choose(handmade, {}, lambda line: None)
+    assert (chosen.picked, found) == ("0", [])
+    assert [reason.sentence for reason in chosen.reasons[-2:]] == [
+        "1 is left out: its training would take 20 times as long as that of 0.",
+        "Picked: 0, without trials, as it alone is left.",
+    ]
 
 
 def test_a_trial_that_fails_gives_its_reason_and_the_others_go_on(handmade: PreparedData) -> None:
     """The data has no times for the age of an example."""
     ordinary = load_experiment("demo", SHORT)
     impossible = load_experiment("demo", {**SHORT, "tower.user.example_age": True})
-    failed, good = run_trials({"impossible": impossible, "ordinary": ordinary}, handmade)
+    candidates = {"impossible": impossible, "ordinary": ordinary, "other": ordinary}
+    failed, good, _ = run_trials(candidates, handmade)
     assert (failed.candidate, failed.value) == ("impossible", None)
     told = trial_reason(failed, "ndcg@10")
     assert (told.kind, told.sentence[:44]) == ("left_out", "impossible is left out: tower.user.example_a")

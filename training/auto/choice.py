@@ -76,6 +76,12 @@ def choose(data: PreparedData, overrides: Sequence[str] | Mapping[str, object], 
         for trial in run_trials(experiments, data):
             trials.append(trial)
             add(trial_reason(trial, metric))
+        left_out = {trial.candidate for trial in trials if trial.value is None}
+        left = [name for name in experiments if name not in left_out]
+        if len(left) == 1:
+            hindrance = "it alone is left"
+            experiments = {left[0]: experiments[left[0]]}
+    if hindrance is None:
         picked = _best(trials, data)
         add(_picked(picked, trials, metric, facts))
     else:

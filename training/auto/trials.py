@@ -6,7 +6,7 @@ that gain by the decay, where a longer training is interrupted.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
@@ -24,7 +24,7 @@ from turret.training.config.experiment import ExperimentConfig
 from turret.training.config.named_settings import with_settings
 from turret.training.errors import DivergenceError, TrainingError
 from turret.training.run import Run
-from turret.training.trainer import train
+from turret.training.trainer import Trainer, train
 
 # A larger log has no trials: an epoch of it is longer than all of them should be.
 MOST_EXAMPLES = 10_000_000
@@ -32,6 +32,7 @@ MOST_EXAMPLES = 10_000_000
 SHARE = 0.5
 # A candidate is left out if its training takes so many times as long as that of the first.
 TIMES = 3.0
+TIMED_STEPS = 10
 
 _FAILURES = (ConfigurationError, DivergenceError, TrainingError, TowerError, torch.OutOfMemoryError)
 
@@ -73,41 +74,52 @@ def obstacle(facts: Facts, count: int) -> str | None:
 def run_trials(candidates: Mapping[str, ExperimentConfig], data: PreparedData) -> Iterator[Trial]:
     """Train each candidate for a share of its epochs, and yield its result.
 
-    All trials together take about as long as the training of the first candidate, which is the favourite: a
-    training of one epoch each tells how long the whole ones take. The shortest trial is one epoch.
+    All trials together take about as long as the training of the first candidate, which is the favourite:
+    some steps of each tell how long the whole trainings take. The shortest trial is one epoch. A candidate
+    that is left alone has none.
     """
-    first = {name: _trial(name, one, 1, data) for name, one in candidates.items()}
-    yield from (trial for trial in first.values() if trial.value is None)
-    tried = {name: trial for name, trial in first.items() if trial.value is not None}
-    if not tried:
+    seconds: dict[str, float] = {}
+    for name, experiment in candidates.items():
+        try:
+            seconds[name] = _seconds(experiment, data)
+        except _FAILURES as error:
+            yield _left_out(name, experiment, error)
+    slow = [name for name in seconds if seconds[name] > TIMES * next(iter(seconds.values()))]
+    for name in slow:
+        times = seconds.pop(name) / next(iter(seconds.values()))
+        reason = f"its training would take {times:.0f} times as long as that of {next(iter(seconds))}"
+        yield _left_out(name, candidates[name], reason)
+    if len(seconds) < 2:
         return
-    seconds = {name: trial.seconds * trial.planned for name, trial in tried.items()}
-    favourite = next(iter(tried))
-    for name in tried:
-        if seconds[name] > TIMES * seconds[favourite]:
-            times = f"{seconds.pop(name) / seconds[favourite]:.0f} times"
-            failure = f"its training would take {times} as long as that of {favourite}"
-            yield replace(tried[name], value=None, epoch=0, failure=failure)
-    share = min(SHARE, seconds[favourite] / sum(seconds.values()))
+    share = min(SHARE, next(iter(seconds.values())) / sum(seconds.values()))
     for name in seconds:
-        epochs = round(share * tried[name].planned)
-        yield _trial(name, candidates[name], epochs, data) if epochs > 1 else tried[name]
+        yield _trial(name, candidates[name], data, share)
 
 
-def _trial(name: str, experiment: ExperimentConfig, epochs: int, data: PreparedData) -> Trial:
+def _seconds(experiment: ExperimentConfig, data: PreparedData) -> float:
+    """Estimate the time of a whole training, without its evaluations."""
+    with TemporaryDirectory(prefix="turret-trial-") as folder:
+        run = Run(Path(folder), experiment, data.folder, data.fingerprint)
+        trainer = Trainer(run, data, report=lambda _: None)
+        return trainer.seconds_an_epoch(TIMED_STEPS) * experiment.training.epochs
+
+
+def _trial(name: str, experiment: ExperimentConfig, data: PreparedData, share: float) -> Trial:
+    """Train for a share of the epochs."""
     planned, began = experiment.training.epochs, monotonic()
-    epochs = min(epochs, planned)
+    epochs = max(1, round(share * planned))
     shortened = with_settings(experiment, {"training.epochs": epochs})
-    value, epoch, failure = None, 0, ""
     with TemporaryDirectory(prefix="turret-trial-") as folder:
         run = Run(Path(folder), shortened, data.folder, data.fingerprint)
         try:
             progress = train(run, data, report=lambda _: None)
         except _FAILURES as error:
-            failure = " ".join(str(error).split())
-        else:
-            value, epoch = progress.best, progress.best_epoch
-    return Trial(name, value, epoch, epochs, planned, monotonic() - began, failure)
+            return _left_out(name, experiment, error)
+    return Trial(name, progress.best, progress.best_epoch, epochs, planned, monotonic() - began)
+
+
+def _left_out(name: str, experiment: ExperimentConfig, reason: object) -> Trial:
+    return Trial(name, None, 0, 0, experiment.training.epochs, 0.0, " ".join(str(reason).split()))
 
 
 def trial_reason(trial: Trial, metric: str) -> Reason:
