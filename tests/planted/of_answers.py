@@ -13,19 +13,9 @@ def an_older_change_replaces_the_fields_of_the_bundle(original: Function) -> Fun
     return seeing(original, exported_at=lambda bundle: 0)
 
 
-@planted("turret.service.overlay.apply_changes:_append", "service/test_overlay.py")
-def a_changed_item_keeps_its_place_among_the_fresh(original: Function) -> Function:
-    return lambda fresh, moved, arrived, vectors: original(fresh, set(), arrived, vectors)
-
-
 @planted("turret.service.overlay.fresh:FreshItems._main_mask", "service/test_overlay.py")
 def a_replaced_item_is_filtered_by_its_old_fields(original: Function) -> Function:
     return lambda self, filtering: original(replace(self, replaced={}), filtering)
-
-
-@planted("turret.service.overlay.fresh:FreshItems._main_mask", "service/test_overlay.py")
-def withdrawn_items_come_with_a_filter(original: Function) -> Function:
-    return lambda self, filtering: original(replace(self, withdrawn=self.withdrawn[:0]), filtering)
 
 
 @planted("turret.service.overlay.item_overlay_cache:ItemOverlayCache.current", "service/test_overlay.py")
@@ -58,29 +48,6 @@ def an_excluded_fresh_item_is_recommended(original: Function) -> Function:
     return merge
 
 
-@planted("turret.service.overlay.searching:fresh_scores", "service/test_overlay.py")
-def scores_of_fresh_items_lack_the_temperature(original: Function) -> Function:
-    def fresh_scores(vector: Any, fresh: Any, scoring: Any) -> Any:
-        return original(vector, fresh, scoring) * np.float32(scoring.temperature)
-
-    return fresh_scores
-
-
-@planted("turret.service.ranking.micro_batcher:MicroBatcher._run_batch", "service/test_ranking.py")
-def queries_of_two_overlays_share_a_batch(original: Function) -> Function:
-    def run_batch(self: Any) -> None:
-        self._waiting = [replace(entry, fresh=self._waiting[0].fresh) for entry in self._waiting]
-        original(self)
-
-    return run_batch
-
-
-@planted("turret.service.ranking.query:make_query", "service/test_ranking.py")
-def the_event_of_the_moment_of_a_cursor_is_not_seen(original: Function) -> Function:
-    find = original.__globals__["bisect_right"]
-    return seeing(original, bisect_right=lambda times, until: max(0, find(times, until) - 1))
-
-
 @planted("turret.service.ranking.query:_is_enough", "service/test_ranking.py")
 def seen_items_are_masked_for_the_newest_events_alone(original: Function) -> Function:
     return seeing(original, any=lambda asked: False)
@@ -95,35 +62,6 @@ def items_of_the_score_of_a_withdrawn_item_are_left_out_of_the_next_page(origina
     return comes_after
 
 
-@planted("turret.service.ranking.selecting:_matching", "service/test_ranking.py")
-def an_item_of_exactly_the_least_score_is_left_out(original: Function) -> Function:
-    def matching(ranking: Any, conditions: Any) -> Any:
-        rows = original(ranking, conditions)
-        least = conditions.min_score
-        return rows if least is None else rows[ranking.scores[rows] > np.float32(least)]
-
-    return matching
-
-
 @planted("turret.service.schemas.requests:RecommendRequest.excludes_seen", "service/test_http_recommend.py")
 def the_default_of_a_version_for_used_items_is_not_read(original: Function) -> Function:
     return lambda self, default: original(self, True)
-
-
-@planted("turret.service.schemas.times:_milliseconds", "service/test_schemas.py")
-def true_is_a_time(original: Function) -> Function:
-    return lambda value: original(int(value) if isinstance(value, bool) else value)
-
-
-@planted("turret.service.monitoring.drift:Drift.offer", "service/test_monitoring.py")
-def drift_is_measured_against_another_version(original: Function) -> Function:
-    return lambda self, live, rows, scores: original(self, self._live, rows, scores)
-
-
-@planted("turret.service.monitoring.recall:recall_of", "service/test_monitoring.py")
-def the_recall_of_an_answer_counts_excluded_rows(original: Function) -> Function:
-    def recall_of(sample: Any) -> Any:
-        record = sample.record._replace(excluded=sample.record.excluded[:0])
-        return original(sample._replace(record=record))
-
-    return recall_of

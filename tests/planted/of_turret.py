@@ -24,29 +24,14 @@ def a_version_is_accepted_that_may_be_as_good_instead_of_one_that_is_not_worse(
     return lambda self: original(replace(self, low=self.high))
 
 
-@planted("turret.activation.ranking:_Ranker._times", "turret/test_activation.py")
-def a_comparison_asks_at_the_time_of_the_last_event_of_the_history(original: Function) -> Function:
-    return lambda self, positions, end: original(self, positions, end - 1)
-
-
 @planted("turret.retraining.rule:choose_mode", "turret/test_retraining_decisions.py")
 def a_retraining_never_trains_anew_after_many_warm_starts(original: Function) -> Function:
     return lambda situation, settings: original(replace(situation, warm_starts=0), settings)
 
 
-@planted("turret.retraining.events:is_changed", "turret/test_retraining_folder.py")
-def a_retraining_takes_data_of_another_command_for_its_own(original: Function) -> Function:
-    return lambda data, records, live: False
-
-
 @planted("turret.retraining.events:gather", "turret/test_retraining_folder.py")
 def late_events_are_not_read_again(original: Function) -> Function:
     return seeing(original, _DAY=0)
-
-
-@planted("turret.retraining.record:RetrainRecord.is_trained", "turret/test_retraining_folder.py")
-def events_of_failed_trainings_count_as_trained_on(original: Function) -> Function:
-    return lambda self: True
 
 
 @planted("turret.retraining.retention:protected_versions", "turret/test_retraining_folder.py")
@@ -59,20 +44,10 @@ def retention_deletes_the_version_to_roll_back_to(original: Function) -> Functio
     return seeing(original, next=lambda versions, default: default)
 
 
-@planted("turret.retraining.retention:delete_retired", "turret/test_retraining_folder.py")
-def retention_does_not_look_again_before_it_deletes(original: Function) -> Function:
-    return seeing(original, protected_versions=lambda bundles, url, records: set[str]())
-
-
 @planted("turret.retraining.deployment:judge_canary", "turret/test_retraining_decisions.py")
 def a_worse_canary_is_promoted(original: Function) -> Function:
     judge = original.__globals__["_judged"]
     return seeing(original, _judged=lambda comparison: ("activated", *judge(comparison)[1:]))
-
-
-@planted("turret.retraining.deployment:_is_refusal", "turret/test_retraining_decisions.py")
-def a_service_that_can_not_be_reached_refuses_a_version(original: Function) -> Function:
-    return lambda error: True
 
 
 @planted("turret.retraining.record:append_record", "turret/test_retraining_folder.py")
