@@ -6,10 +6,6 @@ from turret.service.comparison.chosen import ChosenVersion
 from turret.service.comparison.comparison import Comparison
 from turret.service.comparison.opening import VersionOpener
 from turret.service.keys.keyring import Keyring, admin_key
-from turret.service.models.activation import Activator
-from turret.service.models.engine_access import engine_access
-from turret.service.models.model_holder import ModelHolder
-from turret.service.models.shadow import Shadow
 from turret.service.monitoring.observation import Observation
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.overlay.item_writer import ItemWriter
@@ -24,6 +20,10 @@ from turret.service.settings import Settings
 from turret.service.shared_state import SharedState
 from turret.service.stores.contract import RecordStore, Stores
 from turret.service.stores.registry import guarded, open_records, open_stores
+from turret.service.versions.activation import Activator
+from turret.service.versions.engine_access import engine_access
+from turret.service.versions.model_holder import ModelHolder
+from turret.service.versions.shadow import Shadow
 from turret.service.wire.admission import admission
 from turret.service.wire.body import BodyReader
 from turret.service.worker_context import WorkerContext

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from turret.service.errors import ServiceError
-from turret.service.models.gate import GateRequest
+from turret.service.versions.gate import GateRequest
 
 MESSAGE_BYTES = 65536
 _TEXT = 2000  # characters

@@ -10,8 +10,8 @@ from pydantic import BaseModel, ValidationError
 
 from turret.service.keys.keyring import Keyring
 from turret.service.messages import Message, send
-from turret.service.models.gate import GateRequest, Passage, crashed, pass_gate
 from turret.service.shared_state import SharedState, WorkerSlot
+from turret.service.versions.gate import GateRequest, Passage, crashed, pass_gate
 
 _OUTCOME_BYTES = 1_000_000
 _SPARE_SECONDS = 2.0  # so that the supervisor's timeout comes first

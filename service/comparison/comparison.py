@@ -15,14 +15,14 @@ from turret.service.comparison.side import Side
 from turret.service.comparison.side_by_side import side_by_side
 from turret.service.comparison.user_sample import sample_users
 from turret.service.errors import ConflictError, NotReadyError
-from turret.service.models.loaded_model import LoadedModel
-from turret.service.models.memory import give_back
-from turret.service.models.model_holder import ModelHolder
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.ranking.query import Query, QueryReader
 from turret.service.schemas.requests import RecommendRequest
 from turret.service.schemas.times import show_time
 from turret.service.stores.contract import HistoryStore
+from turret.service.versions.loaded_model import LoadedModel
+from turret.service.versions.memory import give_back
+from turret.service.versions.model_holder import ModelHolder
 
 WATCH_SECONDS = 1.0
 _MOST_WAITING = 8  # calls in a worker, with the one that runs

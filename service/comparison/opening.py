@@ -4,11 +4,11 @@ from pathlib import Path
 
 from turret.service.comparison.background import BackgroundThread
 from turret.service.errors import BusyError, ConflictError, NotFoundError, NotReadyError
-from turret.service.models.activation import Activator
-from turret.service.models.gate import Passage
-from turret.service.models.loaded_model import LoadedModel, open_live
-from turret.service.models.memory import available_bytes, in_words, needed_bytes
-from turret.service.models.model_holder import ModelHolder
+from turret.service.versions.activation import Activator
+from turret.service.versions.gate import Passage
+from turret.service.versions.loaded_model import LoadedModel, open_live
+from turret.service.versions.memory import available_bytes, in_words, needed_bytes
+from turret.service.versions.model_holder import ModelHolder
 from turret.tower.errors import BundleError
 from turret.tower.format.listing import version_folder
 from turret.tower.format.manifest import read_manifest

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from turret.service.errors import RequestError
-from turret.service.models.loaded_model import LoadedModel
-from turret.service.models.overlap import overlap_of
 from turret.service.overlay.fresh import FreshItems
 from turret.service.ranking.answer_record import AnswerRecord
 from turret.service.ranking.answers import Answer, recommend
 from turret.service.ranking.query import Query
+from turret.service.versions.loaded_model import LoadedModel
+from turret.service.versions.overlap import overlap_of
 from turret.tower.errors import EncodingError
 
 Id = int | str

@@ -30,10 +30,10 @@ from turret.service.http.routes import (
 )
 from turret.service.http.routes.path_ids import check_query
 from turret.service.keys.access import Authentication
-from turret.service.models.model_holder import ModelHolder
 from turret.service.monitoring.observation import watch_files
 from turret.service.settings import Settings
 from turret.service.stores.contract import Stores
+from turret.service.versions.model_holder import ModelHolder
 from turret.service.worker_context import WorkerContext
 
 PUBLIC: tuple[APIRouter, ...] = (

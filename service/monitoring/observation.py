@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from turret.service.models.loaded_model import LoadedModel
-from turret.service.models.model_holder import ModelHolder
 from turret.service.monitoring.drift import Drift, Reference
 from turret.service.monitoring.recall import RecallSampler
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
@@ -17,6 +15,8 @@ from turret.service.settings import Settings
 from turret.service.telemetry.logs import Logs
 from turret.service.telemetry.metrics import SOURCES, Metrics
 from turret.service.telemetry.traces import open_traces
+from turret.service.versions.loaded_model import LoadedModel
+from turret.service.versions.model_holder import ModelHolder
 from turret.service.wire.admission import Admission
 from turret.tower.engines.circuit import Circuit, CircuitState
 from turret.tower.errors import BundleError

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from turret.service.models.loaded_model import LoadedModel
 from turret.service.monitoring.sampling import Sampling
 from turret.service.ranking.answer_record import AnswerRecord
 from turret.service.telemetry.metrics import Metrics
 from turret.service.thread_priority import lower_priority
+from turret.service.versions.loaded_model import LoadedModel
 from turret.tower.bundle.bundle import Bundle
 
 _WAITING = 16

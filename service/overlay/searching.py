@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from turret.service.models.loaded_model import LoadedModel
 from turret.service.overlay.fresh import FreshItems, Mask
+from turret.service.versions.loaded_model import LoadedModel
 from turret.tower.catalog.filters import Filter
 from turret.tower.catalog.masks import RowMask
 from turret.tower.format.manifest import Scoring

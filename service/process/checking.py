@@ -14,10 +14,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from turret.service.models.gate import GateRequest, pass_gate
-from turret.service.models.memory import data_bytes
 from turret.service.process.forking import close_all_but, describe_exit, fork
 from turret.service.thresholds import MEMORY_FACTOR
+from turret.service.versions.gate import GateRequest, pass_gate
+from turret.service.versions.memory import data_bytes
 from turret.tower.errors import BundleError
 from turret.tower.format.manifest import read_manifest
 from turret.tower.format.pointer import check_version

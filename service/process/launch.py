@@ -21,9 +21,9 @@ def serve(settings: Settings) -> None:
     `TURRET_ENGINE` names no engine.
     """
     os.environ.update(_ENVIRONMENT)
-    from turret.service.models.engine_access import engine_access
-    from turret.service.models.memory import few_arenas
     from turret.service.process.supervisor import Supervisor
+    from turret.service.versions.engine_access import engine_access
+    from turret.service.versions.memory import few_arenas
     from turret.tower.engines.access import set_access
 
     few_arenas()

@@ -19,8 +19,6 @@ from turret.data.errors import TurretError
 from turret.service.errors import ServiceError
 from turret.service.keys.keyring import Keyring, admin_key
 from turret.service.messages import receive
-from turret.service.models.activation_log import ActivationLog
-from turret.service.models.activation_state import initialise, make_folder
 from turret.service.process.checking import Check, Checks
 from turret.service.process.forking import FIRST_PAUSE, check_threads, describe_exit, fork, pause_after
 from turret.service.process.open_files import raise_open_files
@@ -32,6 +30,8 @@ from turret.service.settings import Settings
 from turret.service.shared_state import Order, SharedState
 from turret.service.stores.registry import open_records, store_kind
 from turret.service.telemetry.logs import LineWriter
+from turret.service.versions.activation_log import ActivationLog
+from turret.service.versions.activation_state import initialise, make_folder
 from turret.service.worker_context import WorkerContext
 from turret.tower.format.atomic_publish import remove_stale_dirs
 

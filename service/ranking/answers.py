@@ -9,7 +9,6 @@ import orjson
 from numpy.typing import NDArray
 
 from turret.service.errors import ConflictError, InvalidFieldError, RequestError
-from turret.service.models.loaded_model import LoadedModel
 from turret.service.overlay import searching
 from turret.service.overlay.fresh import FreshItems
 from turret.service.ranking.answer_record import AnswerRecord
@@ -19,6 +18,7 @@ from turret.service.ranking.query import Query, ResolvedQuery
 from turret.service.ranking.selecting import Conditions, Ranked, Selection, select
 from turret.service.schemas.cursor import Cursor
 from turret.service.schemas.fields import HISTORY_LIMIT
+from turret.service.versions.loaded_model import LoadedModel
 from turret.tower.errors import EncodingError, EngineError, FilterError
 from turret.tower.retrieval.retriever import Ranking
 from turret.tower.times import Times

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from turret.service.models.loaded_model import LoadedModel
 from turret.service.ranking.item_view import ItemView
 from turret.service.ranking.query import ResolvedQuery
+from turret.service.versions.loaded_model import LoadedModel
 from turret.tower.retrieval.retriever import Ranking
 from turret.tower.times import Times
 

@@ -6,9 +6,9 @@ from typing import Any
 import orjson
 
 from turret.service.errors import NotFoundError
-from turret.service.models.loaded_model import LoadedModel
 from turret.service.overlay.fresh import FreshItems
 from turret.service.ranking.item_view import ItemView
+from turret.service.versions.loaded_model import LoadedModel
 
 _UNKNOWN = "version {version} has no such item, and none was added; check the id"
 _WITHDRAWN = "this item was withdrawn, and version {version} has no such item; put it again to serve it"

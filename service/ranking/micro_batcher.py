@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from turret.service.errors import RequestError
-from turret.service.models.loaded_model import LoadedModel
 from turret.service.overlay.fresh import FreshItems
 from turret.service.ranking.answer_record import AnswerRecord
 from turret.service.ranking.answers import Answer, Stages, recommend
 from turret.service.ranking.query import Query
+from turret.service.versions.loaded_model import LoadedModel
 from turret.tower.errors import EncodingError
 
 RecordAnswers = Callable[[LoadedModel, Sequence[AnswerRecord]], None]

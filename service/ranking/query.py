@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turret.service.errors import HistoryUnavailableError, RequestError
-from turret.service.models.loaded_model import LoadedModel
 from turret.service.overlay.fresh import FreshItems
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.schemas.cursor import Cursor, read_cursor
@@ -18,6 +17,7 @@ from turret.service.schemas.requests import RecommendRequest
 from turret.service.settings import Settings
 from turret.service.stores.contract import History
 from turret.service.stores.guarded import Breaker, Stored, read_histories
+from turret.service.versions.loaded_model import LoadedModel
 from turret.tower.catalog.filters import Filter
 from turret.tower.times import Times
 

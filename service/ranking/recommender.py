@@ -10,9 +10,6 @@ import orjson
 
 from turret.service.errors import NotFoundError
 from turret.service.latency import is_large
-from turret.service.models.loaded_model import LoadedModel
-from turret.service.models.model_holder import ModelHolder
-from turret.service.models.shadow import Shadow
 from turret.service.overlay.fresh import FreshItems
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.ranking.answer_record import AnswerRecord
@@ -23,6 +20,9 @@ from turret.service.ranking.query import Query, QueryReader, at_position
 from turret.service.schemas.cursor import read_cursor
 from turret.service.schemas.requests import RecommendRequest
 from turret.service.settings import Settings
+from turret.service.versions.loaded_model import LoadedModel
+from turret.service.versions.model_holder import ModelHolder
+from turret.service.versions.shadow import Shadow
 
 _WAITING_THREADS = 16
 

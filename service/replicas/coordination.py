@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from turret.service.errors import BusyError, ReplicasUnavailableError, ServiceError
-from turret.service.models.activation_log import ActivationLog, ActivationRecord, number_after
-from turret.service.models.activation_state import set_target, target_of
-from turret.service.models.traffic_split import Routes, stored_routes, write_routes
 from turret.service.replicas.live_record import LiveRecord, Report, read_record, read_report
 from turret.service.replicas.local_state import adopt, adopt_routes, own_record
 from turret.service.shared_state import SharedState
 from turret.service.stores.contract import RecordStore, RecordView
+from turret.service.versions.activation_log import ActivationLog, ActivationRecord, number_after
+from turret.service.versions.activation_state import set_target, target_of
+from turret.service.versions.traffic_split import Routes, stored_routes, write_routes
 from turret.tower.errors import BundleError
 from turret.tower.format.pointer import current, point
 from turret.tower.format.snapshot import Snapshot

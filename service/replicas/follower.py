@@ -7,19 +7,19 @@ from contextlib import suppress
 from time import monotonic
 
 from turret.service.errors import BusyError, ReplicasUnavailableError, ServiceError
-from turret.service.models.activation_state import (
-    activation_lock,
-    begin_provisionally,
-    current_version,
-    initialise,
-)
-from turret.service.models.loaded_model import open_live
-from turret.service.models.model_holder import ModelHolder
 from turret.service.replicas.coordination import SILENT_SECONDS, Replicas
 from turret.service.replicas.live_record import LiveRecord, Report, read_report
 from turret.service.replicas.local_state import complete_log
 from turret.service.stores.contract import Beat, RecordStore, RecordView
 from turret.service.telemetry.metrics import Metrics
+from turret.service.versions.activation_state import (
+    activation_lock,
+    begin_provisionally,
+    current_version,
+    initialise,
+)
+from turret.service.versions.loaded_model import open_live
+from turret.service.versions.model_holder import ModelHolder
 from turret.tower.errors import BundleError
 
 POLL_SECONDS = 0.05

@@ -3,8 +3,8 @@
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from turret.service.errors import ReplicasUnavailableError
-from turret.service.models.activation_log import MOST_NUMBERS, Digest, VersionName
-from turret.service.models.traffic_split import Routes
+from turret.service.versions.activation_log import MOST_NUMBERS, Digest, VersionName
+from turret.service.versions.traffic_split import Routes
 
 
 class LiveRecord(BaseModel):

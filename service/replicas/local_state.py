@@ -7,8 +7,12 @@ from pathlib import Path
 from time import monotonic
 
 from turret.service.errors import ReplicasUnavailableError, ServiceError
-from turret.service.models.activation_log import ActivationLog, now
-from turret.service.models.activation_state import (
+from turret.service.replicas.live_record import LiveRecord, read_record
+from turret.service.settings import Settings
+from turret.service.shared_state import SharedState
+from turret.service.stores.contract import RecordStore
+from turret.service.versions.activation_log import ActivationLog, now
+from turret.service.versions.activation_state import (
     activation_lock,
     begin_provisionally,
     initialise,
@@ -16,11 +20,7 @@ from turret.service.models.activation_state import (
     set_target,
     target_of,
 )
-from turret.service.models.traffic_split import stored_routes, write_routes
-from turret.service.replicas.live_record import LiveRecord, read_record
-from turret.service.settings import Settings
-from turret.service.shared_state import SharedState
-from turret.service.stores.contract import RecordStore
+from turret.service.versions.traffic_split import stored_routes, write_routes
 from turret.tower.errors import BundleError
 from turret.tower.format.pointer import current, point
 from turret.tower.format.snapshot import Snapshot

@@ -19,12 +19,12 @@ pytestmark = pytest.mark.nightly
 FIRST = "import os\nfrom turret.service.process import launch\nos.environ.update(launch._ENVIRONMENT)\n"
 # What the checks do besides, in their own process.
 BESIDES = f"""{FIRST}
-import signal, time, turret.service.models.gate
-real = turret.service.models.gate._Gate.golden
+import signal, time, turret.service.versions.gate
+real = turret.service.versions.gate._Gate.golden
 def golden(self):
     {{}}
     return real(self)
-turret.service.models.gate._Gate.golden = golden
+turret.service.versions.gate._Gate.golden = golden
 """
 NEVER_ENDS = BESIDES.format("signal.pause()")
 

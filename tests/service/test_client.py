@@ -16,7 +16,7 @@ from tests.conftest import contents
 from turret.service.client import client, commands
 from turret.service.client.client import call, wait_until_ready
 from turret.service.errors import AnswerError, ServiceError
-from turret.service.models.gate import read_report
+from turret.service.versions.gate import read_report
 from turret.tower.bundle.publish import publish
 from turret.tower.errors import BundleError
 from turret.tower.format.pointer import current

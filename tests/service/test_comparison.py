@@ -24,16 +24,16 @@ from turret.service.comparison.side import Side, overlap_between
 from turret.service.comparison.user_sample import UserSample, sample_users
 from turret.service.components import Components
 from turret.service.errors import ConflictError, HistoryUnavailableError, NotFoundError, NotReadyError
-from turret.service.models.activation import Activator
-from turret.service.models.gate import GateRequest, Passage, pass_gate, read_report
-from turret.service.models.loaded_model import LoadedModel, open_live
-from turret.service.models.model_holder import ModelHolder
 from turret.service.overlay.apply_changes import empty_overlay
 from turret.service.schemas.requests import RecommendRequest
 from turret.service.settings import Settings
 from turret.service.shared_state import SharedState
 from turret.service.stores.contract import Event, History
 from turret.service.stores.sqlite.histories import SqliteHistory
+from turret.service.versions.activation import Activator
+from turret.service.versions.gate import GateRequest, Passage, pass_gate, read_report
+from turret.service.versions.loaded_model import LoadedModel, open_live
+from turret.service.versions.model_holder import ModelHolder
 from turret.service.worker_context import WorkerContext
 from turret.tower.bundle.publish import BundleContents, publish
 

@@ -16,8 +16,6 @@ from tests.support.until import until
 from turret.service.errors import HistoryUnavailableError, ItemsUnavailableError
 from turret.service.http.app import create_app
 from turret.service.latency import LatencyEstimate, is_large, is_short
-from turret.service.models.loaded_model import open_live
-from turret.service.models.traffic_split import Route, Routes, write_routes
 from turret.service.ranking.answers import recommend
 from turret.service.schemas.cursor import Cursor
 from turret.service.settings import Settings
@@ -25,6 +23,8 @@ from turret.service.stores.contract import Changes, Event, History, Stores
 from turret.service.stores.sqlite.histories import SqliteHistory
 from turret.service.stores.sqlite.items import SqliteItems
 from turret.service.thread_priority import lower_priority
+from turret.service.versions.loaded_model import open_live
+from turret.service.versions.traffic_split import Route, Routes, write_routes
 from turret.tower.format.index_settings import FlatSettings
 
 EVENT = {"event_id": 1, "user_id": 7, "item_id": 101}

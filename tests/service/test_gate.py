@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from turret.service.models import activation_log as logs
-from turret.service.models import gate
-from turret.service.models.activation_log import FILE_NAME, ActivationLog, ActivationRecord
-from turret.service.models.checked_versions import checked_versions
-from turret.service.models.gate import GateRequest, crashed, read_report, run_gate
-from turret.service.models.memory import available_bytes, in_words, needed_bytes
-from turret.service.models.overlap import mean_overlap
+from turret.service.versions import activation_log as logs
+from turret.service.versions import gate
+from turret.service.versions.activation_log import FILE_NAME, ActivationLog, ActivationRecord
+from turret.service.versions.checked_versions import checked_versions
+from turret.service.versions.gate import GateRequest, crashed, read_report, run_gate
+from turret.service.versions.memory import available_bytes, in_words, needed_bytes
+from turret.service.versions.overlap import mean_overlap
 from turret.tower.bundle.bundle import Bundle, load
 from turret.tower.bundle.golden import RecordedQuery, load_golden, record, replay
 from turret.tower.bundle.publish import BundleContents, publish

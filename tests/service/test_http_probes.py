@@ -11,13 +11,13 @@ from tests.support.service_app import ids, post_events, recommended, serving
 from tests.support.service_calls import damage
 from turret.service.errors import ItemsUnavailableError
 from turret.service.http.app import create_app
-from turret.service.models.activation_log import ActivationLog
-from turret.service.models.activation_state import commit, new_record
 from turret.service.settings import Settings
 from turret.service.shared_state import SharedState
 from turret.service.stores.contract import CHANGES_PAGE, Changes, Stores
 from turret.service.stores.sqlite.histories import SqliteHistory
 from turret.service.stores.sqlite.items import SqliteItems
+from turret.service.versions.activation_log import ActivationLog
+from turret.service.versions.activation_state import commit, new_record
 from turret.service.worker_context import WorkerContext
 from turret.tower.bundle.publish import publish
 from turret.tower.format.pointer import current

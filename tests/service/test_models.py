@@ -20,15 +20,18 @@ from tests.support.until import eventually
 from tests.support.virtual_time import in_virtual_time, run
 from turret.service.errors import BusyError, ConflictError, NotReadyError, ServiceError
 from turret.service.http.app import create_app
-from turret.service.models import activation_state
-from turret.service.models import model_holder as module
-from turret.service.models.activation import Activator, Late, RefusedError, reason_of
-from turret.service.models.activation_state import activation_lock
-from turret.service.models.gate import GateRequest, Passage, pass_gate
-from turret.service.models.loaded_model import LoadedModel
-from turret.service.models.model_holder import ModelHolder
-from turret.service.models.shadow import Shadow
-from turret.service.models.traffic_split import (
+from turret.service.settings import Settings
+from turret.service.shared_state import SharedState
+from turret.service.telemetry.metrics import Metrics
+from turret.service.versions import activation_state
+from turret.service.versions import model_holder as module
+from turret.service.versions.activation import Activator, Late, RefusedError, reason_of
+from turret.service.versions.activation_state import activation_lock
+from turret.service.versions.gate import GateRequest, Passage, pass_gate
+from turret.service.versions.loaded_model import LoadedModel
+from turret.service.versions.model_holder import ModelHolder
+from turret.service.versions.shadow import Shadow
+from turret.service.versions.traffic_split import (
     ROUTES,
     Route,
     Routes,
@@ -37,9 +40,6 @@ from turret.service.models.traffic_split import (
     salted,
     write_routes,
 )
-from turret.service.settings import Settings
-from turret.service.shared_state import SharedState
-from turret.service.telemetry.metrics import Metrics
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.engines.publishing import publish_to_engine
 from turret.tower.errors import BundleError

@@ -20,7 +20,6 @@ from tests.support.clock import Clock
 from tests.support.service_app import client_of, post_events, recommended
 from tests.support.until import until
 from turret.service.http.edge import Edge, request_id
-from turret.service.models.loaded_model import LoadedModel
 from turret.service.monitoring.drift import MIN_HITS, Drift, Reference, divergence, noise_of
 from turret.service.monitoring.observation import Observation
 from turret.service.monitoring.recall import RecallSampler, _Sample, recall_of
@@ -28,6 +27,7 @@ from turret.service.ranking.answer_record import AnswerRecord
 from turret.service.settings import Settings
 from turret.service.telemetry.logs import Logs
 from turret.service.telemetry.metrics import Metrics, tenth
+from turret.service.versions.loaded_model import LoadedModel
 from turret.service.wire.admission import OVERDUE
 from turret.tower.bundle.bundle import load
 from turret.tower.engines.circuit import Circuit

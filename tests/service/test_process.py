@@ -20,8 +20,6 @@ import pytest
 from tests.support.virtual_time import in_virtual_time
 from turret.service.background_tasks import BackgroundTasks
 from turret.service.errors import ServiceError
-from turret.service.models.gate import GateReport, GateRequest, Passage
-from turret.service.models.memory import data_bytes
 from turret.service.process import checking
 from turret.service.process.checking import Checks
 from turret.service.process.connection_balancer import ConnectionBalancer
@@ -32,6 +30,8 @@ from turret.service.process.shutdown import SPARE_SECONDS, Shutdown, drop_handsh
 from turret.service.process.worker import CatchUp
 from turret.service.settings import Settings
 from turret.service.shared_state import Order
+from turret.service.versions.gate import GateReport, GateRequest, Passage
+from turret.service.versions.memory import data_bytes
 
 
 class Clock:

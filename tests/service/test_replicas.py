@@ -11,15 +11,6 @@ import pytest
 from tests.support.memory_records import MemoryRecords, RecordServer
 from tests.support.virtual_time import in_virtual_time
 from turret.service.errors import BusyError, ReplicasUnavailableError, ServiceError
-from turret.service.models.activation_log import ActivationLog
-from turret.service.models.activation_state import (
-    activation_lock,
-    begin_provisionally,
-    initialise,
-    new_record,
-)
-from turret.service.models.model_holder import ModelHolder
-from turret.service.models.traffic_split import Route, Routes, read_routes, write_routes
 from turret.service.replicas import local_state
 from turret.service.replicas.coordination import SILENT_SECONDS, Replicas
 from turret.service.replicas.follower import FORGET_SECONDS, Follower
@@ -28,6 +19,15 @@ from turret.service.replicas.local_state import adopt, begin, complete_log
 from turret.service.settings import Settings
 from turret.service.shared_state import SharedState
 from turret.service.telemetry.metrics import Metrics
+from turret.service.versions.activation_log import ActivationLog
+from turret.service.versions.activation_state import (
+    activation_lock,
+    begin_provisionally,
+    initialise,
+    new_record,
+)
+from turret.service.versions.model_holder import ModelHolder
+from turret.service.versions.traffic_split import Route, Routes, read_routes, write_routes
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.format.pointer import current, point
 from turret.tower.format.snapshot import Snapshot, take_snapshot

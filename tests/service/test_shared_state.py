@@ -11,8 +11,8 @@ import pytest
 
 from turret.service.errors import ServiceError
 from turret.service.messages import MESSAGE_BYTES, Message, receive, send
-from turret.service.models.gate import GateRequest
 from turret.service.shared_state import Order, SharedState
+from turret.service.versions.gate import GateRequest
 
 
 def forked(work: Callable[[], object]) -> int:

@@ -21,10 +21,10 @@ from tests.support.tools import require
 from tests.support.until import until
 from turret.service.errors import ServiceError
 from turret.service.http.edge import Edge
-from turret.service.models.gate import Reason
 from turret.service.telemetry.logs import ACCESS, LineWriter, Logs, json_line, text_line
 from turret.service.telemetry.metrics import REASONS, Metrics
 from turret.service.telemetry.traces import open_traces, trace_of
+from turret.service.versions.gate import Reason
 
 # --- The text of metrics
 

@@ -24,9 +24,9 @@ from turret.retraining.record import RECORDS, Figures, RetrainRecord, append_rec
 from turret.retraining.retention import choose_retired, delete_retired, protected_versions
 from turret.retraining.settings import RetrainSettings
 from turret.retraining.state import STATE, RunState, iso, read_state, remove_state
-from turret.service.models.activation_log import FILE_NAME
-from turret.service.models.traffic_split import Route, Routes, write_routes
 from turret.service.settings import read_settings
+from turret.service.versions.activation_log import FILE_NAME
+from turret.service.versions.traffic_split import Route, Routes, write_routes
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.engines.publishing import publish_to_engine
 from turret.tower.format.manifest import Manifest, read_manifest

@@ -12,10 +12,10 @@ from turret.retraining.progress import report
 from turret.retraining.record import RetrainRecord
 from turret.retraining.settings import RetrainSettings
 from turret.service.client.commands import read_routes
-from turret.service.models.activation_log import ActivationLog
-from turret.service.models.activation_state import activation_lock
-from turret.service.models.gate import FOLDER as GATE
-from turret.service.models.traffic_split import read_routes as stored_routes
+from turret.service.versions.activation_log import ActivationLog
+from turret.service.versions.activation_state import activation_lock
+from turret.service.versions.gate import FOLDER as GATE
+from turret.service.versions.traffic_split import read_routes as stored_routes
 from turret.tower.engines.collections import drop_unneeded
 from turret.tower.errors import BundleError
 from turret.tower.format.checksum_cache import forget_verified

@@ -17,11 +17,11 @@ from turret.service.errors import (
 )
 from turret.service.http.routes.dependencies import ActivatorPart, MetricsPart, ModelHolderPart, reads
 from turret.service.http.routes.responses import ActivateAnswer, RoutesAnswer, answers, body_of, json_response
-from turret.service.models.activation import Swap, reason_of
-from turret.service.models.model_holder import ModelHolder
-from turret.service.models.traffic_split import Routes
 from turret.service.schemas.requests import ActivateRequest, RoutesRequest
 from turret.service.telemetry.metrics import Metrics
+from turret.service.versions.activation import Swap, reason_of
+from turret.service.versions.model_holder import ModelHolder
+from turret.service.versions.traffic_split import Routes
 from turret.tower.errors import BundleError
 from turret.tower.format.pointer import is_version
 

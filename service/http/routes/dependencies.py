@@ -8,8 +8,6 @@ from fastapi import Depends, Request
 from turret.service.background_tasks import BackgroundTasks
 from turret.service.comparison.comparison import Comparison
 from turret.service.keys.keyring import Keyring
-from turret.service.models.activation import Activator
-from turret.service.models.model_holder import ModelHolder
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.overlay.item_writer import ItemWriter
 from turret.service.ranking.recommender import Recommender
@@ -19,6 +17,8 @@ from turret.service.search.item_maps import OpenedMaps
 from turret.service.settings import Settings
 from turret.service.stores.guarded import Breaker
 from turret.service.telemetry.metrics import Metrics
+from turret.service.versions.activation import Activator
+from turret.service.versions.model_holder import ModelHolder
 from turret.service.wire.body import Schema
 from turret.service.worker_context import WorkerContext
 

@@ -6,9 +6,9 @@ import orjson
 from fastapi import Response
 from pydantic import BaseModel, ConfigDict
 
-from turret.service.models.activation_log import ActivationRecord
-from turret.service.models.checked_versions import CheckedVersion
 from turret.service.schemas.requests import RouteBody
+from turret.service.versions.activation_log import ActivationRecord
+from turret.service.versions.checked_versions import CheckedVersion
 from turret.tower.catalog.columns import Kind
 from turret.tower.format.manifest import MeasuredRecall, Norms, Scoring
 

@@ -12,7 +12,7 @@ from turret.service.http.routes.responses import (
     answers,
     json_response,
 )
-from turret.service.models.checked_versions import checked_versions
+from turret.service.versions.checked_versions import checked_versions
 
 _ACTIVATIONS = 100
 router = APIRouter(prefix="/v1", tags=["versions"])

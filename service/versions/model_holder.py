@@ -13,8 +13,9 @@ from turret.service.errors import (
     NotReadyError,
     ServiceError,
 )
-from turret.service.models.activation_log import ActivationLog
-from turret.service.models.activation_state import (
+from turret.service.shared_state import SharedState
+from turret.service.versions.activation_log import ActivationLog
+from turret.service.versions.activation_state import (
     activation_lock,
     current_version,
     fall_back,
@@ -23,10 +24,9 @@ from turret.service.models.activation_state import (
     new_record,
     target_of,
 )
-from turret.service.models.loaded_model import LoadedModel, TrafficSplit, open_live
-from turret.service.models.memory import give_back
-from turret.service.models.traffic_split import Route, Routes, read_routes
-from turret.service.shared_state import SharedState
+from turret.service.versions.loaded_model import LoadedModel, TrafficSplit, open_live
+from turret.service.versions.memory import give_back
+from turret.service.versions.traffic_split import Route, Routes, read_routes
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.errors import BundleError
 from turret.tower.format.pointer import is_version

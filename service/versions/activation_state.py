@@ -10,8 +10,8 @@ from pathlib import Path
 
 from turret.data.files.locks import try_lock
 from turret.service.errors import BusyError, ServiceError
-from turret.service.models.activation_log import ActivationLog, ActivationRecord, now
 from turret.service.shared_state import SharedState
+from turret.service.versions.activation_log import ActivationLog, ActivationRecord, now
 from turret.tower.errors import BundleError
 from turret.tower.format.listing import versions
 from turret.tower.format.pointer import current, point

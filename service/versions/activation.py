@@ -7,17 +7,17 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
 from turret.service.errors import BusyError
-from turret.service.models.activation_log import ActivationRecord
-from turret.service.models.activation_state import activation_turn, new_record
-from turret.service.models.coordination import Alone, Coordination
-from turret.service.models.engine_switch import switch_engine
-from turret.service.models.gate import GateRequest, Passage
-from turret.service.models.loaded_model import LoadedModel, open_live
-from turret.service.models.memory import give_back
-from turret.service.models.model_holder import ModelHolder
-from turret.service.models.traffic_split import Route, Routes, salted, stored_routes
 from turret.service.schemas.fields import HISTORY_LIMIT
 from turret.service.settings import Settings
+from turret.service.versions.activation_log import ActivationRecord
+from turret.service.versions.activation_state import activation_turn, new_record
+from turret.service.versions.coordination import Alone, Coordination
+from turret.service.versions.engine_switch import switch_engine
+from turret.service.versions.gate import GateRequest, Passage
+from turret.service.versions.loaded_model import LoadedModel, open_live
+from turret.service.versions.memory import give_back
+from turret.service.versions.model_holder import ModelHolder
+from turret.service.versions.traffic_split import Route, Routes, salted, stored_routes
 from turret.tower.errors import BundleError
 
 RunGate = Callable[[GateRequest], Awaitable[Passage]]

@@ -6,10 +6,10 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Protocol
 
-from turret.service.models.activation_log import ActivationLog, ActivationRecord
-from turret.service.models.activation_state import commit
-from turret.service.models.traffic_split import Routes, write_routes
 from turret.service.shared_state import SharedState
+from turret.service.versions.activation_log import ActivationLog, ActivationRecord
+from turret.service.versions.activation_state import commit
+from turret.service.versions.traffic_split import Routes, write_routes
 from turret.tower.format.snapshot import Snapshot
 
 

@@ -4,10 +4,10 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 
-from turret.service.models.loaded_model import LoadedModel
-from turret.service.models.model_holder import ModelHolder
-from turret.service.models.overlap import overlap_of
 from turret.service.telemetry.metrics import Metrics
+from turret.service.versions.loaded_model import LoadedModel
+from turret.service.versions.model_holder import ModelHolder
+from turret.service.versions.overlap import overlap_of
 
 Ids = Sequence[int | str]
 

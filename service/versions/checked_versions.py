@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from turret.service.models.gate import GateReport, read_report
 from turret.service.shown import without_folder
+from turret.service.versions.gate import GateReport, read_report
 from turret.tower.format.listing import VersionSummary, versions
 
 

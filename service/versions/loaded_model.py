@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from turret.service.latency import LatencyEstimate
-from turret.service.models.traffic_split import Routes
+from turret.service.versions.traffic_split import Routes
 from turret.tower.bundle.bundle import Bundle, load
 from turret.tower.errors import BundleError, EncodingError, EngineError
 from turret.tower.format.pointer import check_version
