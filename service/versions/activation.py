@@ -1,25 +1,41 @@
-"""Activation of a version: check, log, wait for every worker to load it."""
+"""Activation of a version for all workers and replicas: check, open, replace the record, wait for all."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from turret.service.errors import BusyError
+from turret.service.errors import BusyError, ReplicasUnavailableError, ServiceError
 from turret.service.schemas.fields import HISTORY_LIMIT
 from turret.service.settings import Settings
-from turret.service.versions.activation_log import ActivationRecord
-from turret.service.versions.activation_state import activation_turn, new_record
-from turret.service.versions.coordination import Alone, Coordination
+from turret.service.stores.contract import RecordStore
+from turret.service.versions import log
 from turret.service.versions.engine_switch import switch_engine
+from turret.service.versions.folder import (
+    activation_turn,
+    keep_locked,
+    last_number,
+    pointed,
+    stored_routes,
+    write_routes,
+)
+from turret.service.versions.follower import Follower
 from turret.service.versions.gate import GateRequest, Passage
+from turret.service.versions.holder import ModelHolder
 from turret.service.versions.loaded_model import LoadedModel, open_live
 from turret.service.versions.memory import give_back
-from turret.service.versions.model_holder import ModelHolder
-from turret.service.versions.traffic_split import Route, Routes, salted, stored_routes
+from turret.service.versions.record import Activation, Candidate, Record, Route, Routes, now, salted
 from turret.tower.errors import BundleError
+from turret.tower.format.pointer import point
+from turret.tower.format.snapshot import Snapshot
 
+_LEASE_SECONDS = 10.0
+_RENEW_SECONDS = 2.0
+_LOOK_SECONDS = 0.01
+# A version with few answers in common, or of low recall, may be compared.
+_WORTH_A_LOOK = frozenset({"overlap", "recall"})
 RunGate = Callable[[GateRequest], Awaitable[Passage]]
 Changed = TypeVar("Changed")
 
@@ -28,63 +44,79 @@ class RefusedError(BundleError):
     """A version that failed the gate; `reason` names the check."""
 
 
+class Late(NamedTuple):
+    """The processes of this service, and the other replicas, that don't serve a change in time.
+
+    They go on trying.
+    """
+
+    processes: list[int]
+    replicas: list[str]
+
+
 @dataclass(frozen=True)
 class Swap:
-    """The new live version, the name of the previous one, and the processes that are late.
+    """The new live version, the name of the previous one, and who is late.
 
-    `behind` lists the processes that did not load it within `activation_seconds`, `replicas_behind` the other
-    replicas; they go on trying. `warning` says that the version's engine doesn't hold it, or kept its alias.
+    `warning` says that the version's engine doesn't hold it, or kept its alias.
     """
 
     live: LoadedModel
     replaced: str | None
+    late: Late
     warning: str | None = None
-    behind: tuple[int, ...] = ()
-    replicas_behind: tuple[str, ...] = ()
 
 
-class Late(NamedTuple):
-    """The processes of this replica, and the other replicas, that don't serve a change in time."""
+class _Turn(NamedTuple):
+    """The record that a change begins with, as it is stored and parsed; None before the first version."""
 
-    processes: tuple[int, ...]
-    replicas: tuple[str, ...]
+    stored: bytes
+    record: Record | None
+
+    @property
+    def live(self) -> str | None:
+        """The version that is live for all, even if this worker could not load it."""
+        return self.record.live.version if self.record else None
 
 
 class Activator:
-    """Activates, rolls back and routes for the whole service, from any worker.
+    """Activates, rolls back and routes for all workers and replicas, from any worker.
 
-    Calls run one at a time, by a lock in this process, one on the folder, and the turn of `coordination`, by
-    default that of a service without other replicas. `run_gate` checks a version.
+    Calls run one at a time: by a lock in this process, one on the folder, which keeps `turret retrain` from
+    deleting a version meanwhile, and a lease of the `records`. What makes a change is the replacement of the
+    record that it began with: so no two activations have one number, also if a member is stopped for longer
+    than its lease lasts. `run_gate` checks a version.
     """
 
     def __init__(
         self,
-        model_holder: ModelHolder,
+        holder: ModelHolder,
+        follower: Follower,
+        records: RecordStore,
         settings: Settings,
         run_gate: RunGate,
-        coordination: Coordination | None = None,
     ) -> None:
-        self._model_holder = model_holder
-        self._coordination = coordination or Alone(
-            model_holder.root, model_holder.activation_log, model_holder.shared_state
-        )
+        self._holder = holder
+        self._follower = follower
+        self._records = records
         self._settings = settings
         self._run_gate = run_gate
+        self._root = holder.root
         self._one_at_a_time = asyncio.Lock()
 
     async def activate(self, version: str, force: bool = False, who: str = "admin") -> Swap:
-        """Make `version` live in every worker, after it has passed the gate.
+        """Make `version` live everywhere, after it has passed the gate.
 
         `force` accepts answers that overlap too little with those of the live version. Raises RefusedError,
         without any effect, if a check fails; BusyError if other calls hold the lock for too long.
         """
-        async with self._alone():
-            passage = await self._check(version, force, who)
-            live = await asyncio.to_thread(open_live, self._model_holder.root, version, 0, passage.snapshot)
-            record = new_record(version, who, self._live_version)
+        async with self._turn() as turn:
+            passage = await self._check(turn, version, force, who)
+            live = await asyncio.to_thread(open_live, self._root, version, 0, passage.snapshot)
             failed = tuple(check.name for check in passage.report.failed)
-            swap = await self._replace(live, record.model_copy(update={"forced": force, "failed": failed}))
-        return await self._with_late(swap)
+            line = _line(version, who).model_copy(update={"forced": force, "failed": failed})
+            after, warning = await self._replace(turn, live, line)
+        return await self._swapped(turn, after, warning)
 
     async def roll_back(self, who: str = "admin") -> Swap:
         """Make the previous live version live again, also one from before a restart.
@@ -93,71 +125,45 @@ class Activator:
         a collection that its engine has lost is a warning.
         Raises BundleError if there is none or it can't be loaded, BusyError like `activate`.
         """
-        async with self._alone():
-            version = next(self._model_holder.activation_log.before(self._live_version), None)
-            if self._model_holder.version is None or version is None:
+        async with self._turn() as turn:
+            if turn.record is None or not turn.record.before:
                 raise BundleError("no other version was live before; activate one by its name", "missing")
-            pinned = self._model_holder.pinned_before(version)
-            live = await asyncio.to_thread(open_live, self._model_holder.root, version, 0, pinned)
-            swap = await self._replace(live, new_record(version, f"{who} (rollback)", self._live_version))
-        return await self._with_late(swap)
+            before = turn.record.before[0]
+            pinned = Snapshot(before.manifest) if before.manifest else None
+            live = await asyncio.to_thread(open_live, self._root, before.version, 0, pinned)
+            after, warning = await self._replace(turn, live, _line(before.version, f"{who} (rollback)"))
+        return await self._swapped(turn, after, warning)
 
-    async def route(self, routes: Routes) -> Late:
-        """Apply `routes` in every worker and store them; return the processes and replicas that are late.
+    async def route(self, change: Callable[[Routes], Routes]) -> Late:
+        """Apply changed routes everywhere and store them; return who is late.
 
         Raises RefusedError if one of their versions fails the gate, BusyError like `activate`.
         """
-        async with self._alone():
-            before = await asyncio.to_thread(stored_routes, self._model_holder.root)
-            routes = await self._checked(routes)
-            generation = await self._write_routes(salted(routes, before))
-        return await self._late(0, generation)
-
-    @asynccontextmanager
-    async def _alone(self) -> AsyncIterator[None]:
-        """Hold all locks of activations, in this process and among all; one deadline for all of them."""
-        async with AsyncExitStack() as stack:
+        async with self._turn() as turn:
+            if turn.record is None:
+                raise BundleError("no version is live yet; activate one before its routes", "missing")
+            routes = await self._checked(turn, change(turn.record.routes))
+            after = turn.record.routed(salted(routes, turn.record.routes))
+            before = await asyncio.to_thread(stored_routes, self._root)
+            await asyncio.to_thread(write_routes, self._root, after.routes)
             try:
-                async with asyncio.timeout(self._settings.activation_seconds) as limit:
-                    await stack.enter_async_context(self._one_at_a_time)
-                    await stack.enter_async_context(activation_turn(self._model_holder.root))
-                    await stack.enter_async_context(self._coordination.turn())
-                    with suppress(BundleError):  # a version that can't be loaded is about to be replaced
-                        await self._model_holder.follow()
-                    await stack.enter_async_context(self._model_holder.change_lock)
-            except TimeoutError:
-                if not limit.expired():
-                    raise
-                raise BusyError(
-                    f"another activation is in progress, and this one did not start within "
-                    f"{self._settings.activation_seconds:g} seconds; retry"
-                ) from None
-            await asyncio.to_thread(self._model_holder.activation_log.refresh)
-            yield
+                await _uncancelled(self._follower.replace(turn.stored, after))
+            except ServiceError:
+                with suppress(ServiceError):
+                    await asyncio.to_thread(write_routes, self._root, before)
+                raise
+            await self._holder.follow_routes(after)
+        return await self._late(after)
 
-    @property
-    def _live_version(self) -> str | None:
-        """The live version of the other workers, even if this one could not load it."""
-        record = self._model_holder.activation_log.at(self._model_holder.shared_state.target.value)
-        return record.version if record and self._model_holder.version else self._model_holder.version
+    async def compare(self, version: str | None) -> Late:
+        """Open a version everywhere for a comparison, in place of any other; None ends it.
 
-    async def _checked(self, routes: Routes) -> Routes:
-        """Check the versions of routes that are not loaded here, and pin the content of each."""
-        # The old routes prove nothing: the folder may have other files by now.
-        live = self._model_holder.live if self._model_holder.version else None
-        loaded = (self._model_holder.traffic.canary, self._model_holder.traffic.shadow, live)
-        manifests: dict[str, str | None] = {
-            model.version: model.bundle.snapshot.manifest for model in loaded if model
-        }
-        pinned: dict[str, Route | None] = {"canary": routes.canary, "shadow": routes.shadow}
-        for kind, route in pinned.items():
-            if route is None:
-                continue
-            if route.version not in manifests:
-                snapshot = (await self._check(route.version, True, "routes")).snapshot
-                manifests[route.version] = snapshot.manifest if snapshot else None
-            pinned[kind] = route.model_copy(update={"manifest": manifests[route.version]})
-        return routes.model_copy(update=pinned)
+        Raises as `route`.
+        """
+        opened = time.time_ns() // 1_000_000
+        until = opened + round(self._settings.comparison_seconds * 1000)
+        candidate = Candidate(version=version, opened=opened, until=until) if version else None
+        return await self.route(lambda routes: routes.model_copy(update={"candidate": candidate}))
 
     async def check(self, version: str) -> Passage:
         """Check a version by the gate without activating it.
@@ -167,25 +173,105 @@ class Activator:
         if self._one_at_a_time.locked():
             raise BusyError("an activation or another check is in progress; retry")
         async with self._one_at_a_time:
-            return await self._run_gate(self._gate_request(version, force=False))
+            record = self._holder.record
+            return await self._run_gate(
+                self._gate_request(version, record.live.version if record else None, force=False)
+            )
 
-    async def _check(self, version: str, force: bool, who: str) -> Passage:
-        passage = await self._run_gate(self._gate_request(version, force))
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[_Turn]:
+        """Hold all locks of activations, with one deadline for all of them."""
+        async with AsyncExitStack() as stack:
+            try:
+                async with asyncio.timeout(self._settings.activation_seconds) as limit:
+                    await stack.enter_async_context(self._one_at_a_time)
+                    await stack.enter_async_context(activation_turn(self._root))
+                    await stack.enter_async_context(self._lease())
+                    stored = await self._follower.look(again=True)
+                    await stack.enter_async_context(self._holder.change_lock)
+            except ReplicasUnavailableError as error:
+                raise ReplicasUnavailableError(
+                    f"{error}; without it the replicas can't agree on a version, so nothing is changed; retry"
+                ) from None
+            except TimeoutError:
+                if not limit.expired():
+                    raise
+                raise BusyError(
+                    f"another activation is in progress, and this one did not start within "
+                    f"{self._settings.activation_seconds:g} seconds; retry"
+                ) from None
+            yield _Turn(stored, self._holder.record if stored else None)
+
+    @asynccontextmanager
+    async def _lease(self) -> AsyncIterator[None]:
+        """Take the lease of all members, renew it meanwhile, and return it."""
+        holder = self._follower.name
+        renewing = None
+        try:
+            while not await self._records.take_lease(holder, _LEASE_SECONDS):
+                await asyncio.sleep(_LOOK_SECONDS)
+            renewing = asyncio.create_task(self._renew(holder))
+            yield
+        finally:
+            if renewing is not None:
+                renewing.cancel()
+            with suppress(ReplicasUnavailableError):  # it ends by itself
+                await self._records.prolong_lease(holder, 0)
+
+    async def _renew(self, holder: str) -> None:
+        while True:
+            await asyncio.sleep(_RENEW_SECONDS)
+            with suppress(ReplicasUnavailableError):
+                await self._records.prolong_lease(holder, _LEASE_SECONDS)
+
+    async def _checked(self, turn: _Turn, routes: Routes) -> Routes:
+        """Check the versions of routes that are not loaded here, and pin the content of each."""
+        # The old routes prove nothing: the folder may have other files by now.
+        traffic = self._holder.traffic
+        live = self._holder.live if self._holder.version else None
+        loaded = (traffic.canary, traffic.shadow, traffic.candidate, live)
+        manifests: dict[str, str | None] = {
+            model.version: model.bundle.snapshot.manifest for model in loaded if model
+        }
+        pinned: dict[str, Route | Candidate | None] = {
+            "canary": routes.canary,
+            "shadow": routes.shadow,
+            "candidate": routes.candidate,
+        }
+        for kind, route in pinned.items():
+            if route is None:
+                continue
+            if route.version not in manifests:
+                accepted = _WORTH_A_LOOK if kind == "candidate" else frozenset()
+                snapshot = (await self._check(turn, route.version, True, "routes", accepted)).snapshot
+                manifests[route.version] = snapshot.manifest if snapshot else None
+            pinned[kind] = route.model_copy(update={"manifest": manifests[route.version]})
+        return routes.model_copy(update=pinned)
+
+    async def _check(
+        self, turn: _Turn, version: str, force: bool, who: str, accepted: frozenset[str] = frozenset()
+    ) -> Passage:
+        passage = await self._run_gate(self._gate_request(version, turn.live, force))
         report = passage.report
-        if report.passed:
+        if report.passed or accepted.issuperset(check.name for check in report.failed):
             return passage
-        record = new_record(version, who, self._live_version, report.refusal)
-        failed = tuple(check.name for check in report.failed)
-        refused = record.model_copy(update={"outcome": "refused", "failed": failed})
-        await asyncio.to_thread(self._log_refusal, refused)
+        refused = _line(version, who).model_copy(
+            update={
+                "outcome": "refused",
+                "previous": turn.live,
+                "failed": tuple(check.name for check in report.failed),
+                "words": report.refusal[:1000],
+            }
+        )
+        await asyncio.to_thread(log.add, self._root, refused)
         raise RefusedError(report.refusal, report.reason)
 
-    def _gate_request(self, version: str, force: bool) -> GateRequest:
+    def _gate_request(self, version: str, live: str | None, force: bool) -> GateRequest:
         settings = self._settings
         return GateRequest(
-            root=self._model_holder.root,
+            root=self._root,
             version=version,
-            live=self._live_version,
+            live=live,
             force=force,
             overlap_minimum=settings.overlap_minimum,
             recall_minimum=settings.recall_minimum,
@@ -193,57 +279,55 @@ class Activator:
             longest=max(HISTORY_LIMIT, settings.stored_history_limit),
         )
 
-    def _log_refusal(self, record: ActivationRecord) -> None:
-        with suppress(OSError):  # the caller gets the refusal all the same
-            self._model_holder.activation_log.add(record)
-
-    async def _replace(self, live: LoadedModel, record: ActivationRecord) -> Swap:
-        model_holder, replaced = self._model_holder, self._live_version
-        before = model_holder.live.bundle.manifest if model_holder.version else None
-        await model_holder.prepare(live.bundle)
-        sequence = await _uncancelled(self._coordination.commit(record, live.bundle.snapshot))
-        live = replace(live, generation=sequence)
-        model_holder.put(live)
-        routes = model_holder.traffic.routes
-        if routes.canary and routes.canary.version == live.version:  # the canary has become live
-            await self._write_routes(routes.model_copy(update={"canary": None}))
+    async def _replace(self, turn: _Turn, live: LoadedModel, line: Activation) -> tuple[Record, str | None]:
+        """Make an opened version that of the record, of this worker, and of the folder."""
+        holder = self._holder
+        before = holder.live.bundle.manifest if holder.version else None
+        await holder.prepare(live.bundle)
+        line = line.model_copy(update={"manifest": live.bundle.snapshot.manifest})
+        after = await _uncancelled(self._commit(turn, line))
+        await holder.take(live, after)
         await asyncio.to_thread(give_back)
         # Last: an engine that doesn't answer delays no answer of the new version.
-        warning = await asyncio.to_thread(switch_engine, live.bundle.manifest, before)
-        return Swap(live, replaced, warning)
+        return after, await asyncio.to_thread(switch_engine, live.bundle.manifest, before)
 
-    async def _write_routes(self, routes: Routes) -> int:
-        generation = await _uncancelled(self._coordination.commit_routes(routes))
-        await self._model_holder.follow_routes()
-        return generation
+    async def _commit(self, turn: _Turn, line: Activation) -> Record:
+        """Move the pointer, replace the record, and log. Without effect if it raises, but for a lost answer."""
+        above = await asyncio.to_thread(last_number, self._root)
+        after = turn.record.activated(line, above) if turn.record else _first(line, above)
+        before = await asyncio.to_thread(pointed, self._root)
+        await asyncio.to_thread(point, self._root, line.version)
+        try:
+            await self._follower.replace(turn.stored, after)
+        except ServiceError:
+            if before:
+                with suppress(BundleError):
+                    await asyncio.to_thread(point, self._root, before)
+            raise
+        with suppress(BundleError, ServiceError):  # the record has the routes
+            await asyncio.to_thread(keep_locked, self._root, after)
+        return after
 
-    async def _with_late(self, swap: Swap) -> Swap:
-        """Wait for the others, without the lock: a late one loads the newest version.
+    async def _swapped(self, turn: _Turn, after: Record, warning: str | None) -> Swap:
+        """Wait for the others, without the lock: a late one loads the newest version."""
+        return Swap(self._holder.live, turn.live, await self._late(after), warning)
 
-        The promotion of a canary has changed the routes as well.
-        """
-        late = await self._late(swap.live.generation, self._model_holder.shared_state.routes.value)
-        return replace(swap, behind=late.processes, replicas_behind=late.replicas)
-
-    async def _late(self, live: int, routes: int) -> Late:
-        """Wait for the other workers and replicas to reach the numbers; return those that don't in time."""
-        seconds = self._settings.activation_seconds
-        replicas = self._coordination.behind(live, routes, seconds)
-        return Late(*await asyncio.gather(self._late_workers(live, routes, seconds), replicas))
-
-    async def _late_workers(self, live: int, routes: int, seconds: float) -> tuple[int, ...]:
-        loop = asyncio.get_running_loop()
-        end = loop.time() + seconds
-        while True:
-            workers = self._model_holder.shared_state.slots
-            late = tuple(
-                worker.pid
-                for worker in workers
-                if worker.pid and (worker.live < live or worker.routes < routes)
+    async def _late(self, after: Record) -> Late:
+        """Wait for the other members to have a record; return those that don't in time."""
+        return Late(
+            *await self._follower.late(
+                lambda report: report.number >= after.number and report.routes >= after.routes_number,
+                self._settings.activation_seconds,
             )
-            if not late or loop.time() >= end:
-                return late
-            await asyncio.sleep(0.005)
+        )
+
+
+def _line(version: str, who: str) -> Activation:
+    return Activation(time=now(), version=version, who=who, outcome="activated")
+
+
+def _first(line: Activation, above: int) -> Record:
+    return Record(live=line.model_copy(update={"number": above + 1}))
 
 
 async def _uncancelled(change: Awaitable[Changed]) -> Changed:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from turret.service.latency import LatencyEstimate
-from turret.service.versions.traffic_split import Routes
+from turret.service.versions.record import Routes
 from turret.tower.bundle.bundle import Bundle, load
 from turret.tower.errors import BundleError, EncodingError, EngineError
 from turret.tower.format.pointer import check_version
@@ -24,13 +24,13 @@ _log = logging.getLogger("turret.activation")
 class LoadedModel:
     """A bundle, its retriever, and the latency of its answers in this process.
 
-    `since` is when it was loaded; `generation` is the number of its activation, 0 for a canary or a shadow.
+    `since` is when it was loaded; `number` is that of its activation, 0 for a canary or a shadow.
     """
 
     bundle: Bundle
     retriever: Retriever
     since: datetime
-    generation: int = 0
+    number: int = 0
     latency: LatencyEstimate = field(default_factory=LatencyEstimate, compare=False)
 
     @property
@@ -46,9 +46,10 @@ class TrafficSplit:
     routes: Routes
     canary: LoadedModel | None = None
     shadow: LoadedModel | None = None
+    candidate: LoadedModel | None = None
 
 
-def open_live(root: Path, version: str, generation: int = 0, pinned: Snapshot | None = None) -> LoadedModel:
+def open_live(root: Path, version: str, number: int = 0, pinned: Snapshot | None = None) -> LoadedModel:
     """Load a version; its content has to match `pinned`, if given.
 
     Checks everything but the checksums of files that are unchanged since their last verification. If `pinned`
@@ -60,7 +61,7 @@ def open_live(root: Path, version: str, generation: int = 0, pinned: Snapshot | 
     else:
         bundle = load(root, version, trust_note=True, content=pinned.manifest if pinned else None)
     latency = LatencyEstimate(bundle.manifest.index.is_remote)
-    live = LoadedModel(bundle, Retriever(bundle), datetime.now(UTC), generation, latency)
+    live = LoadedModel(bundle, Retriever(bundle), datetime.now(UTC), number, latency)
     _warm_up(live)
     return live
 

@@ -1,0 +1,334 @@
+"""Follows the record that all workers and replicas share, and reports what this worker has of it."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from time import monotonic
+
+from turret.service.errors import BusyError, ReplicasUnavailableError, ServiceError
+from turret.service.stores.contract import Member, RecordStore
+from turret.service.telemetry.metrics import Metrics
+from turret.service.versions.catch_up import CatchUp, Stops
+from turret.service.versions.folder import keep, record_of
+from turret.service.versions.holder import ModelHolder
+from turret.service.versions.loaded_model import open_live
+from turret.service.versions.record import Activation, Record, Report, now, read_record, read_report
+from turret.tower.errors import BundleError
+
+POLL_SECONDS = 0.05
+SILENT_SECONDS = 3.0  # a member without a report for this long is not waited for
+FORGET_SECONDS = 600.0  # after which a member that ended without a word is no longer named
+_BEAT_SECONDS = 1.0
+_FIRST_SECONDS = 0.5
+_log = logging.getLogger("turret.replicas")
+
+
+class ItemsNumber:
+    """The number of the last change of an item that this worker knows of."""
+
+    def __init__(self) -> None:
+        self.value = 0
+
+    def raise_to(self, number: int) -> None:
+        """Raise it to a change that this worker has made."""
+        self.value = max(self.value, number)
+
+
+class Follower:
+    """One member: a worker process, named `HOST:PORT/PID`.
+
+    20 times a second it reads two numbers of the `records`, and the record if it has changed. It opens what
+    is new, and reports at once what it has then, and once a second that it lives. `is_shared`: other machines
+    have replicas with the same record. `clock` is monotonic, in seconds.
+    """
+
+    def __init__(
+        self,
+        holder: ModelHolder,
+        records: RecordStore,
+        name: str,
+        items: ItemsNumber,
+        metrics: Metrics,
+        is_shared: bool = False,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self.name = name
+        self.is_shared = is_shared
+        self._holder = holder
+        self._records = records
+        self._items = items
+        self._metrics = metrics
+        self._clock = clock
+        self._stored: bytes | None = None  # the record as it was last read
+        self._revision = 0
+        self._reported: tuple[bytes, float] = (b"", float("-inf"))
+        self._reading = asyncio.Lock()
+        self._catch_up = CatchUp(holder.follow, clock)
+        self._stops = Stops(clock)
+        self._tried_first = float("-inf")
+        self._trouble = ""
+
+    async def join(self) -> None:
+        """Report this worker, and load the live version, before the first request is answered.
+
+        An activation that begins later waits for this worker.
+        """
+        self._stops.watch()
+        await self._step_safely()
+        if self._holder.has_fallen_back and not self.is_shared:
+            await self._activate_fallback()
+        with suppress(BundleError):  # tried again, and logged, by `follow`
+            if self._holder.is_behind and not self._holder.has_fallen_back:
+                await self._holder.follow()
+
+    async def follow(self) -> None:
+        """Follow and report until cancelled."""
+        while True:
+            await self._step_safely()
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def leave(self) -> None:
+        """Withdraw the report of this worker, as it ends."""
+        self._stops.close()
+        with suppress(ReplicasUnavailableError):
+            await self._records.leave(self.name)
+        await self._records.close()
+
+    @property
+    def was_stopped(self) -> bool:
+        """Whether this process did not run for more than a second, and has not read the record since."""
+        return self._stops.are_pending
+
+    async def refresh(self) -> None:
+        """Read the record, and open what is new. An unavailable store changes nothing."""
+        with suppress(ReplicasUnavailableError):
+            await self.look()
+        if self._holder.is_behind and not self._holder.has_fallen_back:
+            with suppress(BundleError):
+                await self._holder.follow()
+
+    async def look(self, again: bool = False) -> bytes:
+        """Read the numbers of the record, and the record if they have changed, or `again`; return it.
+
+        A record that is lost, or older than this worker's, is written again. Raises ReplicasUnavailableError.
+        """
+        stops = self._stops.seen
+        try:
+            async with self._reading:
+                return await self._look(again)
+        finally:
+            self._stops.caught_up(stops)
+
+    async def replace(self, before: bytes, record: Record) -> None:
+        """Replace the record `before`, that `look` has returned.
+
+        Raises BusyError if another member was faster. After ReplicasUnavailableError it may be replaced: all
+        members follow it then.
+        """
+        async with self._reading:
+            try:
+                after = await self._records.swap(before, record.encoded())
+            except ReplicasUnavailableError as error:
+                raise ReplicasUnavailableError(
+                    f"{error}; the change is not confirmed: if the store has it, all replicas make it when the "
+                    "store is back"
+                ) from None
+            if after != record.encoded():
+                other = read_record(after)
+                raise BusyError(
+                    f"another replica has activated version {other.live.version if other else 'none'} "
+                    "meanwhile; retry"
+                )
+            self._stored, self._holder.record = after, record
+
+    async def late(self, has: Callable[[Report], bool], seconds: float) -> tuple[list[int], list[str]]:
+        """Wait until the reports of all members have something.
+
+        Return those that don't in time: the processes of this service, and the other replicas. A silent one
+        is not waited for: it reads the record when it is back.
+        """
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        host, members = self._host(self.name), ()
+        while True:
+            try:
+                members = await self._records.members()
+            except ReplicasUnavailableError as error:
+                _log.warning("other members may be behind: %s", error)
+            late = [
+                member
+                for member in members
+                if member.name != self.name and not self._is_gone(member) and not has(read_report(member.report))
+            ]
+            if all(member.age > SILENT_SECONDS for member in late) or loop.time() >= end:
+                own = [member for member in late if self._host(member.name) == host]
+                hosts = {self._host(member.name) for member in late if member not in own}
+                return sorted(int(member.name.rpartition("/")[2]) for member in own), sorted(hosts)
+            await asyncio.sleep(POLL_SECONDS / 5)
+
+    def report(self) -> Report:
+        """What this worker has."""
+        return Report(
+            number=self._holder.number, routes=self._holder.routes_number, items=self._items.value
+        )
+
+    async def _step_safely(self) -> None:
+        try:
+            await self._step()
+        except ReplicasUnavailableError as error:
+            self._tell(f"{error}; the live version stays, and activations are refused")
+        except Exception as error:  # answers continue with the live version
+            self._tell(f"the record of the live version can't be followed: {error!r}", error)
+        else:
+            if self._trouble:
+                _log.warning("the record of the live version is followed again")
+            self._trouble = ""
+
+    async def _step(self) -> None:
+        holder = self._holder
+        try:
+            await self.look()
+        except ReplicasUnavailableError:
+            self._metrics.replicas.set(0)
+            self._metrics.replicas_behind.set(0)
+            holder.others_serve = False
+            raise
+        finally:
+            if holder.is_behind:
+                record = holder.record
+                self._catch_up.begin(record and (record.number, record.routes_number))
+            elif holder.record is None:
+                await self._look_for_first()
+            holder.end_candidate()
+        await self._beat()
+
+    async def _beat(self) -> None:
+        """Report what is new, and once a second that this worker lives."""
+        report = self.report().model_dump_json().encode()
+        last, at = self._reported
+        if report == last and self._clock() - at < _BEAT_SECONDS:
+            return
+        members = await self._records.members(self.name, report, FORGET_SECONDS)
+        for member in members:
+            if self._is_gone(member):  # a worker whose successor this may be
+                await self._records.leave(member.name)
+        self._reported = report, self._clock()
+        self._watch(members)
+
+    def _watch(self, members: tuple[Member, ...]) -> None:
+        """Count the replicas, and those that serve the live version and its routes in all their workers."""
+        if not self.is_shared:
+            return
+        record = self._holder.record
+        number, routes = (record.number, record.routes_number) if record else (0, 0)
+        present, behind = set(), set()
+        for member in members:
+            report, host = read_report(member.report), self._host(member.name)
+            if member.age < SILENT_SECONDS:
+                present.add(host)
+            if member.age >= SILENT_SECONDS or report.number < number or report.routes < routes:
+                behind.add(host)
+        self._metrics.replicas.set(len(present))
+        self._metrics.replicas_behind.set(len(behind))
+        self._holder.others_serve = bool(present - behind - {self._host(self.name)})
+
+    async def _look_for_first(self) -> None:
+        """Make the folder's version the first one, as there is none; tried twice a second."""
+        if self._clock() - self._tried_first < _FIRST_SECONDS:
+            return
+        self._tried_first = self._clock()
+        try:
+            record = await asyncio.to_thread(_first, self._holder)
+        except (BundleError, ServiceError) as error:
+            self._holder.why_empty = str(error)
+            return
+        if self._stored is None:  # the store can't be read
+            self._holder.record = record.model_copy(
+                update={"live": record.live.model_copy(update={"number": 0})}
+            )
+        else:
+            with suppress(BusyError):  # another member was first
+                await self.replace(b"", record)
+                self._keep_later(record)
+
+    async def _activate_fallback(self) -> None:
+        """Activate the version that stands in, in all workers of this service."""
+        holder, record, live = self._holder, self._holder.record, self._holder.live
+        if record is None:
+            return
+        activation = Activation(
+            time=now(),
+            version=live.version,
+            who="fallback",
+            outcome="activated",
+            manifest=live.bundle.snapshot.manifest,
+            words=f"version {record.live.version} can't be opened",
+        )
+        with suppress(BusyError, ReplicasUnavailableError):  # another worker has done it
+            before, after = await self.look(), record.activated(activation)
+            if holder.record == record:
+                await self.replace(before, after)
+                await asyncio.to_thread(keep, holder.root, after)
+            await holder.follow()
+
+    async def _look(self, again: bool) -> bytes:
+        revision = await self._records.poll()
+        if revision.items >= 0:
+            self._items.value = revision.items
+        if self._stored is not None and revision.record == self._revision and not again:
+            return self._stored
+        is_first, self._stored = self._stored is None, await self._records.read()
+        record, own = read_record(self._stored), self._holder.record
+        if own is not None and (record is None or record.is_behind(own)):
+            record = await self._restore(own, record, is_first)
+        if record is not None and record != own:
+            self._holder.record = record
+        if record is not None and (record != own or is_first):
+            self._keep_later(record)
+        self._revision = revision.record
+        return self._stored
+
+    async def _restore(self, own: Record, stored: Record | None, is_first: bool) -> Record | None:
+        """Write this worker's record in place of none, or of one that is older."""
+        assert self._stored is not None
+        own = own.renumbered(stored)
+        self._stored = await self._records.swap(self._stored, own.encoded())
+        if self._stored == own.encoded() and not is_first:
+            was = "missing" if stored is None else f"older (version {stored.live.version})"
+            message = "the record of the live version was %s; it says again that version %s is live"
+            _log.warning(message, was, own.live.version)
+        return read_record(self._stored)
+
+    def _keep_later(self, record: Record) -> None:
+        """Let the folder follow, in a thread: the member that took the call has usually done it already."""
+        asyncio.get_running_loop().run_in_executor(None, keep, self._holder.root, record)
+
+    def _is_gone(self, member: Member) -> bool:
+        """Whether a worker of this service has ended without a word."""
+        host, _, process = member.name.rpartition("/")
+        if host != self._host(self.name) or not process.isdigit():
+            return False
+        try:
+            os.kill(int(process), 0)
+        except ProcessLookupError:
+            return True
+        except OSError:
+            pass
+        return False
+
+    def _host(self, member: str) -> str:
+        return member.rpartition("/")[0]
+
+    def _tell(self, trouble: str, error: Exception | None = None) -> None:
+        """Log once why this worker cannot follow."""
+        if trouble != self._trouble:
+            _log.warning("%s", trouble, exc_info=error)
+        self._trouble = trouble
+
+
+def _first(holder: ModelHolder) -> Record:
+    record = record_of(holder.root)
+    open_live(holder.root, record.live.version)
+    return record

@@ -1,0 +1,239 @@
+"""The versions that a worker answers from: a request reads its version once, a swap replaces it."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+from turret.service.errors import ConflictError, InvalidFieldError, NothingLiveError, NotReadyError
+from turret.service.versions.loaded_model import LoadedModel, TrafficSplit, open_live
+from turret.service.versions.memory import give_back
+from turret.service.versions.record import Activation, Candidate, Record, Route, Routes
+from turret.tower.bundle.bundle import Bundle
+from turret.tower.errors import BundleError
+from turret.tower.format.pointer import is_version
+from turret.tower.format.snapshot import Snapshot
+
+_log = logging.getLogger("turret.activation")
+
+
+class ModelHolder:
+    """Holds the live version of one worker, its canary, its shadow and its candidate.
+
+    `record` is the last one that this worker has read; `others_serve` whether another replica serves its live
+    version. Replacing versions takes `change_lock`. `prepare` is awaited with a bundle before it answers
+    requests.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.record: Record | None = None
+        self.others_serve = False
+        self.traffic = TrafficSplit(Routes())
+        self.routes_number = 0
+        self.change_lock = asyncio.Lock()
+        self.prepare: Callable[[Bundle], Awaitable[object]] = _nothing
+        self.why_empty = "the service has just started"
+        self._live: LoadedModel | None = None
+        self._fallback: LoadedModel | None = None
+        self._swapped = asyncio.Event()
+
+    @property
+    def live(self) -> LoadedModel:
+        """The live version; a request reads this once. Raises NothingLiveError while there is none."""
+        if self._live is None:
+            raise NothingLiveError(f"no version is live yet: {self.why_empty}")
+        return self._live
+
+    @property
+    def answering(self) -> LoadedModel:
+        """The live version for an answer, unless another replica should give it.
+
+        Raises NothingLiveError while there is none, and NotReadyError for an earlier version while another
+        replica serves the live one: a proxy sends the request there.
+        """
+        live = self.live
+        if self.others_serve and self.has_fallen_back:
+            message = (
+                f"this replica can't open the live version and would answer with {live.version}; "
+                "send the request to another instance"
+            )
+            raise NotReadyError("version", None, message, 2)
+        return live
+
+    @property
+    def version(self) -> str | None:
+        """The name of the live version, if there is one."""
+        return self._live.version if self._live else None
+
+    @property
+    def number(self) -> int:
+        """The number of the live activation, 0 while there is none."""
+        return self._live.number if self._live else 0
+
+    @property
+    def has_fallen_back(self) -> bool:
+        """Whether this worker serves an earlier version, as it can't load that of the record."""
+        return self._live is not None and self._live is self._fallback
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the record has another live version, or other routes, than this worker."""
+        record = self.record
+        return record is not None and (
+            self._live is None
+            or self.has_fallen_back
+            or record.number != self.number
+            or record.routes_number != self.routes_number
+        )
+
+    def choose(self, user_key: str | None) -> LoadedModel:
+        """Choose the version for a user, or for a request id: the same until the routes change.
+
+        Raises NothingLiveError and NotReadyError as `answering` does.
+        """
+        canary = self.traffic.canary
+        if canary is None or user_key is None or not self.traffic.routes.takes(user_key):
+            return self.answering
+        return canary
+
+    def serving(self, version: str) -> LoadedModel | None:
+        """Return the live version or the canary if it has this name."""
+        models = (self._live, self.traffic.canary)
+        return next((model for model in models if model and model.version == version), None)
+
+    async def live_at_least(self, version: str, timeout: float = 1.0) -> LoadedModel:
+        """Return the live version once it is no older than the last activation of `version`.
+
+        Waits up to `timeout` seconds for this worker to load it. Versions are ordered by activation: after a
+        rollback, the restored version is the newer one. Raises NotReadyError on a timeout, ConflictError for
+        a version that was never live, InvalidFieldError for a text that is no version name.
+        """
+        activation = self.record.activation_of(version) if self.record else None
+        if activation is None:
+            message = "this version was never live here; /v1/versions lists the versions"
+            refused = ConflictError if is_version(version) else InvalidFieldError
+            raise refused("min_version", version, message)
+        try:
+            async with asyncio.timeout(timeout):
+                while self.number < (activation.number or 0):
+                    await self._swapped.wait()
+        except TimeoutError:
+            message = f"version {version} is not live in this process yet; retry"
+            raise NotReadyError("min_version", version, message, 1) from None
+        return self.live
+
+    def begin(self, record: Record) -> None:
+        """Open the versions of a worker's first record, before it answers.
+
+        If the live one can't be opened, the last one before it that can stands in. Raises the BundleError of
+        the live one if none can be opened.
+        """
+        try:
+            live = self._open(record.live)
+        except BundleError as refused:
+            live = self._fallback = self._open_one_before(record, refused)
+        self.record = record
+        self.put(live)
+        self._put_routes(self._open_routes(record.routes), record)
+
+    def put(self, live: LoadedModel) -> None:
+        """Make `live` the live version; requests under way keep theirs."""
+        self._live = live
+        swapped, self._swapped = self._swapped, asyncio.Event()
+        swapped.set()
+
+    async def take(self, live: LoadedModel, record: Record) -> None:
+        """Make an opened version live by the record that has just been written, and follow its routes."""
+        self.put(replace(live, number=record.number))
+        if record.routes_number != self.routes_number:
+            await self.follow_routes(record)
+
+    async def follow(self) -> None:
+        """Open what the record has and this worker has not. Raises BundleError."""
+        async with self.change_lock:
+            record = self.record
+            if record is not None and (record.number != self.number or self._live is None):
+                if self._live is not None and _is_of(self._live, record.live):
+                    self.put(replace(self._live, number=record.number))
+                else:
+                    live = await asyncio.to_thread(self._open, record.live)
+                    await self.prepare(live.bundle)
+                    self.put(live)
+                    await asyncio.to_thread(give_back)
+            if record is not None and record.routes_number != self.routes_number:
+                await self.follow_routes(record)
+
+    async def follow_routes(self, record: Record) -> None:
+        """Open and prepare the versions of a record's routes, then route to them."""
+        traffic = await asyncio.to_thread(self._open_routes, record.routes)
+        for model in (traffic.canary, traffic.shadow, traffic.candidate):
+            if model is not None:
+                await self.prepare(model.bundle)
+        self._put_routes(traffic, record)
+
+    def end_candidate(self) -> None:
+        """Release the compared version once its time is over."""
+        candidate = self.traffic.routes.candidate
+        if candidate is not None and self.traffic.candidate is not None and is_over(candidate):
+            self.traffic = replace(self.traffic, candidate=None)
+
+    def _put_routes(self, traffic: TrafficSplit, record: Record) -> None:
+        self.traffic, self.routes_number = traffic, record.routes_number
+
+    def _open(self, activation: Activation) -> LoadedModel:
+        pinned = Snapshot(activation.manifest) if activation.manifest else None
+        return open_live(self.root, activation.version, activation.number or 0, pinned)
+
+    def _open_one_before(self, record: Record, refused: BundleError) -> LoadedModel:
+        for before in record.before:
+            try:
+                live = self._open(before)
+            except BundleError:
+                continue
+            message = "version %s can't be opened (%s); falling back to version %s"
+            _log.error(message, record.live.version, refused, before.version)
+            return live
+        raise refused
+
+    def _open_routes(self, routes: Routes) -> TrafficSplit:
+        """Load the versions of the routes; the live version replaces those that can't be loaded."""
+        canary = self._model_of(routes.canary) if routes.canary else None
+        shadow = self._model_of(routes.shadow) if routes.shadow else None
+        candidate = routes.candidate
+        compared = self._model_of(candidate) if candidate and not is_over(candidate) else None
+        return TrafficSplit(routes, canary, shadow, compared)
+
+    def _model_of(self, route: Route | Candidate) -> LoadedModel | None:
+        traffic = self.traffic
+        for model in (self._live, traffic.canary, traffic.shadow, traffic.candidate):
+            if model and model.version == route.version and _matches(model, route.manifest):
+                return model
+        try:
+            pinned = Snapshot(route.manifest) if route.manifest else None
+            return open_live(self.root, route.version, 0, pinned)
+        except BundleError as error:
+            _log.warning(
+                "the route to version %s is ignored, as it can't be opened: %s", route.version, error
+            )
+            return None
+
+
+def is_over(candidate: Candidate) -> bool:
+    """Whether the time of a compared version is over."""
+    return time.time_ns() // 1_000_000 >= candidate.until
+
+
+def _is_of(live: LoadedModel, activation: Activation) -> bool:
+    """Whether a loaded version has the content of an activation; one without a digest is opened again."""
+    return live.version == activation.version and live.bundle.snapshot.manifest == activation.manifest
+
+
+def _matches(live: LoadedModel, manifest: str | None) -> bool:
+    return manifest in (None, live.bundle.snapshot.manifest)
+
+
+async def _nothing(_: Bundle) -> None:
+    """The default `prepare`: there is no overlay."""

@@ -1,0 +1,241 @@
+"""The record that all workers and replicas of a service share: the live version, those before it, the routes."""
+
+import hashlib
+import secrets
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from turret.service.errors import ReplicasUnavailableError
+from turret.tower.errors import BundleError
+from turret.tower.format.pointer import is_version
+
+# Numbers are below it, so that a number of a damaged line or record leaves none to follow it.
+MOST_NUMBERS = 2**53
+_MOST_BEFORE = 100
+
+
+def _checked(version: str) -> str:
+    if not is_version(version):
+        raise ValueError("this is no version name")
+    return version
+
+
+VersionName = Annotated[str, AfterValidator(_checked)]
+Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+class Activation(BaseModel):
+    """An activation, or a refusal: an entry of the record, and a line of `activations.jsonl`.
+
+    `number` counts the activations; a refusal has none, and 0 is the version of the folder while the record
+    can't be read. `who`: the name of the key, or `start`, `pointer` (moved while no service ran), `fallback`
+    (a version is not loadable any more). `failed`: the failed checks of a forced activation or a refusal.
+    `manifest`: the SHA-256 of the version's manifest: no other content of that name is served. `words`: the
+    reason.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    time: str
+    version: VersionName
+    who: str
+    outcome: Literal["activated", "refused"]
+    number: int | None = Field(default=None, ge=0, lt=MOST_NUMBERS)
+    previous: str | None = None
+    manifest: Digest | None = None
+    forced: bool = False
+    failed: tuple[str, ...] = ()
+    words: str = ""
+
+
+class Route(BaseModel):
+    """A version, and its share of users or requests, above 0 and at most 1.
+
+    `manifest` is the SHA-256 of its manifest when it was checked; a version with another one is refused.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: str
+    share: float = Field(gt=0, le=1, allow_inf_nan=False)
+    manifest: str | None = None
+
+
+class Candidate(BaseModel):
+    """A version that is compared with the live one, from `opened` until `until` (ms since 1970)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: str
+    manifest: str | None = None
+    opened: int
+    until: int
+
+
+class Routes(BaseModel):
+    """`canary` answers its share of the users; `shadow` answers its share of requests, unseen.
+
+    `candidate` answers only the calls of a comparison. `salt`, in hexadecimal, selects the users of the
+    canary: the same ones while the salt is the same.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    canary: Route | None = None
+    shadow: Route | None = None
+    candidate: Candidate | None = None
+    salt: str = Field(default="", pattern="^([0-9a-f]{2}){0,64}$")
+
+    def takes(self, user: str) -> bool:
+        """Whether the canary answers a user; a larger share keeps the users of a smaller one."""
+        return self.canary is not None and canary_position(user, self.salt) < self.canary.share
+
+    def without(self, version: str) -> "Routes":
+        """The routes without a canary and a candidate of a version that has become live."""
+        names = [name for name in ("canary", "candidate") if _version_of(getattr(self, name)) == version]
+        return self.model_copy(update=dict.fromkeys(names))
+
+
+class Record(BaseModel):
+    """The live version, the versions before it (newest first, each at its last activation), and the routes.
+
+    `routes_number` grows with every change of the routes.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    live: Activation
+    before: tuple[Activation, ...] = ()
+    routes: Routes = Routes()
+    routes_number: int = Field(default=0, ge=0, lt=MOST_NUMBERS)
+
+    @property
+    def number(self) -> int:
+        """The number of the live activation, 0 for one that is not confirmed."""
+        return self.live.number or 0
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether the live version is that of the record, and not merely that of the folder."""
+        return self.number > 0
+
+    def activation_of(self, version: str) -> Activation | None:
+        """The last activation of a version, if it is among the newest 100 versions."""
+        return next((one for one in (self.live, *self.before) if one.version == version), None)
+
+    def activated(self, activation: Activation, above: int = 0) -> "Record":
+        """The record after an activation, whose number is greater than `above`, too.
+
+        Raises BundleError where only damage explains the last number.
+        """
+        before = [one for one in (self.live, *self.before) if one.version != activation.version]
+        live = activation.model_copy(
+            update={"number": number_after(max(self.number, above)), "previous": self.live.version}
+        )
+        routes = self.routes.without(activation.version)
+        return self.model_copy(
+            update={
+                "live": live,
+                "before": tuple(before[:_MOST_BEFORE]),
+                "routes": routes,
+                "routes_number": self.routes_number + (routes != self.routes),
+            }
+        )
+
+    def routed(self, routes: Routes) -> "Record":
+        """The record with other routes."""
+        return self.model_copy(
+            update={"routes": routes, "routes_number": number_after(self.routes_number)}
+        )
+
+    def renumbered(self, other: "Record | None") -> "Record":
+        """This record, to replace `other`, which is older or has other content of the same number."""
+        live = self.live.model_copy(update={"number": max(self.number, 1)})
+        routes_number = self.routes_number
+        if other is not None:
+            live = live.model_copy(update={"number": max(live.number or 0, other.number + 1)})
+            routes_number = max(routes_number, other.routes_number)
+        return self.model_copy(update={"live": live, "routes_number": routes_number})
+
+    def is_behind(self, other: "Record") -> bool:
+        """Whether this record is older than `other`, or has another content of the same number."""
+        if self.number == other.number:
+            return self.live.manifest != other.live.manifest
+        return self.number < other.number
+
+    def encoded(self) -> bytes:
+        """The record as it is stored."""
+        return self.model_dump_json(exclude_defaults=True).encode()
+
+
+class Report(BaseModel):
+    """The numbers of the activation, of the routes and of the item change that a member has."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    number: int = 0
+    routes: int = 0
+    items: int = 0
+
+
+def read_record(stored: bytes) -> Record | None:
+    """Parse a stored record; None if there is none. Raises ReplicasUnavailableError for another content."""
+    if not stored:
+        return None
+    try:
+        record = Record.model_validate_json(stored)
+    except ValidationError as error:
+        first = error.errors()[0]
+        reason = ": ".join([*map(str, first["loc"]), first["msg"]])
+        raise _foreign(reason) from None
+    if not record.is_confirmed:
+        raise _foreign("live: number: an activation has a number from 1 on")
+    return record
+
+
+def read_report(stored: bytes) -> Report:
+    """Parse a report; a foreign one reports nothing."""
+    try:
+        return Report.model_validate_json(stored)
+    except ValidationError:
+        return Report()
+
+
+def number_after(number: int) -> int:
+    """The number of the next change. Raises BundleError where only damage explains the last one."""
+    if number + 1 < MOST_NUMBERS:
+        return number + 1
+    raise BundleError(
+        f"the last activation has the number {number}, which only damage explains; stop the service, move "
+        "activations.jsonl away, delete the replicas' record if there is one, and start it again"
+    )
+
+
+def canary_position(user: str, salt: str) -> float:
+    """Map a user to [0, 1) by a keyed hash: uniform and deterministic."""
+    digest = hashlib.blake2b(user.encode("utf-8", "surrogatepass"), digest_size=7, key=bytes.fromhex(salt))
+    return int.from_bytes(digest.digest(), "big") / (1 << 56)
+
+
+def salted(routes: Routes, before: Routes) -> Routes:
+    """Give routes the salt of `before` if the version of the canary is the same, else a new one."""
+    same = _version_of(routes.canary) == _version_of(before.canary)
+    return routes.model_copy(update={"salt": before.salt if same and before.salt else secrets.token_hex(16)})
+
+
+def now() -> str:
+    """The current time in the format of the records."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def _version_of(route: Route | Candidate | None) -> str | None:
+    return route.version if route else None
+
+
+def _foreign(reason: str) -> ReplicasUnavailableError:
+    return ReplicasUnavailableError(
+        f"the key replicas:GROUP:record of the replicas holds no record of this service ({reason}); "
+        "delete the key, or choose another database, prefix or TURRET_REPLICA_GROUP"
+    )
