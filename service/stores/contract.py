@@ -1,4 +1,4 @@
-"""The contracts of stores: user histories, item changes, the replicas' record, and the registry entry.
+"""The contracts of stores: user histories, item changes, the members' record, and the registry entry.
 
 `checks.check_store` checks that a store keeps them. Another package adds a store by an entry point in the
 group `turret.stores`: its name is the URL scheme, its value a `StoreKind` (docs/histories.md).
@@ -137,45 +137,63 @@ class ItemStore(Protocol):
         """Finish running calls and release all resources."""
 
 
-class Beat(NamedTuple):
-    """The last report of a replica, and its age in seconds."""
+class Revision(NamedTuple):
+    """The state of a record: what a member compares to see whether something has changed.
 
-    replica: str
+    `record` differs after each replacement of the record (0: there is none). `items` is the number of the
+    last change of an item (0: none, -1: damaged).
+    """
+
+    record: int
+    items: int
+
+
+class Member(NamedTuple):
+    """The last report of a member, and its age in seconds."""
+
+    name: str
     age: float
     report: bytes
 
 
-class RecordView(NamedTuple):
-    """The record (empty: none), the number of the last change of an item, and a beat of each replica."""
-
-    record: bytes
-    items: int
-    beats: tuple[Beat, ...]
-
-
 class RecordStore(Protocol):
-    """One record that the replicas of a service share, and a report of each of them.
+    """One record that all members (worker processes) of a service share, and a report of each of them.
 
-    Every method raises ReplicasUnavailableError while the store is unavailable.
+    Every method raises ReplicasUnavailableError while the store is unavailable. Like those of a HistoryStore,
+    methods must not block the event loop. `record_checks.check_records` checks that a store keeps this.
     """
 
-    async def view(self, replica: str = "", report: bytes = b"", forget_after: float = 0) -> RecordView:
-        """Read all; with a `replica`, store its report before, and drop those older than `forget_after`."""
+    async def poll(self) -> Revision:
+        """Return the numbers by which changes are noticed; cheap enough for 20 calls a second and member."""
+
+    async def read(self) -> bytes:
+        """Return the record, empty for none."""
 
     async def swap(self, before: bytes, after: bytes) -> bytes:
         """Replace the record by `after` if it is `before` (empty: none), and return the record.
 
-        After an error it may have been replaced.
+        `after` is not empty. After an error the record may have been replaced.
         """
+
+    async def members(
+        self, name: str = "", report: bytes = b"", forget_after: float = 0
+    ) -> tuple[Member, ...]:
+        """Return the last report of each member, in any order.
+
+        With a `name`, first store its report and drop those older than `forget_after` seconds.
+        """
+
+    async def leave(self, name: str) -> None:
+        """Forget a member that ends."""
+
+    async def announce(self, items: int) -> None:
+        """Raise the number of items to at least this; a store that also keeps the items knows it already."""
 
     async def take_lease(self, holder: str, seconds: float) -> bool:
         """Take or prolong the lease for `seconds`; False if another one holds it."""
 
     async def prolong_lease(self, holder: str, seconds: float) -> bool:
         """Prolong the lease, or return it with 0 seconds; False if the holder doesn't have it."""
-
-    async def leave(self, replica: str) -> None:
-        """Forget a replica that ends."""
 
     async def close(self) -> None:
         """Finish running calls and release all resources."""
@@ -205,7 +223,7 @@ class StoreKind:
     should not wait for a remote server. `prepare` runs once before the workers start, to create files.
     `descriptors` bounds the file descriptors of a worker beyond a few. `is_lasting`: acknowledged changes
     survive the process. `is_shared`: several processes may open one address and read each other's changes.
-    `open_records` opens the record of replicas on several machines; None: a service has one replica.
+    `open_records` opens the record of members on several machines; None: all members are on one machine.
     """
 
     form: str

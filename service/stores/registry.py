@@ -32,7 +32,7 @@ def open_stores(settings: Settings) -> Stores:
 
 
 def open_records(settings: Settings) -> RecordStore | None:
-    """Open the record of replicas at `settings.store`; None if one service alone can use that store.
+    """Open the record of the members at `settings.store`; None if they are all on one machine.
 
     Raises ServiceError for a faulty address.
     """

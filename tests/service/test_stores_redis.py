@@ -96,7 +96,7 @@ def test_a_key_is_that_of_one_user_who_can_be_read_from_it(is_cluster: bool) -> 
 
 
 def test_items_and_the_record_are_in_one_slot() -> None:
-    keys = [IN_CLUSTER.shared(name) for name in ("items", "items:number", "replicas:default:live")]
+    keys = [IN_CLUSTER.shared(name) for name in ("items", "items:number", "replicas:default:record")]
     assert len({key_slot(key.encode()) for key in keys}) == 1
     assert all(key.startswith("turret:") for key in keys)
 

@@ -352,7 +352,7 @@ def test_a_damaged_counter_is_said_with_the_way_back(server: RedisServer, number
     work_with(server.address, work)
 
 
-# The record of replicas: replaced only as it was read, with one holder of the lease.
+# The record of members
 
 
 def work_with_records(address: str, work: Callable[[RedisRecords], Coroutine[Any, Any, None]]) -> None:
@@ -366,82 +366,124 @@ def work_with_records(address: str, work: Callable[[RedisRecords], Coroutine[Any
     asyncio.run(run())
 
 
-def test_a_record_is_replaced_only_by_a_caller_that_knows_it_and_a_lease_has_one_holder(
-    server: RedisServer,
-) -> None:
-    """Until it returns the lease or its time ends."""
+@nightly
+def test_a_record_that_was_lost_and_written_again_has_another_revision(server: RedisServer) -> None:
+    """Also where its clock was set back meanwhile."""
 
     async def work(records: RedisRecords) -> None:
-        assert (await records.view()).record == b""
+        revisions = []
+        for _ in range(3):
+            await records.swap(b"", b"one")
+            revisions.append((await records.poll()).record)
+            server.ask("DEL", "turret:replicas:default:record")
+            assert (await records.poll()).record == 0
+            assert await records.read() == b""
+        assert len(set(revisions)) == 3
+        server.ask("HSET", "turret:replicas:default:record", "revision", 2**53 - 9)
+        await records.swap(b"", b"one")
+        assert (await records.poll()).record == 2**53 - 8
+
+    work_with_records(server.address, work)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        ("SET", "turret:replicas:default:record", "x"),
+        ("HSET", "turret:replicas:default:record", "revision", "x"),
+        ("HSET", "turret:replicas:default:record", "revision", "9" * 5_000),
+    ],
+    ids=["type", "text", "number"],
+)
+def test_a_damaged_record_is_said_with_the_way_back(server: RedisServer, damage: tuple[str, ...]) -> None:
+    async def work(records: RedisRecords) -> None:
+        server.ask(*damage)
+        with pytest.raises(ReplicasUnavailableError, match=r"turret:replicas:default:record.* delete"):
+            await records.poll()
+        server.ask("DEL", "turret:replicas:default:record")
         assert await records.swap(b"", b"one") == b"one"
-        assert await records.swap(b"", b"two") == b"one"
-        assert await records.swap(b"one", b"two") == b"two"
-        assert (await records.view()).record == b"two"
-        assert await records.take_lease("a", 60)
-        assert not await records.take_lease("b", 60)
-        assert not await records.prolong_lease("b", 0)
-        assert await records.take_lease("a", 0.05)  # prolonged, or here shortened
-        while not await records.take_lease("b", 60):
-            await asyncio.sleep(0.01)
-        assert await records.prolong_lease("b", 0)
-        assert not await records.prolong_lease("b", 60)  # a late call takes nothing
-        assert await records.take_lease("a", 60)
-        server.ask("PERSIST", "turret:replicas:default:lease")
-        assert await records.take_lease("b", 60), "one without an end is damage"
+        assert (await records.poll()).record > 0
 
     work_with_records(server.address, work)
 
 
 @nightly
-def test_reports_are_read_with_their_age_until_they_are_forgotten(server: RedisServer) -> None:
-    async def work(records: RedisRecords) -> None:
-        await records.view("a", b"first", 60)
-        view = await records.view("b", b"report", 60)
-        assert {beat.replica: beat.report for beat in view.beats} == {"a": b"first", "b": b"report"}
-        ages = {beat.replica: beat.age for beat in view.beats}
-        assert ages["a"] >= ages["b"] >= 0
-        server.ask("ZADD", "turret:replicas:default:times", f"{(time.time() + 3600) * 1000:.0f}", "c")
-        assert max((beat.age, beat.replica) for beat in (await records.view()).beats)[1] == "c", (
-            "not waited for"
-        )
-        await records.leave("c")
-        while len(view.beats) > 1:
-            view = await records.view("b", b"report", 0.1)
-        assert view.beats[0].replica == "b"
-        await records.leave("b")
-        assert (await records.view()).beats == ()
-
-    work_with_records(server.address, work)
-
-
-@nightly
-def test_a_view_has_the_number_of_the_last_change_and_groups_have_records_of_their_own(
+def test_a_foreign_list_of_members_and_a_foreign_lease_are_said_and_one_without_an_end_is_nobodys(
     server: RedisServer,
 ) -> None:
-    """As have prefixes."""
+    async def work(records: RedisRecords) -> None:
+        for part in ("reports", "times"):
+            server.ask("SET", f"turret:replicas:default:{part}", "x")
+            with pytest.raises(ReplicasUnavailableError, match=f"another service .*{part}.*; delete it"):
+                await records.members("a", b"", 60)
+            server.ask("FLUSHALL")
+        server.ask("RPUSH", "turret:replicas:default:lease", "x")
+        with pytest.raises(ReplicasUnavailableError, match=r"another service .*lease.*; delete it"):
+            await records.take_lease("a", 60)
+        server.ask("SET", "turret:replicas:default:lease", "a")
+        assert await records.take_lease("b", 60)
+        assert not await records.take_lease("a", 60)
+
+    work_with_records(server.address, work)
+
+
+@nightly
+def test_a_report_that_is_dated_in_the_future_is_not_waited_for(server: RedisServer) -> None:
+    async def work(records: RedisRecords) -> None:
+        server.ask("ZADD", "turret:replicas:default:times", f"{(time.time() + 3600) * 1000:.0f}", "c")
+        assert [(one.name, one.age > 3000) for one in await records.members()] == [("c", True)]
+
+    work_with_records(server.address, work)
+
+
+@nightly
+def test_a_poll_has_the_number_of_the_last_change_and_groups_have_records_of_their_own(
+    server: RedisServer,
+) -> None:
+    """As have prefixes. A damaged number is none of the record's."""
 
     async def work(records: RedisRecords) -> None:
         items = RedisItems(server.address)
-        assert (await records.view()).items == 0
+        assert (await records.poll()).items == 0
         number = await items.put("7", b"{}", b"{}", 0)
-        assert (await records.view()).items == number
+        await records.announce(number + 5)
+        assert (await records.poll()).items == number
         await items.close()
         await records.swap(b"", b"one")
         for address, group in ((server.address, "shop"), (f"{server.address}?prefix=x:", "default")):
             other = RedisRecords(address, group, 0.5)
-            assert (await other.view()).record == b""
+            assert await other.read() == b""
             await other.close()
+        for number in ("x", "-5", "nan"):
+            server.ask("SET", "turret:items:number", number)
+            assert (await records.poll()).items == -1
+        server.ask("DEL", "turret:items:number")
+        server.ask("RPUSH", "turret:items:number", "1")
+        assert (await records.poll()).items == -1
 
     work_with_records(server.address, work)
+
+
+@nightly
+def test_a_swap_is_confirmed_by_replicas_where_they_are_asked_for(own: RedisServer) -> None:
+    async def work(records: RedisRecords) -> None:
+        with pytest.raises(ReplicasUnavailableError, match="fewer than 1 replicas"):
+            await records.swap(b"", b"one")
+        assert await records.read() == b"one"
+        await records.members("a", b"", 60)
+
+    work_with_records(f"{own.address}?replicas=1", work)
 
 
 @nightly
 def test_the_record_of_a_redis_that_is_down_or_hangs_is_an_error(own: RedisServer) -> None:
     async def work(records: RedisRecords) -> None:
         with own.paused(), pytest.raises(ReplicasUnavailableError, match=r"no reply within 0\.5 seconds"):
-            await records.view()
+            await records.poll()
         own.kill()
-        with pytest.raises(ReplicasUnavailableError, match="unavailable"):
-            await records.take_lease("a", 10)
+        calls = (records.poll(), records.read(), records.swap(b"", b"x"), records.members())
+        for call in (*calls, records.leave("a"), records.take_lease("a", 9), records.prolong_lease("a", 9)):
+            with pytest.raises(ReplicasUnavailableError, match="unavailable"):
+                await call
 
     work_with_records(own.address, work)

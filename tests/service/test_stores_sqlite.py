@@ -4,21 +4,24 @@ import asyncio
 import os
 import random
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractContextManager, closing
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.support.clock import Clock
 from tests.support.until import PATIENCE
 from turret.service.errors import (
     HistoryDamagedError,
     HistoryUnavailableError,
     ItemsUnavailableError,
+    ReplicasUnavailableError,
     ServiceError,
 )
-from turret.service.stores.contract import Event, History
+from turret.service.stores.contract import Event, History, Member
 from turret.service.stores.sqlite import histories
 from turret.service.stores.sqlite.file import (
     GroupCommit,
@@ -33,6 +36,7 @@ from turret.service.stores.sqlite.file import (
 )
 from turret.service.stores.sqlite.histories import SqliteHistory
 from turret.service.stores.sqlite.items import SqliteItems
+from turret.service.stores.sqlite.records import SqliteRecords
 
 EVENT = Event("e", "u", 1, 0)
 LARGE = [Event(f"e{number}", "u", "x" * 500, number) for number in range(200)]
@@ -367,3 +371,83 @@ def test_a_damaged_number_of_an_item_is_said_with_the_way_back(tmp_path: Path, n
         await store.close()
 
     asyncio.run(work())
+
+
+# The record of members on one machine
+
+
+def with_records(path: Path, work: Callable[[SqliteRecords], Coroutine[Any, Any, None]]) -> None:
+    async def run() -> None:
+        records = SqliteRecords(path)
+        try:
+            await work(records)
+        finally:
+            await records.close()
+
+    asyncio.run(run())
+
+
+def test_ages_and_leases_are_measured_by_the_clock_that_members_share(tmp_path: Path) -> None:
+    """A lease of a dead holder ends by its time."""
+
+    async def work() -> None:
+        clock = Clock()
+        one, other = (SqliteRecords(tmp_path / "record", clock) for _ in range(2))
+        await one.members("a", b"first", 60)
+        assert await one.take_lease("a", 10)
+        clock.now += 9
+        assert await other.members("b", b"", 60) == (Member("a", 9, b"first"), Member("b", 0, b""))
+        assert not await other.take_lease("b", 10)
+        clock.now += 1
+        assert not await one.prolong_lease("a", 10)
+        assert await other.take_lease("b", 10)
+        clock.now += 50
+        assert await other.members("b", b"", 60) == (Member("a", 60, b"first"), Member("b", 0, b""))
+        clock.now += 1
+        assert await other.members("b", b"", 60) == (Member("b", 0, b""),)
+        await one.close()
+        await other.close()
+
+    asyncio.run(work())
+
+
+def test_the_number_of_items_is_raised_and_never_lowered(tmp_path: Path) -> None:
+    async def work(records: SqliteRecords) -> None:
+        for announced, items in ((3, 3), (7, 7), (5, 7)):
+            await records.announce(announced)
+            assert await records.poll() == (0, items)
+
+    with_records(tmp_path / "record", work)
+
+
+def test_the_record_is_for_its_user_only(tmp_path: Path) -> None:
+    async def work(records: SqliteRecords) -> None:
+        await records.swap(b"", b"one")
+        assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
+
+    with_records(tmp_path / "record", work)
+
+
+def test_a_member_that_holds_the_lock_is_waited_for_briefly_and_stops_no_poll(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("turret.service.stores.sqlite.records._LOCK_SECONDS", 0.01)
+
+    async def work(records: SqliteRecords) -> None:
+        await records.swap(b"", b"one")
+        with other(tmp_path / "record") as stopped:
+            stopped.execute("BEGIN IMMEDIATE")
+            for call in (records.swap(b"one", b"two"), records.members("a", b"", 9), records.leave("a")):
+                with pytest.raises(ReplicasUnavailableError, match="is unavailable: database is locked; if"):
+                    await call
+            assert (await records.poll(), await records.read()) == ((1, 0), b"one")
+        assert await records.swap(b"one", b"two") == b"two"
+
+    with_records(tmp_path / "record", work)
+
+
+def test_a_record_that_is_damaged_or_can_not_be_made_is_an_error_in_words(tmp_path: Path) -> None:
+    (tmp_path / "record").write_bytes(b"x" * 5_000)
+    for path in (tmp_path / "record", tmp_path / "record" / "below"):
+        with pytest.raises(ServiceError, match=r"the workers' record .* can't be opened: .*; its folder"):
+            SqliteRecords(path)

@@ -1,45 +1,57 @@
-"""The common record of a service's replicas in a Redis, and the list of live replicas."""
+"""The common record of a service's members in a Redis, and the list of live members."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from turret.service.errors import HistoryUnavailableError, ReplicasUnavailableError
-from turret.service.stores.contract import Beat, RecordView
+from turret.service.stores.contract import Member, Revision
 from turret.service.stores.redis.address import KeyNames, read_address
 from turret.service.stores.redis.client import Command
 from turret.service.stores.redis.cluster import connect
 
 CONNECTIONS = 4
+_MOST_DIGITS = 16  # a number of more digits is damage
 
-# KEYS: the record, the reports by replica, the time of each in milliseconds, the number of the items. ARGV:
-# the replica ('' writes nothing), its report, the milliseconds after which a silent one is forgotten. Returns
-# the record, the number of the items, then for each replica the name, its age in milliseconds and the report.
-VIEW = """
+# KEYS: the record. ARGV: the expected record ('' for none), the new one. Returns the record afterwards. Its
+# revision is a time in microseconds, so that a record that was lost and is written again has another one.
+SWAP = """
+local record = redis.call('HGET', KEYS[1], 'record') or ''
+if record ~= ARGV[1] then
+  return record
+end
+local time = redis.call('TIME')
+local revision = time[1] * 1000000 + time[2]
+local last = tonumber(redis.call('HGET', KEYS[1], 'revision') or '0') or 0
+if last >= revision and last < 9007199254740991 then -- the clock was set back
+  revision = last + 1
+end
+redis.call('HSET', KEYS[1], 'record', ARGV[2], 'revision', string.format('%.0f', revision))
+return ARGV[2]
+"""
+
+# KEYS: the reports by member, the time of each in milliseconds. ARGV: the member ('' writes nothing), its
+# report, the milliseconds after which a silent one is forgotten. Returns for each member the name, its age in
+# milliseconds and the report.
+MEMBERS = """
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if ARGV[1] ~= '' then
-  redis.call('HSET', KEYS[2], ARGV[1], ARGV[2])
-  redis.call('ZADD', KEYS[3], now, ARGV[1])
-  for _, gone in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now - ARGV[3])) do
-    redis.call('HDEL', KEYS[2], gone)
-    redis.call('ZREM', KEYS[3], gone)
+  redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+  redis.call('ZADD', KEYS[2], now, ARGV[1])
+  for _, gone in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', '(' .. now - ARGV[3])) do
+    redis.call('HDEL', KEYS[1], gone)
+    redis.call('ZREM', KEYS[2], gone)
   end
 end
-local result = {redis.call('GET', KEYS[1]) or '', tonumber(redis.call('GET', KEYS[4]) or '0') or -1}
-local beats = redis.call('ZRANGE', KEYS[3], 0, -1, 'WITHSCORES')
-for index = 1, #beats, 2 do
-  result[#result + 1] = beats[index]
-  result[#result + 1] = now - tonumber(beats[index + 1])
-  result[#result + 1] = redis.call('HGET', KEYS[2], beats[index]) or ''
+local result = {}
+local members = redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES')
+for index = 1, #members, 2 do
+  result[#result + 1] = members[index]
+  result[#result + 1] = now - tonumber(members[index + 1])
+  result[#result + 1] = redis.call('HGET', KEYS[1], members[index]) or ''
 end
 return result
-"""
-
-# KEYS: the record. ARGV: the expected record ('' for none), the new one. Returns the record afterwards.
-SWAP = """
-if (redis.call('GET', KEYS[1]) or '') == ARGV[1] then
-  redis.call('SET', KEYS[1], ARGV[2])
-end
-return redis.call('GET', KEYS[1]) or ''
 """
 
 # KEYS: the lease. ARGV: its holder, the milliseconds that it lasts (0 returns it), 1 to take a free one.
@@ -60,45 +72,69 @@ end
 return 1
 """
 
-# KEYS: the reports, the times. ARGV: the replica.
-LEAVE = """
-redis.call('HDEL', KEYS[1], ARGV[1])
-return redis.call('ZREM', KEYS[2], ARGV[1])
-"""
-
 
 class RedisRecords:
-    """A RecordStore in a Redis, under the prefix of its address and the name of the group."""
+    """A RecordStore in a Redis, under the prefix of its address and the name of the group.
+
+    The record and its revision are fields of one key, so that neither is lost without the other.
+    """
 
     def __init__(self, address: str, group: str, seconds: float) -> None:
         self._address = read_address(address)
         self._redis = connect(self._address, CONNECTIONS, seconds)
         names = KeyNames(self._address.prefix, bool(self._address.nodes))
         self._record, self._reports, self._times, self._lease = (
-            names.shared(f"replicas:{group}:{part}") for part in ("live", "reports", "times", "lease")
+            names.shared(f"replicas:{group}:{part}") for part in ("record", "reports", "times", "lease")
         )
         self._items = names.shared("items:number")
 
-    async def view(self, replica: str = "", report: bytes = b"", forget_after: float = 0) -> RecordView:
-        """Read all, and report for a replica; see RecordStore."""
-        keys = [self._record, self._reports, self._times, self._items]
-        reply = await self._run(VIEW, keys, [replica, report, round(forget_after * 1000)])
-        if not isinstance(reply, list) or len(reply) < 2 or not isinstance(reply[1], int):
-            raise self._foreign()
-        record, items, *rest = reply
-        beats = [
-            # A report that is dated in the future is as old as it is early: nobody waits for it.
-            Beat(name.decode("utf-8", "replace"), abs(age) / 1000, said)
-            for name, age, said in zip(rest[::3], rest[1::3], rest[2::3], strict=True)
-        ]
-        return RecordView(record, items, tuple(beats))
+    async def poll(self) -> Revision:
+        """Return the numbers by which changes are noticed; see RecordStore."""
+        with self._naming(self._record):
+            replies = await self._redis.execute([["HGET", self._record, "revision"], ["GET", self._items]])
+            self._redis.raise_for_errors(replies[:1])  # the items' own store says what is wrong with theirs
+        record, items = map(_number, replies)
+        if record < 0:
+            raise ReplicasUnavailableError(
+                f"{self._address} has a key {self._record} whose revision is no number; delete the key, and "
+                "the service writes it again"
+            )
+        return Revision(record, items)
+
+    async def read(self) -> bytes:
+        """Return the record; see RecordStore."""
+        with self._naming(self._record):
+            replies = await self._redis.execute([["HGET", self._record, "record"]])
+            self._redis.raise_for_errors(replies)
+        return self._checked(replies[0] or b"")
 
     async def swap(self, before: bytes, after: bytes) -> bytes:
         """Replace the record if it is `before`; see RecordStore."""
-        record = await self._run(SWAP, [self._record], [before, after], is_write=True)
-        if not isinstance(record, bytes):
+        return self._checked(await self._run(SWAP, [self._record], [before, after], is_write=True))
+
+    async def members(
+        self, name: str = "", report: bytes = b"", forget_after: float = 0
+    ) -> tuple[Member, ...]:
+        """Return the last report of each member; see RecordStore."""
+        values: Command = [name, report, round(forget_after * 1000)]
+        reply = await self._run(MEMBERS, [self._reports, self._times], values)
+        if not isinstance(reply, list) or len(reply) % 3:
             raise self._foreign()
-        return record
+        return tuple(
+            # A report that is dated in the future is as old as it is early: nobody waits for it.
+            Member(member.decode("utf-8", "replace"), abs(age) / 1000, said)
+            for member, age, said in zip(reply[::3], reply[1::3], reply[2::3], strict=True)
+        )
+
+    async def leave(self, name: str) -> None:
+        """Forget a member that ends; see RecordStore."""
+        with self._naming(self._reports, self._times):
+            # A report without a time would never be forgotten, so the time is deleted first.
+            commands: list[Command] = [["ZREM", self._times, name], ["HDEL", self._reports, name]]
+            self._redis.raise_for_errors(await self._redis.execute(commands))
+
+    async def announce(self, items: int) -> None:
+        """Nothing: `poll` reads the number of the items, which are in the same Redis."""
 
     async def take_lease(self, holder: str, seconds: float) -> bool:
         """Take or prolong the lease; see RecordStore."""
@@ -108,24 +144,38 @@ class RedisRecords:
         """Prolong the lease, or return it with 0; see RecordStore."""
         return await self._set_lease(holder, seconds, takes=False)
 
-    async def _set_lease(self, holder: str, seconds: float, takes: bool) -> bool:
-        values: Command = [holder, round(seconds * 1000), int(takes)]
-        return bool(await self._run(LEASE, [self._lease], values) == 1)
-
-    async def leave(self, replica: str) -> None:
-        """Forget a replica that ends."""
-        await self._run(LEAVE, [self._reports, self._times], [replica])
-
     async def close(self) -> None:
         """Close the connections."""
         await self._redis.close()
 
+    async def _set_lease(self, holder: str, seconds: float, takes: bool) -> bool:
+        values: Command = [holder, round(seconds * 1000), int(takes)]
+        return bool(await self._run(LEASE, [self._lease], values) == 1)
+
     async def _run(self, script: str, keys: list[str], values: Command, is_write: bool = False) -> Any:
-        try:
+        with self._naming(*keys):
             return await self._redis.run(script, keys, values, is_write)
+
+    @contextmanager
+    def _naming(self, *keys: str) -> Iterator[None]:
+        """Translate the errors of calls; one of a foreign key names it."""
+        try:
+            yield
         except HistoryUnavailableError as error:
             foreign = f"of another service (one of {', '.join(keys)})"
             raise ReplicasUnavailableError(str(error).replace("that is no history", foreign)) from None
 
+    def _checked(self, record: Any) -> bytes:
+        if not isinstance(record, bytes):
+            raise self._foreign()
+        return record
+
     def _foreign(self) -> ReplicasUnavailableError:
         return ReplicasUnavailableError(f"{self._address} sends replies that are not a Redis's")
+
+
+def _number(reply: object) -> int:
+    """Parse a number, 0 for a missing one and -1 for a damaged one."""
+    if isinstance(reply, bytes) and reply.isdigit() and len(reply) <= _MOST_DIGITS:
+        return int(reply)
+    return 0 if reply is None else -1

@@ -1,0 +1,145 @@
+"""The record of the members on one machine, in an SQLite file that lives as long as the service."""
+
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from turret.service.errors import ReplicasUnavailableError, ServiceError
+from turret.service.stores.contract import Member, Revision
+from turret.service.stores.sqlite.file import Tables, Worker, open_file, transaction
+
+Result = TypeVar("Result")
+
+# `state` has one row. The record is its last column: `poll` need not read its pages.
+_TABLES = Tables(
+    1,
+    """
+CREATE TABLE state (
+    revision INTEGER NOT NULL,
+    items INTEGER NOT NULL,
+    holder TEXT NOT NULL,
+    lease_end REAL NOT NULL,
+    record BLOB NOT NULL
+);
+INSERT INTO state VALUES (0, 0, '', 0, x'');
+CREATE TABLE members (name TEXT PRIMARY KEY, time REAL NOT NULL, report BLOB NOT NULL) WITHOUT ROWID
+""",
+    "SELECT revision, items, holder, lease_end, record, name, time, report FROM state LEFT JOIN members",
+)
+_POLL = "SELECT revision, items FROM state"
+_READ = "SELECT record FROM state"
+_SWAP = "UPDATE state SET revision = revision + 1, record = ?"
+_ANNOUNCE = "UPDATE state SET items = ? WHERE items < ?"
+_TAKE = "UPDATE state SET holder = ?, lease_end = ? WHERE holder = ? OR lease_end <= ?"
+_PROLONG = "UPDATE state SET holder = ?, lease_end = ? WHERE holder = ? AND lease_end > ?"
+_REPORT = "INSERT OR REPLACE INTO members (name, time, report) VALUES (?, ?, ?)"
+_LOCK_SECONDS = 0.3  # to wait for another member's lock, which lasts microseconds
+
+
+class SqliteRecords:
+    """A RecordStore in an SQLite file in WAL mode, private to its user.
+
+    It is opened in each member, after the fork. Members may be killed at any moment, but not the machine: the
+    file begins empty with the service, so nothing is synced to the disk. Ages and leases are measured by the
+    monotonic clock, which the processes of a machine share. `poll` and `read` run in the event loop, as no
+    writer blocks them; everything else runs in a thread. Raises ServiceError when the file can't be opened.
+    """
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self._path = path
+        self._clock = clock
+        try:
+            self._reader = Worker(_open(path), None)
+            self._writer = Worker(_open(path), "records")
+        except (OSError, sqlite3.Error) as error:
+            raise ServiceError(
+                f"the workers' record {path} can't be opened: {error}; its folder has to be writable, on a "
+                "local disk with some free space"
+            ) from None
+
+    async def poll(self) -> Revision:
+        """Return the numbers by which changes are noticed; see RecordStore."""
+        return await self._run(self._reader, lambda file: Revision(*file.execute(_POLL).fetchone()))
+
+    async def read(self) -> bytes:
+        """Return the record; see RecordStore."""
+        return await self._run(self._reader, _record)
+
+    async def swap(self, before: bytes, after: bytes) -> bytes:
+        """Replace the record if it is `before`; see RecordStore."""
+
+        def write(file: sqlite3.Connection) -> bytes:
+            with transaction(file):
+                record = _record(file)
+                if record == before:
+                    file.execute(_SWAP, (after,))
+                    record = after
+            return record
+
+        return await self._run(self._writer, write)
+
+    async def members(
+        self, name: str = "", report: bytes = b"", forget_after: float = 0
+    ) -> tuple[Member, ...]:
+        """Return the last report of each member; see RecordStore."""
+
+        def work(file: sqlite3.Connection) -> tuple[Member, ...]:
+            if name:
+                with transaction(file):
+                    now = self._clock()
+                    file.execute(_REPORT, (name, now, report))
+                    file.execute("DELETE FROM members WHERE time < ?", (now - forget_after,))
+            rows = file.execute("SELECT name, time, report FROM members").fetchall()
+            now = self._clock()
+            return tuple(Member(member, now - reported, said) for member, reported, said in rows)
+
+        return await self._run(self._writer, work)
+
+    async def leave(self, name: str) -> None:
+        """Forget a member that ends; see RecordStore."""
+        await self._write("DELETE FROM members WHERE name = ?", name)
+
+    async def announce(self, items: int) -> None:
+        """Raise the number of items; see RecordStore."""
+        await self._write(_ANNOUNCE, items, items)
+
+    async def take_lease(self, holder: str, seconds: float) -> bool:
+        """Take or prolong the lease; see RecordStore."""
+        now = self._clock()
+        return await self._write(_TAKE, holder, now + seconds, holder, now)
+
+    async def prolong_lease(self, holder: str, seconds: float) -> bool:
+        """Prolong the lease, or return it with 0; see RecordStore."""
+        now = self._clock()
+        return await self._write(_PROLONG, holder, now + seconds, holder, now)
+
+    async def close(self) -> None:
+        """Finish running calls and close the file; it takes no longer than a call."""
+        self._reader.close()
+        self._writer.close()
+
+    async def _write(self, statement: str, *values: str | float) -> bool:
+        """Execute one statement; return whether it has changed a row."""
+        return await self._run(self._writer, lambda file: file.execute(statement, values).rowcount > 0)
+
+    async def _run(self, worker: Worker, work: Callable[[sqlite3.Connection], Result]) -> Result:
+        try:
+            return await worker.run(work)
+        except sqlite3.Error as error:
+            raise ReplicasUnavailableError(
+                f"the workers' record {self._path} is unavailable: {error}; if that lasts, start the service "
+                "again, which makes a new one"
+            ) from None
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    connection = open_file(path, _LOCK_SECONDS, _TABLES)
+    connection.execute("PRAGMA synchronous = OFF")
+    return connection
+
+
+def _record(file: sqlite3.Connection) -> bytes:
+    (record,) = file.execute(_READ).fetchone()
+    return bytes(record)

@@ -1,0 +1,126 @@
+"""Every store of the members' record keeps the contract, as do processes that share one."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.contracts.stores import ADDRESSES, marked
+from tests.support import virtual_time
+from tests.support.memory_records import MemoryRecords, RecordServer
+from tests.support.redis_server import sweep
+from turret.service.stores.contract import Revision
+from turret.service.stores.record_checks import check_records
+from turret.service.stores.redis.records import RedisRecords
+from turret.service.stores.sqlite.records import SqliteRecords
+
+
+def test_the_fake_keeps_the_contract() -> None:
+    server = RecordServer()
+    virtual_time.run(check_records(lambda: MemoryRecords(server)))
+
+
+def test_a_file_keeps_the_contract(tmp_path: Path) -> None:
+    asyncio.run(check_records(lambda: SqliteRecords(tmp_path / "record.sqlite")))
+
+
+@pytest.mark.parametrize("name", marked(["redis", "redis+cluster"]))
+def test_a_redis_keeps_the_contract(name: str, tmp_path: Path) -> None:
+    address = ADDRESSES[name](tmp_path)
+    asyncio.run(check_records(lambda: RedisRecords(address, "default", 5.0)))
+    sweep(address)
+
+
+class Careless(MemoryRecords):
+    """Replaces any record."""
+
+    async def swap(self, before: bytes, after: bytes) -> bytes:
+        return await super().swap(await self.read(), after)
+
+
+class ByContent(MemoryRecords):
+    """A record that comes back has its old revision."""
+
+    async def poll(self) -> Revision:
+        record = await self.read()
+        return Revision(sum(record), 0)
+
+
+class Endless(MemoryRecords):
+    """A lease has any number of holders."""
+
+    async def take_lease(self, holder: str, seconds: float) -> bool:
+        await super().take_lease(holder, seconds)
+        return True
+
+
+class Forgetful(MemoryRecords):
+    """A report is all that is known."""
+
+    async def leave(self, name: str) -> None:
+        self._server.reports.clear()
+
+
+@pytest.mark.parametrize(
+    ("kind", "sentence"),
+    [
+        (Careless, "a swap of another record returns the record: "),
+        (ByContent, "each replacement has another revision, and a refused one none: "),
+        (Endless, "a lease has one holder: "),
+        (Forgetful, "a member that has left is not listed: "),
+    ],
+)
+def test_a_faulty_store_is_noticed_with_a_sentence(kind: type[MemoryRecords], sentence: str) -> None:
+    server = RecordServer()
+    with pytest.raises(AssertionError, match=f"^{sentence}"):
+        virtual_time.run(check_records(lambda: kind(server)))
+
+
+# Adds lines to the record and says so, until it is done or killed. Two writers never write the same record.
+WRITER = """
+import asyncio, sys
+from pathlib import Path
+from turret.service.stores.sqlite.records import SqliteRecords
+async def write(path, name):
+    records = SqliteRecords(Path(path))
+    for number in range(200):
+        line = b"%s-%d\\n" % (name.encode(), number)
+        found = await records.read()
+        while (after := await records.swap(found, found + line)) != found + line:
+            found = after
+        print(line.decode(), end="", flush=True)
+        await records.members(name, line, 60)
+    await records.close()
+asyncio.run(write(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.process
+def test_of_processes_that_swap_together_one_succeeds_at_a_time_though_one_is_killed(tmp_path: Path) -> None:
+    """They also begin together, on a file that isn't there yet."""
+    path = tmp_path / "record.sqlite"
+    words = [[sys.executable, "-c", WRITER, str(path), name] for name in ("a", "b", "c")]
+    killed, *others = [subprocess.Popen(one, stdout=subprocess.PIPE, text=True) for one in words]
+    assert killed.stdout is not None
+    acknowledged = [killed.stdout.readline().strip() for _ in range(20)]
+    killed.kill()
+    for writer in (killed, *others):
+        acknowledged += writer.communicate()[0].split()
+    assert [writer.returncode for writer in others] == [0, 0]
+
+    async def read() -> tuple[list[str], int, set[str]]:
+        records = SqliteRecords(path)
+        try:
+            lines = (await records.read()).decode().split()
+            members = {member.name for member in await records.members()}
+            return lines, (await records.poll()).record, members
+        finally:
+            await records.close()
+
+    lines, revision, members = asyncio.run(read())
+    assert len(lines) == len(set(lines)) == revision
+    assert set(acknowledged) <= set(lines)
+    assert len(lines) <= len(acknowledged) + 1  # the killed one may have written one more
+    assert members == {"a", "b", "c"}
