@@ -20,9 +20,9 @@ from turret.service.monitoring.observation import Observation
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.ranking.answer_record import AnswerRecord
 from turret.service.settings import Settings
-from turret.service.shared_state import SharedState
 from turret.service.stores.sqlite.items import SqliteItems
 from turret.service.telemetry.logs import ACCESS, Logs
+from turret.service.versions.catch_up import Stops
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.catalog.catalog import Catalog
 from turret.tower.catalog.filters import compile_filter
@@ -79,11 +79,11 @@ def of_blocked_log() -> tuple[float, float]:
 def main() -> None:
     """Measure, print, keep."""
     options = read_options(__doc__, needs_data=False)
-    target = SharedState().target
+    stops = Stops()
     line, log_end = of_blocked_log()
     figures = {
         "filter_ms": 1e3 * of_filter(),
-        "look_us": 1e6 * best(lambda: target.value, 10_000),
+        "look_us": 1e6 * best(lambda: stops.are_pending, 10_000),
         "overlay_look_us": 1e6 * asyncio.run(of_overlay()),
         "note_us": 1e6 * asyncio.run(of_note()),
         "log_put_us": 1e6 * line,

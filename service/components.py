@@ -1,5 +1,12 @@
 """The composition root: opens the parts of a service and connects them."""
 
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Awaitable
+from pathlib import Path
+
 from turret.service.background_tasks import BackgroundTasks
 from turret.service.comparison.background import BackgroundThread
 from turret.service.comparison.chosen import ChosenVersion
@@ -11,23 +18,26 @@ from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.overlay.item_writer import ItemWriter
 from turret.service.ranking.query import QueryReader
 from turret.service.ranking.recommender import Recommender
-from turret.service.replicas.coordination import Replicas
-from turret.service.replicas.follower import Follower
 from turret.service.search.catalog_search import CatalogSearch
 from turret.service.search.catalog_summary import CatalogSummaries
 from turret.service.search.item_maps import OpenedMaps
 from turret.service.settings import Settings
 from turret.service.shared_state import SharedState
-from turret.service.stores.contract import RecordStore, Stores
-from turret.service.stores.registry import guarded, open_records, open_stores
+from turret.service.stores.contract import Stores
+from turret.service.stores.registry import guarded, open_records, open_stores, store_kind
 from turret.service.versions.activation import Activator
 from turret.service.versions.engine_access import engine_access
-from turret.service.versions.model_holder import ModelHolder
+from turret.service.versions.folder import make_folder, record_of
+from turret.service.versions.follower import Follower
+from turret.service.versions.gate import GateRequest, Passage
+from turret.service.versions.holder import ModelHolder
+from turret.service.versions.record import ItemsNumber
 from turret.service.versions.shadow import Shadow
 from turret.service.wire.admission import admission
 from turret.service.wire.body import BodyReader
 from turret.service.worker_context import WorkerContext
 from turret.tower.engines.access import set_access
+from turret.tower.errors import BundleError
 
 
 class Components:
@@ -46,17 +56,9 @@ class Components:
         self.settings = settings
         self.background = BackgroundTasks()
         self.context = context or WorkerContext(SharedState())
-        shared_state = self.context.shared_state
         set_access(engine_access(settings))
-        self.model_holder = ModelHolder(settings.bundles, settings.wait, shared_state, self.context.number)
-        self._records = open_records(settings) if self.context.replica else None
-        self.replicas = self._replicas(self._records) if self._records else None
-        self.activator = Activator(
-            self.model_holder,
-            settings,
-            lambda request: self.context.pass_gate(request, settings.gate_seconds),
-            self.replicas,
-        )
+        self.model_holder = self._hold()
+        self._items_number = ItemsNumber()
         self.keyring = self.context.keyring or Keyring(
             settings.keys, admin_key(settings), settings.require_keys
         )
@@ -65,15 +67,21 @@ class Components:
         stores = stores or open_stores(settings)
         self.histories = guarded(stores.histories, settings)
         self.items = stores.items
-        self.overlay = ItemOverlayCache(self.items, shared_state.items, settings.write_timeout)
+        self.overlay = ItemOverlayCache(self.items, self._items_number, settings.write_timeout)
         self.model_holder.prepare = self.overlay.of
         self.catalog_search = CatalogSearch()
         self.catalog_summaries = CatalogSummaries()
         self.opened_maps = OpenedMaps()
-        self.item_writer = self._item_writer(settings)
         self.observation = self._observe()
         self.metrics = self.observation.metrics
-        self.follower = self._follower(self.replicas, self._records)
+        self.follower, self.activator = self._follow()
+        self.item_writer = ItemWriter(
+            self.items,
+            self.overlay,
+            settings.fresh_items_limit,
+            settings.write_timeout,
+            self.follower.announce,
+        )
         queries = QueryReader(self.histories, self.overlay, settings)
         self.comparison = self._compare(queries)
         self.recommender = Recommender(
@@ -85,29 +93,46 @@ class Components:
             self.observation.answered,
         )
 
-    def _replicas(self, records: RecordStore) -> Replicas:
-        model_holder = self.model_holder
-        return Replicas(
-            model_holder.root,
-            model_holder.activation_log,
-            model_holder.shared_state,
+    def _hold(self) -> ModelHolder:
+        """Open the versions of the first record, which a worker's context has."""
+        settings, context = self.settings, self.context
+        holder = ModelHolder(settings.bundles)
+        if settings.wait:
+            make_folder(settings.bundles)
+        record = context.record
+        if record is None and context.records is None and not settings.wait:
+            record = record_of(settings.bundles)
+        if record is not None:
+            try:
+                holder.begin(record)
+            except BundleError as error:  # the files of the other replicas' version may come later
+                if not settings.wait:
+                    raise
+                holder.record, holder.why_empty = record, str(error)
+        return holder
+
+    def _follow(self) -> tuple[Follower, Activator]:
+        """Make this worker a member of those that share the record, and able to replace it."""
+        settings, context = self.settings, self.context
+        file = context.records
+        if file is None:  # a worker without a supervisor shares its record with nobody
+            folder = tempfile.mkdtemp(prefix="turret-")
+            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+            file = Path(folder) / "record.sqlite"
+        records = open_records(settings, file)
+        follower = Follower(
+            self.model_holder,
             records,
-            self.context.replica,
+            f"{context.host}/{os.getpid()}",
+            self._items_number,
+            self.metrics,
+            is_shared=store_kind(settings.store).open_records is not None,
         )
 
-    def _item_writer(self, settings: Settings) -> ItemWriter:
-        return ItemWriter(
-            self.items,
-            self.overlay,
-            settings.fresh_items_limit,
-            settings.write_timeout,
-            self.replicas.items_behind if self.replicas else None,
-        )
+        def run_gate(request: GateRequest) -> Awaitable[Passage]:
+            return context.pass_gate(request, settings.gate_seconds)
 
-    def _follower(self, replicas: Replicas | None, records: RecordStore | None) -> Follower | None:
-        if replicas is None or records is None:
-            return None
-        return Follower(self.model_holder, replicas, records, self.context.replica, self.metrics)
+        return follower, Activator(self.model_holder, follower, records, settings, run_gate)
 
     def _compare(self, queries: QueryReader) -> Comparison:
         settings, shared_state = self.settings, self.context.shared_state
@@ -117,7 +142,7 @@ class Components:
             ChosenVersion(shared_state, settings.comparison_seconds),
             VersionOpener(self.model_holder, self.activator, thread, settings.memory_factor),
             self.overlay,
-            ItemOverlayCache(self.items, shared_state.items, settings.write_timeout),
+            ItemOverlayCache(self.items, self._items_number, settings.write_timeout),
             queries,
             self.histories,
             thread,
@@ -139,8 +164,7 @@ class Components:
     async def close(self) -> None:
         """Finish the work under way and close the stores."""
         await self.background.close()
-        if self.follower is not None:
-            await self.follower.leave()
+        await self.follower.leave()
         await self.comparison.close()
         await self.recommender.close()
         await self.catalog_search.close()

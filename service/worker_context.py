@@ -12,6 +12,7 @@ from turret.service.keys.keyring import Keyring
 from turret.service.messages import Message, send
 from turret.service.shared_state import SharedState, WorkerSlot
 from turret.service.versions.gate import GateRequest, Passage, crashed, pass_gate
+from turret.service.versions.record import Record
 
 _OUTCOME_BYTES = 1_000_000
 _SPARE_SECONDS = 2.0  # so that the supervisor's timeout comes first
@@ -22,8 +23,9 @@ class WorkerContext:
     """The shared state, this worker's number, and its channel to the supervisor (None: no supervisor).
 
     `metrics_folder` holds the metrics of all workers (None: there is only this one), `keyring` the keys that
-    the supervisor has read (None: read them again). `replica` names this service among its replicas; empty if
-    it can have none.
+    the supervisor has read (None: read them again). `host` names this service among its replicas, `records`
+    is the file of the record that its workers share where no store has one, `record` the first one that this
+    worker has read; without a supervisor it makes them itself.
     """
 
     shared_state: SharedState
@@ -31,7 +33,9 @@ class WorkerContext:
     channel: socket.socket | None = None
     metrics_folder: Path | None = None
     keyring: Keyring | None = None
-    replica: str = ""
+    host: str = "local"
+    records: Path | None = None
+    record: Record | None = None
 
     @property
     def worker_slot(self) -> WorkerSlot:

@@ -20,9 +20,9 @@ from turret.service.ranking.query import Query, QueryReader
 from turret.service.schemas.requests import RecommendRequest
 from turret.service.schemas.times import show_time
 from turret.service.stores.contract import HistoryStore
+from turret.service.versions.holder import ModelHolder
 from turret.service.versions.loaded_model import LoadedModel
 from turret.service.versions.memory import give_back
-from turret.service.versions.model_holder import ModelHolder
 
 WATCH_SECONDS = 1.0
 _MOST_WAITING = 8  # calls in a worker, with the one that runs

@@ -6,9 +6,9 @@ from turret.service.comparison.background import BackgroundThread
 from turret.service.errors import BusyError, ConflictError, NotFoundError, NotReadyError
 from turret.service.versions.activation import Activator
 from turret.service.versions.gate import Passage
+from turret.service.versions.holder import ModelHolder
 from turret.service.versions.loaded_model import LoadedModel, open_live
 from turret.service.versions.memory import available_bytes, in_words, needed_bytes
-from turret.service.versions.model_holder import ModelHolder
 from turret.tower.errors import BundleError
 from turret.tower.format.listing import version_folder
 from turret.tower.format.manifest import read_manifest

@@ -33,7 +33,7 @@ from turret.service.keys.access import Authentication
 from turret.service.monitoring.observation import watch_files
 from turret.service.settings import Settings
 from turret.service.stores.contract import Stores
-from turret.service.versions.model_holder import ModelHolder
+from turret.service.versions.follower import UpToDate
 from turret.service.worker_context import WorkerContext
 
 PUBLIC: tuple[APIRouter, ...] = (
@@ -99,18 +99,16 @@ def create_app(
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         components.observation.start()
-        follower = components.follower
-        if follower is not None:
-            await follower.join()
+        await components.follower.join()
         await _prepare(components)
         holder, background = components.model_holder, components.background
-        background.start("first version", lambda: _fill(holder))
+        background.start("record", components.follower.follow)
+        if holder.version is None:
+            background.start("first version", lambda: _tell_first(components))
         background.start("files", lambda: watch_files(holder, components.metrics, settings.watch_seconds))
         background.start("store warnings", lambda: _log_health_warnings(components))
         background.start("items", components.overlay.watch)
         background.start("keys", components.keyring.follow)
-        if follower is not None:
-            background.start("replicas", follower.follow)
         yield
         await components.close()
 
@@ -124,6 +122,7 @@ def create_app(
         redoc_url=None,
     )
     app.surround(RecommendPath, components=components)
+    app.surround(UpToDate, follower=components.follower)
     routers = PUBLIC if settings.admin_port is not None else PUBLIC + ADMIN
     return _add_layers(app, components, routers + _page(settings))
 
@@ -150,10 +149,12 @@ def _page(settings: Settings) -> tuple[APIRouter, ...]:
     return (page.router,) if settings.page else ()
 
 
-async def _fill(model_holder: ModelHolder) -> None:
-    if model_holder.version is None and await model_holder.fill():
+async def _tell_first(components: Components) -> None:
+    """Print the first version of a service that has waited for one, in one of its workers."""
+    live = await components.model_holder.first()
+    if components.context.number == 0:
         with suppress(OSError):  # standard output may be closed by now
-            print(f"turret serves version {model_holder.live.version}", flush=True)
+            print(f"turret serves version {live.version}", flush=True)
 
 
 async def _prepare(components: Components) -> None:

@@ -15,8 +15,8 @@ from turret.service.settings import Settings
 from turret.service.telemetry.logs import Logs
 from turret.service.telemetry.metrics import SOURCES, Metrics
 from turret.service.telemetry.traces import open_traces
+from turret.service.versions.holder import ModelHolder
 from turret.service.versions.loaded_model import LoadedModel
-from turret.service.versions.model_holder import ModelHolder
 from turret.service.wire.admission import Admission
 from turret.tower.engines.circuit import Circuit, CircuitState
 from turret.tower.errors import BundleError
@@ -158,7 +158,7 @@ class Observation:
 
     def _refresh(self) -> None:
         metrics, live = self.metrics, self._get_live()
-        metrics.serves(None if live is None else live.version, 0 if live is None else live.generation)
+        metrics.serves(None if live is None else live.version, 0 if live is None else live.number)
         metrics.dropped.labels("logs").inc(self.logs.take_dropped())
         if self.traces is not None:
             metrics.dropped.labels("traces").inc(self.traces.take_dropped())
@@ -173,9 +173,7 @@ async def watch_files(model_holder: ModelHolder, metrics: Metrics, seconds: floa
             continue
         live = model_holder.live
         for message in await asyncio.to_thread(live.bundle.changed_files):
-            if (live.generation, message) not in alarmed:
-                alarmed = {alarm for alarm in alarmed if alarm[0] == live.generation} | {
-                    (live.generation, message)
-                }
+            if (live.number, message) not in alarmed:
+                alarmed = {alarm for alarm in alarmed if alarm[0] == live.number} | {(live.number, message)}
                 metrics.changed_files.inc()
                 _files.error("version %s: %s", live.version, message)

@@ -10,8 +10,8 @@ from weakref import WeakKeyDictionary
 from turret.service.errors import ItemsUnavailableError
 from turret.service.overlay.apply_changes import apply_changes, empty_overlay
 from turret.service.overlay.fresh import FreshItems
-from turret.service.shared_state import Generation, SharedState
 from turret.service.stores.contract import CHANGES_PAGE, ItemStore
+from turret.service.versions.record import ItemsNumber
 from turret.tower.bundle.bundle import Bundle
 
 # Up to so many changes are applied in the event loop; more in a thread.
@@ -32,25 +32,25 @@ async def in_time(call: Awaitable[Result], seconds: float) -> Result:
 
 class _Entry(NamedTuple):
     fresh: FreshItems
-    generation: int  # before the store was read
+    number: int  # of the last change, before the store was read
     is_behind: bool = False
 
 
 class ItemOverlayCache:
     """Holds the overlay of every loaded bundle.
 
-    With a shared `generation`, the next `current` of every process of this service has each acknowledged
-    change, also of other replicas. `watch` sees all others within `POLL_SECONDS`. The store has `seconds` to
-    answer for each page. `was_read`: whether an overlay has been read to its end; until then withdrawn items
-    may be recommended.
+    When the `number` of the last change differs, the next `current` asks for the store, so answers have each
+    acknowledged change of all members. `watch` sees all others within `POLL_SECONDS`. The store has `seconds`
+    to answer for each page. `was_read`: whether an overlay has been read to its end; until then withdrawn
+    items may be recommended.
     """
 
     POLL_SECONDS = 1.0
     PAGE = CHANGES_PAGE
 
-    def __init__(self, store: ItemStore, generation: Generation | None = None, seconds: float = 1.0) -> None:
+    def __init__(self, store: ItemStore, number: ItemsNumber | None = None, seconds: float = 1.0) -> None:
         self._store = store
-        self._generation = generation or SharedState().items
+        self._number = number or ItemsNumber()
         self._seconds = seconds
         self._entries: WeakKeyDictionary[Bundle, _Entry] = WeakKeyDictionary()
         self._reads: WeakKeyDictionary[Bundle, asyncio.Task[FreshItems]] = WeakKeyDictionary()
@@ -60,7 +60,7 @@ class ItemOverlayCache:
     def current(self, bundle: Bundle) -> FreshItems | None:
         """The overlay of a bundle; None if the store has to be read first, by `of`."""
         entry = self._entries.get(bundle)
-        return entry.fresh if entry is not None and entry.generation == self._generation.value else None
+        return entry.fresh if entry is not None and entry.number == self._number.value else None
 
     def last_read(self, bundle: Bundle) -> FreshItems:
         """The overlay of a bundle as last read; empty if never read."""
@@ -102,11 +102,11 @@ class ItemOverlayCache:
         return fresh, entry is None or entry.is_behind
 
     async def changed(self, bundle: Bundle, number: int) -> FreshItems:
-        """Announce change `number` to all processes, and read it.
+        """Read change `number`, that this process has made.
 
         Raises ItemsUnavailableError if this process can't: a change is acknowledged once it is in effect.
         """
-        self._generation.bump()
+        self._number.raise_to(number)
         fresh = await self._read(bundle)
         # A concurrent read may have failed in between.
         return fresh if fresh.number >= number else await self._read(bundle, again=True)
@@ -132,9 +132,9 @@ class ItemOverlayCache:
 
     async def _read(self, bundle: Bundle, again: bool = False) -> FreshItems:
         async with self._reading:
-            generation = self._generation.value
+            number = self._number.value
             entry = self._entries.get(bundle)
-            if entry is not None and entry.generation == generation and not again:
+            if entry is not None and entry.number == number and not again:
                 return entry.fresh  # the previous holder of the lock has read it, or has tried to
             before = fresh = self.last_read(bundle)
             is_whole = False
@@ -145,9 +145,9 @@ class ItemOverlayCache:
                 # Requests continue with the pages read so far, without each waiting for the store; the next
                 # read continues from there.
                 latest = max(before, fresh, key=lambda overlay: overlay.number)
-                self._entries[bundle] = _Entry(latest, generation, True)
+                self._entries[bundle] = _Entry(latest, number, True)
                 raise
-            self._entries[bundle] = _Entry(fresh, generation)
+            self._entries[bundle] = _Entry(fresh, number)
             self.was_read = True
             return fresh
 

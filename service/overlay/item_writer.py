@@ -19,7 +19,7 @@ from turret.service.schemas.items import ItemBody, ItemPutAnswer, ItemWithdrawnA
 from turret.service.stores.contract import ItemStore
 from turret.tower.bundle.bundle import Bundle
 
-WaitForReplicas = Callable[[int, float], Awaitable[tuple[str, ...]]]
+Announce = Callable[[int, float], Awaitable[list[str]]]
 # Of an item's features and fields together: every process holds those of all fresh items.
 ITEM_BYTES = 16_000
 
@@ -46,8 +46,8 @@ class ItemWriter:
 
     `limit` bounds the number of fresh items, and the number of the version's own items with replaced fields;
     calls at the same time may exceed it by their number. Ten times as many may be fresh or withdrawn. The
-    store has `seconds` to answer. `wait_for_replicas` waits until all other replicas have a change, for so
-    many seconds at most, and names those that don't.
+    store has `seconds` to answer. `announce` tells all members of a change, waits until they have it, for so
+    many seconds at most, and names the replicas that don't.
     """
 
     def __init__(
@@ -56,13 +56,13 @@ class ItemWriter:
         overlay: ItemOverlayCache,
         limit: int,
         seconds: float,
-        wait_for_replicas: WaitForReplicas | None = None,
+        announce: Announce | None = None,
     ) -> None:
         self._store = store
         self._overlay = overlay
         self._limit = limit
         self._seconds = seconds
-        self._wait_for_replicas = wait_for_replicas
+        self._tell = announce
 
     async def put(self, bundle: Bundle, item: str, body: ItemBody) -> ItemPutAnswer:
         """Store an item; it is in every answer that begins after this returns.
@@ -107,9 +107,8 @@ class ItemWriter:
     async def _announce(self, bundle: Bundle, number: int) -> tuple[str, ...] | None:
         """Bring a change into effect everywhere; return the replicas that are behind, None for none."""
         await self._overlay.changed(bundle, number)
-        if self._wait_for_replicas is None:
-            return None
-        return await self._wait_for_replicas(number, self._seconds) or None
+        behind = await self._tell(number, self._seconds) if self._tell else ()
+        return tuple(behind) or None
 
     def _check_room(self, bundle: Bundle, item: str, fresh: FreshItems) -> None:
         """Raise ConflictError for one item more than the limits allow."""

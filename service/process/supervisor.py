@@ -1,5 +1,6 @@
 """The parent process: it listens, keeps the workers alive, and ends them together."""
 
+import asyncio
 import contextlib
 import gc
 import logging
@@ -25,13 +26,12 @@ from turret.service.process.open_files import raise_open_files
 from turret.service.process.serving import listen, url_of
 from turret.service.process.shutdown import SPARE_SECONDS, Shutdown
 from turret.service.process.worker import FAILED, work
-from turret.service.replicas.local_state import begin
 from turret.service.settings import Settings
 from turret.service.shared_state import Order, SharedState
 from turret.service.stores.registry import open_records, store_kind
 from turret.service.telemetry.logs import LineWriter
-from turret.service.versions.activation_log import ActivationLog
-from turret.service.versions.activation_state import initialise, make_folder
+from turret.service.versions.folder import make_folder
+from turret.service.versions.start import first_record
 from turret.service.worker_context import WorkerContext
 from turret.tower.format.atomic_publish import remove_stale_dirs
 
@@ -100,26 +100,25 @@ class Supervisor:
         if self._settings.admin_port is not None:
             admin_host, admin_port = self._settings.admin_host, self._settings.admin_port
             self._sockets.append(listen(admin_host, admin_port, "--admin-port"))
-        self._set_first_target()
+        self._make_metrics_folder()
+        self._begin_record()
         remove_stale_dirs(self._settings.bundles)
         settings = self._settings
         self._keyring = Keyring(settings.keys, admin_key(settings), settings.require_keys)
         self._prepare_store()
-        self._make_metrics_folder()
         check_threads()
 
-    def _set_first_target(self) -> None:
-        """Name the version to serve: that of all replicas if there may be several, else the current one."""
-        bundles = self._settings.bundles
-        if self._settings.wait:
-            make_folder(bundles)
-        if records := open_records(self._settings):
-            name = f"{socket.gethostname()}:{self._sockets[0].getsockname()[1]}"
-            for worker in self._workers:
-                worker.context = replace(worker.context, replica=name)
-            begin(self._settings, self._shared_state, records)
-        elif not self._settings.wait:
-            initialise(bundles, ActivationLog(bundles), self._shared_state)
+    def _begin_record(self) -> None:
+        """Read or make the record of the live version, which all workers share."""
+        settings = self._settings
+        if settings.wait:
+            make_folder(settings.bundles)
+        assert self._metrics_folder is not None
+        host = f"{socket.gethostname()}:{self._sockets[0].getsockname()[1]}"
+        file = self._metrics_folder / "record.sqlite"
+        for worker in self._workers:
+            worker.context = replace(worker.context, host=host, records=file)
+        asyncio.run(first_record(settings.bundles, open_records(settings, file), settings.wait))
 
     def _prepare_store(self) -> None:
         """Create the store's files; warn where each worker would have a store of its own."""

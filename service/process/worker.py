@@ -1,4 +1,4 @@
-"""A worker process: an event loop that serves, follows the shared state and ends on an order."""
+"""A worker process: an event loop that serves, and ends on an order."""
 
 import asyncio
 import contextlib
@@ -8,7 +8,8 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from time import monotonic, thread_time
 from typing import NoReturn
 
@@ -21,11 +22,11 @@ from turret.service.process.open_files import ADMIN_CONNECTIONS
 from turret.service.process.serving import Server, make_server
 from turret.service.settings import Settings
 from turret.service.shared_state import Order
+from turret.service.stores.registry import open_records
+from turret.service.versions.start import first_record
 from turret.service.worker_context import WorkerContext
-from turret.tower.errors import BundleError
 
 POLL_SECONDS = 0.02
-RETRY_SECONDS, LONGEST_RETRY_SECONDS = 1.0, 8.0
 _SWITCH_SECONDS = 0.0005
 FAILED = 3  # exit status of a worker that has reported its error
 _log = logging.getLogger("turret.worker")
@@ -59,7 +60,10 @@ def work(settings: Settings, context: WorkerContext, sockets: Sequence[socket.so
 
 
 def _serve(settings: Settings, context: WorkerContext, sockets: Sequence[socket.socket]) -> int:
-    app = create_app(settings, context)
+    assert context.records is not None
+    records = open_records(settings, context.records)
+    record = asyncio.run(first_record(settings.bundles, records, settings.wait))
+    app = create_app(settings, replace(context, record=record))
     servers = [make_server(settings, app, "on", context)]
     if len(sockets) > 1:
         servers.append(make_server(settings, create_admin_app(app), "off", limit=ADMIN_CONNECTIONS))
@@ -80,9 +84,8 @@ async def _run(
 
 
 async def _follow(servers: Sequence[Server], state: Components, context: WorkerContext) -> None:
-    """Poll the shared state for orders and new versions, and send heartbeats."""
+    """Poll the shared state for orders, and send heartbeats."""
     is_reported = False
-    catch_up = CatchUp(state.model_holder.follow)
     gauge = state.observation.metrics.loop_stall
     stall = LoopStall(gauge.labels("wall"), gauge.labels("processor"), POLL_SECONDS)
     while True:
@@ -93,47 +96,9 @@ async def _follow(servers: Sequence[Server], state: Components, context: WorkerC
             server.force_exit = server.force_exit or order >= Order.STOP
         if not is_reported and all(server.started for server in servers):
             is_reported = context.send(ready=state.model_holder.version)
-        context.worker_slot.in_flight = len(servers[0].server_state.tasks)
         context.worker_slot.connections = len(servers[0].server_state.connections)
         context.worker_slot.heartbeat()
-        shared = context.shared_state
-        wanted = shared.target.value, shared.routes.value
-        if wanted != (state.model_holder.generation, context.worker_slot.routes):
-            catch_up.begin(wanted)
         await asyncio.sleep(POLL_SECONDS)
-
-
-class CatchUp:
-    """Opens the active version by `follow`, one attempt at a time.
-
-    An attempt that fails, for whatever reason, is repeated after RETRY_SECONDS, and after twice as long each
-    further time: opening a version takes the memory that may be short. Other numbers are tried at once.
-    """
-
-    def __init__(self, follow: Callable[[], Awaitable[None]], clock: Callable[[], float] = monotonic) -> None:
-        self._follow, self._clock = follow, clock
-        self._wanted: object = None
-        self._pause, self._next = RETRY_SECONDS, 0.0
-        self._task: asyncio.Task[None] | None = None
-
-    def begin(self, wanted: object) -> None:
-        """Start an attempt to open the version with these numbers, if it is due."""
-        if self._task is not None and not self._task.done():
-            return
-        if wanted != self._wanted:
-            self._wanted, self._pause, self._next = wanted, RETRY_SECONDS, 0.0
-        if self._clock() >= self._next:
-            self._task = asyncio.create_task(self._attempt())
-
-    async def _attempt(self) -> None:
-        try:
-            await self._follow()
-        except Exception as error:
-            trace = None if isinstance(error, BundleError) else error
-            message = "this worker can't open the active version; retrying in %g seconds: %s"
-            _log.error(message, self._pause, str(error) or repr(error), exc_info=trace)
-            self._next = self._clock() + self._pause
-            self._pause = min(2 * self._pause, LONGEST_RETRY_SECONDS)
 
 
 class LoopStall:

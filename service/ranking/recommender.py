@@ -20,8 +20,8 @@ from turret.service.ranking.query import Query, QueryReader, at_position
 from turret.service.schemas.cursor import read_cursor
 from turret.service.schemas.requests import RecommendRequest
 from turret.service.settings import Settings
+from turret.service.versions.holder import ModelHolder
 from turret.service.versions.loaded_model import LoadedModel
-from turret.service.versions.model_holder import ModelHolder
 from turret.service.versions.shadow import Shadow
 
 _WAITING_THREADS = 16

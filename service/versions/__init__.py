@@ -1,17 +1,19 @@
-"""The live version: activation, gate, traffic split and the activation log."""
+"""The live version: the record that all workers share, who follows it, activation, and the gate."""
 
 __all__ = [
     "activation",
-    "activation_log",
-    "activation_state",
+    "catch_up",
     "checked_versions",
-    "coordination",
     "engine_access",
+    "folder",
+    "follower",
     "gate",
+    "holder",
     "loaded_model",
+    "log",
     "memory",
-    "model_holder",
     "overlap",
+    "record",
     "shadow",
-    "traffic_split",
+    "start",
 ]

@@ -292,7 +292,7 @@ class Activator:
         return after, await asyncio.to_thread(switch_engine, live.bundle.manifest, before)
 
     async def _commit(self, turn: _Turn, line: Activation) -> Record:
-        """Move the pointer, replace the record, and log. Without effect if it raises, but for a lost answer."""
+        """Move the pointer, replace the record, and log; without effect if it raises."""
         above = await asyncio.to_thread(last_number, self._root)
         after = turn.record.activated(line, above) if turn.record else _first(line, above)
         before = await asyncio.to_thread(pointed, self._root)

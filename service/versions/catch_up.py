@@ -1,4 +1,4 @@
-"""The versions of a worker are brought up to date: by attempts after failures, and before answers after a stop."""
+"""Brings the versions of a worker up to date: attempts after failures, and stops of the process."""
 
 import asyncio
 import logging

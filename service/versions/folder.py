@@ -132,18 +132,21 @@ def last_number(root: Path) -> int:
     return max((line.number or 0 for line in log.activations(root)), default=0)
 
 
-def keep(root: Path, record: Record) -> None:
+def keep(root: Path, record: Record) -> bool:
     """Let the folder follow a record: log its activation, point to it, and store its routes.
 
     Only what the folder lacks is written: of several processes, the first that has the folder's lock does it,
     and a pointer that somebody moves afterwards, for the next start, stays. A folder that can't be written
-    keeps its state, which is logged.
+    keeps its state, which is logged. False while an activation has the lock.
     """
     try:
-        with activation_lock(root):
+        with activation_lock(root, patience=0):
             keep_locked(root, record)
+    except BusyError:
+        return False
     except (BundleError, ServiceError) as error:
         _log.warning("%s", error)
+    return True
 
 
 def keep_locked(root: Path, record: Record) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
 
+from starlette.types import ASGIApp, Receive, Scope, Send
+
 from turret.service.errors import BusyError, ReplicasUnavailableError, ServiceError
 from turret.service.stores.contract import Member, RecordStore
 from turret.service.telemetry.metrics import Metrics
@@ -14,7 +16,16 @@ from turret.service.versions.catch_up import CatchUp, Stops
 from turret.service.versions.folder import keep, record_of
 from turret.service.versions.holder import ModelHolder
 from turret.service.versions.loaded_model import open_live
-from turret.service.versions.record import Activation, Record, Report, now, read_record, read_report
+from turret.service.versions.record import (
+    Activation,
+    ItemsNumber,
+    Record,
+    Report,
+    now,
+    read_record,
+    read_report,
+)
+from turret.service.versions.start import unconfirmed
 from turret.tower.errors import BundleError
 
 POLL_SECONDS = 0.05
@@ -23,17 +34,6 @@ FORGET_SECONDS = 600.0  # after which a member that ended without a word is no l
 _BEAT_SECONDS = 1.0
 _FIRST_SECONDS = 0.5
 _log = logging.getLogger("turret.replicas")
-
-
-class ItemsNumber:
-    """The number of the last change of an item that this worker knows of."""
-
-    def __init__(self) -> None:
-        self.value = 0
-
-    def raise_to(self, number: int) -> None:
-        """Raise it to a change that this worker has made."""
-        self.value = max(self.value, number)
 
 
 class Follower:
@@ -64,6 +64,7 @@ class Follower:
         self._stored: bytes | None = None  # the record as it was last read
         self._revision = 0
         self._reported: tuple[bytes, float] = (b"", float("-inf"))
+        self._kept: Record | None = None  # the record that the folder has
         self._reading = asyncio.Lock()
         self._catch_up = CatchUp(holder.follow, clock)
         self._stops = Stops(clock)
@@ -132,8 +133,8 @@ class Follower:
                 after = await self._records.swap(before, record.encoded())
             except ReplicasUnavailableError as error:
                 raise ReplicasUnavailableError(
-                    f"{error}; the change is not confirmed: if the store has it, all replicas make it when the "
-                    "store is back"
+                    f"{error}; the change is not confirmed: if the store has it, all replicas make it when "
+                    "the store is back"
                 ) from None
             if after != record.encoded():
                 other = read_record(after)
@@ -151,7 +152,8 @@ class Follower:
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
-        host, members = self._host(self.name), ()
+        host = self._host(self.name)
+        members: tuple[Member, ...] = ()
         while True:
             try:
                 members = await self._records.members()
@@ -160,7 +162,9 @@ class Follower:
             late = [
                 member
                 for member in members
-                if member.name != self.name and not self._is_gone(member) and not has(read_report(member.report))
+                if member.name != self.name
+                and not self._is_gone(member)
+                and not has(read_report(member.report))
             ]
             if all(member.age > SILENT_SECONDS for member in late) or loop.time() >= end:
                 own = [member for member in late if self._host(member.name) == host]
@@ -168,11 +172,20 @@ class Follower:
                 return sorted(int(member.name.rpartition("/")[2]) for member in own), sorted(hosts)
             await asyncio.sleep(POLL_SECONDS / 5)
 
+    async def announce(self, number: int, seconds: float) -> list[str]:
+        """Tell all members of the change `number` of an item, and wait until they have heard of it.
+
+        Return the other replicas that don't in time.
+        """
+        try:
+            await self._records.announce(number)
+        except ReplicasUnavailableError as error:
+            _log.warning("the other workers learn of a changed item a second later: %s", error)
+        return (await self.late(lambda report: report.items >= number, seconds))[1]
+
     def report(self) -> Report:
         """What this worker has."""
-        return Report(
-            number=self._holder.number, routes=self._holder.routes_number, items=self._items.value
-        )
+        return Report(number=self._holder.number, routes=self._holder.routes_number, items=self._items.value)
 
     async def _step_safely(self) -> None:
         try:
@@ -202,6 +215,7 @@ class Follower:
             elif holder.record is None:
                 await self._look_for_first()
             holder.end_candidate()
+        await self._keep()
         await self._beat()
 
     async def _beat(self) -> None:
@@ -245,13 +259,10 @@ class Follower:
             self._holder.why_empty = str(error)
             return
         if self._stored is None:  # the store can't be read
-            self._holder.record = record.model_copy(
-                update={"live": record.live.model_copy(update={"number": 0})}
-            )
+            self._holder.record = unconfirmed(record)
         else:
             with suppress(BusyError):  # another member was first
                 await self.replace(b"", record)
-                self._keep_later(record)
 
     async def _activate_fallback(self) -> None:
         """Activate the version that stands in, in all workers of this service."""
@@ -270,7 +281,6 @@ class Follower:
             before, after = await self.look(), record.activated(activation)
             if holder.record == record:
                 await self.replace(before, after)
-                await asyncio.to_thread(keep, holder.root, after)
             await holder.follow()
 
     async def _look(self, again: bool) -> bytes:
@@ -283,10 +293,8 @@ class Follower:
         record, own = read_record(self._stored), self._holder.record
         if own is not None and (record is None or record.is_behind(own)):
             record = await self._restore(own, record, is_first)
-        if record is not None and record != own:
+        if record is not None:
             self._holder.record = record
-        if record is not None and (record != own or is_first):
-            self._keep_later(record)
         self._revision = revision.record
         return self._stored
 
@@ -301,9 +309,13 @@ class Follower:
             _log.warning(message, was, own.live.version)
         return read_record(self._stored)
 
-    def _keep_later(self, record: Record) -> None:
-        """Let the folder follow, in a thread: the member that took the call has usually done it already."""
-        asyncio.get_running_loop().run_in_executor(None, keep, self._holder.root, record)
+    async def _keep(self) -> None:
+        """Let the folder follow: the member that took the call has usually done it already."""
+        record = self._holder.record
+        if record is None or not record.is_confirmed or record == self._kept:
+            return
+        if await asyncio.to_thread(keep, self._holder.root, record):
+            self._kept = record
 
     def _is_gone(self, member: Member) -> bool:
         """Whether a worker of this service has ended without a word."""
@@ -332,3 +344,17 @@ def _first(holder: ModelHolder) -> Record:
     record = record_of(holder.root)
     open_live(holder.root, record.live.version)
     return record
+
+
+class UpToDate:
+    """Reads the record before an answer of a process that was stopped: it may have missed an activation."""
+
+    def __init__(self, app: ASGIApp, follower: Follower) -> None:
+        self._app = app
+        self._follower = follower
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if self._follower.was_stopped:
+            await self._follower.refresh()
+        await self._app(scope, receive, send)

@@ -9,9 +9,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from turret.data.files.staging import new_file
 from turret.service.shown import without_folder
-from turret.service.versions.activation_log import now
 from turret.service.versions.memory import available_bytes, in_words, needed_bytes
 from turret.service.versions.overlap import mean_overlap
+from turret.service.versions.record import now
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.cost import check_cost
 from turret.tower.bundle.golden import check_golden, load_golden

@@ -125,6 +125,12 @@ class ModelHolder:
             raise NotReadyError("min_version", version, message, 1) from None
         return self.live
 
+    async def first(self) -> LoadedModel:
+        """Wait for the first version of a service that has begun without one."""
+        while self._live is None:
+            await self._swapped.wait()
+        return self._live
+
     def begin(self, record: Record) -> None:
         """Open the versions of a worker's first record, before it answers.
 

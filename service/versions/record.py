@@ -1,4 +1,4 @@
-"""The record that all workers and replicas of a service share: the live version, those before it, the routes."""
+"""The record that all workers and replicas share: the live version, those before it, the routes."""
 
 import hashlib
 import secrets
@@ -146,9 +146,7 @@ class Record(BaseModel):
 
     def routed(self, routes: Routes) -> "Record":
         """The record with other routes."""
-        return self.model_copy(
-            update={"routes": routes, "routes_number": number_after(self.routes_number)}
-        )
+        return self.model_copy(update={"routes": routes, "routes_number": number_after(self.routes_number)})
 
     def renumbered(self, other: "Record | None") -> "Record":
         """This record, to replace `other`, which is older or has other content of the same number."""
@@ -178,6 +176,17 @@ class Report(BaseModel):
     number: int = 0
     routes: int = 0
     items: int = 0
+
+
+class ItemsNumber:
+    """The number of the last change of an item that this worker has heard of."""
+
+    def __init__(self) -> None:
+        self.value = 0
+
+    def raise_to(self, number: int) -> None:
+        """Raise it to a change that this worker has made."""
+        self.value = max(self.value, number)
 
 
 def read_record(stored: bytes) -> Record | None:

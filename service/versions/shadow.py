@@ -5,8 +5,8 @@ import random
 from collections.abc import Callable, Sequence
 
 from turret.service.telemetry.metrics import Metrics
+from turret.service.versions.holder import ModelHolder
 from turret.service.versions.loaded_model import LoadedModel
-from turret.service.versions.model_holder import ModelHolder
 from turret.service.versions.overlap import overlap_of
 
 Ids = Sequence[int | str]

@@ -33,7 +33,7 @@ def test_activations_at_once_take_turns_in_all_workers(start: Start, three: Path
         asked = [("v2", "v3", "v1")[place % 3] for place in range(12)]
         answers = list(pool.map(lambda version: activate(service, three, version).json(), asked))
     lines = log_of(three)
-    assert [line["sequence"] for line in lines] == list(range(1, 14))
+    assert [line["number"] for line in lines] == list(range(1, 14))
     chain = [line["version"] for line in lines]
     assert [line.get("previous") for line in lines[1:]] == chain[:-1]
     assert sorted((answer["previous"], answer["version"]) for answer in answers) == sorted(pairwise(chain))

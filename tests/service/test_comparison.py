@@ -32,8 +32,8 @@ from turret.service.stores.contract import Event, History
 from turret.service.stores.sqlite.histories import SqliteHistory
 from turret.service.versions.activation import Activator
 from turret.service.versions.gate import GateRequest, Passage, pass_gate, read_report
+from turret.service.versions.holder import ModelHolder
 from turret.service.versions.loaded_model import LoadedModel, open_live
-from turret.service.versions.model_holder import ModelHolder
 from turret.service.worker_context import WorkerContext
 from turret.tower.bundle.publish import BundleContents, publish
 

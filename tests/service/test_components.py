@@ -23,8 +23,9 @@ from turret.service.stores.contract import Changes, Event, History, Stores
 from turret.service.stores.sqlite.histories import SqliteHistory
 from turret.service.stores.sqlite.items import SqliteItems
 from turret.service.thread_priority import lower_priority
+from turret.service.versions.folder import write_routes
 from turret.service.versions.loaded_model import open_live
-from turret.service.versions.traffic_split import Route, Routes, write_routes
+from turret.service.versions.record import Route, Routes
 from turret.tower.format.index_settings import FlatSettings
 
 EVENT = {"event_id": 1, "user_id": 7, "item_id": 101}

@@ -1,18 +1,13 @@
 """The gate that a version has to pass before it answers, its memory, and the log of what went live."""
 
 import hashlib
-import json
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from turret.service.versions import activation_log as logs
 from turret.service.versions import gate
-from turret.service.versions.activation_log import FILE_NAME, ActivationLog, ActivationRecord
 from turret.service.versions.checked_versions import checked_versions
 from turret.service.versions.gate import GateRequest, crashed, read_report, run_gate
 from turret.service.versions.memory import available_bytes, in_words, needed_bytes
@@ -20,7 +15,7 @@ from turret.service.versions.overlap import mean_overlap
 from turret.tower.bundle.bundle import Bundle, load
 from turret.tower.bundle.golden import RecordedQuery, load_golden, record, replay
 from turret.tower.bundle.publish import BundleContents, publish
-from turret.tower.errors import BundleError, EngineError
+from turret.tower.errors import EngineError
 from turret.tower.format.engine_settings import EngineEffort, EngineSettings
 from turret.tower.format.index_settings import ScalarSettings, SearchParams
 from turret.tower.format.manifest import IndexChoice, MeasuredRecall, read_manifest
@@ -285,191 +280,3 @@ def test_a_version_needs_a_multiple_of_its_files(published: Path) -> None:
     on_engine = manifest.model_copy(update={"index": settings})
     assert needed_bytes(on_engine, 1.5) == 1.5 * (sum(sizes.values()) - mapped)
     assert (in_words(1_500_000), in_words(2.5e9)) == ("1.5 MB", "2.5 GB")
-
-
-# --- The log of activations
-
-
-def line(version: str, outcome: str = "activated", **more: object) -> ActivationRecord:
-    given = {"time": "2026-01-01T00:00:00", "version": version, "who": "test", "outcome": outcome, **more}
-    return ActivationRecord.model_validate(given)
-
-
-def test_activations_are_numbered_and_refusals_are_not(tmp_path: Path) -> None:
-    """Also by what another process has written between."""
-    log, other = ActivationLog(tmp_path), ActivationLog(tmp_path)
-    assert (log.sequence, log.last) == (0, None)
-    log.add(line("v1"))
-    log.add(line("v2", "refused", failed=("golden",)))
-    assert other.add(line("v2")).sequence == 2
-    log.refresh()
-    again = ActivationLog(tmp_path)
-    assert again.sequence == log.sequence == 2
-    assert [again.sequence_of(version) for version in ("v1", "v2", "v3")] == [1, 2, None]
-    assert again.at(2) == again.last == log.last
-    assert again.at(3) is None
-    assert len((tmp_path / FILE_NAME).read_text().splitlines()) == 3
-
-
-def test_a_record_is_synced_before_it_counts_as_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The file with the whole line, then its folder: after a power loss the pointer has its record."""
-    synced: list[tuple[Path, int]] = []
-    log, file = ActivationLog(tmp_path), tmp_path / FILE_NAME
-
-    def fsync(descriptor: int) -> None:
-        written = len(file.read_text().splitlines())
-        synced.append((Path(os.readlink(f"/proc/self/fd/{descriptor}")), written))
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    log.add(line("v1"))
-    log.add(line("v2", "refused"))
-    assert synced == [(file, 1), (tmp_path, 1), (file, 2), (tmp_path, 2)]
-
-
-def test_the_versions_before_come_latest_first_and_once(tmp_path: Path) -> None:
-    log = ActivationLog(tmp_path)
-    for version in ("v1", "v2", "v1", "v3", "v2"):
-        log.add(line(version))
-    assert list(log.before("v2")) == ["v3", "v1"]
-    assert list(log.before(None)) == ["v2", "v3", "v1"]
-
-
-@pytest.mark.parametrize(
-    ("torn", "sequence"),
-    [
-        ('{"sequence": 2, "vers', 1),
-        ("", 1),
-        ("\n", 1),
-        (line("v9", sequence=2).model_dump_json(), 2),  # the power went between the line and its end
-    ],
-)
-def test_a_torn_last_line_is_passed_over_and_no_number_is_given_twice(
-    tmp_path: Path, torn: str, sequence: int
-) -> None:
-    ActivationLog(tmp_path).add(line("v1"))
-    with (tmp_path / FILE_NAME).open("a") as file:
-        file.write(torn)
-    log = ActivationLog(tmp_path)
-    assert log.sequence == 1
-    assert log.add(line("v2")).sequence == sequence + 1
-    assert ActivationLog(tmp_path).sequence_of("v2") == sequence + 1
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [{"sequence": 2**62 - 1}, {"sequence": 2**70}, {"sequence": 0}, {"version": "../v1"}, {"manifest": "x"}],
-    ids=str,
-)
-def test_a_damaged_line_is_passed_over_and_leaves_a_number_for_the_next(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: dict[str, Any]
-) -> None:
-    ActivationLog(tmp_path).add(line("v1"))
-    with (tmp_path / FILE_NAME).open("a") as file:
-        file.write(json.dumps(line("v2", sequence=2).model_dump() | damage) + "\n")
-    assert ActivationLog(tmp_path).add(line("v3")).sequence == 2
-    assert caplog.messages[0].endswith("skipped: 1")
-
-
-def test_where_no_number_follows_the_sentence_has_the_way_back(tmp_path: Path) -> None:
-    ActivationLog(tmp_path).add(line("v1", sequence=2**53 - 1))
-    with pytest.raises(BundleError, match=r"number 9007199254740991, .* move activations\.jsonl away"):
-        ActivationLog(tmp_path).add(line("v2"))
-
-
-def test_a_folder_that_can_not_be_written_is_remembered(tmp_path: Path) -> None:
-    log = ActivationLog(tmp_path / "missing")
-    with pytest.raises(OSError, match="No such file"):
-        log.add(line("v1"))
-    assert log.keep(line("v1")).sequence == 1
-    assert log.sequence_of("v1") == 1
-
-
-def test_a_log_that_is_moved_away_is_begun_anew_and_its_numbers_go_on(tmp_path: Path) -> None:
-    """Whatever keeps logs short may do that while the service runs."""
-    log = ActivationLog(tmp_path)
-    for version in ("v1", "v2", "v3"):
-        log.add(line(version))
-    (tmp_path / FILE_NAME).rename(tmp_path / "old")
-    assert log.add(line("v4")).sequence == 4
-    assert (log.sequence, log.sequence_of("v4")) == (4, 4)
-    assert ActivationLog(tmp_path).sequence == 4
-
-
-@pytest.mark.fault(51)
-def test_a_link_in_its_place_is_neither_read_nor_written(tmp_path: Path) -> None:
-    """Whoever can write models could else have a line added to any file of the service."""
-    other = tmp_path / "keys.json"
-    other.write_text("{}")
-    (tmp_path / FILE_NAME).symlink_to(other)
-    log = ActivationLog(tmp_path)
-    log.keep(line("v1"))
-    assert log.last is not None
-    assert other.read_text() == "{}"
-
-
-@pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many bytes each read of a log yields."""
-    sizes: list[int] = []
-    read = logs._read
-
-    def noted(*given: object) -> bytes:
-        piece = read(*given)  # type: ignore[arg-type]
-        sizes.append(len(piece))
-        return piece
-
-    monkeypatch.setattr(logs, "_read", noted)
-    return sizes
-
-
-@pytest.mark.parametrize("ended", [False, True])
-def test_a_line_that_is_far_too_long_is_skipped_and_not_read_twice(
-    tmp_path: Path, reads: list[int], caplog: pytest.LogCaptureFixture, ended: bool
-) -> None:
-    log = ActivationLog(tmp_path)
-    log.add(line("v1"))
-    with (tmp_path / FILE_NAME).open("ab") as file:
-        file.write(b"x" * 3_000_000 + b"\n" * ended)
-    log.refresh()
-    assert sum(reads) < 3_200_000
-    assert max(reads) <= 1_000_000
-    reads.clear()
-    log.refresh()
-    assert sum(reads) == 0
-    assert caplog.text.count("skipped: 1\n") == 1
-    assert log.add(line("v2")).sequence == 2
-    assert [ActivationLog(tmp_path).sequence_of(version) for version in ("v1", "v2")] == [1, 2]
-
-
-def test_a_log_of_gigabytes_costs_no_more_than_fifty_megabytes_and_its_end_counts(
-    tmp_path: Path, reads: list[int], caplog: pytest.LogCaptureFixture
-) -> None:
-    """A sparse tail takes no room on the disk; what came before it and after it is known."""
-    ActivationLog(tmp_path).add(line("v1"))
-    reads.clear()
-    with (tmp_path / FILE_NAME).open("ab") as file:
-        file.truncate(1_500_000_000)
-    log = ActivationLog(tmp_path)
-    assert sum(reads) < 52_000_000
-    assert "is larger" in caplog.text
-    assert log.add(line("v2")).sequence == 2
-    reads.clear()
-    log.refresh()
-    assert sum(reads) == 0
-    again = ActivationLog(tmp_path)
-    assert [again.sequence_of(version) for version in ("v1", "v2")] == [1, 2]
-
-
-def test_lines_across_the_pieces_are_all_read_and_invalid_ones_are_said_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    lines = [line(f"v{number}", sequence=number, words="w" * 1000) for number in range(1, 2001)]
-    text = "".join(f"{one.model_dump_json()}\n" for one in lines)
-    (tmp_path / FILE_NAME).write_text("x\n" * 1000 + text)
-    log = ActivationLog(tmp_path)
-    assert log.sequence == 2000
-    assert all(log.sequence_of(f"v{number}") == number for number in range(1, 2001))
-    (said,) = caplog.messages
-    assert said.endswith("skipped: 1000")

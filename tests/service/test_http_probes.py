@@ -16,11 +16,9 @@ from turret.service.shared_state import SharedState
 from turret.service.stores.contract import CHANGES_PAGE, Changes, Stores
 from turret.service.stores.sqlite.histories import SqliteHistory
 from turret.service.stores.sqlite.items import SqliteItems
-from turret.service.versions.activation_log import ActivationLog
-from turret.service.versions.activation_state import commit, new_record
+from turret.service.versions.folder import record_of
 from turret.service.worker_context import WorkerContext
 from turret.tower.bundle.publish import publish
-from turret.tower.format.pointer import current
 from turret.tower.format.snapshot import take_snapshot
 
 
@@ -112,20 +110,18 @@ def test_a_replica_that_fell_back_is_ready_only_if_no_other_serves_the_live_vers
 ) -> None:
     """Running workers and other replicas keep the live version, and nothing is logged as an activation."""
     publish(settings.bundles, contents("v2", ids=range(200, 230), seed=1))
-    shared_state = SharedState()
-    shared_state.replicated = True
-    log = ActivationLog(settings.bundles)
-    log.add(new_record("v1", "ann", None))
-    record = new_record("v2", "ann", "v1")
-    commit(settings.bundles, log, shared_state, record, take_snapshot(settings.bundles / "v2"))
+    record = record_of(settings.bundles)
+    line = record.live.model_copy(
+        update={"version": "v2", "manifest": take_snapshot(settings.bundles / "v2").manifest}
+    )
     damage(settings.bundles, "v2")
-    client = TestClient(create_app(settings, WorkerContext(shared_state)))
+    app = create_app(settings, WorkerContext(SharedState(), record=record.activated(line)))
+    client, holder = TestClient(app), app.state.components.model_holder
     assert recommended(client)["version"] == "v1"
     assert client.get("/readyz").json() == {"status": "ready", "version": "v1"}
-    shared_state.others_serve = True
+    holder.others_serve = True
     assert client.post("/v1/recommend", json={}).status_code == 503
     refused = client.get("/readyz")
     assert refused.status_code == 503
     assert "can't open the live version and would answer with v1" in refused.json()["error"]["message"]
-    assert shared_state.target.pinned.version == "v2"
-    assert current(settings.bundles) == "v2"
+    assert holder.record.live.version == "v2"

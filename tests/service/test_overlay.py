@@ -28,9 +28,9 @@ from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.overlay.item_writer import ItemWriter
 from turret.service.overlay.searching import fresh_scores, merge
 from turret.service.schemas.items import ItemBody
-from turret.service.shared_state import SharedState
 from turret.service.stores.contract import CHANGES_PAGE, Change, Changes, ItemStore
 from turret.service.stores.sqlite.items import SqliteItems
+from turret.service.versions.record import ItemsNumber
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import publish
 from turret.tower.catalog.filters import Filter
@@ -338,18 +338,18 @@ async def put_fresh(store: ItemStore, item: str) -> int:
 
 @in_virtual_time
 async def test_a_change_during_a_read_is_read_by_the_next_request(bundle: Bundle) -> None:
-    """The overlay is as new as the generation before the read, not as that after it."""
-    generation = SharedState().items
+    """The overlay is as new as the number before the read, not as that after it."""
+    number = ItemsNumber()
 
     class Overtaken(SqliteItems):
         async def changes(self, since: int, limit: int = CHANGES_PAGE) -> Changes:
             found = await super().changes(since, limit)
             if not since and not found.last:
                 await put_fresh(self, "900")
-                generation.bump()
+                number.raise_to(number.value + 1)
             return found
 
-    overlay = ItemOverlayCache(Overtaken(), generation)
+    overlay = ItemOverlayCache(Overtaken(), number)
     assert len(await overlay.of(bundle)) == 0
     assert overlay.current(bundle) is None
     assert len(await overlay.of(bundle)) == 1
@@ -360,9 +360,9 @@ def test_a_change_of_one_process_is_in_the_next_look_of_another(bundle: Bundle, 
     """They share the file and the number; no time has to pass."""
 
     async def work() -> None:
-        generation = SharedState().items
+        number = ItemsNumber()
         stores = [SqliteItems(tmp_path / "items.sqlite") for _ in range(2)]
-        one, other = (ItemOverlayCache(store, generation) for store in stores)
+        one, other = (ItemOverlayCache(store, number) for store in stores)
         await other.of(bundle)
         for number in range(5):
             await one.changed(bundle, await put_fresh(stores[0], str(900 + number)))
@@ -446,13 +446,13 @@ async def test_a_change_is_read_though_another_has_tried_and_failed(bundle: Bund
 @in_virtual_time
 async def test_a_slow_store_is_waited_for_only_so_long_and_by_one(bundle: Bundle) -> None:
     """Requests use the previous overlay and say so; the read continues."""
-    store, generation = Watched(), SharedState().items
-    overlay = ItemOverlayCache(store, generation, seconds=0.5)
+    store, number = Watched(), ItemsNumber()
+    overlay = ItemOverlayCache(store, number, seconds=0.5)
     fresh, lacks = await overlay.within(bundle, 1.0)
     assert (len(fresh), lacks) == (0, False)
     await overlay.changed(bundle, await put_fresh(store, "900"))
     store.seconds = 3600
-    generation.bump()
+    number.raise_to(number.value + 1)
     reads = store.reads
     found = await asyncio.gather(*(overlay.within(bundle, 0.05) for _ in range(50)))
     assert asyncio.get_running_loop().time() == 0.05
@@ -547,8 +547,8 @@ def test_no_more_than_the_limit_are_put_by_several_workers(
     """New items, and items of the bundle with new fields."""
 
     async def work() -> None:
-        generation = SharedState().items
-        overlays = [ItemOverlayCache(store, generation) for store in stores]
+        number = ItemsNumber()
+        overlays = [ItemOverlayCache(store, number) for store in stores]
         workers = [
             ItemWriter(store, overlay, LIMIT, 20.0) for store, overlay in zip(stores, overlays, strict=True)
         ]

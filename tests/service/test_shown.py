@@ -14,7 +14,7 @@ from tests.support.bundle_damage import change_manifest, replace, rewrite
 from tests.support.item_towers import with_item_tower
 from tests.support.service_app import ADMIN, activate, serving
 from turret.service.shown import without_folder
-from turret.service.versions.activation_state import activation_lock
+from turret.service.versions.folder import activation_lock
 from turret.tower.bundle.publish import publish
 
 Damage = Callable[[Path], Any]
@@ -146,10 +146,11 @@ def _link_to_key(pointer: Path) -> None:
 
 def test_a_service_that_waits_does_not_tell_where(tmp_path: Path) -> None:
     with serving(tmp_path / "empty", wait=True) as waiting:
-        model_holder = waiting.app.state.components.model_holder  # type: ignore[attr-defined]
+        follower = waiting.app.state.components.follower  # type: ignore[attr-defined]
         for content in (None, "missing", "no version"):
             if content:
                 (tmp_path / "empty" / "current").write_text(content)
-            model_holder._load_first()
+            follower._tried_first = float("-inf")
+            waiting.portal.call(follower._look_for_first)  # type: ignore[union-attr]
             for path in ("/readyz", "/v1/version", "/v1/versions"):
                 assert str(tmp_path) not in waiting.get(path).text

@@ -30,8 +30,10 @@ class RecordServer:
     def failing(self, fault: str = "down") -> Iterator[None]:
         """Let every call fail in this way."""
         self.fault = fault
-        yield
-        self.fault = ""
+        try:
+            yield
+        finally:
+            self.fault = ""
 
     def check(self, fault: str = "down") -> None:
         """Raise ReplicasUnavailableError with this fault."""

@@ -25,8 +25,9 @@ from turret.retraining.retention import choose_retired, delete_retired, protecte
 from turret.retraining.settings import RetrainSettings
 from turret.retraining.state import STATE, RunState, iso, read_state, remove_state
 from turret.service.settings import read_settings
-from turret.service.versions.activation_log import FILE_NAME
-from turret.service.versions.traffic_split import Route, Routes, write_routes
+from turret.service.versions.folder import write_routes
+from turret.service.versions.log import FILE_NAME
+from turret.service.versions.record import Route, Routes
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.engines.publishing import publish_to_engine
 from turret.tower.format.manifest import Manifest, read_manifest
@@ -315,7 +316,7 @@ def records(names: Sequence[str] = RUNS) -> list[RetrainRecord]:
 
 def log_activations(bundles: Path, *versions: str) -> None:
     lines = [
-        {"time": "t", "version": version, "who": "admin", "outcome": "activated", "sequence": number}
+        {"time": "t", "version": version, "who": "admin", "outcome": "activated", "number": number}
         for number, version in enumerate(versions, start=1)
     ]
     (bundles / FILE_NAME).write_text("".join(json.dumps(line) + "\n" for line in lines))

@@ -19,9 +19,9 @@ from turret.service.http.routes.dependencies import ActivatorPart, MetricsPart, 
 from turret.service.http.routes.responses import ActivateAnswer, RoutesAnswer, answers, body_of, json_response
 from turret.service.schemas.requests import ActivateRequest, RoutesRequest
 from turret.service.telemetry.metrics import Metrics
-from turret.service.versions.activation import Swap, reason_of
-from turret.service.versions.model_holder import ModelHolder
-from turret.service.versions.traffic_split import Routes
+from turret.service.versions.activation import Late, Swap, reason_of
+from turret.service.versions.holder import ModelHolder
+from turret.service.versions.record import Route
 from turret.tower.errors import BundleError
 from turret.tower.format.pointer import is_version
 
@@ -88,16 +88,16 @@ async def route(
 
     An omitted route stays; null removes it.
     """
-    changes = {name: getattr(body, name) for name in body.model_fields_set}
-    for name, change in changes.items():
+    changes: dict[str, Route | None] = {}
+    for name in body.model_fields_set:
+        change = getattr(body, name)
         if change is not None:
             check_name(f"{name}.version", change.version)
-    new = model_holder.traffic.routes.model_dump() | {
-        name: None if change is None else change.model_dump() for name, change in changes.items()
-    }
+            change = Route.model_validate(change.model_dump())
+        changes[name] = change
     with _refusals("routes", metrics, lambda: "the routes are unchanged"):
-        late = await activator.route(Routes.model_validate(new))
-    return json_response(_shown(model_holder) | _behind(late.processes, late.replicas))
+        late = await activator.route(lambda routes: routes.model_copy(update=changes))
+    return json_response(_shown(model_holder) | _behind(late))
 
 
 async def _swap(replacing: Awaitable[Swap], model_holder: ModelHolder, metrics: Metrics) -> Response:
@@ -112,11 +112,12 @@ async def _swap(replacing: Awaitable[Swap], model_holder: ModelHolder, metrics: 
     answer: dict[str, Any] = {"version": swap.live.version, "previous": swap.replaced}
     if swap.warning:
         answer["warning"] = swap.warning
-    return json_response(answer | _behind(swap.behind, swap.replicas_behind))
+    return json_response(answer | _behind(swap.late))
 
 
-def _behind(processes: tuple[int, ...], replicas: tuple[str, ...]) -> dict[str, Any]:
-    return {name: late for name, late in (("behind", processes), ("replicas_behind", replicas)) if late}
+def _behind(late: Late) -> dict[str, Any]:
+    named = (("behind", late.processes), ("replicas_behind", late.replicas))
+    return {name: members for name, members in named if members}
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from turret.service.settings import Settings
 from turret.service.stores.guarded import Breaker
 from turret.service.telemetry.metrics import Metrics
 from turret.service.versions.activation import Activator
-from turret.service.versions.model_holder import ModelHolder
+from turret.service.versions.holder import ModelHolder
 from turret.service.wire.body import Schema
 from turret.service.worker_context import WorkerContext
 

@@ -7,8 +7,8 @@ from fastapi import Response
 from pydantic import BaseModel, ConfigDict
 
 from turret.service.schemas.requests import RouteBody
-from turret.service.versions.activation_log import ActivationRecord
 from turret.service.versions.checked_versions import CheckedVersion
+from turret.service.versions.record import Activation
 from turret.tower.catalog.columns import Kind
 from turret.tower.format.manifest import MeasuredRecall, Norms, Scoring
 
@@ -311,7 +311,7 @@ class VersionsAnswer(BaseModel):
 class ActivationsAnswer(BaseModel):
     """The latest activations and refusals, newest first."""
 
-    activations: list[ActivationRecord]
+    activations: list[Activation]
 
 
 class ActivateAnswer(BaseModel):

@@ -13,6 +13,7 @@ from turret.service.http.routes.responses import (
     json_response,
 )
 from turret.service.versions.checked_versions import checked_versions
+from turret.service.versions.log import latest
 
 _ACTIVATIONS = 100
 router = APIRouter(prefix="/v1", tags=["versions"])
@@ -40,5 +41,5 @@ async def all_versions(model_holder: ModelHolderPart) -> Response:
 @router.get("/activations", responses=answers(ActivationsAnswer))
 async def activations(model_holder: ModelHolderPart) -> Response:
     """List the latest 100 activations and refused versions, newest first, with reasons."""
-    records = await asyncio.to_thread(model_holder.activation_log.latest, _ACTIVATIONS)
-    return json_response({"activations": [record.model_dump(mode="json") for record in records]})
+    lines = await asyncio.to_thread(latest, model_holder.root, _ACTIVATIONS)
+    return json_response({"activations": [line.model_dump(mode="json") for line in lines]})

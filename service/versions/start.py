@@ -1,0 +1,72 @@
+"""The record that a service begins with: that of all replicas, else the current version of its folder."""
+
+import asyncio
+import logging
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic
+
+from turret.service.errors import ReplicasUnavailableError
+from turret.service.stores.contract import RecordStore
+from turret.service.versions.folder import keep, record_of
+from turret.service.versions.record import Record, read_record
+from turret.tower.errors import BundleError
+from turret.tower.format.pointer import current
+
+_START_SECONDS = 3.0
+_PAUSE = 0.2
+_log = logging.getLogger("turret.replicas")
+
+
+async def first_record(root: Path, records: RecordStore, waits: bool = False) -> Record | None:
+    """Read the record of a service, or make it; closes `records`.
+
+    None if there is none yet, and the service `waits` for a version; the folder's version, unconfirmed, while
+    the record can't be read. Raises ServiceError without a version.
+    """
+    try:
+        stored = await _read(records)
+        if (record := read_record(stored)) is not None:
+            _tell_pointer(root, record)
+            return record
+        if waits:  # a worker looks for a version that can be loaded
+            return None
+        record = record_of(root)
+        record = read_record(await records.swap(stored, record.encoded())) or record
+        keep(root, record)
+        return record
+    except ReplicasUnavailableError as error:
+        message = "%s; serving the current version of the folder until the replicas' record is read"
+        _log.warning(message, error)
+        return None if waits else unconfirmed(record_of(root))
+    finally:
+        await records.close()
+
+
+def unconfirmed(record: Record) -> Record:
+    """The record of a folder, which any record of the replicas replaces."""
+    return record.model_copy(update={"live": record.live.model_copy(update={"number": 0})})
+
+
+async def _read(records: RecordStore) -> bytes:
+    """Read the record; a Redis that is just starting gets some seconds."""
+    end = monotonic() + _START_SECONDS
+    while True:
+        try:
+            return await records.read()
+        except ReplicasUnavailableError:
+            if monotonic() >= end:
+                raise
+        await asyncio.sleep(_PAUSE)
+
+
+def _tell_pointer(root: Path, record: Record) -> None:
+    with suppress(BundleError):
+        if (pointed := current(root)) not in (None, record.live.version):
+            _log.warning(
+                "%s names version %s, but the live version of all replicas is %s; activate %s to serve it",
+                root / "current",
+                pointed,
+                record.live.version,
+                pointed,
+            )

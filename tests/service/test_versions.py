@@ -1,0 +1,1111 @@
+"""Which version answers: the record that all members share, activations, routes, the shadow."""
+
+import asyncio
+import gc
+import json
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.support.members import Member, joined
+from tests.support.memory_engine import URL, Server, engine_in_process
+from tests.support.memory_records import MemoryRecords, RecordServer
+from tests.support.service_app import ADMIN, serving, settings_of
+from tests.support.until import eventually
+from tests.support.virtual_time import in_virtual_time
+from turret.service.errors import (
+    BusyError,
+    ConflictError,
+    NotReadyError,
+    ReplicasUnavailableError,
+    ServiceError,
+)
+from turret.service.http.app import create_app
+from turret.service.telemetry.metrics import Metrics
+from turret.service.versions import activation as activation_module
+from turret.service.versions import log, start
+from turret.service.versions.activation import RefusedError, reason_of
+from turret.service.versions.folder import (
+    ROUTES,
+    activation_lock,
+    keep,
+    read_routes,
+    record_of,
+    write_routes,
+)
+from turret.service.versions.follower import FORGET_SECONDS, SILENT_SECONDS
+from turret.service.versions.gate import GateRequest, Passage, pass_gate
+from turret.service.versions.loaded_model import LoadedModel
+from turret.service.versions.record import (
+    Activation,
+    Candidate,
+    Record,
+    Route,
+    Routes,
+    canary_position,
+    read_record,
+    read_report,
+    salted,
+)
+from turret.service.versions.shadow import Shadow
+from turret.service.versions.start import first_record
+from turret.tower.bundle.publish import BundleContents, publish
+from turret.tower.engines.publishing import publish_to_engine
+from turret.tower.errors import BundleError
+from turret.tower.format.pointer import current, point
+from turret.tower.format.snapshot import take_snapshot
+
+Make = Callable[..., BundleContents]
+VERSIONS = ("v1", "v2", "v3")
+CANARY = Routes(canary=Route(version="v2", share=0.5), salt="ab")
+
+
+@pytest.fixture
+def three(bundles: Path, make_contents: Make) -> Path:
+    """Versions with disjoint items: 100-159, 200-239 and 300-319; v1 is live."""
+    publish(bundles, make_contents("v2", ids=range(200, 240), seed=1))
+    publish(bundles, make_contents("v3", ids=range(300, 320), seed=2))
+    return bundles
+
+
+@pytest.fixture
+def server() -> RecordServer:
+    return RecordServer()
+
+
+def lines(root: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (root / "activations.jsonl").read_text().splitlines()]
+
+
+def state(member: Member) -> tuple[str | None, str | None, int]:
+    """The version of the pointer, the one that answers, and the number of the activation."""
+    return current(member.root), member.version, member.holder.number
+
+
+def stored(server: RecordServer) -> Record:
+    record = read_record(server.record)
+    assert record is not None
+    return record
+
+
+def canary_of(version: str, share: float = 1.0) -> Callable[[Routes], Routes]:
+    canary = Route(version=version, share=share)
+    return lambda routes: routes.model_copy(update={"canary": canary})
+
+
+def line(version: str, number: int | None = None, **more: Any) -> Activation:
+    given = {"time": "now", "who": "ann", "outcome": "activated"} | more
+    return Activation(version=version, number=number, **given)
+
+
+UNCHANGED = ("v1", "v1", 1)
+
+
+# --- The record
+
+
+RECORD = Record(live=line("v2", 7, manifest="ab" * 32), before=(line("v1", 6),), routes=CANARY)
+
+
+def test_a_record_is_read_as_it_was_written() -> None:
+    """During an upgrade both releases read it: fields of a later one are ignored."""
+    assert read_record(RECORD.encoded()) == RECORD
+    assert read_record(json.dumps(json.loads(RECORD.encoded()) | {"mood": 1}).encode()) == RECORD
+    assert read_record(b"") is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"live": {"version": "../v2"}},
+        {"live": {"version": "current"}},
+        {"live": {"manifest": "xyz"}},
+        {"live": {"number": 0}},
+        {"live": {"number": 2**62 - 1}},
+        {"routes_number": 2**62 - 1},
+        {"routes": 1},
+        {"before": [1]},
+    ],
+)
+def test_a_record_that_could_not_be_served_is_an_error_in_words(change: dict[str, Any]) -> None:
+    whole = json.loads(RECORD.encoded())
+    if "live" in change:
+        change = {"live": whole["live"] | change["live"]}
+    with pytest.raises(ReplicasUnavailableError, match=r"no record of this service .* delete the key"):
+        read_record(json.dumps(whole | change).encode())
+
+
+def test_a_record_knows_each_version_once_at_its_last_activation() -> None:
+    """And a canary and a candidate end when their version becomes live."""
+    candidate = Candidate(version="v1", opened=1, until=2)
+    routes = CANARY.model_copy(update={"candidate": candidate})
+    after = RECORD.model_copy(update={"routes": routes}).activated(line("v3")).activated(line("v1"))
+    assert [one.version for one in (after.live, *after.before)] == ["v1", "v3", "v2"]
+    assert (after.number, after.live.previous) == (9, "v3")
+    assert after.routes == CANARY
+    assert after.routes_number == 1
+    assert RECORD.activated(line("v4"), above=20).number == 21
+
+
+def test_users_are_spread_evenly_and_for_good() -> None:
+    places = [canary_position(str(user), "ab") for user in range(10_000)]
+    assert places == [canary_position(str(user), "ab") for user in range(10_000)]
+    # A tenth of 10,000 fair draws is between 850 and 1150 but for five standard deviations.
+    tenths = [sum(tenth <= 10 * place < tenth + 1 for place in places) for tenth in range(10)]
+    assert all(850 < count < 1150 for count in tenths), tenths
+    assert places != [canary_position(str(user), "ac") for user in range(10_000)]
+
+
+def test_a_larger_share_keeps_the_users_of_a_smaller_one() -> None:
+    """Another canary has other users."""
+    small, large = (Routes(canary=Route(version="v2", share=share), salt="ab") for share in (0.1, 0.3))
+    users = [str(user) for user in range(1000)]
+    assert 0 < sum(map(small.takes, users)) < sum(map(large.takes, users))
+    assert all(large.takes(user) for user in users if small.takes(user))
+    assert not any(map(Routes().takes, users))
+    first = salted(Routes(canary=Route(version="v2", share=0.1)), Routes())
+    same = salted(Routes(canary=Route(version="v2", share=0.2)), first)
+    other = salted(Routes(canary=Route(version="v3", share=0.2)), first)
+    assert first.salt == same.salt != other.salt
+
+
+# --- The folder
+
+
+@pytest.mark.parametrize(
+    ("pointer", "message"),
+    [(None, "there are v1"), ("v9", "there are: v1"), ("empty", "holds no current version; export one")],
+)
+def test_without_a_version_a_service_does_not_start(
+    bundles: Path, tmp_path: Path, pointer: str | None, message: str
+) -> None:
+    (bundles / "current").unlink()
+    if pointer == "v9":
+        point(bundles, pointer)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises((ServiceError, BundleError), match=message):
+        create_app(settings_of(tmp_path / "empty" if pointer == "empty" else bundles))
+
+
+def test_a_pointer_that_was_moved_while_nothing_ran_is_an_activation(three: Path) -> None:
+    """A start that changes nothing is none."""
+    for _ in range(2):
+        keep(three, record := record_of(three))
+        assert (record.number, record.live.who, record.before) == (1, "start", ())
+    point(three, "v2")
+    keep(three, record := record_of(three))
+    assert (record.live.version, record.number, record.live.who) == ("v2", 2, "pointer")
+    assert [one.version for one in record.before] == ["v1"]
+    assert [one["number"] for one in lines(three)] == [1, 2]
+
+
+def test_a_folder_follows_a_record_once(three: Path) -> None:
+    """Somebody may move the pointer afterwards, for the next start."""
+    record = record_of(three).activated(line("v2")).routed(CANARY)
+    for _ in range(2):
+        keep(three, record)
+    assert [one["number"] for one in lines(three)] == [2]
+    assert (current(three), read_routes(three)) == ("v2", CANARY)
+    point(three, "v1")
+    keep(three, record)
+    assert current(three) == "v1"
+
+
+def test_a_line_of_the_log_is_synced_before_it_counts_as_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file with the whole line, then its folder."""
+    synced: list[tuple[Path, int]] = []
+    file = tmp_path / log.FILE_NAME
+
+    def fsync(descriptor: int) -> None:
+        synced.append((Path(os.readlink(f"/proc/self/fd/{descriptor}")), len(file.read_text().splitlines())))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    log.add(tmp_path, line("v1", 1))
+    log.add(tmp_path, line("v2", outcome="refused"))
+    assert synced == [(file, 1), (tmp_path, 1), (file, 2), (tmp_path, 2)]
+
+
+@pytest.mark.parametrize("torn", ['{"number": 2, "vers', "\n", "x" * 3_000_000, "\0" * 70_000])
+def test_a_torn_last_line_is_passed_over(tmp_path: Path, torn: str) -> None:
+    log.add(tmp_path, line("v1", 1))
+    with (tmp_path / log.FILE_NAME).open("a") as file:
+        file.write(torn)
+    log.add(tmp_path, line("v2", 2))
+    log.add(tmp_path, line("v3", outcome="refused"))
+    found = [one.version for one in log.latest(tmp_path)]
+    assert found == (["v3", "v2"] if len(torn) > 1_000_000 else ["v3", "v2", "v1"])
+    assert log.latest(tmp_path, 1) == [line("v3", outcome="refused")]
+
+
+def test_the_activations_of_a_log_come_latest_first_and_each_version_once(tmp_path: Path) -> None:
+    for number, version in enumerate(("v1", "v2", "v1", "v3", "v2"), start=1):
+        log.add(tmp_path, line(version, number))
+    assert [(one.version, one.number) for one in log.activations(tmp_path)] == [
+        ("v2", 5),
+        ("v3", 4),
+        ("v1", 3),
+    ]
+
+
+@pytest.mark.fault(51)
+def test_a_link_in_its_place_is_neither_read_nor_written(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever can write models could else have a line added to any file of the service."""
+    other = tmp_path / "keys.json"
+    other.write_text("{}")
+    (tmp_path / log.FILE_NAME).symlink_to(other)
+    log.add(tmp_path, line("v1", 1))
+    assert log.latest(tmp_path) == []
+    assert other.read_text() == "{}"
+    assert "so it lacks a line: version v1 activated" in caplog.text
+
+
+@pytest.mark.parametrize("number", [2**62 - 1, 2**70, "x"])
+@in_virtual_time
+async def test_a_damaged_line_of_the_log_ends_neither_the_start_nor_the_activations(
+    three: Path, server: RecordServer, number: object
+) -> None:
+    """Any author of models may write it."""
+    damaged = {"time": "", "version": "v1", "who": "", "outcome": "activated", "number": number}
+    (three / "activations.jsonl").write_text(json.dumps(damaged) + "\n{torn")
+    member = await joined(three, server)
+    await member.activate("v2")
+    assert state(member) == ("v2", "v2", 2)
+
+
+def test_routes_are_read_as_they_were_written(tmp_path: Path) -> None:
+    """A folder that can't be written is said."""
+    assert read_routes(tmp_path) == Routes()
+    routes = Routes(shadow=Route(version="v2", share=1.0), salt="ab")
+    write_routes(tmp_path, routes)
+    assert read_routes(tmp_path) == routes
+    assert [path.name for path in tmp_path.iterdir()] == [ROUTES]
+    with pytest.raises(ServiceError, match="the routes are unchanged"):
+        write_routes(tmp_path / "missing", Routes())
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"canary": {"version": "v2", "share": 2}}', '{"salt": "x"}', None]
+)
+def test_a_file_that_holds_no_routes_is_refused(tmp_path: Path, text: str | None) -> None:
+    """And a link in its place is not followed."""
+    if text is None:
+        (tmp_path / "other").write_text("{}")
+        (tmp_path / ROUTES).symlink_to("other")
+    else:
+        (tmp_path / ROUTES).write_text(text)
+    with pytest.raises(ServiceError, match=r"the live version answers all|can't be read"):
+        read_routes(tmp_path)
+
+
+# --- The first record
+
+
+def first(root: Path, server: RecordServer, waits: bool = False) -> Record | None:
+    return asyncio.run(first_record(root, MemoryRecords(server), waits))
+
+
+def test_a_service_begins_with_the_record_and_not_with_the_pointer(
+    three: Path, server: RecordServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.record = RECORD.encoded()
+    assert first(three, server) == RECORD
+    assert "names version v1, but the live version of all replicas is v2" in caplog.text
+
+
+def test_the_first_service_begins_with_the_pointer(three: Path, server: RecordServer) -> None:
+    assert first(three, server, waits=True) is None, "a worker looks for a version that can be opened"
+    record = first(three, server)
+    assert record == stored(server)
+    assert (record.number, record.live.version) == (1, "v1")
+    assert [one["version"] for one in lines(three)] == ["v1"]
+
+
+def test_without_a_record_that_can_be_read_it_begins_with_the_pointer_unconfirmed(
+    three: Path,
+    server: RecordServer,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(start, "_START_SECONDS", 0.0)
+    server.record = b"something else"
+    record = first(three, server)
+    assert record is not None
+    assert (record.is_confirmed, record.live.version) == (False, "v1")
+    assert "delete the key" in caplog.text
+    server.fault = "down"
+    again = first(three, server)
+    assert again is not None
+    assert (again.is_confirmed, again.live.version) == (False, "v1")
+    assert not (three / "activations.jsonl").exists()
+    assert "until the replicas' record is read" in caplog.text
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert first(empty, server, waits=True) is None
+    with pytest.raises(ServiceError, match="holds no current version"):
+        first(empty, server)
+
+
+@pytest.mark.parametrize("how", ["published", "repaired", "pointed elsewhere", "activated"])
+@in_virtual_time
+async def test_a_worker_that_waits_takes_the_first_version_that_can_be_served(
+    three: Path, server: RecordServer, tmp_path: Path, make_contents: Make, how: str
+) -> None:
+    root = tmp_path / "empty" if how == "published" else three
+    root.mkdir(exist_ok=True)
+    golden = three / "v1" / "golden.json"
+    golden.rename(golden.with_suffix(".away"))
+    member = await joined(root, server, waits=True)
+    await member.follow(3)
+    assert member.version is None
+    if how == "published":
+        publish(root, make_contents("v1"))
+    elif how == "repaired":
+        golden.with_suffix(".away").rename(golden)
+    elif how == "pointed elsewhere":
+        point(root, "v2")
+    else:
+        await member.activate("v2")
+    await member.follow(3)
+    expected = "v1" if how in ("published", "repaired") else "v2"
+    assert member.version == (await member.holder.first()).version == current(root) == expected
+    with pytest.raises(BundleError, match="no other version was live"):
+        await member.activator.roll_back()
+
+
+@in_virtual_time
+async def test_a_version_that_can_not_be_opened_any_more_gives_way_to_the_one_before(
+    three: Path, server: RecordServer
+) -> None:
+    """In every worker of the service, once: it is an activation."""
+    one = await joined(three, server)
+    await one.activate("v2")
+    (three / "v2" / "golden.json").unlink()
+    others = [await joined(three, server, f"a:8000/{pid}", record=stored(server)) for pid in (1, 2)]
+    assert {(other.version, other.holder.number) for other in others} == {("v1", 3)}
+    await one.follow(1)
+    assert state(one) == ("v1", "v1", 3)
+    assert [one["who"] for one in lines(three)].count("fallback") == 1
+
+
+@in_virtual_time
+async def test_one_of_several_replicas_falls_back_alone(three: Path, server: RecordServer) -> None:
+    """It sends requests to the others while they serve the live version, and follows once it can."""
+    one = await joined(three, server, "a:8000/1", is_shared=True)
+    await one.activate("v2")
+    following = asyncio.create_task(one.follower.follow())
+    golden = three / "v2" / "golden.json"
+    golden.rename(golden.with_suffix(".away"))
+    other = await joined(three, server, "b:8000/1", record=stored(server), is_shared=True)
+    await other.follow(2)
+    assert (other.version, stored(server).live.version, other.holder.has_fallen_back) == ("v1", "v2", True)
+    with pytest.raises(NotReadyError, match="send the request to another instance"):
+        _ = other.holder.answering
+    following.cancel()
+    await other.follow(2 * SILENT_SECONDS)
+    assert other.holder.answering.version == "v1"
+    golden.with_suffix(".away").rename(golden)
+    await other.follow(10)
+    assert (other.version, other.holder.has_fallen_back) == ("v2", False)
+
+
+# --- Activation
+
+
+@in_virtual_time
+async def test_a_refused_version_leaves_everything_as_it_was(three: Path, server: RecordServer) -> None:
+    """But for a line on who wanted it, and why not."""
+    member = await joined(three, server)
+    live = member.holder.live
+    (three / "v2" / "golden.json").unlink()
+    with pytest.raises(RefusedError, match=r"golden\.json") as refused:
+        await member.activate("v2", who="ann")
+    assert reason_of(refused.value) == "checksum"
+    assert member.holder.live is live
+    assert state(member) == UNCHANGED
+    last = lines(three)[-1]
+    assert (last["outcome"], last["who"], last["failed"]) == ("refused", "ann", ["checksum"])
+    assert "number" not in last
+
+
+@in_virtual_time
+async def test_activations_queue(three: Path, server: RecordServer) -> None:
+    """The one that is asked for last is live in the end, and each names the one it took the place of."""
+    member = await joined(three, server)
+    member.delays = [0.0, 2.0, 1.0]
+    swaps = await asyncio.gather(*(member.activate(version) for version in VERSIONS))
+    asked = [(swap.live.version, swap.replaced) for swap in swaps]
+    assert [replaced for _, replaced in asked] == ["v1", "v1", "v2"]
+    assert state(member) == ("v3", "v3", 4)
+    assert [one["number"] for one in lines(three)] == [1, 2, 3, 4]
+
+
+@in_virtual_time
+async def test_calls_that_queue_share_no_more_than_their_own_time(three: Path, server: RecordServer) -> None:
+    """Those that wait for a long one are refused before it is done, after the seconds that are set."""
+    member = await joined(three, server, activation_seconds=2)
+    member.delays = [10.0]
+    loop = asyncio.get_running_loop()
+    begun, activating = loop.time(), member.activator
+    first = asyncio.create_task(activating.activate("v2"))
+    await asyncio.sleep(1)
+    waiting = [activating.activate("v3"), activating.roll_back(), activating.route(canary_of("v3"))]
+    refused = await asyncio.gather(*waiting, activating.activate("v3"), return_exceptions=True)
+    assert loop.time() - begun == pytest.approx(3, abs=0.1)
+    assert not first.done()
+    assert (await first).live.version == "v2"
+    assert [type(one) for one in refused] == [BusyError] * 4
+    assert "did not start within 2 seconds" in str(refused[0])
+    assert read_routes(three) == Routes()
+    assert (await member.activate("v3")).live.version == "v3"
+
+
+@in_virtual_time
+async def test_a_call_that_is_given_up_while_it_waits_leaves_no_lock(
+    three: Path, server: RecordServer
+) -> None:
+    member = await joined(three, server)
+    with activation_lock(three), pytest.raises(TimeoutError):
+        await asyncio.wait_for(member.activate("v2"), 1)
+    other = await joined(three, server, "b:8000/1")
+    other.delays = [2.0]
+    running = asyncio.create_task(other.activate("v3"))
+    await asyncio.sleep(1)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(member.activate("v2"), 0.5)
+    await running
+    with activation_lock(three, 0.0):
+        pass
+    assert server.lease[1] <= asyncio.get_running_loop().time()
+    assert current(three) == "v3"
+
+
+def test_a_call_that_is_given_up_while_it_commits_keeps_the_lock_until_that_is_done(
+    three: Path, server: RecordServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+
+    def slowly(root: Path, version: str) -> None:
+        begun.set()
+        may_end.wait(60)
+        point(root, version)
+
+    monkeypatch.setattr(activation_module, "point", slowly)
+
+    async def give_up() -> Member:
+        member = await joined(three, server)
+        activating = asyncio.create_task(member.activate("v2"))
+        await asyncio.to_thread(begun.wait)
+        activating.cancel()
+        await asyncio.wait([activating], timeout=0)
+        with pytest.raises(BusyError), activation_lock(three, 0.0):
+            pass
+        may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await activating
+        await member.holder.follow()
+        return member
+
+    assert state(asyncio.run(give_up())) == ("v2", "v2", 2)
+
+
+@in_virtual_time
+async def test_files_that_are_replaced_after_the_gate_are_not_activated(
+    three: Path, server: RecordServer, tmp_path: Path, make_contents: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = publish(tmp_path / "other", make_contents("v2", ids=range(400, 440)))
+    member = await joined(three, server)
+
+    async def gate(request: GateRequest) -> Passage:
+        passage = pass_gate(request)
+        (three / "v2").rename(three / "away")
+        other.rename(three / "v2")
+        return passage
+
+    monkeypatch.setattr(member.activator, "_run_gate", gate)
+    with pytest.raises(BundleError, match="does not hold the files that were activated"):
+        await member.activate("v2")
+    assert state(member) == UNCHANGED
+
+
+@in_virtual_time
+async def test_a_folder_that_can_not_be_written_leaves_everything_as_it_was(
+    three: Path, server: RecordServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    member = await joined(three, server)
+
+    def full(*_: object) -> None:
+        raise BundleError("the pointer can't be written: No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(activation_module, "point", full)
+        with pytest.raises(BundleError, match="No space left"):
+            await member.activate("v2")
+    assert state(member) == UNCHANGED
+
+
+@in_virtual_time
+async def test_the_way_back_goes_to_and_fro_and_on_after_a_restart(three: Path, server: RecordServer) -> None:
+    member = await joined(three, server)
+    with pytest.raises(BundleError, match="no other version was live"):
+        await member.activator.roll_back()
+    await member.activate("v2")
+    server.forget()
+    member = await joined(three, server)
+    for expected in ("v1", "v2", "v1"):
+        assert (await member.activator.roll_back("ann")).live.version == expected
+    assert lines(three)[-1]["who"] == "ann (rollback)"
+
+
+@in_virtual_time
+async def test_a_damaged_pointer_is_mended_by_the_next_activation(three: Path, server: RecordServer) -> None:
+    member = await joined(three, server)
+    (three / "current").write_bytes(b"../../etc\x00")
+    await member.activate("v2")
+    assert current(three) == "v2"
+    (three / "current").write_bytes(b"")
+    assert (await member.activator.roll_back()).live.version == current(three) == "v1"
+
+
+@in_virtual_time
+async def test_memory_of_replaced_versions_is_given_back(three: Path, server: RecordServer) -> None:
+    """Nothing keeps a bundle once no request answers from it."""
+    member = await joined(three, server)
+    gone = weakref.ref(member.holder.live.bundle)
+    await member.activate("v2")
+    gc.collect()
+    assert gone() is None
+
+
+def test_every_answer_is_of_one_version_while_versions_change(three: Path) -> None:
+    """Each answer holds items of the version that it names, and no other."""
+    history = [101, 102, 201, 202, 301, 302]
+    batch = {"requests": [{"history": history, "k": 5}, {"k": 5}, {"user_id": 7, "k": 3}]}
+
+    def is_consistent(answer: dict[str, Any]) -> bool:
+        first = 100 * int(answer["version"][1:])
+        return bool(answer["items"]) and all(first <= item["id"] < first + 100 for item in answer["items"])
+
+    async def hammer() -> list[dict[str, Any]]:
+        transport = httpx2.ASGITransport(create_app(settings_of(three)))
+        async with httpx2.AsyncClient(transport=transport, base_url="http://service") as client:
+
+            async def activate() -> None:
+                for place in range(30):  # each is checked by the gate: seconds in all
+                    body = {"version": VERSIONS[place % 3]}
+                    assert (await client.post("/admin/activate", json=body, headers=ADMIN)).status_code == 200
+
+            async def ask() -> list[dict[str, Any]]:
+                answers = []
+                while not activating.done():
+                    answer = await client.post("/v1/recommend", json={"history": history, "k": 10})
+                    several = await client.post("/v1/recommend/batch", json=batch)
+                    results = several.json()["results"]
+                    assert len({result["version"] for result in results}) == 1
+                    answers += [answer.json(), *results]
+                return answers
+
+            activating = asyncio.create_task(activate())
+            answered = await asyncio.gather(ask(), ask())
+            await activating
+            return [answer for answers in answered for answer in answers]
+
+    answers = asyncio.run(hammer())
+    assert {answer["version"] for answer in answers} == set(VERSIONS)
+    assert all(map(is_consistent, answers))
+
+
+# --- Several members
+
+
+@in_virtual_time
+async def test_members_follow_each_other_and_late_ones_are_named(three: Path, server: RecordServer) -> None:
+    """A worker of the same service by its process, another replica by its address."""
+    one = await joined(three, server, activation_seconds=2)
+    worker = await joined(three, server, "a:8000/1")
+    replica = await joined(three, server, "b:8000/1")
+    following = [asyncio.create_task(other.follower.follow()) for other in (worker, replica)]
+    swap = await one.activate("v2")
+    assert (swap.live.version, swap.replaced, swap.late) == ("v2", "v1", ([], []))
+    assert (worker.version, replica.version, replica.holder.number) == ("v2", "v2", 2)
+    for each in following:
+        each.cancel()
+    begun = asyncio.get_running_loop().time()
+    assert (await one.activate("v3")).late == ([1], ["b:8000"])
+    assert asyncio.get_running_loop().time() - begun == pytest.approx(2, abs=0.1)
+    await asyncio.sleep(SILENT_SECONDS)
+    begun = asyncio.get_running_loop().time()
+    assert (await one.activate("v1")).late == ([1], ["b:8000"])
+    assert asyncio.get_running_loop().time() == pytest.approx(begun), "silent ones are not waited for"
+
+
+@in_virtual_time
+async def test_a_stopped_worker_opens_only_the_last_of_several_versions(
+    three: Path, server: RecordServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = await joined(three, server, activation_seconds=1)
+    other = await joined(three, server, "a:8000/1")
+    opened: list[str] = []
+    begin = other.holder._open
+
+    def noting(activation: Activation) -> LoadedModel:
+        opened.append(activation.version)
+        return begin(activation)
+
+    monkeypatch.setattr(other.holder, "_open", noting)
+    other.follower._stops.close()  # as a process that is stopped, it doesn't notice that time passes
+    for version in ("v2", "v1", "v3"):
+        await one.activate(version)
+    assert other.follower.was_stopped
+    await other.follower.refresh()
+    assert not other.follower.was_stopped
+    assert (other.version, opened) == ("v3", ["v3"])
+
+
+@in_virtual_time
+async def test_a_process_that_runs_is_not_taken_for_stopped(three: Path, server: RecordServer) -> None:
+    """Also while the store takes long to answer, and while it is away."""
+    member = await joined(three, server)
+    with server.failing():
+        await member.follow(5)
+    assert not member.follower.was_stopped
+    await member.follower.leave()
+
+
+@in_virtual_time
+async def test_a_worker_that_ended_without_a_word_is_forgotten_by_its_successor(
+    three: Path, server: RecordServer
+) -> None:
+    one = await joined(three, server)
+    await one.records.members("a:8000/999999999", b"{}", 60)
+    await one.records.members("b:8000/999999999", b"{}", 60)
+    assert (await one.activate("v2")).late == ([], ["b:8000"])
+    await joined(three, server, "a:8000/1")
+    assert sorted(server.reports) == sorted([one.name, "a:8000/1", "b:8000/999999999"])
+
+
+@in_virtual_time
+async def test_a_worker_that_can_not_follow_leads_the_others_back(
+    three: Path, server: RecordServer, tmp_path: Path
+) -> None:
+    """Though it has never served what it leads them back from."""
+    one, other = await joined(three, server), await joined(three, server, "a:8000/1", activation_seconds=1)
+    await one.activate("v2")
+    (three / "v2").rename(tmp_path / "away")
+    swap = await other.activator.roll_back()
+    assert (swap.live.version, swap.replaced, other.holder.number) == ("v1", "v2", 3)
+    await one.follow(1)
+    assert one.version == "v1"
+
+
+@in_virtual_time
+async def test_an_answer_is_never_older_than_was_asked_for(three: Path, server: RecordServer) -> None:
+    """It waits for the worker to follow, a while; order is that of activations."""
+    one = await joined(three, server, activation_seconds=1)
+    other = await joined(three, server, "a:8000/1")
+    await one.activate("v2")
+    await other.follower.look()
+    assert (await other.holder.live_at_least("v1", 0.0)).version == "v1"
+    with pytest.raises(NotReadyError, match="not live in this process yet") as refused:
+        await other.holder.live_at_least("v2", 5)
+    assert refused.value.retry_after == 1
+    waiting = asyncio.create_task(other.holder.live_at_least("v2", 5))
+    await other.follow(1)
+    assert (await waiting).version == "v2"
+    await one.activator.roll_back()
+    await other.follower.look()
+    with pytest.raises(NotReadyError):  # v1 was promised again, by a later activation
+        await other.holder.live_at_least("v1", 0.0)
+    await other.follow(1)
+    assert (await other.holder.live_at_least("v2", 0.0)).version == "v1"
+    with pytest.raises(ConflictError, match="never live"):
+        await other.holder.live_at_least("v3", 0.0)
+
+
+@in_virtual_time
+async def test_a_member_stopped_in_an_activation_can_not_overwrite_a_later_one(
+    three: Path, server: RecordServer
+) -> None:
+    """It has lost its lease meanwhile; the pointer stays that of the other."""
+    one = await joined(three, server)
+    other = await joined(three / ".." / three.name, server, "b:8000/1")
+    record, before = record_of(three), server.record
+    await other.activate("v3")
+    with pytest.raises(BusyError, match="another replica has activated version v3 meanwhile; retry"):
+        await one.follower.replace(before, record.activated(line("v2")))
+    await one.follow(1)
+    assert state(one) == ("v3", "v3", 2)
+
+
+@in_virtual_time
+async def test_without_the_store_nothing_is_changed(three: Path, server: RecordServer) -> None:
+    """Neither when it dies before an activation or a change of the routes, nor within one."""
+    member = await joined(three, server)
+    with server.failing(), pytest.raises(ReplicasUnavailableError, match="nothing is changed"):
+        await member.activate("v2")
+    assert state(member) == UNCHANGED
+    replace = member.follower.replace
+
+    async def dying(before: bytes, after: Record) -> None:
+        with server.failing():
+            await replace(before, after)
+
+    member.follower.replace = dying  # type: ignore[method-assign]
+    for change in (member.activate("v2"), member.activator.route(canary_of("v2"))):
+        with pytest.raises(ReplicasUnavailableError, match="the change is not confirmed"):
+            await change
+    assert state(member) == UNCHANGED
+    assert (read_routes(three), member.holder.routes_number) == (Routes(), 0)
+
+
+@in_virtual_time
+async def test_a_change_that_the_store_takes_after_the_timeout_is_followed(
+    three: Path, server: RecordServer
+) -> None:
+    """The caller got an error that said so; all members are on one version in the end."""
+    one, other = await joined(three, server), await joined(three, server, "b:8000/1")
+    with server.failing("late"), pytest.raises(ReplicasUnavailableError, match="not confirmed"):
+        await one.activate("v2")
+    await asyncio.gather(one.follow(1), other.follow(1))
+    assert state(one) == state(other) == ("v2", "v2", 2)
+    assert [each["version"] for each in lines(three)] == ["v1", "v2"]
+
+
+@in_virtual_time
+async def test_a_lost_or_older_record_gives_way_to_the_live_version(
+    three: Path, server: RecordServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, other = await joined(three, server, activation_seconds=1), await joined(three, server, "b:8000/1")
+    old = server.record
+    await one.activate("v2")
+    for damage in (b"", old):
+        server.record, server.replacements = damage, server.replacements + 1
+        await other.follow(0.2)  # it may be one that had not followed
+        await asyncio.gather(one.follow(1), other.follow(1))
+        assert stored(server).live.version == one.version == other.version == "v2"
+    assert "it says again that version v2 is live" in caplog.text
+
+
+@in_virtual_time
+async def test_a_record_of_the_same_number_with_other_content_is_replaced(
+    three: Path, server: RecordServer
+) -> None:
+    one = await joined(three, server)
+    await one.activate("v2")
+    manifest = take_snapshot(three / "v2").manifest
+    server.record = server.record.replace(manifest.encode(), b"ab" * 32)
+    server.replacements += 1
+    await one.follow(1)
+    assert (stored(server).number, stored(server).live.manifest) == (3, manifest)
+    assert one.holder.number == 3
+
+
+@in_virtual_time
+async def test_an_unconfirmed_version_gives_way_to_the_record(three: Path, server: RecordServer) -> None:
+    """Where there is none, it becomes the first one."""
+    one = await joined(three, server)
+    point(three, "v3")
+    late = await joined(three, server, "b:8000/1", record=start.unconfirmed(record_of(three)))
+    await late.follow(1)
+    assert (late.version, one.version, stored(server).live.version) == ("v1", "v1", "v1")
+    server.forget()
+    other = await joined(three, server, "c:8000/1", record=start.unconfirmed(record_of(three)))
+    assert (other.version, stored(server).number, stored(server).live.version) == ("v3", 1, "v3")
+
+
+@in_virtual_time
+async def test_a_member_reports_what_it_has_and_counts_the_others(three: Path, server: RecordServer) -> None:
+    one = await joined(three, server, "a:8000/1", is_shared=True, activation_seconds=1)
+    new = await joined(three, server, "c:8000/1", is_shared=True)
+
+    def seen() -> tuple[float | None, float | None]:
+        value = new.metrics.registry.get_sample_value
+        return value("turret_replicas"), value("turret_replicas_behind")
+
+    await one.activate("v2")
+    server.items = 5
+    await asyncio.gather(new.follow(2), one.follow(2))
+    assert (new.version, new.items.value) == ("v2", 5)
+    report = read_report(server.reports["c:8000/1"][1])
+    assert (report.number, report.routes, report.items) == (2, 0, 5)
+    assert (seen(), new.holder.others_serve) == ((2, 0), True)
+    await new.follow(SILENT_SECONDS + 1)
+    assert (seen(), new.holder.others_serve) == ((1, 1), False)
+    await new.follow(FORGET_SECONDS)
+    assert seen() == (1, 0)
+    await new.follower.leave()
+    assert server.reports == {}
+
+
+@in_virtual_time
+async def test_a_change_of_an_item_waits_for_all_members(three: Path, server: RecordServer) -> None:
+    one, other = await joined(three, server), await joined(three, server, "b:8000/1")
+    following = asyncio.create_task(other.follower.follow())
+    assert await one.follower.announce(7, 5) == []
+    assert other.items.value == 7
+    following.cancel()
+    await asyncio.sleep(0)
+    assert await one.follower.announce(8, 0.2) == ["b:8000"]
+
+
+@in_virtual_time
+async def test_a_member_keeps_the_live_version_without_the_store_and_says_so_once(
+    three: Path, server: RecordServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    member = await joined(three, server)
+    with server.failing():
+        await member.follow(5)
+    assert member.version == "v1"
+    assert [one for one in caplog.messages if "activations are refused" in one] == [
+        "the store is unavailable; the live version stays, and activations are refused"
+    ]
+    await member.follow(1)
+    assert "the record of the live version is followed again" in caplog.messages
+
+
+@in_virtual_time
+async def test_a_version_that_can_not_be_opened_is_tried_again_with_growing_pauses(
+    three: Path, server: RecordServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, other = await joined(three, server, activation_seconds=1), await joined(three, server, "b:8000/1")
+    await one.activate("v2")
+    (three / "v2" / "manifest.json").rename(three / "manifest.away")
+    await other.follow(20)
+    tries = [message for message in caplog.messages if "can't open the active version" in message]
+    assert len(tries) == 5, "after 0, 1, 3, 7 and 15 seconds"
+    assert other.version == "v1"
+    (three / "manifest.away").rename(three / "v2" / "manifest.json")
+    await other.follow(10)
+    assert other.version == "v2"
+
+
+# --- Routes
+
+
+@in_virtual_time
+async def test_routes_are_kept_and_end_when_their_version_becomes_live(
+    three: Path, server: RecordServer
+) -> None:
+    member = await joined(three, server)
+    routes = Routes(canary=Route(version="v2", share=0.5), shadow=Route(version="v3", share=1.0))
+    assert await member.activator.route(lambda _: routes) == ([], [])
+    traffic = member.holder.traffic
+    assert traffic.canary is not None
+    assert traffic.shadow is not None
+    assert (traffic.canary.version, traffic.shadow.version) == ("v2", "v3")
+    server.forget()
+    assert (await joined(three, server)).holder.traffic.routes == traffic.routes == read_routes(three)
+    await member.activate("v2")
+    assert member.holder.traffic.canary is None
+    assert member.holder.traffic.shadow is not None
+    assert read_routes(three).canary is None
+
+
+@in_virtual_time
+async def test_routes_are_taken_from_the_record_and_not_from_the_folder(
+    three: Path, server: RecordServer
+) -> None:
+    """The folder may be another one, and others may write there."""
+    one, other = await joined(three, server, activation_seconds=1), await joined(three, server, "b:8000/1")
+    await one.activator.route(canary_of("v2"))
+    (three / ROUTES).write_text("{}")
+    await other.follow(1)
+    assert other.holder.traffic.canary is not None
+    assert (read_routes(three).canary, other.holder.routes_number) == (stored(server).routes.canary, 1)
+
+
+@in_virtual_time
+async def test_the_canary_answers_its_users_and_the_live_version_the_rest(
+    three: Path, server: RecordServer
+) -> None:
+    write_routes(three, CANARY)
+    holder = (await joined(three, server)).holder
+    assert {holder.choose(str(user)).version for user in range(50)} == {"v1", "v2"}
+    assert holder.choose(None).version == "v1"
+    assert holder.serving("v2") is holder.traffic.canary
+    assert holder.serving("v3") is None
+
+
+@pytest.mark.parametrize("how", ["deleted", "nonsense", "refused"])
+@in_virtual_time
+async def test_routes_that_lead_nowhere_leave_all_to_the_live_version(
+    three: Path, server: RecordServer, how: str
+) -> None:
+    if how == "refused":
+        (three / "v2" / "golden.json").unlink()
+        with pytest.raises(RefusedError):
+            await (await joined(three, server)).activator.route(canary_of("v2"))
+        assert read_routes(three) == Routes()
+    else:
+        write_routes(three, CANARY)
+        if how == "deleted":
+            (three / "v2" / "manifest.json").unlink()
+        else:
+            (three / ROUTES).write_text("{")
+    server.forget()
+    member = await joined(three, server)
+    assert member.holder.choose("anyone").version == "v1"
+    if how == "nonsense":
+        await member.activator.route(canary_of("v2"))  # as its sentence says
+        assert member.holder.choose("anyone").version == "v2"
+
+
+@in_virtual_time
+async def test_a_canary_that_was_replaced_is_checked_again(
+    three: Path, server: RecordServer, tmp_path: Path, make_contents: Make
+) -> None:
+    """A route leads to the content that was checked; its old pin must not be kept for another."""
+    member = await joined(three, server)
+    await member.activator.route(canary_of("v2"))
+    assert member.holder.choose("anyone").version == "v2"
+    (three / "v2").rename(tmp_path / "away")
+    publish(three, make_contents("v2", ids=range(500, 540)))
+    member = await joined(three, server)  # a worker that starts now can't open what was pinned
+    assert (member.holder.traffic.canary, member.holder.choose("anyone").version) == (None, "v1")
+    await member.activator.route(canary_of("v2"))
+    assert member.holder.choose("anyone").version == "v2"
+    (three / "v2" / "golden.json").unlink()
+    with pytest.raises(RefusedError):
+        await (await joined(three, server)).activator.route(canary_of("v2"))
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+@in_virtual_time
+async def test_a_route_to_the_live_version_is_to_the_content_that_was_checked(
+    three: Path, server: RecordServer, is_own: bool
+) -> None:
+    """Other files of the same name are not what the route was sent for."""
+    manifest = take_snapshot(three / "v1").manifest if is_own else "0" * 64
+    write_routes(three, Routes(canary=Route(version="v1", share=1.0, manifest=manifest), salt="ab"))
+    assert ((await joined(three, server)).holder.traffic.canary is not None) == is_own
+
+
+@in_virtual_time
+async def test_a_compared_version_is_opened_in_all_members_until_its_time_is_over(
+    three: Path, server: RecordServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = await joined(three, server), await joined(three, server, "b:8000/1")
+    following = [asyncio.create_task(each.follower.follow()) for each in (one, other)]
+    assert await one.activator.compare("v2") == ([], [])
+    for each in (one, other):
+        assert each.holder.traffic.candidate is not None
+        assert each.holder.traffic.candidate.version == "v2"
+    assert await one.activator.compare(None) == ([], [])
+    assert other.holder.traffic.candidate is None
+    await one.activator.compare("v3")
+    monkeypatch.setattr("turret.service.versions.holder.is_over", lambda _: True)
+    await asyncio.sleep(1)
+    assert one.holder.traffic.candidate is other.holder.traffic.candidate is None
+    for each in following:
+        each.cancel()
+
+
+# --- The shadow
+
+
+def shadow_figures(metrics: Metrics) -> dict[str, float]:
+    outcomes = ("answered", "failed", "dropped")
+    return {
+        name: metrics.registry.get_sample_value("turret_shadow_answers_total", {"outcome": name}) or 0.0
+        for name in outcomes
+    }
+
+
+@in_virtual_time
+async def test_the_shadow_answers_with_its_own_version_and_is_compared(
+    three: Path, server: RecordServer
+) -> None:
+    """Requests beyond the limit are dropped, and a failing one ends nothing: two of four wait, one fails."""
+    write_routes(three, Routes(shadow=Route(version="v2", share=1.0)))
+    metrics, asked = Metrics(), list[str]()
+
+    def answer(live: LoadedModel) -> list[int | str]:
+        asked.append(live.version)
+        if len(asked) == 1:
+            raise RuntimeError("the shadow fails")
+        return [3, 4, 9, 9]
+
+    shadow = Shadow((await joined(three, server)).holder, metrics, limit=2)
+    assert shadow.wants()
+    for _ in range(4):
+        shadow.offer([1, 2, 3, 4], answer)
+    assert asked == [], "nobody waits for it"
+    await eventually(lambda: shadow_figures(metrics)["answered"], "an answer of the shadow")
+    await shadow.close()
+    assert asked == ["v2", "v2"]
+    assert shadow_figures(metrics) == {"answered": 1, "failed": 1, "dropped": 2}
+    assert metrics.registry.get_sample_value("turret_shadow_overlap_sum") == 0.5
+
+
+@in_virtual_time
+async def test_without_a_shadow_nothing_is_wanted(bundles: Path, server: RecordServer) -> None:
+    shadow = Shadow((await joined(bundles, server)).holder, Metrics())
+    assert not shadow.wants()
+    shadow.offer([1], lambda _: [1])
+    await shadow.close()
+
+
+# --- Versions on an engine
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> Server:
+    return engine_in_process(monkeypatch)
+
+
+@pytest.fixture
+def shop(bundles: Path, make_contents: Make, engine: Server) -> Path:
+    """v2 with an index of its own is live; `engine` is v1 on the engine, and was live before."""
+    publish(bundles, make_contents("v2", ids=range(200, 240), seed=1))
+    publish_to_engine(bundles / "v1", URL, version="engine")
+    point(bundles, "engine")
+    keep(bundles, record_of(bundles))
+    point(bundles, "v2")
+    keep(bundles, record_of(bundles))
+    return bundles
+
+
+def test_a_rollback_to_a_version_that_its_engine_lost_takes_place_and_warns(
+    shop: Path, engine: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The fallback is better than the version that it leaves."""
+    engine.fault = "lost"
+    with serving(shop) as client:
+        answer = client.post("/admin/rollback", headers=ADMIN)
+    assert answer.status_code == 200
+    assert answer.json()["version"] == "engine"
+    warning = answer.json()["warning"]
+    assert warning.startswith("the fallback (exact) answers for engine, which its engine doesn't hold: ")
+    assert "holds no collection" in warning
+    assert "secret" not in warning
+    assert warning in caplog.messages
+
+
+@in_virtual_time
+async def test_an_alias_follows_to_the_live_version_and_stays_with_the_last_one_there(
+    shop: Path, server: RecordServer, engine: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine.aliases.clear()
+    member = await joined(shop, server)
+    assert (await member.activator.roll_back()).warning is None
+    assert list(engine.aliases.values()) == list(engine.items)
+    aliases = dict(engine.aliases)
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, "turret.activation"):
+        await member.activate("v2")
+    assert engine.aliases == aliases
+    assert caplog.messages == [
+        f"v2 is not on the engine at redis://engine:6379: the alias {next(iter(aliases))} goes on naming "
+        "engine, the last live version there"
+    ]

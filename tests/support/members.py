@@ -1,0 +1,80 @@
+"""Members of a service in this process: worker processes that share a record in memory, by virtual time."""
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+from tests.support.memory_records import MemoryRecords, RecordServer
+from turret.service.settings import Settings
+from turret.service.telemetry.metrics import Metrics
+from turret.service.versions.activation import Activator, Swap
+from turret.service.versions.folder import record_of
+from turret.service.versions.follower import Follower
+from turret.service.versions.gate import GateRequest, Passage, pass_gate
+from turret.service.versions.holder import ModelHolder
+from turret.service.versions.record import ItemsNumber, Record
+
+HERE = os.getpid()
+
+
+class Member:
+    """A worker: what it answers from, what follows the record, and what replaces it.
+
+    It begins with `record`, by default the version of the folder; with `waits` without one. Each check of a
+    version takes the next of `delays` in seconds.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        server: RecordServer,
+        name: str = f"a:8000/{HERE}",
+        record: Record | None = None,
+        waits: bool = False,
+        is_shared: bool = False,
+        **settings: Any,
+    ) -> None:
+        self.root = root
+        self.name = name
+        self.records = MemoryRecords(server)
+        self.holder = ModelHolder(root)
+        if not waits:
+            self.holder.begin(record or record_of(root))
+        self.items = ItemsNumber()
+        self.metrics = Metrics()
+        clock = asyncio.get_running_loop().time
+        self.follower = Follower(
+            self.holder, self.records, name, self.items, self.metrics, is_shared=is_shared, clock=clock
+        )
+        given = {"overlap_minimum": 0, **settings}
+        self.delays: list[float] = []
+        self.activator = Activator(
+            self.holder, self.follower, self.records, Settings(bundles=root, **given), self._gate
+        )
+
+    async def activate(self, version: str, **more: Any) -> Swap:
+        """Activate a version."""
+        return await self.activator.activate(version, **more)
+
+    async def follow(self, seconds: float) -> None:
+        """Follow the record for some seconds."""
+        following = asyncio.create_task(self.follower.follow())
+        await asyncio.sleep(seconds)
+        following.cancel()
+
+    @property
+    def version(self) -> str | None:
+        """The version that answers."""
+        return self.holder.version
+
+    async def _gate(self, request: GateRequest) -> Passage:
+        await asyncio.sleep(self.delays.pop(0) if self.delays else 0)
+        return pass_gate(request)
+
+
+async def joined(root: Path, server: RecordServer, *arguments: Any, **settings: Any) -> Member:
+    """A member that has joined."""
+    member = Member(root, server, *arguments, **settings)
+    await member.follower.join()
+    return member
