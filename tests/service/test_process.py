@@ -27,9 +27,9 @@ from turret.service.process.forking import describe_exit, fork
 from turret.service.process.open_files import connection_limit, raise_open_files
 from turret.service.process.serving import LINGER_SECONDS, listen, url_of
 from turret.service.process.shutdown import SPARE_SECONDS, Shutdown, drop_handshakes
-from turret.service.process.worker import CatchUp
 from turret.service.settings import Settings
 from turret.service.shared_state import Order
+from turret.service.versions.catch_up import CatchUp
 from turret.service.versions.gate import GateReport, GateRequest, Passage
 from turret.service.versions.memory import data_bytes
 
