@@ -1,10 +1,11 @@
 """The composition root: opens the parts of a service and connects them."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 from turret.service.background_tasks import BackgroundTasks
-from turret.service.comparison.background import BackgroundThread
-from turret.service.comparison.chosen import ChosenVersion
-from turret.service.comparison.comparison import Comparison
-from turret.service.comparison.opening import VersionOpener
+from turret.service.compare.chosen import ChosenVersion
+from turret.service.compare.comparison import Comparison
+from turret.service.compare.opening import ComparedVersion, VersionOpener
 from turret.service.keys.keyring import Keyring, admin_key
 from turret.service.monitoring.observation import Observation
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
@@ -20,6 +21,7 @@ from turret.service.settings import Settings
 from turret.service.shared_state import SharedState
 from turret.service.stores.contract import RecordStore, Stores
 from turret.service.stores.registry import guarded, open_records, open_stores
+from turret.service.thread_priority import lower_priority
 from turret.service.versions.activation import Activator
 from turret.service.versions.engine_access import engine_access
 from turret.service.versions.model_holder import ModelHolder
@@ -110,14 +112,14 @@ class Components:
         return Follower(self.model_holder, replicas, records, self.context.replica, self.metrics)
 
     def _compare(self, queries: QueryReader) -> Comparison:
-        settings, shared_state = self.settings, self.context.shared_state
-        thread = BackgroundThread("comparison")
+        settings = self.settings
+        thread = ThreadPoolExecutor(1, "comparison", lower_priority)
+        chosen = ChosenVersion(self.context.shared_state, settings.comparison_seconds)
+        opener = VersionOpener(self.model_holder, self.activator, thread, settings.memory_factor)
         return Comparison(
             self.model_holder,
-            ChosenVersion(shared_state, settings.comparison_seconds),
-            VersionOpener(self.model_holder, self.activator, thread, settings.memory_factor),
+            ComparedVersion(self.model_holder, chosen, opener),
             self.overlay,
-            ItemOverlayCache(self.items, shared_state.items, settings.write_timeout),
             queries,
             self.histories,
             thread,

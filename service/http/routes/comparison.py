@@ -1,6 +1,6 @@
 """`/admin/comparison`: a version that isn't live, compared with the live one; calls of the scope admin."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query, Response
 from pydantic import BaseModel
@@ -46,7 +46,7 @@ class ComparedAnswer(BaseModel):
 class OverlapAnswer(BaseModel):
     """The overlap of both versions' best k over `histories` histories.
 
-    `source`: a sample of the stored users, or the recorded queries of the live version if none is stored.
+    `source`: the first stored users of a scan, or the recorded queries of the live version if none is stored.
     `overlap_histogram` counts the histories by tenth of their overlap; `changed_first` is the share of
     histories with another best item.
     """
@@ -58,30 +58,6 @@ class OverlapAnswer(BaseModel):
     overlap_mean: float
     overlap_histogram: list[int]
     changed_first: float
-
-
-class CatalogExample(BaseModel):
-    """An item and its fields."""
-
-    id: int | str
-    fields: dict[str, Any]
-
-
-class CatalogAnswer(BaseModel):
-    """The catalog of the compared version against that of the live one, as they were published.
-
-    `kept` items are in both, `changed_fields` of them with other fields. The examples are at most ten, those
-    with the most training events.
-    """
-
-    version: str
-    live: str
-    added: int
-    removed: int
-    kept: int
-    changed_fields: int
-    added_examples: list[CatalogExample]
-    removed_examples: list[CatalogExample]
 
 
 async def _version(version: VersionName | None = None) -> str | None:
@@ -113,7 +89,7 @@ async def show_comparison(comparison: ComparisonPart, version: Version) -> Respo
 @router.delete("", responses=answers(ComparisonAnswer))
 async def close_comparison(comparison: ComparisonPart, version: Version) -> Response:
     """End the comparison; with `version`, only if it is of that one."""
-    return json_response(comparison.end(version))
+    return json_response(await comparison.end(version))
 
 
 @router.post(
@@ -135,11 +111,5 @@ async def overlap(
     users: Annotated[int, Query(ge=1, le=USERS_LIMIT)] = 200,
     k: Annotated[int, Query(ge=1, le=K_LIMIT)] = 10,
 ) -> Response:
-    """Measure the overlap of both versions' answers over a sample of stored users."""
+    """Measure the overlap of both versions' answers over stored users, or over recorded queries."""
     return json_response(await comparison.overlap(users, k, version))
-
-
-@router.get("/catalog", responses=answers(CatalogAnswer, 404, 409))
-async def catalog(comparison: ComparisonPart, version: Version) -> Response:
-    """Count the items that the version adds, lacks, and has with other fields."""
-    return json_response(await comparison.catalog(version))

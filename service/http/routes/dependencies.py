@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 
 from turret.service.background_tasks import BackgroundTasks
-from turret.service.comparison.comparison import Comparison
+from turret.service.compare.comparison import Comparison
 from turret.service.keys.keyring import Keyring
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.overlay.item_writer import ItemWriter
