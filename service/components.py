@@ -15,8 +15,6 @@ from turret.service.ranking.recommender import Recommender
 from turret.service.replicas.coordination import Replicas
 from turret.service.replicas.follower import Follower
 from turret.service.search.catalog_search import CatalogSearch
-from turret.service.search.catalog_summary import CatalogSummaries
-from turret.service.search.item_maps import OpenedMaps
 from turret.service.settings import Settings
 from turret.service.shared_state import SharedState
 from turret.service.stores.contract import RecordStore, Stores
@@ -70,8 +68,6 @@ class Components:
         self.overlay = ItemOverlayCache(self.items, shared_state.items, settings.write_timeout)
         self.model_holder.prepare = self.overlay.of
         self.catalog_search = CatalogSearch()
-        self.catalog_summaries = CatalogSummaries()
-        self.opened_maps = OpenedMaps()
         self.item_writer = self._item_writer(settings)
         self.observation = self._observe()
         self.metrics = self.observation.metrics
