@@ -10,7 +10,6 @@ from turret.service.errors import (
     BusyError,
     ConflictError,
     ForbiddenError,
-    InvalidFieldError,
     NotReadyError,
     ReplicasUnavailableError,
     ServiceError,
@@ -23,7 +22,6 @@ from turret.service.versions.activation import Swap, reason_of
 from turret.service.versions.model_holder import ModelHolder
 from turret.service.versions.traffic_split import Routes
 from turret.tower.errors import BundleError
-from turret.tower.format.pointer import is_version
 
 
 async def check_scope(request: Request) -> None:
@@ -56,7 +54,6 @@ async def activate(
     The answer comes when all workers of all replicas serve it; `behind` lists the processes of this replica
     that are late, `replicas_behind` the other replicas.
     """
-    check_name("version", body.version)
     return await _swap(activator.activate(body.version, body.force, key_name), model_holder, metrics)
 
 
@@ -89,9 +86,6 @@ async def route(
     An omitted route stays; null removes it.
     """
     changes = {name: getattr(body, name) for name in body.model_fields_set}
-    for name, change in changes.items():
-        if change is not None:
-            check_name(f"{name}.version", change.version)
     new = model_holder.traffic.routes.model_dump() | {
         name: None if change is None else change.model_dump() for name, change in changes.items()
     }
@@ -133,12 +127,6 @@ def _refusals(field: str, metrics: Metrics, unchanged: Callable[[], str]) -> Ite
         raise NotReadyError(field, None, str(error), 2) from None
     except ServiceError as error:  # the folder can't be opened or written
         raise ConflictError(field, None, str(error)) from None
-
-
-def check_name(field: str, version: str) -> None:
-    """Raise InvalidFieldError for a text that can't name a version."""
-    if not is_version(version):
-        raise InvalidFieldError(field, version, "this is not a version name; /v1/versions lists them")
 
 
 def _shown(model_holder: ModelHolder) -> dict[str, Any]:

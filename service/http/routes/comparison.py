@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Query, Response
 from pydantic import BaseModel
 
-from turret.service.http.routes.admin import check_name, check_scope
+from turret.service.http.routes.admin import check_scope
 from turret.service.http.routes.dependencies import ComparisonPart, reads
 from turret.service.http.routes.responses import RecommendAnswer, answers, body_of, json_response
 from turret.service.schemas.fields import K_LIMIT, VersionName
@@ -60,14 +60,6 @@ class OverlapAnswer(BaseModel):
     changed_first: float
 
 
-async def _version(version: VersionName | None = None) -> str | None:
-    """The version of the query string, if there is one."""
-    if version is not None:
-        check_name("version", version)
-    return version
-
-
-Version = Annotated[str | None, Depends(_version)]
 router = APIRouter(prefix="/admin/comparison", tags=["admin"], dependencies=[Depends(check_scope)])
 
 
@@ -76,18 +68,17 @@ async def open_comparison(
     body: Annotated[ComparisonRequest, Depends(reads(ComparisonRequest))], comparison: ComparisonPart
 ) -> Response:
     """Open a version beside the live one, in place of any other, after it has passed the gate."""
-    check_name("version", body.version)
     return json_response(await comparison.open(body.version))
 
 
 @router.get("", responses=answers(ComparisonAnswer))
-async def show_comparison(comparison: ComparisonPart, version: Version) -> Response:
+async def show_comparison(comparison: ComparisonPart, version: VersionName | None = None) -> Response:
     """Show which version is compared, if any; `version` asks for that one alone."""
     return json_response(comparison.state(version))
 
 
 @router.delete("", responses=answers(ComparisonAnswer))
-async def close_comparison(comparison: ComparisonPart, version: Version) -> Response:
+async def close_comparison(comparison: ComparisonPart, version: VersionName | None = None) -> Response:
     """End the comparison; with `version`, only if it is of that one."""
     return json_response(await comparison.end(version))
 
@@ -98,7 +89,7 @@ async def close_comparison(comparison: ComparisonPart, version: Version) -> Resp
 async def recommend(
     body: Annotated[ComparedRequest, Depends(reads(ComparedRequest))],
     comparison: ComparisonPart,
-    version: Version,
+    version: VersionName | None = None,
 ) -> Response:
     """Answer one request from both versions. `version` opens another one first, here and below."""
     return json_response(await comparison.recommend(body, version))
@@ -107,7 +98,7 @@ async def recommend(
 @router.get("/overlap", responses=answers(OverlapAnswer, 404, 409))
 async def overlap(
     comparison: ComparisonPart,
-    version: Version,
+    version: VersionName | None = None,
     users: Annotated[int, Query(ge=1, le=USERS_LIMIT)] = 200,
     k: Annotated[int, Query(ge=1, le=K_LIMIT)] = 10,
 ) -> Response:
