@@ -28,8 +28,9 @@ _BY_PATH = {
     **_calls("read", "read", "/v1/map", "/v1/map/points", "/v1/map/colours", "/v1/map/items"),
     **_calls("read", "operator", "/metrics"),
     **_calls("admin", "operator", "/admin/activate", "/admin/rollback", "/admin/routes"),
-    **_calls("admin", "operator", "/admin/comparison", "/admin/comparison/recommend"),
-    **_calls("admin", "operator", "/admin/comparison/overlap", "/admin/comparison/catalog"),
+    **_calls(
+        "admin", "operator", "/admin/comparison", "/admin/comparison/recommend", "/admin/comparison/overlap"
+    ),
     # Without data of users or items: probes, the description of the API, and the files of the page.
     **_calls(None, "probe", "/livez", "/readyz"),
     **_calls(None, "open", "/", "/docs", "/openapi.json", "/page/settings.json"),

@@ -5,13 +5,13 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Awaitable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from turret.service.background_tasks import BackgroundTasks
-from turret.service.comparison.background import BackgroundThread
-from turret.service.comparison.chosen import ChosenVersion
-from turret.service.comparison.comparison import Comparison
-from turret.service.comparison.opening import VersionOpener
+from turret.service.compare.chosen import ChosenVersion
+from turret.service.compare.comparison import Comparison
+from turret.service.compare.opening import ComparedVersion, VersionOpener
 from turret.service.keys.keyring import Keyring, admin_key
 from turret.service.monitoring.observation import Observation
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
@@ -19,12 +19,11 @@ from turret.service.overlay.item_writer import ItemWriter
 from turret.service.ranking.query import QueryReader
 from turret.service.ranking.recommender import Recommender
 from turret.service.search.catalog_search import CatalogSearch
-from turret.service.search.catalog_summary import CatalogSummaries
-from turret.service.search.item_maps import OpenedMaps
 from turret.service.settings import Settings
 from turret.service.shared_state import SharedState
 from turret.service.stores.contract import Stores
 from turret.service.stores.registry import guarded, open_records, open_stores, store_kind
+from turret.service.thread_priority import lower_priority
 from turret.service.versions.activation import Activator
 from turret.service.versions.engine_access import engine_access
 from turret.service.versions.folder import make_folder, record_of
@@ -70,8 +69,6 @@ class Components:
         self.overlay = ItemOverlayCache(self.items, self._items_number, settings.write_timeout)
         self.model_holder.prepare = self.overlay.of
         self.catalog_search = CatalogSearch()
-        self.catalog_summaries = CatalogSummaries()
-        self.opened_maps = OpenedMaps()
         self.observation = self._observe()
         self.metrics = self.observation.metrics
         self.follower, self.activator = self._follow()
@@ -135,14 +132,14 @@ class Components:
         return follower, Activator(self.model_holder, follower, records, settings, run_gate)
 
     def _compare(self, queries: QueryReader) -> Comparison:
-        settings, shared_state = self.settings, self.context.shared_state
-        thread = BackgroundThread("comparison")
+        settings = self.settings
+        thread = ThreadPoolExecutor(1, "comparison", lower_priority)
+        chosen = ChosenVersion(self.context.shared_state, settings.comparison_seconds)
+        opener = VersionOpener(self.model_holder, self.activator, thread, settings.memory_factor)
         return Comparison(
             self.model_holder,
-            ChosenVersion(shared_state, settings.comparison_seconds),
-            VersionOpener(self.model_holder, self.activator, thread, settings.memory_factor),
+            ComparedVersion(self.model_holder, chosen, opener),
             self.overlay,
-            ItemOverlayCache(self.items, self._items_number, settings.write_timeout),
             queries,
             self.histories,
             thread,

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from enum import IntEnum
 
 _HEAD = 48  # integers before the first worker's slot
-COMPARISON = 192  # the first byte of `service.comparison.chosen`, which has the integers 24 to 47
+COMPARISON = 192  # the first byte of `service.compare.chosen`, which has the integers 24 to 47
 
 
 class Order(IntEnum):

@@ -16,6 +16,7 @@ from pydantic_core import PydanticCustomError, PydanticKnownError
 from turret.data.vocabulary import ID_LENGTH
 from turret.service.schemas.cursor import LENGTH as CURSOR_LENGTH
 from turret.service.schemas.cursor import PATTERN as CURSOR_PATTERN
+from turret.tower.format.pointer import is_version
 
 HISTORY_LIMIT = 1_000
 K_LIMIT = 1_000
@@ -57,6 +58,13 @@ def check_features(features: dict[str, Any]) -> dict[str, Any]:
                 {"name": name[:80], "limit": TEXT_LENGTH},
             )
     return features
+
+
+def check_version(name: str) -> str:
+    """Refuse a text that can't name a version."""
+    if not is_version(name):
+        raise PydanticCustomError("version", "this is not a version name; /v1/versions lists them")
+    return name
 
 
 def at_most(limit: int) -> BeforeValidator:
@@ -127,5 +135,7 @@ CursorText = Annotated[
     str, Field(min_length=1, max_length=CURSOR_LENGTH, json_schema_extra={"pattern": CURSOR_PATTERN})
 ]
 VersionName = Annotated[
-    str, Field(min_length=1, max_length=64, json_schema_extra={"pattern": "^[A-Za-z0-9_-][A-Za-z0-9._-]*$"})
+    str,
+    AfterValidator(check_version),
+    Field(json_schema_extra={"pattern": "^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$"}),
 ]

@@ -17,7 +17,7 @@ from turret.service.schemas.fields import (
     VersionName,
     at_most,
 )
-from turret.service.schemas.times import KnownTime, Time, show_time
+from turret.service.schemas.times import Time, show_time
 
 BATCH_LIMIT = 100
 EVENTS_LIMIT = 1_000
@@ -83,10 +83,10 @@ class RecommendRequest(Body):
 
     user_id: Id | None = None
     history: Ids | None = None
-    history_times: Annotated[list[KnownTime] | None, at_most(HISTORY_LIMIT)] = Field(
+    history_times: Annotated[list[Time] | None, at_most(HISTORY_LIMIT)] = Field(
         default=None, max_length=HISTORY_LIMIT, fail_fast=True
     )
-    at: Time = None
+    at: Time | None = None
     features: Features = _EMPTY
     k: Count = 10
     exclude_seen: bool | None = None
@@ -179,7 +179,7 @@ class EventBody(Body):
     event_id: Id
     user_id: Id
     item_id: Id
-    time: Time = None
+    time: Time | None = None
     kind: str | None = Field(default=None, max_length=100)
 
 

@@ -23,7 +23,7 @@ _KINDS = [
 ]
 
 
-def check_known_time(value: object) -> int:
+def check_time(value: object) -> int:
     """Convert seconds since 1970 or ISO 8601 (UTC without a zone) to milliseconds since 1970.
 
     ISO 8601 with hyphens and colons: a date, or a date with at least hours and minutes. Truncates to whole
@@ -38,11 +38,6 @@ def check_known_time(value: object) -> int:
             "time", "send seconds (not milliseconds) since 1970, or ISO 8601 like 2024-05-01T12:30:00Z"
         )
     return milliseconds
-
-
-def check_time(value: object) -> int | None:
-    """Like `check_known_time`; None stays None."""
-    return None if value is None else check_known_time(value)
 
 
 def _milliseconds(value: object) -> int | None:
@@ -62,7 +57,4 @@ def show_time(milliseconds: int) -> str:
     return (_EPOCH + timedelta(milliseconds=milliseconds)).isoformat(timespec="milliseconds")
 
 
-KnownTime = Annotated[int, PlainValidator(check_known_time), WithJsonSchema({"anyOf": _KINDS})]
-Time = Annotated[
-    int | None, PlainValidator(check_time), WithJsonSchema({"anyOf": [*_KINDS, {"type": "null"}]})
-]
+Time = Annotated[int, PlainValidator(check_time), WithJsonSchema({"anyOf": _KINDS})]

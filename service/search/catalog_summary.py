@@ -1,11 +1,9 @@
 """A summary of the fields of a catalog: what a client needs for filters, titles and pictures."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
 
-from turret.tower.bundle.bundle import Bundle
 from turret.tower.catalog.catalog import Catalog
 from turret.tower.catalog.columns import ColumnSummary
 
@@ -19,26 +17,6 @@ _PICTURE_FILES = re.compile(r"\.(avif|gif|jpe?g|png|svg|webp)([?#]|$)", re.IGNOR
 _DISTINCT = 0.5
 _SAMPLE = 20  # values
 Summary = dict[str, Any]
-
-
-class CatalogSummaries:
-    """The summaries of the loaded versions, each made once."""
-
-    def __init__(self) -> None:
-        self._summaries: WeakKeyDictionary[Bundle, Summary] = WeakKeyDictionary()
-
-    def known(self, bundle: Bundle) -> Summary | None:
-        """Return the summary of a version if it was made before."""
-        return self._summaries.get(bundle)
-
-    def maker(self, bundle: Bundle) -> Callable[[], Summary]:
-        """Return a function that makes the summary; it takes some milliseconds for 100,000 items."""
-
-        def make() -> Summary:
-            summary = self._summaries[bundle] = summarise(bundle.catalog)
-            return summary
-
-        return make
 
 
 def summarise(catalog: Catalog) -> Summary:

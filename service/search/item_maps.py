@@ -1,9 +1,8 @@
-"""The maps of the item vectors of the loaded versions, and the groups of items that they colour."""
+"""The map of the item vectors of a version, and the groups of items that it colours."""
 
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,25 +20,14 @@ _RANGES = 8
 _ALL_VALUES = 1_000_000
 
 
-class OpenedMaps:
-    """Opens the map of a version at its first use."""
-
-    def __init__(self) -> None:
-        self._maps: WeakKeyDictionary[Bundle, ItemMap] = WeakKeyDictionary()
-
-    def of(self, bundle: Bundle) -> ItemMap:
-        """Return the map of a version. Raises NotFoundError if it has none, BundleError if it is damaged."""
-        known = self._maps.get(bundle)
-        if known is None:
-            known = open_item_map(bundle.folder, bundle.manifest)
-            if known is None:
-                message = (
-                    f"version {bundle.manifest.version} has no map of its items; "
-                    "export the run again with `turret export`"
-                )
-                raise NotFoundError("version", bundle.manifest.version, message)
-            self._maps[bundle] = known
-        return known
+def map_of(bundle: Bundle) -> ItemMap:
+    """Open the map of a version. Raises NotFoundError if it has none, BundleError if it is damaged."""
+    found = open_item_map(bundle.folder, bundle.manifest)
+    if found is None:
+        version = bundle.manifest.version
+        message = f"version {version} has no map of its items; export the run again with `turret export`"
+        raise NotFoundError("version", version, message)
+    return found
 
 
 class Group(NamedTuple):

@@ -225,16 +225,7 @@ def test_the_overlap_is_over_stored_users_or_recorded_queries(opened: Call, fres
     assert 0 <= users["changed_first"] <= 1
 
 
-def test_the_catalogs_are_compared(opened: Call) -> None:
-    found = opened("GET", "/catalog").json()
-    assert [found[name] for name in ("added", "removed", "kept")] == [20, 10, 50]
-    assert len(found["added_examples"]) == len(found["removed_examples"]) == 10
-    assert all(160 <= item["id"] < 180 for item in found["added_examples"])
-
-
-@pytest.mark.parametrize(
-    ("method", "path"), [("POST", "/recommend"), ("GET", "/overlap"), ("GET", "/catalog")]
-)
+@pytest.mark.parametrize(("method", "path"), [("POST", "/recommend"), ("GET", "/overlap")])
 def test_a_version_in_the_address_is_opened(call: Call, method: str, path: str) -> None:
     """As by a worker that does not know the comparison; without one the call says how to open it."""
     assert "POST /admin/comparison" in message(call(method, path), 409)
@@ -252,12 +243,12 @@ def test_a_version_that_can_not_be_opened_is_refused_and_the_open_one_stays(open
 def test_a_version_that_becomes_live_ends_the_comparison(opened: Call, fresh_client: TestClient) -> None:
     assert activate(fresh_client, "v2", force=True).status_code == 200
     assert opened("GET").json() == {"version": None, "live": "v2"}
-    assert "v2 is live" in message(opened("GET", "/catalog"), 409)
-    assert opened("GET", "/catalog?version=v1").status_code == 200
+    assert "v2 is live" in message(opened("GET", "/overlap"), 409)
+    assert opened("GET", "/overlap?version=v1").status_code == 200
 
 
 def test_files_that_vanish_end_the_comparison_with_a_sentence(opened: Call, versions: Path) -> None:
     shutil.rmtree(versions / "v2")
-    assert "changed or are gone" in message(opened("GET", "/catalog"), 409)
+    assert "changed or are gone" in message(opened("GET", "/overlap"), 409)
     assert opened("GET").json()["version"] is None
-    assert "there are: v1" in message(opened("GET", "/catalog?version=v2"), 404)
+    assert "there are: v1" in message(opened("GET", "/overlap?version=v2"), 404)

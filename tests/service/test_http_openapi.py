@@ -53,7 +53,6 @@ SCOPES = {
     "DELETE /admin/comparison": "admin",
     "POST /admin/comparison/recommend": "admin",
     "GET /admin/comparison/overlap": "admin",
-    "GET /admin/comparison/catalog": "admin",
     "GET /livez": None,
     "GET /readyz": None,
     "GET /metrics": None,

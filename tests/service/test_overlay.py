@@ -360,9 +360,9 @@ def test_a_change_of_one_process_is_in_the_next_look_of_another(bundle: Bundle, 
     """They share the file and the number; no time has to pass."""
 
     async def work() -> None:
-        number = ItemsNumber()
+        heard = ItemsNumber()
         stores = [SqliteItems(tmp_path / "items.sqlite") for _ in range(2)]
-        one, other = (ItemOverlayCache(store, number) for store in stores)
+        one, other = (ItemOverlayCache(store, heard) for store in stores)
         await other.of(bundle)
         for number in range(5):
             await one.changed(bundle, await put_fresh(stores[0], str(900 + number)))

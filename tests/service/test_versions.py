@@ -749,7 +749,9 @@ async def test_a_member_stopped_in_an_activation_can_not_overwrite_a_later_one(
 
 
 @in_virtual_time
-async def test_without_the_store_nothing_is_changed(three: Path, server: RecordServer) -> None:
+async def test_without_the_store_nothing_is_changed(
+    three: Path, server: RecordServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Neither when it dies before an activation or a change of the routes, nor within one."""
     member = await joined(three, server)
     with server.failing(), pytest.raises(ReplicasUnavailableError, match="nothing is changed"):
@@ -761,7 +763,7 @@ async def test_without_the_store_nothing_is_changed(three: Path, server: RecordS
         with server.failing():
             await replace(before, after)
 
-    member.follower.replace = dying  # type: ignore[method-assign]
+    monkeypatch.setattr(member.follower, "replace", dying)
     for change in (member.activate("v2"), member.activator.route(canary_of("v2"))):
         with pytest.raises(ReplicasUnavailableError, match="the change is not confirmed"):
             await change
@@ -1007,8 +1009,8 @@ async def test_a_compared_version_is_opened_in_all_members_until_its_time_is_ove
     monkeypatch.setattr("turret.service.versions.holder.is_over", lambda _: True)
     await asyncio.sleep(1)
     assert one.holder.traffic.candidate is other.holder.traffic.candidate is None
-    for each in following:
-        each.cancel()
+    for task in following:
+        task.cancel()
 
 
 # --- The shadow

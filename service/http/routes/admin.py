@@ -10,7 +10,6 @@ from turret.service.errors import (
     BusyError,
     ConflictError,
     ForbiddenError,
-    InvalidFieldError,
     NotReadyError,
     ReplicasUnavailableError,
     ServiceError,
@@ -23,7 +22,6 @@ from turret.service.versions.activation import Late, Swap, reason_of
 from turret.service.versions.holder import ModelHolder
 from turret.service.versions.record import Route
 from turret.tower.errors import BundleError
-from turret.tower.format.pointer import is_version
 
 
 async def check_scope(request: Request) -> None:
@@ -56,7 +54,6 @@ async def activate(
     The answer comes when all workers of all replicas serve it; `behind` lists the processes of this replica
     that are late, `replicas_behind` the other replicas.
     """
-    check_name("version", body.version)
     return await _swap(activator.activate(body.version, body.force, key_name), model_holder, metrics)
 
 
@@ -88,13 +85,10 @@ async def route(
 
     An omitted route stays; null removes it.
     """
-    changes: dict[str, Route | None] = {}
-    for name in body.model_fields_set:
-        change = getattr(body, name)
-        if change is not None:
-            check_name(f"{name}.version", change.version)
-            change = Route.model_validate(change.model_dump())
-        changes[name] = change
+    changes = {
+        name: None if change is None else Route.model_validate(change.model_dump())
+        for name, change in ((name, getattr(body, name)) for name in body.model_fields_set)
+    }
     with _refusals("routes", metrics, lambda: "the routes are unchanged"):
         late = await activator.route(lambda routes: routes.model_copy(update=changes))
     return json_response(_shown(model_holder) | _behind(late))
@@ -134,12 +128,6 @@ def _refusals(field: str, metrics: Metrics, unchanged: Callable[[], str]) -> Ite
         raise NotReadyError(field, None, str(error), 2) from None
     except ServiceError as error:  # the folder can't be opened or written
         raise ConflictError(field, None, str(error)) from None
-
-
-def check_name(field: str, version: str) -> None:
-    """Raise InvalidFieldError for a text that can't name a version."""
-    if not is_version(version):
-        raise InvalidFieldError(field, version, "this is not a version name; /v1/versions lists them")
 
 
 def _shown(model_holder: ModelHolder) -> dict[str, Any]:

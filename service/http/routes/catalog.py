@@ -1,5 +1,6 @@
 """`GET /v1/items` and `GET /v1/fields`: the catalog for people who search it."""
 
+from functools import partial
 from typing import Annotated
 
 import orjson
@@ -8,7 +9,6 @@ from fastapi import APIRouter, Query, Response
 from turret.service.errors import InvalidFieldError
 from turret.service.http.routes.dependencies import (
     CatalogSearchPart,
-    CatalogSummariesPart,
     ModelHolderPart,
     OverlayPart,
     SettingsPart,
@@ -16,6 +16,7 @@ from turret.service.http.routes.dependencies import (
 from turret.service.http.routes.path_ids import Id
 from turret.service.http.routes.responses import FieldsAnswer, FoundItemsAnswer, answers, json_response
 from turret.service.search.catalog_search import items_json
+from turret.service.search.catalog_summary import summarise
 
 QUERY_LENGTH, PAGE_LIMIT = 200, 100
 _CURSOR = "^[0-9]{1,4}$"  # a position below `catalog_search.MOST_RESULTS`
@@ -53,14 +54,10 @@ async def find_items(
 
 
 @router.get("/fields", responses=answers(FieldsAnswer))
-async def fields(
-    model_holder: ModelHolderPart, search: CatalogSearchPart, summaries: CatalogSummariesPart
-) -> Response:
+async def fields(model_holder: ModelHolderPart, search: CatalogSearchPart) -> Response:
     """Summarise the fields of the live version's catalog: kinds, frequent values and bounds."""
     bundle = model_holder.answering.bundle
-    summary = summaries.known(bundle)
-    if summary is None:
-        summary = await search.run(summaries.maker(bundle))
+    summary = await search.run(partial(summarise, bundle.catalog))
     return json_response({"version": bundle.manifest.version, **summary})
 
 

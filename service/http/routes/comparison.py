@@ -1,11 +1,11 @@
 """`/admin/comparison`: a version that isn't live, compared with the live one; calls of the scope admin."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query, Response
 from pydantic import BaseModel
 
-from turret.service.http.routes.admin import check_name, check_scope
+from turret.service.http.routes.admin import check_scope
 from turret.service.http.routes.dependencies import ComparisonPart, reads
 from turret.service.http.routes.responses import RecommendAnswer, answers, body_of, json_response
 from turret.service.schemas.fields import K_LIMIT, VersionName
@@ -46,7 +46,7 @@ class ComparedAnswer(BaseModel):
 class OverlapAnswer(BaseModel):
     """The overlap of both versions' best k over `histories` histories.
 
-    `source`: a sample of the stored users, or the recorded queries of the live version if none is stored.
+    `source`: the first stored users of a scan, or the recorded queries of the live version if none is stored.
     `overlap_histogram` counts the histories by tenth of their overlap; `changed_first` is the share of
     histories with another best item.
     """
@@ -60,38 +60,6 @@ class OverlapAnswer(BaseModel):
     changed_first: float
 
 
-class CatalogExample(BaseModel):
-    """An item and its fields."""
-
-    id: int | str
-    fields: dict[str, Any]
-
-
-class CatalogAnswer(BaseModel):
-    """The catalog of the compared version against that of the live one, as they were published.
-
-    `kept` items are in both, `changed_fields` of them with other fields. The examples are at most ten, those
-    with the most training events.
-    """
-
-    version: str
-    live: str
-    added: int
-    removed: int
-    kept: int
-    changed_fields: int
-    added_examples: list[CatalogExample]
-    removed_examples: list[CatalogExample]
-
-
-async def _version(version: VersionName | None = None) -> str | None:
-    """The version of the query string, if there is one."""
-    if version is not None:
-        check_name("version", version)
-    return version
-
-
-Version = Annotated[str | None, Depends(_version)]
 router = APIRouter(prefix="/admin/comparison", tags=["admin"], dependencies=[Depends(check_scope)])
 
 
@@ -100,20 +68,19 @@ async def open_comparison(
     body: Annotated[ComparisonRequest, Depends(reads(ComparisonRequest))], comparison: ComparisonPart
 ) -> Response:
     """Open a version beside the live one, in place of any other, after it has passed the gate."""
-    check_name("version", body.version)
     return json_response(await comparison.open(body.version))
 
 
 @router.get("", responses=answers(ComparisonAnswer))
-async def show_comparison(comparison: ComparisonPart, version: Version) -> Response:
+async def show_comparison(comparison: ComparisonPart, version: VersionName | None = None) -> Response:
     """Show which version is compared, if any; `version` asks for that one alone."""
     return json_response(comparison.state(version))
 
 
 @router.delete("", responses=answers(ComparisonAnswer))
-async def close_comparison(comparison: ComparisonPart, version: Version) -> Response:
+async def close_comparison(comparison: ComparisonPart, version: VersionName | None = None) -> Response:
     """End the comparison; with `version`, only if it is of that one."""
-    return json_response(comparison.end(version))
+    return json_response(await comparison.end(version))
 
 
 @router.post(
@@ -122,7 +89,7 @@ async def close_comparison(comparison: ComparisonPart, version: Version) -> Resp
 async def recommend(
     body: Annotated[ComparedRequest, Depends(reads(ComparedRequest))],
     comparison: ComparisonPart,
-    version: Version,
+    version: VersionName | None = None,
 ) -> Response:
     """Answer one request from both versions. `version` opens another one first, here and below."""
     return json_response(await comparison.recommend(body, version))
@@ -131,15 +98,9 @@ async def recommend(
 @router.get("/overlap", responses=answers(OverlapAnswer, 404, 409))
 async def overlap(
     comparison: ComparisonPart,
-    version: Version,
+    version: VersionName | None = None,
     users: Annotated[int, Query(ge=1, le=USERS_LIMIT)] = 200,
     k: Annotated[int, Query(ge=1, le=K_LIMIT)] = 10,
 ) -> Response:
-    """Measure the overlap of both versions' answers over a sample of stored users."""
+    """Measure the overlap of both versions' answers over stored users, or over recorded queries."""
     return json_response(await comparison.overlap(users, k, version))
-
-
-@router.get("/catalog", responses=answers(CatalogAnswer, 404, 409))
-async def catalog(comparison: ComparisonPart, version: Version) -> Response:
-    """Count the items that the version adds, lacks, and has with other fields."""
-    return json_response(await comparison.catalog(version))

@@ -6,14 +6,12 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 
 from turret.service.background_tasks import BackgroundTasks
-from turret.service.comparison.comparison import Comparison
+from turret.service.compare.comparison import Comparison
 from turret.service.keys.keyring import Keyring
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.overlay.item_writer import ItemWriter
 from turret.service.ranking.recommender import Recommender
 from turret.service.search.catalog_search import CatalogSearch
-from turret.service.search.catalog_summary import CatalogSummaries
-from turret.service.search.item_maps import OpenedMaps
 from turret.service.settings import Settings
 from turret.service.stores.guarded import Breaker
 from turret.service.telemetry.metrics import Metrics
@@ -33,7 +31,6 @@ def _part(name: str) -> Any:
 
 
 CatalogSearchPart = Annotated[CatalogSearch, _part("catalog_search")]
-CatalogSummariesPart = Annotated[CatalogSummaries, _part("catalog_summaries")]
 ActivatorPart = Annotated[Activator, _part("activator")]
 BackgroundPart = Annotated[BackgroundTasks, _part("background")]
 ComparisonPart = Annotated[Comparison, _part("comparison")]
@@ -42,7 +39,6 @@ ItemWriterPart = Annotated[ItemWriter, _part("item_writer")]
 KeyringPart = Annotated[Keyring, _part("keyring")]
 MetricsPart = Annotated[Metrics, _part("metrics")]
 ModelHolderPart = Annotated[ModelHolder, _part("model_holder")]
-OpenedMapsPart = Annotated[OpenedMaps, _part("opened_maps")]
 OverlayPart = Annotated[ItemOverlayCache, _part("overlay")]
 RecommenderPart = Annotated[Recommender, _part("recommender")]
 SettingsPart = Annotated[Settings, _part("settings")]

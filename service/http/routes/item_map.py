@@ -11,7 +11,6 @@ from turret.service.errors import InvalidFieldError
 from turret.service.http.routes.dependencies import (
     CatalogSearchPart,
     ModelHolderPart,
-    OpenedMapsPart,
     OverlayPart,
     SettingsPart,
 )
@@ -24,7 +23,7 @@ from turret.service.http.routes.responses import (
     json_response,
 )
 from turret.service.ranking.item_view import ItemView
-from turret.service.search.item_maps import colouring
+from turret.service.search.item_maps import colouring, map_of
 
 MOST_ITEMS = 100
 _POINTS: dict[int | str, dict[str, Any]] = {
@@ -38,19 +37,19 @@ router = APIRouter(prefix="/v1/map", tags=["map"])
 
 
 @router.get("", responses=answers(MapAnswer, 404))
-async def item_map(model_holder: ModelHolderPart, maps: OpenedMapsPart) -> Response:
+async def item_map(model_holder: ModelHolderPart) -> Response:
     """Describe the map of the live version's item vectors."""
     bundle = model_holder.answering.bundle
-    known = maps.of(bundle)
+    known = map_of(bundle)
     return json_response(
         {"version": bundle.manifest.version, "method": known.method, "items": len(known.points)}
     )
 
 
 @router.get("/points", responses=_POINTS, response_class=Response)
-async def points(model_holder: ModelHolderPart, maps: OpenedMapsPart) -> Response:
+async def points(model_holder: ModelHolderPart) -> Response:
     """Return the points of the map as bytes."""
-    known = maps.of(model_holder.answering.bundle)
+    known = map_of(model_holder.answering.bundle)
     return Response(known.points.astype("<u2", copy=False).tobytes(), media_type="application/octet-stream")
 
 
@@ -58,12 +57,11 @@ async def points(model_holder: ModelHolderPart, maps: OpenedMapsPart) -> Respons
 async def colours(
     field: Annotated[str, Query(min_length=1)],
     model_holder: ModelHolderPart,
-    maps: OpenedMapsPart,
     search: CatalogSearchPart,
 ) -> Response:
     """Group the points by a field of the catalog."""
     bundle = model_holder.answering.bundle
-    maps.of(bundle)
+    map_of(bundle)
     coloured = await search.run(partial(colouring, bundle.catalog, field))
     return json_response(
         {
@@ -79,7 +77,6 @@ async def colours(
 @router.get("/items", responses=answers(MapItemsAnswer, 404))
 async def map_items(
     model_holder: ModelHolderPart,
-    maps: OpenedMapsPart,
     overlay: OverlayPart,
     settings: SettingsPart,
     point: Annotated[list[Annotated[int, Query(ge=0)]] | None, Query(max_length=MOST_ITEMS)] = None,
@@ -87,7 +84,7 @@ async def map_items(
 ) -> Response:
     """Return the items of some points, or the points of some items; unknown items are left out."""
     bundle = model_holder.answering.bundle
-    count = len(maps.of(bundle).points)
+    count = len(map_of(bundle).points)
     fresh, _ = await overlay.within(bundle, settings.history_timeout)
     if (point is None) == (id is None):
         raise InvalidFieldError("point", point, "send `point` or `id`, one of them, up to 100 times")

@@ -13,7 +13,7 @@ import { gateReport } from "../versions/gate.js";
 import { activate, rollBack } from "../versions/swap.js";
 import { columnsOf } from "./columns.js";
 import { overlapOf } from "./overlap.js";
-import { catalogOf, factsTable, metricsTable, recallTable } from "./tables.js";
+import { factsTable, metricsTable, recallTable } from "./tables.js";
 
 export function create() {
   const heading = h("h1", { tabindex: "-1" }, "Compare");
@@ -86,15 +86,12 @@ export function create() {
 
   function describe(other) {
     const live = versions.find((each) => each.version === pulse.live) ?? { version: pulse.live };
-    const [overlap, catalog] = [h("div", {}, sentence("Comparing on a sample of histories…")), h("div", {}, sentence("Loading…"))];
-    const load = (place, path, show) => get(path).then((answer) => fill(place, show(answer)), (error) => fill(place, sentence(error.message, "warning")));
+    const overlap = h("div", {}, sentence("Comparing on a sample of histories…"));
     fill(overall,
       h("section", {}, h("h2", {}, "Overlap"), overlap),
       h("section", { class: "two" }, metricsTable(live, other), h("div", { class: "stack" }, recallTable(live, other), factsTable(live, other))),
-      h("section", {}, h("h2", {}, "Catalog"), catalog),
       h("section", { id: "gate" }, h("h2", {}, "Gate"), gateReport(other.gate)));
-    load(overlap, ofVersion("/overlap", other.version), overlapOf);
-    load(catalog, ofVersion("/catalog", other.version), catalogOf);
+    get(ofVersion("/overlap", other.version)).then((answer) => fill(overlap, overlapOf(answer)), (error) => fill(overlap, sentence(error.message, "warning")));
   }
 
   addEventListener("pagehide", () => opened !== null && call(ofVersion("", opened), { method: "DELETE", keepalive: true }).catch(() => {}));

@@ -2,9 +2,9 @@
 
 import asyncio
 import gc
-import threading
 import weakref
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -14,17 +14,15 @@ import pytest
 
 from tests.support.virtual_time import in_virtual_time, run
 from turret.service import components as composition
-from turret.service.comparison import comparison as module
-from turret.service.comparison import opening, user_sample
-from turret.service.comparison.background import BackgroundThread
-from turret.service.comparison.chosen import ChosenVersion
-from turret.service.comparison.measured_overlap import measure_overlap, queries_of_golden, queries_of_users
-from turret.service.comparison.opening import VersionOpener
-from turret.service.comparison.side import Side, overlap_between
-from turret.service.comparison.user_sample import UserSample, sample_users
+from turret.service.compare import opening
+from turret.service.compare.chosen import ChosenVersion
+from turret.service.compare.opening import WATCH_SECONDS, VersionOpener
+from turret.service.compare.overlap import measure_overlap, recorded_queries, stored_queries
+from turret.service.compare.sides import Side, overlap_between
 from turret.service.components import Components
-from turret.service.errors import ConflictError, HistoryUnavailableError, NotFoundError, NotReadyError
+from turret.service.errors import ConflictError, HistoryUnavailableError, NotFoundError
 from turret.service.overlay.apply_changes import empty_overlay
+from turret.service.ranking.query import Query, make_query
 from turret.service.schemas.requests import RecommendRequest
 from turret.service.settings import Settings
 from turret.service.shared_state import SharedState
@@ -39,10 +37,6 @@ from turret.tower.bundle.publish import BundleContents, publish
 
 Make = Callable[..., BundleContents]
 MakeSide = Callable[..., Side]
-
-
-def nothing() -> None:
-    pass
 
 
 # --- Two sides
@@ -77,27 +71,36 @@ def test_the_overlap_is_the_same_from_both_sides(live: list[Any], other: list[An
 HISTORIES = [History((100 + user, 101 + user), (1000, 2000)) for user in range(40)]
 
 
+def queries_of(histories: Sequence[History], k: int) -> list[Query]:
+    request = RecommendRequest(user_id="u", k=k)
+    return [make_query(request, history, (), 5000) for history in histories]
+
+
+def measured(live: Side, other: Side, queries: Sequence[Query], seconds: float = 20.0) -> dict[str, Any]:
+    with ThreadPoolExecutor(1) as thread:
+        return run(measure_overlap(live, other, queries, thread, seconds))
+
+
 def test_the_histogram_has_each_mean_in_its_tenth(make_side: MakeSide) -> None:
     """And a measurement that takes too long has what was measured until then."""
     live, other = make_side("v1"), make_side("v2", seed=1)
     for k in (1, 3, 7, 10):
-        found = measure_overlap(live, other, queries_of_users(HISTORIES, k, 5000), nothing)
+        found = measured(live, other, queries_of(HISTORIES, k))
         counts = found["overlap_histogram"]
         least = sum(tenth * count for tenth, count in enumerate(counts)) / 10 / 40
         assert least <= found["overlap_mean"] + 1e-9 <= least + 0.1 + 2e-9
-    queries = queries_of_users(HISTORIES, 10, 5000)
-    assert measure_overlap(live, other, queries, nothing, seconds=-1)["histories"] == 1
+    assert measured(live, other, queries_of(HISTORIES, 10), seconds=-1)["histories"] == 1
 
 
 def test_the_recorded_queries_are_those_of_the_bundle(make_side: MakeSide) -> None:
     side = make_side("v1", times=True)
-    queries = queries_of_golden(side.model.bundle, 5, 5000)
+    queries = recorded_queries(side.model.bundle, 5, 5000)
     assert queries
     assert all(query.request.k == 5 and query.history for query in queries)
-    assert measure_overlap(side, side, queries, nothing)["overlap_mean"] == 1.0
+    assert measured(side, side, queries)["overlap_mean"] == 1.0
     (side.model.bundle.folder / "golden.json").unlink()
     with pytest.raises(ConflictError, match="store events first"):
-        queries_of_golden(side.model.bundle, 5, 5000)
+        recorded_queries(side.model.bundle, 5, 5000)
 
 
 # --- Stored users
@@ -107,84 +110,45 @@ def event(user: int, item: int, time: int = 0) -> Event:
     return Event(f"{user}-{item}", str(user), item, time)
 
 
-def sampled(store: object, size: int, seconds: float = 5.0) -> list[History]:
-    async def sample() -> list[History]:
-        thread = BackgroundThread("test")
-        histories = await sample_users(store, size, thread, seconds)  # type: ignore[arg-type]
-        await thread.close()
-        return histories
-
-    return run(sample())
+def stored(store: object, users: int, seconds: float = 5.0) -> list[list[int | str]]:
+    """The histories of the queries."""
+    queries = run(stored_queries(store, users, 10, 5000, seconds))  # type: ignore[arg-type]
+    return [list(query.history) for query in queries]
 
 
-def test_a_user_whose_events_are_in_two_portions_is_one() -> None:
-    sample = UserSample(5)
-    sample.add([event(1, 10, 1), event(2, 20, 2)])
-    sample.add([event(2, 21, 3), event(3, 30, 4)])
-    assert sample.histories() == [History((10,), (1,)), History((20, 21), (2, 3)), History((30,), (4,))]
-
-
-def test_every_user_is_as_likely_as_any_other() -> None:
-    """Not only the first ones, who often are the oldest."""
-    sample = UserSample(1000)
-    sample.add(event(user, user) for user in range(10_000))
-    users = [history.items[0] for history in sample.histories()]
-    assert len(set(users)) == 1000
-    assert 4500 < sum(map(int, users)) / 1000 < 5500  # the mean's deviation is 91
-
-
-def test_the_users_of_a_store_are_sampled() -> None:
+def test_the_first_users_of_a_store_are_asked_with_their_whole_histories() -> None:
     store = SqliteHistory()
-    asyncio.run(store.append([event(user, item, item) for user in range(9) for item in (1, 2)]))
-    assert sampled(store, 4) == [History((1, 2), (1, 2))] * 4
-    assert sampled(SqliteHistory(), 4) == []
+    asyncio.run(store.append([event(user, item, item) for user in range(9) for item in (2, 1)]))
+    assert stored(store, 4) == [[1, 2]] * 4
+    assert stored(store, 9) == [[1, 2]] * 9
+    assert stored(SqliteHistory(), 4) == []
 
 
-class Endless:
-    """A store that never ends, or fails, or hangs."""
+class Portions:
+    """A store whose scan gives each user's three events in two portions, then ends, hangs or fails."""
 
-    def __init__(self, then: str = "") -> None:
+    def __init__(self, users: int, then: str = "") -> None:
+        self.users = users
         self.then = then
         self.portions = 0
 
     async def scan(self, first: int, last: int) -> AsyncIterator[list[Event]]:
-        while True:
+        yield [event(0, 1)]
+        for user in range(self.users):
             self.portions += 1
-            yield [event(self.portions, item) for item in range(1000)]
-            if self.then == "hang":
-                await asyncio.sleep(3600)
-            if self.then == "fail":
-                raise HistoryUnavailableError("the disk is gone")
+            yield [event(user, 2), event(user, 3), event(user + 1, 1)]
+        if self.then == "hang":
+            await asyncio.sleep(3600)
+        if self.then == "fail":
+            raise HistoryUnavailableError("the disk is gone")
 
 
-def test_a_scan_is_bounded_in_events_and_in_time() -> None:
+def test_a_scan_is_bounded_in_users_and_in_time() -> None:
     """One that is broken off leaves what was read."""
-    store = Endless()
-    assert len(sampled(store, 3)) == 3
-    assert store.portions == user_sample._EVENTS // 1000
-    assert len(sampled(Endless("hang"), 3)) == 1
-    assert len(sampled(Endless("fail"), 3)) == 1
-
-
-# --- The thread behind the requests
-
-
-def test_a_long_call_ends_when_the_service_stops() -> None:
-    async def stop() -> None:
-        thread, has_begun = BackgroundThread("test"), threading.Event()
-
-        def for_ever() -> None:
-            while True:
-                has_begun.set()
-                thread.rest()
-
-        running = asyncio.ensure_future(thread.run(for_ever))
-        await asyncio.to_thread(has_begun.wait)
-        await thread.close()
-        with pytest.raises(NotReadyError, match="another instance"):
-            await running
-
-    asyncio.run(stop())
+    store = Portions(1000)
+    assert stored(store, 3) == [[1, 2, 3]] * 3
+    assert store.portions == 3
+    assert stored(Portions(2, "hang"), 5) == stored(Portions(2, "fail"), 5) == [[1, 2, 3]] * 2 + [[1]]
 
 
 # --- It is opened
@@ -205,13 +169,11 @@ async def _pass(request: GateRequest) -> Passage:
 
 def opened(root: Path, version: str, manifest: str | None = None, run_gate: Any = _pass) -> LoadedModel:
     async def work() -> LoadedModel:
-        thread, holder = BackgroundThread("test"), ModelHolder(root)
-        opener = VersionOpener(holder, Activator(holder, Settings(bundles=root), run_gate), thread, 1.5)
-        try:
-            await opener.find(version)
+        holder = ModelHolder(root)
+        with ThreadPoolExecutor(1) as thread:
+            opener = VersionOpener(holder, Activator(holder, Settings(bundles=root), run_gate), thread, 1.5)
+            opener.find(version)
             return await opener.open(version, manifest)
-        finally:
-            await thread.close()
 
     return run(work())
 
@@ -285,11 +247,11 @@ async def test_a_worker_opens_what_another_was_asked_to_compare(
         answer = await second.comparison.recommend(REQUEST, None)
         assert held() == ["v2", "v2"]
         assert answer["other"]["version"] == "v2"
-        assert second.comparison.end(None)["version"] is None
-        await asyncio.sleep(2 * module.WATCH_SECONDS)
+        assert (await second.comparison.end(None))["version"] is None
+        await asyncio.sleep(2 * WATCH_SECONDS)
         assert held() == []
         with pytest.raises(ConflictError, match="open one with"):
-            await first.comparison.catalog(None)
+            await first.comparison.overlap(1, 1, None)
 
 
 @in_virtual_time
@@ -299,7 +261,7 @@ async def test_a_worker_that_is_asked_for_another_version_takes_all_with_it(
     async with workers(settings, 2) as (first, second):
         await first.comparison.open("v2")
         await second.comparison.recommend(REQUEST, "v3")
-        await asyncio.sleep(2 * module.WATCH_SECONDS)
+        await asyncio.sleep(2 * WATCH_SECONDS)
         assert held() == ["v3"]
         assert (await first.comparison.recommend(REQUEST, None))["other"]["version"] == "v3"
 
@@ -316,18 +278,6 @@ async def test_it_ends_by_itself_but_not_while_it_is_used(
         assert held() == ["v2", "v2"]
         await asyncio.sleep(0.9 * SECONDS)
         assert held() == ["v2", "v2"]
-        await asyncio.sleep(0.1 * SECONDS + 2 * module.WATCH_SECONDS)
+        await asyncio.sleep(0.1 * SECONDS + 2 * WATCH_SECONDS)
         assert held() == []
         assert first.comparison.state() == {"version": None, "live": "v1"}
-
-
-@in_virtual_time
-async def test_calls_wait_for_each_other_and_not_too_many(settings: Settings) -> None:
-    async with workers(settings) as (worker,):
-        await worker.comparison.open("v2")
-        calls = [worker.comparison.recommend(REQUEST, None) for _ in range(20)]
-        found = await asyncio.gather(*calls, return_exceptions=True)
-        refused = [answer for answer in found if isinstance(answer, NotReadyError)]
-        assert len(refused) == 20 - module._MOST_WAITING
-        assert all(isinstance(answer, dict | NotReadyError) for answer in found)
-        assert (await worker.comparison.catalog(None))["kept"] == 60
