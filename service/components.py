@@ -22,7 +22,7 @@ from turret.service.search.catalog_search import CatalogSearch
 from turret.service.settings import Settings
 from turret.service.shared_state import SharedState
 from turret.service.stores.contract import Stores
-from turret.service.stores.registry import guarded, open_records, open_stores, store_kind
+from turret.service.stores.registry import guarded, open_stores, store_kind
 from turret.service.thread_priority import lower_priority
 from turret.service.versions.activation import Activator
 from turret.service.versions.engine_access import engine_access
@@ -32,6 +32,7 @@ from turret.service.versions.gate import GateRequest, Passage
 from turret.service.versions.holder import ModelHolder
 from turret.service.versions.record import ItemsNumber
 from turret.service.versions.shadow import Shadow
+from turret.service.versions.start import open_records
 from turret.service.wire.admission import admission
 from turret.service.wire.body import BodyReader
 from turret.service.worker_context import WorkerContext

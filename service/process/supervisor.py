@@ -28,10 +28,10 @@ from turret.service.process.shutdown import SPARE_SECONDS, Shutdown
 from turret.service.process.worker import FAILED, work
 from turret.service.settings import Settings
 from turret.service.shared_state import Order, SharedState
-from turret.service.stores.registry import open_records, store_kind
+from turret.service.stores.registry import store_kind
 from turret.service.telemetry.logs import LineWriter
 from turret.service.versions.folder import make_folder
-from turret.service.versions.start import first_record
+from turret.service.versions.start import first_record, open_records
 from turret.service.worker_context import WorkerContext
 from turret.tower.format.atomic_publish import remove_stale_dirs
 

@@ -22,8 +22,7 @@ from turret.service.process.open_files import ADMIN_CONNECTIONS
 from turret.service.process.serving import Server, make_server
 from turret.service.settings import Settings
 from turret.service.shared_state import Order
-from turret.service.stores.registry import open_records
-from turret.service.versions.start import first_record
+from turret.service.versions.start import first_record, open_records
 from turret.service.worker_context import WorkerContext
 
 POLL_SECONDS = 0.02

@@ -2,15 +2,13 @@
 
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint, entry_points
-from pathlib import Path
 
 from turret.data.entry_points import load
 from turret.data.errors import without_credentials
 from turret.service.errors import ServiceError
 from turret.service.settings import Settings
-from turret.service.stores.contract import HistoryStore, RecordStore, StoreKind, Stores
+from turret.service.stores.contract import HistoryStore, StoreKind, Stores
 from turret.service.stores.guarded import Breaker
-from turret.service.stores.sqlite.records import SqliteRecords
 from turret.tower.engines.circuit import Circuit
 
 GROUP = "turret.stores"
@@ -31,15 +29,6 @@ def open_stores(settings: Settings) -> Stores:
     Raises ServiceError for an unknown or faulty address, and for a store that can't be opened.
     """
     return store_kind(settings.store).open(settings)
-
-
-def open_records(settings: Settings, file: Path) -> RecordStore:
-    """Open the record that all members share: at `settings.store`, or else in `file`, for one machine.
-
-    Raises ServiceError for a faulty address, and for a file that can't be opened.
-    """
-    opener = store_kind(settings.store).open_records
-    return opener(settings) if opener else SqliteRecords(file)
 
 
 def store_kind(address: str) -> StoreKind:

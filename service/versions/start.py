@@ -7,7 +7,10 @@ from pathlib import Path
 from time import monotonic
 
 from turret.service.errors import ReplicasUnavailableError
+from turret.service.settings import Settings
 from turret.service.stores.contract import RecordStore
+from turret.service.stores.registry import store_kind
+from turret.service.stores.sqlite.records import SqliteRecords
 from turret.service.versions.folder import keep, record_of
 from turret.service.versions.record import Record, read_record
 from turret.tower.errors import BundleError
@@ -16,6 +19,15 @@ from turret.tower.format.pointer import current
 _START_SECONDS = 3.0
 _PAUSE = 0.2
 _log = logging.getLogger("turret.replicas")
+
+
+def open_records(settings: Settings, file: Path) -> RecordStore:
+    """Open the record that all members share: in their store, or else in `file`, for one machine.
+
+    Raises ServiceError for a faulty address, and for a file that can't be opened.
+    """
+    opener = store_kind(settings.store).open_records
+    return opener(settings) if opener else SqliteRecords(file)
 
 
 async def first_record(root: Path, records: RecordStore, waits: bool = False) -> Record | None:

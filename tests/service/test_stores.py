@@ -20,9 +20,11 @@ from turret.service.stores.contract import Event, History, HistoryStore, Stores
 from turret.service.stores.guarded import Breaker, Stored, read_histories
 from turret.service.stores.redis.histories import RedisHistory
 from turret.service.stores.redis.records import RedisRecords
-from turret.service.stores.registry import open_records, open_stores
+from turret.service.stores.registry import open_stores
 from turret.service.stores.sqlite.histories import SqliteHistory
+from turret.service.stores.sqlite.records import SqliteRecords
 from turret.service.stores.window import TimeWindow, days, drop_expired, oldest_kept
+from turret.service.versions.start import open_records
 from turret.tower.engines.circuit import Circuit
 
 EVENT = Event("e", "u", 1, 0)
@@ -308,11 +310,14 @@ def test_three_slashes_are_relative_and_four_absolute(
 
 
 @pytest.mark.parametrize("scheme", ["redis", "rediss", "redis+cluster", "rediss+cluster"])
-def test_redis_is_opened_before_it_is_there_and_has_records(scheme: str) -> None:
-    address = f"{scheme}://127.0.0.1:1"
+def test_redis_is_opened_before_it_is_there_and_has_records(scheme: str, tmp_path: Path) -> None:
+    """The workers on any other store share a file."""
+    address, file = f"{scheme}://127.0.0.1:1", tmp_path / "record.sqlite"
     assert isinstance(opened(address).histories, RedisHistory)
-    assert isinstance(open_records(Settings(store=address)), RedisRecords)
-    assert open_records(Settings(store="memory://")) is open_records(Settings(store="sqlite:///x")) is None
+    assert isinstance(open_records(Settings(store=address), file), RedisRecords)
+    assert not file.exists()
+    for other in ("memory://", "sqlite:///x"):
+        assert isinstance(open_records(Settings(store=other), file), SqliteRecords)
 
 
 @pytest.mark.usefixtures("journal")

@@ -1,3 +1,3 @@
 """Stores in SQLite files: one of histories, and beside it one of items."""
 
-__all__: list[str] = []
+__all__ = ["records"]
