@@ -3,6 +3,7 @@
 __all__ = [
     "background_tasks",
     "calls",
+    "child_processes",
     "cli",
     "components",
     "error_responses",

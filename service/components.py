@@ -1,5 +1,6 @@
 """The composition root: opens the parts of a service and connects them."""
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 from turret.service.background_tasks import BackgroundTasks
@@ -22,6 +23,8 @@ from turret.service.stores.registry import guarded, open_records, open_stores
 from turret.service.thread_priority import lower_priority
 from turret.service.versions.activation import Activator
 from turret.service.versions.engine_access import engine_access
+from turret.service.versions.gate import GateRequest, Passage, pass_gate
+from turret.service.versions.gate_process import pass_gate_in_process
 from turret.service.versions.model_holder import ModelHolder
 from turret.service.versions.shadow import Shadow
 from turret.service.wire.admission import admission
@@ -54,7 +57,7 @@ class Components:
         self.activator = Activator(
             self.model_holder,
             settings,
-            lambda request: self.context.pass_gate(request, settings.gate_seconds),
+            self._pass_gate,
             self.replicas,
         )
         self.keyring = self.context.keyring or Keyring(
@@ -82,6 +85,12 @@ class Components:
             settings,
             self.observation.answered,
         )
+
+    async def _pass_gate(self, request: GateRequest) -> Passage:
+        """Check a version in a process of its own, or in a thread of a service without a supervisor."""
+        if self.context.channel is None:
+            return await asyncio.to_thread(pass_gate, request)
+        return await pass_gate_in_process(request, self.settings.gate_seconds)
 
     def _replicas(self, records: RecordStore) -> Replicas:
         model_holder = self.model_holder

@@ -8,6 +8,7 @@ __all__ = [
     "coordination",
     "engine_access",
     "gate",
+    "gate_process",
     "loaded_model",
     "memory",
     "model_holder",

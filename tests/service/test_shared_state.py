@@ -1,18 +1,16 @@
-"""What the processes of a service share: integers in memory, and messages with sockets."""
+"""What the processes of a service share: integers in memory, and messages."""
 
 import gc
 import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from turret.service.errors import ServiceError
 from turret.service.messages import MESSAGE_BYTES, Message, receive, send
 from turret.service.shared_state import Order, SharedState
-from turret.service.versions.gate import GateRequest
 
 
 def forked(work: Callable[[], object]) -> int:
@@ -96,28 +94,14 @@ def open_descriptors() -> int:
 @pytest.mark.parametrize("message", [Message(ready=None), Message(ready="v1"), Message(failed="it can't")])
 def test_a_message_arrives_as_it_was_sent(pair: Pair, message: Message) -> None:
     send(pair[0], message)
-    assert receive(pair[1]) == (message, None)
+    assert receive(pair[1]) == message
     with pytest.raises(BlockingIOError):
         receive(pair[1])
 
 
-def test_a_socket_comes_along(pair: Pair) -> None:
-    ours, theirs = socket.socketpair()
-    request = GateRequest(root=Path("/bundles"), version="v1")
-    with ours:
-        with theirs:
-            send(pair[0], Message(gate=request), theirs)
-        message, sent = receive(pair[1])
-        assert message.gate == request
-        assert sent is not None
-        with sent:
-            sent.sendall(b"here")
-        assert (ours.recv(10), ours.recv(10)) == (b"here", b"")
-
-
 def test_a_long_text_is_cut(pair: Pair) -> None:
     send(pair[0], Message(failed="ä" * 1_000_000))
-    assert len(receive(pair[1])[0].failed or "") == 2000
+    assert len(receive(pair[1]).failed or "") == 2000
 
 
 @pytest.mark.parametrize("content", [b"x" * (MESSAGE_BYTES + 1), b"", b"7", b"[" * 60_000, b"{", b'{"a":1}'])
