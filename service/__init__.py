@@ -9,7 +9,6 @@ __all__ = [
     "error_responses",
     "errors",
     "latency",
-    "messages",
     "security_headers",
     "settings",
     "shared_state",

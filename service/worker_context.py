@@ -1,13 +1,55 @@
-"""A worker's place among the processes of a service, and its messages to the supervisor."""
+"""A worker's place among the processes of a service, and its messages to the supervisor.
+
+A message is a small, validated JSON datagram.
+"""
 
 import socket
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+
+from turret.service.errors import ServiceError
 from turret.service.keys.keyring import Keyring
-from turret.service.messages import Message, send
 from turret.service.shared_state import SharedState, WorkerSlot
+
+MESSAGE_BYTES = 65536
+_TEXT = 2000  # characters
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _TEXT else text[: _TEXT - 3] + "..."
+
+
+class Message(BaseModel):
+    """One of: the worker is ready (with a version or none), or can't serve."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    ready: str | None = None
+    failed: Annotated[str, AfterValidator(_shortened)] | None = None
+
+
+def send(channel: socket.socket, message: Message) -> None:
+    """Send a message without blocking. Raises OSError."""
+    channel.setblocking(False)
+    channel.send(message.model_dump_json(exclude_unset=True).encode())
+
+
+def receive(channel: socket.socket) -> Message:
+    """Receive the next message without blocking.
+
+    Raises OSError when there is none, and ServiceError for an invalid message.
+    """
+    channel.setblocking(False)
+    content = channel.recv(MESSAGE_BYTES + 1)
+    if len(content) > MESSAGE_BYTES:
+        raise ServiceError(f"more than {MESSAGE_BYTES} bytes")
+    try:
+        return Message.model_validate_json(content)
+    except ValidationError as error:
+        raise ServiceError(str(error).splitlines()[0]) from None
 
 
 @dataclass(frozen=True)

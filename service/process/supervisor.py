@@ -19,7 +19,6 @@ from turret.data.errors import TurretError
 from turret.service.child_processes import describe_exit
 from turret.service.errors import ServiceError
 from turret.service.keys.keyring import Keyring, admin_key
-from turret.service.messages import receive
 from turret.service.process.forking import FIRST_PAUSE, check_threads, fork, pause_after
 from turret.service.process.open_files import raise_open_files
 from turret.service.process.serving import listen, url_of
@@ -32,7 +31,7 @@ from turret.service.stores.registry import open_records, store_kind
 from turret.service.telemetry.logs import LineWriter
 from turret.service.versions.activation_log import ActivationLog
 from turret.service.versions.activation_state import initialise, make_folder
-from turret.service.worker_context import WorkerContext
+from turret.service.worker_context import WorkerContext, receive
 from turret.tower.format.atomic_publish import remove_stale_dirs
 
 _STEADY_SECONDS = 10.0  # a worker that has lived this long started well

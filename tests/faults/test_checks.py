@@ -96,11 +96,13 @@ def test_a_check_has_nothing_of_the_service_and_passes(
         asked = pool.submit(activate, service, three, "v2")
         until(begun.exists, "it is among its checks")
         (check,) = checks_of(workers)
-        held = [os.readlink(one) for one in Path(f"/proc/{check}/fd").iterdir()]
+        held = {int(one.name): os.readlink(one) for one in Path(f"/proc/{check}/fd").iterdir()}
         environment = Path(f"/proc/{check}/environ").read_text().split("\0")
         go.touch()
         assert asked.result().status_code == 200
-    assert not any(part in name for name in held for part in ("socket", "memfd", "anon_inode", "sqlite"))
+    # The request, the log of the service, and the outcome; uvloop leaves a second descriptor of each.
+    others = {name for name in held.values() if name not in (held[0], held[2], held[3])}
+    assert all(Path(name).is_relative_to(three / "v2") for name in others)
     assert "OMP_NUM_THREADS=1" in environment
 
 
@@ -176,7 +178,7 @@ def test_activations_do_not_queue_behind_one_that_waits_for_a_stopped_worker(
     start: Start, three: Path
 ) -> None:
     """Each waits for the others to follow, but not the next for that: all are over while it is stopped."""
-    service = start(workers=2, activation_seconds=2)
+    service = start(workers=2, activation_seconds=20)
     pid = children(service.process.pid)[0]
     os.kill(pid, signal.SIGSTOP)
     try:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from turret.service.errors import ServiceError
-from turret.service.messages import MESSAGE_BYTES, Message, receive, send
 from turret.service.shared_state import Order, SharedState
+from turret.service.worker_context import MESSAGE_BYTES, Message, receive, send
 
 
 def forked(work: Callable[[], object]) -> int:
