@@ -3,12 +3,12 @@
 __all__ = [
     "background_tasks",
     "calls",
+    "child_processes",
     "cli",
     "components",
     "error_responses",
     "errors",
     "latency",
-    "messages",
     "security_headers",
     "settings",
     "shared_state",

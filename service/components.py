@@ -1,10 +1,10 @@
 """The composition root: opens the parts of a service and connects them."""
 
+import asyncio
 import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Awaitable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -28,7 +28,8 @@ from turret.service.versions.activation import Activator
 from turret.service.versions.engine_access import engine_access
 from turret.service.versions.folder import make_folder, record_of
 from turret.service.versions.follower import Follower
-from turret.service.versions.gate import GateRequest, Passage
+from turret.service.versions.gate import GateRequest, Passage, pass_gate
+from turret.service.versions.gate_process import pass_gate_in_process
 from turret.service.versions.holder import ModelHolder
 from turret.service.versions.record import ItemsNumber
 from turret.service.versions.shadow import Shadow
@@ -91,6 +92,12 @@ class Components:
             self.observation.answered,
         )
 
+    async def _pass_gate(self, request: GateRequest) -> Passage:
+        """Check a version in a process of its own, or in a thread of a service without a supervisor."""
+        if self.context.channel is None:
+            return await asyncio.to_thread(pass_gate, request)
+        return await pass_gate_in_process(request, self.settings.gate_seconds)
+
     def _hold(self) -> ModelHolder:
         """Open the versions of the first record, which a worker's context has."""
         settings, context = self.settings, self.context
@@ -127,10 +134,7 @@ class Components:
             is_shared=store_kind(settings.store).open_records is not None,
         )
 
-        def run_gate(request: GateRequest) -> Awaitable[Passage]:
-            return context.pass_gate(request, settings.gate_seconds)
-
-        return follower, Activator(self.model_holder, follower, records, settings, run_gate)
+        return follower, Activator(self.model_holder, follower, records, settings, self._pass_gate)
 
     def _compare(self, queries: QueryReader) -> Comparison:
         settings = self.settings

@@ -1,21 +1,56 @@
-"""A worker's place among the processes of a service, and its requests to the supervisor."""
+"""A worker's place among the processes of a service, and its messages to the supervisor.
 
-import asyncio
+A message is a small, validated JSON datagram.
+"""
+
 import socket
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
+from turret.service.errors import ServiceError
 from turret.service.keys.keyring import Keyring
-from turret.service.messages import Message, send
 from turret.service.shared_state import SharedState, WorkerSlot
-from turret.service.versions.gate import GateRequest, Passage, crashed, pass_gate
 from turret.service.versions.record import Record
 
-_OUTCOME_BYTES = 1_000_000
-_SPARE_SECONDS = 2.0  # so that the supervisor's timeout comes first
+MESSAGE_BYTES = 65536
+_TEXT = 2000  # characters
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _TEXT else text[: _TEXT - 3] + "..."
+
+
+class Message(BaseModel):
+    """One of: the worker is ready (with a version or none), or can't serve."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    ready: str | None = None
+    failed: Annotated[str, AfterValidator(_shortened)] | None = None
+
+
+def send(channel: socket.socket, message: Message) -> None:
+    """Send a message without blocking. Raises OSError."""
+    channel.setblocking(False)
+    channel.send(message.model_dump_json(exclude_unset=True).encode())
+
+
+def receive(channel: socket.socket) -> Message:
+    """Receive the next message without blocking.
+
+    Raises OSError when there is none, and ServiceError for an invalid message.
+    """
+    channel.setblocking(False)
+    content = channel.recv(MESSAGE_BYTES + 1)
+    if len(content) > MESSAGE_BYTES:
+        raise ServiceError(f"more than {MESSAGE_BYTES} bytes")
+    try:
+        return Message.model_validate_json(content)
+    except ValidationError as error:
+        raise ServiceError(str(error).splitlines()[0]) from None
 
 
 @dataclass(frozen=True)
@@ -50,59 +85,3 @@ class WorkerContext:
             except OSError:
                 return False
         return True
-
-    async def pass_gate(self, request: GateRequest, seconds: float) -> Passage:
-        """Check a version in a child process of the supervisor, or in a thread if there is no supervisor.
-
-        A process leaves the interpreter to the event loop and may crash; the supervisor kills it after
-        `seconds`, or when this call is cancelled.
-        """
-        if self.channel is None:
-            return await asyncio.to_thread(pass_gate, request)
-        try:
-            answer = self._request(self.channel, request)
-        except OSError as error:
-            return crashed(request, f"before its start ({error.strerror})")
-        with answer:  # closing it makes the supervisor kill the check
-            try:
-                async with asyncio.timeout(seconds + _SPARE_SECONDS):
-                    return _passage(request, await _read_all(answer))
-            except TimeoutError:
-                return crashed(request, f"without an outcome in {seconds:g} seconds")
-
-    def _request(self, channel: socket.socket, request: GateRequest) -> socket.socket:
-        """Request a check from the supervisor and return the socket of its outcome."""
-        ours, theirs = socket.socketpair()
-        with theirs:
-            ours.setblocking(False)
-            try:
-                send(channel, Message(gate=request), theirs)
-            except OSError:
-                ours.close()
-                raise
-        return ours
-
-
-class _Outcome(BaseModel):
-    crashed: str
-
-
-async def _read_all(answer: socket.socket) -> bytes:
-    """Read until the check and the supervisor have closed the socket, or _OUTCOME_BYTES."""
-    loop, content = asyncio.get_running_loop(), b""
-    while len(content) <= _OUTCOME_BYTES and (chunk := await loop.sock_recv(answer, 65536)):
-        content += chunk
-    return content
-
-
-def _passage(request: GateRequest, content: bytes) -> Passage:
-    """Parse the last line: the check's outcome, or the supervisor's report of its crash."""
-    line = content.rpartition(b"\n")[2]
-    try:
-        return Passage.model_validate_json(line)
-    except ValidationError:
-        pass
-    try:
-        return crashed(request, _Outcome.model_validate_json(line).crashed)
-    except ValidationError:
-        return crashed(request, "without an outcome")

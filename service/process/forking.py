@@ -1,18 +1,14 @@
-"""Forking: checks before it, and the life and exit status of child processes."""
+"""Forking: checks before it, and the pauses between attempts."""
 
-import ctypes
 import os
-import signal
-import sys
 import traceback
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
+from turret.service.child_processes import end_with_parent
 from turret.service.errors import ServiceError
 
 FIRST_PAUSE, _MAX_PAUSE = 0.05, 5.0
-_STANDARD_ERROR = 2
 
 
 def check_threads() -> None:
@@ -45,35 +41,6 @@ def fork(work: Callable[[], object]) -> int:
         os._exit(status)  # skip the parent's frames
 
 
-def close_all_but(*descriptors: int) -> None:
-    """Close all descriptors of this process but the standard ones and `descriptors`."""
-    for name in os.listdir("/dev/fd"):
-        if int(name) > _STANDARD_ERROR and int(name) not in descriptors:
-            with suppress(OSError):  # the descriptor of the listing itself
-                os.close(int(name))
-
-
 def pause_after(failures: int) -> float:
     """Seconds to wait before a restart after so many failures in a row (exponential backoff)."""
     return min(_MAX_PAUSE, FIRST_PAUSE * 2.0 ** (failures - 1)) if failures else 0.0
-
-
-def describe_exit(code: int) -> str:
-    """Describe an exit code: `with status 3`, `by SIGKILL`."""
-    if code >= 0:
-        return f"with status {code}"
-    try:
-        return f"by {signal.Signals(-code).name}"
-    except ValueError:  # most real-time signals have no name
-        return f"by signal {-code}"
-
-
-def end_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when its parent ends (Linux only).
-
-    `parent` is the parent's pid from before the fork, as it may already have ended.
-    """
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
-        if os.getppid() != parent:
-            os._exit(1)

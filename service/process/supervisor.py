@@ -17,11 +17,10 @@ from pathlib import Path
 from prometheus_client.multiprocess import mark_process_dead
 
 from turret.data.errors import TurretError
+from turret.service.child_processes import describe_exit
 from turret.service.errors import ServiceError
 from turret.service.keys.keyring import Keyring, admin_key
-from turret.service.messages import receive
-from turret.service.process.checking import Check, Checks
-from turret.service.process.forking import FIRST_PAUSE, check_threads, describe_exit, fork, pause_after
+from turret.service.process.forking import FIRST_PAUSE, check_threads, fork, pause_after
 from turret.service.process.open_files import raise_open_files
 from turret.service.process.serving import listen, url_of
 from turret.service.process.shutdown import SPARE_SECONDS, Shutdown
@@ -32,7 +31,7 @@ from turret.service.stores.registry import store_kind
 from turret.service.telemetry.logs import LineWriter
 from turret.service.versions.folder import make_folder
 from turret.service.versions.start import first_record, open_records
-from turret.service.worker_context import WorkerContext
+from turret.service.worker_context import WorkerContext, receive
 from turret.tower.format.atomic_publish import remove_stale_dirs
 
 _STEADY_SECONDS = 10.0  # a worker that has lived this long started well
@@ -74,7 +73,6 @@ class Supervisor:
         self._greeted = False
         self._selector = selectors.DefaultSelector()
         self._shutdown = Shutdown(settings, self._shared_state, self._sockets, self._selector)
-        self._checks = Checks(settings.gate_seconds, self._selector)
 
     def run(self) -> None:
         """Serve until a SIGINT or SIGTERM, and the end of the workers."""
@@ -160,12 +158,9 @@ class Supervisor:
         for key, _ in self._selector.select(0.05):
             if isinstance(key.data, _Worker):
                 self._receive(key.data)
-            elif isinstance(key.data, Check):
-                self._checks.kill(key.data, "as its worker no longer waits for it")
             else:
                 self._shutdown.take_signals()
         self._reap()
-        self._checks.kill_overdue()
         if self._shutdown.advance():
             self._kill_all()
         self._kill_hung()
@@ -202,7 +197,6 @@ class Supervisor:
     def _work(self, context: WorkerContext, ours: socket.socket) -> None:
         """Run a worker in a forked process, without the supervisor's own resources."""
         self._selector.close()
-        self._checks.close_inherited()
         signal.set_wakeup_fd(-1)
         for channel in (ours, *(worker.channel for worker in self._workers)):
             if channel is not None:
@@ -213,20 +207,14 @@ class Supervisor:
         """Handle a worker's next message; False if there is none."""
         assert worker.channel is not None
         try:
-            message, answer = receive(worker.channel)
+            message = receive(worker.channel)
         except OSError:  # no message
             return False
         except ServiceError as error:
             _log.error("worker %d sent an invalid message, ignored: %s", worker.context.number, error)
             return True
-        if message.gate is not None and answer is not None:
-            self._checks.begin(worker.context.number, message.gate, answer)
-        elif answer is not None:
-            answer.close()
-        elif message.failed is not None:
+        if message.failed is not None:
             worker.reason = message.failed
-        elif message.gate is not None:
-            _log.error("worker %d requested a check without a reply socket", worker.context.number)
         elif "ready" in message.model_fields_set:
             worker.is_ready, worker.failures = True, 0
             self._greet(message.ready)
@@ -251,8 +239,6 @@ class Supervisor:
             if pid == 0:
                 return
             code = os.waitstatus_to_exitcode(status)
-            if self._checks.reap(pid, code):
-                continue
             for worker in self._workers:
                 if worker.pid == pid:
                     self._on_exit(worker, code)
@@ -299,7 +285,6 @@ class Supervisor:
                 worker.is_ready = False
 
     def _kill_all(self) -> None:
-        self._checks.kill_all()
         for worker in self._workers:
             if worker.pid:
                 os.kill(worker.pid, signal.SIGKILL)

@@ -18,6 +18,7 @@ _REMEDIES = {
     "int_parsing": "send a whole number",
     "float_type": "send a number",
     "float_parsing": "send a number",
+    "none_required": "leave this out; a comparison has one page, of two given versions",
     "finite_number": "send a number that is finite",
     "string_pattern_mismatch": "send it unchanged from an answer, or leave it out",
 }

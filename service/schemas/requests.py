@@ -212,16 +212,6 @@ class RoutesRequest(Body):
     shadow: RouteBody | None = None
 
 
-_OF_PAGES = ("cursor", "min_version")
-
-
-def _without_pages(schema: dict[str, Any]) -> None:
-    """Describe a RecommendRequest without the fields that `ComparedRequest` refuses."""
-    schema["additionalProperties"] = False
-    for name in _OF_PAGES:
-        del schema["properties"][name]
-
-
 class ComparisonRequest(Body):
     """The version to compare with the live one."""
 
@@ -231,13 +221,5 @@ class ComparisonRequest(Body):
 class ComparedRequest(RecommendRequest):
     """A request to both versions: that of `POST /v1/recommend`, without `cursor` and `min_version`."""
 
-    model_config = ConfigDict(json_schema_extra=_without_pages)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _refuse_pages(cls, data: Any) -> Any:
-        for name in _OF_PAGES:
-            if isinstance(data, dict) and name in data:
-                message = f"a comparison has one page, of two given versions; leave {name} out"
-                raise PydanticCustomError("unknown_field", "{message}", {"name": name, "message": message})
-        return data
+    cursor: None = None
+    min_version: None = None

@@ -1,6 +1,5 @@
 """The map of the item vectors of a version, and the groups of items that it colours."""
 
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -50,41 +49,42 @@ def colouring(catalog: Catalog, name: str) -> Colouring:
     A row with several values belongs to the most frequent one. Raises InvalidFieldError.
     """
     kind = catalog.kinds.get(name)
-    column = catalog.column(name) if kind else None
-    if kind in ("text", "texts") and column is not None:
-        return _by_value(column, len(catalog))
-    if kind in ("number", "numbers") and column is not None:
-        return _by_range(column, len(catalog))
-    if kind == "boolean" and column is not None:
-        masks = [column.among([True]), column.among([False])]
-        return _coded(["true", "false"], masks, len(catalog))
-    known = ", ".join(field for field, kind in catalog.kinds.items() if kind not in ("mixed", "none"))
-    remedy = f"the map can be coloured by {known}" if known else "items have no field to colour the map by"
-    raise InvalidFieldError("field", name, remedy)
+    if kind in (None, "mixed", "none"):
+        known = ", ".join(field for field, kind in catalog.kinds.items() if kind not in ("mixed", "none"))
+        remedy = (
+            f"the map can be coloured by {known}" if known else "items have no field to colour the map by"
+        )
+        raise InvalidFieldError("field", name, remedy)
+    column = catalog.column(name)
+    if kind in ("text", "texts"):
+        groups = _by_value(column)
+    elif kind == "boolean":
+        groups = [("true", column.among([True])), ("false", column.among([False]))]
+    else:
+        groups = _by_range(column)
+    codes = np.full(len(catalog), NO_GROUP, dtype=np.uint8)
+    for number in reversed(range(len(groups))):  # so that the first one of several stays
+        codes[groups[number][1]] = number
+    sizes = np.bincount(codes, minlength=NO_GROUP + 1)
+    return Colouring(tuple(Group(label, int(sizes[n])) for n, (label, _) in enumerate(groups)), codes)
 
 
-def _by_value(column: Column, count: int) -> Colouring:
+def _by_value(column: Column) -> list[tuple[str, Mask]]:
     summary = column.summary(MOST_GROUPS)
     has_others = summary.distinct > MOST_GROUPS
     values = [value for value, _ in summary.frequent][: MOST_GROUPS - has_others]
-    masks = [column.among([value]) for value in values]
-    labels = [str(value) for value in values]
-    if has_others:
-        masks.append(column.present())
-        labels.append("other")
-    return _coded(labels, masks, count)
+    groups = [(str(value), column.among([value])) for value in values]
+    return [*groups, ("other", column.present())] if has_others else groups
 
 
-def _by_range(column: Column, count: int) -> Colouring:
+def _by_range(column: Column) -> list[tuple[str, Mask]]:
     summary = column.summary(_ALL_VALUES)
     if summary.distinct <= _RANGES:
         values = sorted(value for value, _ in summary.frequent)
-        return _coded([f"{value:g}" for value in values], [column.among([value]) for value in values], count)
-    bounds = _quantiles(summary)
-    intervals = [Interval(low, high, high_open=True) for low, high in pairwise(bounds)]
+        return [(f"{value:g}", column.among([value])) for value in values]
+    intervals = [Interval(low, high, high_open=True) for low, high in pairwise(_quantiles(summary))]
     intervals[-1] = intervals[-1]._replace(high_open=False)
-    labels = [f"{interval.low:g} to {interval.high:g}" for interval in intervals]
-    return _coded(labels, [column.within(interval) for interval in intervals], count)
+    return [(f"{interval.low:g} to {interval.high:g}", column.within(interval)) for interval in intervals]
 
 
 def _quantiles(summary: ColumnSummary) -> list[float]:
@@ -95,12 +95,3 @@ def _quantiles(summary: ColumnSummary) -> list[float]:
     wanted = np.linspace(0, 1, _RANGES + 1)[1:-1] * until[-1]
     inner = values[np.searchsorted(until, wanted)]
     return np.unique(np.concatenate([values[:1], inner, values[-1:]])).tolist()  # type: ignore[no-any-return]
-
-
-def _coded(labels: Sequence[str], masks: Sequence[Mask], count: int) -> Colouring:
-    codes = np.full(count, NO_GROUP, dtype=np.uint8)
-    for number in reversed(range(len(masks))):  # so that the first one of several stays
-        codes[masks[number]] = number
-    sizes = np.bincount(codes, minlength=NO_GROUP + 1)
-    groups = tuple(Group(label, int(sizes[number])) for number, label in enumerate(labels))
-    return Colouring(groups, codes)

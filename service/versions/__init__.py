@@ -8,6 +8,7 @@ __all__ = [
     "folder",
     "follower",
     "gate",
+    "gate_process",
     "holder",
     "loaded_model",
     "log",

@@ -16,11 +16,11 @@ from benchmarks.api_page import api_page
 from tests.support.described_shop import publish_described
 from turret.service.calls import call_of
 from turret.service.http.documents import STATIC
-from turret.service.http.routes.responses import IndexChoiceAnswer, VersionAnswer
+from turret.service.http.routes.responses import VersionAnswer
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.catalog.filters import compile_filter
 from turret.tower.errors import EncodingError, FilterError
-from turret.tower.format.manifest import IndexChoice, Manifest
+from turret.tower.format.manifest import Manifest
 
 DOCUMENT: dict[str, Any] = orjson.loads((STATIC / "openapi.json").read_bytes())
 
@@ -100,7 +100,6 @@ def test_nothing_but_what_is_described_may_be_in_a_body() -> None:
 
 def test_a_version_is_described_with_all_that_its_manifest_has() -> None:
     assert set(VersionAnswer.model_fields) == set(Manifest.model_fields) - {"files"} | {"since"}
-    assert set(IndexChoiceAnswer.model_fields) <= set(IndexChoice.model_fields)
 
 
 def test_everything_is_on_the_page_to_read_and_its_links_lead_somewhere() -> None:

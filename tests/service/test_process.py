@@ -1,15 +1,14 @@
-"""The processes of a service: how they listen, share connections, check versions and end."""
+"""The processes of a service: how they listen, share connections and end."""
 
 import asyncio
 import errno
-import json
 import os
 import resource
 import selectors
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,18 +19,14 @@ import pytest
 from tests.support.virtual_time import in_virtual_time
 from turret.service.background_tasks import BackgroundTasks
 from turret.service.errors import ServiceError
-from turret.service.process import checking
-from turret.service.process.checking import Checks
 from turret.service.process.connection_balancer import ConnectionBalancer
-from turret.service.process.forking import describe_exit, fork
+from turret.service.process.forking import fork
 from turret.service.process.open_files import connection_limit, raise_open_files
 from turret.service.process.serving import LINGER_SECONDS, listen, url_of
 from turret.service.process.shutdown import SPARE_SECONDS, Shutdown, drop_handshakes
 from turret.service.settings import Settings
 from turret.service.shared_state import Order
 from turret.service.versions.catch_up import CatchUp
-from turret.service.versions.gate import GateReport, GateRequest, Passage
-from turret.service.versions.memory import data_bytes
 
 
 class Clock:
@@ -55,146 +50,7 @@ def selector() -> Iterator[selectors.BaseSelector]:
         yield selector
 
 
-# Checks of versions
-
-
-class Children:
-    """The children that checks would be forked into: their numbers, and those that were killed."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.killed: list[int] = []
-
-    def fork(self, work: Callable[[], object]) -> int:
-        self.count += 1
-        return self.count
-
-    def kill(self, pid: int, number: int) -> None:
-        assert number == signal.SIGKILL
-        self.killed.append(pid)
-
-
-@pytest.fixture
-def children(monkeypatch: pytest.MonkeyPatch) -> Children:
-    children = Children()
-    monkeypatch.setattr(checking, "fork", children.fork)
-    monkeypatch.setattr(os, "kill", children.kill)
-    return children
-
-
-@pytest.fixture
-def checks(selector: selectors.BaseSelector, clock: Clock) -> Checks:
-    return Checks(5.0, selector, clock)
-
-
-def begin(checks: Checks, worker: int = 0, root: Path = Path("/nowhere"), **more: Any) -> socket.socket:
-    """Ask for a check; gives the end on which its outcome comes."""
-    ours, theirs = socket.socketpair()
-    checks.begin(worker, GateRequest(root=root, version="v1", **more), theirs)
-    return ours
-
-
-def outcome(answer: socket.socket) -> Any:
-    """What a check that has ended has told."""
-    content = b""
-    with answer:
-        while chunk := answer.recv(65536):
-            content += chunk
-    return json.loads(content)
-
-
-def test_a_check_beyond_its_time_is_killed(checks: Checks, children: Children, clock: Clock) -> None:
-    answer = begin(checks)
-    clock.now += 4.9
-    checks.kill_overdue()
-    assert not children.killed
-    clock.now += 0.1
-    checks.kill_overdue()
-    checks.kill_overdue()  # not twice, though it isn't reaped yet
-    assert children.killed == [1]
-    assert checks.reap(1, -signal.SIGKILL)
-    assert outcome(answer)["crashed"].startswith("after 5 seconds")
-
-
-def test_a_worker_has_one_check_at_a_time(checks: Checks, children: Children) -> None:
-    first, *others = [begin(checks, worker) for worker in (0, 1, 0)]
-    assert children.killed == [1]
-    checks.reap(1, -signal.SIGKILL)
-    assert "requested another check" in outcome(first)["crashed"]
-    checks.kill_all()
-    assert children.killed == [1, 2, 3]
-    for pid, answer in zip((2, 3), others, strict=True):
-        checks.reap(pid, -signal.SIGKILL)
-        assert outcome(answer) == {"crashed": "as the service stops"}
-
-
-def test_a_check_whose_worker_closed_its_socket_is_reported(checks: Checks, children: Children) -> None:
-    begin(checks).close()
-    ((key, _),) = checks.selector.select(0)
-    checks.kill(key.data, "as its worker no longer waits")
-    assert children.killed == [1]
-    assert not checks.selector.get_map()
-    assert checks.reap(1, -signal.SIGKILL)
-    assert not checks.reap(1, 0)
-
-
-@pytest.mark.parametrize(
-    ("code", "words"),
-    [(-9, "by SIGKILL"), (7, "with status 7"), (-40, "by signal 40"), (-64, "by SIGRTMAX")],
-)
-def test_the_exit_of_a_check_is_described(checks: Checks, children: Children, code: int, words: str) -> None:
-    answer = begin(checks)
-    checks.reap(1, code)
-    assert outcome(answer) == {"crashed": words} == {"crashed": describe_exit(code)}
-
-
-def test_a_failed_fork_is_reported(checks: Checks, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: object) -> int:
-        raise OSError(11, "Resource temporarily unavailable")
-
-    monkeypatch.setattr(checking, "fork", refuse)
-    assert "Resource temporarily unavailable" in outcome(begin(checks))["crashed"]
-
-
-@pytest.mark.process
-def test_checks_are_processes_with_limits_that_tell_their_outcome_to_the_worker_that_asked(
-    checks: Checks, monkeypatch: pytest.MonkeyPatch, published: Path
-) -> None:
-    pids: list[int] = []
-
-    def forking(work: Callable[[], object]) -> int:
-        pids.append(fork(work))
-        return pids[-1]
-
-    def passing(asked: GateRequest) -> Passage:
-        if asked.version == "v1" and asked.force:
-            found = {
-                name: resource.getrlimit(getattr(resource, name))[0]
-                for name in ("RLIMIT_DATA", "RLIMIT_CPU", "RLIMIT_CORE")
-            }
-            raise ValueError(json.dumps(found | {"descriptors": len(os.listdir("/dev/fd"))}))
-        if asked.memory_factor > 100:
-            bytearray(8 << 40)
-        return Passage(report=GateReport(version=asked.version, time="now", forced=asked.force, checks=()))
-
-    monkeypatch.setattr(checking, "fork", forking)
-    monkeypatch.setattr(checking, "pass_gate", passing)
-    cases: list[dict[str, Any]] = [
-        {"root": published},
-        {"force": True, "root": published},
-        {"memory_factor": 200.0},
-    ]
-    answers = [begin(checks, worker, **more) for worker, more in enumerate(cases)]
-    for pid in pids:
-        assert checks.reap(pid, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-    passed, told, failed = map(outcome, answers)
-    assert Passage.model_validate(passed).report.version == "v1"
-    assert failed["crashed"].startswith("with MemoryError")
-    found = json.loads(told["crashed"].removeprefix("with ValueError: "))
-    cores, inherited = os.cpu_count() or 1, data_bytes() or 0
-    assert (found["RLIMIT_CPU"], found["RLIMIT_CORE"]) == (5 * cores, 0)
-    assert 250e6 < found["RLIMIT_DATA"] - inherited < 300e6 + cores * 20e6
-    assert found["descriptors"] == 5  # the standard ones, its own socket, and the folder that is listed
+# Children
 
 
 @pytest.mark.process

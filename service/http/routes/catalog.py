@@ -7,12 +7,7 @@ import orjson
 from fastapi import APIRouter, Query, Response
 
 from turret.service.errors import InvalidFieldError
-from turret.service.http.routes.dependencies import (
-    CatalogSearchPart,
-    ModelHolderPart,
-    OverlayPart,
-    SettingsPart,
-)
+from turret.service.http.routes.dependencies import Parts
 from turret.service.http.routes.path_ids import Id
 from turret.service.http.routes.responses import FieldsAnswer, FoundItemsAnswer, answers, json_response
 from turret.service.search.catalog_search import items_json
@@ -25,10 +20,7 @@ router = APIRouter(prefix="/v1", tags=["catalog"])
 
 @router.get("/items", responses=answers(FoundItemsAnswer))
 async def find_items(
-    model_holder: ModelHolderPart,
-    overlay: OverlayPart,
-    search: CatalogSearchPart,
-    settings: SettingsPart,
+    parts: Parts,
     query: Annotated[str | None, Query(max_length=QUERY_LENGTH)] = None,
     id: Annotated[list[Id] | None, Query(max_length=PAGE_LIMIT)] = None,  # noqa: A002 - the parameter
     limit: Annotated[int, Query(ge=1, le=PAGE_LIMIT)] = 20,
@@ -41,23 +33,23 @@ async def find_items(
     A search leaves out withdrawn items; with `id` they are marked, and unknown ones are left out.
     """
     start = int(cursor or 0)
-    bundle = model_holder.answering.bundle
-    fresh, _ = await overlay.within(bundle, settings.history_timeout)
+    bundle = parts.model_holder.answering.bundle
+    fresh, _ = await parts.overlay.within(bundle, parts.settings.history_timeout)
     if id is not None:
         if query is not None:
             raise InvalidFieldError("id", id, "send `query` or `id`, not both")
         rows = [row for each in id if (row := fresh.row(each)) is not None]
         return _items(bundle.manifest.version, items_json(bundle, fresh, rows))
-    page = await search.page(bundle, fresh, query or "", start, limit)
+    page = await parts.catalog_search.page(bundle, fresh, query or "", start, limit)
     following = str(start + limit) if page.has_more else None
     return _items(bundle.manifest.version, items_json(bundle, fresh, page.rows), following)
 
 
 @router.get("/fields", responses=answers(FieldsAnswer))
-async def fields(model_holder: ModelHolderPart, search: CatalogSearchPart) -> Response:
+async def fields(parts: Parts) -> Response:
     """Summarise the fields of the live version's catalog: kinds, frequent values and bounds."""
-    bundle = model_holder.answering.bundle
-    summary = await search.run(partial(summarise, bundle.catalog))
+    bundle = parts.model_holder.answering.bundle
+    summary = await parts.catalog_search.run(partial(summarise, bundle.catalog))
     return json_response({"version": bundle.manifest.version, **summary})
 
 

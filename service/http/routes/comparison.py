@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Query, Response
 from pydantic import BaseModel
 
 from turret.service.http.routes.admin import check_scope
-from turret.service.http.routes.dependencies import ComparisonPart, reads
+from turret.service.http.routes.dependencies import Parts, reads
 from turret.service.http.routes.responses import RecommendAnswer, answers, body_of, json_response
 from turret.service.schemas.fields import K_LIMIT, VersionName
 from turret.service.schemas.requests import ComparedRequest, ComparisonRequest
@@ -65,22 +65,22 @@ router = APIRouter(prefix="/admin/comparison", tags=["admin"], dependencies=[Dep
 
 @router.post("", responses=answers(ComparisonAnswer, 404, 409), openapi_extra=body_of(ComparisonRequest))
 async def open_comparison(
-    body: Annotated[ComparisonRequest, Depends(reads(ComparisonRequest))], comparison: ComparisonPart
+    body: Annotated[ComparisonRequest, Depends(reads(ComparisonRequest))], parts: Parts
 ) -> Response:
     """Open a version beside the live one, in place of any other, after it has passed the gate."""
-    return json_response(await comparison.open(body.version))
+    return json_response(await parts.comparison.open(body.version))
 
 
 @router.get("", responses=answers(ComparisonAnswer))
-async def show_comparison(comparison: ComparisonPart, version: VersionName | None = None) -> Response:
+async def show_comparison(parts: Parts, version: VersionName | None = None) -> Response:
     """Show which version is compared, if any; `version` asks for that one alone."""
-    return json_response(comparison.state(version))
+    return json_response(parts.comparison.state(version))
 
 
 @router.delete("", responses=answers(ComparisonAnswer))
-async def close_comparison(comparison: ComparisonPart, version: VersionName | None = None) -> Response:
+async def close_comparison(parts: Parts, version: VersionName | None = None) -> Response:
     """End the comparison; with `version`, only if it is of that one."""
-    return json_response(await comparison.end(version))
+    return json_response(await parts.comparison.end(version))
 
 
 @router.post(
@@ -88,19 +88,19 @@ async def close_comparison(comparison: ComparisonPart, version: VersionName | No
 )
 async def recommend(
     body: Annotated[ComparedRequest, Depends(reads(ComparedRequest))],
-    comparison: ComparisonPart,
+    parts: Parts,
     version: VersionName | None = None,
 ) -> Response:
     """Answer one request from both versions. `version` opens another one first, here and below."""
-    return json_response(await comparison.recommend(body, version))
+    return json_response(await parts.comparison.recommend(body, version))
 
 
 @router.get("/overlap", responses=answers(OverlapAnswer, 404, 409))
 async def overlap(
-    comparison: ComparisonPart,
+    parts: Parts,
     version: VersionName | None = None,
     users: Annotated[int, Query(ge=1, le=USERS_LIMIT)] = 200,
     k: Annotated[int, Query(ge=1, le=K_LIMIT)] = 10,
 ) -> Response:
     """Measure the overlap of both versions' answers over stored users, or over recorded queries."""
-    return json_response(await comparison.overlap(users, k, version))
+    return json_response(await parts.comparison.overlap(users, k, version))

@@ -6,14 +6,8 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 
 from turret.service.background_tasks import BackgroundTasks
-from turret.service.compare.comparison import Comparison
-from turret.service.keys.keyring import Keyring
+from turret.service.components import Components
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
-from turret.service.overlay.item_writer import ItemWriter
-from turret.service.ranking.recommender import Recommender
-from turret.service.search.catalog_search import CatalogSearch
-from turret.service.settings import Settings
-from turret.service.stores.guarded import Breaker
 from turret.service.telemetry.metrics import Metrics
 from turret.service.versions.activation import Activator
 from turret.service.versions.holder import ModelHolder
@@ -30,18 +24,16 @@ def _part(name: str) -> Any:
     return Depends(part)
 
 
-CatalogSearchPart = Annotated[CatalogSearch, _part("catalog_search")]
+async def _parts(request: Request) -> Any:
+    return request.app.state.components
+
+
+Parts = Annotated[Components, Depends(_parts)]
 ActivatorPart = Annotated[Activator, _part("activator")]
 BackgroundPart = Annotated[BackgroundTasks, _part("background")]
-ComparisonPart = Annotated[Comparison, _part("comparison")]
-HistoriesPart = Annotated[Breaker, _part("histories")]
-ItemWriterPart = Annotated[ItemWriter, _part("item_writer")]
-KeyringPart = Annotated[Keyring, _part("keyring")]
 MetricsPart = Annotated[Metrics, _part("metrics")]
 ModelHolderPart = Annotated[ModelHolder, _part("model_holder")]
 OverlayPart = Annotated[ItemOverlayCache, _part("overlay")]
-RecommenderPart = Annotated[Recommender, _part("recommender")]
-SettingsPart = Annotated[Settings, _part("settings")]
 WorkerPart = Annotated[WorkerContext, _part("context")]
 
 

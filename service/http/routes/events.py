@@ -6,13 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Response
 
-from turret.service.http.routes.dependencies import (
-    HistoriesPart,
-    MetricsPart,
-    ModelHolderPart,
-    SettingsPart,
-    reads,
-)
+from turret.service.http.routes.dependencies import Parts, reads
 from turret.service.http.routes.responses import EventsAnswer, answers, body_of, json_response
 from turret.service.schemas.requests import EventBody, EventsRequest
 from turret.service.settings import Settings
@@ -25,11 +19,7 @@ router = APIRouter(prefix="/v1", tags=["events"])
 
 @router.post("/events", responses=answers(EventsAnswer), openapi_extra=body_of(EventsRequest))
 async def store_events(
-    body: Annotated[EventsRequest, Depends(reads(EventsRequest))],
-    histories: HistoriesPart,
-    metrics: MetricsPart,
-    model_holder: ModelHolderPart,
-    settings: SettingsPart,
+    body: Annotated[EventsRequest, Depends(reads(EventsRequest))], parts: Parts
 ) -> Response:
     """Store events. Once acknowledged, they are stored and count for the user's next recommendation.
 
@@ -38,13 +28,14 @@ async def store_events(
     kind.
     """
     now = time.time_ns() // 1_000_000
-    placed = _window(settings).apply([_event(event, now) for event in body.events], now)
-    stored = await histories.append(placed.events)
-    metrics.events_stored.inc(stored)
-    metrics.event_duplicates.inc(len(placed.events) - stored)
+    placed = _window(parts.settings).apply([_event(event, now) for event in body.events], now)
+    stored = await parts.histories.append(placed.events)
+    parts.metrics.events_stored.inc(stored)
+    parts.metrics.event_duplicates.inc(len(placed.events) - stored)
     answer: dict[str, Any] = {"stored": stored, "duplicates": len(placed.events) - stored}
     answer |= {name: count for name in ("clamped", "expired") if (count := getattr(placed, name))}
-    if model_holder.version and (warning := _kind_warning(placed.events, model_holder.live.bundle.manifest)):
+    holder = parts.model_holder
+    if holder.version and (warning := _kind_warning(placed.events, holder.live.bundle.manifest)):
         answer["warning"] = warning
     return json_response(answer)
 

@@ -8,12 +8,7 @@ import orjson
 from fastapi import APIRouter, Query, Response
 
 from turret.service.errors import InvalidFieldError
-from turret.service.http.routes.dependencies import (
-    CatalogSearchPart,
-    ModelHolderPart,
-    OverlayPart,
-    SettingsPart,
-)
+from turret.service.http.routes.dependencies import Parts
 from turret.service.http.routes.path_ids import Id
 from turret.service.http.routes.responses import (
     ColoursAnswer,
@@ -37,9 +32,9 @@ router = APIRouter(prefix="/v1/map", tags=["map"])
 
 
 @router.get("", responses=answers(MapAnswer, 404))
-async def item_map(model_holder: ModelHolderPart) -> Response:
+async def item_map(parts: Parts) -> Response:
     """Describe the map of the live version's item vectors."""
-    bundle = model_holder.answering.bundle
+    bundle = parts.model_holder.answering.bundle
     known = map_of(bundle)
     return json_response(
         {"version": bundle.manifest.version, "method": known.method, "items": len(known.points)}
@@ -47,22 +42,21 @@ async def item_map(model_holder: ModelHolderPart) -> Response:
 
 
 @router.get("/points", responses=_POINTS, response_class=Response)
-async def points(model_holder: ModelHolderPart) -> Response:
+async def points(parts: Parts) -> Response:
     """Return the points of the map as bytes."""
-    known = map_of(model_holder.answering.bundle)
+    known = map_of(parts.model_holder.answering.bundle)
     return Response(known.points.astype("<u2", copy=False).tobytes(), media_type="application/octet-stream")
 
 
 @router.get("/colours", responses=answers(ColoursAnswer, 404))
 async def colours(
     field: Annotated[str, Query(min_length=1)],
-    model_holder: ModelHolderPart,
-    search: CatalogSearchPart,
+    parts: Parts,
 ) -> Response:
     """Group the points by a field of the catalog."""
-    bundle = model_holder.answering.bundle
+    bundle = parts.model_holder.answering.bundle
     map_of(bundle)
-    coloured = await search.run(partial(colouring, bundle.catalog, field))
+    coloured = await parts.catalog_search.run(partial(colouring, bundle.catalog, field))
     return json_response(
         {
             "version": bundle.manifest.version,
@@ -76,16 +70,14 @@ async def colours(
 
 @router.get("/items", responses=answers(MapItemsAnswer, 404))
 async def map_items(
-    model_holder: ModelHolderPart,
-    overlay: OverlayPart,
-    settings: SettingsPart,
+    parts: Parts,
     point: Annotated[list[Annotated[int, Query(ge=0)]] | None, Query(max_length=MOST_ITEMS)] = None,
     id: Annotated[list[Id] | None, Query(max_length=MOST_ITEMS)] = None,  # noqa: A002 - the parameter
 ) -> Response:
     """Return the items of some points, or the points of some items; unknown items are left out."""
-    bundle = model_holder.answering.bundle
+    bundle = parts.model_holder.answering.bundle
     count = len(map_of(bundle).points)
-    fresh, _ = await overlay.within(bundle, settings.history_timeout)
+    fresh, _ = await parts.overlay.within(bundle, parts.settings.history_timeout)
     if (point is None) == (id is None):
         raise InvalidFieldError("point", point, "send `point` or `id`, one of them, up to 100 times")
     if point and (largest := max(point)) >= count:

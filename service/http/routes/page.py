@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.staticfiles import StaticFiles
 
 from turret.service import page
-from turret.service.http.routes.dependencies import KeyringPart, SettingsPart
+from turret.service.http.routes.dependencies import Parts
 from turret.service.http.routes.responses import json_response
 from turret.service.page.page_settings import PageSettings, admin_url
 
@@ -16,14 +16,15 @@ router = APIRouter(include_in_schema=False)
 
 
 @router.get("/page/settings.json")
-async def settings_of_page(request: Request, settings: SettingsPart, keyring: KeyringPart) -> Response:
+async def settings_of_page(request: Request, parts: Parts) -> Response:
     """Return what the page needs before its first call: public, as the page itself."""
+    admin_here: bool = request.app.state.admin_here
     known = PageSettings(
         release=request.app.version,
-        pictures=settings.page_pictures,
-        admin_here=request.app.state.admin_here,
-        admin_url=None if request.app.state.admin_here else admin_url(settings, request.url.hostname or ""),
-        keys_required=not keyring.is_open,
+        pictures=parts.settings.page_pictures,
+        admin_here=admin_here,
+        admin_url=None if admin_here else admin_url(parts.settings, request.url.hostname or ""),
+        keys_required=not parts.keyring.is_open,
     )
     return json_response(known.model_dump())
 

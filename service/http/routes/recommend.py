@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from turret.service.http.routes.dependencies import RecommenderPart, reads
+from turret.service.http.routes.dependencies import Parts, reads
 from turret.service.http.routes.responses import BatchAnswer, RecommendAnswer, answers, body_of, json_response
 from turret.service.schemas.requests import BatchRequest, RecommendRequest
 
@@ -15,10 +15,10 @@ router = APIRouter(prefix="/v1", tags=["recommend"])
 async def recommend(
     request: Request,
     body: Annotated[RecommendRequest, Depends(reads(RecommendRequest))],
-    recommender: RecommenderPart,
+    parts: Parts,
 ) -> Response:
     """Recommend the next items for a user or a history."""
-    answer = await recommender.recommend_one(body, request.scope.setdefault("turret", {}))
+    answer = await parts.recommender.recommend_one(body, request.scope.setdefault("turret", {}))
     return Response(answer, media_type="application/json")
 
 
@@ -26,10 +26,10 @@ async def recommend(
 async def recommend_batch(
     request: Request,
     body: Annotated[BatchRequest, Depends(reads(BatchRequest))],
-    recommender: RecommenderPart,
+    parts: Parts,
 ) -> Response:
     """Answer several recommendations in one call, all from one version."""
-    results = await recommender.recommend(body.requests)
+    results = await parts.recommender.recommend(body.requests)
     degraded = tuple(dict.fromkeys(part for result in results for part in result["degraded"]))
     request.scope.setdefault("turret", {}).update(version=results[0]["version"], degraded=degraded)
     return json_response({"results": results})

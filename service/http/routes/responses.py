@@ -10,7 +10,7 @@ from turret.service.schemas.requests import RouteBody
 from turret.service.versions.checked_versions import CheckedVersion
 from turret.service.versions.record import Activation
 from turret.tower.catalog.columns import Kind
-from turret.tower.format.manifest import MeasuredRecall, Norms, Scoring
+from turret.tower.format.manifest import IndexChoice, MeasuredRecall, Norms, Scoring
 
 Described = dict[str, Any]
 
@@ -266,16 +266,6 @@ class IndexAnswer(BaseModel):
     is_exact: bool
 
 
-class IndexChoiceAnswer(BaseModel):
-    """The requested kind and recall of the index, and the reasons and candidates of its choice."""
-
-    model_config = ConfigDict(extra="allow")
-
-    asked: str
-    recall: float
-    words: list[str]
-
-
 class VersionAnswer(BaseModel):
     """The live version: its manifest without the files, and since when it is live."""
 
@@ -294,7 +284,7 @@ class VersionAnswer(BaseModel):
     reads_times: bool
     exclude_seen: bool
     index: IndexAnswer
-    index_choice: IndexChoiceAnswer | None
+    index_choice: IndexChoice | None
     norms: Norms | None
     recall: list[MeasuredRecall]
     metrics: dict[str, Any]

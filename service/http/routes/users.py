@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Path, Response
 
 from turret.data.vocabulary import ID_LENGTH
 from turret.service.errors import NotFoundError
-from turret.service.http.routes.dependencies import HistoriesPart
+from turret.service.http.routes.dependencies import Parts
 from turret.service.http.routes.path_ids import check_utf8
 from turret.service.http.routes.responses import (
     ForgottenAnswer,
@@ -24,9 +24,9 @@ router = APIRouter(prefix="/v1", tags=["users"], dependencies=[Depends(check_utf
 
 
 @router.get("/random-user", responses=answers(RandomUserAnswer, 404))
-async def random_user(histories: HistoriesPart) -> Response:
+async def random_user(parts: Parts) -> Response:
     """Return the id of some user with stored events, to look at an example."""
-    user = await histories.random_user()
+    user = await parts.histories.random_user()
     if user is None:
         message = "no user with stored events found; send some with POST /v1/events or `turret history load`"
         raise NotFoundError("user_id", None, message)
@@ -34,20 +34,20 @@ async def random_user(histories: HistoriesPart) -> Response:
 
 
 @router.get("/users/{user_id:id}", responses=answers(UserAnswer))
-async def stored_of(user_id: UserId, histories: HistoriesPart) -> Response:
+async def stored_of(user_id: UserId, parts: Parts) -> Response:
     """Show the stored events of a user: their number, up to a million, and the newest 1000, oldest first."""
-    total, events = await histories.events(user_id, HISTORY_LIMIT)
+    total, events = await parts.histories.events(user_id, HISTORY_LIMIT)
     answer = {"user_id": user_id, "total": total, "events": [_shown(event) for event in events]}
     return json_response(answer)
 
 
 @router.delete("/users/{user_id:id}", responses=answers(ForgottenAnswer))
-async def forget(user_id: UserId, histories: HistoriesPart) -> Response:
+async def forget(user_id: UserId, parts: Parts) -> Response:
     """Delete all stored events of a user.
 
     Very many events may take longer than the time limit; retry after a 503 to continue.
     """
-    return json_response({"user_id": user_id, "deleted": await histories.forget(user_id)})
+    return json_response({"user_id": user_id, "deleted": await parts.histories.forget(user_id)})
 
 
 def _shown(event: Event) -> dict[str, Any]:

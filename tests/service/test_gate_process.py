@@ -1,0 +1,218 @@
+"""The gate in a process of its own: its limits, what reaches it and what doesn't, and how it may end."""
+
+import asyncio
+import json
+import os
+import resource
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from textwrap import indent
+from typing import Any
+
+import pytest
+import uvloop
+
+from tests.support.service_calls import children
+from tests.support.until import PATIENCE, eventually
+from turret.service.child_processes import describe_exit
+from turret.service.versions.gate import GateRequest, Passage
+from turret.service.versions.gate_process import pass_gate_in_process
+from turret.tower.engines.access import Access, current_access, set_access
+from turret.tower.format.snapshot import take_snapshot
+
+pytestmark = pytest.mark.process
+
+# Python imports this module at its start, here that of the process of the gate.
+SITE = """
+import json, os, resource, signal, sys, time
+from turret.service.versions import gate
+real = gate.{target}
+def instead(asked):
+{work}
+    return real(asked)
+gate.{target} = instead
+"""
+TOO_MUCH = """
+for number in range(3, 9):
+    try: os.write(number, b"x" * 3_000_000)
+    except OSError: pass
+"""
+Instead = Callable[..., None]
+
+
+@pytest.fixture
+def instead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Instead:
+    """Let the gate do some `work` before its own."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(folder)
+
+    def write(work: str, target: str = "pass_gate") -> None:
+        (folder / "sitecustomize.py").write_text(SITE.format(target=target, work=indent(work, "    ")))
+
+    return write
+
+
+def passed(root: Path, seconds: float = PATIENCE, **more: Any) -> Passage:
+    return asyncio.run(pass_gate_in_process(GateRequest(root=root, version="v1", **more), seconds))
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_sound_version_passes_with_the_snapshot_of_its_files(
+    new_loop: Callable[[], asyncio.AbstractEventLoop], bundles: Path
+) -> None:
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        request = GateRequest(root=bundles, version="v1")
+        passage = runner.run(pass_gate_in_process(request, PATIENCE))
+        unknown = runner.run(pass_gate_in_process(request.model_copy(update={"version": "v9"}), PATIENCE))
+    assert passage.report.passed
+    assert passage.snapshot == take_snapshot(bundles / "v1")
+    assert (unknown.report.reason, unknown.snapshot) == ("unknown", None)
+    assert not children(os.getpid())
+
+
+@pytest.mark.fault(63)
+@pytest.mark.parametrize(
+    ("work", "words"),
+    [
+        ("os.kill(os.getpid(), signal.SIGKILL)", "ended by SIGKILL"),
+        # As in a library that ends the process where memory can't be had.
+        ("try: bytearray(2 << 30)\nexcept MemoryError: os.abort()", "ended by SIGABRT"),
+        ("raise RuntimeError('no new thread')", "ended with RuntimeError: no new thread"),
+        ("sys.exit(7)", "ended with status 7"),
+        ("os._exit(0)", "ended without an outcome"),
+        (TOO_MUCH, "ended without an outcome"),
+    ],
+    ids=["killed", "memory", "error", "exit", "nothing", "too much"],
+)
+def test_a_check_that_fails_of_itself_is_refused_in_words(
+    work: str, words: str, instead: Instead, bundles: Path
+) -> None:
+    instead(work)
+    report = passed(bundles).report
+    assert (report.passed, report.reason) == (False, "crashed")
+    assert f"checking version v1 {words}" in report.refusal
+
+
+@pytest.mark.fault(63)
+def test_memory_is_limited_by_the_size_of_the_version(instead: Instead, bundles: Path) -> None:
+    """Two gigabytes for one of 20 KB."""
+    instead("bytearray(2 << 30)", "_Gate.golden")
+    report = passed(bundles).report
+    assert (report.reason, report.refusal) == ("golden", "the memory is full")
+
+
+@pytest.mark.fault(63)
+def test_a_check_that_takes_too_long_is_killed(instead: Instead, bundles: Path) -> None:
+    instead("signal.pause()")
+    report = passed(bundles, seconds=0.5).report
+    assert report.reason == "crashed"
+    assert "ended after 0.5 seconds, the limit (TURRET_GATE_SECONDS)" in report.refusal
+    assert not children(os.getpid())
+
+
+@pytest.mark.fault(63)
+def test_a_check_ends_with_the_call_that_waits_for_it(
+    instead: Instead, bundles: Path, tmp_path: Path
+) -> None:
+    instead(f"open({str(tmp_path / 'begun')!r}, 'w').close()\nsignal.pause()")
+
+    async def work() -> None:
+        request = GateRequest(root=bundles, version="v1")
+        call = asyncio.create_task(pass_gate_in_process(request, PATIENCE))
+        await eventually((tmp_path / "begun").exists, "the check has begun")
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+
+    asyncio.run(work())
+    assert not children(os.getpid())
+
+
+@pytest.mark.fault(64)
+def test_the_outcome_of_a_check_that_was_given_up_passes_for_no_other(
+    instead: Instead, bundles: Path, tmp_path: Path
+) -> None:
+    """The first call is forced, and another one is under way when its outcome would come."""
+    go = tmp_path / "go"
+    instead(f"while not os.path.exists({str(go)!r}): time.sleep(.01)")
+
+    async def work() -> None:
+        request = GateRequest(root=bundles, version="v1", force=True)
+        first = await pass_gate_in_process(request, 0.5)
+        second = asyncio.create_task(
+            pass_gate_in_process(request.model_copy(update={"force": False}), PATIENCE)
+        )
+        go.touch()
+        assert (first.report.passed, (await second).report.forced) == (False, False)
+
+    asyncio.run(work())
+
+
+def test_what_a_library_prints_is_no_outcome(instead: Instead, bundles: Path) -> None:
+    instead("print('{}', flush=True)\nos.write(1, b'noise')")
+    assert passed(bundles).report.passed
+
+
+@pytest.fixture
+def access() -> Iterator[Access]:
+    """An access to an engine, with credentials."""
+    before, access = current_access(), Access("milvus://me:a-secret@nowhere:1", 3.5, 7, 9.0, "popular")
+    set_access(access)
+    yield access
+    set_access(before)
+
+
+TELL = """
+from turret.tower.engines.access import current_access
+from turret.service.versions.memory import data_bytes
+import dataclasses
+names = ("RLIMIT_DATA", "RLIMIT_CPU", "RLIMIT_CORE")
+told = {{name: resource.getrlimit(getattr(resource, name))[0] for name in names}}
+told["data"] = data_bytes()
+told["descriptors"] = [os.path.realpath(f"/dev/fd/{{name}}") for name in os.listdir("/dev/fd")]
+told["access"] = dataclasses.asdict(current_access())
+told["nice"] = os.getpriority(os.PRIO_PROCESS, 0)
+told["oom"] = int(open("/proc/self/oom_score_adj").read())
+told["command"] = open("/proc/self/cmdline").read()
+told["threads"] = os.environ["OMP_NUM_THREADS"]
+told["ignored"] = [signal.getsignal(one) is signal.SIG_IGN for one in (signal.SIGINT, signal.SIGTERM)]
+told["modules"] = [name for name in ("fastapi", "uvicorn", "starlette", "redis") if name in sys.modules]
+json.dump(told, open({path!r}, "w"))
+"""
+
+
+@pytest.mark.fault(63)
+def test_a_check_has_limits_and_nothing_of_its_caller_but_the_environment_and_the_access_to_engines(
+    instead: Instead, access: Access, bundles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    instead(TELL.format(path=str(tmp_path / "told")))
+    with open(tmp_path / "kept", "w") as kept:
+        os.set_inheritable(kept.fileno(), True)
+        assert passed(bundles, seconds=PATIENCE).report.passed
+    told = json.loads((tmp_path / "told").read_text())
+    cores = os.cpu_count() or 1
+    assert (told["RLIMIT_CPU"], told["RLIMIT_CORE"]) == (PATIENCE * cores, 0)
+    assert 200e6 < told["RLIMIT_DATA"] - told["data"] < 300e6 + cores * 20e6
+    assert told["RLIMIT_DATA"] != resource.RLIM_INFINITY
+    assert (told["nice"], told["oom"], told["threads"], told["ignored"]) == (19, 1000, "1", [True, True])
+    assert not any("kept" in name or "socket" in name for name in told["descriptors"])
+    assert Access(**told["access"]) == access
+    assert "a-secret" not in told["command"]
+    assert told["modules"] == []
+
+
+def test_a_process_that_can_not_be_started_is_a_failed_check(
+    bundles: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.executable", str(bundles / "nothing"))
+    assert "ended before its start (No such file or directory)" in passed(bundles).report.refusal
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [(-9, "by SIGKILL"), (7, "with status 7"), (-40, "by signal 40"), (-64, "by SIGRTMAX")],
+)
+def test_the_exit_of_a_process_is_described(code: int, words: str) -> None:
+    assert describe_exit(code) == words
