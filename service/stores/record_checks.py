@@ -60,7 +60,7 @@ async def _check_races(one: RecordStore, other: RecordStore) -> None:
 
 async def _check_members(one: RecordStore, other: RecordStore) -> None:
     _expect("there are no members before the first report", await one.members(), ())
-    await one.leave("nobody")  # that has not reported
+    await one.leave("nobody")
     state = await one.poll()
     for name in _NAMES:
         await one.members(name, b"first", _LONG)

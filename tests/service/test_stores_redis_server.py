@@ -454,8 +454,8 @@ def test_a_poll_has_the_number_of_the_last_change_and_groups_have_records_of_the
             other = RedisRecords(address, group, 0.5)
             assert await other.read() == b""
             await other.close()
-        for number in ("x", "-5", "nan"):
-            server.ask("SET", "turret:items:number", number)
+        for damaged in ("x", "-5", "nan"):
+            server.ask("SET", "turret:items:number", damaged)
             assert (await records.poll()).items == -1
         server.ask("DEL", "turret:items:number")
         server.ask("RPUSH", "turret:items:number", "1")
