@@ -1,12 +1,9 @@
 """The composition root: opens the parts of a service and connects them."""
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
 
 from turret.service.background_tasks import BackgroundTasks
-from turret.service.compare.chosen import ChosenVersion
 from turret.service.compare.comparison import Comparison
-from turret.service.compare.opening import ComparedVersion, VersionOpener
 from turret.service.keys.keyring import Keyring, admin_key
 from turret.service.monitoring.observation import Observation
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
@@ -20,7 +17,6 @@ from turret.service.settings import Settings
 from turret.service.shared_state import SharedState
 from turret.service.stores.contract import RecordStore, Stores
 from turret.service.stores.registry import guarded, open_records, open_stores
-from turret.service.thread_priority import lower_priority
 from turret.service.versions.activation import Activator
 from turret.service.versions.engine_access import engine_access
 from turret.service.versions.gate import GateRequest, Passage, pass_gate
@@ -76,7 +72,9 @@ class Components:
         self.metrics = self.observation.metrics
         self.follower = self._follower(self.replicas, self._records)
         queries = QueryReader(self.histories, self.overlay, settings)
-        self.comparison = self._compare(queries)
+        self.comparison = Comparison(
+            self.model_holder, self.activator, self.overlay, queries, self.histories, settings.history_timeout
+        )
         self.recommender = Recommender(
             self.model_holder,
             self.overlay,
@@ -115,21 +113,6 @@ class Components:
         if replicas is None or records is None:
             return None
         return Follower(self.model_holder, replicas, records, self.context.replica, self.metrics)
-
-    def _compare(self, queries: QueryReader) -> Comparison:
-        settings = self.settings
-        thread = ThreadPoolExecutor(1, "comparison", lower_priority)
-        chosen = ChosenVersion(self.context.shared_state, settings.comparison_seconds)
-        opener = VersionOpener(self.model_holder, self.activator, thread, settings.memory_factor)
-        return Comparison(
-            self.model_holder,
-            ComparedVersion(self.model_holder, chosen, opener),
-            self.overlay,
-            queries,
-            self.histories,
-            thread,
-            settings.history_timeout,
-        )
 
     def _observe(self) -> Observation:
         observation = Observation(

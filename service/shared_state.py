@@ -15,7 +15,6 @@ from typing import NamedTuple
 _HEAD = 48  # integers before the first worker's slot
 _PIN = slice(64, 128)  # the bytes of integers 8 to 15
 _VERSION = slice(128, 192)  # those of integers 16 to 23
-COMPARISON = 192  # the first byte of `service.compare.chosen`, which has the integers 24 to 47
 _REPLICATED, _OTHERS_SERVE = 4, 5
 
 
