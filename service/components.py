@@ -5,13 +5,10 @@ import os
 import shutil
 import tempfile
 import weakref
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from turret.service.background_tasks import BackgroundTasks
-from turret.service.compare.chosen import ChosenVersion
 from turret.service.compare.comparison import Comparison
-from turret.service.compare.opening import ComparedVersion, VersionOpener
 from turret.service.keys.keyring import Keyring, admin_key
 from turret.service.monitoring.observation import Observation
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
@@ -23,7 +20,6 @@ from turret.service.settings import Settings
 from turret.service.shared_state import SharedState
 from turret.service.stores.contract import Stores
 from turret.service.stores.registry import guarded, open_stores, store_kind
-from turret.service.thread_priority import lower_priority
 from turret.service.versions.activation import Activator
 from turret.service.versions.engine_access import engine_access
 from turret.service.versions.folder import make_folder, record_of
@@ -82,7 +78,9 @@ class Components:
             self.follower.announce,
         )
         queries = QueryReader(self.histories, self.overlay, settings)
-        self.comparison = self._compare(queries)
+        self.comparison = Comparison(
+            self.model_holder, self.activator, self.overlay, queries, self.histories, settings.history_timeout
+        )
         self.recommender = Recommender(
             self.model_holder,
             self.overlay,
@@ -135,21 +133,6 @@ class Components:
         )
 
         return follower, Activator(self.model_holder, follower, records, settings, self._pass_gate)
-
-    def _compare(self, queries: QueryReader) -> Comparison:
-        settings = self.settings
-        thread = ThreadPoolExecutor(1, "comparison", lower_priority)
-        chosen = ChosenVersion(self.context.shared_state, settings.comparison_seconds)
-        opener = VersionOpener(self.model_holder, self.activator, thread, settings.memory_factor)
-        return Comparison(
-            self.model_holder,
-            ComparedVersion(self.model_holder, chosen, opener),
-            self.overlay,
-            queries,
-            self.histories,
-            thread,
-            settings.history_timeout,
-        )
 
     def _observe(self) -> Observation:
         observation = Observation(

@@ -85,7 +85,7 @@ class Settings(BaseSettings):
     - `memory_factor`: the memory for checking and loading a version, as a multiple of its file sizes.
     - `min_version_seconds`: how long a request with `min_version` may wait for this worker to load it.
     - `shadow_queue`: requests that may wait for the shadow; further ones are dropped.
-    - `comparison_seconds`: how long a version stays open for comparison without a call.
+    - `comparison_seconds`: how long a version stays open for comparison.
     - `watch_seconds`: seconds between checks of the live version's files.
     - `engine`: the address of the vector engine, with its credentials, if not the one in the manifests.
     - `engine_seconds`: seconds to wait for the engine in a search.
@@ -153,7 +153,7 @@ class Settings(BaseSettings):
     memory_factor: float = Field(default=MEMORY_FACTOR, ge=0)
     min_version_seconds: float = Field(default=1.0, ge=0)
     shadow_queue: int = Field(default=100, ge=1)
-    comparison_seconds: float = Field(default=300.0, gt=0, le=86_400)
+    comparison_seconds: float = Field(default=1800.0, gt=0, le=86_400)
     watch_seconds: float = Field(default=5.0, gt=0)
     engine: str | None = Field(default=None, repr=False)
     engine_seconds: float = Field(default=1.0, gt=0)

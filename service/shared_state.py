@@ -1,18 +1,12 @@
 """Integers in memory that all processes of a service share, read without a system call."""
 
 import ctypes
-import fcntl
 import mmap
 import os
-import tempfile
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import IntEnum
 
-_HEAD = 48  # integers before the first worker's slot
-COMPARISON = 192  # the first byte of `service.compare.chosen`, which has the integers 24 to 47
+_HEAD = 8  # integers before the first worker's slot
 
 
 class Order(IntEnum):
@@ -66,45 +60,19 @@ class SharedState:
     def __init__(self, workers: int = 1) -> None:
         width = ctypes.sizeof(WorkerSlot)
         size = 8 * _HEAD + workers * width
-        self._file = _unnamed_file(size)
-        self._lock = threading.Lock()
-        # Mapped memory is read without a system call; the file under it can be locked.
-        self.memory = mmap.mmap(self._file, size)
-        self.cells = memoryview(self.memory).cast("q")
+        memory = mmap.mmap(-1, size)  # anonymous, and shared by all forks
+        self._order = ctypes.c_int64.from_buffer(memory)
         self.slots = tuple(
-            WorkerSlot.from_buffer(self.memory, 8 * _HEAD + number * width) for number in range(workers)
+            WorkerSlot.from_buffer(memory, 8 * _HEAD + number * width) for number in range(workers)
         )
         for number, slot in enumerate(self.slots):
             slot.number = number
 
-    def __del__(self) -> None:
-        os.close(self._file)
-
     @property
     def order(self) -> int:
         """The `Order` to the workers."""
-        return self.cells[3]
+        return self._order.value
 
     @order.setter
     def order(self, order: Order) -> None:
-        self.cells[3] = order
-
-    @contextmanager
-    def exclusive(self) -> Iterator[None]:
-        """Lock the generations against all other threads and processes."""
-        with self._lock:
-            fcntl.lockf(self._file, fcntl.LOCK_EX)  # the kernel releases it when its holder dies
-            try:
-                yield
-            finally:
-                fcntl.lockf(self._file, fcntl.LOCK_UN)
-
-
-def _unnamed_file(size: int) -> int:
-    if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("turret-shared-state")
-    else:
-        with tempfile.TemporaryFile() as file:
-            descriptor = os.dup(file.fileno())
-    os.truncate(descriptor, size)
-    return descriptor
+        self._order.value = order

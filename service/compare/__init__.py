@@ -1,3 +1,3 @@
 """The comparison of a version with the live one: their answers to a request, and their overlap."""
 
-__all__ = ["chosen", "comparison", "opening"]
+__all__ = ["comparison"]

@@ -165,19 +165,6 @@ class Activator:
         candidate = Candidate(version=version, opened=opened, until=until) if version else None
         return await self.route(lambda routes: routes.model_copy(update={"candidate": candidate}))
 
-    async def check(self, version: str) -> Passage:
-        """Check a version by the gate without activating it.
-
-        Raises BusyError while this worker activates or checks another: a worker has one check at a time.
-        """
-        if self._one_at_a_time.locked():
-            raise BusyError("an activation or another check is in progress; retry")
-        async with self._one_at_a_time:
-            record = self._holder.record
-            return await self._run_gate(
-                self._gate_request(version, record.live.version if record else None, force=False)
-            )
-
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[_Turn]:
         """Hold all locks of activations, with one deadline for all of them."""

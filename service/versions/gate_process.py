@@ -20,6 +20,7 @@ from turret.service.versions.gate import GateRequest, Passage, crashed, pass_gat
 from turret.service.versions.memory import data_bytes, few_arenas
 from turret.tower.engines.access import Access, current_access, set_access
 from turret.tower.errors import BundleError
+from turret.tower.format.listing import version_folder
 from turret.tower.format.manifest import read_manifest
 from turret.tower.format.pointer import check_version
 
@@ -53,6 +54,10 @@ async def pass_gate_in_process(request: GateRequest, seconds: float) -> Passage:
     The environment goes along, and no descriptor. A process that can't be started, crashes or is killed is a
     failed check, `crashed`.
     """
+    try:
+        version_folder(request.root, request.version)
+    except BundleError:  # the first check, which opens nothing, will refuse it
+        return await asyncio.to_thread(pass_gate, request)
     call = _Call(request=request, seconds=seconds, access=current_access(), parent=os.getpid())
     try:
         process = await asyncio.create_subprocess_exec(

@@ -182,9 +182,10 @@ class ModelHolder:
 
     def end_candidate(self) -> None:
         """Release the compared version once its time is over."""
-        candidate = self.traffic.routes.candidate
-        if candidate is not None and self.traffic.candidate is not None and is_over(candidate):
-            self.traffic = replace(self.traffic, candidate=None)
+        routes = self.traffic.routes
+        if routes.candidate is not None and is_over(routes.candidate):
+            routes = routes.model_copy(update={"candidate": None})
+            self.traffic = replace(self.traffic, routes=routes, candidate=None)
 
     def _put_routes(self, traffic: TrafficSplit, record: Record) -> None:
         self.traffic, self.routes_number = traffic, record.routes_number

@@ -1,39 +1,41 @@
-"""A version beside the live one, which the workers hold no longer than it is used."""
+"""A version beside the live one: both answers to a request, their overlap, and what the calls answer."""
 
 import asyncio
-import gc
-import weakref
-from collections.abc import AsyncIterator, Callable, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tests.support.virtual_time import in_virtual_time, run
-from turret.service import components as composition
-from turret.service.compare import opening
-from turret.service.compare.chosen import ChosenVersion
-from turret.service.compare.opening import WATCH_SECONDS, VersionOpener
+from tests.support.virtual_time import run
+from turret.service.compare.comparison import Comparison
 from turret.service.compare.overlap import measure_overlap, recorded_queries, stored_queries
 from turret.service.compare.sides import Side, overlap_between
-from turret.service.components import Components
-from turret.service.errors import ConflictError, HistoryUnavailableError, NotFoundError
+from turret.service.errors import (
+    BusyError,
+    ConflictError,
+    HistoryUnavailableError,
+    NotFoundError,
+    NotReadyError,
+    ReplicasUnavailableError,
+    RequestError,
+)
 from turret.service.overlay.apply_changes import empty_overlay
-from turret.service.ranking.query import Query, make_query
+from turret.service.overlay.item_overlay_cache import ItemOverlayCache
+from turret.service.ranking.query import Query, QueryReader, make_query
 from turret.service.schemas.requests import RecommendRequest
 from turret.service.settings import Settings
-from turret.service.shared_state import SharedState
 from turret.service.stores.contract import Event, History
+from turret.service.stores.registry import guarded, open_stores
 from turret.service.stores.sqlite.histories import SqliteHistory
-from turret.service.versions.activation import Activator
-from turret.service.versions.gate import GateRequest, Passage, pass_gate, read_report
-from turret.service.versions.holder import ModelHolder
+from turret.service.versions.activation import RefusedError
 from turret.service.versions.loaded_model import LoadedModel, open_live
-from turret.service.worker_context import WorkerContext
 from turret.tower.bundle.publish import BundleContents, publish
+from turret.tower.errors import BundleError
 
 Make = Callable[..., BundleContents]
 MakeSide = Callable[..., Side]
@@ -151,133 +153,118 @@ def test_a_scan_is_bounded_in_users_and_in_time() -> None:
     assert stored(Portions(2, "hang"), 5) == stored(Portions(2, "fail"), 5) == [[1, 2, 3]] * 2 + [[1]]
 
 
-# --- It is opened
-
-
-@pytest.fixture
-def root(bundles: Path, make_contents: Make) -> Path:
-    """Beside the live v1: v2 and v3 with the same items, and v4 with others."""
-    publish(bundles, make_contents("v2", seed=1))
-    publish(bundles, make_contents("v3", seed=2))
-    publish(bundles, make_contents("v4", ids=range(200, 230), seed=1))
-    return bundles
-
-
-async def _pass(request: GateRequest) -> Passage:
-    return pass_gate(request)
-
-
-def opened(root: Path, version: str, manifest: str | None = None, run_gate: Any = _pass) -> LoadedModel:
-    async def work() -> LoadedModel:
-        holder = ModelHolder(root)
-        with ThreadPoolExecutor(1) as thread:
-            opener = VersionOpener(holder, Activator(holder, Settings(bundles=root), run_gate), thread, 1.5)
-            opener.find(version)
-            return await opener.open(version, manifest)
-
-    return run(work())
-
-
-def test_a_version_with_nothing_in_common_is_opened_and_its_report_says_so(root: Path) -> None:
-    """The gate would not let it go live. What has passed is not checked again."""
-    model = opened(root, "v4")
-    report = read_report(root, "v4")
-    assert report is not None
-    assert [check.name for check in report.failed] == ["overlap"]
-    assert opened(root, "v4", model.bundle.snapshot.manifest, None).version == "v4"
-    with pytest.raises(ConflictError, match="its manifest has SHA-256"):
-        opened(root, "v4", "0" * 64, None)
-    with pytest.raises(NotFoundError, match="there are: v1, v2, v3, v4"):
-        opened(root, "v9")
-
-
-# --- It is held while it is used
+# --- The candidate
 
 REQUEST = RecommendRequest(history=[120], k=5)
-SECONDS = 60.0
+OPENED, SECONDS = 1_700_000_000_000, 60
+
+
+@dataclass
+class Candidate:
+    """The candidate of the routes; times in milliseconds since 1970."""
+
+    version: str
+    manifest: str
+    opened: int
+    until: int
+
+
+class Core:
+    """What a comparison reads of the holder, and calls of the activator, of one worker."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.live = open_live(root, "v1")
+        self.version = "v1"
+        self.compared: list[str | None] = []
+        self.error: Exception | None = None
+        self.is_late = False
+        self._route(None, None)
+
+    def _route(self, candidate: Candidate | None, model: LoadedModel | None) -> None:
+        self.traffic = SimpleNamespace(routes=SimpleNamespace(candidate=candidate), candidate=model)
+
+    async def compare(self, version: str | None) -> None:
+        self.compared.append(version)
+        if self.error is not None:
+            raise self.error
+        if version is None:
+            self._route(None, None)
+        elif not self.is_late:
+            model = open_live(self.root, version)
+            now = time.time_ns() // 1_000_000
+            manifest = model.bundle.snapshot.manifest
+            self._route(Candidate(version, manifest, OPENED, now + 1000 * SECONDS), model)
 
 
 @pytest.fixture
-def settings(root: Path) -> Settings:
-    given = {"bundles": root, "store": "memory://", "admin_key": "a-key-of-32-characters-for-tests"}
-    return Settings.model_validate(given | {"comparison_seconds": SECONDS})
+def core(bundles: Path, make_contents: Make) -> Core:
+    """Beside the live v1: v2 and v3 with the same items."""
+    publish(bundles, make_contents("v2", seed=1))
+    publish(bundles, make_contents("v3", seed=2))
+    return Core(bundles)
 
 
 @pytest.fixture
-def held(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
-    """The versions that the workers have in memory for the comparison, with that of each of them."""
-    models: list[weakref.ref[LoadedModel]] = []
-
-    def noted(*given: Any) -> LoadedModel:
-        models.append(weakref.ref(model := open_live(*given)))
-        return model
-
-    def in_memory() -> list[str]:
-        gc.collect()
-        return [model.version for one in models if (model := one())]
-
-    monkeypatch.setattr(opening, "open_live", noted)
-    return in_memory
+def comparison(core: Any) -> Iterator[Comparison]:
+    settings = Settings.model_validate({"bundles": core.root, "store": "memory://"})
+    stores = open_stores(settings)
+    histories, overlay = guarded(stores.histories, settings), ItemOverlayCache(stores.items)
+    queries = QueryReader(histories, overlay, settings)
+    made = Comparison(core, core, overlay, queries, histories, overlay_seconds=60.0)
+    yield made
+    asyncio.run(made.close())
+    asyncio.run(stores.close())
 
 
-@asynccontextmanager
-async def workers(settings: Settings, count: int = 1) -> AsyncIterator[list[Components]]:
-    """The parts of several workers of one service, in one process, by the clock of the loop."""
-    shared_state = SharedState(count)
-    clocked = partial(ChosenVersion, clock=asyncio.get_running_loop().time)
-    async with AsyncExitStack() as stack:
-        patch = stack.enter_context(pytest.MonkeyPatch.context())
-        patch.setattr(composition, "ChosenVersion", clocked)
-        opened = []
-        for number in range(count):
-            components = Components(settings, WorkerContext(shared_state, number))
-            stack.push_async_callback(components.close)
-            opened.append(components)
-        yield opened
+def test_a_version_is_opened_described_and_closed(core: Core, comparison: Comparison) -> None:
+    assert comparison.state() == {"version": None, "live": "v1"}
+    described = run(comparison.open("v2"))
+    assert 0 < described.pop("expires_seconds") <= SECONDS
+    assert described == {"version": "v2", "live": "v1", "opened": "2023-11-14T22:13:20.000+00:00"}
+    assert comparison.state("v2")["version"] == "v2"
+    assert comparison.state("v3")["version"] is None
+    assert run(comparison.end("v3"))["version"] == "v2"
+    assert run(comparison.end("v2")) == {"version": None, "live": "v1"}
+    assert core.compared == ["v2", None]
 
 
-@in_virtual_time
-async def test_a_worker_opens_what_another_was_asked_to_compare(
-    settings: Settings, held: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
+def test_the_candidate_is_asked_and_another_version_opened_first(core: Core, comparison: Comparison) -> None:
+    with pytest.raises(ConflictError, match="POST /admin/comparison"):
+        run(comparison.recommend(REQUEST, None))
+    for version, opened in (("v2", ["v2"]), (None, ["v2"]), ("v2", ["v2"]), ("v3", ["v2", "v3"])):
+        answer = run(comparison.recommend(REQUEST, version))
+        assert answer["other"]["version"] == (version or "v2")
+        assert core.compared == opened
+    assert run(comparison.overlap(5, 5, None))["version"] == "v3"
+
+
+def test_the_live_version_is_not_compared_with_itself(core: Core, comparison: Comparison) -> None:
+    for call in (comparison.open("v1"), comparison.recommend(REQUEST, "v1")):
+        with pytest.raises(ConflictError, match="v1 is live now"):
+            run(call)
+    assert core.compared == []
+
+
+@pytest.mark.parametrize(
+    ("error", "refused"),
+    [
+        (BundleError("there is no version v9", "missing"), NotFoundError),
+        (RefusedError("there is no version v9", "unknown"), NotFoundError),
+        (RefusedError("v9 needs 2 GB", "memory"), ConflictError),
+        (BusyError("another activation is in progress; retry"), NotReadyError),
+        (ReplicasUnavailableError("the record can't be read"), NotReadyError),
+    ],
+)
+def test_a_version_that_can_not_be_opened_is_refused(
+    core: Core, comparison: Comparison, error: Exception, refused: type[RequestError]
 ) -> None:
-    """The gate checks it once."""
-    async with workers(settings, 2) as (first, second):
-        await first.comparison.open("v2")
-        monkeypatch.setattr(second.activator, "check", None)
-        answer = await second.comparison.recommend(REQUEST, None)
-        assert held() == ["v2", "v2"]
-        assert answer["other"]["version"] == "v2"
-        assert (await second.comparison.end(None))["version"] is None
-        await asyncio.sleep(2 * WATCH_SECONDS)
-        assert held() == []
-        with pytest.raises(ConflictError, match="open one with"):
-            await first.comparison.overlap(1, 1, None)
+    core.error = error
+    with pytest.raises(refused, match=str(error)):
+        run(comparison.open("v9"))
 
 
-@in_virtual_time
-async def test_a_worker_that_is_asked_for_another_version_takes_all_with_it(
-    settings: Settings, held: Callable[[], list[str]]
-) -> None:
-    async with workers(settings, 2) as (first, second):
-        await first.comparison.open("v2")
-        await second.comparison.recommend(REQUEST, "v3")
-        await asyncio.sleep(2 * WATCH_SECONDS)
-        assert held() == ["v3"]
-        assert (await first.comparison.recommend(REQUEST, None))["other"]["version"] == "v3"
-
-
-@in_virtual_time
-async def test_it_ends_by_itself_but_not_while_it_is_used(
-    settings: Settings, held: Callable[[], list[str]]
-) -> None:
-    async with workers(settings, 2) as (first, second):
-        await first.comparison.open("v2")
-        for _ in range(3):
-            await asyncio.sleep(0.9 * SECONDS)
-            await second.comparison.recommend(REQUEST, None)
-        assert held() == ["v2", "v2"]
-        await asyncio.sleep(0.9 * SECONDS)
-        assert held() == ["v2", "v2"]
-        await asyncio.sleep(0.1 * SECONDS + 2 * WATCH_SECONDS)
-        assert held() == []
-        assert first.comparison.state() == {"version": None, "live": "v1"}
+def test_a_worker_that_has_not_opened_it_in_time_says_so(core: Core, comparison: Comparison) -> None:
+    core.is_late = True
+    with pytest.raises(NotReadyError, match="has not opened version v2 yet"):
+        run(comparison.recommend(REQUEST, "v2"))

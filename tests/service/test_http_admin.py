@@ -1,6 +1,5 @@
 """`/admin`, `/v1/version` and their like: which version answers, and how another one compares."""
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -192,7 +191,7 @@ def test_a_version_is_opened_described_and_closed(call: Call) -> None:
     found = call("POST", body={"version": "v2"})
     assert found.status_code == 200
     assert {name: found.json()[name] for name in ("version", "live")} == {"version": "v2", "live": "v1"}
-    assert 0 < found.json()["expires_seconds"] <= 300
+    assert 0 < found.json()["expires_seconds"] <= 1800
     assert call("GET").json()["opened"] == found.json()["opened"]
     assert call("GET", "?version=v3").json()["version"] is None
     assert call("DELETE", "?version=v3").json()["version"] == "v2"
@@ -243,12 +242,6 @@ def test_a_version_that_can_not_be_opened_is_refused_and_the_open_one_stays(open
 def test_a_version_that_becomes_live_ends_the_comparison(opened: Call, fresh_client: TestClient) -> None:
     assert activate(fresh_client, "v2", force=True).status_code == 200
     assert opened("GET").json() == {"version": None, "live": "v2"}
-    assert "v2 is live" in message(opened("GET", "/overlap"), 409)
+    assert "POST /admin/comparison" in message(opened("GET", "/overlap"), 409)
+    assert "v2 is live" in message(opened("GET", "/overlap?version=v2"), 409)
     assert opened("GET", "/overlap?version=v1").status_code == 200
-
-
-def test_files_that_vanish_end_the_comparison_with_a_sentence(opened: Call, versions: Path) -> None:
-    shutil.rmtree(versions / "v2")
-    assert "changed or are gone" in message(opened("GET", "/overlap"), 409)
-    assert opened("GET").json()["version"] is None
-    assert "there are: v1" in message(opened("GET", "/overlap?version=v2"), 404)

@@ -15,7 +15,7 @@ USERS_LIMIT = 1_000
 
 
 class ComparisonAnswer(BaseModel):
-    """The compared version and the live one, since when, and when the comparison ends without a call.
+    """The compared version and the live one, since when, and the seconds until the comparison ends.
 
     `version` is null if no version is compared.
     """
