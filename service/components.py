@@ -27,8 +27,6 @@ from turret.service.versions.gate import GateRequest, Passage, pass_gate
 from turret.service.versions.gate_process import pass_gate_in_process
 from turret.service.versions.model_holder import ModelHolder
 from turret.service.versions.shadow import Shadow
-from turret.service.wire.admission import admission
-from turret.service.wire.body import BodyReader
 from turret.service.worker_context import WorkerContext
 from turret.tower.engines.access import set_access
 
@@ -63,8 +61,6 @@ class Components:
         self.keyring = self.context.keyring or Keyring(
             settings.keys, admin_key(settings), settings.require_keys
         )
-        self.admission = admission(settings)
-        self.bodies = BodyReader(settings.body_limit)
         stores = stores or open_stores(settings)
         self.histories = guarded(stores.histories, settings)
         self.items = stores.items
@@ -139,7 +135,6 @@ class Components:
             self.context.number,
         )
         observation.follow_circuits(self.histories.circuits)
-        observation.follow_requests(self.admission)
         observation.follow_items(self.overlay)
         return observation
 
@@ -153,5 +148,4 @@ class Components:
         await self.catalog_search.close()
         await self.histories.close()
         await self.items.close()
-        await self.bodies.close()
         await self.observation.close()
