@@ -30,23 +30,25 @@ def check_head(scope: Scope, limit: int) -> None:
     A compressed body could be small here and large in memory, and saves nothing for a thousand ids.
     """
     kind = origin = encoding = b""
+    length = 0
     for name, value in scope["headers"]:
         if name == b"content-type":
             kind = value
-        elif name == b"content-length" and int(value) > limit:
-            raise too_large(limit)
+        elif name == b"content-length":
+            length = int(value)
         elif name == b"content-encoding":
             encoding = value.strip().lower()
         elif name == b"origin":
             origin = value
-    if scope["method"] not in _WITH_BODY:
-        return
-    if encoding not in (b"", b"identity"):
-        message = "compressed bodies are not accepted; send plain JSON"
-        raise BodyTypeError("Content-Encoding", encoding.decode("latin-1"), message)
-    if kind != b"application/json" and (kind or origin) and not _is_json(kind):
-        message = "send JSON with -H 'Content-Type: application/json'"
-        raise BodyTypeError("Content-Type", kind.decode("latin-1"), message)
+    if scope["method"] in _WITH_BODY:
+        if encoding not in (b"", b"identity"):
+            message = "compressed bodies are not accepted; send plain JSON"
+            raise BodyTypeError("Content-Encoding", encoding.decode("latin-1"), message)
+        if kind != b"application/json" and (kind or origin) and not _is_json(kind):
+            message = "send JSON with -H 'Content-Type: application/json'"
+            raise BodyTypeError("Content-Type", kind.decode("latin-1"), message)
+    if length > limit:
+        raise too_large(limit)
 
 
 def too_large(limit: int) -> TooLargeError:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, NoReturn
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from turret.service.error_responses import refuse
 from turret.service.security_headers import DATA
@@ -21,6 +21,7 @@ HEAD_BYTES, HEAD_LINES = 16_384, 100
 FRAMING_BYTES = 16_384
 # Bytes of a body that a client may still send after its answer.
 DISCARDED_BYTES = 4_000_000
+LINGER_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,7 @@ class Guard(HttpToolsProtocol):
         self._is_head = True  # the next byte is one of a head
         self._overhead = 0  # bytes of this request that are not its body
         self._body = 0
+        self._running: RequestResponseCycle | None = None  # uvicorn's `cycle` is the newest one
         self._fault: Refusal | None = None  # of a callback of the parser
         self._last: Refusal | None = None  # to be sent after the answers to earlier requests
         self._is_over = False  # nothing more is parsed
@@ -117,7 +119,8 @@ class Guard(HttpToolsProtocol):
             self._arriving = self.loop.call_later(self.limits.head_seconds, self._give_up)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the deadlines."""
+        """Stop the deadlines; the running request is told, as uvicorn tells the newest one only."""
+        self._disconnect()
         for timer in (self._arriving, self._sending):
             if timer is not None:
                 timer.cancel()
@@ -146,6 +149,8 @@ class Guard(HttpToolsProtocol):
         if len(self.headers) > HEAD_LINES or (self._overhead > HEAD_BYTES and self._head_size() > HEAD_BYTES):
             self._fail(HEAD_TOO_LARGE)
         super().on_headers_complete()
+        if not self.pipeline:
+            self._running = self.cycle
         self.headers = _Trailers()
         self._is_head = False
 
@@ -167,7 +172,8 @@ class Guard(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """Go on with the next request, or end the connection with what could not be read."""
-        if self._last is not None and not self.pipeline:
+        self._running = self.pipeline[-1][0] if self.pipeline else None
+        if self._last is not None and self._running is None:
             self._end(self._last)
             return
         super().on_response_complete()
@@ -209,7 +215,7 @@ class Guard(HttpToolsProtocol):
             return
         # If no request runs, this is part of a head, or the rest of a body that was answered; and uvicorn has
         # stopped its timer of idle connections.
-        is_late = self.cycle is None or self.cycle.response_complete
+        is_late = self._running is None
         if is_late and self._arriving is None:
             self._arriving = self.loop.call_later(self.limits.head_seconds, self._give_up)
         elif not is_late and self._arriving is not None:
@@ -223,28 +229,47 @@ class Guard(HttpToolsProtocol):
     def _refuse(self, refusal: Refusal) -> None:
         """Read nothing more, and end the connection after the answers to earlier requests."""
         self._is_over = True
+        if self._arriving is not None:
+            self._arriving.cancel()
         if refusal.reason is not None:
             self.limits.count(refusal.reason)
-        cycle, is_first = self.cycle, not self.pipeline
-        if self._is_head:
-            is_first = is_first and (cycle is None or cycle.response_complete)
-        elif not is_first:
-            self.pipeline.popleft()  # this request, which has not begun
-        elif cycle.response_started:
-            refusal = NOTHING
-        else:
-            cycle.disconnected = True  # the application awaits the rest of its body
-            cycle.message_event.set()
-        if is_first:
+        if not self._is_head:
+            if self.cycle is not self._running:
+                if self.pipeline:
+                    self.pipeline.popleft()  # it has not begun
+                else:
+                    refusal = NOTHING  # it was answered
+            elif self._running.response_started:
+                refusal = NOTHING
+            else:
+                self._disconnect()  # the application awaits the rest of the body
+        if self._running is None:
             self._end(refusal)
         else:
             self._last = refusal
 
+    def _disconnect(self) -> None:
+        """Let the running request send nothing more, and get no more of its body."""
+        if self._running is not None:
+            self._running.disconnected = True
+            self._running.waiting_for_100_continue = False
+            self._running.message_event.set()
+            self._running = None
+
     def _end(self, refusal: Refusal) -> None:
+        """Send the last bytes, and close a moment later.
+
+        A connection that is closed while its input is unread is reset, and its client may lose the answers.
+        """
         if not self.transport.is_closing():
+            self.flow.resume_reading()
             self.transport.write(refusal.content)
-            self.transport.close()
-            self._watch_sending()
+            self.transport.write_eof()
+            self._arriving = self.loop.call_later(LINGER_SECONDS, self._close)
+
+    def _close(self) -> None:
+        self.transport.close()
+        self._watch_sending()
 
     def _watch_sending(self) -> None:
         if self._sending is None and (unsent := self.transport.get_write_buffer_size()):
