@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from benchmarks.http_candidates import free_port
+from tests.support.ports import free_port
 
 FOLDER = Path(__file__).parent.parent / "deploy" / "production" / "proxy"
 _START_SECONDS = 20

@@ -2,8 +2,7 @@
 
 One worker with a queue of 32 and a shop of a thousand items meets 24 clients, which it can carry, and then
 400, in turn, so that what else the machine does meets both. Clients that are refused wait as long as
-Retry-After says, or ask again at once; and the worker has a processor, or a fifth of one: it is stopped for
-40 of 50 ms, as by a quota or a busy machine.
+Retry-After says, or ask again at once.
 
 `served_share`: recommendations for each second of the worker's processor time in the best flood, over those
 of the best round that it can carry. `refused_median_ms`: how soon a client is refused, in the best flood.
@@ -14,14 +13,10 @@ worker after the last flood over that after the first round. `lost` counts conne
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,7 +32,6 @@ QUEUE, CAPACITY_CLIENTS, CROWD = 32, 24, 400
 SECONDS, ROUNDS = 2.0, 3
 # Seconds until all are served again: requests of clients that have gone are still under way.
 AFTER_FLOOD = 1.0
-RUN, STOPPED = 0.01, 0.04  # seconds in turn of a worker that has a fifth of a processor
 
 
 @dataclass(frozen=True)
@@ -63,31 +57,26 @@ def main() -> None:
 
 
 def measure(options: Options) -> dict[str, Any]:
-    """Flood a service in each of the four ways."""
+    """Flood a service in both ways."""
     os.environ["TURRET_QUEUE_LIMIT"] = str(QUEUE)
     rounds = 1 if options.quick else ROUNDS
     with tempfile.TemporaryDirectory() as folder:
         bundles = Path(folder) / "bundles"
         publish_shop(bundles)
-        return {
-            f"{worker}_{clients}": flood(bundles, rounds, clients == "waiting", worker == "starved")
-            for worker in ("awake", "starved")
-            for clients in ("waiting", "impatient")
-        }
+        return {clients: flood(bundles, rounds, clients == "waiting") for clients in ("waiting", "impatient")}
 
 
-def flood(bundles: Path, rounds: int, waits: bool, is_starved: bool) -> dict[str, float]:
+def flood(bundles: Path, rounds: int, waits: bool) -> dict[str, float]:
     """Let a service meet both loads in turn."""
     peaks, floods = [], []
     with running_service(bundles) as service:
         _, worker = family(service.process.pid)
-        with starved(worker) if is_starved else nullcontext():
-            load(service, worker, CAPACITY_CLIENTS)  # warm
-            for _ in range(rounds):
-                peaks.append(load(service, worker, CAPACITY_CLIENTS))
-                floods.append(load(service, worker, CROWD, waits))
-                time.sleep(AFTER_FLOOD)
-            after = load(service, worker, CAPACITY_CLIENTS)
+        load(service, worker, CAPACITY_CLIENTS)  # warm
+        for _ in range(rounds):
+            peaks.append(load(service, worker, CAPACITY_CLIENTS))
+            floods.append(load(service, worker, CROWD, waits))
+            time.sleep(AFTER_FLOOD)
+        after = load(service, worker, CAPACITY_CLIENTS)
     return {
         "served_share": max(one.served for one in floods) / max(one.served for one in peaks),
         "refused_median_ms": 1_000 * min(one.told["refused_median_s"] for one in floods),
@@ -116,29 +105,9 @@ def load(service: Running, worker: int, clients: int, waits: bool = True) -> Loa
 
 
 def processor_seconds(pid: int) -> float:
-    """Of all threads, in nanoseconds: the ticks of /proc/PID/stat are a tenth of a starved worker's round."""
+    """Of all threads, in nanoseconds: the ticks of /proc/PID/stat are too coarse for a round."""
     threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
     return sum(int(one.read_text().split()[0]) for one in threads) / 1e9
-
-
-@contextmanager
-def starved(pid: int) -> Iterator[None]:
-    """Let a process run for a fifth of the time only."""
-    over = threading.Event()
-
-    def stop_and_go() -> None:
-        while not over.wait(RUN):
-            os.kill(pid, signal.SIGSTOP)
-            time.sleep(STOPPED)
-            os.kill(pid, signal.SIGCONT)
-
-    thread = threading.Thread(target=stop_and_go)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 if __name__ == "__main__":

@@ -18,8 +18,6 @@ from benchmarks.estimators_page import PAGE as ESTIMATORS
 from benchmarks.estimators_page import estimators_section
 from benchmarks.first_week_page import PAGE as EVALUATION
 from benchmarks.first_week_page import first_week_section
-from benchmarks.http_page import PAGE as HTTP
-from benchmarks.http_page import http_section
 from benchmarks.index_page import PAGE as INDEX
 from benchmarks.index_page import index_section
 from benchmarks.index_plot import plot as plot_index
@@ -102,7 +100,6 @@ PAGES: dict[Path, tuple[tuple[str, ...], Callable[..., str]]] = {
         estimators_section,
     ),
     EVALUATION: (("first_week",), first_week_section),
-    HTTP: (("http_servers",), http_section),
     INDEX: (("index",), index_section),
     PAGE: (("page",), page_section),
     PAPERS: (("papers",), papers_section),

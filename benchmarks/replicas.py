@@ -20,11 +20,11 @@ from redis import Redis
 from redis.exceptions import ConnectionError as NotThereError
 from rich.console import Console
 
-from benchmarks.http_candidates import free_port
 from benchmarks.processor_time import processor_seconds
 from benchmarks.protocol import Options, finish, read_options
 from benchmarks.running_service import Running, post, running_service
 from benchmarks.serving_shop import VERSIONS, served_shop
+from tests.support.ports import free_port
 
 REPLICAS = (1, 2, 3)
 CHANGES, ACTIVATIONS, IDLE_SECONDS = 100, 20, 10.0

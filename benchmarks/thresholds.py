@@ -54,21 +54,16 @@ BARS: dict[str, tuple[Bar, ...]] = {
     "overload --trial": (
         *(
             Bar(f"{case}.{name}", comparison, bar, reason)
-            for case in ("awake_waiting", "awake_impatient", "starved_waiting", "starved_impatient")
+            for case in ("waiting", "impatient")
             for name, comparison, bar, reason in (
                 ("refused_after", "<=", 0, "a second after a flood all are served"),
                 ("lost", "<=", 0, "no connection is ended"),
                 ("grown_mb", "<=", 20, "refusing keeps nothing"),
             )
         ),
-        Bar("awake_waiting.served_share", ">=", 0.8, "a flood hardly costs those who are served"),
-        Bar("awake_impatient.served_share", ">=", 0.6, "clients that do not wait are left waiting"),
-        Bar("starved_waiting.served_share", ">=", 0.4, "refusals take half of a fifth of a processor"),
-        Bar("starved_impatient.served_share", ">=", 0.4, "refusals take half of a fifth of a processor"),
-        Bar("awake_waiting.refused_median_ms", "<=", 10, "a refusal waits for nothing"),
-        Bar("starved_waiting.refused_median_ms", "<=", 90, "10 ms, and two stops of the worker"),
-        Bar("starved_waiting.refusals_a_client_s", "<=", 1.1, "a client is refused once in Retry-After"),
-        Bar("starved_impatient.refusals_a_client_s", "<=", 1.1, "a client is refused once in Retry-After"),
+        Bar("waiting.served_share", ">=", 0.8, "a flood hardly costs those who are served"),
+        Bar("impatient.served_share", ">=", 0.6, "clients that do not wait are left waiting"),
+        Bar("waiting.refused_median_ms", "<=", 20, "a refusal waits for one turn of the loop"),
     ),
     "serving --trial": (
         Bar("activate_failed", "<=", 0, "no request fails while versions change (docs/serving.md)"),

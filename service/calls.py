@@ -3,7 +3,7 @@
 from typing import Literal, NamedTuple
 
 Scope = Literal["read", "write", "admin"]
-# Requests of one lane wait for each other only: see `wire.admission`.
+# Requests of one lane keep each other out only, and probes nobody: see `http.admission`.
 Lane = Literal["recommend", "batch", "store", "read", "operator", "open", "probe"]
 _READING = ("GET", "HEAD", "OPTIONS")
 

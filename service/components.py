@@ -30,8 +30,6 @@ from turret.service.versions.holder import ModelHolder
 from turret.service.versions.record import ItemsNumber
 from turret.service.versions.shadow import Shadow
 from turret.service.versions.start import open_records
-from turret.service.wire.admission import admission
-from turret.service.wire.body import BodyReader
 from turret.service.worker_context import WorkerContext
 from turret.tower.engines.access import set_access
 from turret.tower.errors import BundleError
@@ -59,8 +57,6 @@ class Components:
         self.keyring = self.context.keyring or Keyring(
             settings.keys, admin_key(settings), settings.require_keys
         )
-        self.admission = admission(settings)
-        self.bodies = BodyReader(settings.body_limit)
         stores = stores or open_stores(settings)
         self.histories = guarded(stores.histories, settings)
         self.items = stores.items
@@ -142,7 +138,6 @@ class Components:
             self.context.number,
         )
         observation.follow_circuits(self.histories.circuits)
-        observation.follow_requests(self.admission)
         observation.follow_items(self.overlay)
         return observation
 
@@ -155,5 +150,4 @@ class Components:
         await self.catalog_search.close()
         await self.histories.close()
         await self.items.close()
-        await self.bodies.close()
         await self.observation.close()

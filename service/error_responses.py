@@ -122,10 +122,9 @@ def unexpected(scope: Scope) -> Response:
     return refuse(500, "path", scope["path"], message)
 
 
-def timed_out(more: Mapping[str, str] | None = None) -> Response:
-    """Write the response to a request that was cancelled at its deadline, with `more` headers."""
-    headers = {**_retry_after(1), "Connection": "close", **(more or {})}
-    return refuse(503, "service", None, _SLOW, headers)
+def timed_out() -> Response:
+    """Write the response to a request that was cancelled at its deadline."""
+    return refuse(503, "service", None, _SLOW, {**_retry_after(1), "Connection": "close"})
 
 
 async def _unexpected(request: Request, _: Exception) -> Response:

@@ -115,6 +115,19 @@ class ConflictError(RequestError):
     status = 409
 
 
+class BodyTypeError(RequestError):
+    """The body is not plain JSON, by the head of its request."""
+
+    status = 415
+
+
+class LateBodyError(RequestError):
+    """The body has not arrived in time; the connection is closed."""
+
+    status = 408
+    headers: ClassVar[Mapping[str, str]] = {"Connection": "close"}
+
+
 class TooLargeError(RequestError):
     """The body or a part of it exceeds its size limit."""
 

@@ -1,19 +1,16 @@
 """Expected processor time: which work runs in the event loop, how much at a time, and which in a thread.
 
-Every decision between the loop and a thread is made here: admission asks for the length of a slice, the
-reader of bodies whether a body is short, the recommender whether an answer is long, the batcher how many
-answers fit into a batch. Connections are balanced by their number and histories are encoded together for
-equal bits; neither depends on a time.
+Every decision between the loop and a thread is made here: the reader of bodies asks whether a body is short,
+the recommender whether an answer is long, the batcher how many answers fit into a batch. Connections are
+balanced by their number and histories are encoded together for equal bits; neither depends on a time.
 """
 
-# The loop reads its sockets again after tasks of so many processor seconds. An answer of 27,000 items takes a
-# tenth of this; an exact search of a million, or a large user tower, more: those run in a thread.
+# An answer of 27,000 items takes a tenth of this; an exact search of a million, or a large user tower, more:
+# those run in a thread.
 LOOP_SECONDS = 0.005
 # Processor time of one batch, and its largest size.
 _BATCH_SECONDS, _LARGEST_BATCH = 0.002, 16
 # Bytes of any content that are parsed in a millisecond or two, and lists and objects within 3 ms.
-# The standard library's parser, which names a repeated key, takes 25 ms for a megabyte without a pause in
-# which another thread could run.
 SHORT_BODY, _FEW_CONTAINERS = 32_768, 1_000
 # A longer answer takes longer to write than most take to be found; a longer history, to encode.
 _LOOP_ITEMS, _LOOP_HISTORY = 100, 1_000

@@ -47,10 +47,12 @@ class Settings(BaseSettings):
     - `trusted_proxies`: addresses whose `X-Forwarded-For` is trusted, separated by commas.
     - `max_connections`: connections of a process; `queue_limit`, `store_limit`, `batch_limit`: unfinished
       recommendations, calls about events and users, and batches of a process; more are refused.
-    - `queue_seconds`: the longest wait of a request in the queue; `request_seconds`: its time limit.
-    - `head_seconds`, `body_seconds`: from the first byte of a request to the end of its head and its body;
-      `send_seconds`: in which a client reads something of its answer; `keep_alive_seconds`: between
-      requests.
+    - `request_seconds`: the time limit of a request.
+    - `head_seconds`: from the first byte of a request to the end of its head; `body_seconds`: from there to
+      the end of its body; `send_seconds`: in which a client reads something of its answer;
+      `keep_alive_seconds`: between requests.
+    - `guard`: limit the head, the framing and the connections in this process; without it uvicorn runs as
+      it was released, and a proxy has to limit them.
     - `body_limit`: bytes of a request's body.
     - `stored_history_limit`: how many of a user's newest stored events a recommendation reads.
     - `fresh_items_limit`: the most items added to the live version, and the most of its own items with
@@ -112,15 +114,15 @@ class Settings(BaseSettings):
     metrics_open: bool = True
     trusted_proxies: str | None = None
     max_connections: int = Field(default=4096, ge=1)
-    queue_limit: int = Field(default=128, ge=1)
+    queue_limit: int = Field(default=64, ge=1)
     store_limit: int = Field(default=256, ge=1)
     batch_limit: int = Field(default=8, ge=1)
-    queue_seconds: float = Field(default=0.5, gt=0)
     request_seconds: float = Field(default=30.0, gt=0)
     head_seconds: float = Field(default=10.0, gt=0)
     body_seconds: float = Field(default=30.0, gt=0)
     send_seconds: float = Field(default=30.0, gt=0)
     keep_alive_seconds: int = Field(default=20, ge=1)
+    guard: bool = True
     body_limit: int = Field(default=1_000_000, ge=1)
     stored_history_limit: int = Field(default=10_000, ge=1, le=100_000)
     fresh_items_limit: int = Field(default=10_000, ge=0)

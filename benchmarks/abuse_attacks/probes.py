@@ -7,8 +7,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 from benchmarks.abuse_attacks.attack import Outcome, Scene
-from benchmarks.abuse_attacks.cpu_limits import starved
-from benchmarks.abuse_attacks.target import HISTORY, Target
+from benchmarks.abuse_attacks.target import HISTORY
 from benchmarks.abuse_attacks.wire import ask, dial, hang_up, head, post, read_answer, statuses
 
 _OPEN = ("/docs", "/openapi.json", "/metrics", "/livez", "/readyz")
@@ -61,7 +60,7 @@ def pipelining(scene: Scene) -> Outcome:
 
 
 def upgrades(scene: Scene) -> Outcome:
-    """POSTs that offer to speak HTTP/2, as `curl --http2` does; they have to be answered as others are."""
+    """POSTs that offer HTTP/2, as `curl --http2` does, are refused; nginx would take the offer out."""
     target = scene.target
     body = {"history": HISTORY, "k": 3}
     offer = (
@@ -80,19 +79,7 @@ def upgrades(scene: Scene) -> Outcome:
                     time.sleep(0.01 * (len(parts) - 1))
                 got.append(read_answer(connection))
     answers = statuses(got)
-    return Outcome(answers, held=set(answers) == {"200"})
-
-
-def starved_overload(scene: Scene) -> Outcome:
-    """The same crowd while the workers have 0.4 cores, of which other work on the machine leaves the rest."""
-    with starved(sorted(_workers(scene.target)), share=0.2):
-        return overload(scene)
-
-
-def _workers(target: Target) -> set[int]:
-    workers = target.workers()
-    hang_up(workers.values())
-    return set(workers)
+    return Outcome(answers, held=set(answers) == {"400"})
 
 
 def _ask_again(scene: Scene, count: int, requests: list[bytes]) -> tuple[Counter[str], list[float]]:

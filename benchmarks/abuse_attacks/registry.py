@@ -90,7 +90,6 @@ ATTACKS: tuple[Attack, ...] = (
     Attack("linked_version", 27, bundles.linked_version),
     Attack("paths_in_answers", 27, bundles.paths_in_answers),
     Attack("overload", 29, probes.overload, seconds=3),
-    Attack("starved_overload", 29, probes.starved_overload, stall_counts=False, seconds=3),
     Attack("pipelining", 29, probes.pipelining, seconds=3),
 )
 

@@ -1,3 +1,3 @@
 """The application: routes, layers around them, and documents."""
 
-__all__ = ["app", "documents"]
+__all__ = ["app", "documents", "guard"]

@@ -3,15 +3,17 @@
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, TypeVar
+from typing import Any
 
 from fastapi import APIRouter, Depends, FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from turret.service import error_responses
 from turret.service.components import Components
-from turret.service.http.body_types import BodyTypes
+from turret.service.http.admission import Admission, Capacity
+from turret.service.http.bodies import BodyReader
 from turret.service.http.documents import docs_page, openapi_document
 from turret.service.http.edge import Edge
 from turret.service.http.fast_path import RecommendPath
@@ -32,6 +34,7 @@ from turret.service.http.routes.path_ids import check_query
 from turret.service.keys.access import Authentication
 from turret.service.monitoring.observation import watch_files
 from turret.service.settings import Settings
+from turret.service.shared_state import Order
 from turret.service.stores.contract import Stores
 from turret.service.versions.follower import UpToDate
 from turret.service.worker_context import WorkerContext
@@ -47,7 +50,6 @@ PUBLIC: tuple[APIRouter, ...] = (
     probes.router,
 )
 ADMIN: tuple[APIRouter, ...] = (admin.router, comparison.router)
-Layer = TypeVar("Layer", bound=ASGIApp)
 _log = logging.getLogger("turret.store")
 
 
@@ -71,13 +73,10 @@ class Application(FastAPI):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self._outermost: ASGIApp = super().__call__
-        self.is_admissible: Callable[[Scope], bool] = lambda _: True
 
-    def surround(self, layer: Callable[..., Layer], **options: object) -> Layer:
-        """Put `layer` around the application as it is, and return the layer."""
-        made = layer(self._outermost, **options)
-        self._outermost = made
-        return made
+    def surround(self, layer: Callable[..., ASGIApp], **options: object) -> None:
+        """Put `layer` around the application as it is."""
+        self._outermost = layer(self._outermost, **options)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer through all layers."""
@@ -121,7 +120,9 @@ def create_app(
         docs_url=None,
         redoc_url=None,
     )
-    app.surround(RecommendPath, components=components)
+    app.state.bodies, app.state.capacity = BodyReader(), Capacity(settings)
+    components.metrics.refresh_with(partial(app.state.capacity.show, components.metrics))
+    app.surround(RecommendPath, components=components, bodies=app.state.bodies)
     app.surround(UpToDate, follower=components.follower)
     routers = PUBLIC if settings.admin_port is not None else PUBLIC + ADMIN
     return _add_layers(app, components, routers + _page(settings))
@@ -141,6 +142,7 @@ def create_admin_app(app: FastAPI) -> Application:
         redoc_url=None,
     )
     components: Components = app.state.components
+    beside.state.bodies, beside.state.capacity = app.state.bodies, app.state.capacity
     page_routers = _page(components.settings)
     return _add_layers(beside, components, ADMIN + (PUBLIC + page_routers if page_routers else ()))
 
@@ -176,17 +178,27 @@ def _add_layers(app: Application, components: Components, routers: tuple[APIRout
     app.state.components = components
     app.state.admin_here = admin.router in routers
     # The last is the outermost.
-    authentication = app.surround(
+    app.surround(
+        Admission,
+        capacity=app.state.capacity,
+        settings=components.settings,
+        count=components.metrics.count_refusal,
+    )
+    app.surround(
         Authentication,
         keyring=components.keyring,
         metrics_open=components.settings.metrics_open,
         admin_here=app.state.admin_here,
         share=components.settings.workers,
     )
-    types = app.surround(BodyTypes)
-    app.is_admissible = lambda scope: authentication.is_admissible(scope) and types.is_admissible(scope)
-    traces, pictures = components.observation.traces, components.settings.page_pictures
-    app.surround(Edge, metrics=components.metrics, traces=traces, pictures=pictures)
+    traces, shared_state = components.observation.traces, components.context.shared_state
+    app.surround(
+        Edge,
+        metrics=components.metrics,
+        traces=traces,
+        pictures=components.settings.page_pictures,
+        is_draining=lambda: shared_state.order != Order.SERVE,
+    )
     if traces is not None:
         app.surround(traces.around)
     # A request is compared with the routes one after the other, and probes come most often.

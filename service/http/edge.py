@@ -19,14 +19,13 @@ from turret.service.security_headers import Headers, SecurityHeaders
 from turret.service.telemetry.logs import ACCESS
 from turret.service.telemetry.metrics import Metrics
 from turret.service.telemetry.traces import Traced, trace_of
-from turret.service.wire.admission import OVERDUE
 
 HEADER = b"x-request-id"
 _USABLE = re.compile(rb"[!-~]{1,128}").fullmatch
 _log = logging.getLogger("turret")
 _TRACE_PARENT = b"traceparent"
-_GONE = 499  # cancelled before the response began
-# Refusals by inner layers; `Admission` counts those of connections.
+_LAST = (b"connection", b"close")
+# Refusals by inner layers; `Admission` and the guard count theirs.
 _REFUSALS = {401: "key", 403: "scope", 413: "size", 429: "rate"}
 _CLASSES = {2: "2xx", 3: "3xx", 4: "4xx", 5: "5xx"}
 
@@ -36,17 +35,24 @@ class Edge:
 
     `scope["turret"]` is a dict with `request_id` and `stages` (name -> seconds), which inner layers fill.
     They may also set `version`, `key` (with a `name`) and `degraded` (names). An unhandled exception is
-    logged once and answered with 500, a request cancelled at its deadline with 503. The page may load
-    pictures from the origins `pictures`.
+    logged once and answered with 500, a request that a server cancels as it ends with 503. The page may load
+    pictures from the origins `pictures`. While the service `is_draining`, an answer is the last of its
+    connection.
     """
 
     def __init__(
-        self, app: ASGIApp, metrics: Metrics, traces: Traced | None = None, pictures: Sequence[str] = ()
+        self,
+        app: ASGIApp,
+        metrics: Metrics,
+        traces: Traced | None = None,
+        pictures: Sequence[str] = (),
+        is_draining: Callable[[], bool] = lambda: False,
     ) -> None:
         self._app = app
         self._metrics = metrics
         self._traces = traces
         self._security = SecurityHeaders(pictures)
+        self._is_draining = is_draining
         self._routes: dict[str, _Route] = {}
         self._stages: dict[str, Histogram] = {}
 
@@ -66,6 +72,8 @@ class Edge:
         facts: dict[str, Any] = {"request_id": identifier, "stages": {}}
         scope["turret"] = facts
         headers = (*self._security.of(scope["path"]), (HEADER, identifier.encode("ascii")))
+        if self._is_draining():
+            headers = (*headers, _LAST)
         describe = None if self._traces is None else partial(self._describe, self._traces, scope)
         sending = _Sending(send, headers, describe)
         self._metrics.running += 1
@@ -73,24 +81,24 @@ class Edge:
             await self._app(scope, receive, sending)
         except Exception as error:
             await _fail(error, scope, receive, sending)
-        except asyncio.CancelledError as cancelled:
-            if sending.status or cancelled.args != (OVERDUE,):
-                sending.status = sending.status or _GONE
+        except asyncio.CancelledError:
+            if sending.status:
                 raise
             await self._time_out(scope, receive, sending)
         finally:
             self._metrics.running -= 1
-            self._record(scope, facts, sending.status or 500, time.perf_counter() - start, parent)
+            seconds = (sending.began or time.perf_counter()) - start
+            self._record(scope, facts, sending.status or 500, seconds, parent)
 
     def _describe(self, traces: Traced, scope: Scope) -> None:
         traces.describe(scope["method"], self._route(scope).name, scope["turret"])
 
     async def _time_out(self, scope: Scope, receive: Receive, sending: "_Sending") -> None:
-        """Answer a request that was cancelled at its deadline, so that it counts as an error."""
+        """Answer a request that was cancelled, so that it counts as an error."""
         task = asyncio.current_task()
         assert task is not None
         task.uncancel()
-        self._metrics.refused.labels("time").inc()
+        self._metrics.count_refusal("time")
         await timed_out()(scope, receive, sending)
 
     def _record(
@@ -99,7 +107,7 @@ class Edge:
         route = self._route(scope)
         route.count(status, seconds)
         if status in _REFUSALS:
-            self._metrics.refused.labels(_REFUSALS[status]).inc()
+            self._metrics.count_refusal(_REFUSALS[status])
         for name, duration in facts["stages"].items():
             stage = self._stages.get(name)
             if stage is None:
@@ -140,19 +148,24 @@ class Edge:
 
 
 class _Sending:
-    """Adds headers to the response and remembers its status; `describe` is called as the response begins."""
+    """Adds headers to the response and remembers its status; `describe` is called as the response begins.
 
-    __slots__ = ("_describe", "_headers", "_send", "status")
+    `began` is when it did: a client may take its time to read it.
+    """
+
+    __slots__ = ("_describe", "_headers", "_send", "began", "status")
 
     def __init__(self, send: Send, headers: Headers, describe: Callable[[], None] | None) -> None:
         self._send = send
         self._headers = headers
         self._describe = describe
         self.status = 0
+        self.began = 0.0
 
     def __call__(self, message: Message) -> Awaitable[None]:
         if message["type"] == "http.response.start":
             self.status = message["status"]
+            self.began = time.perf_counter()
             message["headers"] = [*message.get("headers", ()), *self._headers]
             if self._describe is not None:
                 self._describe()

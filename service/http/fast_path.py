@@ -6,8 +6,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from turret.service.components import Components
 from turret.service.error_responses import refusal
+from turret.service.http.bodies import BodyReader
 from turret.service.schemas.requests import RecommendRequest
-from turret.service.wire.body import read_bytes
 
 PATH = "/v1/recommend"
 _TYPE = (b"content-type", b"application/json")
@@ -20,9 +20,10 @@ class RecommendPath:
     calls the same functions.
     """
 
-    def __init__(self, app: ASGIApp, components: Components) -> None:
+    def __init__(self, app: ASGIApp, components: Components, bodies: BodyReader) -> None:
         self._app = app
         self._components = components
+        self._bodies = bodies
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a recommendation; pass other calls on."""
@@ -32,10 +33,8 @@ class RecommendPath:
             return
         facts = scope.setdefault("turret", {})
         try:
-            body = await read_bytes(receive, self._components.settings.body_limit)
             begun = perf_counter()
-            request = await self._components.bodies.parse(body, RecommendRequest)
-            del body  # frees it while the request is answered
+            request = await self._bodies.read(receive, RecommendRequest)
             facts.setdefault("stages", {})["parse"] = perf_counter() - begun
             answer = await self._components.recommender.recommend_one(request, facts)
         except Exception as error:

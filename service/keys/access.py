@@ -71,16 +71,6 @@ class Authentication:
                 scope.setdefault("turret", {})["key"] = key
         await self._app(scope, receive, send)
 
-    def is_admissible(self, scope: Scope) -> bool:
-        """Whether a request will be admitted unless it exceeds the rate of its key. Never raises."""
-        needed = self._required(scope)
-        if needed is None:
-            return True
-        if needed == "admin" and not self._admin_here:
-            return False
-        key = self._keyring.find(_authorization(scope["headers"]))
-        return key is not None and needed in key.scopes
-
     def _required(self, scope: Scope) -> KeyScope | None:
         """The scope that a call requires now, None if it is public."""
         path: str = scope["path"]

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,6 @@ from turret.service.telemetry.metrics import SOURCES, Metrics
 from turret.service.telemetry.traces import open_traces
 from turret.service.versions.holder import ModelHolder
 from turret.service.versions.loaded_model import LoadedModel
-from turret.service.wire.admission import Admission
 from turret.tower.engines.circuit import Circuit, CircuitState
 from turret.tower.errors import BundleError
 
@@ -78,22 +76,6 @@ class Observation:
         for name, circuit in circuits.items():
             self.metrics.breaker_open.labels(name).set(0)
             circuit.on_change = partial(self._on_circuit, name)
-
-    def follow_requests(self, admission: Admission) -> None:
-        """Export waiting requests and refusals outside the application."""
-        exported: Counter[str] = Counter()
-
-        def refresh() -> None:
-            new = admission.refusals() - exported
-            exported.update(new)
-            for reason, count in new.items():
-                self.metrics.refused.labels(reason).inc(count)
-            self.metrics.queue_length.set(admission.waiting)
-            self.metrics.held_bytes.set(admission.held.total)
-            for limiter in admission.limiters:
-                self.metrics.under_way.labels(limiter.name).set(limiter.active)
-
-        self.metrics.refresh_with(refresh)
 
     def follow_items(self, overlay: ItemOverlayCache) -> None:
         """Export the numbers of fresh and withdrawn items."""

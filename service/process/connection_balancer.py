@@ -11,7 +11,6 @@ import socket
 from collections.abc import Callable, Sequence
 
 from turret.service.shared_state import WorkerSlot
-from turret.service.wire import eager
 
 # A worker may exceed the fewest connections by one, or by this share of them, and still accept another. Busy
 # workers run this every few milliseconds; accepting hundreds one at a time would take seconds.
@@ -41,7 +40,7 @@ class ConnectionBalancer:
         self._slot = slot
         self._others = tuple(other for other in slots if slot is not None and other.number != slot.number)
         self._loop = asyncio.get_running_loop()
-        self._connecting: set[asyncio.Task[None]] = set()
+        self._connecting: set[asyncio.Task[object]] = set()
         self._yielded_at: float | None = None
         self._later: asyncio.TimerHandle | None = None
         listening.setblocking(False)
@@ -94,10 +93,10 @@ class ConnectionBalancer:
         connection.setblocking(False)
         if self._slot is not None:
             self._slot.connections += 1
-        task = eager.start(self._loop, self._loop.connect_accepted_socket(self._connect, connection))
-        if task is not None:
-            self._connecting.add(task)
-            task.add_done_callback(self._connecting.discard)
+        connecting = self._loop.connect_accepted_socket(self._connect, connection)
+        task = self._loop.create_task(connecting)
+        self._connecting.add(task)
+        task.add_done_callback(self._connecting.discard)
         return True
 
     def _yields(self) -> bool:

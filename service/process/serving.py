@@ -14,14 +14,10 @@ import uvicorn
 
 from turret.service.errors import ServiceError
 from turret.service.http.app import Application
+from turret.service.http.guard import Limits, guarded
 from turret.service.process.connection_balancer import ConnectionBalancer
 from turret.service.process.open_files import connection_limit
 from turret.service.settings import Settings
-from turret.service.shared_state import Order
-from turret.service.wire.admission import OVERDUE
-from turret.service.wire.connection_reaper import ConnectionReaper, Deadlines
-from turret.service.wire.counted_protocol import Guards
-from turret.service.wire.protocol import GuardedProtocol, guarded
 from turret.service.worker_context import WorkerContext
 
 LINGER_SECONDS = 0.5
@@ -69,24 +65,23 @@ class Server(uvicorn.Server):
             await asyncio.sleep(_POLL_SECONDS)
 
     def _close_idle(self) -> None:
-        """Close idle connections; busy ones close after their response."""
-        poll, idle = select.poll(), {}
+        """Close idle connections, also busy ones after their response, but for those with unread input."""
+        poll, connections = select.poll(), {}
         for connection in self.server_state.connections:
-            connection.shutdown()
-            if isinstance(connection, GuardedProtocol) and connection.is_idle:
+            if not connection.transport.is_closing():
                 file = connection.transport.get_extra_info("socket").fileno()
-                idle[file] = connection.transport
+                connections[file] = connection
                 poll.register(file, select.POLLIN)
-        pending = {file for file, _ in poll.poll(0)}  # their next request has arrived unread
-        for file in idle.keys() - pending:
-            idle[file].close()
+        pending = {file for file, _ in poll.poll(0)}
+        for file in connections.keys() - pending:
+            connections[file].shutdown()
 
     async def _cancel_rest(self) -> None:
         """Cancel the requests that exceed the drain time; they get an error response."""
         if tasks := tuple(self.server_state.tasks):
             _log.error("%d requests exceeded the drain time and are cancelled", len(tasks))
             for task in tasks:
-                task.cancel(OVERDUE)
+                task.cancel()
             await asyncio.wait(tasks, timeout=LINGER_SECONDS)
 
     def _protocol(self) -> asyncio.Protocol:
@@ -111,14 +106,18 @@ def make_server(
 ) -> Server:
     """Make the server of an application; `limit` connections, by default the limit of the process."""
     limit = limit or connection_limit(settings)
+    count = app.state.components.metrics.count_refusal
+    limits = Limits(limit, settings.head_seconds, settings.send_seconds, count)
     return Server(
         uvicorn.Config(
             app,
             lifespan=lifespan,
-            http=guarded(_guards(settings, app, limit)),
+            http=guarded(limits) if settings.guard else "httptools",
+            # The guard closes connections beyond the limit; uvicorn lets them be, and refuses all requests.
+            limit_concurrency=None if settings.guard else limit,
             ws="none",
             log_config=None,  # its lines go through our handlers
-            log_level="warning",
+            log_level="error",  # its warnings are about bad requests: any client could fill the log
             access_log=False,
             server_header=False,
             proxy_headers=settings.trusted_proxies is not None,
@@ -127,20 +126,6 @@ def make_server(
             timeout_graceful_shutdown=settings.drain_seconds,
         ),
         context,
-    )
-
-
-def _guards(settings: Settings, app: Application, limit: int) -> Guards:
-    state = app.state.components
-    shared_state = state.context.shared_state
-    return Guards(
-        state.admission,
-        ConnectionReaper(),
-        Deadlines(settings.head_seconds, settings.body_seconds, settings.send_seconds),
-        limit,
-        settings.body_limit,
-        app.is_admissible,
-        is_draining=lambda: shared_state.order != Order.SERVE,
     )
 
 

@@ -76,9 +76,8 @@ class Metrics:
         self.stages = histogram("turret_stage_seconds", "Time of each stage", _STAGE_SECONDS, "stage")
         self.batch_size = histogram("turret_batch_size", "Recommendations in a batch", _SIZES)
         self.in_flight = gauge("turret_in_flight", "Running requests")
-        self.queue_length = gauge("turret_queue_length", "Requests waiting for a time slice")
-        self.under_way = gauge("turret_under_way", "Requests whose response is not fully sent", "lane")
-        self.held_bytes = gauge("turret_held_bytes", "Buffered bytes of requests and responses")
+        self.under_way = gauge("turret_under_way", "Requests that hold a place of their lane", "lane")
+        self.held_bytes = gauge("turret_held_bytes", "Bytes of bodies that arrive or are answered")
         self.refused = counter("turret_refused", "Refused requests, by reason", reason=_REFUSALS)
 
     def _declare_answers(self) -> None:
@@ -183,6 +182,10 @@ class Metrics:
             "clock",
             mode="livemax",
         )
+
+    def count_refusal(self, reason: str) -> None:
+        """Count a refused request, by one of the reasons that are declared."""
+        self.refused.labels(reason).inc()
 
     def text(self) -> bytes:
         """Export the metrics of all workers in the Prometheus text format, this worker's up to date."""

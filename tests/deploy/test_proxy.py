@@ -19,8 +19,8 @@ from benchmarks.local_proxy import FOLDER, running_proxy
 from tests.support.places import ROOT
 from tests.support.rights import BOUND
 from tests.support.tools import require
+from turret.service.http.guard import HEAD_BYTES
 from turret.service.settings import Settings
-from turret.service.wire.refusals import HEAD_BYTES
 
 LIMITS = (FOLDER / "limits.conf").read_text("utf-8")
 

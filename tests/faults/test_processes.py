@@ -255,10 +255,10 @@ def test_a_service_that_is_told_to_end_says_so_and_answers_on(start: Start) -> N
     until(lambda: all(anew(service, "GET", "/readyz").status_code == 503 for _ in range(10)), "it says so")
     for _ in range(4):  # of both workers
         with socket.create_connection(address(service)) as connection:
-            connection.sendall(ASK + ASK)  # those that were sent together are answered
-            answers = answer_on(connection)
-        assert answers.count(b"HTTP/1.1 200 OK") == 2
-        assert answers.lower().count(b"connection: close") == 1
+            connection.sendall(ASK)
+            answer = answer_on(connection)
+        assert answer.startswith(b"HTTP/1.1 200 OK")
+        assert b"connection: close" in answer.lower()
     assert service.process.poll() is None
     assert service.stop(signal.SIGINT) == (0, "")
 

@@ -1,4 +1,4 @@
-"""Faults of stores of histories and of the wire."""
+"""Faults of stores of histories, of the admission and of the guard."""
 
 from typing import Any
 
@@ -46,16 +46,37 @@ def the_address_of_a_store_shows_its_password(original: Function) -> Function:
     return Exception.__str__
 
 
-@planted("turret.service.wire.limiter:Limiter._abort_stalled", "service/test_wire.py")
-def a_stalled_response_keeps_its_place(original: Function) -> Function:
-    return lambda self: False
+@planted("turret.service.http.admission:_Answer.__call__", "service/test_http_admission.py")
+def an_unread_answer_keeps_no_place(original: Function) -> Function:
+    return lambda self, message: self._send(message)
 
 
-@planted("turret.service.wire.admission:Admission.run", "service/test_wire_limits.py", "service/test_wire.py")
-def a_refused_request_keeps_its_place(original: Function) -> Function:
-    async def run(self: Any, app: Any, limiter: Any, *others: Any) -> None:
-        before = limiter.refused
-        await original(self, app, limiter, *others)
-        limiter.active += limiter.refused > before
+@planted("turret.service.http.admission:Admission._run", "service/test_http_admission.py")
+def a_request_that_fails_keeps_its_place(original: Function) -> Function:
+    async def run(self: Any, lane: Any, *others: Any) -> None:
+        try:
+            await original(self, lane, *others)
+        except Exception:
+            lane.running += 1
+            raise
 
     return run
+
+
+@planted("turret.service.http.admission:Capacity.add", "service/test_http_admission.py")
+def bodies_of_all_connections_are_not_bounded(original: Function) -> Function:
+    def add(self: Any, arriving: Any, count: int) -> None:
+        arriving.size += count
+        self.held_bytes += count
+
+    return add
+
+
+@planted("turret.service.http.guard:Guard._check", "service/test_http_guard.py")
+def the_framing_of_a_body_is_not_counted(original: Function) -> Function:
+    return seeing(original, FRAMING_BYTES=1 << 40)
+
+
+@planted("turret.service.http.guard:Guard.on_headers_complete", "service/test_http_guard.py")
+def trailers_become_headers(original: Function) -> Function:
+    return seeing(original, _Trailers=list)

@@ -5,7 +5,8 @@ Its clients are at the other ends of socket pairs: nothing listens, and nothing 
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections import Counter
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -13,22 +14,22 @@ import orjson
 import uvicorn
 
 from tests.support.until import eventually
+from turret.service.http.admission import BODY_BYTES, Admission, Capacity
+from turret.service.http.guard import Limits, guarded
 from turret.service.process.serving import Server
-from turret.service.wire.admission import Admission
-from turret.service.wire.connection_reaper import ConnectionReaper, Deadlines
-from turret.service.wire.counted_protocol import Guards
-from turret.service.wire.held_bytes import HeldBytes
-from turret.service.wire.protocol import guarded
+from turret.service.settings import Settings
 
 GET = b"GET /v1/recommend HTTP/1.1\r\nHost: x\r\n\r\n"
 PROBE = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
 POST = b"POST /v1/recommend HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n"
-RECOMMEND = "POST", "/v1/recommend"
 Answer = tuple[int, dict[str, str], bytes]
 
 
 class Application:
-    """Reads the body, waits for `open`, and answers 200."""
+    """Reads the body, waits for `open`, and answers 200, or 401 to `/closed`, whose body it doesn't read.
+
+    `/closed` stands for the check of keys: it is answered in front of the admission.
+    """
 
     def __init__(self) -> None:
         self.open = asyncio.Event()
@@ -41,11 +42,15 @@ class Application:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         self.began += 1
         self.headers.append(scope["headers"])
-        if scope["path"] != "/closed":
+        is_closed = scope["path"] == "/closed"
+        if not is_closed:
             self.bodies.append((await receive())["body"])
         await self.open.wait()
+        if scope["query_string"] == b"fail":
+            raise ValueError("a fault")
         headers = [(b"content-length", b"%d" % self.size)]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        status = 401 if is_closed else 200
+        await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": b"k" * self.size})
 
 
@@ -76,11 +81,16 @@ class Client:
 
 
 class Running:
-    """The server, to be sent bytes."""
+    """The server, to be sent bytes; `refused` counts by the reasons of `turret_refused_total`."""
 
-    def __init__(self, app: Application, admission: Admission, server: Server) -> None:
-        self.app, self.admission, self.server = app, admission, server
+    def __init__(self, app: Application, capacity: Capacity, server: Server, refused: Counter[str]) -> None:
+        self.app, self.capacity, self.server, self.refused = app, capacity, server, refused
         self._clients: list[Client] = []
+
+    @property
+    def places(self) -> int:
+        """The places of recommendations that are taken."""
+        return self.capacity.lanes["recommend"].running
 
     async def connect(self, content: bytes = b"") -> Client:
         """Connect, and send bytes."""
@@ -121,28 +131,33 @@ async def running(
     limit: int = 4,
     most: int = 100,
     body_limit: int = 1_000_000,
-    is_admissible: Callable[[Any], bool] = lambda _: True,
-    held: HeldBytes | None = None,
+    held: int = BODY_BYTES,
     drain: int | None = None,
 ) -> AsyncIterator[Running]:
     """Serve within a running loop; at the end the clients leave and all requests are answered."""
-    limits = {"recommend": limit, "batch": 1, "store": 1, "other": 1}
-    clock = asyncio.get_running_loop().time
-    admission = Admission(limits, held=held, clock=clock, processor=lambda: 1.0)
-    app = Application()
-    guards = Guards(admission, ConnectionReaper(), Deadlines(), most, body_limit, is_admissible)
+    settings = Settings(queue_limit=limit, body_limit=body_limit)
+    capacity, refused, app = Capacity(settings, held), Counter[str](), Application()
+
+    def count(reason: str) -> None:
+        refused[reason] += 1
+
+    admission = Admission(app, capacity, settings, count)
+
+    async def outer(scope: Any, receive: Any, send: Any) -> None:
+        await (app if scope["path"] == "/closed" else admission)(scope, receive, send)
+
     config = uvicorn.Config(
-        app,
-        http=guarded(guards),
+        outer,
+        http=guarded(Limits(most, settings.head_seconds, settings.send_seconds, count)),
         ws="none",
         lifespan="off",
-        log_level="warning",
+        log_level="error",
         timeout_graceful_shutdown=drain,
     )
     server = Server(config)
     serving = asyncio.create_task(server.serve(sockets=[]))
     await eventually(lambda: server.started, "the server has started")
-    running = Running(app, admission, server)
+    running = Running(app, capacity, server, refused)
     try:
         async with asyncio.timeout(1_000):
             yield running
@@ -152,7 +167,7 @@ async def running(
         server.should_exit = True
         await serving
     assert not server.server_state.connections
-    assert admission.held.total == admission.unknown.active == admission.limiter(*RECOMMEND).active == 0
+    assert capacity.held_bytes == capacity.paused == running.places == 0
 
 
 def served(answer: Answer | None) -> None:
@@ -164,4 +179,3 @@ def refused(answer: Answer | None, status: int, field: str) -> None:
     assert answer is not None
     assert answer[0] == status
     assert orjson.loads(answer[2])["error"]["field"] == field
-    assert answer[1]["x-content-type-options"] == "nosniff"

@@ -43,11 +43,6 @@ class Keyed:
         self.layer = Authentication(answering, self.keyring, **given)  # type: ignore[arg-type]
         return TestClient(self.layer)
 
-    def admits(self, method: str, path: str, headers: dict[str, str]) -> bool:
-        coded = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
-        scope = {"type": "http", "method": method, "path": path, "headers": coded, "client": ("192.0.2.1", 1)}
-        return self.layer.is_admissible(scope)
-
 
 @pytest.fixture
 def keyed(tmp_path: Path) -> Keyed:
@@ -104,28 +99,6 @@ def test_a_key_passes_as_often_as_its_rate_says(keyed: Keyed) -> None:
     assert 13 < int(refused.headers["Retry-After"]) <= 50, "the whole rate would be twelve seconds"
     assert "0.08 requests a second" in refused.json()["error"]["message"]
     assert client.get("/v1/version", headers=other).status_code == 200
-
-
-def test_a_request_is_admissible_whose_key_will_be_let_in(keyed: Keyed) -> None:
-    assert keyed.admits("POST", "/v1/events", {}), "without keys all but the admin calls are open"
-    read, write, boss = keyed.key("reader", "read"), keyed.key("writer", "write"), keyed.key("boss", "admin")
-    slow = keyed.key("slow", "read", rate=0.01)
-    wrong = {"Authorization": f"Bearer {new_key('reader')}"}
-    basic = {"Authorization": "Basic YTpi"}
-    client = keyed.client(admin_here=False)
-    for _ in range(10):  # which takes nothing of its rate
-        assert keyed.admits("POST", "/v1/recommend", slow)
-    assert client.get("/v1/version", headers=slow).status_code == 200
-    assert keyed.admits("POST", "/v1/recommend", read)
-    for headers in (write, boss, wrong, {}, WRONG, ADMIN, basic):
-        assert not keyed.admits("POST", "/v1/recommend", headers)
-    assert keyed.admits("POST", "/v1/events", write)
-    assert not keyed.admits("POST", "/admin/activate", boss)
-    assert all(keyed.admits("GET", path, {}) for path in ("/livez", "/readyz", "/docs", "/metrics"))
-    keyed.client(metrics_open=False)
-    assert keyed.admits("POST", "/admin/activate", boss)
-    assert keyed.admits("POST", "/admin/activate", ADMIN)
-    assert not keyed.admits("GET", "/metrics", {})
 
 
 @pytest.mark.parametrize("path", ["/%61dmin/activate", "/admin/activate/", "/admin/../admin/activate"])

@@ -19,6 +19,7 @@ from tests.support import virtual_time
 from tests.support.clock import Clock
 from tests.support.service_app import client_of, post_events, recommended
 from tests.support.until import until
+from turret.service.http.admission import Admission, Capacity
 from turret.service.http.edge import Edge, request_id
 from turret.service.monitoring.drift import MIN_HITS, Drift, Reference, divergence, noise_of
 from turret.service.monitoring.observation import Observation
@@ -28,7 +29,6 @@ from turret.service.settings import Settings
 from turret.service.telemetry.logs import Logs
 from turret.service.telemetry.metrics import Metrics, tenth
 from turret.service.versions.loaded_model import LoadedModel
-from turret.service.wire.admission import OVERDUE
 from turret.tower.bundle.bundle import load
 from turret.tower.engines.circuit import Circuit
 from turret.tower.format.integrity import lengths_of, measure_norms
@@ -181,24 +181,34 @@ def test_what_nobody_handled_is_logged_once_and_answered_with_the_id(desk: Desk)
     assert (answered["level"], answered["status"]) == ("warning", 500)
 
 
-def test_a_request_that_times_out_is_counted_and_logged_as_the_503_that_its_client_gets(desk: Desk) -> None:
+@pytest.mark.parametrize("is_stopping", [False, True], ids=["deadline", "end of the service"])
+def test_a_request_that_times_out_is_counted_and_logged_as_the_503_that_its_client_gets(
+    desk: Desk, is_stopping: bool
+) -> None:
     """Else the alert for errors wouldn't see a service whose requests all time out."""
     sent: list[Message] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        assert desk.value("turret_in_flight") == 1
         await asyncio.Event().wait()
+
+    async def receive() -> Message:
+        return {"type": "http.request"}
 
     async def send(message: Message) -> None:
         sent.append(message)
 
     async def end_late() -> None:
-        telemetry = Edge(app, desk.metrics)
+        settings = Settings()
+        admission = Admission(app, Capacity(settings), settings, desk.metrics.count_refusal)
         headers = [(b"x-request-id", b"id-7")]
         scope = {"type": "http", "method": "GET", "path": "/v1/version", "headers": headers}
-        task = asyncio.create_task(telemetry(scope, cast(Receive, send), send))
-        await asyncio.sleep(30)
-        task.cancel(OVERDUE)
+        task = asyncio.create_task(Edge(admission, desk.metrics)(scope, receive, send))
+        if is_stopping:
+            await asyncio.sleep(1)
+            task.cancel()
         await task
+        assert asyncio.get_running_loop().time() == (1 if is_stopping else 30)
 
     virtual_time.run(end_late())
     answered = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
@@ -212,24 +222,26 @@ def test_a_request_that_times_out_is_counted_and_logged_as_the_503_that_its_clie
     assert (line["level"], line["status"], line["request_id"]) == ("warning", 503, "id-7")
 
 
-def test_what_is_given_up_before_an_answer_is_counted_as_such(desk: Desk) -> None:
+def test_an_answer_is_timed_until_it_begins(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that reads slowly, or is refused and held, would else look like a slow service."""
+    clock = Clock()
+    monkeypatch.setattr("turret.service.http.edge.time.perf_counter", clock)
+
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        assert desk.value("turret_in_flight") == 1
-        await asyncio.Event().wait()
+        await send({**START})
+        clock.now += 1e6
+        await send({"type": "http.response.body", "body": b""})
 
-    async def give_up() -> None:
-        edge = Edge(app, desk.metrics)
-        scope = {"type": "http", "method": "GET", "path": "/v1/version", "headers": []}
+    desk.around(app).get("/v1/version")
+    monkeypatch.undo()
+    assert desk.value('turret_request_seconds_sum{class="2xx",route="/v1/version"}') < 1
 
-        async def nothing(*_: Message) -> Any: ...
 
-        async with asyncio.timeout(1):
-            await edge(scope, nothing, nothing)
-
-    with pytest.raises(TimeoutError):
-        virtual_time.run(give_up())
-    assert desk.value('turret_requests_total{route="/v1/version",status="499"}') == 1
-    assert desk.value("turret_in_flight") == 0
+def test_an_answer_of_a_service_that_ends_is_the_last_of_its_connection(desk: Desk) -> None:
+    for is_ending in (True, False):
+        edge = Edge(answering(), desk.metrics, is_draining=lambda is_ending=is_ending: is_ending)
+        answer = TestClient(edge).get("/livez")
+        assert answer.headers.get("connection") == ("close" if is_ending else None)
 
 
 def test_probes_are_counted_but_not_logged_while_all_is_well(desk: Desk) -> None:

@@ -12,13 +12,6 @@ def recommendation(g: Grammar) -> Request:
 
 
 @production(SOUND)
-def recommendation_of_upgrade(g: Grammar) -> Request:
-    """As `curl --http2` sends it."""
-    lines = (b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c", b"HTTP2-Settings: AAMAAABk")
-    return g.framed(g.to(b"/v1/recommend", g.key(), *lines), g.world.ask)
-
-
-@production(SOUND)
 def recommendation_without_key(g: Grammar) -> Request:
     return g.framed(g.to(b"/v1/recommend"), g.world.ask)
 
@@ -69,13 +62,6 @@ def request_in_body_of_expect(g: Grammar) -> Request:
 
 
 @production(HIDDEN)
-def request_in_body_of_upgrade(g: Grammar) -> Request:
-    token = g.pick(b"h2c", b"websocket", b"TLS/1.0", b"x")
-    lines = (b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: " + token, b"HTTP2-Settings: AAMAAABk")
-    return g.framed(g.to(b"/v1/recommend", g.key(), *lines), g.smuggled())
-
-
-@production(HIDDEN)
 def request_in_second_type(g: Grammar) -> Request:
     return g.framed(g.to(b"/v1/recommend", b"Content-Encoding: gzip"), g.smuggled())
 
@@ -113,6 +99,15 @@ def framing_in_trailer(g: Grammar) -> Request:
 def refused(g: Grammar, head: Head, between: bytes = b"") -> Request:
     """A request that must be refused, and one behind it, where a wrong reading would find it."""
     return Request(head.bytes() + between + g.smuggled(), head.method, ends=True)
+
+
+@production(REFUSED)
+def request_in_body_of_upgrade(g: Grammar) -> Request:
+    """As `curl --http2` sends it: no part of its body may be read as a request."""
+    token = g.pick(b"h2c", b"websocket", b"TLS/1.0", b"x")
+    lines = (b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: " + token, b"HTTP2-Settings: AAMAAABk")
+    one = g.framed(g.to(b"/v1/recommend", g.key(), *lines), g.smuggled())
+    return Request(one.raw + g.smuggled(), one.method, ends=True)
 
 
 @production(REFUSED)

@@ -1,9 +1,10 @@
 """The parts of the service that routes take as parameters."""
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
+from pydantic import BaseModel
 
 from turret.service.background_tasks import BackgroundTasks
 from turret.service.components import Components
@@ -11,8 +12,9 @@ from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.telemetry.metrics import Metrics
 from turret.service.versions.activation import Activator
 from turret.service.versions.holder import ModelHolder
-from turret.service.wire.body import Schema
 from turret.service.worker_context import WorkerContext
+
+Schema = TypeVar("Schema", bound=BaseModel)
 
 
 def _part(name: str) -> Any:
@@ -40,11 +42,11 @@ WorkerPart = Annotated[WorkerContext, _part("context")]
 def reads(schema: type[Schema]) -> Callable[[Request], Awaitable[Schema]]:
     """Make a dependency that reads the body as `schema`.
 
-    Not FastAPI's own reading: that lets repeated keys pass, and validates long bodies in the event loop.
+    Not FastAPI's own reading, which validates long bodies in the event loop.
     """
 
     async def read(request: Request) -> Schema:
-        body: Schema = await request.app.state.components.bodies.read(request.receive, schema)
+        body: Schema = await request.app.state.bodies.read(request.receive, schema)
         return body
 
     return read

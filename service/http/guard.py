@@ -1,0 +1,284 @@
+"""uvicorn's HTTP/1.1 protocol within the limits that an application can't see.
+
+The bytes of a head and of the framing of a body are counted while they arrive, a head has a deadline, and so
+has a client that reads nothing of its answer. `TURRET_GUARD=false` runs uvicorn as it was released, where a
+proxy keeps these limits: this class overrides some of its methods and looks at some of its attributes.
+"""
+
+from asyncio import TimerHandle, Transport
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, NoReturn
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from turret.service.error_responses import refuse
+from turret.service.security_headers import DATA
+
+HEAD_BYTES, HEAD_LINES = 16_384, 100
+# Chunk sizes, extensions and trailers: so many bytes beyond the size of the body.
+FRAMING_BYTES = 16_384
+# Bytes of a body that a client may still send after its answer.
+DISCARDED_BYTES = 4_000_000
+LINGER_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """The last bytes of a connection, and the reason in `turret_refused_total`, if it has one."""
+
+    content: bytes
+    reason: str | None = None
+
+
+def _refusal(
+    status: int, field: str, message: str, reason: str | None = None, retry: str | None = None
+) -> Refusal:
+    response = refuse(status, field, None, message, {"Retry-After": retry} if retry else None)
+    headers = (*response.raw_headers, *DATA, (b"connection", b"close"))
+    first = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}".encode()
+    lines = (first, *(b"%s: %s" % header for header in headers))
+    return Refusal(b"\r\n".join((*lines, b"", bytes(response.body))), reason)
+
+
+NOTHING = Refusal(b"")
+TOO_MANY = _refusal(
+    503, "connection", "too many open connections; retry after Retry-After", "overload", retry="1"
+)
+LATE = _refusal(408, "request", "the request did not arrive in time; send it again without pauses", "time")
+NOT_HTTP = _refusal(400, "request", "this is not HTTP/1.1; send a request like those at /docs")
+UPGRADE = _refusal(400, "Upgrade", "this service has HTTP/1.1 alone; send the request without Upgrade")
+HEAD_TOO_LARGE = _refusal(
+    431,
+    "headers",
+    f"the head is larger than {HEAD_BYTES} bytes or {HEAD_LINES} lines; send fewer headers",
+    "size",
+)
+FRAMING_TOO_LARGE = _refusal(
+    400,
+    "body",
+    "the chunked body has more framing than content; send larger chunks, and no trailers",
+    "size",
+)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The limits of a connection, and the number of connections.
+
+    `head_seconds` run from the first byte of a head to its end, `send_seconds` while a client reads nothing.
+    `count` is called with the reason of each refusal.
+    """
+
+    connections: int
+    head_seconds: float
+    send_seconds: float
+    count: Callable[[str], None]
+
+
+class _Trailers(list[tuple[bytes, bytes]]):
+    """Keeps nothing: trailers never become headers (RFC 9110, section 6.5.1)."""
+
+    def append(self, _: tuple[bytes, bytes]) -> None:
+        pass
+
+
+def guarded(limits: Limits) -> type[HttpToolsProtocol]:
+    """Make the protocol class that uvicorn's setting `http` takes, as uvicorn makes the objects."""
+    return type("GuardedProtocol", (Guard,), {"limits": limits})
+
+
+class Guard(HttpToolsProtocol):
+    """A connection within `limits`."""
+
+    limits: Limits
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._is_head = True  # the next byte is one of a head
+        self._overhead = 0  # bytes of this request that are not its body
+        self._body = 0
+        self._running: RequestResponseCycle | None = None  # uvicorn's `cycle` is the newest one
+        self._fault: Refusal | None = None  # of a callback of the parser
+        self._last: Refusal | None = None  # to be sent after the answers to earlier requests
+        self._is_over = False  # nothing more is parsed
+        self._discarded = 0
+        self._arriving: TimerHandle | None = None
+        self._sending: TimerHandle | None = None
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # as uvicorn's
+        """Begin the deadline of the first head; close a connection beyond the limit."""
+        super().connection_made(transport)
+        if len(self.connections) > self.limits.connections:
+            self._is_over = True
+            self.limits.count("overload")
+            transport.write(TOO_MANY.content)
+            transport.close()
+        else:
+            self._arriving = self.loop.call_later(self.limits.head_seconds, self._give_up)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the deadlines; the running request is told, as uvicorn tells the newest one only."""
+        self._disconnect()
+        for timer in (self._arriving, self._sending):
+            if timer is not None:
+                timer.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse input in small pieces, as a head that ends within a piece is counted up to its end only."""
+        for start in range(0, len(data), HEAD_BYTES):
+            if self._is_over or self.transport.is_closing():
+                return
+            piece = data[start : start + HEAD_BYTES]
+            self._overhead += len(piece)
+            super().data_received(piece)
+            if not self._is_over:
+                self._check()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what uvicorn can't parse, and what a callback below has raised an error for."""
+        self._refuse(self._fault or NOT_HTTP)
+
+    def on_headers_complete(self) -> None:
+        """Begin a request unless its head is too large."""
+        if self.parser.should_upgrade():
+            self._fail(UPGRADE)
+        # The bytes that were counted may include some of the body.
+        if len(self.headers) > HEAD_LINES or (self._overhead > HEAD_BYTES and self._head_size() > HEAD_BYTES):
+            self._fail(HEAD_TOO_LARGE)
+        super().on_headers_complete()
+        if not self.pipeline:
+            self._running = self.cycle
+        self.headers = _Trailers()
+        self._is_head = False
+
+    def on_body(self, body: bytes) -> None:
+        """Count a part of a body; one that comes after its answer is discarded."""
+        self._overhead -= len(body)
+        self._body += len(body)
+        if self.cycle.response_complete:
+            self._discarded += len(body)
+            if self._discarded > DISCARDED_BYTES:
+                self.transport.abort()
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Expect the next head."""
+        self._is_head = True
+        self._overhead = self._body = 0
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Go on with the next request, or end the connection with what could not be read."""
+        self._running = self.pipeline[-1][0] if self.pipeline else None
+        if self._last is not None and self._running is None:
+            self._end(self._last)
+            return
+        super().on_response_complete()
+        # A client that waits for a 100 may send its body or its next request after a refusal.
+        is_awaited = self.expect_100_continue and not self._is_head and not self._body
+        if is_awaited and self.cycle.response_complete:
+            self.transport.close()
+        self._watch_sending()
+
+    def pause_writing(self) -> None:
+        """Begin the deadline of a client that does not read."""
+        super().pause_writing()
+        self._watch_sending()
+
+    def resume_writing(self) -> None:
+        """Stop that deadline."""
+        if self._sending is not None:
+            self._sending.cancel()
+            self._sending = None
+        super().resume_writing()
+
+    def shutdown(self) -> None:
+        """Close after the current response; a head that has begun to arrive is waited for."""
+        if not (self._is_head and self._overhead):
+            super().shutdown()
+
+    def _head_size(self) -> int:
+        return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+
+    def _fail(self, refusal: Refusal) -> NoReturn:
+        """End the parsing from a callback of the parser."""
+        self._fault = refusal
+        raise ValueError(refusal)
+
+    def _check(self) -> None:
+        """Refuse what is too large after each piece, and begin or end the deadline of a head."""
+        if self._overhead > HEAD_BYTES + (0 if self._is_head else FRAMING_BYTES + self._body):
+            self._refuse(HEAD_TOO_LARGE if self._is_head else FRAMING_TOO_LARGE)
+            return
+        # If no request runs, this is part of a head, or the rest of a body that was answered; and uvicorn has
+        # stopped its timer of idle connections.
+        is_late = self._running is None
+        if is_late and self._arriving is None:
+            self._arriving = self.loop.call_later(self.limits.head_seconds, self._give_up)
+        elif not is_late and self._arriving is not None:
+            self._arriving.cancel()
+            self._arriving = None
+
+    def _give_up(self) -> None:
+        """End a connection whose head is late."""
+        self._refuse(LATE if self._is_head and self._overhead else NOTHING)
+
+    def _refuse(self, refusal: Refusal) -> None:
+        """Read nothing more, and end the connection after the answers to earlier requests."""
+        self._is_over = True
+        if self._arriving is not None:
+            self._arriving.cancel()
+        if refusal.reason is not None:
+            self.limits.count(refusal.reason)
+        if not self._is_head:
+            if self.cycle is not self._running:
+                if self.pipeline:
+                    self.pipeline.popleft()  # it has not begun
+                else:
+                    refusal = NOTHING  # it was answered
+            elif self._running.response_started:
+                refusal = NOTHING
+            else:
+                self._disconnect()  # the application awaits the rest of the body
+        if self._running is None:
+            self._end(refusal)
+        else:
+            self._last = refusal
+
+    def _disconnect(self) -> None:
+        """Let the running request send nothing more, and get no more of its body."""
+        if self._running is not None:
+            self._running.disconnected = True
+            self._running.waiting_for_100_continue = False
+            self._running.message_event.set()
+            self._running = None
+
+    def _end(self, refusal: Refusal) -> None:
+        """Send the last bytes, and close a moment later.
+
+        A connection that is closed while its input is unread is reset, and its client may lose the answers.
+        """
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
+            self.transport.write(refusal.content)
+            self.transport.write_eof()
+            self._arriving = self.loop.call_later(LINGER_SECONDS, self._close)
+
+    def _close(self) -> None:
+        self.transport.close()
+        self._watch_sending()
+
+    def _watch_sending(self) -> None:
+        if self._sending is None and (unsent := self.transport.get_write_buffer_size()):
+            self._sending = self.loop.call_later(self.limits.send_seconds, self._check_sent, unsent)
+
+    def _check_sent(self, unsent: int) -> None:
+        """Abort a connection whose client has read nothing, which closing alone would keep forever."""
+        self._sending = None
+        if self.transport.get_write_buffer_size() >= unsent:
+            self.transport.abort()
+        else:
+            self._watch_sending()

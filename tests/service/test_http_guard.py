@@ -1,0 +1,307 @@
+"""The guard behind a socket: limits of heads, framing and connections, and deadlines."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.service.small_server import GET, POST, Client, refused, running, served
+from tests.support.until import eventually
+from tests.support.virtual_time import in_virtual_time
+from turret.service.http.guard import DISCARDED_BYTES, FRAMING_BYTES, HEAD_BYTES
+
+BODY = b"0123456789"
+CHUNKED = b"POST /v1/recommend HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+CLOSED = POST.replace(b"/v1/recommend", b"/closed")
+
+
+async def ended(client: Client) -> bool:
+    """Whether the server ends a connection without another byte."""
+    try:
+        return await client.reader.read() == b""
+    except ConnectionError:
+        return True
+
+
+@in_virtual_time
+async def test_valid_requests_are_answered_on_one_connection() -> None:
+    async with running() as server:
+        assert await server.statuses(GET + POST + BODY + GET) == [200] * 3
+        large = b"x" * 5 * HEAD_BYTES
+        assert await server.statuses(POST.replace(b"10\r\n", b"%d\r\n" % len(large)) + large) == [200]
+        client = await server.connect(POST[:20])  # a small head whose end comes with much of a large body
+        await asyncio.sleep(0.1)
+        client.send(POST[20:].replace(b"10\r\n", b"%d\r\n" % len(large)) + large)
+        served(await client.answer())
+
+
+@pytest.mark.parametrize(
+    ("content", "status", "field"),
+    [
+        (b"hello\r\n\r\n", 400, "request"),
+        (b"GET /\xff HTTP/1.1\r\n\r\n", 400, "request"),
+        (b"CONNECT a:1 HTTP/1.1\r\n\r\n", 400, "Upgrade"),
+        (b"GET / HTTP/1.1\r\nX: " + b"x" * HEAD_BYTES + b"\r\n\r\n", 431, "headers"),
+        (b"GET / HTTP/1.1\r\nX: " + b"x" * 10 * HEAD_BYTES, 431, "headers"),
+        (b"GET /" + b"x" * HEAD_BYTES + b" HTTP/1.1\r\n\r\n", 431, "headers"),
+        (b"GET / HTTP/1.1\r\n" + b"X: x\r\n" * 101 + b"\r\n", 431, "headers"),
+        (b"GET / HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n", 400, "request"),
+    ],
+    ids=["no http", "no ascii", "connect", "header", "endless", "path", "lines", "two lengths"],
+)
+@in_virtual_time
+async def test_a_head_that_can_not_be_read_is_refused_and_its_connection_closed(
+    content: bytes, status: int, field: str
+) -> None:
+    async with running() as server:
+        client = await server.connect(content)
+        answer = await client.answer()
+        refused(answer, status, field)
+        assert answer is not None
+        assert answer[1]["connection"] == "close"
+        assert answer[1]["x-content-type-options"] == "nosniff"
+        assert await ended(client)
+        assert server.app.began == 0
+        assert server.refused["size"] == (status == 431)
+
+
+@in_virtual_time
+async def test_a_head_behind_another_request_has_a_limit_too() -> None:
+    begin = b"GET / HTTP/1.1\r\nX: "
+    async with running() as server:
+        for end in (b"x" * (HEAD_BYTES * 3) + b"\r\n\r\n", b"x" * 60_000):
+            client = await server.connect(GET + begin + end)
+            served(await client.answer())
+            refused(await client.answer(), 431, "headers")
+            assert await ended(client)
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nX: y\r\n", b"\r\n\r\n"])
+@in_virtual_time
+async def test_an_unfinished_head_is_closed_at_its_deadline(sent: bytes) -> None:
+    async with running() as server:
+        client = await server.connect(sent)
+        if sent:
+            refused(await client.answer(), 408, "request")
+        assert await ended(client)
+        assert 10 <= asyncio.get_running_loop().time() < 13
+
+
+@pytest.mark.parametrize("before", [b"", GET])
+@in_virtual_time
+async def test_a_byte_now_and_then_does_not_prolong_a_deadline(before: bytes) -> None:
+    """Nor do blank lines between requests."""
+    async with running() as server:
+        client = await server.connect(before)
+        if before:
+            served(await client.answer())
+        began = asyncio.get_running_loop().time()
+        for byte in b"\r\n" * 40 if before else b"GET / HTTP/1.1\r\nX: " + b"x" * 40:
+            if server.server.server_state.connections:
+                client.send(bytes([byte]))
+                await asyncio.sleep(0.5)
+        assert server.refused == {"time": 1}
+        assert 10 <= asyncio.get_running_loop().time() - began < 13
+
+
+@in_virtual_time
+async def test_connections_beyond_the_limit_are_closed_and_those_within_it_go_on() -> None:
+    async with running(most=2) as server:
+        kept, _ = [await server.connect() for _ in range(2)]
+        for _ in range(3):
+            (answer,) = await server.ask(b"")
+            refused(answer, 503, "connection")
+            assert answer[1]["retry-after"] == "1"
+        assert server.refused["overload"] == 3
+        kept.send(GET)
+        served(await kept.answer())
+        await kept.leave()
+        await eventually(lambda: len(server.server.server_state.connections) < 2, "one is gone")
+        assert await server.statuses(GET) == [200]
+
+
+@pytest.mark.fault(38)
+@pytest.mark.parametrize("request_", [GET, POST + BODY])
+@in_virtual_time
+async def test_an_offer_of_another_protocol_is_refused(request_: bytes) -> None:
+    """As `curl --http2` sends it: a parser takes all behind its head for the other protocol."""
+    async with running() as server:
+        offer = b"\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n\r\n"
+        (answer,) = await server.ask(request_.replace(b"\r\n\r\n", offer))
+        refused(answer, 400, "Upgrade")
+        assert b"send the request without Upgrade" in answer[2]
+        assert server.app.began == 0
+
+
+@in_virtual_time
+async def test_trailers_are_no_headers() -> None:
+    async with running() as server:
+        trailers = b"Authorization: Bearer x\r\nX-Forwarded-For: 1.2.3.4\r\n"
+        assert await server.statuses(CHUNKED + b"1\r\nx\r\n0\r\n" + trailers + b"\r\n" + GET) == [200, 200]
+        chunked = (b"transfer-encoding", b"chunked")
+        assert server.app.headers == [[(b"host", b"x"), chunked], [(b"host", b"x")]]
+
+
+@pytest.mark.parametrize(
+    ("begin", "piece"),
+    [
+        (b"1\r\nx\r\n0\r\n", b"X: y\r\n" * 1000),
+        (b"1\r\nx\r\n0\r\nX: ", b"x" * 6000),
+        (b"", b"0" * 6000),
+        (b"", b"1;" + b"x" * 6000 + b"\r\nx\r\n"),
+    ],
+    ids=["trailers", "one trailer", "size", "extensions"],
+)
+@in_virtual_time
+async def test_the_framing_of_a_body_is_counted(begin: bytes, piece: bytes) -> None:
+    """In small pieces and in large ones: a client may send as much of it as it sends body, and some more."""
+    async with running() as server:
+        for size in (1, 50):
+            client = await server.connect(CHUNKED + begin)
+            answered = asyncio.create_task(client.answer())
+            for _ in range(10 * FRAMING_BYTES // len(piece * size) + 1):
+                if not answered.done():
+                    client.send(piece * size)
+                    await asyncio.sleep(0.01)
+            refused(await answered, 400, "body")
+            assert await ended(client)
+        assert server.refused["size"] == 2
+        assert server.app.began == 0
+
+
+@in_virtual_time
+async def test_a_fault_behind_a_request_is_answered_after_it() -> None:
+    async with running() as server:
+        server.app.open.clear()
+        answering = asyncio.create_task(server.ask(POST + BODY + GET + b"nonsense\r\n\r\nHTTP/1.1"))
+        await eventually(lambda: server.app.began == 1, "the first has begun")
+        server.app.open.set()
+        (*first, last) = await answering
+        assert [status for status, _, _ in first] == [200, 200]
+        refused(last, 400, "request")
+        assert server.app.bodies == [BODY, b""]
+
+
+@in_virtual_time
+async def test_a_fault_in_a_body_that_is_read_is_its_answer() -> None:
+    async with running() as server:
+        (answer,) = await server.ask(CHUNKED + b"nonsense")
+        refused(answer, 400, "request")
+        assert server.app.began == 0
+        server.app.open.clear()
+        client = await server.connect(GET + CHUNKED + b"nonsense")
+        await eventually(lambda: server.app.began == 1, "the request before it has begun")
+        server.app.open.set()
+        served(await client.answer())
+        refused(await client.answer(), 400, "request")
+
+
+@in_virtual_time
+async def test_the_rest_of_a_body_that_is_not_waited_for_is_bounded() -> None:
+    """As that of a request without a valid key: it may end, and the connection goes on."""
+    async with running() as server:
+        client = await server.connect(CLOSED)
+        refused_head = await client.answer()
+        assert refused_head is not None
+        assert refused_head[0] == 401
+        client.send(BODY + GET)
+        served(await client.answer())
+        endless = CLOSED.replace(b"10\r\n", b"900000000\r\n")
+        client.send(endless)
+        await client.answer()
+        client.send(b"x" * (DISCARDED_BYTES + 300_000))
+        assert await ended(client)
+        slow = await server.connect(endless)
+        await slow.answer()
+        began = asyncio.get_running_loop().time()
+        ending = asyncio.create_task(ended(slow))
+        for _ in range(30):
+            if not ending.done():
+                slow.send(b"x")
+                await asyncio.sleep(1)
+        assert await ending
+        assert asyncio.get_running_loop().time() - began < 35
+
+
+@in_virtual_time
+async def test_a_client_that_waits_for_a_100_and_is_refused_is_cut_off() -> None:
+    """It may send its body or its next request, which would be taken for the body."""
+    async with running() as server:
+        client = await server.connect(CLOSED.replace(b"\r\n\r\n", b"\r\nExpect: 100-continue\r\n\r\n"))
+        answer = await client.answer()
+        assert answer is not None
+        assert answer[0] == 401
+        assert await ended(client)
+
+
+@pytest.mark.fault(41)
+@pytest.mark.parametrize("head", [GET, GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")])
+@in_virtual_time
+async def test_a_client_that_reads_nothing_is_cut_off(head: bytes) -> None:
+    """Also on a connection that would be closed after the answer."""
+    async with running() as server:
+        server.app.size = 8_000_000
+        client = await server.connect(head)
+        await eventually(lambda: server.app.began == 1, "it is answered")
+        await asyncio.sleep(29)
+        assert server.places == 1
+        await asyncio.sleep(32)  # at first it has read as much as fits into its own buffers
+        assert server.places == 0
+        assert not server.server.server_state.connections
+        assert len(await client.reader.read()) < 8_000_000
+
+
+@in_virtual_time
+async def test_a_client_that_reads_slowly_is_not_cut_off() -> None:
+    async with running() as server:
+        server.app.size = 8_000_000
+        client = await server.connect(GET)
+        read = 0
+        while read < 8_000_000:
+            read += len(await client.reader.read(400_000))
+            await asyncio.sleep(20)
+        assert server.places == 0
+
+
+@in_virtual_time
+async def test_an_idle_connection_may_ask_a_moment_longer_and_is_closed_then() -> None:
+    """While the server drains."""
+    async with running() as server:
+        asking, idle = [await server.connect(GET) for _ in range(2)]
+        for client in (asking, idle):
+            served(await client.answer())
+        server.server.should_exit = True
+        await asyncio.sleep(0.3)
+        asking.send(GET)
+        served(await asking.answer())
+        assert await idle.reader.read() == await asking.reader.read() == b""
+        assert 0.5 <= asyncio.get_running_loop().time() < 1.5
+
+
+@in_virtual_time
+async def test_a_head_that_has_begun_is_waited_for_while_the_server_drains() -> None:
+    async with running(drain=20) as server:
+        client = await server.connect(GET[:20])
+        await asyncio.sleep(0.1)
+        server.server.should_exit = True
+        await asyncio.sleep(2)
+        client.send(GET[20:])
+        served(await client.answer())
+        assert await ended(client)
+
+
+@in_virtual_time
+async def test_a_server_without_connections_stops_at_once() -> None:
+    async with running():
+        pass
+    assert asyncio.get_running_loop().time() < 0.5
+
+
+def test_the_guard_can_be_switched_off(client: Any) -> None:
+    """So that a release of uvicorn that breaks it can be used behind a proxy."""
+    from turret.service.process.serving import make_server
+    from turret.service.settings import Settings
+
+    plain = make_server(Settings(guard=False, max_connections=7), client.app, "off")
+    assert (plain.config.http, plain.config.limit_concurrency) == ("httptools", 7)
+    assert make_server(Settings(), client.app, "off").config.limit_concurrency is None
