@@ -334,11 +334,18 @@ def _text_reader(frame: pl.LazyFrame, text: pl.Expr, name: str, settings: Column
 
 
 def _formats(sample: pl.DataFrame, counts: dict[str, int], name: str) -> list[str]:
-    """The formats of days in a sample, the most frequent first; of day and month first only one."""
+    """The formats of days in a sample, the most frequent first; of day and month first only one.
+
+    Dates that fit both are read as others of the sample, if those tell which comes first.
+    """
     found = sorted((days for days in counts if counts[days]), key=counts.__getitem__, reverse=True)
+    paired = [days for days in found if days in _DAY_OR_MONTH]
+    first = {days[:2] for days in paired if counts[days] > counts[_DAY_OR_MONTH[days]]}
+    if len(first) == 1:
+        found = [days for days in found if days not in paired or days[:2] in first]
     for days in found:
         other = _DAY_OR_MONTH.get(days, "")
-        if counts.get(other) == counts[days]:
+        if other in found and counts[other] == counts[days]:
             example = sample.filter(_parse(pl.col(TIME), days).is_not_null())[TIME][0]
             raise ColumnError(
                 f"the dates of column {name!r} (such as {example!r}) fit {days} and {other}; "

@@ -1,4 +1,4 @@
-"""Faults of activation: the log of versions, the gate, canaries and replicas."""
+"""Faults of activation: the record, who follows it, the gate, canaries and replicas."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -6,20 +6,58 @@ from typing import Any
 from tests.planted.fault import Function, planted, seeing
 
 
-@planted("turret.service.versions.activation_log:ActivationLog.add", "service/test_gate.py")
+@planted("turret.service.versions.log:add", "service/test_versions.py")
 def an_activation_is_not_synced_to_the_disk(original: Function) -> Function:
     os = original.__globals__["os"]
-    return seeing(original, os=SimpleNamespace(fsync=lambda descriptor: None, open=os.open))
+    names = {name: getattr(os, name) for name in ("fstat", "pread")}
+    return seeing(original, os=SimpleNamespace(fsync=lambda descriptor: None, **names))
 
 
-@planted("turret.service.versions.activation_log:ActivationLog._ends_whole", "service/test_gate.py")
-def a_record_is_written_behind_the_torn_line_of_a_crash(original: Function) -> Function:
-    return lambda self, descriptor: True
+@planted("turret.service.versions.log:add", "service/test_versions.py")
+def a_line_is_written_behind_the_torn_line_of_a_crash(original: Function) -> Function:
+    os = original.__globals__["os"]
+    names = {name: getattr(os, name) for name in ("fstat", "fsync")}
+    return seeing(original, os=SimpleNamespace(pread=lambda *_: b"\n", **names))
 
 
-@planted("turret.service.versions.activation_state:commit", "service/test_models.py", "service/test_gate.py")
-def a_failed_log_leaves_the_pointer_moved(original: Function) -> Function:
-    return seeing(original, current=lambda root: None)
+@planted("turret.service.versions.activation:Activator._commit", "service/test_versions.py")
+def a_failed_activation_leaves_the_pointer_moved(original: Function) -> Function:
+    return seeing(original, pointed=lambda root: None)
+
+
+@planted("turret.service.versions.follower:Follower.replace", "service/test_versions.py")
+def an_overtaken_activation_takes_itself_for_the_live_one(original: Function) -> Function:
+    async def replace(self: Any, before: bytes, record: Any) -> None:
+        await self._records.swap(before, record.encoded())
+        self._stored, self._holder.record = record.encoded(), record
+
+    return replace
+
+
+@planted("turret.service.versions.follower:Follower._activate_fallback", "service/test_versions.py")
+def a_worker_falls_back_alone(original: Function) -> Function:
+    async def activate_fallback(self: Any) -> None:
+        pass
+
+    return activate_fallback
+
+
+@planted("turret.service.versions.follower:Follower._restore", "service/test_versions.py")
+def a_lost_record_takes_the_live_version_along(original: Function) -> Function:
+    async def restore(self: Any, own: Any, stored: Any, is_first: bool) -> Any:
+        return stored
+
+    return restore
+
+
+@planted("turret.service.versions.folder:keep_locked", "service/test_versions.py")
+def a_pointer_that_was_moved_for_the_next_start_is_moved_back(original: Function) -> Function:
+    return seeing(original, last_number=lambda root: 0)
+
+
+@planted("turret.service.versions.catch_up:Stops._note", "service/test_versions.py")
+def a_worker_that_was_stopped_answers_from_what_it_had(original: Function) -> Function:
+    return lambda self: None
 
 
 @planted("turret.service.versions.gate:GateReport.passed", "service/test_gate.py")
@@ -32,7 +70,7 @@ def a_damaged_version_stays_verified(original: Function) -> Function:
     return seeing(original, _OF_THE_FILES=())
 
 
-@planted("turret.service.versions.model_holder:ModelHolder.choose", "service/test_models.py")
+@planted("turret.service.versions.holder:ModelHolder.choose", "service/test_versions.py")
 def every_user_asks_the_canary(original: Function) -> Function:
     def choose(self: Any, user_key: str | None) -> Any:
         return self.traffic.canary or original(self, user_key)
@@ -40,33 +78,13 @@ def every_user_asks_the_canary(original: Function) -> Function:
     return choose
 
 
-@planted("turret.service.versions.model_holder:_matches", "service/test_models.py")
+@planted("turret.service.versions.holder:_matches", "service/test_versions.py")
 def a_route_to_other_files_of_one_name_is_followed(original: Function) -> Function:
     return lambda live, manifest: True
 
 
-@planted("turret.service.versions.model_holder:ModelHolder._fall_back", "service/test_models.py")
-def a_fallback_is_undone_by_the_next_worker(original: Function) -> Function:
-    return lambda self, target, version, refused: self._open_one_before(version, refused)
-
-
-@planted("turret.service.versions.model_holder:ModelHolder.answering", "service/test_http_probes.py")
+@planted("turret.service.versions.holder:ModelHolder.answering", "service/test_versions.py")
 def a_replica_answers_from_an_earlier_version_while_another_one_serves_the_live_one(
     original: Function,
 ) -> Function:
     return lambda self: self.live
-
-
-@planted("turret.service.replicas.coordination:Replicas._swap", "service/test_replicas.py")
-def an_overtaken_activation_takes_itself_for_the_live_one(original: Function) -> Function:
-    async def swap(self: Any, record: Any) -> None:
-        await self._records.swap(self._stored, record.encoded())
-        self._stored, self._record = record.encoded(), record
-
-    return swap
-
-
-@planted("turret.service.replicas.local_state:own_record", "service/test_replicas.py")
-def a_provisional_version_is_written_into_the_record(original: Function) -> Function:
-    find = original.__globals__["target_of"]
-    return seeing(original, target_of=lambda state: (max(1, find(state)[0]), *find(state)[1:]))
