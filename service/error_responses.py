@@ -27,7 +27,6 @@ _OF_TOWER: dict[type[Exception], tuple[str, str]] = {
     EngineError: ("engine", "; retry"),
 }
 _RETRY_SECONDS = 2
-_SLOW = "request timed out; lower k, split the batch, or retry"
 
 
 def install(app: FastAPI, routers: Iterable[APIRouter]) -> None:
@@ -120,11 +119,6 @@ def unexpected(scope: Scope) -> Response:
     request_id = scope.get("turret", {}).get("request_id", "-")
     message = f"internal error; the log of the service has details under request id {request_id}"
     return refuse(500, "path", scope["path"], message)
-
-
-def timed_out() -> Response:
-    """Write the response to a request that was cancelled at its deadline."""
-    return refuse(503, "service", None, _SLOW, {**_retry_after(1), "Connection": "close"})
 
 
 async def _unexpected(request: Request, _: Exception) -> Response:

@@ -144,6 +144,22 @@ class RateLimitError(RequestError):
     status = 429
 
 
+class TimedOutError(RequestError):
+    """The answer took longer than a request may take; the connection is closed."""
+
+    status = 503
+    headers: ClassVar[Mapping[str, str]] = {"Connection": "close"}
+
+    def __init__(
+        self,
+        field: str = "service",
+        value: object = None,
+        message: str = "request timed out; lower k, split the batch, or retry",
+        retry_after: float = 1,
+    ) -> None:
+        super().__init__(field, value, message, retry_after)
+
+
 class NotReadyError(RequestError):
     """This process cannot answer the request yet, or no longer."""
 

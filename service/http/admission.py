@@ -5,14 +5,21 @@ from the end of its body, or slow clients would keep out all others, until its a
 """
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from turret.service.calls import call_of
-from turret.service.error_responses import refuse, refused, timed_out
-from turret.service.errors import LateBodyError, MalformedBodyError, NotReadyError, RequestError
+from turret.service.error_responses import refuse, refused
+from turret.service.errors import (
+    LateBodyError,
+    MalformedBodyError,
+    NotReadyError,
+    RequestError,
+    TimedOutError,
+)
 from turret.service.http.bodies import check_head, too_large
 from turret.service.settings import Settings
 from turret.service.telemetry.metrics import Metrics
@@ -31,37 +38,50 @@ _MIN_PAUSE, _MAX_PAUSE = 0.05, float(RETRY_SECONDS)
 _CUT_OFF = "the connection ended before the body did; send it again"
 _LATE = "the body did not arrive in time; send it again without pauses"
 _BUSY = refuse(503, "service", None, BUSY, {"Retry-After": str(RETRY_SECONDS)})
+_REASONS: dict[type[RequestError], str] = {
+    LateBodyError: "time",
+    TimedOutError: "time",
+    NotReadyError: "overload",
+}
 
 
 @dataclass
 class Lane:
-    """At most `limit` requests of one kind at a time, each for at most `seconds` (None: no timeout)."""
+    """At most `limit` requests of one kind at a time, each for at most `seconds`."""
 
     limit: int
-    seconds: float | None
+    seconds: float
     running: int = 0
 
 
-class _Arriving:
-    """A body that is incomplete."""
+class _Request:
+    """A request: when its body `ends`, or its answer if it `has_place`, and the counted bytes of its body.
 
-    def __init__(self, deadline: asyncio.Timeout) -> None:
-        self._deadline = deadline
+    It is cancelled for an `error`, which is then its answer.
+    """
+
+    __slots__ = ("ends", "error", "has_place", "size", "task")
+
+    def __init__(self, ends: float) -> None:
+        self.task = asyncio.current_task()
+        self.ends = ends
+        self.has_place = False
         self.size = 0
-        self.is_evicted = False
+        self.error: RequestError | None = None
 
-    def evict(self) -> None:
-        """Let its request fail at once."""
-        self.is_evicted = True
-        if not self._deadline.expired():
-            self._deadline.reschedule(0)
+    def fail(self, error: RequestError) -> None:
+        """Cancel the request."""
+        if self.error is None and self.task is not None:
+            self.error = error
+            self.task.cancel()
 
 
 class Capacity:
     """What a process holds for its requests: places in lanes, bytes of bodies, and clients that wait.
 
     A slow store, or many readers, keep neither recommendations nor the operator out. `limit` bounds the bytes
-    of all bodies, from their first one to the answer.
+    of all bodies, from their first one to the answer. Deadlines are looked at once a second: an
+    `asyncio.timeout` for each would take a tenth of a request's time.
     """
 
     def __init__(self, settings: Settings, limit: int = BODY_BYTES) -> None:
@@ -72,13 +92,16 @@ class Capacity:
             **_LIMITS,
         }
         self.lanes = {
-            name: Lane(places, None if name == "operator" else settings.request_seconds)
+            name: Lane(places, math.inf if name == "operator" else settings.request_seconds)
             for name, places in limits.items()
         }
         self.held_bytes = 0
         self.paused = 0  # clients whose refusal is being held
         self._limit = limit
-        self._arriving: dict[_Arriving, None] = {}  # oldest first
+        self._body_seconds = settings.body_seconds
+        self._requests: set[_Request] = set()
+        self._arriving: dict[_Request, None] = {}  # whose bodies come in parts, oldest first
+        self._timer: asyncio.TimerHandle | None = None
 
     def pause_seconds(self) -> float:
         """Seconds for which the next request of a refused client is not looked at."""
@@ -90,33 +113,44 @@ class Capacity:
         for name, lane in self.lanes.items():
             metrics.under_way.labels(name).set(lane.running)
 
-    def begin(self, deadline: asyncio.Timeout) -> _Arriving:
-        """Follow a body that arrives in parts, until it is complete or dropped."""
-        arriving = _Arriving(deadline)
-        self._arriving[arriving] = None
-        return arriving
+    def begin(self) -> _Request:
+        """Follow a request; its body has a deadline."""
+        loop = asyncio.get_running_loop()
+        request = _Request(loop.time() + self._body_seconds)
+        self._requests.add(request)
+        if self._timer is None:
+            self._timer = loop.call_later(1.0, self._look, loop)
+        return request
 
-    def add(self, arriving: _Arriving, count: int) -> None:
+    def end(self, request: _Request) -> None:
+        """Follow a request no longer."""
+        self._requests.remove(request)
+        self._arriving.pop(request, None)
+        self.held_bytes -= request.size
+
+    def add(self, request: _Request, count: int, is_whole: bool) -> None:
         """Count a part of a body; beyond the limit the bodies that arrive for the longest time are dropped.
 
         Slow clients soon have the oldest ones, so a flood of them harms only themselves.
         """
-        arriving.size += count
+        request.size += count
         self.held_bytes += count
+        if is_whole:
+            self._arriving.pop(request, None)
+        else:
+            self._arriving[request] = None
         while self.held_bytes > self._limit and self._arriving:
             oldest = next(iter(self._arriving))
-            self.drop(oldest)
-            oldest.evict()
+            del self._arriving[oldest]
+            self.held_bytes -= oldest.size
+            oldest.size = 0
+            oldest.fail(NotReadyError("body", None, BUSY, RETRY_SECONDS))
 
-    def complete(self, arriving: _Arriving) -> None:
-        """Let a body be no longer the oldest one that arrives; its bytes are counted on."""
-        del self._arriving[arriving]
-
-    def drop(self, arriving: _Arriving) -> None:
-        """Count the bytes of an incomplete body no longer."""
-        if arriving in self._arriving:
-            del self._arriving[arriving]
-            self.held_bytes -= arriving.size
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        for request in self._requests:
+            if request.ends < loop.time():
+                request.fail(TimedOutError() if request.has_place else LateBodyError("body", None, _LATE))
+        self._timer = loop.call_later(1.0, self._look, loop) if self._requests else None
 
 
 class Admission:
@@ -131,7 +165,7 @@ class Admission:
     ) -> None:
         self._app = app
         self._capacity = capacity
-        self._body_limit, self._body_seconds = settings.body_limit, settings.body_seconds
+        self._limit = settings.body_limit
         self._count = count
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -142,82 +176,52 @@ class Admission:
         if lane is None:
             await self._app(scope, receive, send)
             return
+        request, answer = self._capacity.begin(), _Answer(send)
+        error: RequestError | None = None
         try:
-            check_head(scope, self._body_limit)
-            body = await self._read(receive)
-        except RequestError as error:
-            if reason := {408: "time", 503: "overload"}.get(error.status):
+            check_head(scope, self._limit)
+            body = await self._read(request, receive)
+            if lane.running < lane.limit:
+                request.has_place = True
+                request.ends = asyncio.get_running_loop().time() + lane.seconds
+                lane.running += 1
+                await self._app(scope, _Whole(body, receive), answer)
+                if answer.is_large:  # uvicorn sends the end once the client has read all but its buffer
+                    request.ends = math.inf
+                    await send(_end())
+        except RequestError as caught:
+            error = caught
+        except asyncio.CancelledError:
+            if request.error is None or request.task is None or answer.has_begun:
+                raise
+            request.task.uncancel()
+            error = request.error
+        finally:
+            lane.running -= request.has_place
+            self._capacity.end(request)
+        if error is not None:
+            if reason := _REASONS.get(type(error)):
                 self._count(reason)
             await refused(error)(scope, receive, send)
-            return
-        has_place = lane.running < lane.limit
-        try:
-            if has_place:
-                await self._run(lane, scope, _Whole(body, receive), send)
-        finally:
-            self._capacity.held_bytes -= len(body)
-        if not has_place:
-            del body
+        elif not request.has_place:
             await self._refuse(send)
 
-    async def _read(self, receive: Receive) -> bytes:
-        """Read and count a body. Raises RequestError if it is incomplete, too large or too late."""
-        deadline = asyncio.timeout(self._body_seconds)
-        try:
-            async with deadline:
-                message = await receive()
-                body: bytes = message.get("body", b"")
-                if message.get("more_body") or len(body) > self._body_limit:
-                    return await self._collect(message, receive, deadline)
-                if message["type"] != "http.request":
-                    raise MalformedBodyError("body", None, _CUT_OFF)
-                self._capacity.held_bytes += len(body)
-                return body
-        except TimeoutError:
-            if not deadline.expired():
-                raise
-            raise LateBodyError("body", None, _LATE) from None
-
-    async def _collect(self, message: Message, receive: Receive, deadline: asyncio.Timeout) -> bytes:
-        """Read a body that arrives in parts, of which `message` is the first."""
-        capacity = self._capacity
-        arriving, parts = capacity.begin(deadline), list[bytes]()
-        try:
-            while True:
-                if message["type"] != "http.request":
-                    raise MalformedBodyError("body", None, _CUT_OFF)
-                parts.append(message.get("body", b""))
-                capacity.add(arriving, len(parts[-1]))
-                if arriving.size > self._body_limit:
-                    raise too_large(self._body_limit)
-                if arriving.is_evicted:
-                    raise NotReadyError("body", None, BUSY, RETRY_SECONDS)
-                if not message.get("more_body"):
-                    capacity.complete(arriving)
-                    return b"".join(parts)
-                message = await receive()
-        except asyncio.CancelledError:
-            if arriving.is_evicted:
-                raise NotReadyError("body", None, BUSY, RETRY_SECONDS) from None
-            raise
-        finally:
-            capacity.drop(arriving)
-
-    async def _run(self, lane: Lane, scope: Scope, receive: Receive, send: Send) -> None:
-        answer, deadline = _Answer(send), asyncio.timeout(lane.seconds)
-        lane.running += 1
-        try:
-            async with deadline:
-                await self._app(scope, receive, answer)
-            if answer.is_large:  # uvicorn sends the end once the client has read all but its buffer
-                await send(_end())
-        except TimeoutError:
-            if answer.has_begun or not deadline.expired():
-                raise
-            self._count("time")
-            await timed_out()(scope, receive, send)
-        finally:
-            lane.running -= 1
+    async def _read(self, request: _Request, receive: Receive) -> bytes:
+        """Read and count a body. Raises RequestError if it is incomplete or too large."""
+        parts: list[bytes] = []
+        more = True
+        while more:
+            message = await receive()
+            if message["type"] != "http.request":
+                raise MalformedBodyError("body", None, _CUT_OFF)
+            parts.append(message.get("body", b""))
+            more = message.get("more_body", False)
+            self._capacity.add(request, len(parts[-1]), not more)
+            if request.size > self._limit:
+                raise too_large(self._limit)
+            if request.error is not None:
+                await asyncio.sleep(0)  # raises its cancellation
+        return b"".join(parts) if len(parts) > 1 else parts[0]
 
     async def _refuse(self, send: Send) -> None:
         """Refuse at once, and end the answer after a pause, until which uvicorn begins no further request.

@@ -14,7 +14,8 @@ from prometheus_client import Counter, Histogram
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from turret.service.calls import call_of
-from turret.service.error_responses import timed_out, unexpected
+from turret.service.error_responses import refused, unexpected
+from turret.service.errors import TimedOutError
 from turret.service.security_headers import Headers, SecurityHeaders
 from turret.service.telemetry.logs import ACCESS
 from turret.service.telemetry.metrics import Metrics
@@ -99,7 +100,7 @@ class Edge:
         assert task is not None
         task.uncancel()
         self._metrics.count_refusal("time")
-        await timed_out()(scope, receive, sending)
+        await refused(TimedOutError())(scope, receive, sending)
 
     def _record(
         self, scope: Scope, facts: dict[str, Any], status: int, seconds: float, parent: bytes | None

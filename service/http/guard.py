@@ -19,7 +19,7 @@ from turret.service.security_headers import DATA
 HEAD_BYTES, HEAD_LINES = 16_384, 100
 # Chunk sizes, extensions and trailers: so many bytes beyond the size of the body.
 FRAMING_BYTES = 16_384
-# Bytes of a body that a client may still send after its answer.
+# Bytes that a client may still send after its refusal.
 DISCARDED_BYTES = 4_000_000
 LINGER_SECONDS = 1.0
 
@@ -129,13 +129,14 @@ class Guard(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Parse input in small pieces, as a head that ends within a piece is counted up to its end only."""
         for start in range(0, len(data), HEAD_BYTES):
-            if self._is_over or self.transport.is_closing():
-                return
             piece = data[start : start + HEAD_BYTES]
-            self._overhead += len(piece)
-            super().data_received(piece)
-            if not self._is_over:
-                self._check()
+            if self._is_over:
+                self._discard(len(piece))
+            elif not self.transport.is_closing():
+                self._overhead += len(piece)
+                super().data_received(piece)
+                if not self._is_over:
+                    self._check()
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what uvicorn can't parse, and what a callback below has raised an error for."""
@@ -159,15 +160,13 @@ class Guard(HttpToolsProtocol):
         self._overhead -= len(body)
         self._body += len(body)
         if self.cycle.response_complete:
-            self._discarded += len(body)
-            if self._discarded > DISCARDED_BYTES:
-                self.transport.abort()
+            self._discard(len(body))
         super().on_body(body)
 
     def on_message_complete(self) -> None:
         """Expect the next head."""
         self._is_head = True
-        self._overhead = self._body = 0
+        self._overhead = self._body = self._discarded = 0
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
@@ -270,6 +269,11 @@ class Guard(HttpToolsProtocol):
     def _close(self) -> None:
         self.transport.close()
         self._watch_sending()
+
+    def _discard(self, count: int) -> None:
+        self._discarded += count
+        if self._discarded > DISCARDED_BYTES:
+            self.transport.abort()
 
     def _watch_sending(self) -> None:
         if self._sending is None and (unsent := self.transport.get_write_buffer_size()):

@@ -51,22 +51,19 @@ def an_unread_answer_keeps_no_place(original: Function) -> Function:
     return lambda self, message: self._send(message)
 
 
-@planted("turret.service.http.admission:Admission._run", "service/test_http_admission.py")
-def a_request_that_fails_keeps_its_place(original: Function) -> Function:
-    async def run(self: Any, lane: Any, *others: Any) -> None:
-        try:
-            await original(self, lane, *others)
-        except Exception:
-            lane.running += 1
-            raise
+@planted("turret.service.http.admission:Capacity.end", "service/test_http_admission.py")
+def bytes_of_bodies_are_counted_for_ever(original: Function) -> Function:
+    def end(self: Any, request: Any) -> None:
+        request.size = 0
+        original(self, request)
 
-    return run
+    return end
 
 
 @planted("turret.service.http.admission:Capacity.add", "service/test_http_admission.py")
 def bodies_of_all_connections_are_not_bounded(original: Function) -> Function:
-    def add(self: Any, arriving: Any, count: int) -> None:
-        arriving.size += count
+    def add(self: Any, request: Any, count: int, is_whole: bool) -> None:
+        request.size += count
         self.held_bytes += count
 
     return add
@@ -79,4 +76,9 @@ def the_framing_of_a_body_is_not_counted(original: Function) -> Function:
 
 @planted("turret.service.http.guard:Guard.on_headers_complete", "service/test_http_guard.py")
 def trailers_become_headers(original: Function) -> Function:
-    return seeing(original, _Trailers=list)
+    def on_headers_complete(self: Any) -> None:
+        headers = self.headers
+        original(self)
+        self.headers = headers
+
+    return on_headers_complete

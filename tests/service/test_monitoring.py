@@ -6,6 +6,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -208,7 +209,7 @@ def test_a_request_that_times_out_is_counted_and_logged_as_the_503_that_its_clie
             await asyncio.sleep(1)
             task.cancel()
         await task
-        assert asyncio.get_running_loop().time() == (1 if is_stopping else 30)
+        assert int(asyncio.get_running_loop().time()) in ((1,) if is_stopping else (30, 31))
 
     virtual_time.run(end_late())
     answered = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
@@ -239,7 +240,7 @@ def test_an_answer_is_timed_until_it_begins(desk: Desk, monkeypatch: pytest.Monk
 
 def test_an_answer_of_a_service_that_ends_is_the_last_of_its_connection(desk: Desk) -> None:
     for is_ending in (True, False):
-        edge = Edge(answering(), desk.metrics, is_draining=lambda is_ending=is_ending: is_ending)
+        edge = Edge(answering(), desk.metrics, is_draining=partial(bool, is_ending))
         answer = TestClient(edge).get("/livez")
         assert answer.headers.get("connection") == ("close" if is_ending else None)
 
