@@ -21,7 +21,7 @@ from turret.service.shared_state import SharedState
 from turret.service.stores.contract import Stores
 from turret.service.stores.registry import guarded, open_stores, store_kind
 from turret.service.versions.activation import Activator
-from turret.service.versions.engine_access import engine_access
+from turret.service.versions.engine import engine_access
 from turret.service.versions.folder import make_folder, record_of
 from turret.service.versions.follower import Follower
 from turret.service.versions.gate import GateRequest, Passage, pass_gate

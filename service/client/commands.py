@@ -16,9 +16,8 @@ from rich.table import Table
 from turret.service.client.client import call, wait_until_ready
 from turret.service.errors import AnswerError, ServiceError
 from turret.service.thresholds import MEMORY_FACTOR, OVERLAP_MINIMUM, from_environment
-from turret.service.versions.checked_versions import checked_versions
 from turret.service.versions.folder import activation_lock
-from turret.service.versions.gate import GateReport, GateRequest, run_gate
+from turret.service.versions.gate import GateReport, GateRequest, checked_versions, run_gate
 from turret.tower.config import RECALL_MINIMUM
 from turret.tower.engines.live import move_alias
 from turret.tower.errors import BundleError

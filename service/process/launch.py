@@ -22,7 +22,7 @@ def serve(settings: Settings) -> None:
     """
     os.environ.update(_ENVIRONMENT)
     from turret.service.process.supervisor import Supervisor
-    from turret.service.versions.engine_access import engine_access
+    from turret.service.versions.engine import engine_access
     from turret.service.versions.memory import few_arenas
     from turret.tower.engines.access import set_access
 

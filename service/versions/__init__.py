@@ -3,8 +3,7 @@
 __all__ = [
     "activation",
     "catch_up",
-    "checked_versions",
-    "engine_access",
+    "engine",
     "folder",
     "follower",
     "gate",

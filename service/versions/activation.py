@@ -12,7 +12,7 @@ from turret.service.schemas.fields import HISTORY_LIMIT
 from turret.service.settings import Settings
 from turret.service.stores.contract import RecordStore
 from turret.service.versions import log
-from turret.service.versions.engine_switch import switch_engine
+from turret.service.versions.engine import switch_engine
 from turret.service.versions.folder import (
     activation_turn,
     keep_locked,

@@ -152,7 +152,6 @@ class Follower:
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
-        host = self._host(self.name)
         members: tuple[Member, ...] = ()
         while True:
             try:
@@ -167,9 +166,9 @@ class Follower:
                 and not has(read_report(member.report))
             ]
             if all(member.age > SILENT_SECONDS for member in late) or loop.time() >= end:
-                own = [member for member in late if self._host(member.name) == host]
-                hosts = {self._host(member.name) for member in late if member not in own}
-                return sorted(int(member.name.rpartition("/")[2]) for member in own), sorted(hosts)
+                processes = {member.name: self._process(member) for member in late}
+                hosts = {_host(name) for name, process in processes.items() if process is None}
+                return sorted(filter(None, processes.values())), sorted(hosts)
             await asyncio.sleep(POLL_SECONDS / 5)
 
     async def announce(self, number: int, seconds: float) -> list[str]:
@@ -239,14 +238,14 @@ class Follower:
         number, routes = (record.number, record.routes_number) if record else (0, 0)
         present, behind = set(), set()
         for member in members:
-            report, host = read_report(member.report), self._host(member.name)
+            report, host = read_report(member.report), _host(member.name)
             if member.age < SILENT_SECONDS:
                 present.add(host)
             if member.age >= SILENT_SECONDS or report.number < number or report.routes < routes:
                 behind.add(host)
         self._metrics.replicas.set(len(present))
         self._metrics.replicas_behind.set(len(behind))
-        self._holder.others_serve = bool(present - behind - {self._host(self.name)})
+        self._holder.others_serve = bool(present - behind - {_host(self.name)})
 
     async def _look_for_first(self) -> None:
         """Make the folder's version the first one, as there is none; tried twice a second."""
@@ -319,25 +318,30 @@ class Follower:
 
     def _is_gone(self, member: Member) -> bool:
         """Whether a worker of this service has ended without a word."""
-        host, _, process = member.name.rpartition("/")
-        if host != self._host(self.name) or not process.isdigit():
-            return False
+        process = self._process(member)
         try:
-            os.kill(int(process), 0)
+            if process is not None:
+                os.kill(process, 0)
         except ProcessLookupError:
             return True
-        except OSError:
+        except (OSError, OverflowError):
             pass
         return False
 
-    def _host(self, member: str) -> str:
-        return member.rpartition("/")[0]
+    def _process(self, member: Member) -> int | None:
+        """The process of a member of this service; None for one of another replica."""
+        host, _, process = member.name.rpartition("/")
+        return int(process) if host == _host(self.name) and process.isdecimal() else None
 
     def _tell(self, trouble: str, error: Exception | None = None) -> None:
         """Log once why this worker cannot follow."""
         if trouble != self._trouble:
             _log.warning("%s", trouble, exc_info=error)
         self._trouble = trouble
+
+
+def _host(member: str) -> str:
+    return member.rpartition("/")[0]
 
 
 def _first(holder: ModelHolder) -> Record:

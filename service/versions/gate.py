@@ -19,7 +19,7 @@ from turret.tower.engines.live import check_loaded
 from turret.tower.errors import BundleError, EngineError
 from turret.tower.format.checksum_cache import forget_verified, note_verified
 from turret.tower.format.checksums import check_files
-from turret.tower.format.listing import version_folder
+from turret.tower.format.listing import VersionSummary, version_folder, versions
 from turret.tower.format.manifest import Manifest, read_manifest
 from turret.tower.format.safe_open import check_folder, read_regular
 from turret.tower.format.snapshot import Snapshot, take_snapshot
@@ -149,6 +149,23 @@ def read_report(root: Path, version: str) -> GateReport | None:
         return GateReport.model_validate_json(read_regular(root / FOLDER / f"{version}.json", _REPORT_BYTES))
     except (OSError, BundleError, ValidationError):
         return None
+
+
+class CheckedVersion(VersionSummary):
+    """A version of the folder, with the report of its last check."""
+
+    gate: GateReport | None = None
+
+
+def checked_versions(root: Path) -> list[CheckedVersion]:
+    """List the bundles under `root`, oldest first. Raises BundleError when `root` is not a folder."""
+    return [_checked(root, summary) for summary in versions(root)]
+
+
+def _checked(root: Path, summary: VersionSummary) -> CheckedVersion:
+    error = without_folder(summary.error, root) if summary.error else None
+    fields = summary.model_dump(exclude={"error"})
+    return CheckedVersion(**fields, error=error, gate=read_report(root, summary.version))
 
 
 class _Gate:

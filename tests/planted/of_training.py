@@ -72,7 +72,7 @@ def all_steps_draw_the_same_candidates(original: Function) -> Function:
     return seeing(original, stream=lambda seed, purpose, step: stream(seed, purpose, 0))
 
 
-@planted("turret.training.trainer:Trainer._epoch", "training/test_trainer.py")
+@planted("turret.training.trainer:Trainer._begin_epoch", "training/test_trainer.py")
 def every_epoch_has_the_same_order(original: Function) -> Function:
     stream = original.__globals__["stream"]
     return seeing(original, stream=lambda seed, purpose, epoch: stream(seed, purpose, 0))
@@ -137,6 +137,6 @@ def the_automatic_choice_picks_the_worst_trial(original: Function) -> Function:
     return seeing(original, max=min)
 
 
-@planted("turret.training.auto.trials:run_trials", "training/test_auto.py")
+@planted("turret.training.auto.trials:_trial", "training/test_auto.py")
 def trials_of_all_candidates_have_as_many_epochs(original: Function) -> Function:
     return seeing(original, round=lambda epochs: 2)

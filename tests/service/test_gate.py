@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from turret.service.versions import gate
-from turret.service.versions.checked_versions import checked_versions
-from turret.service.versions.gate import GateRequest, crashed, read_report, run_gate
+from turret.service.versions.gate import GateRequest, checked_versions, crashed, read_report, run_gate
 from turret.service.versions.memory import available_bytes, in_words, needed_bytes
 from turret.service.versions.overlap import mean_overlap
 from turret.tower.bundle.bundle import Bundle, load

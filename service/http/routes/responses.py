@@ -7,7 +7,7 @@ from fastapi import Response
 from pydantic import BaseModel, ConfigDict
 
 from turret.service.schemas.requests import RouteBody
-from turret.service.versions.checked_versions import CheckedVersion
+from turret.service.versions.gate import CheckedVersion
 from turret.service.versions.record import Activation
 from turret.tower.catalog.columns import Kind
 from turret.tower.format.manifest import IndexChoice, MeasuredRecall, Norms, Scoring

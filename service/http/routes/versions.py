@@ -12,7 +12,7 @@ from turret.service.http.routes.responses import (
     answers,
     json_response,
 )
-from turret.service.versions.checked_versions import checked_versions
+from turret.service.versions.gate import checked_versions
 from turret.service.versions.log import latest
 
 _ACTIVATIONS = 100

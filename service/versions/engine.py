@@ -1,13 +1,25 @@
-"""The engine of a version that becomes live: its collection is checked, and the alias moves to it."""
+"""Vector engines: the access that the settings describe, and the engine of a version that becomes live."""
 
 import logging
 
-from turret.tower.engines.access import current_access
+from turret.service.settings import Settings
+from turret.tower.engines.access import Access, current_access
 from turret.tower.engines.live import check_loaded, live_alias, move_alias
 from turret.tower.errors import BundleError, EngineError
 from turret.tower.format.manifest import Manifest
 
 _log = logging.getLogger("turret.activation")
+
+
+def engine_access(settings: Settings) -> Access:
+    """Translate the settings."""
+    return Access(
+        settings.engine,
+        settings.engine_seconds,
+        settings.breaker_failures,
+        settings.breaker_seconds,
+        settings.engine_fallback,
+    )
 
 
 def switch_engine(live: Manifest, replaced: Manifest | None) -> str | None:
