@@ -748,6 +748,52 @@ async def test_a_member_stopped_in_an_activation_can_not_overwrite_a_later_one(
     assert state(one) == ("v3", "v3", 2)
 
 
+class KilledError(BaseException):
+    """What ends a member in a test: no code of it expects it."""
+
+
+@pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("step", ["point", "replace", "keep_locked", "take"])
+@in_virtual_time
+async def test_a_member_killed_in_an_activation_leaves_one_live_version_everywhere(
+    three: Path, server: RecordServer, monkeypatch: pytest.MonkeyPatch, step: str, is_done: bool
+) -> None:
+    """In those that run, in those that start, and after a restart of all; and the next one goes on."""
+    one, other = await joined(three, server), await joined(three, server, "b:8000/1")
+    owner = {"replace": one.follower, "take": one.holder}.get(step, activation_module)
+    original = getattr(owner, step)
+
+    def die() -> None:
+        one.records._server = RecordServer()  # what is left of it reaches nobody
+        raise KilledError
+
+    def killed(*given: Any) -> Any:
+        if is_done:
+            original(*given)
+        die()
+
+    async def killed_in_the_loop(*given: Any) -> None:
+        if is_done:
+            await original(*given)
+        die()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, step, killed_in_the_loop if step in ("replace", "take") else killed)
+        with pytest.raises(KilledError):
+            await one.activate("v2")
+    await other.follow(2)
+    assert other.version == stored(server).live.version
+    new = await joined(three, server, "c:8000/1", record=await first_record(three, MemoryRecords(server)))
+    assert state(new)[1:] == state(other)[1:]
+    is_committed = (step, is_done) not in (("point", False), ("point", True), ("replace", False))
+    assert other.version == ("v2" if is_committed else "v1")
+    assert [line["version"] for line in lines(three)] == ["v1", "v2"][: 1 + is_committed]
+    following = asyncio.create_task(other.follower.follow())
+    assert (await new.activate("v3")).live.version == "v3"
+    assert other.version == current(three) == "v3"
+    following.cancel()
+
+
 @in_virtual_time
 async def test_without_the_store_nothing_is_changed(
     three: Path, server: RecordServer, monkeypatch: pytest.MonkeyPatch
