@@ -7,14 +7,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
-from turret.service.errors import ConflictError, InvalidFieldError, NothingLiveError, NotReadyError
+from turret.service.errors import ConflictError, NothingLiveError, NotReadyError
 from turret.service.versions.folder import pointed
 from turret.service.versions.loaded_model import LoadedModel, TrafficSplit, open_live
 from turret.service.versions.memory import give_back
 from turret.service.versions.record import Activation, Candidate, Record, Route, Routes
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.errors import BundleError
-from turret.tower.format.pointer import is_version
 from turret.tower.format.snapshot import Snapshot
 
 _log = logging.getLogger("turret.activation")
@@ -110,13 +109,12 @@ class ModelHolder:
 
         Waits up to `timeout` seconds for this worker to load it. Versions are ordered by activation: after a
         rollback, the restored version is the newer one. Raises NotReadyError on a timeout, ConflictError for
-        a version that was never live, InvalidFieldError for a text that is no version name.
+        a version that was never live.
         """
         activation = self.record.activation_of(version) if self.record else None
         if activation is None:
             message = "this version was never live here; /v1/versions lists the versions"
-            refused = ConflictError if is_version(version) else InvalidFieldError
-            raise refused("min_version", version, message)
+            raise ConflictError("min_version", version, message)
         try:
             async with asyncio.timeout(timeout):
                 while self.number < (activation.number or 0):
