@@ -5,7 +5,6 @@ import os
 import queue
 import select
 import threading
-import time
 import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -23,7 +22,6 @@ Form = Literal["json", "text", "auto"]
 ACCESS = logging.getLogger("turret.access")
 
 _STANDARD_ERROR = 2
-_GATHERED_SECONDS = 0.02  # so long records wait to be written together
 _OWN = logging.getLogger("turret")
 _CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), 127) if chr(code) not in "\n\t"}
 
@@ -169,15 +167,7 @@ class _Enqueuing(QueueHandler):
 
 
 class _Listener(QueueListener):
-    """Writes the records of a moment together, and stops behind the queued ones, even if the queue is full.
-
-    A thread that waits for each record takes the interpreter from the event loop each time.
-    """
-
-    def dequeue(self, block: bool) -> logging.LogRecord:
-        if self.queue.empty():  # type: ignore[attr-defined]  # of `QueueListener`
-            time.sleep(_GATHERED_SECONDS)
-        return super().dequeue(block)
+    """Stops behind the queued records, even if the queue is full."""
 
     def enqueue_sentinel(self) -> None:
         self.queue.put(self._sentinel)  # type: ignore[attr-defined]  # its own name for what ends the thread

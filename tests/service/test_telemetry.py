@@ -117,7 +117,7 @@ def test_requests_are_counted_by_route_and_status(
     for number in range(5):
         fresh_client.get(f"/v1/users/{number}")
         fresh_client.get(f"/nowhere/{number}")
-    monkeypatch.setattr("turret.service.http.routes.versions.gate", None)
+    monkeypatch.setattr("turret.service.http.routes.versions.checked_versions", None)
     fresh_client.get("/v1/versions")
     text = fresh_client.get("/metrics").text
     counts = {
