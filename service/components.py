@@ -10,7 +10,7 @@ from pathlib import Path
 from turret.service.background_tasks import BackgroundTasks
 from turret.service.compare.comparison import Comparison
 from turret.service.keys.keyring import Keyring, admin_key
-from turret.service.monitoring.observation import Observation
+from turret.service.observing.observation import Observation
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.overlay.item_writer import ItemWriter
 from turret.service.ranking.query import QueryReader
@@ -133,13 +133,19 @@ class Components:
     def _observe(self) -> Observation:
         observation = Observation(
             self.settings,
-            lambda: self.model_holder.live if self.model_holder.version else None,
+            lambda: self.model_holder.live.bundle if self.model_holder.version else None,
             self.context.metrics_folder,
             self.context.number,
         )
         observation.follow_circuits(self.histories.circuits)
-        observation.follow_items(self.overlay)
+        observation.metrics.refresh_with(self._count_items)
         return observation
+
+    def _count_items(self) -> None:
+        if self.model_holder.version is not None:
+            fresh = self.overlay.last_read(self.model_holder.live.bundle)
+            self.metrics.fresh_items.set(len(fresh))
+            self.metrics.withdrawn_items.set(len(fresh.withdrawn) + len(fresh.withdrawn_ids))
 
     async def close(self) -> None:
         """Finish the work under way and close the stores."""

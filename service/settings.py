@@ -9,9 +9,11 @@ from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from turret.service.errors import ServiceError
-from turret.service.telemetry.logs import Level
 from turret.service.thresholds import MEMORY_FACTOR, OVERLAP_MINIMUM
 from turret.tower.config import RECALL_MINIMUM
+
+Level = Literal["debug", "info", "warning", "error"]
+Form = Literal["auto", "json", "text"]
 
 # The options of `turret serve`; the others are read from the environment alone.
 _OPTIONS = ("bundles", "wait", "host", "port", "admin_port", "workers", "store")
@@ -139,7 +141,7 @@ class Settings(BaseSettings):
     drain_delay: float = Field(default=2.0, ge=0, le=600)
     drain_seconds: int = Field(default=10, ge=0)
     log_level: Level = "info"
-    log_format: Literal["auto", "json", "text"] = "auto"
+    log_format: Form = "auto"
     access_log: bool = True
     log_queue: int = Field(default=20_000, ge=1)
     recall_sample: float = Field(default=0.01, ge=0, le=1)

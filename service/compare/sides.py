@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from turret.service.errors import RequestError
+from turret.service.observing.answer_record import AnswerRecord
 from turret.service.overlay.fresh import FreshItems
-from turret.service.ranking.answer_record import AnswerRecord
 from turret.service.ranking.answers import Answer, recommend
 from turret.service.ranking.query import Query
 from turret.service.versions.loaded_model import LoadedModel

@@ -21,8 +21,8 @@ from turret.service.errors import (
     TimedOutError,
 )
 from turret.service.http.bodies import check_head, too_large
+from turret.service.observing.metrics import Metrics
 from turret.service.settings import Settings
-from turret.service.telemetry.metrics import Metrics
 
 RETRY_SECONDS = 1
 BUSY = "server overloaded; retry after the Retry-After interval"

@@ -32,7 +32,6 @@ from turret.service.http.routes import (
 )
 from turret.service.http.routes.path_ids import check_query
 from turret.service.keys.access import Authentication
-from turret.service.monitoring.observation import watch_files
 from turret.service.settings import Settings
 from turret.service.shared_state import Order
 from turret.service.stores.contract import Stores
@@ -104,7 +103,7 @@ def create_app(
         background.start("record", components.follower.follow)
         if holder.version is None:
             background.start("first version", lambda: _tell_first(components))
-        background.start("files", lambda: watch_files(holder, components.metrics, settings.watch_seconds))
+        background.start("files", partial(components.observation.watch_files, settings.watch_seconds))
         background.start("store warnings", lambda: _log_health_warnings(components))
         background.start("items", components.overlay.watch)
         background.start("keys", components.keyring.follow)

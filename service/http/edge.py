@@ -16,10 +16,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from turret.service.calls import call_of
 from turret.service.error_responses import refused, unexpected
 from turret.service.errors import TimedOutError
+from turret.service.observing.logs import ACCESS
+from turret.service.observing.metrics import Metrics
+from turret.service.observing.traces import Traced, trace_of
 from turret.service.security_headers import Headers, SecurityHeaders
-from turret.service.telemetry.logs import ACCESS
-from turret.service.telemetry.metrics import Metrics
-from turret.service.telemetry.traces import Traced, trace_of
 
 HEADER = b"x-request-id"
 _USABLE = re.compile(rb"[!-~]{1,128}").fullmatch

@@ -20,6 +20,7 @@ from turret.data.errors import TurretError
 from turret.service.child_processes import describe_exit
 from turret.service.errors import ServiceError
 from turret.service.keys.keyring import Keyring, admin_key
+from turret.service.observing.logs import LineWriter
 from turret.service.process.forking import FIRST_PAUSE, check_threads, fork, pause_after
 from turret.service.process.open_files import raise_open_files
 from turret.service.process.serving import listen, url_of
@@ -28,7 +29,6 @@ from turret.service.process.worker import FAILED, work
 from turret.service.settings import Settings
 from turret.service.shared_state import Order, SharedState
 from turret.service.stores.registry import store_kind
-from turret.service.telemetry.logs import LineWriter
 from turret.service.versions.folder import make_folder
 from turret.service.versions.start import first_record, open_records
 from turret.service.worker_context import WorkerContext, receive

@@ -1,3 +1,3 @@
 """From requests to ranked items."""
 
-__all__ = ["answer_record", "answers", "item_view", "query", "recommender"]
+__all__ = ["answers", "item_view", "query", "recommender"]

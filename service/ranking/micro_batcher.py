@@ -12,14 +12,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from turret.service.errors import RequestError
+from turret.service.observing.answer_record import AnswerRecord
 from turret.service.overlay.fresh import FreshItems
-from turret.service.ranking.answer_record import AnswerRecord
 from turret.service.ranking.answers import Answer, Stages, recommend
 from turret.service.ranking.query import Query
 from turret.service.versions.loaded_model import LoadedModel
+from turret.tower.bundle.bundle import Bundle
 from turret.tower.errors import EncodingError
 
-RecordAnswers = Callable[[LoadedModel, Sequence[AnswerRecord]], None]
+RecordAnswers = Callable[[Bundle, Sequence[AnswerRecord]], None]
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class MicroBatcher:
         try:
             queries = [entry.query for entry in batch]
             answers = recommend_timed(model, batch[0].fresh, queries, stages, records)
-            self._record(model, records)  # inside: every caller gets an answer or an error
+            self._record(model.bundle, records)  # inside: every caller gets an answer or an error
         except Exception as error:
             for others in self._without_faulty(batch, error):
                 self._answer(others)

@@ -10,9 +10,9 @@ import orjson
 
 from turret.service.errors import NotFoundError
 from turret.service.latency import is_large
+from turret.service.observing.answer_record import AnswerRecord
 from turret.service.overlay.fresh import FreshItems
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
-from turret.service.ranking.answer_record import AnswerRecord
 from turret.service.ranking.answers import Answer, Stages, recommend, similar
 from turret.service.ranking.item_status import item_status
 from turret.service.ranking.micro_batcher import MicroBatcher, RecordAnswers, recommend_timed
@@ -148,7 +148,7 @@ class Recommender:
         rank = recommend_timed if is_usual else recommend
         threads = self._threads_of(model)
         answers = await loop.run_in_executor(threads, rank, model, fresh, queries, stages, records)
-        self._record(model, records)
+        self._record(model.bundle, records)
         return answers
 
     def _offer(self, query: Query, answer: Answer) -> None:

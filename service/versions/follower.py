@@ -10,8 +10,8 @@ from time import monotonic
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from turret.service.errors import BusyError, ReplicasUnavailableError, ServiceError
+from turret.service.observing.metrics import Metrics
 from turret.service.stores.contract import Member, RecordStore
-from turret.service.telemetry.metrics import Metrics
 from turret.service.versions.catch_up import CatchUp, Stops
 from turret.service.versions.folder import keep, record_of
 from turret.service.versions.holder import ModelHolder

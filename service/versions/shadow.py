@@ -4,7 +4,7 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 
-from turret.service.telemetry.metrics import Metrics
+from turret.service.observing.metrics import Metrics
 from turret.service.versions.holder import ModelHolder
 from turret.service.versions.loaded_model import LoadedModel
 from turret.service.versions.overlap import overlap_of

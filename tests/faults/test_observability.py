@@ -34,7 +34,7 @@ def workers(service: Process) -> set[int]:
     return {
         int(json.loads(labels)["process"])
         for name, labels in figures(service)
-        if name == "turret_worker_generation"
+        if name == "turret_worker_resident_bytes"
     }
 
 

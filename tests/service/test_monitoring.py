@@ -22,15 +22,14 @@ from tests.support.service_app import client_of, post_events, recommended
 from tests.support.until import until
 from turret.service.http.admission import Admission, Capacity
 from turret.service.http.edge import Edge, request_id
-from turret.service.monitoring.drift import MIN_HITS, Drift, Reference, divergence, noise_of
-from turret.service.monitoring.observation import Observation
-from turret.service.monitoring.recall import RecallSampler, _Sample, recall_of
-from turret.service.ranking.answer_record import AnswerRecord
+from turret.service.observing.answer_record import AnswerRecord
+from turret.service.observing.drift import MIN_HITS, Drift, Reference, divergence, noise_of
+from turret.service.observing.logs import Logs
+from turret.service.observing.metrics import Metrics, tenth
+from turret.service.observing.observation import Observation
+from turret.service.observing.recall import RecallSampler, _Sample, recall_of
 from turret.service.settings import Settings
-from turret.service.telemetry.logs import Logs
-from turret.service.telemetry.metrics import Metrics, tenth
-from turret.service.versions.loaded_model import LoadedModel
-from turret.tower.bundle.bundle import load
+from turret.tower.bundle.bundle import Bundle, load
 from turret.tower.engines.circuit import Circuit
 from turret.tower.format.integrity import lengths_of, measure_norms
 from turret.tower.format.manifest import Manifest, Scoring
@@ -363,12 +362,8 @@ class Version:
     manifest: Manifest
     vectors: NDArray[np.float32]
 
-    @property
-    def bundle(self) -> "Version":
-        return self
 
-
-def version(vectors: NDArray[np.float32], absolute: bool = False) -> LoadedModel:
+def version(vectors: NDArray[np.float32], absolute: bool = False) -> Bundle:
     manifest = Manifest(
         version="v1",
         created="now",
@@ -379,7 +374,7 @@ def version(vectors: NDArray[np.float32], absolute: bool = False) -> LoadedModel
         norms=measure_norms(lengths_of(vectors)),
         files={},
     )
-    return cast(LoadedModel, Version(manifest, vectors))
+    return cast(Bundle, Version(manifest, vectors))
 
 
 EIGHT = version(np.arange(8, dtype=np.float32)[:, None])  # the higher the row, the better

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from turret.data.vocabulary import Vocabulary
 from turret.service.errors import RequestError
 from turret.service.latency import LatencyEstimate
+from turret.service.observing.answer_record import AnswerRecord
 from turret.service.overlay.fresh import FreshItems
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
-from turret.service.ranking.answer_record import AnswerRecord
 from turret.service.ranking.answers import recommend
 from turret.service.ranking.item_view import ItemView
 from turret.service.ranking.micro_batcher import MicroBatcher

@@ -21,9 +21,9 @@ from tests.support.tools import require
 from tests.support.until import until
 from turret.service.errors import ServiceError
 from turret.service.http.edge import Edge
-from turret.service.telemetry.logs import ACCESS, LineWriter, Logs, json_line, text_line
-from turret.service.telemetry.metrics import REASONS, Metrics
-from turret.service.telemetry.traces import open_traces, trace_of
+from turret.service.observing.logs import ACCESS, LineWriter, Logs, json_line, text_line
+from turret.service.observing.metrics import REASONS, Metrics
+from turret.service.observing.traces import open_traces, trace_of
 from turret.service.versions.gate import Reason
 
 # --- The text of metrics
@@ -42,7 +42,7 @@ def test_counters_of_dead_workers_stay_and_their_gauges_go(tmp_path: Path) -> No
     """Two workers count and die, the first is replaced and dies as well; then the second one's is asked."""
     for worker, count in ((0, 1000), (1, 200), (0, 30)):
         metrics = Metrics(tmp_path, worker)
-        metrics.serves(f"v{worker}", 1)
+        metrics.serves(f"v{worker}")
         metrics.running = 5
         metrics.refresh()
         for _ in range(count):
@@ -51,7 +51,7 @@ def test_counters_of_dead_workers_stay_and_their_gauges_go(tmp_path: Path) -> No
         mark_process_dead(worker, str(tmp_path))  # type: ignore[no-untyped-call]
         (tmp_path / "counter_2.db").touch()  # as by a worker that is just starting
     metrics = Metrics(tmp_path, 1)
-    metrics.serves("v9", 2)
+    metrics.serves("v9")
     metrics.running = 1
     found = samples(metrics.text())
     assert found["turret_events_stored_total{}"] == 1230
@@ -70,8 +70,8 @@ def test_workers_are_summed_except_for_gauges_of_a_maximum(tmp_path: Path) -> No
     workers = []
     for number, recall in enumerate((1.0, 0.5)):
         worker = Metrics(tmp_path, number)
-        worker.serves("v1", 1)
-        worker.serves("v2", 2)
+        worker.serves("v1")
+        worker.serves("v2")
         worker.running = 2
         worker.fresh_items.set(7)
         worker.activations.labels("refused").inc()
@@ -93,7 +93,7 @@ def test_workers_are_summed_except_for_gauges_of_a_maximum(tmp_path: Path) -> No
 
 def test_buckets_are_cumulative_and_end_with_the_count() -> None:
     metrics = Metrics()
-    metrics.serves("v1", 1)
+    metrics.serves("v1")
     for size in (1, 2, 2, 3, 5000):
         metrics.batch_size.observe(size)
     found = samples(metrics.text())
@@ -362,7 +362,7 @@ def test_traces_are_made_where_they_are_asked_for_and_need_their_extra(
 ) -> None:
     monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
     monkeypatch.delenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", raising=False)
-    monkeypatch.setitem(sys.modules, "turret.service.telemetry.tracing", None)  # as without OpenTelemetry
+    monkeypatch.setitem(sys.modules, "turret.service.observing.tracing", None)  # as without OpenTelemetry
     assert open_traces(False, 1.0) is None
     assert open_traces(None, 1.0) is None
     remedy = r"OpenTelemetry is not installed; run: pip install .*\[otel\]', or set TURRET_TRACES=false"
@@ -407,7 +407,7 @@ def traced(share: float, path: str = "/v1/recommend", **headers: str) -> Sequenc
     require("otel")
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-    from turret.service.telemetry.tracing import Tracing
+    from turret.service.observing.tracing import Tracing
 
     exporter = InMemorySpanExporter()
     tracing = Tracing(share, exporter)
@@ -462,7 +462,7 @@ def test_a_collector_that_does_not_take_spans_delays_no_request(is_stuck: bool) 
     from opentelemetry.sdk.trace import ReadableSpan
     from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-    from turret.service.telemetry.tracing import Tracing
+    from turret.service.observing.tracing import Tracing
 
     released = threading.Event()
 

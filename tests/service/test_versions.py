@@ -28,7 +28,7 @@ from turret.service.errors import (
     ServiceError,
 )
 from turret.service.http.app import create_app
-from turret.service.telemetry.metrics import Metrics
+from turret.service.observing.metrics import Metrics
 from turret.service.versions import activation as activation_module
 from turret.service.versions import log, start
 from turret.service.versions.activation import RefusedError, reason_of

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.memory_records import MemoryRecords, RecordServer
+from turret.service.observing.metrics import Metrics
 from turret.service.settings import Settings
-from turret.service.telemetry.metrics import Metrics
 from turret.service.versions.activation import Activator, Swap
 from turret.service.versions.folder import record_of
 from turret.service.versions.follower import Follower

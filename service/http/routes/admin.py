@@ -16,8 +16,8 @@ from turret.service.errors import (
 )
 from turret.service.http.routes.dependencies import ActivatorPart, MetricsPart, ModelHolderPart, reads
 from turret.service.http.routes.responses import ActivateAnswer, RoutesAnswer, answers, body_of, json_response
+from turret.service.observing.metrics import Metrics
 from turret.service.schemas.requests import ActivateRequest, RoutesRequest
-from turret.service.telemetry.metrics import Metrics
 from turret.service.versions.activation import Late, Swap, reason_of
 from turret.service.versions.holder import ModelHolder
 from turret.service.versions.record import Route

@@ -8,8 +8,8 @@ from pydantic import BaseModel
 
 from turret.service.background_tasks import BackgroundTasks
 from turret.service.components import Components
+from turret.service.observing.metrics import Metrics
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
-from turret.service.telemetry.metrics import Metrics
 from turret.service.versions.activation import Activator
 from turret.service.versions.holder import ModelHolder
 from turret.service.worker_context import WorkerContext

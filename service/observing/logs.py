@@ -9,14 +9,12 @@ import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
 from logging.handlers import QueueHandler, QueueListener
-from typing import Any, Literal
+from typing import Any
 
 import orjson
 
 from turret.data.errors import text_without_credentials
-
-Level = Literal["debug", "info", "warning", "error"]
-Form = Literal["json", "text", "auto"]
+from turret.service.settings import Form, Level
 
 # The logger of answered requests. A record's `fields` are fields of its line: names and values.
 ACCESS = logging.getLogger("turret.access")

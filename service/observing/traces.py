@@ -57,7 +57,7 @@ def open_traces(enabled: bool | None, share: float) -> Traced | None:
         if any("=" not in entry for entry in os.environ.get(name, "").split(",") if entry.strip()):
             raise ServiceError(f"{name} has an entry without =; write NAME=VALUE, separated by commas")
     try:
-        from turret.service.telemetry.tracing import Tracing
+        from turret.service.observing.tracing import Tracing
     except ImportError:
         why = "traces is true" if enabled else "OTEL_EXPORTER_OTLP_ENDPOINT is set"
         raise ServiceError(

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from turret.service.monitoring.sampling import Sampling
-from turret.service.telemetry.metrics import Metrics, tenth
+from turret.service.observing.metrics import Metrics, tenth
+from turret.service.observing.sampling import Sampling
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.golden import load_golden
 

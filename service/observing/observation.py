@@ -6,16 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from turret.service.monitoring.drift import Drift, Reference
-from turret.service.monitoring.recall import RecallSampler
-from turret.service.overlay.item_overlay_cache import ItemOverlayCache
-from turret.service.ranking.answer_record import AnswerRecord
+from turret.service.observing.answer_record import AnswerRecord
+from turret.service.observing.drift import Drift, Reference
+from turret.service.observing.logs import Logs
+from turret.service.observing.metrics import SOURCES, Metrics
+from turret.service.observing.recall import RecallSampler
+from turret.service.observing.traces import open_traces
 from turret.service.settings import Settings
-from turret.service.telemetry.logs import Logs
-from turret.service.telemetry.metrics import SOURCES, Metrics
-from turret.service.telemetry.traces import open_traces
-from turret.service.versions.holder import ModelHolder
-from turret.service.versions.loaded_model import LoadedModel
+from turret.tower.bundle.bundle import Bundle
 from turret.tower.engines.circuit import Circuit, CircuitState
 from turret.tower.errors import BundleError
 
@@ -28,19 +26,19 @@ _files = logging.getLogger("turret.files")
 class Observation:
     """Collects the metrics, log and traces of a worker process.
 
-    `live` returns the live model or None; `metrics_folder` and `worker` are those of `Metrics`. Raises
-    ServiceError when traces are configured without OpenTelemetry.
+    `live` returns the bundle of the live version or None; `metrics_folder` and `worker` are those of
+    `Metrics`. Raises ServiceError when traces are configured without OpenTelemetry.
     """
 
     def __init__(
         self,
         settings: Settings,
-        live: Callable[[], LoadedModel | None],
+        live: Callable[[], Bundle | None],
         metrics_folder: Path | None = None,
         worker: int = 0,
     ) -> None:
         self._get_live = live
-        self._seen: LoadedModel | None = None
+        self._seen: Bundle | None = None
         self._open_circuits: set[str] = set()
         self._ticking: asyncio.Task[None] | None = None
         self.metrics = Metrics(metrics_folder, worker)
@@ -77,18 +75,7 @@ class Observation:
             self.metrics.breaker_open.labels(name).set(0)
             circuit.on_change = partial(self._on_circuit, name)
 
-    def follow_items(self, overlay: ItemOverlayCache) -> None:
-        """Export the numbers of fresh and withdrawn items."""
-
-        def refresh() -> None:
-            if (live := self._get_live()) is not None:
-                fresh = overlay.last_read(live.bundle)
-                self.metrics.fresh_items.set(len(fresh))
-                self.metrics.withdrawn_items.set(len(fresh.withdrawn) + len(fresh.withdrawn_ids))
-
-        self.metrics.refresh_with(refresh)
-
-    def answered(self, live: LoadedModel, records: Sequence[AnswerRecord]) -> None:
+    def answered(self, live: Bundle, records: Sequence[AnswerRecord]) -> None:
         """Count the answers of a call and sample recall and drift, in the event loop's thread."""
         metrics = self.metrics
         metrics.batch_size.observe(len(records))
@@ -103,6 +90,22 @@ class Observation:
             if record.vector is not None and record.allowed is None:
                 self.drift.offer(live, record.rows, record.scores)
 
+    async def watch_files(self, seconds: float) -> None:
+        """Log and count each changed file of the live version once; check every `seconds`."""
+        watched, told = self._get_live(), set[str]()
+        while True:
+            await asyncio.sleep(seconds)
+            live = self._get_live()
+            if live is not watched:
+                watched, told = live, set()
+            if live is None:
+                continue
+            for message in await asyncio.to_thread(live.changed_files):
+                if message not in told:
+                    told.add(message)
+                    self.metrics.changed_files.inc()
+                    _files.error("version %s: %s", live.manifest.version, message)
+
     async def _tick(self) -> None:
         while True:
             try:
@@ -115,15 +118,15 @@ class Observation:
                 _log.exception("the metrics can't be refreshed")
             await asyncio.sleep(REFRESH_SECONDS)
 
-    async def _follow(self, live: LoadedModel | None) -> None:
+    async def _follow(self, live: Bundle | None) -> None:
         """Load the reference of a new version."""
         self._seen = live
         reference = None
         if live is not None:
             try:
-                reference = await asyncio.to_thread(Reference, live.bundle)
+                reference = await asyncio.to_thread(Reference, live)
             except BundleError as error:
-                _log.warning("drift of version %s is not measured: %s", live.version, error)
+                _log.warning("drift of version %s is not measured: %s", live.manifest.version, error)
         await asyncio.to_thread(self.drift.compare_with, live, reference)
 
     def _on_circuit(self, name: str, state: CircuitState) -> None:
@@ -140,22 +143,7 @@ class Observation:
 
     def _refresh(self) -> None:
         metrics, live = self.metrics, self._get_live()
-        metrics.serves(None if live is None else live.version, 0 if live is None else live.number)
+        metrics.serves(None if live is None else live.manifest.version)
         metrics.dropped.labels("logs").inc(self.logs.take_dropped())
         if self.traces is not None:
             metrics.dropped.labels("traces").inc(self.traces.take_dropped())
-
-
-async def watch_files(model_holder: ModelHolder, metrics: Metrics, seconds: float) -> None:
-    """Log and count each changed file of the live version once; check every `seconds`."""
-    alarmed: set[tuple[int, str]] = set()
-    while True:
-        await asyncio.sleep(seconds)
-        if model_holder.version is None:
-            continue
-        live = model_holder.live
-        for message in await asyncio.to_thread(live.bundle.changed_files):
-            if (live.number, message) not in alarmed:
-                alarmed = {alarm for alarm in alarmed if alarm[0] == live.number} | {(live.number, message)}
-                metrics.changed_files.inc()
-                _files.error("version %s: %s", live.version, message)

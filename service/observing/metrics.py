@@ -170,9 +170,6 @@ class Metrics:
         self.workers_serving = gauge(
             "turret_workers_serving", "Worker processes in which a version is live", "version"
         )
-        self.worker_generation = gauge(
-            "turret_worker_generation", "Versions that a worker has made live", "process"
-        )
         self.worker_resident_bytes = gauge(
             "turret_worker_resident_bytes", "Resident memory, shared pages counted in each", "process"
         )
@@ -209,15 +206,14 @@ class Metrics:
                 ]
         return counts
 
-    def serves(self, version: str | None, generation: int = 0) -> None:
-        """Record the live version of this worker and its generation."""
+    def serves(self, version: str | None) -> None:
+        """Record the live version of this worker."""
         if version != self._version:
             for name, value in ((self._version, 0), (version, 1)):
                 if name is not None:
                     self.live_version.labels(name).set(value)
                     self.workers_serving.labels(name).set(value)
             self._version = version
-        self.worker_generation.labels(os.getpid()).set(generation)
         if (size := _resident_bytes()) is not None:
             self.worker_resident_bytes.labels(os.getpid()).set(size)
 

@@ -9,11 +9,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from turret.service.monitoring.sampling import Sampling
-from turret.service.ranking.answer_record import AnswerRecord
-from turret.service.telemetry.metrics import Metrics
+from turret.service.observing.answer_record import AnswerRecord
+from turret.service.observing.metrics import Metrics
+from turret.service.observing.sampling import Sampling
 from turret.service.thread_priority import lower_priority
-from turret.service.versions.loaded_model import LoadedModel
 from turret.tower.bundle.bundle import Bundle
 
 _WAITING = 16
@@ -24,7 +23,7 @@ _ROUNDING = 1e-5
 
 
 class _Sample(NamedTuple):
-    live: LoadedModel
+    bundle: Bundle
     vector: NDArray[np.float32]
     record: AnswerRecord
 
@@ -48,13 +47,13 @@ class RecallSampler:
         self._waiting: queue.Queue[_Sample | None] = queue.Queue(_WAITING)
         self._thread: threading.Thread | None = None
 
-    def offer(self, live: LoadedModel, record: AnswerRecord) -> None:
+    def offer(self, bundle: Bundle, record: AnswerRecord) -> None:
         """Offer an answer; only unchanged results of the index are measured, without rows of fresh items.
 
         A sampled answer's arrays are copied, except `allowed`, which must not change.
         """
         if record.vector is not None and self._sampling.takes():
-            self._take(live, record.vector, record)
+            self._take(bundle, record.vector, record)
 
     def start(self) -> None:
         """Start the thread; call it after a fork."""
@@ -73,7 +72,7 @@ class RecallSampler:
                     self._waiting.get_nowait()
             self._thread.join(5)
 
-    def _take(self, live: LoadedModel, vector: NDArray[np.float32], record: AnswerRecord) -> None:
+    def _take(self, bundle: Bundle, vector: NDArray[np.float32], record: AnswerRecord) -> None:
         now = self._clock()
         if now < self._not_before:
             return
@@ -82,7 +81,7 @@ class RecallSampler:
             # The retriever may reuse its buffers for the next request.
             excluded = np.array(record.excluded, dtype=np.int64)
             copied = record._replace(excluded=excluded, rows=np.array(record.rows))
-            self._waiting.put_nowait(_Sample(live, np.array(vector), copied))
+            self._waiting.put_nowait(_Sample(bundle, np.array(vector), copied))
         except queue.Full:
             self._metrics.recall_samples.labels("dropped").inc()
 
@@ -107,7 +106,7 @@ def recall_of(sample: _Sample) -> float | None:
 
     A row counts if its score reaches the k-th best, so any of tied rows counts.
     """
-    scores, record = _scores(sample.live.bundle, sample.vector), sample.record
+    scores, record = _scores(sample.bundle, sample.vector), sample.record
     count = len(scores)
     result = record.rows[record.rows < count]
     slack = _ROUNDING * float(np.abs(scores).max())

@@ -1,3 +1,0 @@
-"""Metrics, logs, traces, recall and drift of a worker."""
-
-__all__ = ["observation"]

@@ -1,3 +1,0 @@
-"""Metrics, logs and traces."""
-
-__all__ = ["logs", "metrics", "traces"]
