@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from turret.service import error_responses
 from turret.service.components import Components
+from turret.service.http.access import Authentication
 from turret.service.http.admission import Admission, Capacity
 from turret.service.http.bodies import BodyReader
 from turret.service.http.documents import docs_page, openapi_document
@@ -31,7 +32,6 @@ from turret.service.http.routes import (
     versions,
 )
 from turret.service.http.routes.path_ids import check_query
-from turret.service.keys.access import Authentication
 from turret.service.settings import Settings
 from turret.service.shared_state import Order
 from turret.service.stores.contract import Stores

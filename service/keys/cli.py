@@ -20,6 +20,7 @@ Name = Annotated[
     str, typer.Argument(metavar="NAME", help="The name of the key: letters a-z, digits, hyphens.")
 ]
 
+
 _MOST_DAYS = 36_500
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from turret.service.errors import ServiceError
 from turret.service.keys.key_file import read_keys, stamp_of
-from turret.service.keys.keys import Key, admin_record, fault_of, find_key, name_in
+from turret.service.keys.keys import Key, admin_record, by_digest, fault_of, find_key
 from turret.service.settings import Settings
 
 CHECK_SECONDS = 0.5  # so that a revocation counts within a second
@@ -44,8 +44,7 @@ class Keyring:
         self._path = path
         self._warn = warn
         self._last_warning = ""
-        # By the name to look it up with: an operator's own admin key may begin like any other.
-        self._admin = {name_in(admin_key.encode()): admin_record(admin_key)}
+        self._admin = by_digest([admin_record(admin_key)])
         self._keys = self._admin
         self._stamp: tuple[int, ...] | None = None
         self._was_found = False
@@ -73,12 +72,7 @@ class Keyring:
         """Load the file whenever it changes, in a thread: it may be long, or on a disk that hangs."""
         while True:
             await asyncio.sleep(CHECK_SECONDS)
-            try:
-                await asyncio.to_thread(self.load)
-            except Exception:
-                _log.exception(
-                    "unexpected error while reading %s; the keys read before stay valid", self._path
-                )
+            await asyncio.to_thread(self.load)
 
     def check(self) -> None:
         """Load the file if CHECK_SECONDS have passed since the last check: for a process without a loop."""
@@ -110,8 +104,8 @@ class Keyring:
                 "TURRET_REQUIRE_KEYS=true a restart without it is refused"
             )
         self.is_open, self._was_found = False, True
-        if stamp is None or stamp != self._stamp:
-            self._keys = {key.name: key for key in read_keys(self._path)} | self._admin
+        if stamp != self._stamp:
+            self._keys = by_digest(read_keys(self._path)) | self._admin
             self._stamp = stamp
 
     def _warn_once(self, message: str) -> None:

@@ -160,7 +160,7 @@ def test_a_revocation_counts_also_if_the_file_could_not_be_read_when_it_changed(
     limits = resource.prlimit(worker, resource.RLIMIT_NOFILE)
     resource.prlimit(worker, resource.RLIMIT_NOFILE, (1, limits[1]))
     remove_key(bundles.parent / "keys.json", "shop")
-    said = "Too many open files; the keys read before stay valid"
+    said = "Too many open files; put a file there that the service's user can read; the keys read before"
     until(lambda: kept(key) == 200 and service.has_said(said), "it looks, and can't know yet")
     resource.prlimit(worker, resource.RLIMIT_NOFILE, limits)
     until(lambda: kept(key) == 401, "it is revoked")

@@ -54,6 +54,6 @@ def changes_of_items_take_places_of_recommendations(original: Function) -> Funct
     return call_of
 
 
-@planted("turret.service.keys.access:Authentication._take", "service/test_keys_access.py")
+@planted("turret.service.http.access:Authentication._take", "service/test_http_access.py")
 def every_worker_admits_the_whole_rate_of_a_key(original: Function) -> Function:
     return lambda self, key, rate: original(self, key, rate * self._share)

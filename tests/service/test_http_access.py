@@ -8,7 +8,7 @@ from starlette.testclient import TestClient
 from starlette.types import Receive, Scope, Send
 
 from turret.service.error_responses import refuse
-from turret.service.keys.access import Authentication, Bucket
+from turret.service.http.access import Authentication, Bucket
 from turret.service.keys.key_file import add_key, read_keys, remove_key
 from turret.service.keys.keyring import Keyring
 from turret.service.keys.keys import new_key, record
