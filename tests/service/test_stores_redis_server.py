@@ -23,7 +23,7 @@ from turret.service.errors import (
 from turret.service.overlay.apply_changes import _is_valid
 from turret.service.stores.contract import Change, Event, History
 from turret.service.stores.redis.address import read_address
-from turret.service.stores.redis.client import SingleRedis
+from turret.service.stores.redis.client import RedisClient
 from turret.service.stores.redis.histories import RedisHistory
 from turret.service.stores.redis.items import RedisItems
 from turret.service.stores.redis.records import RedisRecords
@@ -181,7 +181,7 @@ def test_a_server_with_tls_has_to_have_a_known_certificate(
 
     def ping(host: str) -> list[object]:
         async def work() -> list[object]:
-            connections = SingleRedis(read_address(f"rediss://{host}:{port}/0"), 1, 5.0)
+            connections = RedisClient(read_address(f"rediss://{host}:{port}/0"), 1, 5.0)
             try:
                 return await connections.execute([["PING"], ["NONSENSE"], ["ECHO", "x"]])
             finally:
@@ -209,12 +209,12 @@ def test_calls_share_their_connections_and_one_whose_caller_went_away_is_not_use
     """The reply to the old question is still under way on it."""
 
     async def work() -> None:
-        connections = SingleRedis(read_address(own.address), 3, 5.0)
+        connections = RedisClient(read_address(own.address), 3, 5.0)
         answers = await asyncio.gather(*(connections.execute([["ECHO", f"{n}"]]) for n in range(60)))
         assert answers == [[f"{n}".encode()] for n in range(60)]
         assert 2 <= int(own.ask("INFO", "clients")["connected_clients"]) <= 4  # one of them asks how many
         await connections.close()
-        connections = SingleRedis(read_address(own.address), 1, 5.0)
+        connections = RedisClient(read_address(own.address), 1, 5.0)
         await connections.execute([["PING"]])
         with own.paused():
             call = asyncio.ensure_future(connections.execute([["ECHO", "old"]]))

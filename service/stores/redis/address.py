@@ -22,6 +22,9 @@ class Node(NamedTuple):
     host: str
     port: int
 
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
 
 @dataclass(frozen=True)
 class RedisAddress:
@@ -42,8 +45,8 @@ class RedisAddress:
 
     def __str__(self) -> str:
         if self.nodes:
-            return f"redis{'s' * self.tls}+cluster://{','.join(_shown(node) for node in self.nodes)}"
-        return f"redis{'s' * self.tls}://{_shown(Node(self.host, self.port))}/{self.database}"
+            return f"redis{'s' * self.tls}+cluster://{','.join(map(str, self.nodes))}"
+        return f"redis{'s' * self.tls}://{Node(self.host, self.port)}/{self.database}"
 
 
 def read_address(address: str) -> RedisAddress:
@@ -123,10 +126,6 @@ class KeyNames:
         """A key of the items or of the replicas' record; in a cluster all of them are in one slot."""
         return f"{self.prefix}{{shared}}:{name}" if self.is_cluster else f"{self.prefix}{name}"
 
-    def events_pattern(self) -> str:
-        """The pattern of all keys of events."""
-        return self.events("*")
-
     def user_of(self, key: str) -> str | None:
         """The user whose events a key has; None for another key."""
         begin, end = self.events("\n").split("\n")
@@ -143,11 +142,6 @@ def _node(text: str) -> Node:
     if not parts.hostname or parts.netloc != text:
         raise ValueError("no host")
     return Node(parts.hostname, parts.port or 6379)
-
-
-def _shown(node: Node) -> str:
-    host = f"[{node.host}]" if ":" in node.host else node.host
-    return f"{host}:{node.port}"
 
 
 def _refusal(address: str) -> ServiceError:

@@ -1,18 +1,17 @@
-"""Histories in a Redis or a Redis Cluster, and warnings of settings that lose acknowledged events."""
+"""Histories in a Redis or a Redis Cluster."""
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from redis.exceptions import ResponseError
-
 from turret.service.settings import Settings
 from turret.service.stores.contract import COUNT_LIMIT, Event, History, StoreKind, Stores
-from turret.service.stores.redis.address import CLUSTER_EXAMPLE, EXAMPLE, KeyNames, read_address
-from turret.service.stores.redis.client import Call, Command
-from turret.service.stores.redis.cluster import connect
+from turret.service.stores.redis.address import CLUSTER_EXAMPLE, EXAMPLE, KeyNames, Node, read_address
+from turret.service.stores.redis.client import Call, Command, RedisClient
+from turret.service.stores.redis.durability import QUESTIONS, durability_warnings, replica_warnings
 from turret.service.stores.redis.events import APPEND, FORGET, decode_events, decode_history, encode_event
 from turret.service.stores.redis.items import RedisItems
 from turret.service.stores.redis.records import RedisRecords
@@ -21,15 +20,11 @@ from turret.service.stores.window import days, drop_expired, oldest_kept
 Result = TypeVar("Result")
 
 _LONG = 4_000  # reply texts, two an event; a longer reply is decoded in a thread, as it takes milliseconds
-
-
 # Of one read of `scan`: keys to look at, half of which are of events, and events of a user.
 _SCAN_KEYS, _SCAN_EVENTS = 200, 1_000
 _RANDOM_KEYS = 20  # about half of them are of events, unless the database holds much else
 _RANDOM_SCANS, _RANDOM_SCAN_KEYS = 20, 1_000  # then as many reads of a server visit as many keys each
 _NODES = 8  # of a cluster, for which a worker reserves connections
-_DURABILITY: Sequence[Command] = (["INFO"], ["CONFIG", "GET", "appendfsync"])
-_NO_EVICTION = "noeviction"
 
 
 class RedisHistory:
@@ -52,7 +47,7 @@ class RedisHistory:
         self._address = read_address(address)
         self._max_age = max_age
         self._keys = KeyNames(self._address.prefix, bool(self._address.nodes))
-        self._redis = connect(self._address, connections, seconds)
+        self._redis = RedisClient(self._address, connections, seconds)
 
     async def append(self, events: Sequence[Event]) -> int:
         """Store events in one step of the server; see HistoryStore."""
@@ -65,7 +60,7 @@ class RedisHistory:
             users.setdefault(event.user, []).append(event)
         groups = self._keys.append_groups(list(users))
         calls = [self._appending({user: users[user] for user in group}, oldest) for group in groups]
-        return sum(map(self._redis.count, await self._redis.run_all(APPEND, calls)))
+        return sum(await self._redis.run_all(APPEND, calls))
 
     async def recent(self, users: Sequence[str], limit: int) -> dict[str, History]:
         """Return users' newest events; see HistoryStore."""
@@ -81,10 +76,9 @@ class RedisHistory:
 
     async def events(self, user: str, limit: int) -> tuple[int, list[Event]]:
         """Return a user's count and newest events; see HistoryStore."""
-        count: Command = ["ZCOUNT", self._keys.events(user), self._oldest(), "+inf"]
-        total, newest = await self._redis.execute([count, self._newest(user, limit)])
-        events = self._decode(lambda reply: decode_events(user, reply), newest)
-        return min(self._redis.count(total), COUNT_LIMIT), events
+        total, newest = await self._redis.execute([self._counted(user), self._newest(user, limit)])
+        events = self._decode(partial(decode_events, user), newest)
+        return min(total, COUNT_LIMIT), events
 
     async def scan(self, first: int, last: int) -> AsyncIterator[list[Event]]:
         """Iterate over the events of a range of times; see HistoryStore.
@@ -92,7 +86,7 @@ class RedisHistory:
         This process holds the ids of the users, as SCAN may return a key twice.
         """
         seen: set[str] = set()
-        masters: Mapping[str, Hashable] = {}
+        masters: Mapping[Node, set[int]] = {}
         # Where slots have moved meanwhile, a master may have been read before it got the keys of others.
         while masters != (current := await self._redis.masters()):
             masters = current
@@ -103,10 +97,10 @@ class RedisHistory:
                     async for events in self._scan_users(new, first, last):
                         yield events
 
-    async def _users_of(self, master: str, count: int = _SCAN_KEYS) -> AsyncIterator[list[str]]:
+    async def _users_of(self, master: Node, count: int = _SCAN_KEYS) -> AsyncIterator[list[str]]:
         """Iterate over the users whose events a server has; one may come twice."""
         cursor: bytes | str = "0"
-        pattern = self._keys.events_pattern()
+        pattern = self._keys.events("*")
         while cursor != b"0":
             command: Command = ["SCAN", cursor, "MATCH", pattern, "COUNT", count, "TYPE", "zset"]
             cursor, keys = self._decode(_scanned, (await self._redis.ask(master, [command]))[0])
@@ -132,7 +126,8 @@ class RedisHistory:
 
     async def random_user(self) -> str | None:
         """Return a user with events: of some random keys, else of the first keys that a scan visits."""
-        masters = random.sample(masters := list(await self._redis.masters()), len(masters))
+        masters = list(await self._redis.masters())
+        random.shuffle(masters)
         for master in masters:
             keys = await self._redis.ask(master, [["RANDOMKEY"]] * _RANDOM_KEYS)
             texts = [key.decode("utf-8", "replace") for key in keys if isinstance(key, bytes)]
@@ -151,27 +146,23 @@ class RedisHistory:
 
     async def _first_with_events(self, users: Sequence[str]) -> str | None:
         """The first of some users whose events have not all expired."""
-        oldest = self._oldest()
-        counts = await self._redis.execute(
-            [["ZCOUNT", self._keys.events(user), oldest, "+inf"] for user in users]
-        )
-        return next(
-            (user for user, count in zip(users, counts, strict=True) if self._redis.count(count)), None
-        )
+        counts = await self._redis.execute([self._counted(user) for user in users])
+        self._redis.raise_for_errors(counts)
+        return next((user for user, count in zip(users, counts, strict=True) if count), None)
 
     async def forget(self, user: str) -> int:
         """Delete a user's events; see HistoryStore."""
-        keys = self._keys.forget_keys(user)
-        return self._redis.count(await self._redis.run(FORGET, keys, [self._oldest()]))
+        deleted: int = await self._redis.run(FORGET, self._keys.forget_keys(user), [self._oldest()])
+        return deleted
 
     async def health_warnings(self) -> list[str]:
         """Warn of server settings that lose acknowledged events."""
         warnings = []
         for master in await self._redis.masters():
-            replies = await self._redis.ask(master, _DURABILITY)
-            warnings += _durability_warnings(master, replies)
+            replies = await self._redis.ask(master, QUESTIONS)
+            warnings += durability_warnings(f"{master}", replies)
             if self._address.nodes:
-                warnings += _replica_warnings(master, self._address.replicas, replies[0])
+                warnings += replica_warnings(f"{master}", self._address.replicas, replies)
         return warnings
 
     async def close(self) -> None:
@@ -193,6 +184,9 @@ class RedisHistory:
         key, end = self._keys.events(user), f"({last}"
         return ["ZRANGEBYSCORE", key, first, end, "WITHSCORES", "LIMIT", skipped, _SCAN_EVENTS]
 
+    def _counted(self, user: str) -> Command:
+        return ["ZCOUNT", self._keys.events(user), self._oldest(), "+inf"]
+
     def _newest(self, user: str, limit: int) -> Command:
         key, oldest = self._keys.events(user), self._oldest()
         return ["ZREVRANGEBYSCORE", key, "+inf", oldest, "WITHSCORES", "LIMIT", 0, limit]
@@ -202,8 +196,7 @@ class RedisHistory:
         return "-inf" if oldest is None else oldest
 
     def _decode(self, decode: Callable[[Any], Result], reply: Any) -> Result:
-        if isinstance(reply, ResponseError):
-            raise self._redis.unavailable(reply)
+        self._redis.raise_for_errors([reply])
         try:
             return decode(reply)
         except ValueError:
@@ -217,65 +210,6 @@ def _scanned(reply: object) -> tuple[bytes, list[str]]:
     return reply[0], [key.decode() for key in reply[1]]
 
 
-def _durability_warnings(address: str, replies: Sequence[object]) -> list[str]:
-    """Judge the replies to INFO and CONFIG GET appendfsync, either of which may be an error reply."""
-    info = _info(replies[0])
-    if "redis_version" not in info:
-        return [
-            f"{address} doesn't tell whether it keeps histories over a restart (INFO is not allowed); make "
-            "sure that it has appendonly yes and maxmemory-policy noeviction"
-        ]
-    warnings = []
-    if info.get("role") == "slave":
-        warnings.append(f"{address} is a replica, which can't store events; name its primary")
-    elif info.get("aof_enabled") != "1":
-        warnings.append(
-            f"{address} has no append-only file, so acknowledged events are lost when it stops; set "
-            "appendonly yes (and appendfsync always, unless a power failure may lose the last second)"
-        )
-    elif _fsync(replies[1]) == "no":
-        warnings.append(
-            f"{address} leaves syncing to the system (appendfsync no), so a power failure loses about half a "
-            "minute of acknowledged events; set appendfsync everysec or always"
-        )
-    policy = info.get("maxmemory_policy", _NO_EVICTION)
-    if policy != _NO_EVICTION and info.get("maxmemory", "0") != "0":
-        warnings.append(
-            f"{address} evicts keys when its memory is full (maxmemory-policy {policy}), histories too; set "
-            "maxmemory-policy noeviction, which refuses new events instead"
-        )
-    return warnings
-
-
-def _info(reply: object) -> dict[str, str]:
-    return dict(line.split(":", 1) for line in _text(reply).splitlines() if ":" in line)
-
-
-def _fsync(reply: object) -> str:
-    return _text(reply[1]) if isinstance(reply, list) and len(reply) == 2 else ""
-
-
-def _text(reply: object) -> str:
-    return reply.decode("utf-8", "replace") if isinstance(reply, bytes) else ""
-
-
-def _replica_warnings(address: str, replicas: int, reply: object) -> list[str]:
-    """Judge a master of a cluster by its reply to INFO, where `replicas` have to confirm a write."""
-    info = _info(reply)
-    online = sum(value.count("state=online") for name, value in info.items() if name.startswith("slave"))
-    if online < replicas:
-        return [
-            f"{address} has fewer than {replicas} replicas online, so it refuses events; start its replicas, "
-            "or lower replicas in the address"
-        ]
-    if not replicas and online:
-        return [
-            f"{address} acknowledges events before its replicas have them, so a failover loses some; add "
-            "?replicas=1 to the address"
-        ]
-    return []
-
-
 def _open(settings: Settings) -> Stores:
     seconds = max(settings.history_timeout, settings.write_timeout)
     histories = RedisHistory(settings.store, settings.redis_connections, seconds, days(settings.keep_days))
@@ -287,18 +221,13 @@ def _descriptors(settings: Settings) -> int:
     return 2 * settings.redis_connections + 16
 
 
-def _cluster_descriptors(settings: Settings) -> int:
-    return _NODES * _descriptors(settings)
-
-
 def _open_records(settings: Settings) -> RedisRecords:
     return RedisRecords(settings.store, settings.replica_group, settings.history_timeout)
 
 
 REDIS = StoreKind(f"{EXAMPLE}, rediss://", _open, descriptors=_descriptors, open_records=_open_records)
-CLUSTER = StoreKind(
-    f"{CLUSTER_EXAMPLE}, rediss+cluster://",
-    _open,
-    descriptors=_cluster_descriptors,
-    open_records=_open_records,
+CLUSTER = replace(
+    REDIS,
+    form=f"{CLUSTER_EXAMPLE}, rediss+cluster://",
+    descriptors=lambda settings: _NODES * _descriptors(settings),
 )

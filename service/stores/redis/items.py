@@ -1,12 +1,9 @@
 """Changed items in a Redis, or in one slot of a Redis Cluster, for a service on several machines."""
 
-from typing import Any
-
-from turret.service.errors import HistoryUnavailableError, ItemsUnavailableError
+from turret.service.errors import ItemsUnavailableError
 from turret.service.stores.contract import CHANGES_PAGE, Change, Changes
 from turret.service.stores.redis.address import KeyNames, read_address
-from turret.service.stores.redis.client import Command
-from turret.service.stores.redis.cluster import connect
+from turret.service.stores.redis.client import Failures, RedisClient
 
 _CONNECTIONS = 4
 
@@ -50,10 +47,12 @@ class RedisItems:
     """
 
     def __init__(self, address: str, seconds: float = 5.0) -> None:
-        self._address = read_address(address)
-        self._redis = connect(self._address, _CONNECTIONS, seconds)
-        names = KeyNames(self._address.prefix, bool(self._address.nodes))
+        parsed = read_address(address)
+        names = KeyNames(parsed.prefix, bool(parsed.nodes))
         self._keys = [names.shared(f"items{part}") for part in (":number", "", ":order")]
+        foreign = f"that holds no items (one of {', '.join(self._keys)})"
+        failures = Failures(ItemsUnavailableError, ItemsUnavailableError, foreign)
+        self._redis = RedisClient(parsed, _CONNECTIONS, seconds, failures)
 
     async def put(self, item: str, features: bytes, fields: bytes, time: int) -> int:
         """Store an item; see ItemStore."""
@@ -65,8 +64,7 @@ class RedisItems:
 
     async def changes(self, since: int, limit: int = CHANGES_PAGE) -> Changes:
         """Return the changes; see ItemStore."""
-        reply = await self._run(SINCE, [since, limit], is_write=False)
-        last, *rest = self._checked(reply, list)
+        last, *rest = await self._redis.run(SINCE, self._keys, [since, limit], is_write=False)
         page = [_read(*rest[first : first + 3]) for first in range(0, len(rest), 3)]
         return Changes(page[-1].number if len(page) == limit else last, page)
 
@@ -75,20 +73,8 @@ class RedisItems:
         await self._redis.close()
 
     async def _change(self, item: str, value: bytes) -> int:
-        number: int = self._checked(await self._run(CHANGE, [item, value]), int)
+        number: int = await self._redis.run(CHANGE, self._keys, [item, value])
         return number
-
-    async def _run(self, script: str, values: Command, is_write: bool = True) -> Any:
-        try:
-            return await self._redis.run(script, self._keys, values, is_write)
-        except HistoryUnavailableError as error:
-            foreign = f"that holds no items (one of {', '.join(self._keys)})"
-            raise ItemsUnavailableError(str(error).replace("that is no history", foreign)) from None
-
-    def _checked(self, reply: Any, kind: type) -> Any:
-        if not isinstance(reply, kind):
-            raise ItemsUnavailableError(f"{self._address} sends replies that are not a Redis's")
-        return reply
 
 
 def _read(item: bytes, number: int, value: bytes) -> Change:

@@ -1,16 +1,11 @@
 """The common record of a service's members in a Redis, and the list of live members."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
-
-from turret.service.errors import HistoryUnavailableError, ReplicasUnavailableError
+from turret.service.errors import ReplicasUnavailableError
 from turret.service.stores.contract import Member, Revision
 from turret.service.stores.redis.address import KeyNames, read_address
-from turret.service.stores.redis.client import Command
-from turret.service.stores.redis.cluster import connect
+from turret.service.stores.redis.client import Command, Failures, RedisClient
 
-CONNECTIONS = 4
+_CONNECTIONS = 4
 _MOST_DIGITS = 16  # a number of more digits is damage
 
 # KEYS: the record. ARGV: the expected record ('' for none), the new one. Returns the record afterwards. Its
@@ -81,18 +76,19 @@ class RedisRecords:
 
     def __init__(self, address: str, group: str, seconds: float) -> None:
         self._address = read_address(address)
-        self._redis = connect(self._address, CONNECTIONS, seconds)
         names = KeyNames(self._address.prefix, bool(self._address.nodes))
-        self._record, self._reports, self._times, self._lease = (
-            names.shared(f"replicas:{group}:{part}") for part in ("record", "reports", "times", "lease")
-        )
+        parts = ("record", "reports", "times", "lease")
+        keys = [names.shared(f"replicas:{group}:{part}") for part in parts]
+        self._record, self._reports, self._times, self._lease = keys
         self._items = names.shared("items:number")
+        foreign = f"of another service (one of {', '.join(keys)})"
+        failures = Failures(ReplicasUnavailableError, ReplicasUnavailableError, foreign)
+        self._redis = RedisClient(self._address, _CONNECTIONS, seconds, failures)
 
     async def poll(self) -> Revision:
         """Return the numbers by which changes are noticed; see RecordStore."""
-        with self._naming(self._record):
-            replies = await self._redis.execute([["HGET", self._record, "revision"], ["GET", self._items]])
-            self._redis.raise_for_errors(replies[:1])  # the items' own store says what is wrong with theirs
+        replies = await self._redis.execute([["HGET", self._record, "revision"], ["GET", self._items]])
+        self._redis.raise_for_errors(replies[:1])  # the items' own store says what is wrong with theirs
         record, items = map(_number, replies)
         if record < 0:
             raise ReplicasUnavailableError(
@@ -103,23 +99,21 @@ class RedisRecords:
 
     async def read(self) -> bytes:
         """Return the record; see RecordStore."""
-        with self._naming(self._record):
-            replies = await self._redis.execute([["HGET", self._record, "record"]])
-            self._redis.raise_for_errors(replies)
-        return self._checked(replies[0] or b"")
+        replies = await self._redis.execute([["HGET", self._record, "record"]])
+        self._redis.raise_for_errors(replies)
+        return replies[0] or b""
 
     async def swap(self, before: bytes, after: bytes) -> bytes:
         """Replace the record if it is `before`; see RecordStore."""
-        return self._checked(await self._run(SWAP, [self._record], [before, after], is_write=True))
+        record: bytes = await self._redis.run(SWAP, [self._record], [before, after])
+        return record
 
     async def members(
         self, name: str = "", report: bytes = b"", forget_after: float = 0
     ) -> tuple[Member, ...]:
         """Return the last report of each member; see RecordStore."""
         values: Command = [name, report, round(forget_after * 1000)]
-        reply = await self._run(MEMBERS, [self._reports, self._times], values)
-        if not isinstance(reply, list) or len(reply) % 3:
-            raise self._foreign()
+        reply = await self._redis.run(MEMBERS, [self._reports, self._times], values, is_write=False)
         return tuple(
             # A report that is dated in the future is as old as it is early: nobody waits for it.
             Member(member.decode("utf-8", "replace"), abs(age) / 1000, said)
@@ -128,10 +122,9 @@ class RedisRecords:
 
     async def leave(self, name: str) -> None:
         """Forget a member that ends; see RecordStore."""
-        with self._naming(self._reports, self._times):
-            # A report without a time would never be forgotten, so the time is deleted first.
-            commands: list[Command] = [["ZREM", self._times, name], ["HDEL", self._reports, name]]
-            self._redis.raise_for_errors(await self._redis.execute(commands))
+        # A report without a time would never be forgotten, so the time is deleted first.
+        commands = [["ZREM", self._times, name], ["HDEL", self._reports, name]]
+        self._redis.raise_for_errors(await self._redis.execute(commands))
 
     async def announce(self, items: int) -> None:
         """Nothing: `poll` reads the number of the items, which are in the same Redis."""
@@ -150,28 +143,7 @@ class RedisRecords:
 
     async def _set_lease(self, holder: str, seconds: float, takes: bool) -> bool:
         values: Command = [holder, round(seconds * 1000), int(takes)]
-        return bool(await self._run(LEASE, [self._lease], values) == 1)
-
-    async def _run(self, script: str, keys: list[str], values: Command, is_write: bool = False) -> Any:
-        with self._naming(*keys):
-            return await self._redis.run(script, keys, values, is_write)
-
-    @contextmanager
-    def _naming(self, *keys: str) -> Iterator[None]:
-        """Translate the errors of calls; one of a foreign key names it."""
-        try:
-            yield
-        except HistoryUnavailableError as error:
-            foreign = f"of another service (one of {', '.join(keys)})"
-            raise ReplicasUnavailableError(str(error).replace("that is no history", foreign)) from None
-
-    def _checked(self, record: Any) -> bytes:
-        if not isinstance(record, bytes):
-            raise self._foreign()
-        return record
-
-    def _foreign(self) -> ReplicasUnavailableError:
-        return ReplicasUnavailableError(f"{self._address} sends replies that are not a Redis's")
+        return bool(await self._redis.run(LEASE, [self._lease], values, is_write=False))
 
 
 def _number(reply: object) -> int:
