@@ -7,40 +7,20 @@ from collections.abc import Iterator
 from typing import Any
 
 import orjson
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from turret.service.calls import call_of
 from turret.service.http.app import ADMIN, PUBLIC, RELEASE
 from turret.service.http.documents import STATIC
+from turret.service.http.routes.dependencies import Reads
 from turret.service.http.routes.responses import Described, ErrorAnswer
-from turret.service.schemas.items import ItemBody
-from turret.service.schemas.requests import (
-    ActivateRequest,
-    BatchRequest,
-    ComparedRequest,
-    ComparisonRequest,
-    EventsRequest,
-    RecommendRequest,
-    RoutesRequest,
-)
 from turret.tower.catalog.filters import LARGEST, MAX_CONDITIONS, MAX_VALUES
 
 DOCUMENT = STATIC / "openapi.json"
-# The routes read bodies by `dependencies.reads`, so FastAPI does not know their models.
-_MODELS: tuple[type[BaseModel], ...] = (
-    ActivateRequest,
-    BatchRequest,
-    ComparedRequest,
-    ComparisonRequest,
-    ErrorAnswer,
-    EventsRequest,
-    ItemBody,
-    RecommendRequest,
-    RoutesRequest,
-)
 _KEY = {
     "type": "http",
     "scheme": "bearer",
@@ -57,7 +37,7 @@ _SCHEME: Described = {
     "schema": {"type": "string", "const": "Bearer"},
 }
 _MEANINGS = {
-    "400": "The body is not JSON, is nested too deep, or has a key twice.",
+    "400": "The body is not JSON, or is nested too deep.",
     "401": "The key is missing or wrong.",
     "403": "The key lacks the scope of this call.",
     "404": "There is no such item or version.",
@@ -65,7 +45,7 @@ _MEANINGS = {
     "413": "The body is too large.",
     "415": "The content type is not JSON, or the body is compressed.",
     "422": "A field or a parameter is unknown or has an invalid value; `field` names it.",
-    "429": "Too many requests with this key, from this address or on this connection.",
+    "429": "Too many requests with this key.",
     "503": "Unavailable: overload, no live version, a store that doesn't answer, or shutdown; retry later.",
     "4XX": "Any other client error: an unknown path or method, or a request that arrived too slowly.",
     "5XX": "An internal error; the log of the service has the details.",
@@ -81,8 +61,10 @@ _OPEN = ("/metrics",)  # unless the operator closes them
 def api_document() -> Described:
     """Describe every call."""
     app = FastAPI()
+    bodies: dict[tuple[str, str], type[BaseModel]] = {}
     for router in (*PUBLIC, *ADMIN):
         app.include_router(router)
+        bodies |= dict(_bodies(router))
     document = get_openapi(title="Turret", version=RELEASE, description="What next?", routes=app.routes)
     for path, methods in document["paths"].items():
         for method, call in methods.items():
@@ -91,11 +73,16 @@ def api_document() -> Described:
                 call["security"] = [{"key": [scope]}]
             for parameter in call.get("parameters", ()):
                 parameter["schema"] = _without_null(parameter["schema"])
+            if (schema := bodies.get((method.upper(), path))) is not None:
+                content = {"application/json": {"schema": reference(schema.__name__)}}
+                call["requestBody"] = {"required": True, "content": content}
             _add_refusals(call)
     components = document.setdefault("components", {})
     components["securitySchemes"] = {"key": _KEY}
     components["responses"] = {status: _refusal(status) for status in _MEANINGS}
-    components["schemas"] = _used(document, components.get("schemas", {}) | _schemas())
+    components["schemas"] = _used(
+        document, components.get("schemas", {}) | _schemas({*bodies.values(), ErrorAnswer})
+    )
     return document
 
 
@@ -132,10 +119,20 @@ def _refusal(status: str) -> Described:
     return {"description": _MEANINGS[status], "content": content, **headers}
 
 
-def _schemas() -> Described:
+def _bodies(router: APIRouter) -> Iterator[tuple[tuple[str, str], type[BaseModel]]]:
+    """The schema of each call's body: `Reads` reads it, so FastAPI does not know it."""
+    for route in router.routes:
+        assert isinstance(route, APIRoute)
+        for inner in route.dependant.dependencies:
+            if isinstance(inner.call, Reads):
+                for method in route.methods or ():
+                    yield (method, route.path_format), inner.call.schema
+
+
+def _schemas(bodies: set[type[BaseModel]]) -> Described:
     """The schemas of all bodies; pydantic has none for the conditions of a filter."""
     _, models = models_json_schema(
-        [(model, "validation") for model in _MODELS], ref_template=reference("{model}")["$ref"]
+        [(model, "validation") for model in bodies], ref_template=reference("{model}")["$ref"]
     )
     schemas: Described = models["$defs"]
     for name in ("RecommendRequest", "ComparedRequest"):

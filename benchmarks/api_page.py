@@ -33,11 +33,8 @@ _BOUNDS = {
 # The sections by the tag of their calls, those that a client needs first.
 _SECTIONS = {
     "recommend": "Recommendations",
-    "events": "Events",
-    "users": "Users",
+    "histories": "Events and users",
     "items": "Items",
-    "catalog": "Catalog",
-    "map": "Map",
     "versions": "Versions",
     "admin": "Administration",
     "probes": "Probes and metrics",

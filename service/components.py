@@ -81,7 +81,7 @@ class Components:
             self.model_holder,
             self.overlay,
             queries,
-            Shadow(self.model_holder, self.metrics, settings.shadow_queue),
+            Shadow(self.model_holder, self.metrics),
             settings,
             self.observation.answered,
         )

@@ -47,8 +47,8 @@ class Settings(BaseSettings):
       exists.
     - `metrics_open`: answer /metrics without a key.
     - `trusted_proxies`: addresses whose `X-Forwarded-For` is trusted, separated by commas.
-    - `max_connections`: connections of a process; `queue_limit`, `store_limit`, `batch_limit`: unfinished
-      recommendations, calls about events and users, and batches of a process; more are refused.
+    - `max_connections`: connections of a process; `queue_limit`: its unfinished recommendations;
+      more are refused.
     - `request_seconds`: the time limit of a request.
     - `head_seconds`: from the first byte of a request to the end of its head; `body_seconds`: from there to
       the end of its body; `send_seconds`: in which a client reads something of its answer;
@@ -65,8 +65,6 @@ class Settings(BaseSettings):
     - `replica_group`: services on one Redis that are replicas of each other, and serve one version; services
       with other bundles need another group.
     - `keep_days`: the retention period of events; unlimited by default.
-    - `clock_skew`: seconds by which the time of an event may be in the future; beyond, it is set to now.
-    - `ranking_threads`: threads for long answers.
     - `workers`: processes that answer; one per core is a good number.
     - `drain_delay`: how long, after SIGTERM, `/readyz` answers 503 while requests are still accepted, so
       that load balancers notice. SIGINT doesn't wait.
@@ -74,11 +72,8 @@ class Settings(BaseSettings):
     - `log_level`: the lowest logged level: `debug`, `info`, `warning` or `error`.
     - `log_format`: `json`, `text`, or `auto`: text at a terminal, else JSON.
     - `access_log`: log every answered request; probes only if they fail.
-    - `log_queue`: lines that a worker buffers for a blocked log; further ones are dropped and counted.
-    - `recall_sample`: the share of answers whose recall is measured, at most `recall_rate` of them a
-      second.
+    - `recall_sample`: the share of answers whose recall is measured.
     - `drift_sample`: the share of answers that are compared with the golden ones.
-    - `observation_window`: seconds over which drift is measured.
     - `traces`: whether to trace; by default if `OTEL_EXPORTER_OTLP_ENDPOINT` is set.
     - `trace_share`: the share of requests that are traced unless the caller decides.
     - `activation_seconds`: how long an activation may wait for the lock, and for all workers to load.
@@ -87,10 +82,6 @@ class Settings(BaseSettings):
       queries, unless forced.
     - `recall_minimum`: the least measured recall of an approximate index.
     - `memory_factor`: the memory for checking and loading a version, as a multiple of its file sizes.
-    - `min_version_seconds`: how long a request with `min_version` may wait for this worker to load it.
-    - `shadow_queue`: requests that may wait for the shadow; further ones are dropped.
-    - `comparison_seconds`: how long a version stays open for comparison.
-    - `watch_seconds`: seconds between checks of the live version's files.
     - `engine`: the address of the vector engine, with its credentials, if not the one in the manifests.
     - `engine_seconds`: seconds to wait for the engine in a search.
     - `engine_fallback`: how to answer while the engine is unavailable: `exact` searches the vectors of the
@@ -117,8 +108,6 @@ class Settings(BaseSettings):
     trusted_proxies: str | None = None
     max_connections: int = Field(default=4096, ge=1)
     queue_limit: int = Field(default=64, ge=1)
-    store_limit: int = Field(default=256, ge=1)
-    batch_limit: int = Field(default=8, ge=1)
     request_seconds: float = Field(default=30.0, gt=0)
     head_seconds: float = Field(default=10.0, gt=0)
     body_seconds: float = Field(default=30.0, gt=0)
@@ -135,19 +124,14 @@ class Settings(BaseSettings):
     redis_connections: int = Field(default=16, ge=1, le=1000)
     replica_group: str = Field(default="default", pattern="^[A-Za-z0-9._-]{1,64}$")
     keep_days: int | None = Field(default=None, ge=1, le=36_500)
-    clock_skew: float = Field(default=300.0, ge=0)
-    ranking_threads: int = Field(default=2, ge=1, le=64)
     workers: int = Field(default=1, ge=1, le=64)
     drain_delay: float = Field(default=2.0, ge=0, le=600)
     drain_seconds: int = Field(default=10, ge=0)
     log_level: Level = "info"
     log_format: Form = "auto"
     access_log: bool = True
-    log_queue: int = Field(default=20_000, ge=1)
     recall_sample: float = Field(default=0.01, ge=0, le=1)
-    recall_rate: float = Field(default=2.0, gt=0)
     drift_sample: float = Field(default=0.1, ge=0, le=1)
-    observation_window: int = Field(default=300, ge=1)
     traces: bool | None = None
     trace_share: float = Field(default=0.05, ge=0, le=1)
     activation_seconds: float = Field(default=30.0, gt=0)
@@ -155,10 +139,6 @@ class Settings(BaseSettings):
     overlap_minimum: float = Field(default=OVERLAP_MINIMUM, ge=0, le=1)
     recall_minimum: float = Field(default=RECALL_MINIMUM, ge=0, le=1)
     memory_factor: float = Field(default=MEMORY_FACTOR, ge=0)
-    min_version_seconds: float = Field(default=1.0, ge=0)
-    shadow_queue: int = Field(default=100, ge=1)
-    comparison_seconds: float = Field(default=1800.0, gt=0, le=86_400)
-    watch_seconds: float = Field(default=5.0, gt=0)
     engine: str | None = Field(default=None, repr=False)
     engine_seconds: float = Field(default=1.0, gt=0)
     engine_fallback: Literal["exact", "popular"] = "exact"

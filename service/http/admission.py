@@ -30,8 +30,8 @@ BUSY = "server overloaded; retry after the Retry-After interval"
 BODY_BYTES = 32_000_000
 # Up to here uvicorn buffers an answer without waiting for its client: its high-water mark.
 SMALL_ANSWER = 65_536
-# Besides those with a setting. Probes have no lane.
-_LIMITS = {"read": 128, "operator": 64, "open": 64}
+# Unfinished requests, besides "recommend", which has a setting. Probes have no lane.
+_LIMITS = {"batch": 8, "store": 256, "read": 128, "operator": 64, "open": 64}
 # What a refusal with its reading and writing costs, and the share of time for refusals.
 _REFUSAL_SECONDS, _REFUSAL_SHARE = 200e-6, 0.05
 _MIN_PAUSE, _MAX_PAUSE = 0.05, float(RETRY_SECONDS)
@@ -85,12 +85,7 @@ class Capacity:
     """
 
     def __init__(self, settings: Settings, limit: int = BODY_BYTES) -> None:
-        limits = {
-            "recommend": settings.queue_limit,
-            "batch": settings.batch_limit,
-            "store": settings.store_limit,
-            **_LIMITS,
-        }
+        limits = {"recommend": settings.queue_limit, **_LIMITS}
         self.lanes = {
             name: Lane(places, math.inf if name == "operator" else settings.request_seconds)
             for name, places in limits.items()

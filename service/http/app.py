@@ -20,18 +20,15 @@ from turret.service.http.edge import Edge
 from turret.service.http.fast_path import RecommendPath
 from turret.service.http.routes import (
     admin,
-    catalog,
     comparison,
-    events,
-    item_map,
+    histories,
     items,
     page,
     probes,
     recommend,
-    users,
     versions,
 )
-from turret.service.http.routes.path_ids import check_query
+from turret.service.http.routes.parameters import check_parameters
 from turret.service.settings import Settings
 from turret.service.shared_state import Order
 from turret.service.stores.contract import Stores
@@ -40,11 +37,8 @@ from turret.service.worker_context import WorkerContext
 
 PUBLIC: tuple[APIRouter, ...] = (
     recommend.router,
-    catalog.router,
-    item_map.router,
     items.router,
-    events.router,
-    users.router,
+    histories.router,
     versions.router,
     probes.router,
 )
@@ -103,7 +97,7 @@ def create_app(
         background.start("record", components.follower.follow)
         if holder.version is None:
             background.start("first version", lambda: _tell_first(components))
-        background.start("files", partial(components.observation.watch_files, settings.watch_seconds))
+        background.start("files", components.observation.watch_files)
         background.start("store warnings", lambda: _log_health_warnings(components))
         background.start("items", components.overlay.watch)
         background.start("keys", components.keyring.follow)
@@ -205,7 +199,7 @@ def _add_layers(app: Application, components: Components, routers: tuple[APIRout
         # Websites and mails append parameters of their own to the address of the page, orchestrators and
         # scrapers to those of probes and metrics.
         is_lenient = router in (page.router, probes.router)
-        app.include_router(router, dependencies=() if is_lenient else (Depends(check_query),))
+        app.include_router(router, dependencies=() if is_lenient else (Depends(check_parameters),))
     for path, document in (("/openapi.json", openapi_document), ("/docs", docs_page)):
         app.add_api_route(path, document, methods=["GET", "HEAD"], include_in_schema=False)
     error_responses.install(app, routers)

@@ -18,6 +18,9 @@ from turret.tower.engines.circuit import Circuit, CircuitState
 from turret.tower.errors import BundleError
 
 REFRESH_SECONDS = 1.0
+WATCH_SECONDS = 5.0  # between two checks of the live version's files
+LOG_QUEUE = 20_000  # lines that wait for a blocked standard error
+RECALL_RATE = 2.0  # answers a second whose recall is measured, at most
 
 _log = logging.getLogger("turret.observation")
 _files = logging.getLogger("turret.files")
@@ -44,12 +47,10 @@ class Observation:
         self.metrics = Metrics(metrics_folder, worker)
         # `labels` costs as much as counting.
         self._answers = {source: self.metrics.answers.labels(source) for source in SOURCES}
-        self.logs = Logs(
-            settings.log_level, settings.log_format, settings.access_log, limit=settings.log_queue
-        )
+        self.logs = Logs(settings.log_level, settings.log_format, settings.access_log, limit=LOG_QUEUE)
         self.traces = open_traces(settings.traces, settings.trace_share)
-        self.recall = RecallSampler(self.metrics, settings.recall_sample, settings.recall_rate)
-        self.drift = Drift(self.metrics, settings.drift_sample, settings.observation_window)
+        self.recall = RecallSampler(self.metrics, settings.recall_sample, RECALL_RATE)
+        self.drift = Drift(self.metrics, settings.drift_sample)
         self.metrics.refresh_with(self._refresh)
         self.metrics.compute_with(self.drift.distances)
 
@@ -90,11 +91,11 @@ class Observation:
             if record.vector is not None and record.allowed is None:
                 self.drift.offer(live, record.rows, record.scores)
 
-    async def watch_files(self, seconds: float) -> None:
-        """Log and count each changed file of the live version once; check every `seconds`."""
+    async def watch_files(self) -> None:
+        """Log and count each changed file of the live version once; check every WATCH_SECONDS."""
         watched, told = self._get_live(), set[str]()
         while True:
-            await asyncio.sleep(seconds)
+            await asyncio.sleep(WATCH_SECONDS)
             live = self._get_live()
             if live is not watched:
                 watched, told = live, set()

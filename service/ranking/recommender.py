@@ -25,6 +25,8 @@ from turret.service.versions.loaded_model import LoadedModel
 from turret.service.versions.shadow import Shadow
 
 _WAITING_THREADS = 16
+_RANKING_THREADS = 2  # for long answers
+_MIN_VERSION_SECONDS = 1.0  # to wait until this worker has loaded the `min_version` of a request
 
 
 class Recommender:
@@ -50,11 +52,10 @@ class Recommender:
         self._shadow = shadow
         self._record = record
         self._batcher = MicroBatcher(record)
-        self._threads = ThreadPoolExecutor(settings.ranking_threads, "ranking")
+        self._threads = ThreadPoolExecutor(_RANKING_THREADS, "ranking")
         # These wait for another process; the interpreter starts as many as are needed.
         self._waiting_threads = ThreadPoolExecutor(_WAITING_THREADS, "waiting")
         self._overlay_seconds = settings.history_timeout
-        self._min_version_seconds = settings.min_version_seconds
 
     async def recommend_one(self, request: RecommendRequest, facts: dict[str, Any]) -> bytes:
         """Answer a request in JSON.
@@ -86,7 +87,7 @@ class Recommender:
         for position, request in enumerate(requests):
             if request.min_version is not None:
                 with at_position(position):
-                    await self._model_holder.live_at_least(request.min_version, self._min_version_seconds)
+                    await self._model_holder.live_at_least(request.min_version, _MIN_VERSION_SECONDS)
         model = self._model_holder.answering
         queries = await self._queries.read_all(requests, model, _now())
         fresh, missing = await self._fresh(model)
@@ -130,7 +131,7 @@ class Recommender:
     async def _model_for(self, request: RecommendRequest, request_id: str | None) -> LoadedModel:
         """Choose the version: by `min_version`, else that of the previous page, else by the user."""
         if request.min_version is not None:
-            return await self._model_holder.live_at_least(request.min_version, self._min_version_seconds)
+            return await self._model_holder.live_at_least(request.min_version, _MIN_VERSION_SECONDS)
         if self._model_holder.traffic.canary is None:
             return self._model_holder.answering
         if request.cursor is not None:

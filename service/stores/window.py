@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from turret.service.stores.contract import Event
 
+CLOCK_SKEW = 300_000  # milliseconds by which the time of an event may be in the future
 _DAY = 86_400_000  # milliseconds
 
 

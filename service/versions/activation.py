@@ -34,6 +34,7 @@ from turret.tower.format.snapshot import Snapshot
 _LEASE_SECONDS = 10.0
 _RENEW_SECONDS = 2.0
 _LOOK_SECONDS = 0.01
+COMPARISON_SECONDS = 1800.0  # that a version stays open for comparison
 # A version with few answers in common, or of low recall, may be compared.
 _WORTH_A_LOOK = frozenset({"overlap", "recall"})
 RunGate = Callable[[GateRequest], Awaitable[Passage]]
@@ -161,7 +162,7 @@ class Activator:
         Raises as `route`.
         """
         opened = time.time_ns() // 1_000_000
-        until = opened + round(self._settings.comparison_seconds * 1000)
+        until = opened + round(COMPARISON_SECONDS * 1000)
         candidate = Candidate(version=version, opened=opened, until=until) if version else None
         return await self.route(lambda routes: routes.model_copy(update={"candidate": candidate}))
 

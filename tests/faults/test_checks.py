@@ -10,13 +10,11 @@ import httpx2
 import pytest
 
 from tests.support.service_calls import activate, answered_versions, ask, children
-from tests.support.service_process import Process, Start
+from tests.support.service_process import FIRST, Process, Start
 from tests.support.until import until
 
 pytestmark = pytest.mark.nightly
 
-# In front of the service, which sets this before it imports what would start threads.
-FIRST = "import os\nfrom turret.service.process import launch\nos.environ.update(launch._ENVIRONMENT)\n"
 # Python imports this module at its start, also that of the process of a check.
 SITE = """
 import os, signal, time

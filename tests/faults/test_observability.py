@@ -9,10 +9,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.service_calls import anew
-from tests.support.service_process import Process, Start
+from tests.support.service_process import FIRST, Process, Start
 from tests.support.tools import require
 from tests.support.until import until
 
+SHORT_QUEUE = FIRST + "import turret.service.observing.observation as o; o.LOG_QUEUE = 100\n"
 ASKED = {"history": [101, 102], "k": 5}
 
 
@@ -93,7 +94,7 @@ def answers_until_dropped(service: Process, sink: str, count: int) -> None:
 @pytest.mark.fault(32)
 def test_a_log_that_nobody_reads_is_dropped_and_counted_and_told_when_somebody_does(start: Start) -> None:
     """The pipe takes 64 kB. Not even the supervisor waits: a worker that is killed is replaced."""
-    service = start(access_log=True, log_queue=100, workers=2)
+    service = start(before=SHORT_QUEUE, access_log=True, workers=2)
     answers_until_dropped(service, "logs", 100)
     (victim, _) = workers(service)
     os.kill(victim, signal.SIGKILL)

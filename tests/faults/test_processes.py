@@ -26,11 +26,12 @@ from tests.support.service_calls import (
     metric,
     stored,
 )
-from tests.support.service_process import HERE, Process, Start
+from tests.support.service_process import FIRST, HERE, Process, Start
 from tests.support.until import until
 from turret.tower.bundle.publish import publish
 from turret.tower.format.pointer import current
 
+OFTEN = FIRST + "import turret.service.observing.observation as o; o.WATCH_SECONDS = 0.1\n"
 ASK = (
     b"POST /v1/recommend HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
 )
@@ -115,7 +116,7 @@ def test_a_file_that_is_cut_off_under_the_map_costs_a_worker_and_brings_the_vers
 @pytest.mark.nightly
 @pytest.mark.fault(8)
 def test_a_file_that_is_overwritten_in_place_raises_an_alarm_once(start: Start, bundles: Path) -> None:
-    service = start(watch_seconds=0.1)
+    service = start(before=OFTEN)
     for number, name in enumerate(("item_vectors.npy", "user_tower.onnx")):
         path = bundles / "v1" / name
         assert path.stat().st_mode & 0o222 == 0, "published files are read-only"

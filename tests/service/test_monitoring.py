@@ -287,8 +287,9 @@ def test_answers_are_counted_by_what_they_came_from(fresh_client: TestClient) ->
 
 
 @pytest.fixture
-def watched(settings: Settings) -> Settings:
-    return settings.model_copy(update={"recall_sample": 1.0, "recall_rate": 1e6, "drift_sample": 1.0})
+def watched(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setattr("turret.service.observing.observation.RECALL_RATE", 1e6)
+    return settings.model_copy(update={"recall_sample": 1.0, "drift_sample": 1.0})
 
 
 def test_live_answers_are_searched_again(watched: Settings) -> None:

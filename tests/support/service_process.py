@@ -25,6 +25,8 @@ try:
 except TurretError as error:
     sys.exit(f"turret: {error}")
 """
+# In front of the service, which sets this before it imports what would start threads.
+FIRST = "import os\nfrom turret.service.process import launch\nos.environ.update(launch._ENVIRONMENT)\n"
 WITHOUT_TRAINING = """
 import sys
 class Refuse:

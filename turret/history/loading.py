@@ -70,7 +70,7 @@ def load_histories(data: PreparedData, settings: Settings) -> LoadReport:
             f"{data.folder} has an order but no times, and with TURRET_KEEP_DAYS = {settings.keep_days} the "
             "store deletes events by their time; prepare a log with times, or unset TURRET_KEEP_DAYS"
         )
-    kept = KeptEvents.of(settings.stored_history_limit, settings.keep_days, settings.clock_skew)
+    kept = KeptEvents.of(settings.stored_history_limit, settings.keep_days)
     with progress("Loading", data.manifest.counts.events) as advance:
         return asyncio.run(_load(logged_events(data, kept), settings, advance))
 

@@ -13,7 +13,7 @@ from turret.data.events.event_arrays import stable_order
 from turret.data.prepared import PreparedData
 from turret.data.ranges import groups, ranges
 from turret.service.stores.contract import Event
-from turret.service.stores.window import days, oldest_kept
+from turret.service.stores.window import CLOCK_SKEW, days, oldest_kept
 
 PORTION = 1 << 17  # events in memory at a time
 Rows = NDArray[np.int64]
@@ -32,10 +32,10 @@ class KeptEvents:
     now: int
 
     @classmethod
-    def of(cls, newest: int, keep_days: int | None, clock_skew: float) -> "KeptEvents":
+    def of(cls, newest: int, keep_days: int | None) -> "KeptEvents":
         """Make the limits of a service with these settings, at this moment."""
         now = time.time_ns() // 1_000_000
-        return cls(newest, oldest_kept(days(keep_days), now), now + round(clock_skew * 1000), now)
+        return cls(newest, oldest_kept(days(keep_days), now), now + CLOCK_SKEW, now)
 
 
 def logged_events(

@@ -2,16 +2,13 @@
 
 __all__ = [
     "admin",
-    "catalog",
     "comparison",
-    "events",
-    "item_map",
+    "histories",
     "items",
     "page",
-    "path_ids",
+    "parameters",
     "probes",
     "recommend",
     "responses",
-    "users",
     "versions",
 ]

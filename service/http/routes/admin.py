@@ -6,29 +6,22 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
 
+from turret.service.components import Components
 from turret.service.errors import (
     BusyError,
     ConflictError,
-    ForbiddenError,
     NotReadyError,
     ReplicasUnavailableError,
     ServiceError,
 )
-from turret.service.http.routes.dependencies import ActivatorPart, MetricsPart, ModelHolderPart, reads
-from turret.service.http.routes.responses import ActivateAnswer, RoutesAnswer, answers, body_of, json_response
+from turret.service.http.routes.dependencies import Parts, Reads
+from turret.service.http.routes.responses import ActivateAnswer, RoutesAnswer, answers, json_response
 from turret.service.observing.metrics import Metrics
 from turret.service.schemas.requests import ActivateRequest, RoutesRequest
 from turret.service.versions.activation import Late, Swap, reason_of
 from turret.service.versions.holder import ModelHolder
 from turret.service.versions.record import Route
 from turret.tower.errors import BundleError
-
-
-async def check_scope(request: Request) -> None:
-    """Raise ForbiddenError unless the key has the scope admin, independently of the outer layers."""
-    key = request.scope.get("turret", {}).get("key")
-    if key is None or "admin" not in key.scopes:
-        raise ForbiddenError("Authorization", None, "this call needs a key of the scope admin")
 
 
 async def _key_name(request: Request) -> str:
@@ -38,49 +31,38 @@ async def _key_name(request: Request) -> str:
 
 
 KeyName = Annotated[str, Depends(_key_name)]
-router = APIRouter(prefix="/admin", tags=["admin"], dependencies=[Depends(check_scope)])
+router = APIRouter(prefix="/admin", tags=["admin"])
 
 
-@router.post("/activate", responses=answers(ActivateAnswer, 409), openapi_extra=body_of(ActivateRequest))
+@router.post("/activate", responses=answers(ActivateAnswer, 409))
 async def activate(
-    body: Annotated[ActivateRequest, Depends(reads(ActivateRequest))],
-    activator: ActivatorPart,
-    model_holder: ModelHolderPart,
-    metrics: MetricsPart,
-    key_name: KeyName,
+    body: Annotated[ActivateRequest, Depends(Reads(ActivateRequest))], parts: Parts, key_name: KeyName
 ) -> Response:
     """Make a version live in every worker, after it has passed the gate.
 
     The answer comes when all workers of all replicas serve it; `behind` lists the processes of this replica
     that are late, `replicas_behind` the other replicas.
     """
-    return await _swap(activator.activate(body.version, body.force, key_name), model_holder, metrics)
+    return await _swap(parts, parts.activator.activate(body.version, body.force, key_name))
 
 
 @router.post("/rollback", responses=answers(ActivateAnswer, 409))
-async def rollback(
-    activator: ActivatorPart, model_holder: ModelHolderPart, metrics: MetricsPart, key_name: KeyName
-) -> Response:
+async def rollback(parts: Parts, key_name: KeyName) -> Response:
     """Make the previous version live again.
 
     `warning` says that its vector engine has lost it, so that the fallback answers.
     """
-    return await _swap(activator.roll_back(key_name), model_holder, metrics)
+    return await _swap(parts, parts.activator.roll_back(key_name))
 
 
 @router.get("/routes", responses=answers(RoutesAnswer))
-async def routes(model_holder: ModelHolderPart) -> Response:
+async def routes(parts: Parts) -> Response:
     """Show the live version, the canary and the shadow."""
-    return json_response(_shown(model_holder))
+    return json_response(_shown(parts.model_holder))
 
 
-@router.post("/routes", responses=answers(RoutesAnswer, 409), openapi_extra=body_of(RoutesRequest))
-async def route(
-    body: Annotated[RoutesRequest, Depends(reads(RoutesRequest))],
-    activator: ActivatorPart,
-    model_holder: ModelHolderPart,
-    metrics: MetricsPart,
-) -> Response:
+@router.post("/routes", responses=answers(RoutesAnswer, 409))
+async def route(body: Annotated[RoutesRequest, Depends(Reads(RoutesRequest))], parts: Parts) -> Response:
     """Let a canary answer a share of the users, or a shadow a share of the requests, unseen.
 
     An omitted route stays; null removes it.
@@ -89,20 +71,20 @@ async def route(
         name: None if change is None else Route.model_validate(change.model_dump())
         for name, change in ((name, getattr(body, name)) for name in body.model_fields_set)
     }
-    with _refusals("routes", metrics, lambda: "the routes are unchanged"):
-        late = await activator.route(lambda routes: routes.model_copy(update=changes))
-    return json_response(_shown(model_holder) | _behind(late))
+    with _refusals("routes", parts.metrics, lambda: "the routes are unchanged"):
+        late = await parts.activator.route(lambda routes: routes.model_copy(update=changes))
+    return json_response(_shown(parts.model_holder) | _behind(late))
 
 
-async def _swap(replacing: Awaitable[Swap], model_holder: ModelHolder, metrics: Metrics) -> Response:
+async def _swap(parts: Components, replacing: Awaitable[Swap]) -> Response:
     def unchanged() -> str:
-        metrics.activations.labels("refused").inc()
-        version = model_holder.version
+        parts.metrics.activations.labels("refused").inc()
+        version = parts.model_holder.version
         return f"version {version} stays live" if version else "no version is live yet"
 
-    with _refusals("version", metrics, unchanged):
+    with _refusals("version", parts.metrics, unchanged):
         swap = await replacing
-    metrics.activations.labels("activated").inc()
+    parts.metrics.activations.labels("activated").inc()
     answer: dict[str, Any] = {"version": swap.live.version, "previous": swap.replaced}
     if swap.warning:
         answer["warning"] = swap.warning

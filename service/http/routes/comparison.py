@@ -5,9 +5,8 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Query, Response
 from pydantic import BaseModel
 
-from turret.service.http.routes.admin import check_scope
-from turret.service.http.routes.dependencies import Parts, reads
-from turret.service.http.routes.responses import RecommendAnswer, answers, body_of, json_response
+from turret.service.http.routes.dependencies import Parts, Reads
+from turret.service.http.routes.responses import RecommendAnswer, answers, json_response
 from turret.service.schemas.fields import K_LIMIT, VersionName
 from turret.service.schemas.requests import ComparedRequest, ComparisonRequest
 
@@ -60,12 +59,12 @@ class OverlapAnswer(BaseModel):
     changed_first: float
 
 
-router = APIRouter(prefix="/admin/comparison", tags=["admin"], dependencies=[Depends(check_scope)])
+router = APIRouter(prefix="/admin/comparison", tags=["admin"])
 
 
-@router.post("", responses=answers(ComparisonAnswer, 404, 409), openapi_extra=body_of(ComparisonRequest))
+@router.post("", responses=answers(ComparisonAnswer, 404, 409))
 async def open_comparison(
-    body: Annotated[ComparisonRequest, Depends(reads(ComparisonRequest))], parts: Parts
+    body: Annotated[ComparisonRequest, Depends(Reads(ComparisonRequest))], parts: Parts
 ) -> Response:
     """Open a version beside the live one, in place of any other, after it has passed the gate."""
     return json_response(await parts.comparison.open(body.version))
@@ -83,11 +82,9 @@ async def close_comparison(parts: Parts, version: VersionName | None = None) -> 
     return json_response(await parts.comparison.end(version))
 
 
-@router.post(
-    "/recommend", responses=answers(ComparedAnswer, 404, 409), openapi_extra=body_of(ComparedRequest)
-)
+@router.post("/recommend", responses=answers(ComparedAnswer, 404, 409))
 async def recommend(
-    body: Annotated[ComparedRequest, Depends(reads(ComparedRequest))],
+    body: Annotated[ComparedRequest, Depends(Reads(ComparedRequest))],
     parts: Parts,
     version: VersionName | None = None,
 ) -> Response:

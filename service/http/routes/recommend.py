@@ -4,17 +4,17 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from turret.service.http.routes.dependencies import Parts, reads
-from turret.service.http.routes.responses import BatchAnswer, RecommendAnswer, answers, body_of, json_response
+from turret.service.http.routes.dependencies import Parts, Reads
+from turret.service.http.routes.responses import BatchAnswer, RecommendAnswer, answers, json_response
 from turret.service.schemas.requests import BatchRequest, RecommendRequest
 
 router = APIRouter(prefix="/v1", tags=["recommend"])
 
 
-@router.post("/recommend", responses=answers(RecommendAnswer, 409), openapi_extra=body_of(RecommendRequest))
+@router.post("/recommend", responses=answers(RecommendAnswer, 409))
 async def recommend(
     request: Request,
-    body: Annotated[RecommendRequest, Depends(reads(RecommendRequest))],
+    body: Annotated[RecommendRequest, Depends(Reads(RecommendRequest))],
     parts: Parts,
 ) -> Response:
     """Recommend the next items for a user or a history."""
@@ -22,10 +22,10 @@ async def recommend(
     return Response(answer, media_type="application/json")
 
 
-@router.post("/recommend/batch", responses=answers(BatchAnswer, 409), openapi_extra=body_of(BatchRequest))
+@router.post("/recommend/batch", responses=answers(BatchAnswer, 409))
 async def recommend_batch(
     request: Request,
-    body: Annotated[BatchRequest, Depends(reads(BatchRequest))],
+    body: Annotated[BatchRequest, Depends(Reads(BatchRequest))],
     parts: Parts,
 ) -> Response:
     """Answer several recommendations in one call, all from one version."""

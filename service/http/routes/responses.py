@@ -354,12 +354,6 @@ class ErrorAnswer(BaseModel):
     error: ErrorDetail
 
 
-def body_of(schema: type[BaseModel]) -> Described:
-    """Describe a request's body, for a route's `openapi_extra`."""
-    content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema.__name__}"}}}
-    return {"requestBody": {"required": True, "content": content}}
-
-
 def answers(schema: type[BaseModel], *refusals: int) -> dict[int | str, Described]:
     """Describe a call's answers, for a route's `responses`.
 

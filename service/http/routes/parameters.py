@@ -1,6 +1,5 @@
-"""Ids in paths, a one-to-one mapping of ids and paths; the parameters of query strings."""
+"""The parameters of paths and query strings. Ids and their paths map one to one."""
 
-from collections.abc import Awaitable, Callable
 from typing import Annotated, get_args, get_origin
 from urllib.parse import unquote_to_bytes
 
@@ -13,6 +12,7 @@ from turret.data.vocabulary import ID_LENGTH
 from turret.service.errors import InvalidFieldError
 
 Id = Annotated[str, Field(min_length=1, max_length=ID_LENGTH)]
+UserId = Annotated[str, Path(min_length=1, max_length=ID_LENGTH)]
 # Not checked against its bounds: other texts name no item, which is 404 to a call that reads.
 ItemId = Annotated[str, Path(json_schema_extra={"minLength": 1, "maxLength": ID_LENGTH})]
 
@@ -41,37 +41,20 @@ register_url_convertor("id", _Id())
 register_url_convertor("item", _Item())
 
 
-def check_utf8(field: str) -> Callable[[Request], Awaitable[None]]:
-    """Make a dependency that raises InvalidFieldError, naming `field`, for a path that isn't UTF-8.
+async def check_parameters(request: Request) -> None:
+    """Raise InvalidFieldError for a path that isn't UTF-8, and for a wrong query string.
 
-    The server replaces undecodable bytes by U+FFFD, so different paths would name the same user or item.
+    The server replaces undecodable bytes of a path by U+FFFD, so different paths would name the same user or
+    item. A parameter that the call doesn't have, is sent twice, or isn't UTF-8, would else be ignored, and
+    the answer be that of another request.
     """
-
-    async def check(request: Request) -> None:
-        try:
-            unquote_to_bytes(request.scope["raw_path"]).decode()
-        except UnicodeDecodeError:
-            shown = next(iter(request.path_params.values()), None)
-            message = "this isn't UTF-8; send the id in UTF-8 and percent-encode its bytes (é is %C3%A9)"
-            raise InvalidFieldError(field, shown, message) from None
-
-    return check
-
-
-async def check_query(request: Request) -> None:
-    """Raise InvalidFieldError for a parameter that the call doesn't have, is sent twice, or isn't UTF-8.
-
-    A misspelt filter or limit would else be ignored, and the answer be that of another request.
-    """
+    for name, value in request.path_params.items():
+        field = "id" if name == "item_id" else name  # as other refusals of items
+        _check_utf8(request.scope["raw_path"], field, value)
     if not request.scope["query_string"]:
         return
     for part in request.scope["query_string"].split(b"&"):
-        try:
-            unquote_to_bytes(part).decode()
-        except UnicodeDecodeError:
-            name = unquote_to_bytes(part.partition(b"=")[0]).decode(errors="replace")
-            message = "this isn't UTF-8; send it in UTF-8 and percent-encode its bytes (é is %C3%A9)"
-            raise InvalidFieldError(name, None, message) from None
+        _check_utf8(part, unquote_to_bytes(part.partition(b"=")[0]).decode(errors="replace"), None)
     known = _parameters(request.scope["route"].dependant)
     seen: set[str] = set()
     for name, value in request.query_params.multi_items():
@@ -82,6 +65,14 @@ async def check_query(request: Request) -> None:
         if name in seen and not known[name]:
             raise InvalidFieldError(name, value, "this parameter is sent twice; send it once")
         seen.add(name)
+
+
+def _check_utf8(quoted: bytes, name: str, shown: object) -> None:
+    try:
+        unquote_to_bytes(quoted).decode()
+    except UnicodeDecodeError:
+        message = "this isn't UTF-8; send it in UTF-8 and percent-encode its bytes (é is %C3%A9)"
+        raise InvalidFieldError(name, shown, message) from None
 
 
 def _parameters(call: Dependant) -> dict[str, bool]:

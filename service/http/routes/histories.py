@@ -1,0 +1,104 @@
+"""Stored histories: sending events, and the stored events of a user."""
+
+import time
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Response
+
+from turret.service.errors import NotFoundError
+from turret.service.http.routes.dependencies import Parts, Reads
+from turret.service.http.routes.parameters import UserId
+from turret.service.http.routes.responses import (
+    EventsAnswer,
+    ForgottenAnswer,
+    RandomUserAnswer,
+    UserAnswer,
+    answers,
+    json_response,
+)
+from turret.service.schemas.fields import HISTORY_LIMIT
+from turret.service.schemas.requests import EventBody, EventsRequest
+from turret.service.schemas.times import show_time
+from turret.service.stores.contract import Event
+from turret.service.stores.window import CLOCK_SKEW, TimeWindow, days
+from turret.tower.format.manifest import Manifest
+
+router = APIRouter(prefix="/v1", tags=["histories"])
+
+
+@router.post("/events", responses=answers(EventsAnswer))
+async def store_events(
+    body: Annotated[EventsRequest, Depends(Reads(EventsRequest))], parts: Parts
+) -> Response:
+    """Store events. Once acknowledged, they are stored and count for the user's next recommendation.
+
+    `clamped` counts events whose time was out of the window and was changed, `expired` those older than the
+    retention period; both are omitted if zero. `warning` counts events that training will leave out by their
+    kind.
+    """
+    now = time.time_ns() // 1_000_000
+    placed = TimeWindow(CLOCK_SKEW, days(parts.settings.keep_days)).apply(
+        [_event(event, now) for event in body.events], now
+    )
+    stored = await parts.histories.append(placed.events)
+    parts.metrics.events_stored.inc(stored)
+    parts.metrics.event_duplicates.inc(len(placed.events) - stored)
+    answer: dict[str, Any] = {"stored": stored, "duplicates": len(placed.events) - stored}
+    answer |= {name: count for name in ("clamped", "expired") if (count := getattr(placed, name))}
+    holder = parts.model_holder
+    if holder.version and (warning := _kind_warning(placed.events, holder.live.bundle.manifest)):
+        answer["warning"] = warning
+    return json_response(answer)
+
+
+@router.get("/random-user", responses=answers(RandomUserAnswer, 404))
+async def random_user(parts: Parts) -> Response:
+    """Return the id of some user with stored events, to look at an example."""
+    user = await parts.histories.random_user()
+    if user is None:
+        message = "no user with stored events found; send some with POST /v1/events or `turret history load`"
+        raise NotFoundError("user_id", None, message)
+    return json_response({"user_id": user})
+
+
+@router.get("/users/{user_id:id}", responses=answers(UserAnswer))
+async def stored_of(user_id: UserId, parts: Parts) -> Response:
+    """Show the stored events of a user: their number, up to a million, and the newest 1000, oldest first."""
+    total, events = await parts.histories.events(user_id, HISTORY_LIMIT)
+    answer = {"user_id": user_id, "total": total, "events": [_shown(event) for event in events]}
+    return json_response(answer)
+
+
+@router.delete("/users/{user_id:id}", responses=answers(ForgottenAnswer))
+async def forget(user_id: UserId, parts: Parts) -> Response:
+    """Delete all stored events of a user.
+
+    Very many events may take longer than the time limit; retry after a 503 to continue.
+    """
+    return json_response({"user_id": user_id, "deleted": await parts.histories.forget(user_id)})
+
+
+def _kind_warning(events: Sequence[Event], manifest: Manifest) -> str | None:
+    """A sentence on the events of kinds that the data of the version leaves out; None if there are none."""
+    kinds = [(event.kind or "").strip() or manifest.default_kind for event in events]
+    if not manifest.kinds or not (left_out := sum(kind not in manifest.kinds for kind in kinds)):
+        return None
+    return (
+        f"{left_out} of {len(events)} events have no kind, or one that training leaves out; send as kind "
+        f"one of {', '.join(manifest.kinds)}"
+    )
+
+
+def _event(body: EventBody, now: int) -> Event:
+    time_of = now if body.time is None else body.time
+    return Event(str(body.event_id), str(body.user_id), body.item_id, time_of, body.kind)
+
+
+def _shown(event: Event) -> dict[str, Any]:
+    return {
+        "event_id": event.event_id,
+        "item_id": event.item,
+        "time": show_time(event.time),
+        "kind": event.kind,
+    }
