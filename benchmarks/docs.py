@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, get_args
 
+from prometheus_client.metrics import MetricWrapperBase
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
@@ -87,13 +88,14 @@ def faults_page(text: str, tests: dict[int, list[FaultTest]]) -> str:
 def exported() -> dict[str, str]:
     """The kind of every exported metric by its name."""
     metrics = Metrics()
-    metrics.compute_with(Drift(metrics, 1.0).distances)
-    return dict(re.findall(r"^# TYPE (\w+) (\w+)$", metrics.text().decode(), re.MULTILINE))
+    Drift(metrics, 1.0)
+    return dict(re.findall(r"^# TYPE (\w+) (\w+)$", metrics.export().decode(), re.MULTILINE))
 
 
 def metrics_page(text: str, kinds: dict[str, str]) -> str:
     """Fill in the kinds and labels of the metrics; the names have to be those of `kinds`."""
-    labels = Metrics().labels_of
+    declared = [metric for metric in vars(Metrics()).values() if isinstance(metric, MetricWrapperBase)]
+    labels = {metric._name: metric._labelnames for metric in declared}
     rows = []
 
     def with_kind(cells: Cells) -> Cells:

@@ -65,7 +65,7 @@ async def of_note() -> float:
 def of_blocked_log() -> tuple[float, float]:
     """The seconds of a line, and of the end."""
     readable, writable = os.pipe()
-    logs = Logs(form="json", descriptor=writable, limit=100)
+    logs = Logs(form="json", descriptor=writable)
     logs.start()
     ACCESS.error("x" * 1_000_000)  # more than a pipe takes
     line = best(lambda: ACCESS.error("line"), 1000)

@@ -143,9 +143,7 @@ class Components:
 
     def _count_items(self) -> None:
         if self.model_holder.version is not None:
-            fresh = self.overlay.last_read(self.model_holder.live.bundle)
-            self.metrics.fresh_items.set(len(fresh))
-            self.metrics.withdrawn_items.set(len(fresh.withdrawn) + len(fresh.withdrawn_ids))
+            self.metrics.fresh_items.set(len(self.overlay.last_read(self.model_holder.live.bundle)))
 
     async def close(self) -> None:
         """Finish the work under way and close the stores."""

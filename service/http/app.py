@@ -90,13 +90,14 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        components.observation.start()
+        components.observation.logs.start()
         await components.follower.join()
         await _prepare(components)
         holder, background = components.model_holder, components.background
         background.start("record", components.follower.follow)
         if holder.version is None:
             background.start("first version", lambda: _tell_first(components))
+        background.start("metrics", components.observation.follow)
         background.start("files", components.observation.watch_files)
         background.start("store warnings", lambda: _log_health_warnings(components))
         background.start("items", components.overlay.watch)
@@ -188,7 +189,6 @@ def _add_layers(app: Application, components: Components, routers: tuple[APIRout
     app.surround(
         Edge,
         metrics=components.metrics,
-        traces=traces,
         pictures=components.settings.page_pictures,
         is_draining=lambda: shared_state.order != Order.SERVE,
     )

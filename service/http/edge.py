@@ -1,4 +1,4 @@
-"""The outermost layer: request ids, security headers, metrics, the access log and traces of every request."""
+"""The outermost layer: request ids, security headers, metrics and the access log of every request."""
 
 import asyncio
 import logging
@@ -6,7 +6,6 @@ import os
 import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from itertools import count
 from typing import Any
 
@@ -16,9 +15,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from turret.service.calls import call_of
 from turret.service.error_responses import refused, unexpected
 from turret.service.errors import TimedOutError
-from turret.service.observing.logs import ACCESS
+from turret.service.observing.logs import ACCESS, trace_of
 from turret.service.observing.metrics import Metrics
-from turret.service.observing.traces import Traced, trace_of
 from turret.service.security_headers import Headers, SecurityHeaders
 
 HEADER = b"x-request-id"
@@ -45,13 +43,11 @@ class Edge:
         self,
         app: ASGIApp,
         metrics: Metrics,
-        traces: Traced | None = None,
         pictures: Sequence[str] = (),
         is_draining: Callable[[], bool] = lambda: False,
     ) -> None:
         self._app = app
         self._metrics = metrics
-        self._traces = traces
         self._security = SecurityHeaders(pictures)
         self._is_draining = is_draining
         self._routes: dict[str, _Route] = {}
@@ -75,8 +71,7 @@ class Edge:
         headers = (*self._security.of(scope["path"]), (HEADER, identifier.encode("ascii")))
         if self._is_draining():
             headers = (*headers, _LAST)
-        describe = None if self._traces is None else partial(self._describe, self._traces, scope)
-        sending = _Sending(send, headers, describe)
+        sending = _Sending(send, headers)
         self._metrics.running += 1
         try:
             await self._app(scope, receive, sending)
@@ -90,9 +85,6 @@ class Edge:
             self._metrics.running -= 1
             seconds = (sending.began or time.perf_counter()) - start
             self._record(scope, facts, sending.status or 500, seconds, parent)
-
-    def _describe(self, traces: Traced, scope: Scope) -> None:
-        traces.describe(scope["method"], self._route(scope).name, scope["turret"])
 
     async def _time_out(self, scope: Scope, receive: Receive, sending: "_Sending") -> None:
         """Answer a request that was cancelled, so that it counts as an error."""
@@ -149,17 +141,16 @@ class Edge:
 
 
 class _Sending:
-    """Adds headers to the response and remembers its status; `describe` is called as the response begins.
+    """Adds headers to the response and remembers its status.
 
-    `began` is when it did: a client may take its time to read it.
+    `began` is when the response did: a client may take its time to read it.
     """
 
-    __slots__ = ("_describe", "_headers", "_send", "began", "status")
+    __slots__ = ("_headers", "_send", "began", "status")
 
-    def __init__(self, send: Send, headers: Headers, describe: Callable[[], None] | None) -> None:
+    def __init__(self, send: Send, headers: Headers) -> None:
         self._send = send
         self._headers = headers
-        self._describe = describe
         self.status = 0
         self.began = 0.0
 
@@ -168,8 +159,6 @@ class _Sending:
             self.status = message["status"]
             self.began = time.perf_counter()
             message["headers"] = [*message.get("headers", ()), *self._headers]
-            if self._describe is not None:
-                self._describe()
         return self._send(message)
 
 

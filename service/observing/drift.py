@@ -1,23 +1,28 @@
 """Drift: the distance of live answers from the bundle's recorded queries."""
 
+import logging
+import random
 import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
-from turret.service.observing.metrics import Metrics, tenth
-from turret.service.observing.sampling import Sampling
+from turret.service.observing.metrics import TENTHS, Metrics
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.golden import load_golden
+from turret.tower.errors import BundleError
 
 TOP = 10  # items of an answer whose popularity is counted
 MIN_HITS = 100  # below which no distance is exported
-_TENTHS = 10
+WINDOW = 300.0  # seconds
+_HISTOGRAMS = {"turret_top_score_rank": "scores", "turret_item_popularity": "popularity"}
+_log = logging.getLogger("turret.observation")
 
 Counts = Sequence[float]
 
@@ -37,8 +42,8 @@ class Reference:
         self.popularity = _popularity(bundle.popularity)
         rows = [bundle.vocabulary.known_rows(query.items[:TOP])[0].tolist() for query in queries]
         self.counts: dict[str, list[int]] = {
-            "scores": _count(tenth(self.rank(score)) for score in self.scores),
-            "popularity": _count(tenth(float(self.popularity[row])) for row in chain(*rows)),
+            "scores": _count(map(self.rank, self.scores)),
+            "popularity": _count(float(self.popularity[row]) for row in chain(*rows)),
         }
 
     def rank(self, score: float) -> float:
@@ -47,75 +52,72 @@ class Reference:
         return (below + up_to) / 2 / len(self.scores) if self.scores else 0.0
 
 
-class Drift:
-    """Samples `share` of the towers' answers and measures their distance from a reference.
+class Drift(Collector):
+    """Samples `share` of the towers' answers and measures their distance from the reference of a bundle.
 
-    Answers of all workers are counted, in histograms of the metrics; those of the last one to two windows of
-    `window` seconds, and of no earlier version, are compared.
+    Answers of all workers are counted, in histograms of the metrics; those of the last one to two windows,
+    and of no earlier bundle, are compared. `clock` is monotonic, in seconds.
     """
 
-    def __init__(
-        self,
-        metrics: Metrics,
-        share: float,
-        window: float = 300.0,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, metrics: Metrics, share: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._metrics = metrics
-        self._sampling = Sampling(share)
-        self._window = window
+        self._share = share
         self._clock = clock
-        self._live: object = None
+        self._live: Bundle | None = None
         self._reference: Reference | None = None
         # The counts at the begin of the last window and of the current one.
-        self._before = self._begin = metrics.tenths()
-        self._next = clock() + window
+        self._before = self._begin = self._counts()
+        self._next = clock() + WINDOW
+        metrics.computed.register(self)
 
-    def compare_with(self, live: object, reference: Reference | None) -> None:
-        """Compare answers of `live` from now on, and ignore those of other versions; for any thread."""
-        self._reference = None
-        self._before = self._begin = self._metrics.tenths()
-        self._next = self._clock() + self._window
-        self._live, self._reference = live, reference
+    def is_due(self, live: Bundle | None) -> bool:
+        """Whether the window is over, or was of another bundle than the `live` one."""
+        return live is not self._live or self._clock() >= self._next
 
-    def is_due(self) -> bool:
-        """Whether the window is over."""
-        return self._clock() >= self._next
-
-    def begin_window(self) -> None:
-        """Begin the next window; for any thread."""
-        self._before, self._begin = self._begin, self._metrics.tenths()
-        self._next = self._clock() + self._window
+    def begin_window(self, live: Bundle | None) -> None:
+        """Begin the next window, from nothing if another bundle is live; for any thread."""
+        counts = self._counts()
+        if live is self._live:
+            self._before, self._begin = self._begin, counts
+        else:
+            self._reference = None
+            self._before = self._begin = counts
+            self._live, self._reference = live, _reference_of(live)
+        self._next = self._clock() + WINDOW
 
     def offer(self, live: object, rows: NDArray[np.integer[Any]], scores: NDArray[np.floating[Any]]) -> None:
         """Offer an answer of the towers, best first, to a request without filters."""
-        if self._sampling.takes() and live is self._live and self._reference is not None and len(rows):
-            self._record(self._reference, rows[:TOP].tolist(), float(scores[0]))
+        reference = self._reference
+        if random.random() < self._share and live is self._live and reference is not None and len(rows):
+            self._metrics.top_score_rank.observe(reference.rank(float(scores[0])))
+            for row in rows[:TOP].tolist():
+                if row < len(reference.popularity):
+                    self._metrics.item_popularity.observe(float(reference.popularity[row]))
 
-    def distances(self) -> Iterable[Metric]:
+    def collect(self) -> Iterator[Metric]:
         """Export the distances, and their expectation without drift."""
-        drift = GaugeMetricFamily(
-            "turret_drift",
-            "Jensen-Shannon divergence (0 to 1) of live answers from recorded ones",
-            labels=["of"],
-        )
-        noise = GaugeMetricFamily(
-            "turret_drift_noise", "Expected turret_drift without any drift", labels=["of"]
-        )
+        distance = "Jensen-Shannon divergence (0 to 1) of live answers from recorded ones"
+        drift = GaugeMetricFamily("turret_drift", distance, labels=["of"])
+        expectation = "Expected turret_drift without any drift"
+        noise = GaugeMetricFamily("turret_drift_noise", expectation, labels=["of"])
         if self._reference is not None:
-            now, before = self._metrics.tenths(), self._before
+            now, before = self._counts(), self._before
             for of, recorded in self._reference.counts.items():
                 live = [count - earlier for count, earlier in zip(now[of], before[of], strict=True)]
                 if sum(live) >= MIN_HITS and any(recorded):
                     drift.add_metric([of], divergence(live, recorded))
                     noise.add_metric([of], noise_of(live, recorded))
-        return [drift, noise]
+        yield from (drift, noise)
 
-    def _record(self, reference: Reference, rows: list[int], score: float) -> None:
-        self._metrics.top_score_rank.observe(reference.rank(score))
-        for row in rows:
-            if row < len(reference.popularity):
-                self._metrics.item_popularity.observe(float(reference.popularity[row]))
+    def _counts(self) -> dict[str, list[float]]:
+        """The counts of both histograms, added up over the workers."""
+        counts = {of: [0.0] * len(TENTHS) for of in _HISTOGRAMS.values()}
+        for metric in self._metrics.registry.collect():
+            if metric.name in _HISTOGRAMS:
+                bounds = [sample for sample in metric.samples if sample.name.endswith("_bucket")]
+                up_to = [0.0, *(sample.value for sample in bounds if sample.labels["le"] != "+Inf")]
+                counts[_HISTOGRAMS[metric.name]] = np.diff(up_to).tolist()
+        return counts
 
 
 def divergence(first: Counts, second: Counts) -> float:
@@ -138,8 +140,20 @@ def noise_of(first: Counts, second: Counts) -> float:
     return (bins - 1) * (1 / sum(first) + 1 / sum(second)) / (8 * float(np.log(2)))
 
 
-def _count(tenths: Iterable[int]) -> list[int]:
-    counts: list[int] = np.bincount(np.fromiter(tenths, dtype=np.int64), minlength=_TENTHS).tolist()
+def _reference_of(live: Bundle | None) -> Reference | None:
+    if live is None:
+        return None
+    try:
+        return Reference(live)
+    except BundleError as error:
+        _log.warning("drift of version %s is not measured: %s", live.manifest.version, error)
+        return None
+
+
+def _count(shares: Iterable[float]) -> list[int]:
+    """Count shares in tenths; a bound belongs to the lower one, as in the histograms of the metrics."""
+    tenths = np.minimum(np.searchsorted(TENTHS, np.fromiter(shares, np.float64)), len(TENTHS) - 1)
+    counts: list[int] = np.bincount(tenths, minlength=len(TENTHS)).tolist()
     return counts
 
 

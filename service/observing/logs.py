@@ -3,9 +3,9 @@
 import logging
 import os
 import queue
+import re
 import select
 import threading
-import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
 from logging.handlers import QueueHandler, QueueListener
@@ -18,104 +18,48 @@ from turret.service.settings import Form, Level
 
 # The logger of answered requests. A record's `fields` are fields of its line: names and values.
 ACCESS = logging.getLogger("turret.access")
+QUEUED = 20_000  # records that wait while the descriptor is blocked
 
 _STANDARD_ERROR = 2
 _OWN = logging.getLogger("turret")
 _CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), 127) if chr(code) not in "\n\t"}
-
-
-class Logs:
-    """Writes all log lines of a worker to standard error, in a thread.
-
-    `level` is the lowest level written, `form` the format (`auto`: text at a terminal), `access` whether
-    answered requests are logged. While the descriptor is blocked, `limit` records are queued; further ones
-    are dropped and counted. Bodies and keys are never logged.
-    """
-
-    def __init__(
-        self,
-        level: Level = "info",
-        form: Form = "auto",
-        access: bool = True,
-        descriptor: int = _STANDARD_ERROR,
-        limit: int = 20_000,
-    ) -> None:
-        self._level = getattr(logging, level.upper())
-        self._access = access
-        self._is_open = False
-        self._drops = _Drops()
-        records: queue.Queue[logging.LogRecord] = queue.Queue(limit)
-        self._handler = _Enqueuing(records, self._drops)
-        self._listener = _Listener(records, LineWriter(level, form, descriptor, drops=self._drops))
-
-    def start(self) -> None:
-        """Start writing and handle the messages of `logging`; call it after a fork."""
-        _take_over(self._handler, self._level)
-        ACCESS.disabled = not self._access
-        self._listener.start()
-        self._is_open = True
-
-    def take_dropped(self) -> int:
-        """Return the number of lines dropped since the last call."""
-        return self._drops.take("exported")
-
-    def close(self, seconds: float = 1.0) -> None:
-        """Write the queued lines, within `seconds`."""
-        if not self._is_open:
-            return
-        self._is_open = False
-        logging.getLogger().removeHandler(self._handler)
-        _OWN.setLevel(logging.NOTSET)
-        ACCESS.disabled = False
-        stopping = threading.Thread(target=self._listener.stop, daemon=True)
-        stopping.start()
-        stopping.join(seconds)
+# Version, trace, parent span, flags (W3C Trace Context, 3.2); later versions may append fields. The log needs
+# the trace id without OpenTelemetry installed, whose propagator the traces use.
+_PARENT = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
 
 
 class LineWriter(logging.Handler):
-    """Writes a line for each record; one with `may_wait` false drops lines that would block.
+    """Writes a line for each record, in the format `form` (`auto`: text at a terminal).
 
-    After lines were dropped, the next one that is written is followed by a line with their number.
+    Without `may_wait` it drops lines that would block. `drop` is called for each dropped line.
     """
 
     def __init__(
         self,
-        level: Level = "info",
         form: Form = "auto",
         descriptor: int = _STANDARD_ERROR,
         may_wait: bool = True,
-        drops: "_Drops | None" = None,
+        drop: Callable[[], None] = lambda: None,
     ) -> None:
-        super().__init__(getattr(logging, level.upper()))
-        self._line = _line_format(form, descriptor)
+        super().__init__()
+        is_text = form == "text" or (form == "auto" and os.isatty(descriptor))
+        self._line = text_line if is_text else json_line
         self._descriptor = descriptor
         self._may_wait = may_wait
-        self._drops = drops or _Drops()
-
-    def start(self) -> None:
-        """Handle the messages of `logging`, in this process."""
-        _take_over(self, self.level)
+        self._drop = drop
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record, or count it as dropped; never raises."""
+        """Write a record, or drop it; never raises."""
         try:
-            self._write(self._line(record))
-        except OSError:
-            self._drops.add()
-            return
-        if missing := self._drops.take("written"):
-            try:
-                self._write(self._line(_lost(missing)))
-            except OSError:
-                self._drops.put_back(missing)
-
-    def _write(self, line: bytes) -> None:
-        if not self._may_wait:
-            self._check_room()
-            # A pipe that can be written to takes this much without blocking (POSIX: PIPE_BUF).
-            line = line[: select.PIPE_BUF]
-        while line:
-            line = line[os.write(self._descriptor, line) :]
+            line = self._line(record)
+            if not self._may_wait:
+                self._check_room()
+                # A pipe that can be written to takes this much without blocking (POSIX: PIPE_BUF).
+                line = line[: select.PIPE_BUF]
+            while line:
+                line = line[os.write(self._descriptor, line) :]
+        except Exception:  # counted: there is no other place to tell it
+            self._drop()
 
     def _check_room(self) -> None:
         """Raise BlockingIOError if a write would block. Uses poll: select has a limit of 1024."""
@@ -125,43 +69,59 @@ class LineWriter(logging.Handler):
             raise BlockingIOError
 
 
-class _Drops:
-    """Counts dropped lines, once for the metrics and once for the log itself; thread-safe."""
+class Logs:
+    """Writes all log lines of a worker to standard error, in a thread.
 
-    def __init__(self) -> None:
-        self._counting = threading.Lock()
-        self._counts = {"exported": 0, "written": 0}
+    `level` is the lowest level written, `access` whether answered requests are logged. While the descriptor
+    is blocked, `QUEUED` records wait; further ones are dropped. Bodies and keys are never logged.
+    """
 
-    def add(self) -> None:
-        with self._counting:
-            for name in self._counts:
-                self._counts[name] += 1
+    def __init__(
+        self,
+        level: Level = "info",
+        form: Form = "auto",
+        access: bool = True,
+        descriptor: int = _STANDARD_ERROR,
+        drop: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._level: Level = level
+        self._access = access
+        self._records: queue.Queue[logging.LogRecord] = queue.Queue(QUEUED)
+        self._handler = _Enqueuing(self._records, drop)
+        self._writer = LineWriter(form, descriptor, drop=drop)
+        self._listener: _Listener | None = None
 
-    def take(self, name: str) -> int:
-        with self._counting:
-            count, self._counts[name] = self._counts[name], 0
-        return count
+    def start(self) -> None:
+        """Start writing and handle the messages of `logging`; call it after a fork."""
+        handle(self._handler, self._level)
+        ACCESS.disabled = not self._access
+        self._listener = _Listener(self._records, self._writer)
+        self._listener.start()
 
-    def put_back(self, count: int) -> None:
-        with self._counting:
-            self._counts["written"] += count
+    def close(self, seconds: float = 1.0) -> None:
+        """Write the queued lines, within `seconds`."""
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            logging.getLogger().removeHandler(self._handler)
+            _OWN.setLevel(logging.NOTSET)
+            ACCESS.disabled = False
+            stopping = threading.Thread(target=listener.stop, daemon=True)
+            stopping.start()
+            stopping.join(seconds)
 
 
 class _Enqueuing(QueueHandler):
-    """Queues records, or counts them as dropped; the thread formats them."""
+    """Queues records, or drops them; the thread formats them."""
 
-    def __init__(self, records: "queue.Queue[logging.LogRecord]", drops: _Drops) -> None:
+    def __init__(self, records: "queue.Queue[logging.LogRecord]", drop: Callable[[], None]) -> None:
         super().__init__(records)
-        self._drops = drops
+        self._drop = drop
 
     def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
         return record
 
-    def emit(self, record: logging.LogRecord) -> None:
-        try:
-            self.enqueue(record)
-        except queue.Full:
-            self._drops.add()
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # of `logging`
+        self._drop()
 
 
 class _Listener(QueueListener):
@@ -171,40 +131,20 @@ class _Listener(QueueListener):
         self.queue.put(self._sentinel)  # type: ignore[attr-defined]  # its own name for what ends the thread
 
 
-def _take_over(handler: logging.Handler, level: int) -> None:
-    """Install a handler in place of one that was inherited from the supervisor."""
+def handle(handler: logging.Handler, level: Level) -> None:
+    """Let `handler` handle the messages of `logging`, in place of one inherited from the supervisor."""
     root = logging.getLogger()
     for inherited in [other for other in root.handlers if isinstance(other, LineWriter)]:
         root.removeHandler(inherited)
-    _OWN.setLevel(level)  # libraries stay at warnings
-    handler.setLevel(level)
+    _OWN.setLevel(level.upper())  # libraries stay at warnings
+    handler.setLevel(level.upper())
     root.addHandler(handler)
 
 
-def _lost(count: int) -> logging.LogRecord:
-    message = f"{count} log lines were dropped, as standard error was blocked"
-    return logging.makeLogRecord(
-        {
-            "name": "turret.log",
-            "levelno": logging.WARNING,
-            "levelname": "WARNING",
-            "msg": message,
-            "fields": {"dropped": count},
-        }
-    )
-
-
-def _line_format(form: Form, descriptor: int) -> Callable[[logging.LogRecord], bytes]:
-    if form == "auto":
-        form = "text" if _is_terminal(descriptor) else "json"
-    return json_line if form == "json" else text_line
-
-
-def _is_terminal(descriptor: int) -> bool:
-    try:
-        return os.isatty(descriptor)
-    except OSError:
-        return False
+def trace_of(parent: bytes) -> str | None:
+    """Return the trace id of a valid `traceparent` header, else None."""
+    match = _PARENT.fullmatch(parent)
+    return match[1].decode("ascii") if match else None
 
 
 def json_line(record: logging.LogRecord) -> bytes:
@@ -216,34 +156,26 @@ def text_line(record: logging.LogRecord) -> bytes:
     """Format a record as a line of text without control characters; a traceback has lines of its own."""
     fields = _fields(record)
     moment, level, message = (fields.pop(name) for name in ("time", "level", "message"))
-    more = fields.pop("traceback", "")
+    trace = fields.pop("traceback", "")
     if record.name == ACCESS.name:
-        method, route = fields.pop("method"), fields.pop("route")
-        status, seconds = fields.pop("status"), fields.pop("seconds")
+        method, route, status, seconds = map(fields.pop, ("method", "route", "status", "seconds"))
         message = f"{method} {route} {status} {seconds * 1000:.2f} ms"
         fields["degraded"] = ",".join(fields["degraded"])
     shown = "".join(f" {name}={value}" for name, value in fields.items() if value)
-    line = f"{moment} {level:7} {message}{shown}" + (f"\n{more}" if more else "")
+    line = f"{moment} {level:7} {message}{shown}" + (f"\n{trace}" if trace else "")
     return line.translate(_CONTROL).encode("utf-8", "replace") + b"\n"
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
+    moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
     fields: dict[str, Any] = {
-        "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")[:-6] + "Z",
-        "level": "error" if record.levelno >= logging.ERROR else record.levelname.lower(),
-        "message": _message(record),
+        "time": moment.removesuffix("+00:00") + "Z",
+        "level": record.levelname.lower(),
+        "message": text_without_credentials(record.getMessage()),
     }
     if record.name != ACCESS.name:
         fields["logger"] = record.name
     fields |= getattr(record, "fields", {})
-    if record.exc_info and record.exc_info[0] is not None:
-        trace = "".join(traceback.format_exception(*record.exc_info)).rstrip()
-        fields["traceback"] = text_without_credentials(trace)
+    if record.exc_info:
+        fields["traceback"] = text_without_credentials(logging.Formatter().formatException(record.exc_info))
     return fields
-
-
-def _message(record: logging.LogRecord) -> str:
-    try:
-        return text_without_credentials(record.getMessage())
-    except Exception:  # wrong arguments must not stop the thread
-        return f"a message that can't be formatted: {record.msg!r}"

@@ -2,26 +2,32 @@
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from turret.data.errors import without_credentials
+from turret.data.extras import install_command
+from turret.service.errors import ServiceError
 from turret.service.observing.answer_record import AnswerRecord
-from turret.service.observing.drift import Drift, Reference
+from turret.service.observing.drift import Drift
 from turret.service.observing.logs import Logs
 from turret.service.observing.metrics import SOURCES, Metrics
 from turret.service.observing.recall import RecallSampler
-from turret.service.observing.traces import open_traces
 from turret.service.settings import Settings
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.engines.circuit import Circuit, CircuitState
-from turret.tower.errors import BundleError
+
+if TYPE_CHECKING:
+    from turret.service.observing.traces import Traces
 
 REFRESH_SECONDS = 1.0
 WATCH_SECONDS = 5.0  # between two checks of the live version's files
-LOG_QUEUE = 20_000  # lines that wait for a blocked standard error
-RECALL_RATE = 2.0  # answers a second whose recall is measured, at most
 
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+_HEADERS = ("OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS")
 _log = logging.getLogger("turret.observation")
 _files = logging.getLogger("turret.files")
 
@@ -41,55 +47,31 @@ class Observation:
         worker: int = 0,
     ) -> None:
         self._get_live = live
-        self._seen: Bundle | None = None
         self._open_circuits: set[str] = set()
-        self._ticking: asyncio.Task[None] | None = None
         self.metrics = Metrics(metrics_folder, worker)
         # `labels` costs as much as counting.
         self._answers = {source: self.metrics.answers.labels(source) for source in SOURCES}
-        self.logs = Logs(settings.log_level, settings.log_format, settings.access_log, limit=LOG_QUEUE)
-        self.traces = open_traces(settings.traces, settings.trace_share)
-        self.recall = RecallSampler(self.metrics, settings.recall_sample, RECALL_RATE)
+        drop_line, drop_spans = (self.metrics.dropped.labels(sink).inc for sink in ("logs", "traces"))
+        self.logs = Logs(settings.log_level, settings.log_format, settings.access_log, drop=drop_line)
+        self.traces = open_traces(settings, drop_spans)
+        self.recall = RecallSampler(self.metrics, settings.recall_sample)
         self.drift = Drift(self.metrics, settings.drift_sample)
         self.metrics.refresh_with(self._refresh)
-        self.metrics.compute_with(self.drift.distances)
-
-    def start(self) -> None:
-        """Start on the event loop of the serving process."""
-        self.logs.start()
-        self.recall.start()
-        self._ticking = asyncio.get_running_loop().create_task(self._tick())
 
     async def close(self) -> None:
         """Stop, waiting a few seconds at most for a blocked log or trace collector."""
-        if self._ticking is not None:
-            self._ticking.cancel()
-            await asyncio.gather(self._ticking, return_exceptions=True)
-        self.recall.close()
+        await asyncio.to_thread(self.recall.close)
         if self.traces is not None:
             await asyncio.to_thread(self.traces.close)
         await asyncio.to_thread(self.logs.close)
 
-    def follow_circuits(self, circuits: Mapping[str, Circuit]) -> None:
-        """Record when the circuits of the store open and close."""
-        for name, circuit in circuits.items():
-            self.metrics.breaker_open.labels(name).set(0)
-            circuit.on_change = partial(self._on_circuit, name)
-
-    def answered(self, live: Bundle, records: Sequence[AnswerRecord]) -> None:
-        """Count the answers of a call and sample recall and drift, in the event loop's thread."""
-        metrics = self.metrics
-        metrics.batch_size.observe(len(records))
-        for record in records:
-            self._answers[record.source].inc()
-            if record.returned < record.requested:
-                (metrics.short_answers if record.returned else metrics.empty_answers).inc()
-            metrics.history_items.inc(record.known + record.unknown)
-            if record.unknown:
-                metrics.unknown_items.inc(record.unknown)
-            self.recall.offer(live, record)
-            if record.vector is not None and record.allowed is None:
-                self.drift.offer(live, record.rows, record.scores)
+    async def follow(self) -> None:
+        """Refresh the gauges and the windows of drift, once a second."""
+        while True:
+            self.metrics.refresh()
+            if self.drift.is_due(live := self._get_live()):
+                await asyncio.to_thread(self.drift.begin_window, live)
+            await asyncio.sleep(REFRESH_SECONDS)
 
     async def watch_files(self) -> None:
         """Log and count each changed file of the live version once; check every WATCH_SECONDS."""
@@ -107,28 +89,25 @@ class Observation:
                     self.metrics.changed_files.inc()
                     _files.error("version %s: %s", live.manifest.version, message)
 
-    async def _tick(self) -> None:
-        while True:
-            try:
-                self.metrics.refresh()
-                if self._seen is not (live := self._get_live()):
-                    await self._follow(live)
-                elif self.drift.is_due():
-                    await asyncio.to_thread(self.drift.begin_window)
-            except Exception:  # a failing metric must not stop the others
-                _log.exception("the metrics can't be refreshed")
-            await asyncio.sleep(REFRESH_SECONDS)
+    def follow_circuits(self, circuits: Mapping[str, Circuit]) -> None:
+        """Record when the circuits of the store open and close."""
+        for name, circuit in circuits.items():
+            self.metrics.breaker_open.labels(name).set(0)
+            circuit.on_change = partial(self._on_circuit, name)
 
-    async def _follow(self, live: Bundle | None) -> None:
-        """Load the reference of a new version."""
-        self._seen = live
-        reference = None
-        if live is not None:
-            try:
-                reference = await asyncio.to_thread(Reference, live)
-            except BundleError as error:
-                _log.warning("drift of version %s is not measured: %s", live.manifest.version, error)
-        await asyncio.to_thread(self.drift.compare_with, live, reference)
+    def answered(self, live: Bundle, records: Sequence[AnswerRecord]) -> None:
+        """Count the answers of a call and sample recall and drift, in the event loop's thread."""
+        metrics = self.metrics
+        for record in records:
+            self._answers[record.source].inc()
+            if not record.returned:
+                metrics.empty_answers.inc()
+            metrics.history_items.inc(record.known + record.unknown)
+            if record.unknown:
+                metrics.unknown_items.inc(record.unknown)
+            self.recall.offer(live, record)
+            if record.vector is not None and record.allowed is None:
+                self.drift.offer(live, record.rows, record.scores)
 
     def _on_circuit(self, name: str, state: CircuitState) -> None:
         gauge = self.metrics.breaker_open.labels(name)
@@ -137,14 +116,37 @@ class Observation:
             gauge.set(1)
             self.metrics.breaker_openings.labels(name).inc()
             _log.warning("history store unavailable: %s circuit open", name)
-        elif state == "closed" and name in self._open_circuits:
-            self._open_circuits.remove(name)
+        elif state == "closed":
+            self._open_circuits.discard(name)
             gauge.set(0)
             _log.warning("history store available again: %s circuit closed", name)
 
     def _refresh(self) -> None:
-        metrics, live = self.metrics, self._get_live()
-        metrics.serves(None if live is None else live.manifest.version)
-        metrics.dropped.labels("logs").inc(self.logs.take_dropped())
-        if self.traces is not None:
-            metrics.dropped.labels("traces").inc(self.traces.take_dropped())
+        live = self._get_live()
+        self.metrics.serves(None if live is None else live.manifest.version)
+
+
+def open_traces(settings: Settings, drop: Callable[[int], None]) -> "Traces | None":
+    """Open traces if the settings say so or, where they do not, if the environment names an endpoint.
+
+    Raises ServiceError when OpenTelemetry isn't installed, and for an endpoint or a header that is none.
+    """
+    named = {name: address for name in _ENDPOINTS if (address := os.environ.get(name))}
+    if settings.traces is False or (settings.traces is None and not named):
+        return None
+    for name, address in named.items():
+        if not address.startswith(("http://", "https://")):
+            shown = without_credentials(address)
+            raise ServiceError(f"{name} can't be {shown!r}; give a URL like http://HOST:4318")
+    for name in _HEADERS:  # OpenTelemetry would log a wrong entry, with its key
+        if any("=" not in entry for entry in os.environ.get(name, "").split(",") if entry.strip()):
+            raise ServiceError(f"{name} has an entry without =; write NAME=VALUE, separated by commas")
+    try:
+        from turret.service.observing.traces import Traces
+    except ImportError:
+        why = "traces is true" if settings.traces else "OTEL_EXPORTER_OTLP_ENDPOINT is set"
+        raise ServiceError(
+            f"{why}, but OpenTelemetry is not installed; "
+            f"run: {install_command('otel')}, or set TURRET_TRACES=false"
+        ) from None
+    return Traces(settings.trace_share, drop)

@@ -1,20 +1,20 @@
 """Live recall: a sample of answers is searched again exactly in the background."""
 
-import queue
+import random
 import threading
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numpy.typing import NDArray
 
 from turret.service.observing.answer_record import AnswerRecord
 from turret.service.observing.metrics import Metrics
-from turret.service.observing.sampling import Sampling
 from turret.service.thread_priority import lower_priority
 from turret.tower.bundle.bundle import Bundle
 
+RATE = 2.0  # samples a second, at most
 _WAITING = 16
 _BLOCK = 8192  # rows scored at a time; other threads run in between
 _SHARE_OF_A_CORE = 0.05
@@ -22,91 +22,62 @@ _SHARE_OF_A_CORE = 0.05
 _ROUNDING = 1e-5
 
 
-class _Sample(NamedTuple):
-    bundle: Bundle
-    vector: NDArray[np.float32]
-    record: AnswerRecord
-
-
 class RecallSampler:
-    """Measures `share` of the offered answers, at most `rate` a second of `clock`.
+    """Measures `share` of the offered answers, at most `RATE` a second of `clock`.
 
     A low-priority thread searches them exactly in at most a twentieth of a core's time; samples beyond that
-    are dropped and counted.
+    are dropped and counted. The thread starts with the first sample, which comes after a fork.
     """
 
-    def __init__(
-        self, metrics: Metrics, share: float, rate: float, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._share = share
+    def __init__(self, metrics: Metrics, share: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._metrics = metrics
+        self._share = share
         self._clock = clock
-        self._pause = 1.0 / rate if rate > 0 else float("inf")
         self._not_before = float("-inf")
-        self._sampling = Sampling(share)
-        self._waiting: queue.Queue[_Sample | None] = queue.Queue(_WAITING)
-        self._thread: threading.Thread | None = None
+        self._room = threading.Semaphore(_WAITING)
+        self._thread = ThreadPoolExecutor(1, "recall", initializer=lower_priority)
 
     def offer(self, bundle: Bundle, record: AnswerRecord) -> None:
         """Offer an answer; only unchanged results of the index are measured, without rows of fresh items.
 
         A sampled answer's arrays are copied, except `allowed`, which must not change.
         """
-        if record.vector is not None and self._sampling.takes():
-            self._take(bundle, record.vector, record)
-
-    def start(self) -> None:
-        """Start the thread; call it after a fork."""
-        if self._share > 0:
-            self._thread = threading.Thread(target=self._run, name="recall", daemon=True)
-            self._thread.start()
+        if record.vector is None or random.random() >= self._share or self._clock() < self._not_before:
+            return
+        self._not_before = self._clock() + 1 / RATE
+        if not self._room.acquire(blocking=False):
+            self._metrics.recall_samples.labels("dropped").inc()
+            return
+        # The retriever may reuse its buffers for the next request.
+        vector, rows = np.array(record.vector), np.array(record.rows)
+        copied = record._replace(vector=vector, rows=rows, excluded=np.array(record.excluded, np.int64))
+        self._thread.submit(self._measure, bundle, copied)
 
     def close(self) -> None:
-        """Stop; waiting samples are dropped."""
-        if self._thread is not None:
-            while True:
-                try:
-                    self._waiting.put_nowait(None)
-                    break
-                except queue.Full:
-                    self._waiting.get_nowait()
-            self._thread.join(5)
+        """Drop the waiting samples, and wait for the one that is measured."""
+        self._thread.shutdown(cancel_futures=True)
 
-    def _take(self, bundle: Bundle, vector: NDArray[np.float32], record: AnswerRecord) -> None:
-        now = self._clock()
-        if now < self._not_before:
-            return
-        self._not_before = now + self._pause
+    def _measure(self, bundle: Bundle, record: AnswerRecord) -> None:
+        start = time.perf_counter()
         try:
-            # The retriever may reuse its buffers for the next request.
-            excluded = np.array(record.excluded, dtype=np.int64)
-            copied = record._replace(excluded=excluded, rows=np.array(record.rows))
-            self._waiting.put_nowait(_Sample(bundle, np.array(vector), copied))
-        except queue.Full:
-            self._metrics.recall_samples.labels("dropped").inc()
-
-    def _run(self) -> None:
-        lower_priority()
-        while (sample := self._waiting.get()) is not None:
-            start = time.perf_counter()
-            try:
-                recall = recall_of(sample)
-            except Exception:  # a failing sample must not stop the thread
-                self._metrics.recall_samples.labels("failed").inc()
-            else:
-                if recall is not None:
-                    self._metrics.recall.labels(size_of(sample.record.requested)).observe(recall)
-                self._metrics.recall_samples.labels("answered").inc()
-            del sample  # else a replaced version would stay in memory until the next sample
-            time.sleep(min(1.0, (time.perf_counter() - start) * (1 / _SHARE_OF_A_CORE - 1)))
+            recall = recall_of(bundle, record)
+        except Exception:  # counted: a failing sample is not a fault of the service
+            self._metrics.recall_samples.labels("failed").inc()
+        else:
+            if recall is not None:
+                self._metrics.recall.labels(size_of(record.requested)).observe(recall)
+            self._metrics.recall_samples.labels("answered").inc()
+        self._room.release()
+        time.sleep(min(1.0, (time.perf_counter() - start) * (1 / _SHARE_OF_A_CORE - 1)))
 
 
-def recall_of(sample: _Sample) -> float | None:
-    """The share of the k best allowed rows (by exact search) in a sample's result; None without allowed rows.
+def recall_of(bundle: Bundle, record: AnswerRecord) -> float | None:
+    """The share of the k best allowed rows (by exact search) in a result; None without allowed rows.
 
     A row counts if its score reaches the k-th best, so any of tied rows counts.
     """
-    scores, record = _scores(sample.bundle, sample.vector), sample.record
+    assert record.vector is not None
+    scores = _scores(bundle, record.vector)
     count = len(scores)
     result = record.rows[record.rows < count]
     slack = _ROUNDING * float(np.abs(scores).max())

@@ -20,7 +20,7 @@ from turret.data.errors import TurretError
 from turret.service.child_processes import describe_exit
 from turret.service.errors import ServiceError
 from turret.service.keys.keyring import Keyring, admin_key
-from turret.service.observing.logs import LineWriter
+from turret.service.observing.logs import LineWriter, handle
 from turret.service.process.forking import FIRST_PAUSE, check_threads, fork, pause_after
 from turret.service.process.open_files import raise_open_files
 from turret.service.process.serving import listen, url_of
@@ -76,7 +76,7 @@ class Supervisor:
 
     def run(self) -> None:
         """Serve until a SIGINT or SIGTERM, and the end of the workers."""
-        LineWriter(self._settings.log_level, self._settings.log_format, may_wait=False).start()
+        handle(LineWriter(self._settings.log_format, may_wait=False), self._settings.log_level)
         try:
             self._prepare()
             self._shutdown.listen_to_signals()

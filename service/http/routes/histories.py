@@ -43,7 +43,6 @@ async def store_events(
     )
     stored = await parts.histories.append(placed.events)
     parts.metrics.events_stored.inc(stored)
-    parts.metrics.event_duplicates.inc(len(placed.events) - stored)
     answer: dict[str, Any] = {"stored": stored, "duplicates": len(placed.events) - stored}
     answer |= {name: count for name in ("clamped", "expired") if (count := getattr(placed, name))}
     holder = parts.model_holder

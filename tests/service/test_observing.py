@@ -1,0 +1,825 @@
+"""What a worker records of its requests and answers: metrics, log lines, traces, live recall, drift."""
+
+import json
+import logging
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast, get_args
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+from numpy.typing import NDArray
+from prometheus_client.multiprocess import mark_process_dead
+from prometheus_client.parser import text_string_to_metric_families
+from starlette.types import Receive, Scope, Send
+
+from tests.support.clock import Clock
+from tests.support.service_app import client_of, post_events, recommended
+from tests.support.tools import require
+from tests.support.until import until
+from turret.service.errors import ServiceError
+from turret.service.http.edge import Edge
+from turret.service.observing.answer_record import AnswerRecord
+from turret.service.observing.drift import MIN_HITS, WINDOW, Drift, Reference, divergence, noise_of
+from turret.service.observing.logs import ACCESS, LineWriter, Logs, handle, json_line, text_line, trace_of
+from turret.service.observing.metrics import REASONS, Metrics
+from turret.service.observing.observation import Observation, open_traces
+from turret.service.observing.recall import RecallSampler, recall_of
+from turret.service.settings import Settings
+from turret.service.versions.gate import Reason
+from turret.tower.bundle.bundle import Bundle, load
+from turret.tower.engines.circuit import Circuit
+from turret.tower.format.integrity import lengths_of, measure_norms
+from turret.tower.format.manifest import Manifest, Scoring
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics()
+
+
+def sample(text: str, name: str) -> float:
+    """The value of a sample in the text of metrics, 0 where it is missing."""
+    lines = [line for line in text.splitlines() if line.startswith(name + " ")]
+    return float(lines[0].split()[-1]) if lines else 0.0
+
+
+# --- Metrics
+
+
+def samples(text: str | bytes) -> dict[str, float]:
+    """Every sample as `name{label=value,...}`, by the library's own parser."""
+    return {
+        sample.name + json.dumps(sample.labels, sort_keys=True): sample.value
+        for family in text_string_to_metric_families(text if isinstance(text, str) else text.decode())
+        for sample in family.samples
+    }
+
+
+def test_counters_of_dead_workers_stay_and_their_gauges_go(tmp_path: Path) -> None:
+    """Two workers count and die, the first is replaced and dies as well; then the second one's is asked."""
+    for worker, count in ((0, 1000), (1, 200), (0, 30)):
+        metrics = Metrics(tmp_path, worker)
+        metrics.serves(f"v{worker}")
+        metrics.running = 5
+        metrics.refresh()
+        for _ in range(count):
+            metrics.events_stored.inc()
+            metrics.seconds.labels("/v1/events", "2xx").observe(0.004)
+        mark_process_dead(worker, str(tmp_path))  # type: ignore[no-untyped-call]
+    metrics = Metrics(tmp_path, 1)
+    metrics.serves("v9")
+    metrics.running = 1
+    metrics.refresh()
+    found = samples(metrics.export())
+    assert found["turret_events_stored_total{}"] == 1230
+    labels = '{"class": "2xx", "route": "/v1/events"}'
+    assert found[f"turret_request_seconds_count{labels}"] == 1230
+    assert found[f"turret_request_seconds_sum{labels}"] == pytest.approx(1230 * 0.004)
+    assert found["turret_in_flight{}"] == 1
+    assert found["turret_worker_starts_total{}"] == 4
+    assert found["turret_workers{}"] == 1
+    assert 10e6 < found[f'turret_worker_resident_bytes{{"process": "{os.getpid()}"}}'] < 100e9
+    assert [name for name in found if name.startswith("turret_live_version")] == [
+        'turret_live_version{"version": "v9"}'
+    ]
+
+
+def test_workers_are_summed_except_for_gauges_of_a_maximum(tmp_path: Path) -> None:
+    workers = []
+    for number, recall in enumerate((1.0, 0.5)):
+        worker = Metrics(tmp_path, number)
+        worker.serves("v1")
+        worker.serves("v2")
+        worker.running = 2
+        worker.fresh_items.set(7)
+        worker.activations.labels("refused").inc()
+        worker.recall.labels("10").observe(recall)
+        worker.refresh()
+        workers.append(worker)
+    for worker in workers:
+        found = samples(worker.export())
+        assert found["turret_in_flight{}"] == 4
+        assert found["turret_fresh_items{}"] == 7
+        assert found['turret_activations_total{"outcome": "refused"}'] == 2
+        assert found['turret_activations_total{"outcome": "activated"}'] == 0, "where an increase begins"
+        assert found['turret_recall_at_k_sum{"k": "10"}'] == 1.5
+        assert found['turret_recall_at_k_count{"k": "10"}'] == 2
+        assert found['turret_workers_serving{"version": "v2"}'] == 2
+        assert found['turret_live_version{"version": "v2"}'] == 1
+        assert found['turret_live_version{"version": "v1"}'] == 0
+
+
+def test_requests_are_counted_by_route_and_status(
+    fresh_client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Paths that do not exist share one label, and a fault of the service is a 500."""
+    for body in ({}, {}, {"k": 0}):
+        fresh_client.post("/v1/recommend", json=body)
+    fresh_client.get("/v1/items/101/similar")
+    fresh_client.put("/v1/items/101", json={"features": {}})
+    for number in range(5):
+        fresh_client.get(f"/v1/users/{number}")
+        fresh_client.get(f"/nowhere/{number}")
+    monkeypatch.setattr("turret.service.http.routes.versions.checked_versions", None)
+    fresh_client.get("/v1/versions")
+    text = fresh_client.get("/metrics").text
+    counts = {
+        (line["route"], line["status"]): value
+        for name, value in samples(text).items()
+        if name.startswith("turret_requests_total") and value and (line := json.loads(name[21:]))
+    }
+    assert counts == {
+        ("/v1/recommend", "200"): 2,
+        ("/v1/recommend", "422"): 1,
+        ("/v1/items/{item_id}/similar", "200"): 1,
+        ("/v1/items/{item_id}", "200"): 1,
+        ("/v1/users/{user_id}", "200"): 5,
+        ("/v1/versions", "500"): 1,
+        ("unknown", "404"): 5,
+    }
+    assert "nowhere" not in text
+
+
+def test_every_reason_of_the_gate_is_a_label() -> None:
+    assert set(get_args(Reason)) <= set(REASONS)
+
+
+def test_answers_are_counted_by_what_they_came_from(fresh_client: TestClient) -> None:
+    recommended(fresh_client, history=[101, 102, "nobody", "none"], k=5)
+    recommended(fresh_client, history=["nobody"])
+    recommended(fresh_client, history=[101], exclude=list(range(100, 160)))
+    recommended(fresh_client, history=[101], exclude=list(range(100, 150)), k=10, exclude_seen=True)
+    recommended(fresh_client, history=[101], exclude=list(range(100, 155)), k=10)
+    fresh_client.post("/v1/recommend/batch", json={"requests": [{"history": [101]}, {}]})
+    event = {"event_id": 1, "user_id": 1, "item_id": 1}
+    post_events(fresh_client, event, event, event | {"event_id": 2})
+    fresh_client.post("/admin/activate", json={"version": "v1"})
+    headers = {"Content-Type": "application/json"}
+    fresh_client.post("/v1/recommend", content=b" " * 1_000_001, headers=headers)
+    text = fresh_client.get("/metrics").text
+    expected = {
+        'turret_answers_total{source="towers"}': 5,
+        'turret_answers_total{source="popular"}': 2,
+        "turret_empty_answers_total": 1,
+        "turret_history_items_total": 4 + 1 + 1 + 1 + 1 + 1,
+        "turret_unknown_items_total": 3,
+        "turret_events_stored_total": 2,
+        'turret_refused_total{reason="key"}': 1,
+        'turret_refused_total{reason="size"}': 1,
+        'turret_refused_total{reason="scope"}': 0,
+        'turret_refused_total{reason="rate"}': 0,
+    }
+    assert {name: sample(text, name) for name in expected} == expected
+
+
+def test_a_store_that_fails_is_told_until_it_answers_again(settings: Settings) -> None:
+    clock, observation = Clock(), Observation(settings, lambda: None)
+    circuit = Circuit(failures=2, seconds=1.0, clock=clock)
+    observation.follow_circuits({"read": circuit})
+
+    def opened(name: str = "turret_breaker_open") -> float | None:
+        return observation.metrics.registry.get_sample_value(name, {"circuit": "read"})
+
+    def admitted() -> object:
+        token = circuit.admit()
+        assert token is not None
+        return token
+
+    for expected in (0, 1):
+        circuit.fail(admitted())
+        assert opened() == expected
+    for _ in range(2):
+        clock.now += 1
+        circuit.fail(admitted())  # a trial
+        assert opened() == 1
+    clock.now += 1
+    circuit.succeed(admitted())
+    assert opened() == 0
+    assert opened("turret_breaker_openings_total") == 1
+
+
+# --- Lines of the log
+
+Write = Callable[..., list[dict[str, Any]]]
+ANSWERED = {
+    "request_id": "id-1",
+    "method": "POST",
+    "route": "/v1/recommend",
+    "status": 200,
+    "seconds": 0.001235,
+    "version": "v1",
+    "key": "shop",
+    "degraded": ("history",),
+    "client": "::1",
+}
+
+
+def said(message: str, *values: object, name: str = "turret", **fields: object) -> logging.LogRecord:
+    record = logging.LogRecord(name, logging.WARNING, "", 0, message, values, None)
+    record.created = 1_714_557_600.5
+    record.fields = fields
+    return record
+
+
+def test_a_request_is_one_line_of_text_at_a_terminal() -> None:
+    assert text_line(said("answered", name=ACCESS.name, **ANSWERED)) == (
+        b"2024-05-01T10:00:00.500Z warning POST /v1/recommend 200 1.23 ms "
+        b"request_id=id-1 version=v1 key=shop degraded=history client=::1\n"
+    )
+
+
+def test_a_message_with_any_content_is_one_line() -> None:
+    odd = said('a\nb"\x1b', odd={1, 2}.__class__)
+    line = json_line(odd)
+    assert line.count(b"\n") == 1
+    assert json.loads(line)["message"] == 'a\nb"\x1b'
+    assert b"\x1b" not in text_line(odd)
+    assert text_line(said("it is late")) == b"2024-05-01T10:00:00.500Z warning it is late logger=turret\n"
+
+
+@pytest.fixture
+def pipe() -> Iterator[list[int]]:
+    ends = list(os.pipe())
+    yield ends
+    for end in ends:
+        if end >= 0:
+            os.close(end)
+
+
+@pytest.fixture
+def own_logger() -> Iterator[logging.Logger]:
+    """A logger whose handlers on the root are removed afterwards."""
+    root = logging.getLogger()
+    before = list(root.handlers)
+    yield logging.getLogger("turret.own")
+    root.handlers[:] = before
+
+
+def messages(content: bytes) -> list[str]:
+    return [json.loads(line)["message"] for line in content.splitlines()]
+
+
+class Dropped:
+    """Counts its calls, in any thread."""
+
+    def __init__(self) -> None:
+        self.calls: list[None] = []
+
+    def __call__(self) -> None:
+        self.calls.append(None)
+
+
+def test_a_full_queue_makes_nobody_wait_and_what_it_loses_is_counted(
+    own_logger: logging.Logger, pipe: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pipe takes 64 kB; after that, writing to it blocks for ever."""
+    monkeypatch.setattr("turret.service.observing.logs.QUEUED", 100)
+    dropped = Dropped()
+    logs = Logs(form="json", descriptor=pipe[1], drop=dropped)
+    logs.start()
+    own_logger.error("x" * 1_000_000)
+    os.read(pipe[0], 1)  # the thread has it, and none of the next
+    for number in range(1000):
+        own_logger.error("%d", number)
+    assert len(dropped.calls) == 900
+    logs.close(seconds=0.0)
+    os.set_blocking(pipe[0], False)
+    written = bytearray()
+
+    def is_told() -> bool:
+        with suppress(BlockingIOError):
+            written.extend(os.read(pipe[0], 1_000_000))
+        return written.endswith(b'"message":"99","logger":"turret.own"}\n')
+
+    until(is_told, "the queued lines")
+    _, *queued = written.splitlines()
+    assert messages(b"\n".join(queued)) == [*map(str, range(100))]
+
+
+def test_lines_lost_to_a_closed_pipe_are_counted(own_logger: logging.Logger, pipe: list[int]) -> None:
+    os.close(pipe[0])
+    pipe[0] = -1
+    dropped = Dropped()
+    logs = Logs(form="json", descriptor=pipe[1], drop=dropped)
+    logs.start()
+    for number in range(5):
+        own_logger.error("%d", number)
+    logs.close(60)
+    assert len(dropped.calls) == 5
+
+
+@pytest.fixture
+def written() -> Write:
+    """Run something while a log is open; gives its lines."""
+
+    def run(act: Callable[[], object], **options: Any) -> list[dict[str, Any]]:
+        with tempfile.TemporaryFile() as file:
+            logs = Logs(descriptor=file.fileno(), **options)
+            logs.start()
+            act()
+            logs.close(60)
+            file.seek(0)
+            return [json.loads(line) for line in file]
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("options", "statuses", "said"),
+    [
+        ({}, [200, 404, 500], 2),
+        ({"access": False}, [], 2),
+        ({"level": "debug"}, [200, 404, 500], 3),
+        ({"level": "warning"}, [500], 1),
+        ({"level": "error"}, [], 1),
+    ],
+)
+def test_answers_and_messages_are_logged_by_the_settings(
+    written: Write, options: dict[str, Any], statuses: list[int], said: int
+) -> None:
+    def act() -> None:
+        for status in (200, 404, 500):
+            level = logging.WARNING if status >= 500 else logging.INFO
+            ACCESS.log(level, "answered", extra={"fields": {"status": status}})
+        for level in (logging.DEBUG, logging.INFO, logging.ERROR):
+            logging.getLogger("turret.x").log(level, "so")
+
+    lines = written(act, **options)
+    assert [line["status"] for line in lines if "status" in line] == statuses
+    assert sum(line["message"] == "so" for line in lines) == said
+
+
+def test_neither_a_message_nor_a_traceback_has_a_password(written: Write) -> None:
+    def act() -> None:
+        try:
+            raise OSError("no answer of http://me:secret@collector:4318")
+        except OSError:
+            logging.getLogger("x").exception("can't send to %s", "http://me:secret@collector:4318")
+
+    (line,) = written(act)
+    assert line["message"] == "can't send to http://collector:4318"
+    assert line["traceback"].endswith("no answer of http://collector:4318")
+
+
+def test_a_log_without_a_thread_drops_lines_that_would_block(
+    own_logger: logging.Logger, pipe: list[int]
+) -> None:
+    readable, writable = pipe
+    handle(LineWriter("json", writable, may_wait=False), "info")
+    os.set_blocking(writable, False)
+    filled = 0
+    with suppress(BlockingIOError):
+        while True:
+            filled += os.write(writable, b"x" * 4096)
+    os.set_blocking(writable, True)
+    own_logger.error("nobody reads")
+    own_logger.error("nobody reads")
+    while filled:
+        filled -= len(os.read(readable, min(filled, 65536)))
+    own_logger.error("back")
+    assert messages(os.read(readable, 9999)) == ["back"]
+    os.close(readable)
+    pipe[0] = -1
+    own_logger.error("nobody is there")
+
+
+# --- Traces
+
+STAGES = (("parse", 0.001), ("search", 0.002))
+TRACE, CALLER = "a" * 32, "b" * 16
+
+
+@pytest.mark.parametrize(
+    ("parent", "trace"),
+    [
+        (f"00-{TRACE}-{CALLER}-01", TRACE),
+        (f"01-{TRACE}-{CALLER}-01-more", TRACE),
+        (f"ff-{TRACE}-{CALLER}-01", None),
+        (f"00-{'0' * 32}-{CALLER}-01", None),
+        (f"00-{TRACE}-{'0' * 16}-01", None),
+        (f"00-{'A' * 32}-{CALLER}-01", None),
+        ("nonsense", None),
+    ],
+)
+def test_a_trace_is_read_from_its_header(parent: str, trace: str | None) -> None:
+    assert trace_of(parent.encode()) == trace
+
+
+def opened(traces: bool | None) -> object:
+    return open_traces(Settings(traces=traces), lambda count: None)
+
+
+def test_traces_are_made_where_they_are_asked_for_and_need_their_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
+    monkeypatch.delenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", raising=False)
+    monkeypatch.setitem(sys.modules, "turret.service.observing.traces", None)  # as without OpenTelemetry
+    assert opened(False) is None
+    assert opened(None) is None
+    remedy = r"OpenTelemetry is not installed; run: pip install .*\[otel\]', or set TURRET_TRACES=false"
+    with pytest.raises(ServiceError, match=f"^traces is true, but {remedy}$"):
+        opened(True)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+    with pytest.raises(ServiceError, match=f"^OTEL_EXPORTER_OTLP_ENDPOINT is set, but {remedy}$"):
+        opened(None)
+    assert opened(False) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "me:secret@collector:4318", "can't be 'collector:4318'; give a URL"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "a=b,authorization: secret", "has an entry without =; write NAME="),
+    ],
+)
+def test_a_faulty_address_of_a_collector_is_refused_without_its_secret(
+    name: str, value: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OpenTelemetry would send nothing, and log the header."""
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ServiceError, match=f"^{name} {words}") as caught:
+        opened(True)
+    assert "secret" not in str(caught.value)
+
+
+async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer as the query says, like the layers within telemetry."""
+    scope["turret"].update(version="v1", stages=dict(STAGES))
+    status = int(scope["query_string"] or b"200")
+    await send({"type": "http.response.start", "status": status, "headers": []})
+    await send({"type": "http.response.body", "body": b"{}"})
+
+
+def around(traces: Any) -> TestClient:
+    return TestClient(traces.around(Edge(answer, Metrics())))
+
+
+def traced(share: float, path: str = "/v1/recommend", **headers: str) -> Sequence[Any]:
+    require("otel")
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+    from turret.service.observing.traces import Traces
+
+    exporter = InMemorySpanExporter()
+    dropped: list[int] = []
+    traces = Traces(share, dropped.append, exporter)
+    around(traces).post(path, headers={"X-Request-ID": "id-1", **headers})
+    traces.close()
+    assert not dropped
+    return exporter.get_finished_spans()
+
+
+def test_a_request_is_a_span_and_its_stages_are_within_it() -> None:
+    parse, search, request = traced(1.0)
+    assert (request.name, request.kind.name) == ("POST /v1/recommend", "SERVER")
+    expected = {
+        "http.request.method": "POST",
+        "http.route": "/v1/recommend",
+        "http.response.status_code": 200,
+        "turret.request_id": "id-1",
+        "turret.version": "v1",
+    }
+    assert dict(request.attributes).items() >= expected.items()
+    assert request.status.status_code.name == "UNSET"
+    assert [one.name for one in (parse, search)] == ["parse", "search"]
+    assert {one.parent.span_id for one in (parse, search)} == {request.context.span_id}
+    assert search.start_time == parse.end_time
+    assert search.end_time - search.start_time == 2_000_000
+    assert request.resource.attributes["service.name"] == "turret"
+    assert traced(1.0, "/v1/recommend?503")[-1].status.status_code.name == "ERROR"
+
+
+def test_neither_a_path_nor_a_query_is_traced_and_probes_are_not() -> None:
+    """They may name users."""
+    *_, request = traced(1.0, "/v1/users/ann?404")
+    assert request.attributes["http.response.status_code"] == 404
+    assert "ann" not in request.to_json()
+    assert traced(1.0, "/readyz") == ()
+
+
+def test_a_span_joins_the_trace_of_its_caller_who_decides_on_it() -> None:
+    """A wrong header begins a trace."""
+    *_, request = traced(0.0, traceparent=f"00-{TRACE}-{CALLER}-01")
+    assert f"{request.context.trace_id:032x}" == TRACE
+    assert f"{request.parent.span_id:016x}" == CALLER
+    assert traced(1.0, traceparent=f"00-{TRACE}-{CALLER}-00") == ()
+    *_, request = traced(1.0, traceparent="nonsense")
+    assert request.parent is None
+
+
+@pytest.mark.parametrize("is_stuck", [True, False])
+def test_a_collector_that_does_not_take_spans_delays_no_request(is_stuck: bool) -> None:
+    """One that never answers, until told to, and one that fails, whose spans are counted."""
+    require("otel")
+    from opentelemetry.sdk.trace import ReadableSpan
+    from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+
+    from turret.service.observing.traces import Traces
+
+    released = threading.Event()
+
+    class Collector(SpanExporter):
+        def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+            if not is_stuck:
+                return SpanExportResult.FAILURE
+            released.wait(60)
+            return SpanExportResult.SUCCESS
+
+        def shutdown(self) -> None: ...
+
+    count = 300 if is_stuck else 10
+    dropped: list[int] = []
+    traces = Traces(1.0, dropped.append, Collector())
+    client = around(traces)
+    for _ in range(count):
+        assert client.post("/v1/recommend").status_code == 200
+    released.set()
+    traces.close(seconds=60)
+    assert sum(dropped) == (0 if is_stuck else 3 * count)
+
+
+# --- Live recall
+
+
+@dataclass
+class Version:
+    """A live version as far as it is searched."""
+
+    manifest: Manifest
+    vectors: NDArray[np.float32]
+
+
+def version(vectors: NDArray[np.float32], absolute: bool = False) -> Bundle:
+    manifest = Manifest(
+        version="v1",
+        created="now",
+        dimension=vectors.shape[1],
+        item_count=len(vectors),
+        scoring=Scoring(kind="dot", temperature=1.0, absolute=absolute),
+        history_length=5,
+        norms=measure_norms(lengths_of(vectors)),
+        files={},
+    )
+    return cast(Bundle, Version(manifest, vectors))
+
+
+EIGHT = version(np.arange(8, dtype=np.float32)[:, None])  # the higher the row, the better
+ONE = np.ones(1, np.float32)
+NOTHING = np.empty(0, np.int64)
+
+
+def record(vector: NDArray[np.float32], k: int, rows: Any, **given: Any) -> AnswerRecord:
+    arrays = {"excluded": NOTHING, "allowed": None, "scores": NOTHING, "rows": np.asarray(rows), **given}
+    return AnswerRecord("towers", k, len(rows), 1, 0, vector, **arrays)
+
+
+@pytest.mark.parametrize("absolute", [False, True])
+@pytest.mark.parametrize("lost", [0, 3])
+def test_recall_is_the_share_of_the_best_allowed_rows(absolute: bool, lost: int) -> None:
+    drawn = np.random.default_rng(0).standard_normal((20_000, 4)).astype(np.float32)
+    vector = np.array([1.0, -2.0, 0.5, 3.0], np.float32)
+    scores = drawn.astype(np.float64) @ vector.astype(np.float64)
+    scores = np.abs(scores) if absolute else scores
+    allowed = np.random.default_rng(1).random(len(drawn)) < 0.1
+    scores[~allowed] = -np.inf
+    excluded = np.argsort(-scores)[:5]
+    scores[excluded] = -np.inf
+    rows = np.argsort(-scores)[: 10 + lost]
+    found = np.concatenate([rows[: 10 - lost], rows[10:]])  # the last ones are not among the ten best
+    answer = record(vector, 10, found, excluded=excluded, allowed=allowed)
+    assert recall_of(version(drawn, absolute), answer) == pytest.approx(1 - lost / 10)
+
+
+@pytest.mark.parametrize(
+    ("scores", "k", "rows", "expected"),
+    [
+        ([3.0, 1.0, 1.0, 1.0, 0.0], 2, [0, 3], 1),  # a row that ties with the last of the best counts
+        ([3.0, 1.0, 1.0, 1.0, 0.0], 2, [0, 4], 0.5),
+        (range(8), 4, [7, 6], 0.5),  # what is too short lacks what it lacks
+        (range(8), 20, [7, 6, 5, 4, 3, 2, 1, 0], 1),
+        (range(8), 4, [9, 7, 8, 6], 1),  # places that fresh items took are not judged
+        (range(8), 4, [9, 7, 8, 5], 0.5),
+        ([], 4, [], None),
+    ],
+)
+def test_a_row_counts_if_its_score_suffices(
+    scores: list[float], k: int, rows: list[int], expected: float | None
+) -> None:
+    live = version(np.array(scores, np.float32)[:, None]) if scores else EIGHT
+    given = {} if scores else {"allowed": np.zeros(8, np.bool_)}
+    assert recall_of(live, record(ONE, k, rows, **given)) == expected
+
+
+def samples_of(metrics: Metrics, outcome: str) -> float:
+    value = metrics.registry.get_sample_value("turret_recall_samples_total", {"outcome": outcome})
+    assert value is not None
+    return value
+
+
+def test_what_is_offered_is_measured_beside_and_a_failure_ends_nothing(
+    metrics: Metrics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The buffers of an answer may be used again at once."""
+    offered = threading.Event()
+    later = lambda *given: recall_of(*given) if offered.wait(60) else None  # noqa: E731
+    monkeypatch.setattr("turret.service.observing.recall.recall_of", later)
+    monkeypatch.setattr("turret.service.observing.recall.RATE", 1e12)
+    sampler = RecallSampler(metrics, share=1.0)
+    vector, rows, excluded = np.ones(1, np.float32), np.array([7, 6]), np.array([5])
+    sampler.offer(EIGHT, record(vector, 2, rows, excluded=excluded))
+    vector[:], rows[:], excluded[:] = -1, 0, 7
+    sampler.offer(EIGHT, record(np.ones(3, np.float32), 2, [1]))
+    sampler.offer(EIGHT, record(ONE, 2, [7, 0]))
+    offered.set()
+    until(lambda: samples_of(metrics, "answered") == 2, "two measurements")
+    assert samples_of(metrics, "failed") == 1
+    assert metrics.registry.get_sample_value("turret_recall_at_k_sum", {"k": "10"}) == 1.5
+    sampler.close()
+
+
+@pytest.mark.parametrize(("share", "fewest", "most"), [(1.0, 20_000, 20_000), (0.01, 120, 290), (0.0, 0, 0)])
+def test_a_share_of_the_answers_is_taken_and_what_comes_too_fast_is_dropped(
+    metrics: Metrics, share: float, fewest: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first measurement lasts: all that are taken but 16 are counted as dropped."""
+    over = threading.Event()
+    monkeypatch.setattr("turret.service.observing.recall.recall_of", lambda *_: over.wait(60) and None)
+    monkeypatch.setattr("turret.service.observing.recall.RATE", 1e12)
+    sampler = RecallSampler(metrics, share)
+    for _ in range(20_000):
+        sampler.offer(EIGHT, record(ONE, 2, [7, 6]))
+    waiting = 16 if share else 0
+    assert fewest <= samples_of(metrics, "dropped") + waiting <= most
+    over.set()
+    sampler.close()
+
+
+@pytest.fixture
+def watched(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setattr("turret.service.observing.recall.RATE", 1e12)
+    return settings.model_copy(update={"recall_sample": 1.0, "drift_sample": 1.0})
+
+
+def test_live_answers_are_searched_again(watched: Settings) -> None:
+    with client_of(watched) as client:
+
+        def value(name: str) -> float:
+            return sample(client.get("/metrics").text, name)
+
+        def searched() -> bool:
+            outcomes = (f'turret_recall_samples_total{{outcome="{one}"}}' for one in ("answered", "dropped"))
+            return sum(map(value, outcomes)) == 20
+
+        for k in (5, 50):
+            for item in range(101, 111):
+                recommended(client, history=[item], k=k, exclude=[150])
+        until(searched, "the samples of recall")
+        for label in ("10", "100"):
+            recall, count = (value(f'turret_recall_at_k_{part}{{k="{label}"}}') for part in ("sum", "count"))
+            assert recall == count > 0  # the index of the fixture is exact
+        assert value('turret_recall_samples_total{outcome="failed"}') == 0
+
+
+# --- Drift
+
+
+def plain_divergence(one: list[float], other: list[float]) -> float:
+    """Mean relative entropy, in bits, to the mean of both."""
+    total = 0.0
+    for p, q in zip(np.array(one) / sum(one), np.array(other) / sum(other), strict=True):
+        for part in (p, q):
+            total += part * np.log2(part / ((p + q) / 2)) / 2 if part else 0.0
+    return total
+
+
+def test_the_divergence_is_that_of_jensen_and_shannon() -> None:
+    assert divergence([1, 2, 3, 0], [10, 20, 30, 0]) == pytest.approx(0, abs=1e-12)
+    assert divergence([1, 2, 0, 0], [0, 0, 5, 1]) == pytest.approx(1)
+    generator = np.random.default_rng(0)
+    for _ in range(20):
+        one, other = (generator.integers(0, 50, 10).astype(float).tolist() for _ in range(2))
+        assert divergence(one, other) == pytest.approx(plain_divergence(one, other))
+        assert divergence(one, other) == pytest.approx(divergence(other, one))
+
+
+def test_the_noise_is_what_samples_of_one_distribution_come_to() -> None:
+    generator = np.random.default_rng(0)
+    shape = [0.05, 0.3, 0.2, 0.1, 0.35]
+    pairs = [(generator.multinomial(400, shape), generator.multinomial(900, shape)) for _ in range(2000)]
+    measured = np.mean([divergence(one.tolist(), other.tolist()) for one, other in pairs])
+    assert noise_of(*(counts.tolist() for counts in pairs[0])) == pytest.approx(measured, rel=0.05)
+
+
+def test_the_reference_is_that_of_the_recorded_queries(published: Path) -> None:
+    """Popularity is the share of events of more popular items; the fixture's were used 60, 59 ... 1 times."""
+    reference = Reference(load(published, "v1"))
+    assert len(reference.scores) == sum(reference.counts["scores"]) == 3
+    assert sum(reference.counts["popularity"]) == 3 * 10
+    assert [reference.rank(score) for score in reference.scores] == pytest.approx([1 / 6, 3 / 6, 5 / 6])
+    assert (reference.rank(-1e9), reference.rank(1e9)) == (0, 1)
+    total = 60 * 61 / 2
+    assert reference.popularity[:3] == pytest.approx([0, 60 / total, 119 / total])
+    assert reference.popularity[-1] == pytest.approx(1 - 1 / total)
+
+
+LIVE = cast(Bundle, object())
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def drift(metrics: Metrics, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Drift:
+    monkeypatch.setattr("turret.service.observing.drift.Reference", lambda bundle: recorded(40))
+    drift = Drift(metrics, share=1.0, clock=clock)
+    drift.begin_window(LIVE)
+    return drift
+
+
+def recorded(queries: int) -> Any:
+    """A reference of even scores from 0 to 1 and of items as popular as their row is small."""
+    plain = Reference.__new__(Reference)
+    plain.scores = [(place + 0.5) / queries for place in range(queries)]
+    plain.popularity = np.linspace(0, 0.99, 100, dtype=np.float32)
+    plain.counts = {"scores": [queries // 10] * 10, "popularity": [queries] * 10}
+    return plain
+
+
+def distances(drift: Drift) -> dict[tuple[str, str], float]:
+    metrics: list[Any] = list(drift.collect())
+    return {
+        (metric.name, sample.labels["of"]): sample.value for metric in metrics for sample in metric.samples
+    }
+
+
+Offer = Callable[[float, int], None]
+
+
+@pytest.fixture
+def offer(drift: Drift) -> Offer:
+    """Offer an answer with this best score, of these ten rows on."""
+    return lambda score, first: drift.offer(LIVE, np.arange(first, first + 10), np.full(10, score))
+
+
+def test_answers_as_recorded_are_as_near_as_chance_makes_them(drift: Drift, offer: Offer) -> None:
+    generator = np.random.default_rng(0)
+    for _ in range(2000):
+        offer(generator.random(), 10 * int(generator.integers(10)))
+    found = distances(drift)
+    for of in ("scores", "popularity"):
+        assert found["turret_drift", of] < 3 * found["turret_drift_noise", of] < 0.2
+
+
+def test_other_scores_and_other_items_are_far_once_there_are_enough(drift: Drift, offer: Offer) -> None:
+    """Another version begins from nothing, and answers of the one before are not compared with it."""
+    for _ in range(MIN_HITS - 1):
+        offer(0.99, 0)
+    assert ("turret_drift", "scores") not in distances(drift)
+    offer(0.99, 0)
+    found = distances(drift)
+    assert found["turret_drift", "scores"] > 0.4
+    assert found["turret_drift", "popularity"] > 0.4
+    drift.begin_window(cast(Bundle, object()))
+    for _ in range(MIN_HITS):
+        offer(0.99, 0)
+    assert distances(drift) == {}
+
+
+def test_answers_count_for_one_to_two_windows(drift: Drift, offer: Offer, clock: Clock) -> None:
+    for _ in range(MIN_HITS):
+        offer(0.99, 0)
+    assert not drift.is_due(LIVE)
+    assert drift.is_due(None)
+    clock.now += WINDOW
+    assert drift.is_due(LIVE)
+    drift.begin_window(LIVE)
+    assert not drift.is_due(LIVE)
+    assert ("turret_drift", "scores") in distances(drift)
+    drift.begin_window(LIVE)
+    assert distances(drift) == {}
+
+
+def test_live_answers_are_compared_with_the_recorded_ones(watched: Settings) -> None:
+    with client_of(watched) as client:
+
+        def asked() -> str:
+            recommended(client, history=[101, 102, 103], k=10)  # one of the recorded histories
+            return client.get("/metrics").text
+
+        until(lambda: sample(asked(), "turret_top_score_rank_count"), "a comparison")
+        for _ in range(100):
+            recommended(client, history=[101, 102, 103], k=10)
+        text = asked()
+    assert 0.3 < sample(text, 'turret_drift{of="scores"}') < 1  # the same answer is not all that was recorded
+    assert 0 < sample(text, 'turret_drift_noise{of="scores"}') < 0.3
