@@ -11,7 +11,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
@@ -70,9 +70,9 @@ def main() -> None:
                 Picture("page_bare_light", "#try?history=i0007,i0042", "light", 900, results),
             )
         with running_service(shop) as service:
-            _use(service)
             plots = "() => document.querySelectorAll('.uplot canvas').length > 4"
-            _take(browser, service, Picture("page_service_dark", "#service", "dark", 1250, plots))
+            picture = Picture("page_service_dark", "#service", "dark", 1250, plots)
+            _take(browser, service, picture, lambda: _use(service))  # the plots begin with the page
 
 
 def _movie_pictures(history: str) -> tuple[Picture, ...]:
@@ -87,7 +87,9 @@ def _movie_pictures(history: str) -> tuple[Picture, ...]:
     )
 
 
-def _take(browser: Browser, service: Running, picture: Picture) -> None:
+def _take(
+    browser: Browser, service: Running, picture: Picture, use: Callable[[], object] = lambda: None
+) -> None:
     viewport = ViewportSize(width=WIDTH, height=picture.height)
     context = browser.new_context(viewport=viewport, color_scheme=picture.scheme)
     page = context.new_page()
@@ -95,6 +97,7 @@ def _take(browser: Browser, service: Running, picture: Picture) -> None:
     page.evaluate("key => sessionStorage.setItem('turret.admin-key', key)", service.key)
     page.goto("about:blank")
     page.goto(f"{service.admin}/{picture.address}")
+    use()
     page.wait_for_function(picture.ready, timeout=60_000)
     if picture.name.startswith("page_try"):
         _open_why(page)
