@@ -171,6 +171,8 @@ class Guard(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """Go on with the next request, or end the connection with what could not be read."""
+        if self._running is not None and self._running.body:
+            self._running.body = bytearray()  # nobody reads the body of a request that was refused
         self._running = self.pipeline[-1][0] if self.pipeline else None
         if self._last is not None and self._running is None:
             self._end(self._last)

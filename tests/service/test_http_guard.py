@@ -223,6 +223,17 @@ async def test_the_rest_of_a_body_that_is_not_waited_for_is_bounded() -> None:
         assert asyncio.get_running_loop().time() - began < 35
 
 
+@pytest.mark.fault(36)
+@in_virtual_time
+async def test_nothing_of_a_body_is_kept_that_is_not_waited_for() -> None:
+    """As thousands of clients without a key may have sent much of theirs."""
+    async with running() as server:
+        client = await server.connect(CLOSED.replace(b"10\r\n", b"65000\r\n") + b"x" * 64_000)
+        await client.answer()
+        (connection,) = server.server.server_state.connections
+        assert not connection.cycle.body  # type: ignore[union-attr]  # other protocols have none
+
+
 @in_virtual_time
 async def test_a_client_that_waits_for_a_100_and_is_refused_is_cut_off() -> None:
     """It may send its body or its next request, which would be taken for the body."""

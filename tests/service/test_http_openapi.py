@@ -16,11 +16,9 @@ from benchmarks.api_page import api_page
 from tests.support.described_shop import publish_described
 from turret.service.calls import call_of
 from turret.service.http.documents import STATIC
-from turret.service.http.routes.responses import VersionAnswer
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.catalog.filters import compile_filter
 from turret.tower.errors import EncodingError, FilterError
-from turret.tower.format.manifest import Manifest
 
 DOCUMENT: dict[str, Any] = orjson.loads((STATIC / "openapi.json").read_bytes())
 
@@ -96,10 +94,6 @@ def test_nothing_but_what_is_described_may_be_in_a_body() -> None:
     bodies = [name for name in schemas if name.endswith(("Request", "Body"))]
     assert len(bodies) == 10
     assert all(schemas[name]["additionalProperties"] is False for name in bodies)
-
-
-def test_a_version_is_described_with_all_that_its_manifest_has() -> None:
-    assert set(VersionAnswer.model_fields) == set(Manifest.model_fields) - {"files"} | {"since"}
 
 
 def test_everything_is_on_the_page_to_read_and_its_links_lead_somewhere() -> None:

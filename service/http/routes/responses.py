@@ -4,13 +4,14 @@ from typing import Any, Literal
 
 import orjson
 from fastapi import Response
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, Field
 
+from turret.data.manifest import FileHash
 from turret.service.schemas.requests import RouteBody
 from turret.service.versions.gate import CheckedVersion
 from turret.service.versions.record import Activation
 from turret.tower.catalog.columns import Kind
-from turret.tower.format.manifest import IndexChoice, MeasuredRecall, Norms, Scoring
+from turret.tower.format.manifest import FileName, Manifest
 
 Described = dict[str, Any]
 
@@ -257,38 +258,11 @@ class ForgottenAnswer(BaseModel):
     deleted: int
 
 
-class IndexAnswer(BaseModel):
-    """The kind of the index, with its build and search parameters."""
-
-    model_config = ConfigDict(extra="allow")
-
-    kind: str
-    is_exact: bool
-
-
-class VersionAnswer(BaseModel):
+class VersionAnswer(Manifest):
     """The live version: its manifest without the files, and since when it is live."""
 
-    version: str
+    files: dict[FileName, FileHash] = Field(exclude=True)
     since: str
-    format_version: int
-    created: str
-    exported: str | None
-    data_until: str | None
-    kinds: list[str]
-    default_kind: str | None
-    dimension: int
-    item_count: int
-    scoring: Scoring
-    history_length: int
-    reads_times: bool
-    exclude_seen: bool
-    index: IndexAnswer
-    index_choice: IndexChoice | None
-    norms: Norms | None
-    recall: list[MeasuredRecall]
-    metrics: dict[str, Any]
-    fingerprints: dict[str, str]
 
 
 class VersionsAnswer(BaseModel):

@@ -7,12 +7,12 @@ import asyncio
 import logging
 import os
 import sqlite3
-import stat
 import time
 import weakref
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -43,19 +43,28 @@ class Worker:
     """A connection, and with a `name` the thread that all its statements run in.
 
     A thread costs a call about 25 microseconds and keeps disk waits out of the event loop. A database in
-    memory has no disk to wait for.
+    memory has no disk to wait for. `failing` makes the error that a call raises of one of SQLite or the disk.
     """
 
-    def __init__(self, connection: sqlite3.Connection, name: str | None) -> None:
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        name: str | None,
+        failing: Callable[[Exception], Exception] = lambda error: error,
+    ) -> None:
         self.connection = connection
         self._thread = ThreadPoolExecutor(1, name) if name else None
+        self._failing = failing
         weakref.finalize(self, connection.close)
 
     async def run(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
         """Run `work` in the thread and return its result."""
-        if self._thread is None:
-            return work(self.connection)
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work, self.connection)
+        try:
+            if self._thread is None:
+                return work(self.connection)
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work, self.connection)
+        except (sqlite3.Error, OSError) as error:
+            raise self._failing(error) from None
 
     def close(self) -> None:
         """Finish running calls and close the connection."""
@@ -82,27 +91,23 @@ def open_file(path: Path | None, wait: float, tables: Tables) -> sqlite3.Connect
     """
     if path is not None:
         make_private(path)
-    begun = time.monotonic()
+    end = time.monotonic() + _BUSY_SECONDS
     while True:
         connection = connect(path, wait)
         try:
             _prepare(connection, path, tables)
             return connection
-        except sqlite3.OperationalError as error:
+        except BaseException as error:
             connection.close()
             # Switching to WAL fails at once while another process does so, whatever the lock timeout.
-            is_busy = error.sqlite_errorcode & _PRIMARY_CODE == sqlite3.SQLITE_BUSY
-            if not is_busy or time.monotonic() - begun > _BUSY_SECONDS:
+            if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > end:
                 raise
             time.sleep(0.02)
-        except BaseException:
-            connection.close()
-            raise
 
 
 def remedy(error: OSError | sqlite3.Error) -> str:
     """Name a remedy for a file that can't be opened."""
-    code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE
+    code = _code(error)
     if code == sqlite3.SQLITE_BUSY:
         return "another process has locked it; start again when that has finished"
     if code == sqlite3.SQLITE_FULL:
@@ -134,7 +139,10 @@ def make_private(path: Path) -> None:
     if not path.exists():
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     for suffix in _SUFFIXES:
-        _restrict(path.with_name(path.name + suffix))
+        file = path.with_name(path.name + suffix)
+        with suppress(FileNotFoundError):
+            if file.stat().st_mode & 0o077:
+                _restrict(file)
 
 
 def _make_folder(folder: Path) -> None:
@@ -143,21 +151,16 @@ def _make_folder(folder: Path) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
 
 
-def _restrict(path: Path) -> None:
+def _restrict(file: Path) -> None:
     try:
-        mode = stat.S_IMODE(path.stat().st_mode)
-        if mode & 0o077:
-            path.chmod(0o600)
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        _log.warning(
-            "%s is readable by other users (mode %o), and its mode can't be changed (%s); have its owner set "
-            "0600",
-            path,
-            mode,
-            error.strerror,
-        )
+        file.chmod(0o600)
+    except PermissionError:
+        _log.warning("%s is readable by other users and not yours; have its owner set mode 0600", file)
+
+
+def _code(error: BaseException) -> int:
+    """SQLite's primary code of an error, 0 for another error."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & _PRIMARY_CODE
 
 
 def _prepare(connection: sqlite3.Connection, path: Path | None, tables: Tables) -> None:
@@ -181,11 +184,6 @@ def _format(connection: sqlite3.Connection) -> int:
     return int(version)
 
 
-class _Call(NamedTuple):
-    events: Sequence[Event]
-    stored: "asyncio.Future[int]"
-
-
 class GroupCommit:
     """Collects calls' events and writes one group at a time: `run` is that of the writing `Worker`.
 
@@ -196,48 +194,43 @@ class GroupCommit:
     def __init__(self, run: Callable[[Work], Awaitable[Sequence[WriteResult]]], write: Write) -> None:
         self._run = run
         self._write = write
-        self._waiting: list[_Call] = []
+        self._waiting: list[tuple[Sequence[Event], asyncio.Future[int]]] = []
         self._writing: asyncio.Task[None] | None = None
 
     async def append(self, events: Sequence[Event]) -> int:
         """Write events in the next group and return the number of new ones. Raises the error of `write`."""
         loop = asyncio.get_running_loop()
-        call = _Call(events, loop.create_future())
-        self._waiting.append(call)
+        stored: asyncio.Future[int] = loop.create_future()
+        self._waiting.append((events, stored))
         if self._writing is None or self._writing.done():
             self._writing = loop.create_task(self._write_all())
-        return await call.stored
+        return await stored
 
     async def _write_all(self) -> None:
-        while calls := self._next():
-
-            def work(_: object, calls: Sequence[_Call] = calls) -> Sequence[WriteResult]:
-                return self._write([call.events for call in calls])
-
+        while group := self._next():
+            work = partial(self._work, [events for events, _ in group])
             try:
                 written = await self._run(work)
             except Exception as error:  # of the thread, which is shut down when the service ends
-                reason = f"history store closed: {error}"
-                written = [HistoryUnavailableError(reason) for _ in calls]
-            _settle(calls, written)
+                written = [HistoryUnavailableError(f"history store closed: {error}")] * len(group)
+            for (_, stored), result in zip(group, written, strict=True):
+                if stored.done():  # cancelled meanwhile
+                    continue
+                if isinstance(result, Exception):
+                    stored.set_exception(result)
+                else:
+                    stored.set_result(result)
 
-    def _next(self) -> list[_Call]:
+    def _work(self, calls: Sequence[Sequence[Event]], _: sqlite3.Connection) -> Sequence[WriteResult]:
+        return self._write(calls)
+
+    def _next(self) -> list[tuple[Sequence[Event], "asyncio.Future[int]"]]:
         """Take the next calls, without cancelled ones."""
-        calls: list[_Call] = []
-        events = 0
-        while self._waiting and len(calls) < _GROUP_CALLS and events < _GROUP_EVENTS:
-            call = self._waiting.pop(0)
-            if not call.stored.done():
-                calls.append(call)
-                events += len(call.events)
-        return calls
-
-
-def _settle(calls: Sequence[_Call], written: Sequence[WriteResult]) -> None:
-    for call, result in zip(calls, written, strict=True):
-        if call.stored.done():
-            continue
-        if isinstance(result, Exception):
-            call.stored.set_exception(result)
-        else:
-            call.stored.set_result(result)
+        group: list[tuple[Sequence[Event], asyncio.Future[int]]] = []
+        count = 0
+        while self._waiting and len(group) < _GROUP_CALLS and count < _GROUP_EVENTS:
+            events, stored = self._waiting.pop(0)
+            if not stored.done():
+                group.append((events, stored))
+                count += len(events)
+        return group

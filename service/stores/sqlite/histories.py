@@ -4,11 +4,11 @@ import asyncio
 import os
 import random
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from turret.service.errors import HistoryDamagedError, HistoryUnavailableError, ServiceError
 from turret.service.settings import Settings
@@ -26,8 +26,7 @@ from turret.service.stores.sqlite.file import (
 from turret.service.stores.sqlite.items import SqliteItems
 from turret.service.stores.window import days, drop_expired, oldest_kept
 
-Result = TypeVar("Result")
-_Position = tuple[str, int, int]  # the primary key of a row: user, time, arrival
+_Position = tuple[str | bytes, int, int]  # the primary key of a row: user, time, arrival
 
 # The primary key places a history on neighbouring pages; the unique key finds a user's event id. `item` has
 # no type: integers come back as integers, texts as texts.
@@ -63,13 +62,11 @@ _PORTION_END = "SELECT time, arrival FROM events WHERE user = ? ORDER BY time, a
 _COUNT_PORTION = "SELECT count(*) FROM events WHERE user = ? AND (time, arrival) <= (?, ?) AND time >= ?"
 _FORGET_PORTION = "DELETE FROM events WHERE user = ? AND (time, arrival) <= (?, ?)"
 _AFTER = "FROM events WHERE (user, time, arrival) > (?, ?, ?)"
-_SWEEP_END = f"SELECT user, time, arrival {_AFTER} ORDER BY user, time, arrival LIMIT 1 OFFSET ?"
-_SWEEP = f"DELETE {_AFTER} AND (user, time, arrival) <= (?, ?, ?) AND time < ?"
-_SWEEP_REST = f"DELETE {_AFTER} AND time < ?"
-_IN_RANGE = f"SELECT event_id, user, item, time, kind {_AFTER} AND time >= ? AND time < ?"
+_AFTER_END = f"SELECT user, time, arrival {_AFTER} ORDER BY user, time, arrival LIMIT 1 OFFSET ?"
+_UNTIL = f"{_AFTER} AND (user, time, arrival) <= (?, ?, ?)"
+_SWEEP = f"DELETE {_UNTIL} AND time < ?"
 _ORDER = "ORDER BY user, time, arrival"
-_SCAN = f"{_IN_RANGE} AND (user, time, arrival) <= (?, ?, ?) {_ORDER}"
-_SCAN_REST = f"{_IN_RANGE} {_ORDER}"
+_SCAN = f"SELECT event_id, user, item, time, kind {_UNTIL} AND time >= ? AND time < ? {_ORDER}"
 _FIRST_USER = "SELECT min(user) FROM events WHERE user >= ?"
 _LAST_USER = "SELECT max(user) FROM events WHERE user <= ?"
 _USER_FROM = "SELECT user FROM events WHERE user >= ? AND time >= ? LIMIT 1"
@@ -83,7 +80,7 @@ _LAST_CHARACTER = "\U0010ffff"
 _SURROGATES = range(0xD800, 0xE000)  # which no text in a database has
 _ADDRESS_FORM = "sqlite:///PATH"
 _FIRST, _LAST = -(2**63), 2**63 - 1
-_BEGINNING = ("", _FIRST, _FIRST)
+_BEGINNING, _END = ("", _FIRST, _FIRST), (b"", _LAST, _LAST)  # SQLite orders bytes after all texts
 _USER = itemgetter(2)  # of an inserted row
 _KINDS = frozenset({(str, str, item, int, kind) for item in (int, str) for kind in (str, type(None))})
 
@@ -99,16 +96,17 @@ class SqliteHistory:
 
     def __init__(self, path: Path | None = None, max_age: int | None = None) -> None:
         self._path = path
-        self._name = path.name if path else "in memory"
+        self._store = f"history store {path.name if path else 'in memory'}"
         self._max_age = max_age
         self._sweep_position: _Position = _BEGINNING
         try:
             writer = open_file(path, _WRITE_LOCK_SECONDS, _TABLES)
-            self._writer = Worker(writer, "history-writer" if path else None)
+            self._writer = Worker(writer, "history-writer" if path else None, self._unavailable)
             self._short = self._long = self._writer
             if path is not None:
-                self._short = Worker(connect(path, _READ_LOCK_SECONDS), "history-reader")
-                self._long = Worker(connect(path, _READ_LOCK_SECONDS), "history-long-reader")
+                reading = [connect(path, _READ_LOCK_SECONDS) for _ in range(2)]
+                self._short = Worker(reading[0], "history-reader", self._unavailable)
+                self._long = Worker(reading[1], "history-long-reader", self._unavailable)
                 self._identity = _identity(path)
         except (OSError, sqlite3.Error) as error:
             raise ServiceError(f"history store {path} can't be opened: {error}; {remedy(error)}") from None
@@ -116,44 +114,40 @@ class SqliteHistory:
 
     async def append(self, events: Sequence[Event]) -> int:
         """Store events; see HistoryStore."""
-        return await self._checked(self._appends.append(events))
+        return await self._appends.append(events)
 
     async def recent(self, users: Sequence[str], limit: int) -> dict[str, History]:
         """Return users' newest events; see HistoryStore."""
         reader = self._short if limit <= _SHORT else self._long
-        return await self._checked(
-            reader.run(lambda connection: {user: self._used(connection, user, limit) for user in users})
+        return await reader.run(
+            lambda connection: {user: self._used(connection, user, limit) for user in users}
         )
 
     async def events(self, user: str, limit: int) -> tuple[int, list[Event]]:
         """Return a user's count and newest events; see HistoryStore."""
-        return await self._checked(
-            self._long.run(
-                lambda connection: (self._count(connection, user), self._newest(connection, user, limit))
-            )
-        )
+        return await self._long.run(lambda connection: self._counted_events(connection, user, limit))
 
     async def scan(self, first: int, last: int) -> AsyncIterator[list[Event]]:
         """Iterate over the events of a range of times, in the order of users; see HistoryStore.
 
         Each read visits a number of rows, so that none lasts long where few of them are in the range.
         """
-        position: _Position | None = _BEGINNING
-        while position is not None:
+        position: _Position = _BEGINNING
+        while position != _END:
             read = partial(self._scan_some, position, first, last)
-            events, position = await self._checked(self._long.run(read))
+            events, position = await self._long.run(read)
             if events:
                 yield events
 
     async def random_user(self) -> str | None:
         """Return a user with events: by a random character at each place where ids differ."""
-        return await self._checked(self._short.run(self._random_user))
+        return await self._short.run(self._random_user)
 
     async def forget(self, user: str) -> int:
         """Delete a user's events, also from the file's free pages; see HistoryStore."""
         deleted, is_more = 0, True
         while is_more:
-            count, is_more = await self._checked(self._writer.run(lambda _: self._delete_some(user)))
+            count, is_more = await self._writer.run(lambda _: self._delete_some(user))
             deleted += count
         return deleted
 
@@ -170,11 +164,8 @@ class SqliteHistory:
         for worker in (self._short, self._long, self._writer):
             worker.close()
 
-    async def _checked(self, call: Awaitable[Result]) -> Result:
-        try:
-            return await call
-        except (sqlite3.Error, OSError) as error:
-            raise HistoryUnavailableError(f"history store {self._name} unavailable: {error}") from None
+    def _unavailable(self, error: Exception) -> HistoryUnavailableError:
+        return HistoryUnavailableError(f"{self._store} unavailable: {error}")
 
     def _insert_all(self, calls: Sequence[Sequence[Event]]) -> list[WriteResult]:
         """Write calls together; on failure each alone, as one of them may be too large for the disk."""
@@ -182,7 +173,7 @@ class SqliteHistory:
             return list(self._insert(calls))
         except (sqlite3.Error, OSError) as error:
             if len(calls) == 1:
-                return [error]
+                return [self._unavailable(error)]
         return [self._insert_all([events])[0] for events in calls]
 
     def _insert(self, calls: Sequence[Sequence[Event]]) -> list[int]:
@@ -206,12 +197,9 @@ class SqliteHistory:
 
     def _sweep(self, connection: sqlite3.Connection, oldest: int) -> None:
         """Delete events before `oldest` among the next rows, cyclically."""
-        end = connection.execute(_SWEEP_END, (*self._sweep_position, _SWEEP_PORTION - 1)).fetchone()
-        if end is None:
-            connection.execute(_SWEEP_REST, (*self._sweep_position, oldest))
-        else:
-            connection.execute(_SWEEP, (*self._sweep_position, *end, oldest))
-        self._sweep_position = end or _BEGINNING
+        end = _portion_end(connection, self._sweep_position, _SWEEP_PORTION)
+        connection.execute(_SWEEP, (*self._sweep_position, *end, oldest))
+        self._sweep_position = _BEGINNING if end == _END else end
 
     def _delete_some(self, user: str) -> tuple[int, bool]:
         """Delete a portion of a user's oldest events; return its size and whether there are more."""
@@ -263,10 +251,13 @@ class SqliteHistory:
             raise self._damaged()
         return user or ""
 
-    def _newest(self, connection: sqlite3.Connection, user: str, limit: int) -> list[Event]:
+    def _counted_events(
+        self, connection: sqlite3.Connection, user: str, limit: int
+    ) -> tuple[int, list[Event]]:
+        (count,) = connection.execute(_COUNT, (user, self._oldest(), COUNT_LIMIT)).fetchone()
         rows = connection.execute(_NEWEST, (user, self._oldest(), limit)).fetchall()
         rows.reverse()
-        return self._as_events(rows)
+        return int(count), self._as_events(rows)
 
     def _as_events(self, rows: Sequence[tuple[Any, ...]]) -> list[Event]:
         if not {tuple(map(type, row)) for row in rows} <= _KINDS:
@@ -275,21 +266,14 @@ class SqliteHistory:
 
     def _scan_some(
         self, position: _Position, first: int, last: int, connection: sqlite3.Connection
-    ) -> tuple[list[Event], _Position | None]:
-        """Return the events of the next rows, and the position of the last row; None: there are no more."""
-        end = connection.execute(_SWEEP_END, (*position, _SCAN_PORTION - 1)).fetchone()
-        bounds = (*position, max(first, self._oldest()), last)
-        rows = connection.execute(*((_SCAN, (*bounds, *end)) if end else (_SCAN_REST, bounds))).fetchall()
+    ) -> tuple[list[Event], _Position]:
+        """Return the events of the next rows, and the position of the last row or _END."""
+        end = _portion_end(connection, position, _SCAN_PORTION)
+        rows = connection.execute(_SCAN, (*position, *end, max(first, self._oldest()), last)).fetchall()
         return self._as_events(rows), end
 
-    def _count(self, connection: sqlite3.Connection, user: str) -> int:
-        (count,) = connection.execute(_COUNT, (user, self._oldest(), COUNT_LIMIT)).fetchone()
-        return int(count)
-
     def _damaged(self) -> HistoryDamagedError:
-        return HistoryDamagedError(
-            f"history store {self._name} has a row that is no event; move the file away"
-        )
+        return HistoryDamagedError(f"{self._store} has a row that is no event; move the file away")
 
     def _oldest(self) -> int:
         oldest = oldest_kept(self._max_age)
@@ -299,6 +283,12 @@ class SqliteHistory:
         """Refuse to write to a file that was moved or deleted: a restart would lose the events."""
         if self._path is not None and _identity(self._path) != self._identity:
             raise sqlite3.OperationalError("the file was moved or replaced; restart the service")
+
+
+def _portion_end(connection: sqlite3.Connection, position: _Position, size: int) -> _Position:
+    """The last one of the next `size` rows, _END if there are fewer."""
+    end: _Position = connection.execute(_AFTER_END, (*position, size - 1)).fetchone()
+    return end or _END
 
 
 def _identity(path: Path) -> tuple[int, int]:

@@ -2,15 +2,11 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 from turret.service.errors import ItemsUnavailableError, ServiceError
 from turret.service.stores.contract import CHANGES_PAGE, Change, Changes
 from turret.service.stores.sqlite.file import Tables, Worker, open_file, remedy, transaction
-
-Result = TypeVar("Result")
 
 _TABLES = Tables(
     1,
@@ -45,11 +41,16 @@ class SqliteItems:
     """
 
     def __init__(self, path: Path | None = None) -> None:
-        self._name = path.name if path else "in memory"
+        name = path.name if path else "in memory"
         try:
-            self._worker = Worker(open_file(path, _LOCK_SECONDS, _TABLES), "items" if path else None)
+            connection = open_file(path, _LOCK_SECONDS, _TABLES)
         except (OSError, sqlite3.Error) as error:
             raise ServiceError(f"item store {path} can't be opened: {error}; {remedy(error)}") from None
+        self._worker = Worker(
+            connection,
+            "items" if path else None,
+            lambda error: ItemsUnavailableError(f"item store {name} unavailable: {error}"),
+        )
 
     async def put(self, item: str, features: bytes, fields: bytes, time: int) -> int:
         """Store an item; see ItemStore."""
@@ -61,7 +62,7 @@ class SqliteItems:
 
     async def changes(self, since: int, limit: int = CHANGES_PAGE) -> Changes:
         """Return the changes; see ItemStore."""
-        return await self._run(lambda connection: _changes_since(connection, since, limit))
+        return await self._worker.run(lambda connection: _changes_since(connection, since, limit))
 
     async def close(self) -> None:
         """Finish running calls and close the file."""
@@ -70,12 +71,6 @@ class SqliteItems:
     def close_now(self) -> None:
         """Like `close`, blocking."""
         self._worker.close()
-
-    async def _run(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
-        try:
-            return await self._worker.run(work)
-        except sqlite3.Error as error:
-            raise ItemsUnavailableError(f"item store {self._name} unavailable: {error}") from None
 
     async def _change(
         self, item: str, time: int, features: bytes | None = None, fields: bytes | None = None
@@ -86,7 +81,7 @@ class SqliteItems:
                 connection.execute(_CHANGE, (item, number, time, features, fields))
             return number
 
-        return await self._run(write)
+        return await self._worker.run(write)
 
 
 def _changes_since(connection: sqlite3.Connection, since: int, limit: int) -> Changes:

@@ -4,13 +4,10 @@ import sqlite3
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 from turret.service.errors import ReplicasUnavailableError, ServiceError
 from turret.service.stores.contract import Member, Revision
 from turret.service.stores.sqlite.file import Tables, Worker, open_file, transaction
-
-Result = TypeVar("Result")
 
 # `state` has one row. The record is its last column: `poll` need not read its pages.
 _TABLES = Tables(
@@ -48,11 +45,17 @@ class SqliteRecords:
     """
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
-        self._path = path
         self._clock = clock
+
+        def failing(error: Exception) -> ReplicasUnavailableError:
+            return ReplicasUnavailableError(
+                f"the workers' record {path} is unavailable: {error}; if that lasts, start the service "
+                "again, which makes a new one"
+            )
+
         try:
-            self._reader = Worker(_open(path), None)
-            self._writer = Worker(_open(path), "records")
+            self._reader = Worker(_open(path), None, failing)
+            self._writer = Worker(_open(path), "records", failing)
         except (OSError, sqlite3.Error) as error:
             raise ServiceError(
                 f"the workers' record {path} can't be opened: {error}; its folder has to be writable, on a "
@@ -61,11 +64,11 @@ class SqliteRecords:
 
     async def poll(self) -> Revision:
         """Return the numbers by which changes are noticed; see RecordStore."""
-        return await self._run(self._reader, lambda file: Revision(*file.execute(_POLL).fetchone()))
+        return await self._reader.run(lambda file: Revision(*file.execute(_POLL).fetchone()))
 
     async def read(self) -> bytes:
         """Return the record; see RecordStore."""
-        return await self._run(self._reader, _record)
+        return await self._reader.run(_record)
 
     async def swap(self, before: bytes, after: bytes) -> bytes:
         """Replace the record if it is `before`; see RecordStore."""
@@ -78,7 +81,7 @@ class SqliteRecords:
                     record = after
             return record
 
-        return await self._run(self._writer, write)
+        return await self._writer.run(write)
 
     async def members(
         self, name: str = "", report: bytes = b"", forget_after: float = 0
@@ -95,7 +98,7 @@ class SqliteRecords:
             now = self._clock()
             return tuple(Member(member, now - reported, said) for member, reported, said in rows)
 
-        return await self._run(self._writer, work)
+        return await self._writer.run(work)
 
     async def leave(self, name: str) -> None:
         """Forget a member that ends; see RecordStore."""
@@ -122,16 +125,7 @@ class SqliteRecords:
 
     async def _write(self, statement: str, *values: str | float) -> bool:
         """Execute one statement; return whether it has changed a row."""
-        return await self._run(self._writer, lambda file: file.execute(statement, values).rowcount > 0)
-
-    async def _run(self, worker: Worker, work: Callable[[sqlite3.Connection], Result]) -> Result:
-        try:
-            return await worker.run(work)
-        except sqlite3.Error as error:
-            raise ReplicasUnavailableError(
-                f"the workers' record {self._path} is unavailable: {error}; if that lasts, start the service "
-                "again, which makes a new one"
-            ) from None
+        return await self._writer.run(lambda file: file.execute(statement, values).rowcount > 0)
 
 
 def _open(path: Path) -> sqlite3.Connection:
