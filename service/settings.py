@@ -50,9 +50,7 @@ class Settings(BaseSettings):
     - `max_connections`: connections of a process; `queue_limit`: its unfinished recommendations;
       more are refused.
     - `request_seconds`: the time limit of a request.
-    - `head_seconds`: from the first byte of a request to the end of its head; `body_seconds`: from there to
-      the end of its body; `send_seconds`: in which a client reads something of its answer;
-      `keep_alive_seconds`: between requests.
+    - `keep_alive_seconds`: between two requests of a connection.
     - `guard`: limit the head, the framing and the connections in this process; without it uvicorn runs as
       it was released, and a proxy has to limit them.
     - `body_limit`: bytes of a request's body.
@@ -109,9 +107,6 @@ class Settings(BaseSettings):
     max_connections: int = Field(default=4096, ge=1)
     queue_limit: int = Field(default=64, ge=1)
     request_seconds: float = Field(default=30.0, gt=0)
-    head_seconds: float = Field(default=10.0, gt=0)
-    body_seconds: float = Field(default=30.0, gt=0)
-    send_seconds: float = Field(default=30.0, gt=0)
     keep_alive_seconds: int = Field(default=20, ge=1)
     guard: bool = True
     body_limit: int = Field(default=1_000_000, ge=1)

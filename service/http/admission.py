@@ -28,6 +28,7 @@ RETRY_SECONDS = 1
 BUSY = "server overloaded; retry after the Retry-After interval"
 # Bytes of all bodies. Well-behaved clients need far less: their bodies pass within milliseconds.
 BODY_BYTES = 32_000_000
+BODY_SECONDS = 30.0  # from the end of a head to the end of its body
 # Up to here uvicorn buffers an answer without waiting for its client: its high-water mark.
 SMALL_ANSWER = 65_536
 # Unfinished requests, besides "recommend", which has a setting. Probes have no lane.
@@ -93,7 +94,6 @@ class Capacity:
         self.held_bytes = 0
         self.paused = 0  # clients whose refusal is being held
         self._limit = limit
-        self._body_seconds = settings.body_seconds
         self._requests: set[_Request] = set()
         self._arriving: dict[_Request, None] = {}  # whose bodies come in parts, oldest first
         self._timer: asyncio.TimerHandle | None = None
@@ -111,7 +111,7 @@ class Capacity:
     def begin(self) -> _Request:
         """Follow a request; its body has a deadline."""
         loop = asyncio.get_running_loop()
-        request = _Request(loop.time() + self._body_seconds)
+        request = _Request(loop.time() + BODY_SECONDS)
         self._requests.add(request)
         if self._timer is None:
             self._timer = loop.call_later(1.0, self._look, loop)

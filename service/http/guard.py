@@ -16,6 +16,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from turret.service.error_responses import refuse
 from turret.service.security_headers import DATA
 
+HEAD_SECONDS = 10.0  # from the first byte of a head to its end
+SEND_SECONDS = 30.0  # in which a client reads nothing of its answer
 HEAD_BYTES, HEAD_LINES = 16_384, 100
 # Chunk sizes, extensions and trailers: so many bytes beyond the size of the body.
 FRAMING_BYTES = 16_384
@@ -65,15 +67,9 @@ FRAMING_TOO_LARGE = _refusal(
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of a connection, and the number of connections.
-
-    `head_seconds` run from the first byte of a head to its end, `send_seconds` while a client reads nothing.
-    `count` is called with the reason of each refusal.
-    """
+    """The number of connections; `count` is called with the reason of each refusal."""
 
     connections: int
-    head_seconds: float
-    send_seconds: float
     count: Callable[[str], None]
 
 
@@ -116,7 +112,7 @@ class Guard(HttpToolsProtocol):
             transport.write(TOO_MANY.content)
             transport.close()
         else:
-            self._arriving = self.loop.call_later(self.limits.head_seconds, self._give_up)
+            self._arriving = self.loop.call_later(HEAD_SECONDS, self._give_up)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the deadlines; the running request is told, as uvicorn tells the newest one only."""
@@ -218,7 +214,7 @@ class Guard(HttpToolsProtocol):
         # stopped its timer of idle connections.
         is_late = self._running is None
         if is_late and self._arriving is None:
-            self._arriving = self.loop.call_later(self.limits.head_seconds, self._give_up)
+            self._arriving = self.loop.call_later(HEAD_SECONDS, self._give_up)
         elif not is_late and self._arriving is not None:
             self._arriving.cancel()
             self._arriving = None
@@ -279,7 +275,7 @@ class Guard(HttpToolsProtocol):
 
     def _watch_sending(self) -> None:
         if self._sending is None and (unsent := self.transport.get_write_buffer_size()):
-            self._sending = self.loop.call_later(self.limits.send_seconds, self._check_sent, unsent)
+            self._sending = self.loop.call_later(SEND_SECONDS, self._check_sent, unsent)
 
     def _check_sent(self, unsent: int) -> None:
         """Abort a connection whose client has read nothing, which closing alone would keep forever."""

@@ -107,7 +107,7 @@ def make_server(
     """Make the server of an application; `limit` connections, by default the limit of the process."""
     limit = limit or connection_limit(settings)
     count = app.state.components.metrics.count_refusal
-    limits = Limits(limit, settings.head_seconds, settings.send_seconds, count)
+    limits = Limits(limit, count)
     return Server(
         uvicorn.Config(
             app,

@@ -15,7 +15,7 @@ import pytest
 
 from tests.faults.conftest import SharedService
 from tests.support.service_calls import address, children, peak
-from tests.support.service_process import Process, Start, plain_client
+from tests.support.service_process import Process, Start, deadlines, plain_client
 from tests.support.until import until
 from turret.service.http.guard import DISCARDED_BYTES, FRAMING_BYTES
 from turret.service.keys.key_file import add_key
@@ -67,7 +67,7 @@ def send_all(connection: socket.socket, content: bytes) -> None:
 @pytest.mark.fault(18)
 def test_slow_clients_are_given_up_and_nobody_else_waits(start: Start) -> None:
     """Two hundred connections that never finish; others are answered, and all two hundred are closed."""
-    service = start(head_seconds=1.5, body_seconds=2.5)
+    service = start(before=deadlines(head=1.5, body=2.5, send=30))
     begun = (
         b"",
         b"POST /v1/reco",
@@ -198,7 +198,7 @@ def test_bodies_of_who_has_no_key_are_not_waited_for(start: Start, bundles: Path
     """Nor is a trailer a header: a key there lets nobody in, and other trailers are no reason to refuse."""
     key = new_key("shop")
     add_key(bundles.parent / "keys.json", record("shop", key, ["read"]))
-    service = start(body_seconds=600)
+    service = start(before=deadlines(head=10, body=600, send=30))
     authorization = f"Authorization: Bearer {key}\r\n".encode()
     for head, trailers, status in (
         (b"", authorization, b" 401 "),

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from tests.support.service_calls import address, anew, children, peak, resident
-from tests.support.service_process import Process, Start
+from tests.support.service_process import Process, Start, deadlines
 from tests.support.until import until
 from tests.support.wire_answers import MalformedAnswerError, WireAnswer, read_answers
 from tests.support.wire_grammar import Case, Grammar, World
@@ -33,9 +33,7 @@ CONNECTIONS = 48  # at once
 HANG_SECONDS = 60.0
 SETTINGS: dict[str, Any] = {
     "workers": 2,
-    "head_seconds": 0.6,
-    "body_seconds": 1.0,
-    "send_seconds": 1.0,
+    "before": deadlines(head=0.6, body=1.0, send=1.0),
     "keep_alive_seconds": 1,
 }
 # Over idle: buffers of 48 connections, a few hundred kilobytes each, and what the allocator keeps of them.

@@ -148,7 +148,7 @@ async def running(
 
     config = uvicorn.Config(
         outer,
-        http=guarded(Limits(most, settings.head_seconds, settings.send_seconds, count)),
+        http=guarded(Limits(most, count)),
         ws="none",
         lifespan="off",
         log_level="error",

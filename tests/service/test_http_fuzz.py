@@ -61,7 +61,7 @@ class Fuzz:
         settings = Settings(body_limit=LIMIT)
         self.app, self.capacity = Application(), Capacity(settings)
         admission = Admission(self.app, self.capacity, settings, lambda _: None)
-        self.protocol = guarded(Limits(10, settings.head_seconds, settings.send_seconds, lambda _: None))
+        self.protocol = guarded(Limits(10, lambda _: None))
 
         async def numbered(scope: Any, receive: Any, send: Any) -> None:
             number = b"%d" % next(scope["state"]["numbers"])
