@@ -1,7 +1,8 @@
 """The metrics of a service, by prometheus_client, whose multiprocess mode adds up the worker processes."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -15,7 +16,9 @@ from prometheus_client import (
     generate_latest,
     values,
 )
+from prometheus_client.core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
 
 _NAMESPACE = "turret"  # the name of each metric begins with it
 _SECONDS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
@@ -51,7 +54,7 @@ class Metrics:
         else:
             os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
             values.ValueClass = values.MultiProcessValue(lambda: worker)  # type: ignore[no-untyped-call]
-            MultiProcessCollector(self.registry, str(folder))  # type: ignore[no-untyped-call]
+            self.registry.register(_Workers(folder))
         self._declare_requests()
         self._declare_state()
         self._declare_quality()
@@ -164,3 +167,24 @@ class Metrics:
 
     def _summary(self, name: str, text: str, *labels: str) -> Summary:
         return Summary(name, text, labels, namespace=_NAMESPACE, registry=self._own)
+
+
+class _Workers(Collector):
+    """The metrics of all workers, without the files that a worker is about to begin, which are empty.
+
+    prometheus_client's own collector raises an error for an empty file.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def collect(self) -> Iterable[Metric]:
+        files = [str(file) for file in self._folder.glob("*.db") if _has_content(file)]
+        merged: Iterable[Metric] = MultiProcessCollector.merge(files)  # type: ignore[no-untyped-call]
+        return merged
+
+
+def _has_content(file: Path) -> bool:
+    with suppress(FileNotFoundError):  # gauges of a worker that has ended
+        return file.stat().st_size > 0
+    return False

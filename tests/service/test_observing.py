@@ -74,6 +74,7 @@ def test_counters_of_dead_workers_stay_and_their_gauges_go(tmp_path: Path) -> No
             metrics.events_stored.inc()
             metrics.seconds.labels("/v1/events", "2xx").observe(0.004)
         mark_process_dead(worker, str(tmp_path))  # type: ignore[no-untyped-call]
+    (tmp_path / "counter_2.db").touch()  # as by a worker that is just starting
     metrics = Metrics(tmp_path, 1)
     metrics.serves("v9")
     metrics.running = 1
