@@ -18,7 +18,6 @@ FIRST_EVENTS = 1_000  # of each user in the first call; most users have fewer
 BATCH_EVENTS, LEAST_EVENTS = 10_000, 100  # of all users in the first call, but not fewer of each
 REQUEST_EVENTS = 100_000  # of one request; a batch of users with long histories could need a million
 _WARNINGS_SECONDS = 5.0
-_FAILED = "history store failed; the log has the traceback"
 _log = logging.getLogger("turret.store")
 
 
@@ -72,13 +71,8 @@ class Breaker:
         try:
             async with asyncio.timeout(_WARNINGS_SECONDS):
                 return await self._store.health_warnings()
-        except TimeoutError:
-            return ["history store doesn't respond; serving without stored histories"]
-        except HistoryUnavailableError as error:
-            return [f"{error}; serving without stored histories"]
-        except Exception:  # a bug in the store of another package
-            _log.exception("the history store failed")
-            return [f"{_FAILED}; serving without stored histories"]
+        except Exception as error:
+            return [f"{_unavailable(error, _WARNINGS_SECONDS, 0)}; serving without stored histories"]
 
     async def close(self) -> None:
         """Close the store."""
@@ -97,30 +91,31 @@ class Breaker:
         try:
             async with asyncio.timeout(seconds):
                 result = await call()
-        except TimeoutError:
-            if is_bounded:
-                circuit.fail(token)
-            else:
-                circuit.cancel(token)
-            wait = max(circuit.wait(), 1.0)
-            message = f"history store timed out after {seconds:g} seconds"
-            raise HistoryUnavailableError(message, wait) from None
         except HistoryDamagedError:  # concerns one user's data; the store does answer
             circuit.succeed(token)
-            raise
-        except HistoryUnavailableError as error:
-            circuit.fail(token)
-            error.retry_after = max(circuit.wait(), error.retry_after)
             raise
         except asyncio.CancelledError:
             circuit.cancel(token)
             raise
-        except Exception:  # a bug in the store of another package
-            circuit.fail(token)
-            _log.exception("the history store failed")
-            raise HistoryUnavailableError(_FAILED, max(circuit.wait(), 1.0)) from None
+        except Exception as error:
+            if isinstance(error, TimeoutError) and not is_bounded:
+                circuit.cancel(token)
+            else:
+                circuit.fail(token)
+            raise _unavailable(error, seconds, circuit.wait()) from None
         circuit.succeed(token)
         return result
+
+
+def _unavailable(error: Exception, seconds: float, wait: float) -> HistoryUnavailableError:
+    """Make the error of a failed call, to be retried after `wait` seconds or more."""
+    if isinstance(error, TimeoutError):
+        error = HistoryUnavailableError(f"history store timed out after {seconds:g} seconds", 1.0)
+    elif not isinstance(error, HistoryUnavailableError):  # a bug in the store of another package
+        _log.error("the history store failed", exc_info=error)
+        error = HistoryUnavailableError("history store failed; the log has the traceback", 1.0)
+    error.retry_after = max(wait, error.retry_after)
+    return error
 
 
 IsEnough = Callable[[History], bool]

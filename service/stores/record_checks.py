@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
+from turret.service.stores.checks import expect
 from turret.service.stores.contract import RecordStore
 
 _RECORDS = (b"one", b"two", b"\0\xff'\n" * 25_000, b"{}")
@@ -25,27 +26,22 @@ async def check_records(make: Callable[[], RecordStore]) -> None:
         await other.close()
 
 
-def _expect(promise: str, found: object, wanted: object = True) -> None:
-    if found != wanted:
-        raise AssertionError(f"{promise}: {str(found)[:500]} instead of {str(wanted)[:500]}")
-
-
 async def _check_record(one: RecordStore, other: RecordStore) -> None:
-    _expect("a record that was never written is empty", await one.read(), b"")
-    _expect("a record that was never written has revision 0", (await one.poll()).record, 0)
+    expect("a record that was never written is empty", await one.read(), b"")
+    expect("a record that was never written has revision 0", (await one.poll()).record, 0)
     before, revisions = b"", {0}
     for number, record in enumerate((*_RECORDS, *_RECORDS), start=2):
         refused = await other.swap(b"another", b"lost")
-        _expect("a swap of another record returns the record", refused, before)
-        _expect("a swap returns the new record", await one.swap(before, record), record)
-        _expect("every member reads the record", (await one.read(), await other.read()), (record, record))
-        _expect("every member has one revision", (await one.poll()).record, (await other.poll()).record)
+        expect("a swap of another record returns the record", refused, before)
+        expect("a swap returns the new record", await one.swap(before, record), record)
+        expect("every member reads the record", (await one.read(), await other.read()), (record, record))
+        expect("every member has one revision", (await one.poll()).record, (await other.poll()).record)
         revisions.add((await other.poll()).record)
-        _expect("each replacement has another revision, and a refused one none", len(revisions), number)
+        expect("each replacement has another revision, and a refused one none", len(revisions), number)
         before, one, other = record, other, one
     await one.swap(before, before)
     revisions.add((await other.poll()).record)
-    _expect("a replacement by the same record has another revision", len(revisions), number + 1)
+    expect("a replacement by the same record has another revision", len(revisions), number + 1)
 
 
 async def _check_races(one: RecordStore, other: RecordStore) -> None:
@@ -54,12 +50,12 @@ async def _check_races(one: RecordStore, other: RecordStore) -> None:
     stores = [one, other] * 15
     swaps = (store.swap(before, record) for store, record in zip(stores, wanted, strict=True))
     found = set(await asyncio.gather(*swaps))
-    _expect("of swaps at one time one succeeds, and all return its record", found, {await one.read()})
-    _expect("the record is that of one of the swaps", found <= set(wanted))
+    expect("of swaps at one time one succeeds, and all return its record", found, {await one.read()})
+    expect("the record is that of one of the swaps", found <= set(wanted))
 
 
 async def _check_members(one: RecordStore, other: RecordStore) -> None:
-    _expect("there are no members before the first report", await one.members(), ())
+    expect("there are no members before the first report", await one.members(), ())
     await one.leave("nobody")
     state = await one.poll()
     for name in _NAMES:
@@ -67,37 +63,37 @@ async def _check_members(one: RecordStore, other: RecordStore) -> None:
     listed = await one.members(_NAMES[0], b"\0\xff", _LONG)
     wanted = dict.fromkeys(_NAMES, b"first") | {_NAMES[0]: b"\0\xff"}
     for members in (listed, await other.members()):
-        _expect("the last report of each member", {member.name: member.report for member in members}, wanted)
-        _expect("each member is listed once", len(members), len(_NAMES))
+        expect("the last report of each member", {member.name: member.report for member in members}, wanted)
+        expect("each member is listed once", len(members), len(_NAMES))
         ages = {member.name: member.age for member in members}
-        _expect("reports have just been made", all(0 <= age < _LONG for age in ages.values()))
-        _expect("a later report is younger", ages[_NAMES[0]] <= min(ages.values()))
+        expect("reports have just been made", all(0 <= age < _LONG for age in ages.values()))
+        expect("a later report is younger", ages[_NAMES[0]] <= min(ages.values()))
     await other.leave(_NAMES[1])
     names = sorted(member.name for member in await one.members())
-    _expect("a member that has left is not listed", names, sorted({*_NAMES} - {_NAMES[1]}))
+    expect("a member that has left is not listed", names, sorted({*_NAMES} - {_NAMES[1]}))
     while len(await other.members(_NAMES[0], b"", _SHORT)) > 1:
         await asyncio.sleep(_SHORT / 5)
     names = [member.name for member in await one.members()]
-    _expect("a silent member is forgotten, and the one that reports is not", names, [_NAMES[0]])
+    expect("a silent member is forgotten, and the one that reports is not", names, [_NAMES[0]])
     await asyncio.sleep(2 * _SHORT)
     ages = {member.name: member.age for member in await one.members()}
-    _expect("nobody is forgotten without a report, and ages grow", ages[_NAMES[0]] > _SHORT)
+    expect("nobody is forgotten without a report, and ages grow", ages[_NAMES[0]] > _SHORT)
     await one.leave(_NAMES[0])
-    _expect("no member is left", await other.members(), ())
-    _expect("reports change neither number", await one.poll(), state)
+    expect("no member is left", await other.members(), ())
+    expect("reports change neither number", await one.poll(), state)
 
 
 async def _check_lease(one: RecordStore, other: RecordStore) -> None:
-    _expect("a lease that nobody has can't be prolonged", await one.prolong_lease("a", _LONG), False)
-    _expect("a free lease is taken", await one.take_lease("a", _LONG))
-    _expect("a lease has one holder", await other.take_lease("b", _LONG), False)
-    _expect("others can't return it", await other.prolong_lease("b", 0), False)
-    _expect("the holder may prolong it", await other.prolong_lease("a", _LONG))
-    _expect("the holder may take it again, here for a shorter time", await one.take_lease("a", _SHORT))
+    expect("a lease that nobody has can't be prolonged", await one.prolong_lease("a", _LONG), False)
+    expect("a free lease is taken", await one.take_lease("a", _LONG))
+    expect("a lease has one holder", await other.take_lease("b", _LONG), False)
+    expect("others can't return it", await other.prolong_lease("b", 0), False)
+    expect("the holder may prolong it", await other.prolong_lease("a", _LONG))
+    expect("the holder may take it again, here for a shorter time", await one.take_lease("a", _SHORT))
     while not await other.take_lease("b", _LONG):
         await asyncio.sleep(_SHORT / 5)
-    _expect("a holder whose time has ended has lost it", await one.prolong_lease("a", _LONG), False)
-    _expect("the holder returns it", await other.prolong_lease("b", 0))
-    _expect("a late call of its holder takes nothing", await other.prolong_lease("b", _LONG), False)
+    expect("a holder whose time has ended has lost it", await one.prolong_lease("a", _LONG), False)
+    expect("the holder returns it", await other.prolong_lease("b", 0))
+    expect("a late call of its holder takes nothing", await other.prolong_lease("b", _LONG), False)
     racing = [store.take_lease(name, _LONG) for name in "cdefg" for store in (one, other)]
-    _expect("of those that take a free lease one has it", sum(await asyncio.gather(*racing)), 2)
+    expect("of those that take a free lease one has it", sum(await asyncio.gather(*racing)), 2)
