@@ -1,7 +1,7 @@
 """The bodies of requests: their validation and their JSON schemas."""
 
 from itertools import pairwise
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
@@ -15,7 +15,6 @@ from turret.service.schemas.fields import (
     Id,
     Ids,
     VersionName,
-    at_most,
 )
 from turret.service.schemas.times import Time, show_time
 
@@ -83,9 +82,7 @@ class RecommendRequest(Body):
 
     user_id: Id | None = None
     history: Ids | None = None
-    history_times: Annotated[list[Time] | None, at_most(HISTORY_LIMIT)] = Field(
-        default=None, max_length=HISTORY_LIMIT, fail_fast=True
-    )
+    history_times: list[Time] | None = Field(default=None, max_length=HISTORY_LIMIT, fail_fast=True)
     at: Time | None = None
     features: Features = _EMPTY
     k: Count = 10
@@ -156,9 +153,7 @@ class RecommendRequest(Body):
 class BatchRequest(Body):
     """Up to 100 recommendations in one call, of up to 10,000 items together (the sum of `k`)."""
 
-    requests: Annotated[list[RecommendRequest], at_most(BATCH_LIMIT)] = Field(
-        min_length=1, max_length=BATCH_LIMIT, fail_fast=True
-    )
+    requests: list[RecommendRequest] = Field(min_length=1, max_length=BATCH_LIMIT, fail_fast=True)
 
     @field_validator("requests")
     @classmethod
@@ -186,9 +181,7 @@ class EventBody(Body):
 class EventsRequest(Body):
     """Up to 1000 events; all of them are stored, or none."""
 
-    events: Annotated[list[EventBody], at_most(EVENTS_LIMIT)] = Field(
-        min_length=1, max_length=EVENTS_LIMIT, fail_fast=True
-    )
+    events: list[EventBody] = Field(min_length=1, max_length=EVENTS_LIMIT, fail_fast=True)
 
 
 class ActivateRequest(Body):

@@ -144,14 +144,15 @@ def test_a_body_of_very_many_parts_is_refused_before_it_is_parsed(
 @pytest.mark.parametrize(
     ("schema", "body", "field"),
     [
-        (RecommendRequest, {"history": [None] * 19_000}, "history"),
-        (RecommendRequest, {"history_times": [None] * 19_000, "history": ["a"]}, "history_times"),
+        (RecommendRequest, {"history": ["a"] * 19_000}, "history"),
+        (RecommendRequest, {"history": [None] * 19_000}, "history.0"),
+        (RecommendRequest, {"history_times": [None] * 19_000, "history": ["a"]}, "history_times.0"),
         (RecommendRequest, {"cap": {str(number): None for number in range(19_000)}}, "cap"),
         (RecommendRequest, {"history": [{}] * 900}, "history.0"),
         (RecommendRequest, {"exclude": [None] * 900}, "exclude.0"),
-        (BatchRequest, {"requests": [None] * 19_000}, "requests"),
+        (BatchRequest, {"requests": [None] * 19_000}, "requests.0"),
         (BatchRequest, {"requests": [{"history": [{}] * 150}] * 100}, "requests.0.history.0"),
-        (EventsRequest, {"events": [None] * 19_000}, "events"),
+        (EventsRequest, {"events": [None] * 19_000}, "events.0"),
         (EventsRequest, {"events": [{}] * 1000}, "events.0.event_id"),
     ],
 )

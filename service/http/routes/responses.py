@@ -11,6 +11,7 @@ from turret.service.schemas.requests import RouteBody
 from turret.service.versions.gate import CheckedVersion
 from turret.service.versions.record import Activation
 from turret.tower.catalog.columns import Kind
+from turret.tower.format.item_map import Method
 from turret.tower.format.manifest import FileName, Manifest
 
 Described = dict[str, Any]
@@ -174,7 +175,7 @@ class MapAnswer(BaseModel):
     """The map of a version: the method that projected the item vectors, and the number of its points."""
 
     version: str
-    method: Literal["pca", "umap"]
+    method: Method
     items: int
 
 
