@@ -18,27 +18,22 @@ class WindowedEvents(NamedTuple):
     expired: int
 
 
-class TimeWindow:
-    """Times from 1970 until `skew` milliseconds from now; events older than `max_age` are expired.
+def in_window(
+    events: Sequence[Event], now: int, max_age: int | None = None, skew: int = CLOCK_SKEW
+) -> WindowedEvents:
+    """Clamp the times of events to those from 1970 until `skew` from `now`, and drop those before `max_age`.
 
-    A time further in the future comes from a wrong clock and would stay its user's newest event for good: it
-    becomes now. A time before 1970 becomes 1970.
+    All are milliseconds, `now` since 1970. A time further in the future comes from a wrong clock and would
+    stay its user's newest event for good: it becomes now. A time before 1970 becomes 1970.
     """
-
-    def __init__(self, skew: int, max_age: int | None = None) -> None:
-        self._skew = skew
-        self._max_age = max_age
-
-    def apply(self, events: Sequence[Event], now: int) -> WindowedEvents:
-        """Clamp the times of events and drop expired ones; `now` is milliseconds since 1970."""
-        last = now + self._skew
-        clamped = [
-            event if 0 <= event.time <= last else event._replace(time=now if event.time > last else 0)
-            for event in events
-        ]
-        changed = sum(old is not new for old, new in zip(events, clamped, strict=True))
-        unexpired = list(drop_expired(clamped, oldest_kept(self._max_age, now)))
-        return WindowedEvents(unexpired, changed, len(clamped) - len(unexpired))
+    last = now + skew
+    clamped = [
+        event if 0 <= event.time <= last else event._replace(time=now if event.time > last else 0)
+        for event in events
+    ]
+    changed = sum(old is not new for old, new in zip(events, clamped, strict=True))
+    unexpired = list(drop_expired(clamped, oldest_kept(max_age, now)))
+    return WindowedEvents(unexpired, changed, len(clamped) - len(unexpired))
 
 
 def days(count: int | None) -> int | None:

@@ -23,7 +23,7 @@ from turret.service.stores.redis.records import RedisRecords
 from turret.service.stores.registry import open_stores
 from turret.service.stores.sqlite.histories import SqliteHistory
 from turret.service.stores.sqlite.records import SqliteRecords
-from turret.service.stores.window import TimeWindow, days, drop_expired, oldest_kept
+from turret.service.stores.window import days, drop_expired, in_window, oldest_kept
 from turret.service.versions.start import open_records
 from turret.tower.engines.circuit import Circuit
 
@@ -279,14 +279,14 @@ def event(time: int) -> Event:
     ],
 )
 def test_times_out_of_the_window_are_moved_into_it(given: int, counts: int) -> None:
-    result = TimeWindow(skew=1000).apply([event(given)], NOW)
+    result = in_window([event(given)], NOW, skew=1000)
     assert (result.events, result.clamped, result.expired) == ([event(counts)], given != counts, 0)
 
 
 def test_what_is_too_old_to_be_kept_is_left_out() -> None:
     """Counted as that, and not as a time that was moved, unless it was."""
     times = [NOW - 2 * DAY - 1, NOW - 2 * DAY, NOW, NOW + DAY]
-    result = TimeWindow(0, days(2)).apply([event(time) for time in times], NOW)
+    result = in_window([event(time) for time in times], NOW, days(2), skew=0)
     assert result.events == [event(NOW - 2 * DAY), event(NOW), event(NOW)]
     assert (result.clamped, result.expired) == (1, 1)
     assert (days(None), oldest_kept(None), drop_expired([event(-5)], None)) == (None, None, [event(-5)])

@@ -21,7 +21,7 @@ from turret.service.schemas.fields import HISTORY_LIMIT
 from turret.service.schemas.requests import EventBody, EventsRequest
 from turret.service.schemas.times import show_time
 from turret.service.stores.contract import Event
-from turret.service.stores.window import CLOCK_SKEW, TimeWindow, days
+from turret.service.stores.window import days, in_window
 from turret.tower.format.manifest import Manifest
 
 router = APIRouter(prefix="/v1", tags=["histories"])
@@ -38,9 +38,8 @@ async def store_events(
     kind.
     """
     now = time.time_ns() // 1_000_000
-    placed = TimeWindow(CLOCK_SKEW, days(parts.settings.keep_days)).apply(
-        [_event(event, now) for event in body.events], now
-    )
+    events = [_event(event, now) for event in body.events]
+    placed = in_window(events, now, days(parts.settings.keep_days))
     stored = await parts.histories.append(placed.events)
     parts.metrics.events_stored.inc(stored)
     answer: dict[str, Any] = {"stored": stored, "duplicates": len(placed.events) - stored}

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -103,8 +103,10 @@ class RedisHistory:
         pattern = self._keys.events("*")
         while cursor != b"0":
             command: Command = ["SCAN", cursor, "MATCH", pattern, "COUNT", count, "TYPE", "zset"]
-            cursor, keys = self._decode(_scanned, (await self._redis.ask(master, [command]))[0])
-            yield [user for key in keys if (user := self._keys.user_of(key)) is not None]
+            replies = await self._redis.ask(master, [command])
+            self._redis.raise_for_errors(replies)
+            ((cursor, keys),) = replies
+            yield self._users(keys)
 
     async def _scan_users(self, users: Sequence[str], first: int, last: int) -> AsyncIterator[list[Event]]:
         """Iterate over the events of some users; the first ones of all are read together."""
@@ -130,8 +132,7 @@ class RedisHistory:
         random.shuffle(masters)
         for master in masters:
             keys = await self._redis.ask(master, [["RANDOMKEY"]] * _RANDOM_KEYS)
-            texts = [key.decode("utf-8", "replace") for key in keys if isinstance(key, bytes)]
-            users = [user for user in map(self._keys.user_of, dict.fromkeys(texts)) if user is not None]
+            users = self._users(key for key in dict.fromkeys(keys) if isinstance(key, bytes))
             if (user := await self._first_with_events(users)) is not None:
                 return user
         for master in masters:
@@ -143,6 +144,11 @@ class RedisHistory:
                 if pages == _RANDOM_SCANS:
                     break
         return None
+
+    def _users(self, keys: Iterable[bytes]) -> list[str]:
+        """The users whose events some of the keys have."""
+        users = (self._keys.user_of(key.decode("utf-8", "replace")) for key in keys)
+        return [user for user in users if user is not None]
 
     async def _first_with_events(self, users: Sequence[str]) -> str | None:
         """The first of some users whose events have not all expired."""
@@ -201,13 +207,6 @@ class RedisHistory:
             return decode(reply)
         except ValueError:
             raise self._redis.damaged() from None
-
-
-def _scanned(reply: object) -> tuple[bytes, list[str]]:
-    """Check the reply to SCAN: the next cursor, and keys. Raises ValueError."""
-    if not (isinstance(reply, list) and len(reply) == 2 and isinstance(reply[0], bytes)):
-        raise ValueError("the reply is no cursor with keys")
-    return reply[0], [key.decode() for key in reply[1]]
 
 
 def _open(settings: Settings) -> Stores:
