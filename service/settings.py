@@ -58,7 +58,7 @@ class Settings(BaseSettings):
     - `fresh_items_limit`: the most items added to the live version, and the most of its own items with
       replaced fields.
     - `history_timeout`, `write_timeout`: seconds to wait for the store in reads and in writes.
-    - `breaker_failures`, `breaker_seconds`: consecutive failures that open the circuit, and for how long.
+    - `breaker_seconds`: for how long five failures in a row open the circuit of a store or an engine.
     - `redis_connections`: connections of each process to a Redis, at most.
     - `replica_group`: services on one Redis that are replicas of each other, and serve one version; services
       with other bundles need another group.
@@ -114,7 +114,6 @@ class Settings(BaseSettings):
     fresh_items_limit: int = Field(default=10_000, ge=0)
     history_timeout: float = Field(default=1.0, gt=0)
     write_timeout: float = Field(default=5.0, gt=0)
-    breaker_failures: int = Field(default=5, ge=1)
     breaker_seconds: float = Field(default=2.0, gt=0)
     redis_connections: int = Field(default=16, ge=1, le=1000)
     replica_group: str = Field(default="default", pattern="^[A-Za-z0-9._-]{1,64}$")

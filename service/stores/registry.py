@@ -54,7 +54,7 @@ def guarded(histories: HistoryStore, settings: Settings) -> Breaker:
         histories,
         settings.history_timeout,
         settings.write_timeout,
-        lambda: Circuit(settings.breaker_failures, settings.breaker_seconds),
+        lambda: Circuit(seconds=settings.breaker_seconds),
     )
 
 

@@ -16,9 +16,8 @@ def engine_access(settings: Settings) -> Access:
     return Access(
         settings.engine,
         settings.engine_seconds,
-        settings.breaker_failures,
-        settings.breaker_seconds,
-        settings.engine_fallback,
+        pause=settings.breaker_seconds,
+        fallback=settings.engine_fallback,
     )
 
 
