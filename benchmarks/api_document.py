@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from turret.service.calls import call_of
-from turret.service.http.app import ADMIN, PUBLIC, RELEASE
+from turret.service.http.app import RELEASE, ROUTERS
 from turret.service.http.documents import STATIC
 from turret.service.http.routes.dependencies import Reads
 from turret.service.http.routes.responses import Described, ErrorAnswer
@@ -62,7 +62,7 @@ def api_document() -> Described:
     """Describe every call."""
     app = FastAPI()
     bodies: dict[tuple[str, str], type[BaseModel]] = {}
-    for router in (*PUBLIC, *ADMIN):
+    for router in ROUTERS:
         app.include_router(router)
         bodies |= dict(_bodies(router))
     document = get_openapi(title="Turret", version=RELEASE, description="What next?", routes=app.routes)

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from benchmarks.load import keep_to
 from turret.service.http.app import create_app
-from turret.service.process.serving import Server, listen, make_server, url_of
+from turret.service.process.server import config_of, reserve, url_of
 from turret.service.settings import read_settings
 
 BARE = "/bare"
@@ -46,8 +46,8 @@ async def _serve(given: dict[str, Any]) -> None:
     bare = uvicorn.Config(
         bare_route(given["answer"].encode()), ws="none", log_level="error", access_log=False
     )
-    servers = [make_server(settings, create_app(settings), "on"), Server(bare)]
-    with listen("127.0.0.1", 0) as ours, listen("127.0.0.1", 0) as theirs:
+    servers = [uvicorn.Server(config) for config in (config_of(settings, create_app(settings)), bare)]
+    with reserve("127.0.0.1", 0) as ours, reserve("127.0.0.1", 0) as theirs:
         print(url_of(ours), url_of(theirs), flush=True)
         await asyncio.gather(servers[0].serve(sockets=[ours]), servers[1].serve(sockets=[theirs]))
 

@@ -11,7 +11,6 @@ __all__ = [
     "latency",
     "security_headers",
     "settings",
-    "shared_state",
     "shown",
     "thread_priority",
     "thresholds",

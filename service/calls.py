@@ -61,3 +61,8 @@ def call_of(method: str, path: str) -> Call:
     if path == "/admin" or path.startswith("/admin/"):
         return Call("admin", "operator", _UNKNOWN)
     return Call("read" if is_read else "write", "read", _UNKNOWN)
+
+
+def has_admin_calls(address: tuple[str, int | None] | None, admin_port: int | None) -> bool:
+    """Whether the socket at `address` takes admin calls: that of `admin_port` alone; None: each."""
+    return admin_port is None or (address is not None and address[1] == admin_port)

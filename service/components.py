@@ -17,7 +17,6 @@ from turret.service.ranking.query import QueryReader
 from turret.service.ranking.recommender import Recommender
 from turret.service.search.catalog_search import CatalogSearch
 from turret.service.settings import Settings
-from turret.service.shared_state import SharedState
 from turret.service.stores.contract import Stores
 from turret.service.stores.registry import guarded, open_stores, store_kind
 from turret.service.versions.activation import Activator
@@ -50,7 +49,8 @@ class Components:
     ) -> None:
         self.settings = settings
         self.background = BackgroundTasks()
-        self.context = context or WorkerContext(SharedState())
+        self.context = context or WorkerContext()
+        self.admin_port = self.context.admin_port or settings.admin_port
         set_access(engine_access(settings))
         self.model_holder = self._hold()
         self._items_number = ItemsNumber()
@@ -88,7 +88,7 @@ class Components:
 
     async def _pass_gate(self, request: GateRequest) -> Passage:
         """Check a version in a process of its own, or in a thread of a service without a supervisor."""
-        if self.context.channel is None:
+        if self.context.supervisor is None:
             return await asyncio.to_thread(pass_gate, request)
         return await pass_gate_in_process(request, self.settings.gate_seconds)
 

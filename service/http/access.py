@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from turret.service.calls import Scope as KeyScope
-from turret.service.calls import call_of
+from turret.service.calls import call_of, has_admin_calls
 from turret.service.error_responses import refused
 from turret.service.errors import (
     ForbiddenError,
@@ -40,7 +40,7 @@ class Authentication:
     """Refuses calls without a valid key (401), beyond its scope (403) or its rate (429).
 
     Each of `share` worker processes admits 1/share of a key's rate. `metrics_open` makes /metrics public;
-    `admin_here` is false where the admin calls have another port.
+    `admin_port` is the only port with admin calls (None: they are on every port).
     """
 
     def __init__(
@@ -48,13 +48,13 @@ class Authentication:
         app: ASGIApp,
         keyring: Keyring,
         metrics_open: bool = True,
-        admin_here: bool = True,
+        admin_port: int | None = None,
         share: int = 1,
     ) -> None:
         self._app = app
         self._keyring = keyring
         self._metrics_open = metrics_open
-        self._admin_here = admin_here
+        self._admin_port = admin_port
         self._share = share
         # A key with another rate has another bucket. Only keys of the file have one, so they are few.
         self._buckets: dict[tuple[str, float, float], Bucket] = {}
@@ -85,7 +85,7 @@ class Authentication:
         """Return the key of a request, None for a public call. Raises RequestError."""
         path: str = scope["path"]
         needed = self._required(scope)
-        if needed == "admin" and not self._admin_here:
+        if needed == "admin" and not has_admin_calls(scope["server"], self._admin_port):
             raise NotFoundError(
                 "path",
                 path,

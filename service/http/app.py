@@ -30,19 +30,19 @@ from turret.service.http.routes import (
 )
 from turret.service.http.routes.parameters import check_parameters
 from turret.service.settings import Settings
-from turret.service.shared_state import Order
 from turret.service.stores.contract import Stores
 from turret.service.versions.follower import UpToDate
 from turret.service.worker_context import WorkerContext
 
-PUBLIC: tuple[APIRouter, ...] = (
+ROUTERS: tuple[APIRouter, ...] = (
     recommend.router,
     items.router,
     histories.router,
     versions.router,
     probes.router,
+    admin.router,
+    comparison.router,
 )
-ADMIN: tuple[APIRouter, ...] = (admin.router, comparison.router)
 _log = logging.getLogger("turret.store")
 
 
@@ -82,9 +82,9 @@ def create_app(
     """Open the current bundle and the stores, and make the application that answers from them.
 
     With `settings.wait` it starts without a bundle, and answers 503 to requests that need one until a version
-    is current. With an `admin_port` the admin calls are left to `create_admin_app`. `context` is this worker
-    among several, `stores` replace those that the settings name. Raises ServiceError or BundleError
-    if a bundle or a store can't be opened.
+    is current. It answers on both ports, admin calls on the admin port alone. `context` is this worker among
+    several, `stores` replace those that the settings name. Raises ServiceError or BundleError if a bundle or
+    a store can't be opened.
     """
     components = Components(settings, context, stores)
 
@@ -118,31 +118,7 @@ def create_app(
     components.metrics.refresh_with(partial(app.state.capacity.show, components.metrics))
     app.surround(RecommendPath, components=components, bodies=app.state.bodies)
     app.surround(UpToDate, follower=components.follower)
-    routers = PUBLIC if settings.admin_port is not None else PUBLIC + ADMIN
-    return _add_layers(app, components, routers + _page(settings))
-
-
-def create_admin_app(app: FastAPI) -> Application:
-    """Make the application of the admin port, beside an `app` that was made with `settings.admin_port`.
-
-    With the page it has the calls of both ports: a browser lets a page call its own port only.
-    """
-    beside = Application(
-        title="Turret admin",
-        version=RELEASE,
-        redirect_slashes=False,
-        openapi_url=None,
-        docs_url=None,
-        redoc_url=None,
-    )
-    components: Components = app.state.components
-    beside.state.bodies, beside.state.capacity = app.state.bodies, app.state.capacity
-    page_routers = _page(components.settings)
-    return _add_layers(beside, components, ADMIN + (PUBLIC + page_routers if page_routers else ()))
-
-
-def _page(settings: Settings) -> tuple[APIRouter, ...]:
-    return (page.router,) if settings.page else ()
+    return _add_layers(app, components, (*ROUTERS, page.router) if settings.page else ROUTERS)
 
 
 async def _tell_first(components: Components) -> None:
@@ -170,7 +146,6 @@ async def _log_health_warnings(components: Components) -> None:
 
 def _add_layers(app: Application, components: Components, routers: tuple[APIRouter, ...]) -> Application:
     app.state.components = components
-    app.state.admin_here = admin.router in routers
     # The last is the outermost.
     app.surround(
         Admission,
@@ -182,15 +157,15 @@ def _add_layers(app: Application, components: Components, routers: tuple[APIRout
         Authentication,
         keyring=components.keyring,
         metrics_open=components.settings.metrics_open,
-        admin_here=app.state.admin_here,
+        admin_port=components.admin_port,
         share=components.settings.workers,
     )
-    traces, shared_state = components.observation.traces, components.context.shared_state
+    traces, context = components.observation.traces, components.context
     app.surround(
         Edge,
         metrics=components.metrics,
         pictures=components.settings.page_pictures,
-        is_draining=lambda: shared_state.order != Order.SERVE,
+        is_draining=lambda: context.is_draining,
     )
     if traces is not None:
         app.surround(traces.around)

@@ -16,6 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from turret.service.error_responses import refuse
 from turret.service.security_headers import DATA
 
+ADMIN_CONNECTIONS = 64  # more than the limit
 HEAD_SECONDS = 10.0  # from the first byte of a head to its end
 SEND_SECONDS = 30.0  # in which a client reads nothing of its answer
 HEAD_BYTES, HEAD_LINES = 16_384, 100
@@ -67,10 +68,14 @@ FRAMING_TOO_LARGE = _refusal(
 
 @dataclass(frozen=True)
 class Limits:
-    """The number of connections; `count` is called with the reason of each refusal."""
+    """The number of connections; `count` is called with the reason of each refusal.
+
+    Clients of the port `admin_port` get connections beyond the number, as others may have taken all.
+    """
 
     connections: int
     count: Callable[[str], None]
+    admin_port: int | None = None
 
 
 class _Trailers(list[tuple[bytes, bytes]]):
@@ -106,7 +111,10 @@ class Guard(HttpToolsProtocol):
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # as uvicorn's
         """Begin the deadline of the first head; close a connection beyond the limit."""
         super().connection_made(transport)
-        if len(self.connections) > self.limits.connections:
+        limit = self.limits.connections
+        if self.limits.admin_port is not None and self.server and self.server[1] == self.limits.admin_port:
+            limit += ADMIN_CONNECTIONS
+        if len(self.connections) > limit:
             self._is_over = True
             self.limits.count("overload")
             transport.write(TOO_MANY.content)

@@ -1,6 +1,7 @@
 """The metrics of a service, by prometheus_client, whose multiprocess mode adds up the worker processes."""
 
 import os
+import struct
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +21,7 @@ from prometheus_client.core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
+_ATTEMPTS = 20  # to read the files of all workers
 _NAMESPACE = "turret"  # the name of each metric begins with it
 _SECONDS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _STAGE_SECONDS = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0)
@@ -133,6 +135,9 @@ class Metrics:
 
     def export(self) -> bytes:
         """Export the metrics of all workers as they were last refreshed, from any thread."""
+        for _ in range(_ATTEMPTS):
+            with suppress(struct.error):  # a worker that begins has just made a file, which is empty
+                return generate_latest(self.registry) + generate_latest(self.computed)
         return generate_latest(self.registry) + generate_latest(self.computed)
 
     def serves(self, version: str | None) -> None:

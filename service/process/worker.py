@@ -1,53 +1,62 @@
-"""A worker process: an event loop that serves, and ends on an order."""
+"""A worker process: a uvicorn server that obeys its supervisor's signals and reports to it on a pipe.
+
+A line of the pipe is empty (a heartbeat), `ready VERSION`, or `failed SENTENCE`.
+"""
 
 import asyncio
 import contextlib
-import logging
 import os
 import signal
 import socket
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from time import monotonic, thread_time
+from types import FrameType
 from typing import NoReturn
 
+import uvicorn
 from prometheus_client import Gauge
 
 from turret.data.errors import TurretError
+from turret.service.child_processes import end_with_parent
 from turret.service.components import Components
-from turret.service.http.app import create_admin_app, create_app
-from turret.service.process.open_files import ADMIN_CONNECTIONS
-from turret.service.process.serving import Server, make_server
+from turret.service.http.app import create_app
+from turret.service.process.server import config_of, share
 from turret.service.settings import Settings
-from turret.service.shared_state import Order
 from turret.service.versions.start import first_record, open_records
 from turret.service.worker_context import WorkerContext
 
-POLL_SECONDS = 0.02
-_SWITCH_SECONDS = 0.0005
+# The supervisor's orders: answer at /readyz that no more requests should come; and finish those under way.
+DRAIN, FINISH = signal.SIGUSR1, signal.SIGUSR2
 FAILED = 3  # exit status of a worker that has reported its error
-_log = logging.getLogger("turret.worker")
+_TICKS = 10  # of uvicorn in a second
+_SWITCH_SECONDS = 0.0005
+_LINE_BYTES = 4_000  # written at once
 
 
-def work(settings: Settings, context: WorkerContext, sockets: Sequence[socket.socket]) -> NoReturn:
-    """Serve on `sockets` (the second is for admin calls) in this forked process.
+def work(
+    settings: Settings, context: WorkerContext, pipe: int, reserved: Sequence[socket.socket]
+) -> NoReturn:
+    """Serve on the addresses of `reserved` in this forked process, and report on `pipe`.
 
     Never returns: exits with os._exit so that the parent's cleanup does not run in the child.
     """
     status = 1
     try:
-        # Terminals and some service managers signal every process; only the supervisor's order counts, so
+        assert context.supervisor is not None
+        end_with_parent(context.supervisor)
+        # Terminals and some service managers signal every process; only the supervisor's orders count, so
         # that all workers end together.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
         # The event loop gets the interpreter back after this time while another thread opens a version.
         sys.setswitchinterval(_SWITCH_SECONDS)
-        context.worker_slot.occupy()
-        status = _serve(settings, context, sockets)
+        os.set_blocking(pipe, False)
+        _serve(settings, context, pipe, reserved)
+        status = 0
     except TurretError as error:
-        context.send(failed=str(error))
+        send(pipe, f"failed {error}")
         status = FAILED
     except BaseException:
         traceback.print_exc()
@@ -58,46 +67,58 @@ def work(settings: Settings, context: WorkerContext, sockets: Sequence[socket.so
         os._exit(status)
 
 
-def _serve(settings: Settings, context: WorkerContext, sockets: Sequence[socket.socket]) -> int:
+def send(pipe: int, line: str) -> None:
+    """Send a line to the supervisor, unless it reads none."""
+    with contextlib.suppress(OSError):
+        os.write(pipe, " ".join(line.splitlines()).encode()[:_LINE_BYTES] + b"\n")
+
+
+def _serve(settings: Settings, context: WorkerContext, pipe: int, reserved: Sequence[socket.socket]) -> None:
     assert context.records is not None
     records = open_records(settings, context.records)
-    record = asyncio.run(first_record(settings.bundles, records, settings.wait))
-    app = create_app(settings, replace(context, record=record))
-    servers = [make_server(settings, app, "on", context)]
-    if len(sockets) > 1:
-        servers.append(make_server(settings, create_admin_app(app), "off", limit=ADMIN_CONNECTIONS))
-    with asyncio.Runner(loop_factory=servers[0].config.get_loop_factory()) as runner:
-        runner.run(_run(servers, sockets, app.state.components, context))
-    return 0
+    context.record = asyncio.run(first_record(settings.bundles, records, settings.wait))
+    app = create_app(settings, context)
+    server = Server(config_of(settings, app), app.state.components, pipe)
+    signal.signal(DRAIN, server.drain)
+    signal.signal(FINISH, server.finish)
+    # Those that came before: the supervisor blocks them in all its children.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (DRAIN, FINISH))
+    server.run(sockets=[share(one) for one in reserved])
 
 
-async def _run(
-    servers: Sequence[Server], sockets: Sequence[socket.socket], state: Components, context: WorkerContext
-) -> None:
-    following = asyncio.create_task(_follow(servers, state, context))
-    pairs = zip(servers, sockets, strict=True)
-    await asyncio.gather(*(server.serve(sockets=[listening]) for server, listening in pairs))
-    following.cancel()
-    for server in servers:  # after all have finished, as each may need the others
-        await server.lifespan.shutdown()
+class Server(uvicorn.Server):
+    """A uvicorn server that ends on `DRAIN` and `FINISH`, and sends a heartbeat each second."""
 
+    def __init__(self, config: uvicorn.Config, components: Components, pipe: int) -> None:
+        super().__init__(config)
+        self._components = components
+        self._pipe = pipe
+        gauge = components.metrics.loop_stall
+        self._stall = LoopStall(gauge.labels("wall"), gauge.labels("processor"), 1 / _TICKS)
 
-async def _follow(servers: Sequence[Server], state: Components, context: WorkerContext) -> None:
-    """Poll the shared state for orders, and send heartbeats."""
-    is_reported = False
-    gauge = state.observation.metrics.loop_stall
-    stall = LoopStall(gauge.labels("wall"), gauge.labels("processor"), POLL_SECONDS)
-    while True:
-        stall.tick()
-        order = context.shared_state.order
-        for server in servers:
-            server.should_exit = server.should_exit or order >= Order.FINISH
-            server.force_exit = server.force_exit or order >= Order.STOP
-        if not is_reported and all(server.started for server in servers):
-            is_reported = context.send(ready=state.model_holder.version)
-        context.worker_slot.connections = len(servers[0].server_state.connections)
-        context.worker_slot.heartbeat()
-        await asyncio.sleep(POLL_SECONDS)
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Ignore the signals that uvicorn listens to: the supervisor has them too, and gives orders."""
+
+    def drain(self, *_: object) -> None:
+        """Answer 503 at /readyz, and let each answer be the last of its connection."""
+        self._components.context.is_draining = True
+
+    def finish(self, *_: object) -> None:
+        """Accept no more connections, finish running requests and end."""
+        self.drain()
+        self.should_exit = True
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and tell the supervisor."""
+        await super().startup(sockets)
+        send(self._pipe, f"ready {self._components.model_holder.version or ''}")
+
+    async def on_tick(self, counter: int) -> bool:
+        """Measure the event loop, and send a heartbeat."""
+        self._stall.tick()
+        if counter % _TICKS == 0:
+            send(self._pipe, "")
+        return await super().on_tick(counter)
 
 
 class LoopStall:

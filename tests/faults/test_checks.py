@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.support.service_calls import activate, answered_versions, ask, children
+from tests.support.service_calls import activate, answered_versions, ask, children, listeners
 from tests.support.service_process import FIRST, Process, Start
 from tests.support.until import until
 
@@ -79,6 +79,8 @@ def test_a_check_ends_with_the_worker_that_asked_for_it(
         os.kill(workers[0], signal.SIGKILL)
         until(lambda: not Path(f"/proc/{check}").exists(), "the check has ended")
         assert isinstance(asked.exception(), httpx2.HTTPError)
+    service.until_said("restarting")
+    until(lambda: listeners(service), "another worker answers")
     assert ask(service)["version"] == "v1"
 
 
@@ -104,25 +106,25 @@ def test_a_check_has_nothing_of_the_service_and_passes(
     assert "OMP_NUM_THREADS=1" in environment
 
 
-# What a worker sends its supervisor as soon as it serves: all of it one message after the other.
+# What a worker sends its supervisor as soon as it serves.
 SAY = f"""{FIRST}
-import turret.service.process.worker
+import os, turret.service.process.worker
 messages = [
     b"x" * 70_000,
-    b"7",
-    b"[" * 60_000,
-    b"\\xff",
-    b'{{"gate": {{"version": 1}}}}',
-    b'{{"ready": [], "failed": {{}}}}',
-    b'{{"failed": "' + b"x" * 60_000 + b'"}}',
-    b"",
+    b"7\\n",
+    b"\\xff\\n",
+    b"ready" * 9_000 + b"\\n",
+    b"failed\\n",
+    b"\\n\\n",
 ]
-real = turret.service.process.worker._follow
-async def follow(servers, state, seat):
+real = turret.service.process.worker.Server.startup
+async def startup(server, sockets):
+    await real(server, sockets)
+    os.set_blocking(server._pipe, True)
     for message in messages:
-        seat.channel.send(message)
-    await real(servers, state, seat)
-turret.service.process.worker._follow = follow
+        os.write(server._pipe, message)
+    os.set_blocking(server._pipe, False)
+turret.service.process.worker.Server.startup = startup
 """
 
 
@@ -156,12 +158,11 @@ def failing(real, number):
 @pytest.mark.fault(65)
 @pytest.mark.parametrize(
     ("target", "number"),
-    [("os.fork", "errno.EAGAIN"), ("turret.service.process.supervisor.socket.socketpair", "errno.EMFILE")],
+    [("os.fork", "errno.EAGAIN"), ("turret.service.process.supervisor.os.pipe", "errno.EMFILE")],
 )
 def test_a_worker_that_can_not_be_begun_is_begun_later(start: Start, target: str, number: str) -> None:
     """The other one answers meanwhile."""
-    first = 4 if "socketpair" in target else 3  # one pair is for the supervisor's own signals
-    service = start(workers=2, before=FAIL.format(target=target, number=number, first=first))
+    service = start(workers=2, before=FAIL.format(target=target, number=number, first=3))
     workers = children(service.process.pid)
     os.kill(workers[0], signal.SIGKILL)
     until_replaced(service, workers[0])

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import socket
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -41,6 +42,7 @@ def workers(service: Process) -> set[int]:
 
 def until_replaced(service: Process, victim: int) -> None:
     """Wait until another of two workers has taken the place of one."""
+    until(lambda: not Path(f"/proc/{victim}").exists(), "the worker has ended")
     until(lambda: len(found := workers(service)) == 2 and victim not in found, "another worker")
 
 

@@ -1,16 +1,12 @@
 """Workers that die, memory maps that lose their files, signals, and the end of the service."""
 
-import json
 import os
 import shutil
 import signal
 import socket
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,10 +19,11 @@ from tests.support.service_calls import (
     answered_versions,
     children,
     event,
+    listeners,
     metric,
     stored,
 )
-from tests.support.service_process import FIRST, HERE, Process, Start
+from tests.support.service_process import FIRST, Process, Start
 from tests.support.until import until
 from turret.tower.bundle.publish import publish
 from turret.tower.format.pointer import current
@@ -54,7 +51,7 @@ def test_a_worker_that_is_killed_under_load_costs_its_own_requests_only(start: S
             service.until_said("SIGKILL; restarting", killed + 1)
             answered = len(traffic.answers)
             until(lambda most=answered + 50: len(traffic.answers) > most, "answers")  # type: ignore[misc]
-            until(lambda: len(children(service.process.pid)) == 2, "another worker")
+            until(lambda: listeners(service) == 2, "another worker")
     assert traffic.statuses() == {200}
     # A killed worker takes the connections that it had along: at most one request of each client a time.
     assert len(traffic.broken) <= 3 * 4
@@ -160,30 +157,6 @@ def test_there_is_one_thread_before_the_fork_and_a_fork_beside_threads_is_refuse
     assert "threads run before the fork of the workers" in refused.process.stderr.read()
 
 
-@contextmanager
-def kept(service: Process) -> Iterator["subprocess.Popen[str]"]:
-    """24 clients that are being served on kept connections; the next line of their output is the counts."""
-    words = [sys.executable, "-m", "benchmarks.keepalive_clients", str(address(service)[1]), "24", "0.02"]
-    with subprocess.Popen(words, cwd=HERE, stdout=subprocess.PIPE, text=True) as running:
-        assert running.stdout is not None
-        assert running.stdout.readline() == "begun\n"
-        try:
-            yield running
-        finally:
-            running.kill()
-
-
-def counts(running: "subprocess.Popen[str]") -> dict[str, Any]:
-    assert running.stdout is not None
-    told: dict[str, Any] = json.loads(running.stdout.readline())
-    return told
-
-
-def lost_nothing(running: "subprocess.Popen[str]") -> bool:
-    told = counts(running)
-    return (told["failed"], told["left"], set(told["statuses"])) == ({}, 0, {"200"})
-
-
 def refuses(service: Process) -> bool:
     """Whether new connections are refused."""
     try:
@@ -213,17 +186,6 @@ def answer_on(connection: socket.socket) -> bytes:
     return b"".join(iter(lambda: connection.recv(65536), b""))
 
 
-@pytest.mark.process
-@pytest.mark.fault(54)
-def test_clients_that_keep_connections_lose_no_request_when_the_service_ends(start: Start) -> None:
-    """`python -m benchmarks.draining` does this fifty times, also with a delay and other pauses."""
-    service = start(workers=2)
-    with kept(service) as clients:
-        service.process.send_signal(signal.SIGTERM)
-        assert service.process.wait() == 0
-        assert lost_nothing(clients)
-
-
 @pytest.mark.nightly
 @pytest.mark.fault(13)
 @pytest.mark.parametrize("workers", [1, 2])
@@ -247,19 +209,27 @@ def test_sigterm_under_load_fails_no_request_that_comes_through_a_proxy(
     assert traffic.statuses() == {200}
 
 
-@pytest.mark.nightly
+@pytest.mark.process
 @pytest.mark.fault(13, 54)
 def test_a_service_that_is_told_to_end_says_so_and_answers_on(start: Start) -> None:
-    """Each answer is the last of its connection; a second signal ends the wait."""
+    """Each answer is the last of its connection, also of a kept one; a second signal ends the wait."""
     service = start(workers=2, drain_delay=600)
-    service.process.send_signal(signal.SIGTERM)
-    until(lambda: all(anew(service, "GET", "/readyz").status_code == 503 for _ in range(10)), "it says so")
-    for _ in range(4):  # of both workers
-        with socket.create_connection(address(service)) as connection:
+    with ExitStack() as opened:
+        connections = [opened.enter_context(socket.create_connection(address(service))) for _ in range(8)]
+        for connection in connections:
+            connection.sendall(ASK)
+            while not connection.recv(65536).endswith(b"}"):
+                pass
+        service.process.send_signal(signal.SIGTERM)
+        until(
+            lambda: all(anew(service, "GET", "/readyz").status_code == 503 for _ in range(10)), "it says so"
+        )
+        connections += [opened.enter_context(socket.create_connection(address(service))) for _ in range(8)]
+        for connection in connections:
             connection.sendall(ASK)
             answer = answer_on(connection)
-        assert answer.startswith(b"HTTP/1.1 200 OK")
-        assert b"connection: close" in answer.lower()
+            assert answer.startswith(b"HTTP/1.1 200 OK")
+            assert b"connection: close" in answer.lower()
     assert service.process.poll() is None
     assert service.stop(signal.SIGINT) == (0, "")
 
@@ -290,14 +260,16 @@ def test_a_request_that_has_begun_to_come_is_answered(start: Start) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.fault(55)
-def test_a_worker_that_is_killed_while_it_drains_is_replaced(start: Start) -> None:
-    """Requests are still accepted then, and with one worker nobody would be there."""
-    service = start(drain_delay=600)
+def test_a_worker_that_is_killed_while_it_drains_takes_no_other_along(start: Start) -> None:
+    """Nor does a third signal wait for one that does not end."""
+    service = start(workers=3, drain_delay=600)
     service.process.send_signal(signal.SIGTERM)
-    until(lambda: service.client.get("/readyz").status_code == 503, "it drains")
-    (worker,) = children(service.process.pid)
-    os.kill(worker, signal.SIGKILL)
-    until(lambda: children(service.process.pid) not in ([], [worker]), "another worker")
-    assert anew(service, "POST", "/v1/recommend", json={}).status_code == 200
-    assert anew(service, "GET", "/readyz").status_code == 503
-    assert service.stop()[0] == 0  # the second signal
+    until(lambda: all(anew(service, "GET", "/readyz").status_code == 503 for _ in range(10)), "it drains")
+    killed, stopped, _ = children(service.process.pid)
+    os.kill(killed, signal.SIGKILL)
+    service.until_said("SIGKILL")
+    until(lambda: listeners(service) == 2, "one less listens")
+    os.kill(stopped, signal.SIGSTOP)
+    service.process.send_signal(signal.SIGTERM)
+    until(lambda: listeners(service) == 1, "the other one has ended")
+    assert service.stop()[0] == 0  # the third signal

@@ -16,7 +16,6 @@ import uvicorn
 from tests.support.until import eventually
 from turret.service.http.admission import BODY_BYTES, Admission, Capacity
 from turret.service.http.guard import Limits, guarded
-from turret.service.process.serving import Server
 from turret.service.settings import Settings
 
 GET = b"GET /v1/recommend HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -83,7 +82,9 @@ class Client:
 class Running:
     """The server, to be sent bytes; `refused` counts by the reasons of `turret_refused_total`."""
 
-    def __init__(self, app: Application, capacity: Capacity, server: Server, refused: Counter[str]) -> None:
+    def __init__(
+        self, app: Application, capacity: Capacity, server: uvicorn.Server, refused: Counter[str]
+    ) -> None:
         self.app, self.capacity, self.server, self.refused = app, capacity, server, refused
         self._clients: list[Client] = []
 
@@ -154,7 +155,7 @@ async def running(
         log_level="error",
         timeout_graceful_shutdown=drain,
     )
-    server = Server(config)
+    server = uvicorn.Server(config)
     serving = asyncio.create_task(server.serve(sockets=[]))
     await eventually(lambda: server.started, "the server has started")
     running = Running(app, capacity, server, refused)

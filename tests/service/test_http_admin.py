@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from tests.conftest import contents
 from tests.support.bundle_damage import rewrite
 from tests.support.service_app import ADMIN, activate, client_of, ids, post_events, recommended
-from turret.service.http.app import create_admin_app, create_app
+from turret.service.http.app import create_app
 from turret.service.settings import Settings
 from turret.tower.bundle.publish import publish
 from turret.tower.format.pointer import current
@@ -156,14 +156,15 @@ def test_without_the_key_nothing_is_done(fresh_client: TestClient, header: str |
 
 
 def test_with_an_admin_port_the_calls_are_only_there(settings: Settings) -> None:
-    """And those of the API beside them, for the page, unless there is none."""
-    for page, status in ((True, 200), (False, 404)):
-        app = create_app(settings.model_copy(update={"admin_port": 1, "page": page}))
-        with TestClient(app) as client:
-            assert activate(client, "v1").status_code == 404
-            beside = TestClient(create_admin_app(app))
-            assert activate(beside, "v1").status_code == 200
-            assert beside.post("/v1/recommend", json={}).status_code == status
+    """And those of the API beside them. The port is that of the socket, whatever a client writes."""
+    app = create_app(settings.model_copy(update={"admin_port": 8001}))
+    with TestClient(app, base_url="http://localhost:8000") as client:
+        for headers in ({}, {"Host": "localhost:8001"}, {"X-Forwarded-Port": "8001"}):
+            client.headers = headers
+            assert "--admin-port" in message(activate(client, "v1"), 404)
+        beside = TestClient(app, base_url="http://localhost:8001")
+        assert activate(beside, "v1").status_code == 200
+        assert beside.post("/v1/recommend", json={}).status_code == 200
 
 
 # ---- Two versions side by side

@@ -12,7 +12,6 @@ from tests.support.service_calls import damage
 from turret.service.errors import ItemsUnavailableError
 from turret.service.http.app import create_app
 from turret.service.settings import Settings
-from turret.service.shared_state import SharedState
 from turret.service.stores.contract import CHANGES_PAGE, Changes, Stores
 from turret.service.stores.sqlite.histories import SqliteHistory
 from turret.service.stores.sqlite.items import SqliteItems
@@ -115,7 +114,7 @@ def test_a_replica_that_fell_back_is_ready_only_if_no_other_serves_the_live_vers
         update={"version": "v2", "manifest": take_snapshot(settings.bundles / "v2").manifest}
     )
     damage(settings.bundles, "v2")
-    app = create_app(settings, WorkerContext(SharedState(), record=record.activated(line)))
+    app = create_app(settings, WorkerContext(record=record.activated(line)))
     client, holder = TestClient(app), app.state.components.model_holder
     assert recommended(client)["version"] == "v1"
     assert client.get("/readyz").json() == {"status": "ready", "version": "v1"}

@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from deploy.vendored import FOLDER, PACKAGES
 from tests.support.service_app import client_of
 from turret.service.errors import ServiceError
-from turret.service.http.app import create_admin_app, create_app
+from turret.service.http.app import create_app
 from turret.service.http.routes.page import STATIC
 from turret.service.keys.key_file import add_key
 from turret.service.keys.keys import new_key, record
@@ -65,10 +65,8 @@ def test_the_page_needs_no_key_and_its_data_do(settings: Settings) -> None:
 
 def test_the_page_knows_where_the_admin_calls_are(settings: Settings) -> None:
     app = create_app(settings.model_copy(update={"admin_port": 8001}))
-    with (
-        TestClient(app, base_url="http://localhost:8000") as client,
-        TestClient(create_admin_app(app)) as admin,
-    ):
+    with TestClient(app, base_url="http://localhost:8000") as client:
+        admin = TestClient(app, base_url="http://localhost:8001")
         here = client.get("/page/settings.json").json()
         assert (here["admin_here"], here["admin_url"]) == (False, "http://localhost:8001/")
         there = admin.get("/page/settings.json").json()

@@ -115,6 +115,13 @@ def children(pid: int) -> list[int]:
     return sorted(found)
 
 
+def listeners(service: Process) -> int:
+    """How many workers listen on the service's port, by the system's table."""
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    port = f":{address(service)[1]:04X}"
+    return sum(line[1].endswith(port) and line[3] == "0A" for line in lines)
+
+
 def resident(pid: int, field: str = "Rss") -> int:
     """Bytes of a process: `Rss`, `Private_Dirty`, or `Pss`, where a page of n processes counts as an nth."""
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.staticfiles import StaticFiles
 
 from turret.service import page
+from turret.service.calls import has_admin_calls
 from turret.service.http.routes.dependencies import Parts
 from turret.service.http.routes.responses import json_response
 from turret.service.page.page_settings import PageSettings, admin_url
@@ -18,7 +19,7 @@ router = APIRouter(include_in_schema=False)
 @router.get("/page/settings.json")
 async def settings_of_page(request: Request, parts: Parts) -> Response:
     """Return what the page needs before its first call: public, as the page itself."""
-    admin_here: bool = request.app.state.admin_here
+    admin_here = has_admin_calls(request.scope["server"], parts.admin_port)
     known = PageSettings(
         release=request.app.version,
         pictures=parts.settings.page_pictures,

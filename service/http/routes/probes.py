@@ -9,7 +9,6 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from turret.service.errors import NotReadyError
 from turret.service.http.routes.dependencies import Parts
 from turret.service.http.routes.responses import AliveAnswer, ReadyAnswer, answers, json_response
-from turret.service.shared_state import Order
 
 router = APIRouter(tags=["probes"])
 
@@ -28,7 +27,7 @@ async def readyz(parts: Parts) -> Response:
     A process is not ready until it has read which items were added and withdrawn, and while one of its
     background tasks is down.
     """
-    if parts.context.shared_state.order != Order.SERVE:
+    if parts.context.is_draining:
         raise NotReadyError(
             "service", None, "the service is shutting down; send the request to another instance", 2
         )

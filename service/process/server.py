@@ -1,0 +1,129 @@
+"""Addresses, and the configuration of the uvicorn server on them."""
+
+import logging
+import os
+import resource
+import socket
+from contextlib import suppress
+
+import uvicorn
+
+from turret.service.errors import ServiceError
+from turret.service.http.app import Application
+from turret.service.http.guard import Limits, guarded
+from turret.service.settings import Settings
+
+# Descriptors of a process that connections may not use: without any, it can't read a key file, open a version
+# or answer a probe.
+_RESERVED_FILES = 256
+_MIN_CONNECTIONS = 16
+_log = logging.getLogger("turret.supervisor")
+
+
+def config_of(settings: Settings, app: Application) -> uvicorn.Config:
+    """Configure the server of an application."""
+    components, limit = app.state.components, connection_limit(settings)
+    limits = Limits(limit, components.metrics.count_refusal, components.admin_port)
+    return uvicorn.Config(
+        app,
+        lifespan="on",
+        http=guarded(limits) if settings.guard else "httptools",
+        # The guard closes connections beyond the limit; uvicorn lets them be, and refuses all requests.
+        limit_concurrency=None if settings.guard else limit,
+        ws="none",
+        log_config=None,  # its lines go through our handlers
+        log_level="error",  # its warnings are about bad requests: any client could fill the log
+        access_log=False,
+        server_header=False,
+        proxy_headers=settings.trusted_proxies is not None,
+        forwarded_allow_ips=settings.trusted_proxies,
+        timeout_keep_alive=settings.keep_alive_seconds,
+        timeout_graceful_shutdown=settings.drain_seconds,
+    )
+
+
+def connection_limit(settings: Settings) -> int:
+    """Return the number of connections of a process: the setting, or fewer where descriptors are short."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY:
+        return settings.max_connections
+    return min(settings.max_connections, hard - _RESERVED_FILES)
+
+
+def raise_open_files(settings: Settings) -> None:
+    """Raise the descriptor limit of this process and its children to the hard limit.
+
+    Logs a warning where that allows fewer connections than the settings, and raises ServiceError where it
+    allows almost none.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):  # macOS has a lower limit beside an infinite one
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    allowed = connection_limit(settings)
+    remedy = "raise the limit (`ulimit -n`, LimitNOFILE= of systemd, ulimits of docker compose)"
+    needed = settings.max_connections + _RESERVED_FILES
+    if allowed < min(_MIN_CONNECTIONS, settings.max_connections):
+        raise ServiceError(
+            f"a process may open {hard} files, and {_RESERVED_FILES} of them are not for connections; "
+            f"{remedy} to {needed}"
+        )
+    if allowed < settings.max_connections:
+        _log.warning(
+            "a worker accepts %d connections instead of %d (TURRET_MAX_CONNECTIONS), as a process may open "
+            "%d files; %s to %d, or lower the setting",
+            allowed,
+            settings.max_connections,
+            hard,
+            remedy,
+            needed,
+        )
+
+
+def reserve(host: str, port: int, option: str = "port") -> socket.socket:
+    """Bind an address that `share` may then bind too; port 0 chooses a free one. Raises ServiceError.
+
+    The socket never listens. Its options change once it is bound, or two services could have one port
+    unnoticed.
+    """
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        reserved = _bind(family, (host, port), is_shared=False)
+    except OSError as error:
+        raise ServiceError(
+            f"can't listen on {host}:{port} ({_reason(error)}); stop the process that uses it, or choose "
+            f"another {option}"
+        ) from None
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    return reserved
+
+
+def share(reserved: socket.socket) -> socket.socket:
+    """Bind the address of `reserved` for a worker: the kernel spreads connections over those that listen."""
+    return _bind(reserved.family, reserved.getsockname(), is_shared=True)
+
+
+def _bind(family: int, address: tuple[object, ...], is_shared: bool) -> socket.socket:
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        if is_shared:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        bound.bind(address)
+    except BaseException:
+        bound.close()
+        raise
+    return bound
+
+
+def _reason(error: OSError) -> str:
+    # Name resolution has negative error numbers.
+    return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error.strerror)
+
+
+def url_of(bound: socket.socket) -> str:
+    """Return the URL of a bound socket."""
+    host, port = bound.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
