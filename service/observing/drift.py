@@ -4,12 +4,11 @@ import logging
 import random
 import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -24,11 +23,11 @@ WINDOW = 300.0  # seconds
 _HISTOGRAMS = {"turret_top_score_rank": "scores", "turret_item_popularity": "popularity"}
 _log = logging.getLogger("turret.observation")
 
-Counts = Sequence[float]
+Counts = NDArray[np.float64]  # of the tenths
 
 
 class Reference:
-    """Histograms, in tenths, of the answers to the bundle's recorded queries.
+    """Histograms of the answers to a bundle's recorded queries.
 
     `scores`: their best scores, sorted. `popularity` float32 [N]: for each row, the share of training events
     of more popular items. `counts` has the number of answers ("scores") and of their items ("popularity") in
@@ -40,10 +39,10 @@ class Reference:
         queries = load_golden(bundle.folder / "golden.json").queries
         self.scores = sorted(query.scores[0] for query in queries if query.scores)
         self.popularity = _popularity(bundle.popularity)
-        rows = [bundle.vocabulary.known_rows(query.items[:TOP])[0].tolist() for query in queries]
-        self.counts: dict[str, list[int]] = {
-            "scores": _count(map(self.rank, self.scores)),
-            "popularity": _count(float(self.popularity[row]) for row in chain(*rows)),
+        rows = [bundle.vocabulary.known_rows(query.items[:TOP])[0] for query in queries]
+        self.counts: dict[str, Counts] = {
+            "scores": _count([self.rank(score) for score in self.scores]),
+            "popularity": _count(self.popularity[np.concatenate(rows)] if rows else []),
         }
 
     def rank(self, score: float) -> float:
@@ -70,19 +69,19 @@ class Drift(Collector):
         self._next = clock() + WINDOW
         metrics.computed.register(self)
 
-    def is_due(self, live: Bundle | None) -> bool:
-        """Whether the window is over, or was of another bundle than the `live` one."""
-        return live is not self._live or self._clock() >= self._next
+    def follow(self, live: Bundle | None) -> None:
+        """Begin a window if the last one is over, or from nothing if it was of another bundle.
 
-    def begin_window(self, live: Bundle | None) -> None:
-        """Begin the next window, from nothing if another bundle is live; for any thread."""
-        counts = self._counts()
-        if live is self._live:
-            self._before, self._begin = self._begin, counts
-        else:
+        For any thread: the reference of a bundle is read from its files.
+        """
+        if live is not self._live:
             self._reference = None
-            self._before = self._begin = counts
+            self._before = self._begin = self._counts()
             self._live, self._reference = live, _reference_of(live)
+        elif self._clock() >= self._next:
+            self._before, self._begin = self._begin, self._counts()
+        else:
+            return
         self._next = self._clock() + WINDOW
 
     def offer(self, live: object, rows: NDArray[np.integer[Any]], scores: NDArray[np.floating[Any]]) -> None:
@@ -103,20 +102,21 @@ class Drift(Collector):
         if self._reference is not None:
             now, before = self._counts(), self._before
             for of, recorded in self._reference.counts.items():
-                live = [count - earlier for count, earlier in zip(now[of], before[of], strict=True)]
-                if sum(live) >= MIN_HITS and any(recorded):
+                live = now[of] - before[of]
+                if live.sum() >= MIN_HITS and recorded.any():
                     drift.add_metric([of], divergence(live, recorded))
                     noise.add_metric([of], noise_of(live, recorded))
         yield from (drift, noise)
 
-    def _counts(self) -> dict[str, list[float]]:
+    def _counts(self) -> dict[str, Counts]:
         """The counts of both histograms, added up over the workers."""
-        counts = {of: [0.0] * len(TENTHS) for of in _HISTOGRAMS.values()}
+        counts = {of: np.zeros(len(TENTHS)) for of in _HISTOGRAMS.values()}
         for metric in self._metrics.registry.collect():
             if metric.name in _HISTOGRAMS:
-                bounds = [sample for sample in metric.samples if sample.name.endswith("_bucket")]
-                up_to = [0.0, *(sample.value for sample in bounds if sample.labels["le"] != "+Inf")]
-                counts[_HISTOGRAMS[metric.name]] = np.diff(up_to).tolist()
+                # Cumulative, and the last one is the infinite one.
+                up_to = [one.value for one in metric.samples if one.name.endswith("_bucket")][:-1]
+                if up_to:
+                    counts[_HISTOGRAMS[metric.name]] = np.diff(up_to, prepend=0.0)
         return counts
 
 
@@ -125,8 +125,7 @@ def divergence(first: Counts, second: Counts) -> float:
     entropy, eq. 3.1-3.4): 0 for equal shapes, 1 for disjoint ones. Unlike the population stability index it
     needs no smoothing of empty bins.
     """
-    p, q = np.array(first, dtype=np.float64), np.array(second, dtype=np.float64)
-    p, q = p / p.sum(), q / q.sum()
+    p, q = first / first.sum(), second / second.sum()
     return float(max(0.0, _entropy((p + q) / 2) - (_entropy(p) + _entropy(q)) / 2))
 
 
@@ -136,25 +135,22 @@ def noise_of(first: Counts, second: Counts) -> float:
     Its second-order expansion is the chi-square distance / (8 ln 2), whose mean is (bins - 1) (1/n + 1/m) for
     samples of n and m.
     """
-    bins = sum(1 for p, q in zip(first, second, strict=True) if p or q)
-    return (bins - 1) * (1 / sum(first) + 1 / sum(second)) / (8 * float(np.log(2)))
+    bins = np.count_nonzero(first + second)
+    return float((bins - 1) * (1 / first.sum() + 1 / second.sum()) / (8 * np.log(2)))
 
 
 def _reference_of(live: Bundle | None) -> Reference | None:
-    if live is None:
-        return None
     try:
-        return Reference(live)
+        return None if live is None else Reference(live)
     except BundleError as error:
-        _log.warning("drift of version %s is not measured: %s", live.manifest.version, error)
+        _log.warning("drift of the live version is not measured: %s", error)
         return None
 
 
-def _count(shares: Iterable[float]) -> list[int]:
+def _count(shares: ArrayLike) -> Counts:
     """Count shares in tenths; a bound belongs to the lower one, as in the histograms of the metrics."""
-    tenths = np.minimum(np.searchsorted(TENTHS, np.fromiter(shares, np.float64)), len(TENTHS) - 1)
-    counts: list[int] = np.bincount(tenths, minlength=len(TENTHS)).tolist()
-    return counts
+    tenths = np.minimum(np.searchsorted(TENTHS, np.asarray(shares, np.float64)), len(TENTHS) - 1)
+    return np.bincount(tenths, minlength=len(TENTHS)).astype(np.float64)
 
 
 def _popularity(events: NDArray[np.int64]) -> NDArray[np.float32]:

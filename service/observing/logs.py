@@ -69,8 +69,8 @@ class LineWriter(logging.Handler):
             raise BlockingIOError
 
 
-class Logs:
-    """Writes all log lines of a worker to standard error, in a thread.
+class Logs(QueueHandler):
+    """Writes all log lines of a worker to standard error, in a thread that also formats them.
 
     `level` is the lowest level written, `access` whether answered requests are logged. While the descriptor
     is blocked, `QUEUED` records wait; further ones are dropped. Bodies and keys are never logged.
@@ -84,43 +84,38 @@ class Logs:
         descriptor: int = _STANDARD_ERROR,
         drop: Callable[[], None] = lambda: None,
     ) -> None:
-        self._level: Level = level
+        super().__init__(queue.Queue(QUEUED))
+        self._lowest: Level = level
         self._access = access
-        self._records: queue.Queue[logging.LogRecord] = queue.Queue(QUEUED)
-        self._handler = _Enqueuing(self._records, drop)
+        self._drop = drop
         self._writer = LineWriter(form, descriptor, drop=drop)
-        self._listener: _Listener | None = None
+        self._writing: _Listener | None = None
 
     def start(self) -> None:
         """Start writing and handle the messages of `logging`; call it after a fork."""
-        handle(self._handler, self._level)
+        handle(self, self._lowest)
         ACCESS.disabled = not self._access
-        self._listener = _Listener(self._records, self._writer)
-        self._listener.start()
+        self._writing = _Listener(self.queue, self._writer)
+        self._writing.start()
 
     def close(self, seconds: float = 1.0) -> None:
         """Write the queued lines, within `seconds`."""
-        listener, self._listener = self._listener, None
+        listener, self._writing = self._writing, None
         if listener is not None:
-            logging.getLogger().removeHandler(self._handler)
+            logging.getLogger().removeHandler(self)
             _OWN.setLevel(logging.NOTSET)
             ACCESS.disabled = False
             stopping = threading.Thread(target=listener.stop, daemon=True)
             stopping.start()
             stopping.join(seconds)
-
-
-class _Enqueuing(QueueHandler):
-    """Queues records, or drops them; the thread formats them."""
-
-    def __init__(self, records: "queue.Queue[logging.LogRecord]", drop: Callable[[], None]) -> None:
-        super().__init__(records)
-        self._drop = drop
+        super().close()
 
     def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
+        """Leave the record as it is."""
         return record
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # of `logging`
+        """Drop a record, as the queue is full."""
         self._drop()
 
 

@@ -1,11 +1,10 @@
 """The metrics of a service, by prometheus_client, whose multiprocess mode adds up the worker processes."""
 
 import os
-import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 from prometheus_client import (
     CollectorRegistry,
@@ -21,8 +20,6 @@ from prometheus_client.core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
-_ATTEMPTS = 20  # to read the files of all workers
-_NAMESPACE = "turret"  # the name of each metric begins with it
 _SECONDS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _STAGE_SECONDS = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0)
 TENTHS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -31,9 +28,6 @@ REASONS = ("unknown", "memory", "checksum", "soundness", "golden", "recall", "ov
 SOURCES = ("towers", "popular", "fresh")
 _REFUSALS = ("overload", "rate", "key", "scope", "size", "time")
 _SAMPLES = ("answered", "dropped", "failed")
-_PARTS = ("history", "events", "items", "engine")
-
-Mode = Literal["livesum", "livemax"]
 
 
 class Metrics:
@@ -50,74 +44,87 @@ class Metrics:
     def __init__(self, folder: Path | None = None, worker: int = 0) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry, self.computed = CollectorRegistry(), CollectorRegistry()
-        self._own = self.registry if folder is None else None
         if folder is None:
             values.ValueClass = values.MutexValue
         else:
             os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
             values.ValueClass = values.MultiProcessValue(lambda: worker)  # type: ignore[no-untyped-call]
             self.registry.register(_Workers(folder))
-        self._declare_requests()
-        self._declare_state()
-        self._declare_quality()
+        own: dict[str, Any] = {"registry": self.registry if folder is None else None}
+        self._declare_requests(own)
+        self._declare_state(own)
+        self._declare_quality(own)
         self.running = 0
         self._version: str | None = None
         self._refreshers: list[Callable[[], object]] = []
         self.workers.set(1)
         self.worker_starts.inc()
 
-    def _declare_requests(self) -> None:
-        counter, gauge, histogram = self._counter, self._gauge, self._histogram
-        self.requests = counter("requests", "Answered requests", route=(), status=())
-        self.seconds = histogram("request_seconds", "Time until the response", _SECONDS, "route", "class")
-        self.stages = histogram("stage_seconds", "Time of each stage", _STAGE_SECONDS, "stage")
-        self.in_flight = gauge("in_flight", "Running requests")
-        self.under_way = gauge("under_way", "Requests that hold a place of their lane", "lane")
-        self.held_bytes = gauge("held_bytes", "Bytes of bodies that arrive or are answered")
-        self.refused = counter("refused", "Refused requests, by reason", reason=_REFUSALS)
-        self.answers = counter("answers", "Recommendations, by their source", source=SOURCES)
-        self.empty_answers = counter("empty_answers", "Recommendations without any item")
-        self.degraded = counter("degraded", "Answers without an unavailable part, by part", part=_PARTS)
-        self.history_items = counter("history_items", "Items of the histories that were read")
-        self.unknown_items = counter("unknown_items", "Items of histories that the version does not have")
-        self.events_stored = counter("events_stored", "Stored events")
+    def _declare_requests(self, own: dict[str, Any]) -> None:
+        livesum = own | {"multiprocess_mode": "livesum"}
+        self.requests = Counter("turret_requests", "Answered requests", ["route", "status"], **own)
+        self.seconds = Histogram(
+            "turret_request_seconds", "Time until the response", ["route", "class"], buckets=_SECONDS, **own
+        )
+        self.stages = Histogram(
+            "turret_stage_seconds", "Time of each stage", ["stage"], buckets=_STAGE_SECONDS, **own
+        )
+        self.in_flight = Gauge("turret_in_flight", "Running requests", **livesum)
+        self.under_way = Gauge("turret_under_way", "Requests with a place of their lane", ["lane"], **livesum)
+        self.held_bytes = Gauge("turret_held_bytes", "Bytes of bodies, arriving or answered", **livesum)
+        self.refused = Counter("turret_refused", "Refused requests", ["reason"], **own)
+        self.answers = Counter("turret_answers", "Recommendations", ["source"], **own)
+        self.empty_answers = Counter("turret_empty_answers", "Recommendations without any item", **own)
+        self.degraded = Counter("turret_degraded", "Answers without an unavailable part", ["part"], **own)
+        self.history_items = Counter("turret_history_items", "Items of histories", **own)
+        self.unknown_items = Counter("turret_unknown_items", "Items that the version lacks", **own)
+        self.events_stored = Counter("turret_events_stored", "Stored events", **own)
+        _begin(self.refused, _REFUSALS)
+        _begin(self.answers, SOURCES)
+        _begin(self.degraded, ("history", "events", "items", "engine"))
 
-    def _declare_state(self) -> None:
-        counter, gauge = self._counter, self._gauge
-        self.breaker_open = gauge("breaker_open", "Workers whose circuit to the store is open", "circuit")
-        self.breaker_openings = counter(
-            "breaker_openings", "Openings of a circuit to the store", circuit=("read", "write")
+    def _declare_state(self, own: dict[str, Any]) -> None:
+        livesum, livemax = (own | {"multiprocess_mode": mode} for mode in ("livesum", "livemax"))
+        self.breaker_open = Gauge("turret_breaker_open", "Open circuits to the store", ["circuit"], **livesum)
+        self.breaker_openings = Counter("turret_breaker_openings", "Openings of them", ["circuit"], **own)
+        self.fresh_items = Gauge("turret_fresh_items", "Items newer than the live version", **livemax)
+        self.activations = Counter("turret_activations", "Activations", ["outcome"], **own)
+        self.reload_failures = Counter("turret_reload_failures", "Refused versions", ["reason"], **own)
+        self.changed_files = Counter("turret_changed_files", "Changed files of a live version", **own)
+        self.replicas = Gauge("turret_replicas", "Replicas that report", **livemax)
+        self.replicas_behind = Gauge("turret_replicas_behind", "Silent or late replicas", **livemax)
+        self.dropped = Counter("turret_telemetry_dropped", "Dropped log lines and spans", ["sink"], **own)
+        self.workers = Gauge("turret_workers", "Living worker processes", **livesum)
+        self.worker_starts = Counter("turret_worker_starts", "Starts of workers", **own)
+        self.live_version = Gauge("turret_live_version", "1 if live, 0 if it was", ["version"], **livemax)
+        self.workers_serving = Gauge("turret_workers_serving", "Workers of a version", ["version"], **livesum)
+        self.resident_bytes = Gauge(
+            "turret_worker_resident_bytes", "Resident memory, shared pages in each", ["process"], **livesum
         )
-        self.fresh_items = gauge("fresh_items", "Items added since the live version was made", mode="livemax")
-        self.activations = counter("activations", "Activations", outcome=("activated", "refused"))
-        self.reload_failures = counter("reload_failures", "Refused versions, by reason", reason=REASONS)
-        self.changed_files = counter("changed_files", "Changed files of a live version")
-        self.replicas = gauge("replicas", "Replicas that report, this one included", mode="livemax")
-        self.replicas_behind = gauge("replicas_behind", "Replicas that are silent or late", mode="livemax")
-        self.dropped = counter("telemetry_dropped", "Dropped log lines and spans", sink=("logs", "traces"))
-        self.workers = gauge("workers", "Living worker processes")
-        self.worker_starts = counter("worker_starts", "Worker starts")
-        self.live_version = gauge("live_version", "1 if live, 0 if it was", "version", mode="livemax")
-        self.workers_serving = gauge("workers_serving", "Workers in which a version is live", "version")
-        self.resident_bytes = gauge(
-            "worker_resident_bytes", "Resident memory, shared pages counted in each", "process"
+        self.loop_stall = Gauge(
+            "turret_loop_stall_seconds", "Longest delay of an event loop", ["clock"], **livemax
         )
-        self.loop_stall = gauge(
-            "loop_stall_seconds", "Longest delay of the event loop of any worker", "clock", mode="livemax"
-        )
+        _begin(self.breaker_openings, ("read", "write"))
+        _begin(self.activations, ("activated", "refused"))
+        _begin(self.reload_failures, REASONS)
+        _begin(self.dropped, ("logs", "traces"))
 
-    def _declare_quality(self) -> None:
-        counter, histogram, summary = self._counter, self._histogram, self._summary
-        self.recall = summary("recall_at_k", "Recall of live answers against exact search", "k")
-        self.recall_samples = counter("recall_samples", "Exact searches, by outcome", outcome=_SAMPLES)
-        self.shadow_overlap = summary("shadow_overlap", "Share of an answer that the shadow gave too")
-        self.shadow_answers = counter("shadow_answers", "Answers of the shadow, by outcome", outcome=_SAMPLES)
-        self.top_score_rank = histogram(
-            "top_score_rank", "Share of recorded answers with a lower best score", TENTHS
+    def _declare_quality(self, own: dict[str, Any]) -> None:
+        self.recall = Summary("turret_recall_at_k", "Recall against exact search", ["k"], **own)
+        self.recall_samples = Counter("turret_recall_samples", "Exact searches", ["outcome"], **own)
+        self.shadow_overlap = Summary("turret_shadow_overlap", "Share that the shadow gave too", **own)
+        self.shadow_answers = Counter("turret_shadow_answers", "Answers of the shadow", ["outcome"], **own)
+        self.top_score_rank = Histogram(
+            "turret_top_score_rank",
+            "Share of recorded best scores below",
+            buckets=TENTHS,
+            **own,
         )
-        self.item_popularity = histogram(
-            "item_popularity", "Share of training events of more popular items than a recommended one", TENTHS
+        self.item_popularity = Histogram(
+            "turret_item_popularity", "Share of training events of more popular items", buckets=TENTHS, **own
         )
+        _begin(self.recall_samples, _SAMPLES)
+        _begin(self.shadow_answers, _SAMPLES)
 
     def count_refusal(self, reason: str) -> None:
         """Count a refused request, by one of the reasons that are declared."""
@@ -135,9 +142,6 @@ class Metrics:
 
     def export(self) -> bytes:
         """Export the metrics of all workers as they were last refreshed, from any thread."""
-        for _ in range(_ATTEMPTS):
-            with suppress(struct.error):  # a worker that begins has just made a file, which is empty
-                return generate_latest(self.registry) + generate_latest(self.computed)
         return generate_latest(self.registry) + generate_latest(self.computed)
 
     def serves(self, version: str | None) -> None:
@@ -153,25 +157,11 @@ class Metrics:
             resident = int(pages.read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
             self.resident_bytes.labels(os.getpid()).set(resident)
 
-    def _counter(self, name: str, text: str, **labels: Sequence[str]) -> Counter:
-        """Declare a counter; that of one label begins with all its values at 0.
 
-        `increase` in Prometheus overlooks the first value of a series.
-        """
-        made = Counter(name, text, tuple(labels), namespace=_NAMESPACE, registry=self._own)
-        for listed in labels.values():
-            for value in listed:
-                made.labels(value)
-        return made
-
-    def _gauge(self, name: str, text: str, *labels: str, mode: Mode = "livesum") -> Gauge:
-        return Gauge(name, text, labels, namespace=_NAMESPACE, registry=self._own, multiprocess_mode=mode)
-
-    def _histogram(self, name: str, text: str, buckets: Sequence[float], *labels: str) -> Histogram:
-        return Histogram(name, text, labels, namespace=_NAMESPACE, registry=self._own, buckets=buckets)
-
-    def _summary(self, name: str, text: str, *labels: str) -> Summary:
-        return Summary(name, text, labels, namespace=_NAMESPACE, registry=self._own)
+def _begin(counter: Counter, labels: Iterable[str]) -> None:
+    """Begin with all labels at 0: `increase` in Prometheus overlooks the first value of a series."""
+    for label in labels:
+        counter.labels(label)
 
 
 class _Workers(Collector):

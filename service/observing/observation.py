@@ -69,8 +69,7 @@ class Observation:
         """Refresh the gauges and the windows of drift, once a second."""
         while True:
             self.metrics.refresh()
-            if self.drift.is_due(live := self._get_live()):
-                await asyncio.to_thread(self.drift.begin_window, live)
+            await asyncio.to_thread(self.drift.follow, self._get_live())
             await asyncio.sleep(REFRESH_SECONDS)
 
     async def watch_files(self) -> None:

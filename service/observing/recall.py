@@ -16,7 +16,6 @@ from turret.tower.bundle.bundle import Bundle
 
 RATE = 2.0  # samples a second, at most
 _WAITING = 16
-_BLOCK = 8192  # rows scored at a time; other threads run in between
 _SHARE_OF_A_CORE = 0.05
 # Bounds the difference of two float32 sums of the same products.
 _ROUNDING = 1e-5
@@ -77,7 +76,9 @@ def recall_of(bundle: Bundle, record: AnswerRecord) -> float | None:
     A row counts if its score reaches the k-th best, so any of tied rows counts.
     """
     assert record.vector is not None
-    scores = _scores(bundle, record.vector)
+    scores: NDArray[np.float32] = bundle.vectors @ record.vector
+    if bundle.manifest.scoring.absolute:
+        scores = np.abs(scores)
     count = len(scores)
     result = record.rows[record.rows < count]
     slack = _ROUNDING * float(np.abs(scores).max())
@@ -96,11 +97,3 @@ def recall_of(bundle: Bundle, record: AnswerRecord) -> float | None:
 def size_of(k: int) -> str:
     """The label of a `k`: 10 up to 30, 100 up to 300, 1000 above."""
     return "10" if k <= 30 else "100" if k <= 300 else "1000"
-
-
-def _scores(bundle: Bundle, vector: NDArray[np.float32]) -> NDArray[np.float32]:
-    vectors = bundle.vectors
-    scores = np.empty(len(vectors), dtype=np.float32)
-    for start in range(0, len(vectors), _BLOCK):
-        np.dot(vectors[start : start + _BLOCK], vector, out=scores[start : start + _BLOCK])
-    return np.abs(scores, out=scores) if bundle.manifest.scoring.absolute else scores
