@@ -15,7 +15,7 @@ from turret.service.errors import (
 from turret.service.overlay.apply_changes import can_name, exported_at
 from turret.service.overlay.fresh import FreshItems
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache, in_time
-from turret.service.schemas.items import ItemBody, ItemPutAnswer, ItemWithdrawnAnswer
+from turret.service.schemas.requests import ItemBody
 from turret.service.stores.contract import ItemStore
 from turret.tower.bundle.bundle import Bundle
 
@@ -64,8 +64,8 @@ class ItemWriter:
         self._seconds = seconds
         self._tell = announce
 
-    async def put(self, bundle: Bundle, item: str, body: ItemBody) -> ItemPutAnswer:
-        """Store an item; it is in every answer that begins after this returns.
+    async def put(self, bundle: Bundle, item: str, body: ItemBody) -> dict[str, Any]:
+        """Store an item, which is in every answer that begins after this returns; return the answer.
 
         Raises RequestError, EncodingError for features that the item tower can't read, and
         ItemsUnavailableError, after which the item may or may not be stored.
@@ -79,19 +79,14 @@ class ItemWriter:
             raise ConflictError("id", item, _NO_TOWER.format(version=bundle.manifest.version))
         number = await in_time(self._put(bundle, item, features, fields), self._seconds)
         behind = await self._announce(bundle, number)
-        return ItemPutAnswer(
-            version=bundle.manifest.version,
-            id=_shown(bundle, item),
-            vector="training" if is_known else "features",
-            replicas_behind=behind,
-        )
+        return _answer(bundle, item, behind, vector="training" if is_known else "features")
 
     async def _put(self, bundle: Bundle, item: str, features: bytes, fields: bytes) -> int:
         self._check_room(bundle, item, await self._overlay.of(bundle))
         return await self._store.put(item, features, fields, _now(bundle))
 
-    async def withdraw(self, bundle: Bundle, item: str) -> ItemWithdrawnAnswer:
-        """Withdraw an item; it is in no answer that begins after this returns.
+    async def withdraw(self, bundle: Bundle, item: str) -> dict[str, Any]:
+        """Withdraw an item, which is in no answer that begins after this returns; return the answer.
 
         Raises NotFoundError for an item that never existed, ItemsUnavailableError like `put`.
         """
@@ -101,14 +96,12 @@ class ItemWriter:
             raise NotFoundError("id", item, message)
         number = await in_time(self._store.withdraw(item, _now(bundle)), self._seconds)
         behind = await self._announce(bundle, number)
-        version, shown = bundle.manifest.version, _shown(bundle, item)
-        return ItemWithdrawnAnswer(version=version, id=shown, replicas_behind=behind)
+        return _answer(bundle, item, behind, withdrawn=True)
 
-    async def _announce(self, bundle: Bundle, number: int) -> tuple[str, ...] | None:
-        """Bring a change into effect everywhere; return the replicas that are behind, None for none."""
+    async def _announce(self, bundle: Bundle, number: int) -> list[str]:
+        """Bring a change into effect everywhere; return the replicas that are behind."""
         await self._overlay.changed(bundle, number)
-        behind = await self._tell(number, self._seconds) if self._tell else ()
-        return tuple(behind) or None
+        return await self._tell(number, self._seconds) if self._tell else []
 
     def _check_room(self, bundle: Bundle, item: str, fresh: FreshItems) -> None:
         """Raise ConflictError for one item more than the limits allow."""
@@ -151,5 +144,7 @@ def _now(bundle: Bundle) -> int:
     return max(time.time_ns() // 1_000_000, exported_at(bundle))
 
 
-def _shown(bundle: Bundle, item: str) -> Id:
-    return int(item) if bundle.vocabulary.kind == "integer" else item
+def _answer(bundle: Bundle, item: str, behind: list[str], **facts: Any) -> dict[str, Any]:
+    shown: Id = int(item) if bundle.vocabulary.kind == "integer" else item
+    late = {"replicas_behind": behind} if behind else {}
+    return {"version": bundle.manifest.version, "id": shown, **facts, **late}

@@ -184,6 +184,17 @@ class EventsRequest(Body):
     events: list[EventBody] = Field(min_length=1, max_length=EVENTS_LIMIT, fail_fast=True)
 
 
+class ItemBody(Body):
+    """An item: the features that its vector is computed from, and the fields of answers and filters.
+
+    `features` maps names to raw values, as in the prepared data; a missing one is unknown. `fields` are the
+    features by default.
+    """
+
+    features: Features
+    fields: dict[str, Any] | None = Field(default=None, max_length=100)
+
+
 class ActivateRequest(Body):
     """The version to make live; `force` accepts a low overlap with the live version."""
 

@@ -27,7 +27,7 @@ from turret.service.overlay.fresh import FreshItems
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.overlay.item_writer import ItemWriter
 from turret.service.overlay.searching import fresh_scores, merge
-from turret.service.schemas.items import ItemBody
+from turret.service.schemas.requests import ItemBody
 from turret.service.stores.contract import CHANGES_PAGE, Change, Changes, ItemStore
 from turret.service.stores.sqlite.items import SqliteItems
 from turret.service.versions.record import ItemsNumber

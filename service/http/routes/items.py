@@ -15,6 +15,8 @@ from turret.service.http.routes.responses import (
     FieldsAnswer,
     FoundItemsAnswer,
     ItemAnswer,
+    ItemPutAnswer,
+    ItemWithdrawnAnswer,
     MapAnswer,
     MapItemsAnswer,
     SimilarAnswer,
@@ -23,7 +25,7 @@ from turret.service.http.routes.responses import (
 )
 from turret.service.ranking.item_view import ItemView
 from turret.service.schemas.fields import K_LIMIT
-from turret.service.schemas.items import ItemBody, ItemPutAnswer, ItemWithdrawnAnswer
+from turret.service.schemas.requests import ItemBody
 from turret.service.search.catalog_search import items_json
 from turret.service.search.catalog_summary import summarise
 from turret.service.search.item_maps import colouring, map_of
@@ -88,15 +90,13 @@ async def put_item(
     parts: Parts,
 ) -> Response:
     """Add an item by its features, or replace the fields of a known one; the next answers have it."""
-    answer = await parts.item_writer.put(parts.model_holder.answering.bundle, item_id, body)
-    return json_response(answer.model_dump(exclude_none=True))
+    return json_response(await parts.item_writer.put(parts.model_holder.answering.bundle, item_id, body))
 
 
 @router.delete("/items/{item_id:item}", responses=answers(ItemWithdrawnAnswer, 404))
 async def withdraw_item(item_id: ItemId, parts: Parts) -> Response:
     """Withdraw an item: no answer of any version has it until it is put again."""
-    answer = await parts.item_writer.withdraw(parts.model_holder.answering.bundle, item_id)
-    return json_response(answer.model_dump(exclude_none=True))
+    return json_response(await parts.item_writer.withdraw(parts.model_holder.answering.bundle, item_id))
 
 
 @router.get("/fields", responses=answers(FieldsAnswer))

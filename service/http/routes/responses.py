@@ -63,6 +63,27 @@ class ItemAnswer(BaseModel):
     degraded: list[Literal["items"]]
 
 
+class ItemPutAnswer(BaseModel):
+    """The stored item: its vector is computed from the features, or comes from training.
+
+    `replicas_behind` names the other replicas of the service whose answers may lack the change for a moment.
+    """
+
+    version: str
+    id: int | str
+    vector: Literal["features", "training"]
+    replicas_behind: list[str] | None = None
+
+
+class ItemWithdrawnAnswer(BaseModel):
+    """The item is in no answer of any version from now on, until it is put again; see ItemPutAnswer."""
+
+    version: str
+    id: int | str
+    withdrawn: Literal[True]
+    replicas_behind: list[str] | None = None
+
+
 class ExplainedPlan(BaseModel):
     """How the items were found.
 
