@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 
 class AnswerRecord(NamedTuple):
-    """An answer: `returned` of `requested` items from `source`, for `known` and `unknown` history items.
+    """An answer of `rows`, of `requested` ones, from `source`, for `known` and `unknown` history items.
 
     `vector` [D] is the user's if `rows` and `scores` are the index's result for it, without `excluded` rows
     and among the `allowed` ones [N]; None if they were selected in any other way.
@@ -15,7 +15,6 @@ class AnswerRecord(NamedTuple):
 
     source: str
     requested: int
-    returned: int
     known: int
     unknown: int
     vector: NDArray[np.float32] | None

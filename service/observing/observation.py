@@ -99,7 +99,7 @@ class Observation:
         metrics = self.metrics
         for record in records:
             self._answers[record.source].inc()
-            if not record.returned:
+            if not len(record.rows):
                 metrics.empty_answers.inc()
             metrics.history_items.inc(record.known + record.unknown)
             if record.unknown:

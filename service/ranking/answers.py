@@ -186,7 +186,7 @@ def _record(
     plain = vector if request.is_plain and entry.query.after is None else None
     excluded, allowed = searching.left_out(fresh, entry.excluded, entry.filtering)
     mask = None if allowed is None else allowed.mask
-    return AnswerRecord(source, request.k, len(rows), known, unknown, plain, excluded, mask, rows, scores)
+    return AnswerRecord(source, request.k, known, unknown, plain, excluded, mask, rows, scores)
 
 
 def _cursor(model: LoadedModel, query: Query, ranking: Ranking) -> Cursor:

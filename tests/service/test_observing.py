@@ -580,7 +580,7 @@ NOTHING = np.empty(0, np.int64)
 
 def record(vector: NDArray[np.float32], k: int, rows: Any, **given: Any) -> AnswerRecord:
     arrays = {"excluded": NOTHING, "allowed": None, "scores": NOTHING, "rows": np.asarray(rows), **given}
-    return AnswerRecord("towers", k, len(rows), 1, 0, vector, **arrays)
+    return AnswerRecord("towers", k, 1, 0, vector, **arrays)
 
 
 @pytest.mark.parametrize("absolute", [False, True])
