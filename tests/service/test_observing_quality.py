@@ -1,0 +1,312 @@
+"""The quality of live answers: recall against exact search, and drift from recorded answers."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.support.clock import Clock
+from tests.support.service_app import client_of, recommended
+from tests.support.until import until
+from turret.service.observing.answer_record import AnswerRecord
+from turret.service.observing.drift import MIN_HITS, WINDOW, Drift, Reference, divergence, noise_of
+from turret.service.observing.metrics import Metrics
+from turret.service.observing.recall import RecallSampler, recall_of
+from turret.service.settings import Settings
+from turret.tower.bundle.bundle import Bundle, load
+from turret.tower.format.integrity import lengths_of, measure_norms
+from turret.tower.format.manifest import Manifest, Scoring
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics()
+
+
+def sample(text: str, name: str) -> float:
+    """The value of a sample in the text of metrics, 0 where it is missing."""
+    lines = [line for line in text.splitlines() if line.startswith(name + " ")]
+    return float(lines[0].split()[-1]) if lines else 0.0
+
+
+# --- Live recall
+
+
+@dataclass
+class Version:
+    """A live version as far as it is searched."""
+
+    manifest: Manifest
+    vectors: NDArray[np.float32]
+
+
+def version(vectors: NDArray[np.float32], absolute: bool = False) -> Bundle:
+    manifest = Manifest(
+        version="v1",
+        created="now",
+        dimension=vectors.shape[1],
+        item_count=len(vectors),
+        scoring=Scoring(kind="dot", temperature=1.0, absolute=absolute),
+        history_length=5,
+        norms=measure_norms(lengths_of(vectors)),
+        files={},
+    )
+    return cast(Bundle, Version(manifest, vectors))
+
+
+EIGHT = version(np.arange(8, dtype=np.float32)[:, None])  # the higher the row, the better
+ONE = np.ones(1, np.float32)
+NOTHING = np.empty(0, np.int64)
+
+
+def record(vector: NDArray[np.float32], k: int, rows: Any, **given: Any) -> AnswerRecord:
+    arrays = {"excluded": NOTHING, "allowed": None, "scores": NOTHING, "rows": np.asarray(rows), **given}
+    return AnswerRecord("towers", k, 1, 0, vector, **arrays)
+
+
+@pytest.mark.parametrize("absolute", [False, True])
+@pytest.mark.parametrize("lost", [0, 3])
+def test_recall_is_the_share_of_the_best_allowed_rows(absolute: bool, lost: int) -> None:
+    drawn = np.random.default_rng(0).standard_normal((20_000, 4)).astype(np.float32)
+    vector = np.array([1.0, -2.0, 0.5, 3.0], np.float32)
+    scores = drawn.astype(np.float64) @ vector.astype(np.float64)
+    scores = np.abs(scores) if absolute else scores
+    allowed = np.random.default_rng(1).random(len(drawn)) < 0.1
+    scores[~allowed] = -np.inf
+    excluded = np.argsort(-scores)[:5]
+    scores[excluded] = -np.inf
+    rows = np.argsort(-scores)[: 10 + lost]
+    found = np.concatenate([rows[: 10 - lost], rows[10:]])  # the last ones are not among the ten best
+    answer = record(vector, 10, found, excluded=excluded, allowed=allowed)
+    assert recall_of(version(drawn, absolute), answer) == pytest.approx(1 - lost / 10)
+
+
+@pytest.mark.parametrize(
+    ("scores", "k", "rows", "expected"),
+    [
+        ([3.0, 1.0, 1.0, 1.0, 0.0], 2, [0, 3], 1),  # a row that ties with the last of the best counts
+        ([3.0, 1.0, 1.0, 1.0, 0.0], 2, [0, 4], 0.5),
+        (range(8), 4, [7, 6], 0.5),  # what is too short lacks what it lacks
+        (range(8), 20, [7, 6, 5, 4, 3, 2, 1, 0], 1),
+        (range(8), 4, [9, 7, 8, 6], 1),  # places that fresh items took are not judged
+        (range(8), 4, [9, 7, 8, 5], 0.5),
+        ([], 4, [], None),
+    ],
+)
+def test_a_row_counts_if_its_score_suffices(
+    scores: list[float], k: int, rows: list[int], expected: float | None
+) -> None:
+    live = version(np.array(scores, np.float32)[:, None]) if scores else EIGHT
+    given = {} if scores else {"allowed": np.zeros(8, np.bool_)}
+    assert recall_of(live, record(ONE, k, rows, **given)) == expected
+
+
+def samples_of(metrics: Metrics, outcome: str) -> float:
+    value = metrics.registry.get_sample_value("turret_recall_samples_total", {"outcome": outcome})
+    assert value is not None
+    return value
+
+
+def test_what_is_offered_is_measured_beside_and_a_failure_ends_nothing(
+    metrics: Metrics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The buffers of an answer may be used again at once."""
+    offered = threading.Event()
+    later = lambda *given: recall_of(*given) if offered.wait(60) else None  # noqa: E731
+    monkeypatch.setattr("turret.service.observing.recall.recall_of", later)
+    monkeypatch.setattr("turret.service.observing.recall.RATE", 1e12)
+    sampler = RecallSampler(metrics, share=1.0)
+    vector, rows, excluded = np.ones(1, np.float32), np.array([7, 6]), np.array([5])
+    sampler.offer(EIGHT, record(vector, 2, rows, excluded=excluded))
+    vector[:], rows[:], excluded[:] = -1, 0, 7
+    sampler.offer(EIGHT, record(np.ones(3, np.float32), 2, [1]))
+    sampler.offer(EIGHT, record(ONE, 2, [7, 0]))
+    offered.set()
+    until(lambda: samples_of(metrics, "answered") == 2, "two measurements")
+    assert samples_of(metrics, "failed") == 1
+    assert metrics.registry.get_sample_value("turret_recall_at_k_sum", {"k": "10"}) == 1.5
+    sampler.close()
+
+
+@pytest.mark.parametrize(("share", "fewest", "most"), [(1.0, 20_000, 20_000), (0.01, 120, 290), (0.0, 0, 0)])
+def test_a_share_of_the_answers_is_taken_and_what_comes_too_fast_is_dropped(
+    metrics: Metrics, share: float, fewest: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first measurement lasts: all that are taken but 16 are counted as dropped."""
+    over = threading.Event()
+    monkeypatch.setattr("turret.service.observing.recall.recall_of", lambda *_: over.wait(60) and None)
+    monkeypatch.setattr("turret.service.observing.recall.RATE", 1e12)
+    sampler = RecallSampler(metrics, share)
+    for _ in range(20_000):
+        sampler.offer(EIGHT, record(ONE, 2, [7, 6]))
+    waiting = 16 if share else 0
+    assert fewest <= samples_of(metrics, "dropped") + waiting <= most
+    over.set()
+    sampler.close()
+
+
+@pytest.fixture
+def watched(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setattr("turret.service.observing.recall.RATE", 1e12)
+    return settings.model_copy(update={"recall_sample": 1.0, "drift_sample": 1.0})
+
+
+def test_live_answers_are_searched_again(watched: Settings) -> None:
+    with client_of(watched) as client:
+
+        def value(name: str) -> float:
+            return sample(client.get("/metrics").text, name)
+
+        def searched() -> bool:
+            outcomes = (f'turret_recall_samples_total{{outcome="{one}"}}' for one in ("answered", "dropped"))
+            return sum(map(value, outcomes)) == 20
+
+        for k in (5, 50):
+            for item in range(101, 111):
+                recommended(client, history=[item], k=k, exclude=[150])
+        until(searched, "the samples of recall")
+        for label in ("10", "100"):
+            recall, count = (value(f'turret_recall_at_k_{part}{{k="{label}"}}') for part in ("sum", "count"))
+            assert recall == count > 0  # the index of the fixture is exact
+        assert value('turret_recall_samples_total{outcome="failed"}') == 0
+
+
+# --- Drift
+
+
+def plain_divergence(one: list[float], other: list[float]) -> float:
+    """Mean relative entropy, in bits, to the mean of both."""
+    total = 0.0
+    for p, q in zip(np.array(one) / sum(one), np.array(other) / sum(other), strict=True):
+        for part in (p, q):
+            total += part * np.log2(part / ((p + q) / 2)) / 2 if part else 0.0
+    return total
+
+
+def test_the_divergence_is_that_of_jensen_and_shannon() -> None:
+    assert divergence(np.array([1.0, 2, 3, 0]), np.array([10.0, 20, 30, 0])) == pytest.approx(0, abs=1e-12)
+    assert divergence(np.array([1.0, 2, 0, 0]), np.array([0, 0, 5.0, 1])) == pytest.approx(1)
+    generator = np.random.default_rng(0)
+    for _ in range(20):
+        one, other = (generator.integers(0, 50, 10).astype(float) for _ in range(2))
+        assert divergence(one, other) == pytest.approx(plain_divergence(one.tolist(), other.tolist()))
+        assert divergence(one, other) == pytest.approx(divergence(other, one))
+
+
+def test_the_noise_is_what_samples_of_one_distribution_come_to() -> None:
+    generator = np.random.default_rng(0)
+    shape = [0.05, 0.3, 0.2, 0.1, 0.35]
+    pairs = [
+        [generator.multinomial(count, shape).astype(np.float64) for count in (400, 900)] for _ in range(2000)
+    ]
+    measured = np.mean([divergence(one, other) for one, other in pairs])
+    assert noise_of(*pairs[0]) == pytest.approx(measured, rel=0.05)
+
+
+def test_the_reference_is_that_of_the_recorded_queries(published: Path) -> None:
+    """Popularity is the share of events of more popular items; the fixture's were used 60, 59 ... 1 times."""
+    reference = Reference(load(published, "v1"))
+    assert len(reference.scores) == sum(reference.counts["scores"]) == 3
+    assert sum(reference.counts["popularity"]) == 3 * 10
+    assert [reference.rank(score) for score in reference.scores] == pytest.approx([1 / 6, 3 / 6, 5 / 6])
+    assert (reference.rank(-1e9), reference.rank(1e9)) == (0, 1)
+    total = 60 * 61 / 2
+    assert reference.popularity[:3] == pytest.approx([0, 60 / total, 119 / total])
+    assert reference.popularity[-1] == pytest.approx(1 - 1 / total)
+
+
+LIVE = cast(Bundle, object())
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def drift(metrics: Metrics, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Drift:
+    monkeypatch.setattr("turret.service.observing.drift.Reference", lambda bundle: recorded(40))
+    drift = Drift(metrics, share=1.0, clock=clock)
+    drift.follow(LIVE)
+    return drift
+
+
+def recorded(queries: int) -> Any:
+    """A reference of even scores from 0 to 1 and of items as popular as their row is small."""
+    plain = Reference.__new__(Reference)
+    plain.scores = [(place + 0.5) / queries for place in range(queries)]
+    plain.popularity = np.linspace(0, 0.99, 100, dtype=np.float32)
+    plain.counts = {"scores": np.full(10, queries / 10), "popularity": np.full(10, 1.0 * queries)}
+    return plain
+
+
+def distances(drift: Drift) -> dict[tuple[str, str], float]:
+    metrics: list[Any] = list(drift.collect())
+    return {
+        (metric.name, sample.labels["of"]): sample.value for metric in metrics for sample in metric.samples
+    }
+
+
+Offer = Callable[[float, int], None]
+
+
+@pytest.fixture
+def offer(drift: Drift) -> Offer:
+    """Offer an answer with this best score, of these ten rows on."""
+    return lambda score, first: drift.offer(LIVE, np.arange(first, first + 10), np.full(10, score))
+
+
+def test_answers_as_recorded_are_as_near_as_chance_makes_them(drift: Drift, offer: Offer) -> None:
+    generator = np.random.default_rng(0)
+    for _ in range(2000):
+        offer(generator.random(), 10 * int(generator.integers(10)))
+    found = distances(drift)
+    for of in ("scores", "popularity"):
+        assert found["turret_drift", of] < 3 * found["turret_drift_noise", of] < 0.2
+
+
+def test_other_scores_and_other_items_are_far_once_there_are_enough(drift: Drift, offer: Offer) -> None:
+    """Another version begins from nothing, and answers of the one before are not compared with it."""
+    for _ in range(MIN_HITS - 1):
+        offer(0.99, 0)
+    assert ("turret_drift", "scores") not in distances(drift)
+    offer(0.99, 0)
+    found = distances(drift)
+    assert found["turret_drift", "scores"] > 0.4
+    assert found["turret_drift", "popularity"] > 0.4
+    drift.follow(cast(Bundle, object()))
+    for _ in range(MIN_HITS):
+        offer(0.99, 0)
+    assert distances(drift) == {}
+
+
+def test_answers_count_for_one_to_two_windows(drift: Drift, offer: Offer, clock: Clock) -> None:
+    for _ in range(MIN_HITS):
+        offer(0.99, 0)
+    clock.now += WINDOW
+    for _ in range(2):
+        drift.follow(LIVE)
+        assert ("turret_drift", "scores") in distances(drift)
+    clock.now += WINDOW
+    drift.follow(LIVE)
+    assert distances(drift) == {}
+
+
+def test_live_answers_are_compared_with_the_recorded_ones(watched: Settings) -> None:
+    with client_of(watched) as client:
+
+        def asked() -> str:
+            recommended(client, history=[101, 102, 103], k=10)  # one of the recorded histories
+            return client.get("/metrics").text
+
+        until(lambda: sample(asked(), "turret_top_score_rank_count"), "a comparison")
+        for _ in range(100):
+            recommended(client, history=[101, 102, 103], k=10)
+        text = asked()
+    assert 0.3 < sample(text, 'turret_drift{of="scores"}') < 1  # the same answer is not all that was recorded
+    assert 0 < sample(text, 'turret_drift_noise{of="scores"}') < 0.3
