@@ -1,7 +1,6 @@
 """The layer that refuses requests without a key of the scope that their call requires."""
 
 import time
-from collections.abc import Iterable
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -71,30 +70,22 @@ class Authentication:
                 scope.setdefault("turret", {})["key"] = key
         await self._app(scope, receive, send)
 
-    def _required(self, scope: Scope) -> KeyScope | None:
-        """The scope that a call requires now, None if it is public."""
-        path: str = scope["path"]
-        needed = call_of(scope["method"], path).scope
-        if needed is None or needed == "admin":
-            return needed
-        if (self._metrics_open and path == "/metrics") or self._keyring.is_open:
-            return None
-        return needed
-
     def _admit(self, scope: Scope) -> Key | None:
         """Return the key of a request, None for a public call. Raises RequestError."""
         path: str = scope["path"]
-        needed = self._required(scope)
-        if needed == "admin" and not has_admin_calls(scope["server"], self._admin_port):
-            raise NotFoundError(
-                "path",
-                path,
-                "admin calls have their own port, --admin-port, by default the one after --port; call that, "
-                "as in turret activate VERSION --url http://127.0.0.1:8001",
-            )
-        if needed is None:
+        needed = call_of(scope["method"], path).scope
+        if needed == "admin":
+            if not has_admin_calls(scope["server"], self._admin_port):
+                raise NotFoundError(
+                    "path",
+                    path,
+                    "admin calls have their own port, --admin-port, by default the one after --port; call "
+                    "that, as in turret activate VERSION --url http://127.0.0.1:8001",
+                )
+        elif needed is None or self._keyring.is_open or (self._metrics_open and path == "/metrics"):
             return None
-        key = self._find(_authorization(scope["headers"]), needed)
+        authorization = next((value for name, value in scope["headers"] if name == b"authorization"), None)
+        key = self._find(authorization, needed)
         if needed not in key.scopes:
             named = f"the key {key.name}" if key.name else "the admin key"
             has = " and ".join(sorted(key.scopes))
@@ -130,10 +121,3 @@ class Authentication:
                 f"key {key.name} exceeds its {rate:g} requests a second; retry in {wait:.2g} seconds",
                 wait,
             )
-
-
-def _authorization(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
-    for name, value in headers:
-        if name == b"authorization":
-            return value
-    return None
