@@ -1,3 +1,3 @@
-"""The page that the service shows in a browser: its files, and what it may load."""
+"""The files of the page that the service shows in a browser."""
 
-__all__ = ["page_settings"]
+__all__: list[str] = []

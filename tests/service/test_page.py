@@ -12,10 +12,9 @@ from deploy.vendored import FOLDER, PACKAGES
 from tests.support.service_app import client_of
 from turret.service.errors import ServiceError
 from turret.service.http.app import create_app
-from turret.service.http.routes.page import STATIC
+from turret.service.http.routes.page import STATIC, admin_url
 from turret.service.keys.key_file import add_key
 from turret.service.keys.keys import new_key, record
-from turret.service.page.page_settings import admin_url
 from turret.service.settings import Settings, read_settings
 
 IMPORTS = re.compile(r"(?:from|import\()\s*[\"'](\.[^\"']+)[\"']")
@@ -39,9 +38,7 @@ def test_every_file_of_the_page_is_asked_for_again_and_not_sent_again(client: Te
     assert "javascript" in client.get("/page/app/main.js").headers["Content-Type"]
 
 
-@pytest.mark.parametrize(
-    "name", ["x.js", "../page_settings.py", "%2e%2e/page_settings.py", "a%0Ab", "%00", ""]
-)
+@pytest.mark.parametrize("name", ["x.js", "../__init__.py", "%2e%2e/__init__.py", "a%0Ab", "%00", ""])
 def test_no_other_file_is_sent(client: TestClient, name: str) -> None:
     answer = client.get(f"/page/{name}")
     assert (answer.status_code, answer.json()["error"]["field"]) == (404, "path")

@@ -1,5 +1,6 @@
 """`/`, `/page/...`: the page for people; its data comes from the calls of the API."""
 
+from ipaddress import ip_address
 from pathlib import Path
 
 from fastapi import APIRouter, Request, Response
@@ -9,7 +10,7 @@ from turret.service import page
 from turret.service.calls import has_admin_calls
 from turret.service.http.routes.dependencies import Parts
 from turret.service.http.routes.responses import json_response
-from turret.service.page.page_settings import PageSettings, admin_url
+from turret.service.settings import Settings
 
 STATIC = Path(page.__file__).parent / "static"
 _files = StaticFiles(directory=STATIC)
@@ -18,16 +19,20 @@ router = APIRouter(include_in_schema=False)
 
 @router.get("/page/settings.json")
 async def settings_of_page(request: Request, parts: Parts) -> Response:
-    """Return what the page needs before its first call: public, as the page itself."""
+    """Return what the page needs before its first call: public, as the page itself.
+
+    `pictures`: the origins of pictures that it may load. `admin_here`: whether this port takes admin calls;
+    `admin_url` is the page on the port that does, if the caller can reach it.
+    """
     admin_here = has_admin_calls(request.scope["server"], parts.admin_port)
-    known = PageSettings(
-        release=request.app.version,
-        pictures=parts.settings.page_pictures,
-        admin_here=admin_here,
-        admin_url=None if admin_here else admin_url(parts.settings, request.url.hostname or ""),
-        keys_required=not parts.keyring.is_open,
-    )
-    return json_response(known.model_dump())
+    known = {
+        "release": request.app.version,
+        "pictures": parts.settings.page_pictures,
+        "admin_here": admin_here,
+        "admin_url": None if admin_here else admin_url(parts.settings, request.url.hostname or ""),
+        "keys_required": not parts.keyring.is_open,
+    }
+    return json_response(known)
 
 
 @router.get("/")
@@ -42,3 +47,25 @@ async def index(request: Request) -> Response:
 async def file(request: Request, path: str) -> Response:
     """Return a file of the page."""
     return await _files.get_response(path, request.scope)
+
+
+def admin_url(settings: Settings, hostname: str) -> str | None:
+    """The address of the page on the admin port for a caller that reached the service as `hostname`.
+
+    None where there is no such port, where it is a random one, or where it listens on the loopback only and
+    the caller came from elsewhere.
+    """
+    port = settings.admin_port
+    if not port or not hostname or (_is_loopback(settings.admin_host) and not _is_loopback(hostname)):
+        return None
+    shown = f"[{hostname}]" if ":" in hostname else hostname
+    return f"http://{shown}:{port}/"
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
