@@ -75,9 +75,9 @@ class Drift(Collector):
         For any thread: the reference of a bundle is read from its files.
         """
         if live is not self._live:
-            self._reference = None
+            self._live, self._reference = live, None
             self._before = self._begin = self._counts()
-            self._live, self._reference = live, _reference_of(live)
+            self._reference = _reference_of(live)
         elif self._clock() >= self._next:
             self._before, self._begin = self._begin, self._counts()
         else:
