@@ -5,8 +5,10 @@ import os
 import resource
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from tests.support.service_calls import anew, children, lasting_client
@@ -50,6 +52,13 @@ def kill_workers(service: Process) -> None:
         return len(found) == len(workers) and not set(found) & set(workers)
 
     until(are_replaced, "other workers")
+
+    def is_listening() -> bool:
+        with suppress(httpx2.ConnectError):
+            return anew(service, "GET", "/readyz").status_code == 200
+        return False
+
+    until(is_listening, "a worker listens")
 
 
 @pytest.mark.process
