@@ -1,12 +1,13 @@
 """The common record of a service's members in a Redis, and the list of live members."""
 
+from typing import Any
+
 from turret.service.errors import ReplicasUnavailableError
 from turret.service.stores.contract import Member, Revision
 from turret.service.stores.redis.address import KeyNames, read_address
 from turret.service.stores.redis.client import Command, Failures, RedisClient
 
 _CONNECTIONS = 4
-_MOST_DIGITS = 16  # a number of more digits is damage
 
 # KEYS: the record. ARGV: the expected record ('' for none), the new one. Returns the record afterwards. Its
 # revision is a time in microseconds, so that a record that was lost and is written again has another one.
@@ -146,8 +147,9 @@ class RedisRecords:
         return bool(await self._redis.run(LEASE, [self._lease], values, is_write=False))
 
 
-def _number(reply: object) -> int:
+def _number(reply: Any) -> int:
     """Parse a number, 0 for a missing one and -1 for a damaged one."""
-    if isinstance(reply, bytes) and reply.isdigit() and len(reply) <= _MOST_DIGITS:
-        return int(reply)
-    return 0 if reply is None else -1
+    try:
+        return max(int(reply or 0), -1)
+    except (TypeError, ValueError):
+        return -1
