@@ -221,15 +221,14 @@ class StoreKind:
 
     `open` takes the settings, whose `store` is the address, and raises ServiceError for a faulty address; it
     should not wait for a remote server. `prepare` runs once before the workers start, to create files.
-    `descriptors` bounds the file descriptors of a worker beyond a few. `is_lasting`: acknowledged changes
-    survive the process. `is_shared`: several processes may open one address and read each other's changes.
+    `is_lasting`: acknowledged changes survive the process. `is_shared`: several processes may open one
+    address and read each other's changes.
     `open_records` opens the record of members on several machines; None: all members are on one machine.
     """
 
     form: str
     open: Callable[[Settings], Stores]
     prepare: Callable[[str], None] = _no_preparation
-    descriptors: Callable[[Settings], int] = lambda settings: 0
     is_lasting: bool = True
     is_shared: bool = True
     open_records: Callable[[Settings], RecordStore] | None = None

@@ -24,7 +24,6 @@ _LONG = 4_000  # reply texts, two an event; a longer reply is decoded in a threa
 _SCAN_KEYS, _SCAN_EVENTS = 200, 1_000
 _RANDOM_KEYS = 20  # about half of them are of events, unless the database holds much else
 _RANDOM_SCANS, _RANDOM_SCAN_KEYS = 20, 1_000  # then as many reads of a server visit as many keys each
-_NODES = 8  # of a cluster, for which a worker reserves connections
 
 
 class RedisHistory:
@@ -215,18 +214,9 @@ def _open(settings: Settings) -> Stores:
     return Stores(histories, RedisItems(settings.store))
 
 
-def _descriptors(settings: Settings) -> int:
-    # Items and records have a few connections of their own; a failed one is replaced before it is closed.
-    return 2 * settings.redis_connections + 16
-
-
 def _open_records(settings: Settings) -> RedisRecords:
     return RedisRecords(settings.store, settings.replica_group, settings.history_timeout)
 
 
-REDIS = StoreKind(f"{EXAMPLE}, rediss://", _open, descriptors=_descriptors, open_records=_open_records)
-CLUSTER = replace(
-    REDIS,
-    form=f"{CLUSTER_EXAMPLE}, rediss+cluster://",
-    descriptors=lambda settings: _NODES * _descriptors(settings),
-)
+REDIS = StoreKind(f"{EXAMPLE}, rediss://", _open, open_records=_open_records)
+CLUSTER = replace(REDIS, form=f"{CLUSTER_EXAMPLE}, rediss+cluster://")
