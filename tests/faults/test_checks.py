@@ -4,12 +4,21 @@ import os
 import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import httpx2
 import pytest
 
-from tests.support.service_calls import activate, answered_versions, ask, children, listeners
+from tests.support.service_calls import (
+    activate,
+    admin,
+    answered_versions,
+    ask,
+    children,
+    client_of,
+    listeners,
+)
 from tests.support.service_process import FIRST, Process, Start
 from tests.support.until import until
 
@@ -177,12 +186,16 @@ def test_activations_do_not_queue_behind_one_that_waits_for_a_stopped_worker(
     start: Start, three: Path
 ) -> None:
     """Each waits for the others to follow, but not the next for that: all are over while it is stopped."""
-    service = start(workers=2, activation_seconds=20)
-    pid = children(service.process.pid)[0]
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        with ThreadPoolExecutor(4) as pool:
-            answers = list(pool.map(lambda name: activate(service, three, name), ["v2", "v3", "v2", "v3"]))
-    finally:
-        os.kill(pid, signal.SIGCONT)
+    service = start(workers=2, activation_seconds=10)  # a worker that is stopped for 15 seconds is killed
+    pid, other = children(service.process.pid)
+    with ExitStack() as opened:
+        clients = [opened.enter_context(closing(client_of(service, other))) for _ in range(4)]
+        os.kill(pid, signal.SIGSTOP)
+        opened.callback(os.kill, pid, signal.SIGCONT)
+        pool = opened.enter_context(ThreadPoolExecutor(4))
+        asked = [
+            pool.submit(admin, service, three, "activate", {"version": version}, client)
+            for version, client in zip(["v2", "v3", "v2", "v3"], clients, strict=True)
+        ]
+        answers = [one.result() for one in asked]
     assert [answer.json()["behind"] for answer in answers] == [[pid]] * 4

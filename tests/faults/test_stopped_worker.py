@@ -5,13 +5,14 @@ import os
 import shutil
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from tests.conftest import contents
-from tests.support.service_calls import activate, admin, answered_versions, ask, children
+from tests.support.service_calls import activate, admin, answered_versions, ask, children, client_of
 from tests.support.service_process import Process, Start
 from tests.support.until import until
 from turret.tower.bundle.publish import publish
@@ -40,14 +41,15 @@ def overwrite(root: Path, other: Path) -> None:
 
 
 @contextmanager
-def stopped(service: Process) -> Iterator[int]:
-    """Stop a worker; it goes on at the end."""
-    pid = children(service.process.pid)[0]
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield pid
-    finally:
-        os.kill(pid, signal.SIGCONT)
+def stopped(service: Process) -> Iterator[tuple[int, httpx2.Client]]:
+    """Stop one of two workers, and give a client of the other one; it goes on at the end."""
+    pid, other = children(service.process.pid)
+    with closing(client_of(service, other)) as client:
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield pid, client
+        finally:
+            os.kill(pid, signal.SIGCONT)
 
 
 def answers(service: Process, count: int = 60) -> set[tuple[str, bool]]:
@@ -65,8 +67,8 @@ def test_a_worker_that_was_stopped_serves_no_files_that_were_not_checked(
 ) -> None:
     """It keeps the version that it has, and says why."""
     service = start(workers=2, activation_seconds=0.3)
-    with stopped(service) as pid:
-        assert activate(service, three, "v2").json()["behind"] == [pid]
+    with stopped(service) as (pid, client):
+        assert admin(service, three, "activate", {"version": "v2"}, client).json()["behind"] == [pid]
         replace(three, other)
     until(lambda: ("v1", False) in answers(service, 5), "the worker answers again")
     seen = answers(service)
@@ -85,8 +87,8 @@ def test_a_forged_line_of_the_activations_leads_nobody_to_what_was_not_checked(
     """Who may write models may write that file too: what was checked is kept in memory."""
     service = start(workers=2, activation_seconds=0.3)
     shutil.copytree(other, three / "v9")
-    with stopped(service):
-        assert activate(service, three, "v2").status_code == 200
+    with stopped(service) as (_, client):
+        assert admin(service, three, "activate", {"version": "v2"}, client).status_code == 200
         move(three, other)
         path = three / "activations.jsonl"
         lines = [json.loads(line) for line in path.read_text().splitlines()]
@@ -103,7 +105,9 @@ def test_a_worker_that_takes_the_place_of_another_opens_what_was_activated_and_n
     service = start(workers=2)
     assert activate(service, three, "v2").status_code == 200
     move(three, other)
-    os.kill(children(service.process.pid)[0], signal.SIGKILL)
+    pid = children(service.process.pid)[0]
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: not Path(f"/proc/{pid}").exists(), "the worker has ended")
     until(lambda: answered_versions(service, 10) == {"v1"}, "both workers serve v1")
     assert answers(service) == {("v1", False)}
     _, complaints = service.stop()

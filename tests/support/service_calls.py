@@ -1,8 +1,9 @@
 """Calls to a running service, its workers, and traffic in the background."""
 
+import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,14 +21,16 @@ def address(service: Process) -> tuple[str, int]:
     return parts.hostname, parts.port
 
 
-def admin(service: Process, bundles: Path, path: str, body: Any = None) -> httpx2.Response:
+def admin(
+    service: Process, bundles: Path, path: str, body: Any = None, client: httpx2.Client | None = None
+) -> httpx2.Response:
     """Ask for an admin call, wherever the service takes them; `routes` without a body is read."""
     url = f"{service.urls[-1] if 'admin' in service.greeting else service.urls[0]}/admin/{path}"
     header = {"Authorization": f"Bearer {(bundles / 'admin.key').read_text().strip()}"}
-    with plain_client() as client:
+    with nullcontext(client) if client is not None else plain_client() as asking:
         if body is None and path == "routes":
-            return client.get(url, headers=header)
-        return client.post(url, json=body, headers=header)
+            return asking.get(url, headers=header)
+        return asking.post(url, json=body, headers=header)
 
 
 def activate(service: Process, bundles: Path, version: str, **more: Any) -> httpx2.Response:
@@ -44,6 +47,21 @@ def lasting_client(service: Process) -> httpx2.Client:
     """A client whose connection stays; the service has to keep it too (`keep_alive_seconds`)."""
     limits = httpx2.Limits(keepalive_expiry=None)
     return httpx2.Client(base_url=service.urls[0], timeout=60, trust_env=False, verify=False, limits=limits)
+
+
+def client_of(service: Process, pid: int) -> httpx2.Client:
+    """A lasting client whose connection is to one of the workers, as another one may be stopped."""
+    while True:
+        client = lasting_client(service)
+        stream = client.get("/livez").extensions["network_stream"]
+        ends = address(service)[1], stream.get_extra_info("client_addr")[1]
+        for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+            fields = line.split()
+            if tuple(int(field.rpartition(":")[2], 16) for field in fields[1:3]) == ends:
+                held = f"socket:[{fields[9]}]"
+                if any(os.readlink(file) == held for file in Path(f"/proc/{pid}/fd").iterdir()):
+                    return client
+        client.close()
 
 
 def ask(service: Process, **body: Any) -> dict[str, Any]:
