@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from time import monotonic, thread_time
 from types import FrameType
 from typing import NoReturn
@@ -32,6 +32,7 @@ DRAIN, FINISH = signal.SIGUSR1, signal.SIGUSR2
 FAILED = 3  # exit status of a worker that has reported its error
 _TICKS = 10  # of uvicorn in a second
 _SWITCH_SECONDS = 0.0005
+_ARRIVING_SECONDS = 0.05
 _LINE_BYTES = 4_000  # written at once
 
 
@@ -93,8 +94,7 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self._components = components
         self._pipe = pipe
-        gauge = components.metrics.loop_stall
-        self._stall = LoopStall(gauge.labels("wall"), gauge.labels("processor"), 1 / _TICKS)
+        self._stall = LoopStall(components.metrics.loop_stall, 1 / _TICKS)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Ignore the signals that uvicorn listens to: the supervisor has them too, and gives orders."""
@@ -113,6 +113,13 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
         send(self._pipe, f"ready {self._components.model_holder.version or ''}")
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept the connections that wait and read what has arrived on all, as closing would reset them."""
+        for listening in sockets or ():
+            listening.listen(0)  # no more than one waits from now on
+        await asyncio.sleep(_ARRIVING_SECONDS)
+        await super().shutdown(sockets)
+
     async def on_tick(self, counter: int) -> bool:
         """Measure the event loop, and send a heartbeat."""
         self._stall.tick()
@@ -128,29 +135,19 @@ class LoopStall:
     machine the rest is time without a processor.
     """
 
-    def __init__(
-        self,
-        wall: Gauge,
-        processor: Gauge,
-        interval: float,
-        clock: Callable[[], float] = monotonic,
-        processor_clock: Callable[[], float] = thread_time,
-    ) -> None:
-        self._wall, self._processor, self._interval = wall, processor, interval
-        self._clock, self._processor_clock = clock, processor_clock
-        self._longest = self._busiest = 0.0
+    def __init__(self, gauge: Gauge, interval: float) -> None:
+        self._gauges = gauge.labels("wall"), gauge.labels("processor")
+        self._interval = interval
+        self._longest = [0.0, 0.0]
         self._last: tuple[float, float] | None = None
 
     def tick(self) -> None:
         """Record the time since the last tick; call it from the loop's thread."""
-        now, ran = self._clock(), self._processor_clock()
+        now, ran = monotonic(), thread_time()
         if self._last is not None:
             delay = now - self._last[0] - self._interval
-            if delay > self._longest:
-                self._longest = delay
-                self._wall.set(delay)
-            busy = min(delay, ran - self._last[1])
-            if busy > self._busiest:
-                self._busiest = busy
-                self._processor.set(busy)
+            for clock, seconds in enumerate((delay, min(delay, ran - self._last[1]))):
+                if seconds > self._longest[clock]:
+                    self._longest[clock] = seconds
+                    self._gauges[clock].set(seconds)
         self._last = now, ran
