@@ -30,6 +30,7 @@ from turret.tower.errors import BundleError
 
 POLL_SECONDS = 0.05
 SILENT_SECONDS = 3.0  # a member without a report for this long is not waited for
+CUT_OFF_SECONDS = 2.0  # without the record, after which a worker may be silent to the others
 FORGET_SECONDS = 600.0  # after which a member that ended without a word is no longer named
 _BEAT_SECONDS = 1.0
 _FIRST_SECONDS = 0.5
@@ -68,6 +69,7 @@ class Follower:
         self._reading = asyncio.Lock()
         self._catch_up = CatchUp(holder.follow, clock)
         self._stops = Stops(clock)
+        self._looked = clock()
         self._tried_first = float("-inf")
         self._trouble = ""
 
@@ -118,7 +120,12 @@ class Follower:
         stops = self._stops.seen
         try:
             async with self._reading:
-                return await self._look(again)
+                stored = await self._look(again)
+            self._looked, self._holder.is_cut_off = self._clock(), False
+            return stored
+        except ReplicasUnavailableError:
+            self._holder.is_cut_off = self._clock() - self._looked > CUT_OFF_SECONDS
+            raise
         finally:
             self._stops.caught_up(stops)
 

@@ -22,14 +22,15 @@ _log = logging.getLogger("turret.activation")
 class ModelHolder:
     """Holds the live version of one worker, its canary, its shadow and its candidate.
 
-    `record` is the last one that this worker has read; `others_serve` whether another replica serves its live
-    version. Replacing versions takes `change_lock`. `prepare` is awaited with a bundle before it answers
-    requests.
+    `record` is the last one that this worker has read, `is_cut_off` whether the others may no longer wait for
+    it, as it can't read the record, and `others_serve` whether another replica serves its live version.
+    Replacing versions takes `change_lock`. `prepare` is awaited with a bundle before it answers requests.
     """
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.record: Record | None = None
+        self.is_cut_off = False
         self.others_serve = False
         self.traffic = TrafficSplit(Routes())
         self.routes_number = 0
@@ -105,12 +106,15 @@ class ModelHolder:
         return next((model for model in models if model and model.version == version), None)
 
     async def live_at_least(self, version: str, timeout: float = 1.0) -> LoadedModel:
-        """Return the live version once it is no older than the last activation of `version`.
+        """Return the live version once it is no older than the last activation of `version`, of any member.
 
         Waits up to `timeout` seconds for this worker to load it. Versions are ordered by activation: after a
-        rollback, the restored version is the newer one. Raises NotReadyError on a timeout, ConflictError for
-        a version that was never live.
+        rollback, the restored version is the newer one. Raises NotReadyError on a timeout, and for a worker
+        that is cut off, as it may have missed an activation; ConflictError for a version that was never live.
         """
+        if self.is_cut_off:
+            message = "this process can't read which version is live; send the request to another instance"
+            raise NotReadyError("min_version", version, message, 2)
         activation = self.record.activation_of(version) if self.record else None
         if activation is None:
             message = "this version was never live here; /v1/versions lists the versions"

@@ -51,16 +51,16 @@ def test_a_free_port_is_found_and_an_address_that_can_not_be_bound_is_named() ->
 def test_workers_share_an_address_that_no_other_service_takes() -> None:
     """Nor do their clients wait for a worker that has ended."""
     with reserve("127.0.0.1", 0) as reserved, share(reserved) as one, share(reserved) as other:
-        place = reserved.getsockname()
+        host, port = place = reserved.getsockname()
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(place)
         with pytest.raises(ServiceError):
-            reserve(*place)
+            reserve(host, port)
         for listening in (one, other):
             listening.listen()
             listening.setblocking(False)
         with pytest.raises(ServiceError, match="--admin-port"):
-            reserve(*place, "--admin-port")
+            reserve(host, port, "--admin-port")
         one.close()
         for _ in range(20):
             with socket.create_connection(place):

@@ -734,6 +734,25 @@ async def test_an_answer_is_never_older_than_was_asked_for(three: Path, server: 
 
 
 @in_virtual_time
+async def test_a_member_that_can_not_read_the_record_promises_no_version(
+    three: Path, server: RecordServer
+) -> None:
+    """The others don't wait for it any more, so the version may have been activated again."""
+    one, other = await joined(three, server), await joined(three, server, "b:8000/1")
+    with server.failing():
+        await other.follow(1)
+        assert (await other.holder.live_at_least("v1")).version == "v1"
+        await other.follow(SILENT_SECONDS - 1)
+        with pytest.raises(NotReadyError, match="send the request to another instance"):
+            await other.holder.live_at_least("v1")
+    for version in ("v2", "v1"):
+        assert (await one.activate(version)).late == ([], ["b:8000"])
+    await other.follow(1)
+    assert (await other.holder.live_at_least("v1")).version == "v1"
+    assert other.holder.number == 3
+
+
+@in_virtual_time
 async def test_a_member_stopped_in_an_activation_can_not_overwrite_a_later_one(
     three: Path, server: RecordServer
 ) -> None:
