@@ -63,7 +63,7 @@ BARS: dict[str, tuple[Bar, ...]] = {
         ),
         Bar("waiting.served_share", ">=", 0.8, "a flood hardly costs those who are served"),
         Bar("impatient.served_share", ">=", 0.6, "clients that do not wait are left waiting"),
-        Bar("waiting.refused_median_ms", "<=", 20, "a refusal waits for one turn of the loop"),
+        Bar("waiting.refused_median_ms", "<=", 10, "a refusal waits for one turn of the loop"),
     ),
     "serving --trial": (
         Bar("activate_failed", "<=", 0, "no request fails while versions change (docs/serving.md)"),
