@@ -186,6 +186,7 @@ TEXTS = st.text(max_size=3)
 def test_ids_are_numbered_as_a_dictionary_would(
     data: st.DataObject, values: st.SearchStrategy[object], dtype: pl.DataType
 ) -> None:
+    # Hypothesis makes its first texts from the tables of all characters, which takes a second or two.
     columns = data.draw(st.lists(st.lists(values, max_size=30), max_size=6))
     _check_numbers([pl.Series(column, dtype=dtype) for column in columns], dtype)
 

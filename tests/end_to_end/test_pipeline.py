@@ -92,7 +92,10 @@ def test_the_first_bundle_is_current_and_none_can_be_written_to(shop: TrainedSho
 
 
 def test_the_service_answers_what_the_evaluator_ranks(shop: TrainedShop, tmp_path: Path) -> None:
-    """For 200 users the same ten items in order; then by a version that reads features of users, too."""
+    """For 200 users the same ten items in order; then by a version that reads features of users, too.
+
+    It takes seconds: both sides rank the catalog for every user, twice.
+    """
     expected = ranked_by_the_evaluator(shop.run("ids"), shop.data)
     plain: list[dict[str, Any]] = [{"history": history} for history in expected.histories]
     with (shop.folder / "raw" / "users.csv").open(encoding="utf-8", newline="") as file:

@@ -107,6 +107,7 @@ SAMPLER_VARIANTS = [
 
 @pytest.mark.parametrize("settings", SAMPLER_VARIANTS, ids=lambda one: str(one)[5:60])
 def test_every_sampler_passes(settings: SamplerSettings) -> None:
+    """`quadratic` takes seconds where its draws are not in numba's cache: they are compiled here."""
     check_sampler(settings)
 
 

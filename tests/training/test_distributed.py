@@ -224,6 +224,7 @@ def test_what_needs_whole_tables_is_refused_where_they_are_split(
 def test_what_processes_can_not_share_is_refused(
     settings: dict[str, Any], sentence: str, shop: PreparedData
 ) -> None:
+    """The n-grams take seconds where they are not in numba's cache: they are compiled here."""
     chosen = ExperimentConfig.model_validate(settings)
     objective = build_objective(chosen.objective, chosen.tower, shop, 0, torch.device("cpu"))
     with pytest.raises(TrainingError, match=sentence):

@@ -124,7 +124,10 @@ def test_killed_and_resumed_equals_never_interrupted(
 def test_what_a_sampler_remembers_is_resumed_with(
     shop: PreparedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sampler: dict[str, object]
 ) -> None:
-    """Resumed from a checkpoint in mid-epoch, a run ends bit for bit as the one that wasn't interrupted."""
+    """Resumed from a checkpoint in mid-epoch, a run ends bit for bit as the one that wasn't interrupted.
+
+    It takes seconds: each trains, and resumes, and those of `quadratic` are compiled here where numba's cache is cold.
+    """
     objective = {"loss": "sampled_softmax", "sampler": sampler}
     whole = run_of(tmp_path / "whole", shop, objective, checkpoint_every=5)
     cut = replace(whole, folder=tmp_path / "cut")

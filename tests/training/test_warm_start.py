@@ -105,7 +105,10 @@ def test_known_items_keep_their_vectors_bit_for_bit(grown: Grown, exported: Expo
 
 
 def test_known_items_of_features_keep_their_vectors(grown: Grown, exported: Export) -> None:
-    """Though other texts have other trigrams, and the prices another mean, by which they are standardised."""
+    """Though other texts have other trigrams, and the prices another mean, by which they are standardised.
+
+    It takes seconds: the export of a tower with features, which the module makes once, is made here.
+    """
     bundle = exported(ALL)
     model, carried = warm(grown, bundle, ALL)
     assert carried.new_from == "their features"
