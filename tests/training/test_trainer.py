@@ -126,7 +126,7 @@ def test_what_a_sampler_remembers_is_resumed_with(
 ) -> None:
     """Resumed from a checkpoint in mid-epoch, a run ends bit for bit as the one that wasn't interrupted.
 
-    It takes seconds: each trains and resumes, and draws of `quadratic` are compiled where numba's cache is cold.
+    It takes seconds: each trains and resumes; `quadratic` is compiled where numba's cache is cold.
     """
     objective = {"loss": "sampled_softmax", "sampler": sampler}
     whole = run_of(tmp_path / "whole", shop, objective, checkpoint_every=5)
