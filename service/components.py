@@ -23,8 +23,8 @@ from turret.service.versions.activation import Activator
 from turret.service.versions.engine import engine_access
 from turret.service.versions.folder import make_folder, record_of
 from turret.service.versions.follower import Follower
-from turret.service.versions.gate import GateRequest, Passage, pass_gate
-from turret.service.versions.gate_process import pass_gate_in_process
+from turret.service.versions.gate import GateReport, GateRequest, run_gate
+from turret.service.versions.gate_process import run_gate_in_process
 from turret.service.versions.holder import ModelHolder
 from turret.service.versions.record import ItemsNumber
 from turret.service.versions.shadow import Shadow
@@ -86,11 +86,11 @@ class Components:
             self.observation.answered,
         )
 
-    async def _pass_gate(self, request: GateRequest) -> Passage:
+    async def _run_gate(self, request: GateRequest) -> GateReport:
         """Check a version in a process of its own, or in a thread of a service without a supervisor."""
         if self.context.supervisor is None:
-            return await asyncio.to_thread(pass_gate, request)
-        return await pass_gate_in_process(request, self.settings.gate_seconds)
+            return await asyncio.to_thread(run_gate, request)
+        return await run_gate_in_process(request, self.settings.gate_seconds)
 
     def _hold(self) -> ModelHolder:
         """Open the versions of the first record, which a worker's context has."""
@@ -128,7 +128,7 @@ class Components:
             is_shared=store_kind(settings.store).open_records is not None,
         )
 
-        return follower, Activator(self.model_holder, follower, records, settings, self._pass_gate)
+        return follower, Activator(self.model_holder, follower, records, settings, self._run_gate)
 
     def _observe(self) -> Observation:
         observation = Observation(

@@ -9,8 +9,8 @@ from turret.service.observing.answer_record import AnswerRecord
 from turret.service.overlay.fresh import FreshItems
 from turret.service.ranking.answers import Answer, recommend
 from turret.service.ranking.query import Query
+from turret.service.versions.gate import overlap_of
 from turret.service.versions.loaded_model import LoadedModel
-from turret.service.versions.overlap import overlap_of
 from turret.tower.errors import EncodingError
 
 Id = int | str

@@ -12,7 +12,6 @@ __all__ = [
     "loaded_model",
     "log",
     "memory",
-    "overlap",
     "record",
     "shadow",
     "start",

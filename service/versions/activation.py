@@ -22,14 +22,13 @@ from turret.service.versions.folder import (
     write_routes,
 )
 from turret.service.versions.follower import Follower
-from turret.service.versions.gate import GateRequest, Passage
+from turret.service.versions.gate import GateReport, GateRequest
 from turret.service.versions.holder import ModelHolder
 from turret.service.versions.loaded_model import LoadedModel, open_live
 from turret.service.versions.memory import give_back
 from turret.service.versions.record import Activation, Candidate, Record, Route, Routes, now, salted
 from turret.tower.errors import BundleError
 from turret.tower.format.pointer import point
-from turret.tower.format.snapshot import Snapshot
 
 _LEASE_SECONDS = 10.0
 _RENEW_SECONDS = 2.0
@@ -37,7 +36,7 @@ _LOOK_SECONDS = 0.01
 COMPARISON_SECONDS = 1800.0  # that a version stays open for comparison
 # A version with few answers in common, or of low recall, may be compared.
 _WORTH_A_LOOK = frozenset({"overlap", "recall"})
-RunGate = Callable[[GateRequest], Awaitable[Passage]]
+RunGate = Callable[[GateRequest], Awaitable[GateReport]]
 Changed = TypeVar("Changed")
 
 
@@ -112,9 +111,9 @@ class Activator:
         without any effect, if a check fails; BusyError if other calls hold the lock for too long.
         """
         async with self._turn() as turn:
-            passage = await self._check(turn, version, force, who)
-            live = await asyncio.to_thread(open_live, self._root, version, 0, passage.snapshot)
-            failed = tuple(check.name for check in passage.report.failed)
+            report = await self._check(turn, version, force, who)
+            live = await asyncio.to_thread(open_live, self._root, version, 0, report.manifest)
+            failed = tuple(check.name for check in report.failed)
             line = _line(version, who).model_copy(update={"forced": force, "failed": failed})
             after, warning = await self._replace(turn, live, line)
         return await self._swapped(turn, after, warning)
@@ -130,8 +129,7 @@ class Activator:
             if turn.record is None or not turn.record.before:
                 raise BundleError("no other version was live before; activate one by its name", "missing")
             before = turn.record.before[0]
-            pinned = Snapshot(before.manifest) if before.manifest else None
-            live = await asyncio.to_thread(open_live, self._root, before.version, 0, pinned)
+            live = await asyncio.to_thread(open_live, self._root, before.version, 0, before.manifest)
             after, warning = await self._replace(turn, live, _line(before.version, f"{who} (rollback)"))
         return await self._swapped(turn, after, warning)
 
@@ -214,40 +212,33 @@ class Activator:
 
     async def _checked(self, turn: _Turn, routes: Routes) -> Routes:
         """Check the versions of routes that are not loaded here, and pin the content of each."""
-        # The old routes prove nothing: the folder may have other files by now.
-        traffic = self._holder.traffic
-        live = self._holder.live if self._holder.version else None
-        loaded = (traffic.canary, traffic.shadow, traffic.candidate, live)
-        manifests: dict[str, str | None] = {
-            model.version: model.bundle.snapshot.manifest for model in loaded if model
-        }
-        pinned: dict[str, Route | Candidate | None] = {
-            "canary": routes.canary,
-            "shadow": routes.shadow,
-            "candidate": routes.candidate,
-        }
-        for kind, route in pinned.items():
+        pinned: dict[str, Route | Candidate | None] = {}
+        for kind, route in ((kind, getattr(routes, kind)) for kind in ("canary", "shadow", "candidate")):
             if route is None:
                 continue
-            if route.version not in manifests:
+            # An old route proves nothing: the folder may have other files by now.
+            loaded: LoadedModel | None = getattr(self._holder.traffic, kind)
+            if loaded is not None and loaded.version == route.version:
+                manifest: str | None = loaded.bundle.snapshot.manifest
+            else:
                 accepted = _WORTH_A_LOOK if kind == "candidate" else frozenset()
-                snapshot = (await self._check(turn, route.version, True, "routes", accepted)).snapshot
-                manifests[route.version] = snapshot.manifest if snapshot else None
-            pinned[kind] = route.model_copy(update={"manifest": manifests[route.version]})
+                manifest = (await self._check(turn, route.version, True, "routes", accepted)).manifest
+            pinned[kind] = route.model_copy(update={"manifest": manifest})
         return routes.model_copy(update=pinned)
 
     async def _check(
         self, turn: _Turn, version: str, force: bool, who: str, accepted: frozenset[str] = frozenset()
-    ) -> Passage:
-        passage = await self._run_gate(self._gate_request(version, turn.live, force))
-        report = passage.report
-        if report.passed or accepted.issuperset(check.name for check in report.failed):
-            return passage
+    ) -> GateReport:
+        """Raise RefusedError, and log it, unless a version passes the gate but for `accepted` checks."""
+        report = await self._run_gate(self._gate_request(version, turn.live, force))
+        failed = tuple(check.name for check in report.failed)
+        if report.passed or accepted.issuperset(failed):
+            return report
         refused = _line(version, who).model_copy(
             update={
                 "outcome": "refused",
                 "previous": turn.live,
-                "failed": tuple(check.name for check in report.failed),
+                "failed": failed,
                 "words": report.refusal[:1000],
             }
         )

@@ -1,31 +1,35 @@
 """The checks of a version before it goes live; reports are kept in `<bundles>/.gate/<version>.json`."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from turret.data.errors import DataError
 from turret.data.files.staging import new_file
 from turret.service.shown import without_folder
 from turret.service.versions.memory import available_bytes, in_words, needed_bytes
-from turret.service.versions.overlap import mean_overlap
 from turret.service.versions.record import now
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.cost import check_cost
-from turret.tower.bundle.golden import check_golden, load_golden
+from turret.tower.bundle.golden import GoldenQuery, check_golden, load_golden
 from turret.tower.engines.live import check_loaded
-from turret.tower.errors import BundleError, EngineError
+from turret.tower.errors import BundleError, EncodingError, EngineError
 from turret.tower.format.checksum_cache import forget_verified, note_verified
 from turret.tower.format.checksums import check_files
 from turret.tower.format.listing import VersionSummary, version_folder, versions
 from turret.tower.format.manifest import Manifest, read_manifest
 from turret.tower.format.safe_open import check_folder, read_regular
 from turret.tower.format.snapshot import Snapshot, take_snapshot
+from turret.tower.retrieval.retriever import Retriever
+from turret.tower.times import Times
 
 FOLDER = ".gate"
 _REPORT_BYTES = 100_000
+K = 10
 _OF_THE_FILES = ("checksum", "soundness", "golden")
 Reason = Literal["unknown", "memory", "checksum", "soundness", "golden", "recall", "overlap", "crashed"]
 CheckResult = tuple[str, float | None]
@@ -63,7 +67,8 @@ class GateRequest(BaseModel):
 class GateReport(BaseModel):
     """The checks in their order, up to the first that failed.
 
-    `forced`: a failed check of the overlap is accepted.
+    `forced`: a failed check of the overlap is accepted. `manifest`: the SHA-256 of the manifest of the
+    checked files; only these may be activated.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -72,6 +77,7 @@ class GateReport(BaseModel):
     time: str
     forced: bool
     checks: tuple[Check, ...]
+    manifest: str | None = None
 
     @property
     def failed(self) -> tuple[Check, ...]:
@@ -94,52 +100,38 @@ class GateReport(BaseModel):
         return "; ".join(check.words for check in self.failed)
 
 
-class Passage(BaseModel):
-    """A report, and a snapshot of the checked files: only these may be activated."""
-
-    model_config = ConfigDict(frozen=True)
-
-    report: GateReport
-    snapshot: Snapshot | None = None
-
-
 def run_gate(request: GateRequest) -> GateReport:
     """Check a version, store the report and return it; a failed check is not an exception."""
-    return pass_gate(request).report
-
-
-def pass_gate(request: GateRequest) -> Passage:
-    """Like `run_gate`, with the snapshot of the checked files."""
     gate = _Gate(request)
-    checks = tuple(_checks(gate))
+    checks = tuple(gate.checks())
     if any(not check.passed and check.name in _OF_THE_FILES for check in checks):
         forget_verified(request.root, request.version)
-    report = GateReport(version=request.version, time=now(), forced=request.force, checks=checks)
-    keep_report(request.root, report)
-    return Passage(report=report, snapshot=gate.snapshot)
+    return _reported(request, checks, gate.snapshot)
 
 
-def crashed(request: GateRequest, how: str) -> Passage:
+def crashed(request: GateRequest, how: str) -> GateReport:
     """Report that the process that checked a version crashed."""
     message = f"checking version {request.version} ended {how}; export it again"
-    check = Check(name="crashed", passed=False, words=message)
-    report = GateReport(version=request.version, time=now(), forced=False, checks=(check,))
-    keep_report(request.root, report)
-    return Passage(report=report)
+    return _reported(request, (Check(name="crashed", passed=False, words=message),))
 
 
-def keep_report(root: Path, report: GateReport) -> None:
-    """Store a report for `read_report`, unless the folder is read-only."""
-    if any(check.name == "unknown" for check in report.checks):
-        return
-    path = root / FOLDER / f"{report.version}.json"
-    try:
-        path.parent.mkdir(exist_ok=True)
-        check_folder(path.parent)
-        with new_file(path) as fresh:
-            fresh.write_text(report.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    except (OSError, BundleError):
-        pass  # the activation log has the refusal too
+def _reported(request: GateRequest, checks: tuple[Check, ...], found: Snapshot | None = None) -> GateReport:
+    """Make a report, and store it unless the folder is read-only: the activation log has a refusal too."""
+    report = GateReport(
+        version=request.version,
+        time=now(),
+        forced=request.force,
+        checks=checks,
+        manifest=found.manifest if found else None,
+    )
+    path = request.root / FOLDER / f"{report.version}.json"
+    if checks[0].name != "unknown":
+        with suppress(OSError, BundleError):
+            path.parent.mkdir(exist_ok=True)
+            check_folder(path.parent)
+            with new_file(path) as fresh:
+                fresh.write_text(report.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    return report
 
 
 def read_report(root: Path, version: str) -> GateReport | None:
@@ -159,13 +151,14 @@ class CheckedVersion(VersionSummary):
 
 def checked_versions(root: Path) -> list[CheckedVersion]:
     """List the bundles under `root`, oldest first. Raises BundleError when `root` is not a folder."""
-    return [_checked(root, summary) for summary in versions(root)]
-
-
-def _checked(root: Path, summary: VersionSummary) -> CheckedVersion:
-    error = without_folder(summary.error, root) if summary.error else None
-    fields = summary.model_dump(exclude={"error"})
-    return CheckedVersion(**fields, error=error, gate=read_report(root, summary.version))
+    return [
+        CheckedVersion(
+            **summary.model_dump(exclude={"error"}),
+            error=without_folder(summary.error, root) if summary.error else None,
+            gate=read_report(root, summary.version),
+        )
+        for summary in versions(root)
+    ]
 
 
 class _Gate:
@@ -173,12 +166,40 @@ class _Gate:
 
     def __init__(self, request: GateRequest) -> None:
         self._request = request
-        self.root = request.root
         self._folder = request.root / request.version
+        self._started = time.time_ns()
         self._manifest: Manifest | None = None
         self._bundle: Bundle | None = None
         self.snapshot: Snapshot | None = None
-        self._started = time.time_ns()
+
+    def checks(self) -> Iterator[Check]:
+        """Run the checks, up to the first that fails."""
+        steps: tuple[tuple[Reason, Callable[[], CheckResult]], ...] = (
+            ("unknown", self.unknown),
+            ("memory", self.memory),
+            ("checksum", self.checksum),
+            ("soundness", self.soundness),
+            ("golden", self.golden),
+            ("recall", self.recall),
+            ("overlap", self.overlap),
+        )
+        for name, step in steps:
+            try:
+                message, figure = step()
+            except (BundleError, MemoryError) as error:
+                yield self._check(name, str(error) or "the memory is full")
+                return
+            except EngineError as error:
+                # As a collection that is incomplete; `overlap` would be accepted with force.
+                message = f"its vector engine failed during the check {name}: {error}; activate it again"
+                yield self._check("soundness", message)
+                return
+            if name != "unknown":
+                yield self._check(name, message, True, figure)
+
+    def _check(self, name: Reason, message: str, passed: bool = False, figure: float | None = None) -> Check:
+        words = without_folder(message, self._request.root)
+        return Check(name=name, passed=passed, words=words, figure=figure)
 
     def unknown(self) -> CheckResult:
         """The version exists."""
@@ -261,44 +282,46 @@ class _Gate:
             return f"the live version's recorded queries can't be read ({error})", None
         overlap = mean_overlap(self._bundle, recorded)
         if overlap < request.overlap_minimum:
-            raise _OverlapError(
-                f"its best 10 have {overlap:.3f} in common with those of version {request.live} on "
+            raise BundleError(
+                f"its best {K} have {overlap:.3f} in common with those of version {request.live} on "
                 f"{len(recorded)} recorded histories, less than {request.overlap_minimum}; "
-                "activate it with force if that is intended",
-                overlap,
+                "activate it with force if that is intended"
             )
-        return f"its best 10 have {overlap:.3f} in common with those of version {request.live}", overlap
+        message = f"its best {K} have {overlap:.3f} in common with those of version {request.live}"
+        return message, overlap
 
 
-class _OverlapError(BundleError):
-    def __init__(self, message: str, overlap: float) -> None:
-        super().__init__(message)
-        self.overlap = overlap
+def overlap_of(first: Sequence[int | str], second: Sequence[int | str], k: int = K) -> float:
+    """Return the share of the `k` best of `first` that is among the `k` best of `second`; 1 for no items."""
+    expected = set(map(str, first[:k]))
+    return len(expected & set(map(str, second[:k]))) / len(expected) if expected else 1.0
 
 
-def _checks(gate: _Gate) -> Iterator[Check]:
-    steps: tuple[tuple[Reason, Callable[[], CheckResult]], ...] = (
-        ("unknown", gate.unknown),
-        ("memory", gate.memory),
-        ("checksum", gate.checksum),
-        ("soundness", gate.soundness),
-        ("golden", gate.golden),
-        ("recall", gate.recall),
-        ("overlap", gate.overlap),
-    )
-    for name, step in steps:
+def mean_overlap(bundle: Bundle, recorded: Sequence[GoldenQuery]) -> float:
+    """Answer another version's recorded queries, and return the mean overlap at 10 with its answers.
+
+    Recorded times are used. A history without known items, or that `bundle` can't encode, has overlap 0.
+    Features that it doesn't read are left out.
+    """
+    retriever = Retriever(bundle)
+    names = {feature.name for feature in bundle.user_features}
+    overlaps = []
+    for query in recorded:
+        features = {name: value for name, value in query.features.items() if name in names}
         try:
-            message, figure = step()
-        except (BundleError, MemoryError) as error:
-            figure = error.overlap if isinstance(error, _OverlapError) else None
-            message = without_folder(str(error), gate.root) or "the memory is full"
-            yield Check(name=name, passed=False, words=message, figure=figure)
-            return
-        except EngineError as error:
-            message = f"its vector engine failed during the check {name}: {error}; activate it again"
-            # As a collection that is incomplete; `overlap` would be accepted with force.
-            yield Check(name="soundness", passed=False, words=without_folder(message, gate.root))
-            return
-        if name != "unknown":
-            message = without_folder(message, gate.root)
-            yield Check(name=name, passed=True, words=message, figure=figure)
+            rows, _ = bundle.vocabulary.known_rows(query.history)
+            times = [_times(bundle, query)]
+            ranking = retriever.recommend([rows], [features], K, [rows], times)[0] if len(rows) else None
+        except (EncodingError, DataError):
+            ranking = None
+        answer = bundle.vocabulary.ids(ranking.rows) if ranking else []
+        overlaps.append(overlap_of(query.items, answer))
+    return sum(overlaps) / len(overlaps) if overlaps else 1.0
+
+
+def _times(bundle: Bundle, query: GoldenQuery) -> Times | None:
+    """The times of the items that `bundle` knows."""
+    if query.times is None:
+        return None
+    is_known = [bundle.vocabulary.row(item) is not None for item in query.history]
+    return Times(query.times.events[is_known], query.times.asked)

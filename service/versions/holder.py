@@ -14,7 +14,6 @@ from turret.service.versions.memory import give_back
 from turret.service.versions.record import Activation, Candidate, Record, Route, Routes
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.errors import BundleError
-from turret.tower.format.snapshot import Snapshot
 
 _log = logging.getLogger("turret.activation")
 
@@ -194,8 +193,7 @@ class ModelHolder:
         self.traffic, self.routes_number = traffic, record.routes_number
 
     def _open(self, activation: Activation) -> LoadedModel:
-        pinned = Snapshot(activation.manifest) if activation.manifest else None
-        return open_live(self.root, activation.version, activation.number or 0, pinned)
+        return open_live(self.root, activation.version, activation.number or 0, activation.manifest)
 
     def _open_one_before(self, record: Record, refused: BundleError) -> LoadedModel:
         known = {before.version: before for before in (record.live, *record.before)}
@@ -225,8 +223,7 @@ class ModelHolder:
             if model and model.version == route.version and _matches(model, route.manifest):
                 return model
         try:
-            pinned = Snapshot(route.manifest) if route.manifest else None
-            return open_live(self.root, route.version, 0, pinned)
+            return open_live(self.root, route.version, manifest=route.manifest)
         except BundleError as error:
             _log.warning(
                 "the route to version %s is ignored, as it can't be opened: %s", route.version, error

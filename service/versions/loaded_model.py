@@ -1,6 +1,5 @@
 """A bundle in memory with its retriever. A request is answered by one of them from beginning to end."""
 
-import logging
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -11,13 +10,8 @@ import numpy as np
 from turret.service.latency import LatencyEstimate
 from turret.service.versions.record import Routes
 from turret.tower.bundle.bundle import Bundle, load
-from turret.tower.errors import BundleError, EncodingError, EngineError
-from turret.tower.format.pointer import check_version
-from turret.tower.format.snapshot import Snapshot, check_content, take_snapshot
+from turret.tower.errors import EncodingError, EngineError
 from turret.tower.retrieval.retriever import Retriever
-
-_CHANGED = "files of version %s changed since its check; their checksums are compared again"
-_log = logging.getLogger("turret.activation")
 
 
 @dataclass(frozen=True)
@@ -49,17 +43,13 @@ class TrafficSplit:
     candidate: LoadedModel | None = None
 
 
-def open_live(root: Path, version: str, number: int = 0, pinned: Snapshot | None = None) -> LoadedModel:
-    """Load a version; its content has to match `pinned`, if given.
+def open_live(root: Path, version: str, number: int = 0, manifest: str | None = None) -> LoadedModel:
+    """Load a version, whose manifest has to have the SHA-256 `manifest`, if given.
 
-    Checks everything but the checksums of files that are unchanged since their last verification. If `pinned`
-    has the state of the files, these have passed the gate, and only changed ones are checked again. Raises
+    Checks everything but the checksums of files that are unchanged since their last verification. Raises
     BundleError if it can't be served.
     """
-    if pinned and pinned.files:
-        bundle = _open_checked(root, version, pinned)
-    else:
-        bundle = load(root, version, trust_note=True, content=pinned.manifest if pinned else None)
+    bundle = load(root, version, trust_note=True, content=manifest)
     latency = LatencyEstimate(bundle.manifest.index.is_remote)
     live = LoadedModel(bundle, Retriever(bundle), datetime.now(UTC), number, latency)
     _warm_up(live)
@@ -74,17 +64,3 @@ def _warm_up(live: LoadedModel) -> None:
         live.bundle.vocabulary.known_rows(live.bundle.vocabulary.ids(rows))
         live.retriever.recommend([rows], [{}], len(rows), [rows])
         live.bundle.encoder.encode_each([rows] * 2, [{}] * 2)
-
-
-def _open_checked(root: Path, version: str, checked: Snapshot) -> Bundle:
-    check_version(version)
-    folder = root / version
-    before = take_snapshot(folder)
-    check_content(folder, before, checked.manifest)
-    is_changed = before != checked
-    if is_changed:
-        _log.warning(_CHANGED, version)
-    bundle = Bundle.open(folder, verify=is_changed, since=before)
-    if bundle.manifest.version != version:
-        raise BundleError(f"{folder} holds version {bundle.manifest.version!r}; rename it to that")
-    return bundle

@@ -5,9 +5,9 @@ import random
 from collections.abc import Callable, Sequence
 
 from turret.service.observing.metrics import Metrics
+from turret.service.versions.gate import overlap_of
 from turret.service.versions.holder import ModelHolder
 from turret.service.versions.loaded_model import LoadedModel
-from turret.service.versions.overlap import overlap_of
 
 Ids = Sequence[int | str]
 

@@ -65,7 +65,7 @@ def a_forced_activation_passes_every_check(original: Function) -> Function:
     return lambda self: self.forced or original(self)
 
 
-@planted("turret.service.versions.gate:pass_gate", "service/test_gate.py")
+@planted("turret.service.versions.gate:run_gate", "service/test_gate.py")
 def a_damaged_version_stays_verified(original: Function) -> Function:
     return seeing(original, _OF_THE_FILES=())
 

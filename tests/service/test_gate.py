@@ -8,9 +8,15 @@ from pathlib import Path
 import pytest
 
 from turret.service.versions import gate
-from turret.service.versions.gate import GateRequest, checked_versions, crashed, read_report, run_gate
+from turret.service.versions.gate import (
+    GateRequest,
+    checked_versions,
+    crashed,
+    mean_overlap,
+    read_report,
+    run_gate,
+)
 from turret.service.versions.memory import available_bytes, in_words, needed_bytes
-from turret.service.versions.overlap import mean_overlap
 from turret.tower.bundle.bundle import Bundle, load
 from turret.tower.bundle.golden import RecordedQuery, load_golden, record, replay
 from turret.tower.bundle.publish import BundleContents, publish
@@ -158,7 +164,7 @@ def test_too_little_in_common_is_refused_but_can_be_forced(root: Path) -> None:
 
 
 def test_a_check_that_did_not_live_to_tell_is_a_refusal(root: Path) -> None:
-    report = crashed(GateRequest(root=root, version="v2"), "by SIGKILL").report
+    report = crashed(GateRequest(root=root, version="v2"), "by SIGKILL")
     assert (report.passed, report.reason) == (False, "crashed")
     assert read_report(root, "v2") == report
 

@@ -15,8 +15,8 @@ import uvloop
 from tests.support.service_calls import children
 from tests.support.until import PATIENCE, eventually
 from turret.service.child_processes import describe_exit
-from turret.service.versions.gate import GateRequest, Passage
-from turret.service.versions.gate_process import pass_gate_in_process
+from turret.service.versions.gate import GateReport, GateRequest
+from turret.service.versions.gate_process import run_gate_in_process
 from turret.tower.engines.access import Access, current_access, set_access
 from turret.tower.format.snapshot import take_snapshot
 
@@ -47,14 +47,14 @@ def instead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Instead:
     folder.mkdir()
     monkeypatch.syspath_prepend(folder)
 
-    def write(work: str, target: str = "pass_gate") -> None:
+    def write(work: str, target: str = "run_gate") -> None:
         (folder / "sitecustomize.py").write_text(SITE.format(target=target, work=indent(work, "    ")))
 
     return write
 
 
-def passed(root: Path, seconds: float = PATIENCE, **more: Any) -> Passage:
-    return asyncio.run(pass_gate_in_process(GateRequest(root=root, version="v1", **more), seconds))
+def passed(root: Path, seconds: float = PATIENCE, **more: Any) -> GateReport:
+    return asyncio.run(run_gate_in_process(GateRequest(root=root, version="v1", **more), seconds))
 
 
 @pytest.fixture
@@ -64,16 +64,16 @@ def others() -> set[int]:
 
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
-def test_a_sound_version_passes_with_the_snapshot_of_its_files(
+def test_a_sound_version_passes_with_the_digest_of_its_files(
     new_loop: Callable[[], asyncio.AbstractEventLoop], bundles: Path, others: set[int]
 ) -> None:
     with asyncio.Runner(loop_factory=new_loop) as runner:
         request = GateRequest(root=bundles, version="v1")
-        passage = runner.run(pass_gate_in_process(request, PATIENCE))
-        unknown = runner.run(pass_gate_in_process(request.model_copy(update={"version": "v9"}), PATIENCE))
-    assert passage.report.passed
-    assert passage.snapshot == take_snapshot(bundles / "v1")
-    assert (unknown.report.reason, unknown.snapshot) == ("unknown", None)
+        report = runner.run(run_gate_in_process(request, PATIENCE))
+        unknown = runner.run(run_gate_in_process(request.model_copy(update={"version": "v9"}), PATIENCE))
+    assert report.passed
+    assert report.manifest == take_snapshot(bundles / "v1").manifest
+    assert (unknown.reason, unknown.manifest) == ("unknown", None)
     assert not set(children(os.getpid())) - others
 
 
@@ -95,7 +95,7 @@ def test_a_check_that_fails_of_itself_is_refused_in_words(
     work: str, words: str, instead: Instead, bundles: Path
 ) -> None:
     instead(work)
-    report = passed(bundles).report
+    report = passed(bundles)
     assert (report.passed, report.reason) == (False, "crashed")
     assert f"checking version v1 {words}" in report.refusal
 
@@ -104,14 +104,14 @@ def test_a_check_that_fails_of_itself_is_refused_in_words(
 def test_memory_is_limited_by_the_size_of_the_version(instead: Instead, bundles: Path) -> None:
     """Two gigabytes for one of 20 KB."""
     instead("bytearray(2 << 30)", "_Gate.golden")
-    report = passed(bundles).report
+    report = passed(bundles)
     assert (report.reason, report.refusal) == ("golden", "the memory is full")
 
 
 @pytest.mark.fault(63)
 def test_a_check_that_takes_too_long_is_killed(instead: Instead, bundles: Path, others: set[int]) -> None:
     instead("signal.pause()")
-    report = passed(bundles, seconds=0.5).report
+    report = passed(bundles, seconds=0.5)
     assert report.reason == "crashed"
     assert "ended after 0.5 seconds, the limit (TURRET_GATE_SECONDS)" in report.refusal
     assert not set(children(os.getpid())) - others
@@ -125,7 +125,7 @@ def test_a_check_ends_with_the_call_that_waits_for_it(
 
     async def work() -> None:
         request = GateRequest(root=bundles, version="v1")
-        call = asyncio.create_task(pass_gate_in_process(request, PATIENCE))
+        call = asyncio.create_task(run_gate_in_process(request, PATIENCE))
         await eventually((tmp_path / "begun").exists, "the check has begun")
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -145,19 +145,19 @@ def test_the_outcome_of_a_check_that_was_given_up_passes_for_no_other(
 
     async def work() -> None:
         request = GateRequest(root=bundles, version="v1", force=True)
-        first = await pass_gate_in_process(request, 0.5)
+        first = await run_gate_in_process(request, 0.5)
         second = asyncio.create_task(
-            pass_gate_in_process(request.model_copy(update={"force": False}), PATIENCE)
+            run_gate_in_process(request.model_copy(update={"force": False}), PATIENCE)
         )
         go.touch()
-        assert (first.report.passed, (await second).report.forced) == (False, False)
+        assert (first.passed, (await second).forced) == (False, False)
 
     asyncio.run(work())
 
 
 def test_what_a_library_prints_is_no_outcome(instead: Instead, bundles: Path) -> None:
     instead("print('{}', flush=True)\nos.write(1, b'noise')")
-    assert passed(bundles).report.passed
+    assert passed(bundles).passed
 
 
 @pytest.fixture
@@ -196,7 +196,7 @@ def test_a_check_has_limits_and_nothing_of_its_caller_but_the_environment_and_th
     instead(TELL.format(path=str(tmp_path / "told")))
     with open(tmp_path / "kept", "w") as kept:
         os.set_inheritable(kept.fileno(), True)
-        assert passed(bundles, seconds=PATIENCE).report.passed
+        assert passed(bundles, seconds=PATIENCE).passed
     told = json.loads((tmp_path / "told").read_text())
     cores = os.cpu_count() or 1
     assert (told["RLIMIT_CPU"], told["RLIMIT_CORE"]) == (PATIENCE * cores, 0)
@@ -213,7 +213,7 @@ def test_a_process_that_can_not_be_started_is_a_failed_check(
     bundles: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.executable", str(bundles / "nothing"))
-    assert "ended before its start (No such file or directory)" in passed(bundles).report.refusal
+    assert "ended before its start (No such file or directory)" in passed(bundles).refusal
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ from turret.service.versions.folder import (
     write_routes,
 )
 from turret.service.versions.follower import FORGET_SECONDS, SILENT_SECONDS
-from turret.service.versions.gate import GateRequest, Passage, pass_gate
+from turret.service.versions.gate import GateReport, GateRequest, run_gate
 from turret.service.versions.loaded_model import LoadedModel
 from turret.service.versions.record import (
     Activation,
@@ -527,11 +527,11 @@ async def test_files_that_are_replaced_after_the_gate_are_not_activated(
     other = publish(tmp_path / "other", make_contents("v2", ids=range(400, 440)))
     member = await joined(three, server)
 
-    async def gate(request: GateRequest) -> Passage:
-        passage = pass_gate(request)
+    async def gate(request: GateRequest) -> GateReport:
+        report = run_gate(request)
         (three / "v2").rename(three / "away")
         other.rename(three / "v2")
-        return passage
+        return report
 
     monkeypatch.setattr(member.activator, "_run_gate", gate)
     with pytest.raises(BundleError, match="does not hold the files that were activated"):

@@ -11,7 +11,7 @@ from turret.service.settings import Settings
 from turret.service.versions.activation import Activator, Swap
 from turret.service.versions.folder import record_of
 from turret.service.versions.follower import Follower
-from turret.service.versions.gate import GateRequest, Passage, pass_gate
+from turret.service.versions.gate import GateReport, GateRequest, run_gate
 from turret.service.versions.holder import ModelHolder
 from turret.service.versions.record import ItemsNumber, Record
 
@@ -68,9 +68,9 @@ class Member:
         """The version that answers."""
         return self.holder.version
 
-    async def _gate(self, request: GateRequest) -> Passage:
+    async def _gate(self, request: GateRequest) -> GateReport:
         await asyncio.sleep(self.delays.pop(0) if self.delays else 0)
-        return pass_gate(request)
+        return run_gate(request)
 
 
 async def joined(root: Path, server: RecordServer, *arguments: Any, **settings: Any) -> Member:
