@@ -22,8 +22,8 @@ from benchmarks.folders import drawing
 from benchmarks.readme import PAGES as FIGURES
 from benchmarks.readme import filled
 from turret.data.entry_points import kind_of
-from turret.service.observing.drift import Drift
 from turret.service.observing.metrics import Metrics
+from turret.service.observing.quality import Drift
 from turret.service.settings import Settings
 from turret.training.config.experiment import ExperimentConfig
 from turret.training.losses.registry import LOSSES

@@ -16,9 +16,9 @@ import numpy as np
 
 from benchmarks.protocol import finish, read_options
 from benchmarks.serving_shop import VERSIONS, served_shop
-from turret.service.observing.answer_record import AnswerRecord
 from turret.service.observing.logs import ACCESS, Logs
 from turret.service.observing.observation import Observation
+from turret.service.observing.quality import AnswerRecord
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.settings import Settings
 from turret.service.stores.sqlite.items import SqliteItems

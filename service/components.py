@@ -8,11 +8,11 @@ import weakref
 from pathlib import Path
 
 from turret.service.background_tasks import BackgroundTasks
-from turret.service.compare.comparison import Comparison
 from turret.service.keys.keyring import Keyring, admin_key
 from turret.service.observing.observation import Observation
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.overlay.item_writer import ItemWriter
+from turret.service.ranking.comparison import Comparison
 from turret.service.ranking.query import QueryReader
 from turret.service.ranking.recommender import Recommender
 from turret.service.search.catalog_search import CatalogSearch

@@ -166,9 +166,8 @@ def _add_layers(app: Application, components: Components, routers: tuple[APIRout
         metrics=components.metrics,
         pictures=components.settings.page_pictures,
         is_draining=lambda: context.is_draining,
+        trace=traces and traces.record,
     )
-    if traces is not None:
-        app.surround(traces.around)
     # A request is compared with the routes one after the other, and probes come most often.
     for router in sorted(routers, key=lambda router: router is not probes.router):
         # Websites and mails append parameters of their own to the address of the page, orchestrators and

@@ -36,7 +36,7 @@ class Edge:
     They may also set `version`, `key` (with a `name`) and `degraded` (names). An unhandled exception is
     logged once and answered with 500, a request that a server cancels as it ends with 503. The page may load
     pictures from the origins `pictures`. While the service `is_draining`, an answer is the last of its
-    connection.
+    connection. `trace` receives the scope, route, status and seconds of each request but probes.
     """
 
     def __init__(
@@ -45,8 +45,10 @@ class Edge:
         metrics: Metrics,
         pictures: Sequence[str] = (),
         is_draining: Callable[[], bool] = lambda: False,
+        trace: Callable[[Scope, str, int, float], None] | None = None,
     ) -> None:
         self._app = app
+        self._trace = trace
         self._metrics = metrics
         self._security = SecurityHeaders(pictures)
         self._is_draining = is_draining
@@ -109,6 +111,8 @@ class Edge:
         degraded = facts.get("degraded") or ()
         for part in degraded:
             self._metrics.degraded.labels(part).inc()
+        if self._trace is not None and not route.is_probe:
+            self._trace(scope, route.name, status, seconds)
         if route.is_probe and status < 400:
             return
         level = logging.WARNING if status >= 500 else logging.INFO

@@ -1,3 +1,3 @@
 """Metrics, logs, traces, recall and drift of a worker."""
 
-__all__ = ["answer_record", "logs", "metrics", "observation"]
+__all__ = ["logs", "metrics", "observation", "quality"]

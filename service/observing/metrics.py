@@ -27,7 +27,6 @@ TENTHS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 REASONS = ("unknown", "memory", "checksum", "soundness", "golden", "recall", "overlap", "crashed")
 SOURCES = ("towers", "popular", "fresh")
 _REFUSALS = ("overload", "rate", "key", "scope", "size", "time")
-_SAMPLES = ("answered", "dropped", "failed")
 
 
 class Metrics:
@@ -123,8 +122,8 @@ class Metrics:
         self.item_popularity = Histogram(
             "turret_item_popularity", "Share of training events of more popular items", buckets=TENTHS, **own
         )
-        _begin(self.recall_samples, _SAMPLES)
-        _begin(self.shadow_answers, _SAMPLES)
+        _begin(self.recall_samples, ("answered", "failed"))
+        _begin(self.shadow_answers, ("answered", "dropped", "failed"))
 
     def count_refusal(self, reason: str) -> None:
         """Count a refused request, by one of the reasons that are declared."""

@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING
 from turret.data.errors import without_credentials
 from turret.data.extras import install_command
 from turret.service.errors import ServiceError
-from turret.service.observing.answer_record import AnswerRecord
-from turret.service.observing.drift import Drift
 from turret.service.observing.logs import Logs
 from turret.service.observing.metrics import SOURCES, Metrics
-from turret.service.observing.recall import RecallSampler
+from turret.service.observing.quality import AnswerRecord, Drift, RecallSampler
 from turret.service.settings import Settings
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.engines.circuit import Circuit, CircuitState

@@ -1,26 +1,17 @@
-"""Traces by OpenTelemetry's ASGI instrumentation, which costs each request that may be traced some 70 µs.
+"""Traces by OpenTelemetry's SDK. Imported only where traces are configured."""
 
-Imported only where traces are configured.
-"""
-
-import os
 import threading
 import time
 from collections.abc import Callable, Sequence
 
-from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.instrumentation.asgi import OpenTelemetryMiddleware
+from opentelemetry.propagate import extract
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-from turret.service.calls import call_of
-
-_PROBES = ("/livez", "/readyz", "/metrics")
-_WHOLE = "turret.scope"
+from opentelemetry.trace import SpanKind, StatusCode, set_span_in_context
+from starlette.types import Scope
 
 
 class Traces:
@@ -35,8 +26,6 @@ class Traces:
     def __init__(
         self, share: float, drop: Callable[[int], None], exporter: SpanExporter | None = None
     ) -> None:
-        # The stable names of the attributes.
-        os.environ.setdefault("OTEL_SEMCONV_STABILITY_OPT_IN", "http")
         resource = Resource.create({"service.name": "turret"})  # overridden by OTEL_SERVICE_NAME
         sampler = ParentBased(TraceIdRatioBased(share))
         self._provider = TracerProvider(sampler=sampler, resource=resource, shutdown_on_exit=False)
@@ -44,56 +33,39 @@ class Traces:
         self._provider.add_span_processor(BatchSpanProcessor(exporter))
         self._tracer = self._provider.get_tracer("turret")
 
-    def around(self, app: ASGIApp) -> ASGIApp:
-        """Trace an application. Paths and queries, which may name users, are kept from the spans."""
-
-        async def inner(scope: Scope, receive: Receive, send: Send) -> None:
-            whole = scope[_WHOLE]
-
-            async def described(message: Message) -> None:
-                if message["type"] == "http.response.start":
-                    self._describe(whole)
-                await send(message)
-
-            await app(whole, receive, described)
-
-        instrumented = OpenTelemetryMiddleware(
-            inner,
-            default_span_details=lambda scope: (scope["method"], {}),
-            tracer_provider=self._provider,
-            exclude_spans=["receive", "send"],
+    def record(self, scope: Scope, route: str, status: int, seconds: float) -> None:
+        """Record a request that was answered just now, without its path and query, which may name users."""
+        facts, method, end = scope["turret"], scope["method"], time.time_ns()
+        attributes = {
+            "http.request.method": method,
+            "http.route": route,
+            "http.response.status_code": status,
+            "turret.request_id": facts["request_id"],
+            "turret.version": facts.get("version") or "",
+        }
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        span = self._tracer.start_span(
+            f"{method} {route}",
+            extract(headers),
+            SpanKind.SERVER,
+            attributes,
+            start_time=end - _nanoseconds(seconds),
         )
-
-        async def traced(scope: Scope, receive: Receive, send: Send) -> None:
-            if scope["type"] != "http" or scope["path"] in _PROBES:
-                await app(scope, receive, send)
-            else:
-                shown = {**scope, "path": "", "raw_path": b"", "query_string": b"", _WHOLE: scope}
-                await instrumented(shown, receive, send)
-
-        return traced
+        if span.is_recording():
+            if status >= 500:
+                span.set_status(StatusCode.ERROR)
+            moment = end - sum(map(_nanoseconds, facts["stages"].values()))
+            for name, duration in facts["stages"].items():
+                stage = self._tracer.start_span(name, set_span_in_context(span), start_time=moment)
+                moment += _nanoseconds(duration)
+                stage.end(moment)
+        span.end(end)
 
     def close(self, seconds: float = 2.0) -> None:
         """Send the queued spans, within `seconds`."""
         ending = threading.Thread(target=self._provider.shutdown, daemon=True)
         ending.start()
         ending.join(seconds)
-
-    def _describe(self, scope: Scope) -> None:
-        """Name the span of a request by its route, and add its stages, as its response begins."""
-        span = trace.get_current_span()
-        if not span.is_recording():
-            return
-        facts, route = scope["turret"], call_of(scope["method"], scope["path"]).name
-        span.update_name(f"{scope['method']} {route}")
-        span.set_attribute("http.route", route)
-        span.set_attribute("turret.request_id", facts["request_id"])
-        span.set_attribute("turret.version", facts.get("version") or "")
-        moment = time.time_ns() - sum(map(_nanoseconds, facts["stages"].values()))
-        for name, seconds in facts["stages"].items():
-            stage = self._tracer.start_span(name, start_time=moment)
-            moment += _nanoseconds(seconds)
-            stage.end(moment)
 
 
 class _Counting(SpanExporter):
@@ -102,6 +74,7 @@ class _Counting(SpanExporter):
     def __init__(self, exporter: SpanExporter, drop: Callable[[int], None]) -> None:
         self._exporter = exporter
         self._drop = drop
+        self.shutdown = exporter.shutdown  # type: ignore[method-assign]
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         result = SpanExportResult.FAILURE
@@ -111,9 +84,6 @@ class _Counting(SpanExporter):
             if result is not SpanExportResult.SUCCESS:
                 self._drop(len(spans))
         return result
-
-    def shutdown(self) -> None:
-        self._exporter.shutdown()
 
 
 def _nanoseconds(seconds: float) -> int:

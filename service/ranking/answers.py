@@ -9,7 +9,7 @@ import orjson
 from numpy.typing import NDArray
 
 from turret.service.errors import ConflictError, InvalidFieldError, RequestError
-from turret.service.observing.answer_record import AnswerRecord
+from turret.service.observing.quality import AnswerRecord
 from turret.service.overlay import searching
 from turret.service.overlay.fresh import FreshItems
 from turret.service.ranking.explaining import explain

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from turret.service.errors import RequestError
-from turret.service.observing.answer_record import AnswerRecord
+from turret.service.observing.quality import AnswerRecord
 from turret.service.overlay.fresh import FreshItems
 from turret.service.ranking.answers import Answer, Stages, recommend
 from turret.service.ranking.query import Query

@@ -10,7 +10,7 @@ import orjson
 
 from turret.service.errors import NotFoundError
 from turret.service.latency import is_large
-from turret.service.observing.answer_record import AnswerRecord
+from turret.service.observing.quality import AnswerRecord
 from turret.service.overlay.fresh import FreshItems
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.ranking.answers import Answer, Stages, recommend, similar

@@ -291,10 +291,10 @@ class _Gate:
         return message, overlap
 
 
-def overlap_of(first: Sequence[int | str], second: Sequence[int | str], k: int = K) -> float:
-    """Return the share of the `k` best of `first` that is among the `k` best of `second`; 1 for no items."""
-    expected = set(map(str, first[:k]))
-    return len(expected & set(map(str, second[:k]))) / len(expected) if expected else 1.0
+def overlap_between(one: Sequence[int | str], other: Sequence[int | str]) -> float:
+    """Return the share of the longer answer that is in the other one; 1 for two empty answers."""
+    longest = max(len(one), len(other))
+    return len(set(map(str, one)) & set(map(str, other))) / longest if longest else 1.0
 
 
 def mean_overlap(bundle: Bundle, recorded: Sequence[GoldenQuery]) -> float:
@@ -315,7 +315,7 @@ def mean_overlap(bundle: Bundle, recorded: Sequence[GoldenQuery]) -> float:
         except (EncodingError, DataError):
             ranking = None
         answer = bundle.vocabulary.ids(ranking.rows) if ranking else []
-        overlaps.append(overlap_of(query.items, answer))
+        overlaps.append(overlap_between(query.items[:K], answer))
     return sum(overlaps) / len(overlaps) if overlaps else 1.0
 
 

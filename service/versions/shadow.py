@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable, Sequence
 
 from turret.service.observing.metrics import Metrics
-from turret.service.versions.gate import overlap_of
+from turret.service.versions.gate import overlap_between
 from turret.service.versions.holder import ModelHolder
 from turret.service.versions.loaded_model import LoadedModel
 
@@ -61,4 +61,4 @@ class Shadow:
                 self._metrics.shadow_answers.labels("failed").inc()
             else:
                 self._metrics.shadow_answers.labels("answered").inc()
-                self._metrics.shadow_overlap.observe(overlap_of(ids, shadow_ids, max(1, len(ids))))
+                self._metrics.shadow_overlap.observe(overlap_between(ids, shadow_ids))

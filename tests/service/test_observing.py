@@ -447,7 +447,7 @@ async def answer(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 def around(traces: Any) -> TestClient:
-    return TestClient(traces.around(Edge(answer, Metrics())))
+    return TestClient(Edge(answer, Metrics(), trace=traces.record))
 
 
 def traced(share: float, path: str = "/v1/recommend", **headers: str) -> Sequence[Any]:

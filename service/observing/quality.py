@@ -1,11 +1,12 @@
-"""Drift: the distance of live answers from the bundle's recorded queries."""
+"""The quality of live answers: recall against exact search, and drift from the recorded queries."""
 
 import logging
 import random
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,10 +14,14 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from turret.service.observing.metrics import TENTHS, Metrics
+from turret.service.thread_priority import lower_priority
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.golden import load_golden
 from turret.tower.errors import BundleError
 
+RATE = 2.0  # samples of recall a second, at most
+_SHARE_OF_A_CORE = 0.05
+_ROUNDING = 1e-5  # bounds the difference of two float32 sums of the same products
 TOP = 10  # items of an answer whose popularity is counted
 MIN_HITS = 100  # below which no distance is exported
 WINDOW = 300.0  # seconds
@@ -24,6 +29,97 @@ _HISTOGRAMS = {"turret_top_score_rank": "scores", "turret_item_popularity": "pop
 _log = logging.getLogger("turret.observation")
 
 Counts = NDArray[np.float64]  # of the tenths
+
+
+class AnswerRecord(NamedTuple):
+    """An answer of `rows`, of `requested` ones, from `source`, for `known` and `unknown` history items.
+
+    `vector` [D] is the user's if `rows` and `scores` are the index's result for it, without `excluded` rows
+    and among the `allowed` ones [N]; None if they were selected in any other way.
+    """
+
+    source: str
+    requested: int
+    known: int
+    unknown: int
+    vector: NDArray[np.float32] | None
+    excluded: NDArray[np.integer[Any]]
+    allowed: NDArray[np.bool_] | None
+    rows: NDArray[np.integer[Any]]
+    scores: NDArray[np.floating[Any]]
+
+
+class RecallSampler:
+    """Measures `share` of the offered answers by exact search, one at a time in a low-priority thread.
+
+    At most `RATE` a second of `clock`, and a twentieth of a core's time; others are not measured. The thread
+    starts with the first sample, which comes after a fork.
+    """
+
+    def __init__(self, metrics: Metrics, share: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._metrics = metrics
+        self._share = share
+        self._clock = clock
+        self._next = float("-inf")
+        self._thread = ThreadPoolExecutor(1, "recall", initializer=lower_priority)
+
+    def offer(self, bundle: Bundle, record: AnswerRecord) -> None:
+        """Offer an answer; only unchanged results of the index are measured, without rows of fresh items.
+
+        A sampled answer's arrays are copied, except `allowed`, which must not change.
+        """
+        if record.vector is None or random.random() >= self._share or self._clock() < self._next:
+            return
+        self._next = float("inf")  # until it is measured
+        # The retriever may reuse its buffers for the next request.
+        vector, rows = np.array(record.vector), np.array(record.rows)
+        copied = record._replace(vector=vector, rows=rows, excluded=np.array(record.excluded, np.int64))
+        self._thread.submit(self._measure, bundle, copied)
+
+    def close(self) -> None:
+        """Wait for the sample that is measured."""
+        self._thread.shutdown()
+
+    def _measure(self, bundle: Bundle, record: AnswerRecord) -> None:
+        begun = self._clock()
+        try:
+            recall = recall_of(bundle, record)
+        except Exception:  # counted: a failing sample is not a fault of the service
+            self._metrics.recall_samples.labels("failed").inc()
+        else:
+            if recall is not None:
+                self._metrics.recall.labels(_size_of(record.requested)).observe(recall)
+            self._metrics.recall_samples.labels("answered").inc()
+        now = self._clock()
+        self._next = now + max(1 / RATE, (now - begun) * (1 / _SHARE_OF_A_CORE - 1))
+
+
+def recall_of(bundle: Bundle, record: AnswerRecord) -> float | None:
+    """The share of the k best allowed rows (by exact search) in a result; None without allowed rows.
+
+    A row counts if its score reaches the k-th best, so any of tied rows counts.
+    """
+    assert record.vector is not None
+    scores: NDArray[np.float32] = bundle.vectors @ record.vector
+    if bundle.manifest.scoring.absolute:
+        scores = np.abs(scores)
+    count = len(scores)
+    result = record.rows[record.rows < count]
+    slack = _ROUNDING * float(np.abs(scores).max())
+    scores[record.excluded[record.excluded < count]] = -np.inf
+    if record.allowed is not None:
+        scores[~record.allowed[:count]] = -np.inf
+    # Ranks of fresh items are not judged.
+    k = record.requested if len(result) == len(record.rows) else len(result)
+    k = min(k, int(np.isfinite(scores).sum()))
+    if k == 0:
+        return None
+    worst = np.partition(scores, -k)[-k]
+    return min(1.0, int(np.count_nonzero(scores[result] >= worst - slack)) / k)
+
+
+def _size_of(k: int) -> str:
+    return "10" if k <= 30 else "100" if k <= 300 else "1000"
 
 
 class Reference:
@@ -42,7 +138,7 @@ class Reference:
         rows = [bundle.vocabulary.known_rows(query.items[:TOP])[0] for query in queries]
         self.counts: dict[str, Counts] = {
             "scores": _count([self.rank(score) for score in self.scores]),
-            "popularity": _count(self.popularity[np.concatenate(rows)] if rows else []),
+            "popularity": _count(self.popularity[np.concatenate(rows)]),
         }
 
     def rank(self, score: float) -> float:
@@ -77,7 +173,10 @@ class Drift(Collector):
         if live is not self._live:
             self._live, self._reference = live, None
             self._before = self._begin = self._counts()
-            self._reference = _reference_of(live)
+            try:
+                self._reference = Reference(live) if live is not None else None
+            except BundleError as error:
+                _log.warning("drift of the live version is not measured: %s", error)
         elif self._clock() >= self._next:
             self._before, self._begin = self._begin, self._counts()
         else:
@@ -137,14 +236,6 @@ def noise_of(first: Counts, second: Counts) -> float:
     """
     bins = np.count_nonzero(first + second)
     return float((bins - 1) * (1 / first.sum() + 1 / second.sum()) / (8 * np.log(2)))
-
-
-def _reference_of(live: Bundle | None) -> Reference | None:
-    try:
-        return None if live is None else Reference(live)
-    except BundleError as error:
-        _log.warning("drift of the live version is not measured: %s", error)
-        return None
 
 
 def _count(shares: ArrayLike) -> Counts:

@@ -12,9 +12,6 @@ from typing import Any
 import pytest
 
 from tests.support.virtual_time import run
-from turret.service.compare.comparison import Comparison
-from turret.service.compare.overlap import measure_overlap, recorded_queries, stored_queries
-from turret.service.compare.sides import Side, overlap_between
 from turret.service.errors import (
     BusyError,
     ConflictError,
@@ -26,6 +23,13 @@ from turret.service.errors import (
 )
 from turret.service.overlay.apply_changes import empty_overlay
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
+from turret.service.ranking.comparison import (
+    Comparison,
+    Side,
+    measure_overlap,
+    recorded_queries,
+    stored_queries,
+)
 from turret.service.ranking.query import Query, QueryReader, make_query
 from turret.service.schemas.requests import RecommendRequest
 from turret.service.settings import Settings
@@ -33,6 +37,7 @@ from turret.service.stores.contract import Event, History
 from turret.service.stores.registry import guarded, open_stores
 from turret.service.stores.sqlite.histories import SqliteHistory
 from turret.service.versions.activation import RefusedError
+from turret.service.versions.gate import overlap_between
 from turret.service.versions.loaded_model import LoadedModel, open_live
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.errors import BundleError

@@ -1,0 +1,292 @@
+"""A version compared with the live one: it is the candidate of the routes, open in every worker."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
+
+from turret.data.vocabulary import Id
+from turret.service.errors import (
+    BusyError,
+    ConflictError,
+    HistoryUnavailableError,
+    NotFoundError,
+    NotReadyError,
+    ReplicasUnavailableError,
+    RequestError,
+)
+from turret.service.observing.quality import AnswerRecord
+from turret.service.overlay.fresh import FreshItems
+from turret.service.overlay.item_overlay_cache import ItemOverlayCache
+from turret.service.ranking.answers import Answer, recommend
+from turret.service.ranking.query import NO_HISTORY, Query, QueryReader, make_query
+from turret.service.schemas.fields import HISTORY_LIMIT
+from turret.service.schemas.requests import RecommendRequest
+from turret.service.schemas.times import show_time
+from turret.service.stores.contract import Event, History, HistoryStore
+from turret.service.thread_priority import lower_priority
+from turret.service.versions.activation import Activator, reason_of
+from turret.service.versions.gate import overlap_between
+from turret.service.versions.holder import ModelHolder
+from turret.service.versions.loaded_model import LoadedModel
+from turret.tower.bundle.bundle import Bundle
+from turret.tower.bundle.golden import GoldenQuery, load_golden
+from turret.tower.errors import BundleError, EncodingError
+
+SCAN_SECONDS, RANKING_SECONDS = 5.0, 20.0  # of an overlap
+_LATEST = 2**62  # ms since 1970: later than any stored event
+_TENTHS = 10
+Result = TypeVar("Result")
+
+
+class Side(NamedTuple):
+    """A model with its overlay; `missing` lists the parts that its answers have to do without."""
+
+    model: LoadedModel
+    fresh: FreshItems
+    missing: Sequence[str] = ()
+
+    def answer(self, query: Query, other: "Side") -> tuple[Answer, list[Id]]:
+        """Answer a query; return the ids of the items too, best first.
+
+        Features that only the `other` side reads are left out. Raises RequestError or EncodingError, whose
+        message names the version.
+        """
+        own, others = ({one.name for one in side.model.bundle.user_features} for side in (self, other))
+        features = {name: value for name, value in query.request.features.items() if name not in others - own}
+        query = replace(query, request=query.request.model_copy(update={"features": features}))
+        records: list[AnswerRecord] = []
+        try:
+            (answer,) = recommend(self.model, self.fresh, [query], None, records)
+        except (RequestError, EncodingError) as error:
+            error.args = (f"version {self.model.version}: {error}",)
+            raise
+        answer["degraded"] += self.missing
+        answer.pop("cursor", None)  # a comparison has one page
+        return answer, [self.fresh.id(row) for row in records[0].rows.tolist()]
+
+
+class Comparison:
+    """Compares the candidate with the live version.
+
+    Both rank in a thread of low priority, so that no comparison delays requests. The item store has
+    `overlay_seconds` to answer, then items may be missing.
+    """
+
+    def __init__(
+        self,
+        model_holder: ModelHolder,
+        activator: Activator,
+        overlay: ItemOverlayCache,
+        queries: QueryReader,
+        histories: HistoryStore,
+        overlay_seconds: float,
+    ) -> None:
+        self._model_holder = model_holder
+        self._activator = activator
+        self._overlay = overlay
+        self._queries = queries
+        self._histories = histories
+        self._thread = ThreadPoolExecutor(1, "comparison", lower_priority)  # begins after any fork
+        self._overlay_seconds = overlay_seconds
+
+    async def open(self, version: str) -> dict[str, Any]:
+        """Open a version in every worker, in place of any other, and describe the comparison.
+
+        Opening it again renews its time. Raises NotFoundError for an unknown version,
+        ConflictError for the live one and for one that can't be opened, NothingLiveError without a live
+        version, and NotReadyError while another activation is in progress.
+        """
+        if version == self._model_holder.live.version:
+            message = f"version {version} is live now; compare another one of GET /v1/versions with it"
+            raise ConflictError("version", version, message)
+        await self._compare(version)
+        return self.state(version)
+
+    def state(self, version: str | None = None) -> dict[str, Any]:
+        """Describe the comparison; with a `version`, as if there were none unless it is of that one."""
+        live, candidate = self._model_holder.version, self._model_holder.traffic.routes.candidate
+        if candidate is None or version not in (None, candidate.version):
+            return {"version": None, "live": live}
+        return {
+            "version": candidate.version,
+            "live": live,
+            "opened": show_time(candidate.opened),
+            "expires_seconds": max(0.0, (candidate.until - _now()) / 1000),
+        }
+
+    async def end(self, version: str | None) -> dict[str, Any]:
+        """End the comparison; with a `version`, only if it is of that one. Raises NotReadyError as `open`."""
+        if self.state(version)["version"] is not None:
+            await self._compare(None)
+        return self.state()
+
+    async def recommend(self, request: RecommendRequest, version: str | None) -> dict[str, Any]:
+        """Answer a request from both versions, with the same history. Raises as `_sides`."""
+        live, other = await self._sides(version)
+        now = _now()
+        # Each version may need another number of stored events.
+        queries = [await self._queries.read(request, side.model, now) for side in (live, other)]
+        longest = max(queries, key=lambda query: len(query.history))
+        return await self._run(_side_by_side, live, other, longest)
+
+    async def overlap(self, users: int, k: int, version: str | None) -> dict[str, Any]:
+        """Measure the overlap over `users` stored users, or over recorded queries if none is stored.
+
+        Raises as `_sides`.
+        """
+        live, other = await self._sides(version)
+        source, queries = "users", await stored_queries(self._histories, users, k, _now())
+        if not queries:
+            source, queries = "golden", await self._run(recorded_queries, live.model.bundle, k, _now())
+        measured = await measure_overlap(live, other, queries, self._thread)
+        return {"version": other.model.version, "live": live.model.version, "source": source, **measured}
+
+    async def close(self) -> None:
+        """Finish the running call of the thread."""
+        await asyncio.to_thread(self._thread.shutdown)
+
+    async def _sides(self, version: str | None) -> list[Side]:
+        """The live version and the candidate; a `version` that isn't the candidate is opened first.
+
+        Raises ConflictError if none is open, NotReadyError if this worker is late, and as `open`.
+        """
+        candidate = self._model_holder.traffic.candidate
+        if version is not None and (candidate is None or candidate.version != version):
+            await self.open(version)
+            candidate = self._model_holder.traffic.candidate
+            if candidate is None or candidate.version != version:
+                message = f"this process has not opened version {version} yet; retry"
+                raise NotReadyError("version", version, message, 1)
+        if candidate is None:
+            message = "no version is open for comparison; open one with POST /admin/comparison"
+            raise ConflictError("version", None, message)
+        sides = []
+        for model in (self._model_holder.live, candidate):
+            fresh, is_behind = await self._overlay.within(model.bundle, self._overlay_seconds)
+            sides.append(Side(model, fresh, ("items",) if is_behind else ()))
+        return sides
+
+    async def _compare(self, version: str | None) -> None:
+        try:
+            await self._activator.compare(version)
+        except BundleError as error:
+            refused = NotFoundError if reason_of(error) == "unknown" else ConflictError
+            raise refused("version", version, str(error)) from None
+        except (BusyError, ReplicasUnavailableError) as error:
+            raise NotReadyError("version", version, str(error), 2) from None
+
+    async def _run(self, call: Callable[..., Result], *args: Any) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, call, *args)
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _side_by_side(live: Side, other: Side, query: Query) -> dict[str, Any]:
+    """Answer a query from both versions; see `ComparedAnswer`. Raises as `Side.answer`.
+
+    `moves` has the rank of each item in both answers, from 1, or None; those of the live version come first.
+    Ids are compared as texts: 7 and "7" are one item.
+    """
+    live_answer, live_ids = live.answer(query, other)
+    other_answer, other_ids = other.answer(query, live)
+    live_ranks, other_ranks = (
+        {str(item): rank for rank, item in enumerate(ids, start=1)} for ids in (live_ids, other_ids)
+    )
+    items = {str(item): item for item in (*other_ids, *live_ids)}
+    moves = [
+        {"id": items[text], "live_rank": live_ranks.get(text), "other_rank": other_ranks.get(text)}
+        for text in live_ranks | other_ranks
+    ]
+    overlap = overlap_between(live_ids, other_ids)
+    return {"live": live_answer, "other": other_answer, "overlap": overlap, "moves": moves}
+
+
+async def stored_queries(
+    store: HistoryStore, users: int, k: int, now: int, seconds: float = SCAN_SECONDS
+) -> list[Query]:
+    """Make the queries at `now`, in milliseconds since 1970, of the first `users` of a scan of the store.
+
+    The scan lasts at most `seconds`; users that were read before, or before the store failed, remain.
+    """
+    found: dict[str, deque[Event]] = {}
+    with suppress(TimeoutError, HistoryUnavailableError):
+        async with asyncio.timeout(seconds):
+            async for events in store.scan(0, _LATEST):
+                for event in events:
+                    found.setdefault(event.user, deque(maxlen=HISTORY_LIMIT)).append(event)
+                if len(found) > users:  # all but the latest user are read to their ends
+                    break
+    queries = []
+    for user in list(found)[:users]:
+        history = History([event.item for event in found[user]], [event.time for event in found[user]])
+        queries.append(make_query(RecommendRequest.model_construct(user_id=user, k=k), history, (), now))
+    return queries
+
+
+def recorded_queries(bundle: Bundle, k: int, now: int) -> list[Query]:
+    """Make the queries recorded with a version, with their features and times. Raises ConflictError."""
+    try:
+        recorded = load_golden(bundle.folder / "golden.json").queries
+    except BundleError as error:
+        message = f"no user is stored, and the recorded queries can't be read: {error}; store events first"
+        raise ConflictError("version", bundle.manifest.version, message) from None
+    return [make_query(_request(query, k), NO_HISTORY, (), now) for query in recorded]
+
+
+def _request(query: GoldenQuery, k: int) -> RecommendRequest:
+    times = query.history_times
+    return RecommendRequest.model_construct(
+        history=list(query.history[-HISTORY_LIMIT:]),
+        history_times=[round(1000 * time) for time in times[-HISTORY_LIMIT:]] if times else None,
+        at=None if query.at is None else round(1000 * query.at),
+        features=query.features,
+        k=k,
+    )
+
+
+async def measure_overlap(
+    live: Side, other: Side, queries: Sequence[Query], thread: Executor, seconds: float = RANKING_SECONDS
+) -> dict[str, Any]:
+    """Answer queries from both versions for at most `seconds`; see `OverlapAnswer`.
+
+    Each query is ranked by a call of its own in `thread`, so that other calls run in between.
+    """
+    loop = asyncio.get_running_loop()
+    ends = loop.time() + seconds
+    overlaps: list[float] = []
+    changed_first = 0
+    for query in queries:
+        live_ids, other_ids = await loop.run_in_executor(thread, _both, live, other, query)
+        overlaps.append(overlap_between(live_ids, other_ids))
+        changed_first += list(map(str, live_ids[:1])) != list(map(str, other_ids[:1]))
+        if loop.time() > ends:
+            break
+    histogram = [0] * _TENTHS
+    for overlap in overlaps:
+        histogram[min(int(overlap * _TENTHS + 1e-9), _TENTHS - 1)] += 1  # 1 belongs to the last tenth
+    count = len(overlaps)
+    return {
+        "histories": count,
+        "overlap_mean": sum(overlaps) / count,
+        "overlap_histogram": histogram,
+        "changed_first": changed_first / count,
+    }
+
+
+def _both(live: Side, other: Side, query: Query) -> tuple[list[Id], list[Id]]:
+    """The ids of both answers; a version that can't encode the query has none."""
+    return _ids(live, query, other), _ids(other, query, live)
+
+
+def _ids(side: Side, query: Query, other: Side) -> list[Id]:
+    try:
+        return side.answer(query, other)[1]
+    except (RequestError, EncodingError):
+        return []
