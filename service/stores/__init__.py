@@ -1,3 +1,3 @@
 """Stores of users' histories and of changed items."""
 
-__all__ = ["checks", "contract", "guarded", "registry", "window"]
+__all__ = ["checks", "contract", "guarded", "registry"]

@@ -1,9 +1,10 @@
-"""The contracts of stores: user histories, item changes, the members' record, and the registry entry.
+"""The contracts of stores: histories, item changes, the members' record, and the registry entry.
 
 `checks.check_store` checks that a store keeps them. Another package adds a store by an entry point in the
 group `turret.stores`: its name is the URL scheme, its value a `StoreKind` (docs/histories.md).
 """
 
+import time as clock
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -14,6 +15,8 @@ from turret.service.settings import Settings
 COUNT_LIMIT = 1_000_000
 # Changes that one call reads; a Redis runs nothing else meanwhile.
 CHANGES_PAGE = 1_000
+CLOCK_SKEW = 300_000  # milliseconds by which the time of an event may be in the future
+_DAY = 86_400_000  # milliseconds
 
 
 class Event(NamedTuple):
@@ -63,7 +66,7 @@ class HistoryStore(Protocol):
         """
 
     async def random_user(self) -> str | None:
-        """Return the id of a user with events; for people who look at examples.
+        """Return the id of a user with events, for people who look at examples.
 
         None if there is none, or if none was found: the cost has a bound, however much else a database holds.
         Each user may be returned, not all with the same probability.
@@ -81,6 +84,49 @@ class HistoryStore(Protocol):
 
     async def close(self) -> None:
         """Finish running calls and release all resources."""
+
+
+class WindowedEvents(NamedTuple):
+    """Events to store, the number of those with a clamped time, and the number of expired ones."""
+
+    events: list[Event]
+    clamped: int
+    expired: int
+
+
+def in_window(
+    events: Sequence[Event], now: int, max_age: int | None = None, skew: int = CLOCK_SKEW
+) -> WindowedEvents:
+    """Clamp the times of events to those from 1970 until `skew` from `now`, and drop those before `max_age`.
+
+    All are milliseconds, `now` since 1970. A time further in the future comes from a wrong clock and would
+    stay its user's newest event for good: it becomes now. A time before 1970 becomes 1970.
+    """
+    last = now + skew
+    clamped = [
+        event if 0 <= event.time <= last else event._replace(time=now if event.time > last else 0)
+        for event in events
+    ]
+    changed = sum(old is not new for old, new in zip(events, clamped, strict=True))
+    unexpired = drop_expired(clamped, oldest_kept(max_age, now))
+    return WindowedEvents(unexpired, changed, len(clamped) - len(unexpired))
+
+
+def days(count: int | None) -> int | None:
+    """Convert days to milliseconds; None stays None (no limit)."""
+    return None if count is None else count * _DAY
+
+
+def oldest_kept(max_age: int | None, now: int | None = None) -> int:
+    """Return the earliest time within `max_age`, in milliseconds since 1970; -2^63 without a limit."""
+    if max_age is None:
+        return -(2**63)
+    return (clock.time_ns() // 1_000_000 if now is None else now) - max_age
+
+
+def drop_expired(events: Sequence[Event], oldest: int) -> list[Event]:
+    """Drop the events before `oldest`."""
+    return [event for event in events if event.time >= oldest]
 
 
 @dataclass(frozen=True)
@@ -138,7 +184,7 @@ class ItemStore(Protocol):
 
 
 class Revision(NamedTuple):
-    """The state of a record: what a member compares to see whether something has changed.
+    """The numbers of a record's state, by which members notice changes.
 
     `record` differs after each replacement of the record (0: there is none). `items` is the number of the
     last change of an item (0: none, -1: damaged).
@@ -211,10 +257,6 @@ class Stores(NamedTuple):
         await self.items.close()
 
 
-def _no_preparation(address: str) -> None:
-    pass
-
-
 @dataclass(frozen=True)
 class StoreKind:
     """A registry entry: the form of a store's address, its builder, its capabilities.
@@ -228,7 +270,7 @@ class StoreKind:
 
     form: str
     open: Callable[[Settings], Stores]
-    prepare: Callable[[str], None] = _no_preparation
+    prepare: Callable[[str], None] = lambda address: None
     is_lasting: bool = True
     is_shared: bool = True
     open_records: Callable[[Settings], RecordStore] | None = None

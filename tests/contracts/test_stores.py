@@ -13,12 +13,11 @@ from tests.contracts.stores import ADDRESSES, SHARED, STORE_KINDS, THIRD_PARTY, 
 from tests.support.redis_server import sweep
 from turret.service.settings import Settings
 from turret.service.stores.checks import check_store
-from turret.service.stores.contract import Event, History, Stores
+from turret.service.stores.contract import Event, History, Stores, days
 from turret.service.stores.guarded import Breaker
 from turret.service.stores.registry import open_stores, store_kind
 from turret.service.stores.sqlite.histories import MEMORY, SqliteHistory
 from turret.service.stores.sqlite.items import SqliteItems
-from turret.service.stores.window import days
 
 
 def guarded(settings: Settings) -> Stores:

@@ -1,5 +1,6 @@
 """Events that were acknowledged: through kills, damaged files, full disks and wrong clocks."""
 
+import asyncio
 import os
 import random
 import signal
@@ -301,7 +302,7 @@ LONG, EVENTS_EACH = 100, 3_000
 
 def write_long_histories(path: Path) -> None:
     """Store histories of LONG users faster than events could be sent."""
-    SqliteHistory(path).close_now()
+    asyncio.run(SqliteHistory(path).close())
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA synchronous = OFF")
         connection.execute(

@@ -10,9 +10,9 @@ def damage_of_one_user_opens_the_circuit(original: Function) -> Function:
     return seeing(original, HistoryDamagedError=())
 
 
-@planted("turret.service.stores.window:drop_expired", "service/test_stores.py")
+@planted("turret.service.stores.contract:drop_expired", "service/test_stores.py")
 def events_at_the_edge_of_the_window_are_dropped(original: Function) -> Function:
-    return lambda events, oldest: original(events, None if oldest is None else oldest + 1)
+    return lambda events, oldest: original(events, oldest + 1)
 
 
 @planted("turret.service.stores.sqlite.file:connect", "service/test_stores_sqlite.py")
@@ -25,18 +25,20 @@ def histories_are_not_synced_to_the_disk(original: Function) -> Function:
     return connect
 
 
-@planted("turret.service.stores.sqlite.histories:SqliteHistory._insert_all", "service/test_stores_sqlite.py")
+@planted("turret.service.stores.sqlite.histories:SqliteHistory._write", "service/test_stores_sqlite.py")
 def one_failing_call_fails_its_group(original: Function) -> Function:
-    def insert_all(self: Any, calls: Any) -> Any:
+    def write(self: Any, connection: Any, calls: Any) -> None:
         try:
-            return list(self._insert(calls))
+            outcomes = self._insert(connection, [call.events for call in calls])
         except Exception as error:
-            return [error for _ in calls]
+            outcomes = [error] * len(calls)
+        for call, outcome in zip(calls, outcomes, strict=True):
+            call.outcome = outcome
 
-    return insert_all
+    return write
 
 
-@planted("turret.service.stores.sqlite.file:GroupCommit._next", "service/test_stores_sqlite.py")
+@planted("turret.service.stores.sqlite.histories:SqliteHistory._write_group", "service/test_stores_sqlite.py")
 def a_group_of_events_has_no_bound(original: Function) -> Function:
     return seeing(original, _GROUP_EVENTS=1 << 30)
 

@@ -4,6 +4,7 @@ import asyncio
 import os
 import random
 import sqlite3
+import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractContextManager, closing
 from itertools import count
@@ -24,11 +25,7 @@ from turret.service.errors import (
 from turret.service.stores.contract import Event, History, Member
 from turret.service.stores.sqlite import histories
 from turret.service.stores.sqlite.file import (
-    GroupCommit,
     Tables,
-    Work,
-    Worker,
-    WriteResult,
     connect,
     make_private,
     open_file,
@@ -217,7 +214,7 @@ def test_what_a_failed_deletion_left_is_deleted_by_the_next(
     asyncio.run(store.append([Event(f"{n}", "u", n, n) for n in range(25)]))
     calls = count()
 
-    def failing(connection: sqlite3.Connection) -> AbstractContextManager[sqlite3.Connection]:
+    def failing(connection: sqlite3.Connection) -> AbstractContextManager[None]:
         if next(calls) == 1:
             raise sqlite3.OperationalError("disk I/O error")
         return transaction(connection)
@@ -264,25 +261,21 @@ def test_each_user_may_be_drawn_whatever_the_ids_of_others(store: SqliteHistory)
 # Groups of appends
 
 
-class Recorder:
-    """Writes nothing, and remembers the sizes of groups; an event "bad" is refused."""
+class Recorder(SqliteHistory):
+    """Remembers the sizes of groups, and lets each wait for `go`; an event "bad" is refused."""
 
-    def __init__(self) -> None:
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
         self.sizes: list[int] = []
+        self.begun, self.go = threading.Event(), threading.Event()
 
-    def __call__(self, calls: Sequence[Sequence[Event]]) -> list[WriteResult]:
+    def _insert(self, connection: sqlite3.Connection, calls: Sequence[Sequence[Event]]) -> list[int]:
         self.sizes.append(len(calls))
-        return [ValueError("bad") if events[0].event_id == "bad" else len(events) for events in calls]
-
-
-async def at_once(work: Work) -> Sequence[WriteResult]:
-    """Do some work as a worker in memory does."""
-    with closing(sqlite3.connect(":memory:")) as connection:
-        return work(connection)
-
-
-def grouped(write: Recorder) -> GroupCommit:
-    return GroupCommit(at_once, write)
+        self.begun.set()
+        assert self.go.wait(PATIENCE)
+        if any(event.event_id == "bad" for events in calls for event in events):
+            raise sqlite3.OperationalError("bad")
+        return [len(events) for events in calls]
 
 
 @pytest.mark.parametrize(
@@ -290,62 +283,60 @@ def grouped(write: Recorder) -> GroupCommit:
     [
         ([[EVENT]], [1]),
         ([[EVENT] * (n + 1) for n in range(5)], [5]),
-        ([[EVENT], [EVENT._replace(event_id="bad")], [EVENT]], [3]),
+        ([[EVENT], [EVENT._replace(event_id="bad")], [EVENT]], [3, 1, 1, 1]),
         ([[EVENT] * 2_000] * 5, [3, 2]),
     ],
     ids=["alone", "at once", "one fails alone", "a group has a size, though a call is never split"],
 )
-def test_calls_that_come_at_once_are_a_group(calls: list[list[Event]], groups: list[int]) -> None:
-    write = Recorder()
-
+def test_calls_that_come_at_once_are_a_group(path: Path, calls: list[list[Event]], groups: list[int]) -> None:
     async def work() -> list[int | BaseException]:
-        return await asyncio.gather(*map(grouped(write).append, calls), return_exceptions=True)
+        store.go.set()
+        results = await asyncio.gather(*map(store.append, calls), return_exceptions=True)
+        await store.close()
+        return results
 
-    found = [str(result) for result in asyncio.run(work())]
-    assert found == ["bad" if events[0].event_id == "bad" else str(len(events)) for events in calls]
-    assert write.sizes == groups
+    store = Recorder(path)
+    for events, result in zip(calls, asyncio.run(work()), strict=True):
+        if events[0].event_id == "bad":
+            assert isinstance(result, HistoryUnavailableError)
+        else:
+            assert result == len(events)
+    assert store.sizes == groups
 
 
-def test_calls_that_arrive_during_a_write_are_the_next_group_without_cancelled_ones() -> None:
-    """Also where one of those that are being written is cancelled; a call after them is written, too."""
-    write = Recorder()
+def test_calls_that_arrive_during_a_write_are_the_next_group(path: Path) -> None:
+    """Also where a caller goes away, of those that are being written or that wait; then a call is written."""
 
     async def work() -> list[int]:
-        begun, go = asyncio.Event(), asyncio.Event()
-
-        async def run(work: Work) -> Sequence[WriteResult]:
-            begun.set()
-            await go.wait()
-            return await at_once(work)
-
-        grouping = GroupCommit(run, write)
-        writing, left = [asyncio.create_task(grouping.append([EVENT])) for _ in range(2)]
-        await begun.wait()
-        dropped, *waiting = [asyncio.create_task(grouping.append([EVENT] * (n + 1))) for n in range(3)]
+        writing, left = [asyncio.create_task(store.append([EVENT])) for _ in range(2)]
+        await asyncio.to_thread(store.begun.wait, PATIENCE)
+        dropped, *waiting = [asyncio.create_task(store.append([EVENT] * (n + 1))) for n in range(3)]
         await asyncio.sleep(0)
         for call in (left, dropped):
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await call
-        go.set()
+        store.go.set()
         async with asyncio.timeout(PATIENCE):
-            return [*await asyncio.gather(writing, *waiting), await grouping.append([EVENT] * 7)]
+            results = [*await asyncio.gather(writing, *waiting), await store.append([EVENT] * 7)]
+        await store.close()
+        return results
 
+    store = Recorder(path)
     assert asyncio.run(work()) == [1, 2, 3, 7]
-    assert write.sizes == [2, 2, 1]
+    assert store.sizes == [2, 3, 1]
 
 
-def test_nobody_waits_for_ever_when_the_writing_ends() -> None:
+def test_nobody_waits_for_ever_when_the_writing_ends(path: Path) -> None:
     """As where a thread can't be had any more, while a service ends."""
 
     async def work() -> None:
-        worker = Worker(sqlite3.connect(":memory:", check_same_thread=False), "writer")
-        grouping = GroupCommit(worker.run, Recorder())
-        worker.close()
+        store = SqliteHistory(path)
+        await store.close()
         for _ in range(2):
-            with pytest.raises(HistoryUnavailableError, match="history store closed"):
+            with pytest.raises(RuntimeError, match="shutdown"):
                 async with asyncio.timeout(PATIENCE):
-                    await grouping.append([EVENT])
+                    await store.append([EVENT])
 
     asyncio.run(work())
 
@@ -448,6 +439,6 @@ def test_a_member_that_holds_the_lock_is_waited_for_briefly_and_stops_no_poll(
 
 def test_a_record_that_is_damaged_or_can_not_be_made_is_an_error_in_words(tmp_path: Path) -> None:
     (tmp_path / "record").write_bytes(b"x" * 5_000)
-    for path in (tmp_path / "record", tmp_path / "record" / "below"):
-        with pytest.raises(ServiceError, match=r"the workers' record .* can't be opened: .*; its folder"):
-            SqliteRecords(path)
+    for path, words in (("record", "it is damaged: move it away"), ("record/below", "its folder has to be")):
+        with pytest.raises(ServiceError, match=f"{path} can't be opened: .*; {words}"):
+            SqliteRecords(tmp_path / path)

@@ -30,7 +30,7 @@ START = 1_700_000_000
 LOG = HEAD + "".join(f"u{user},i{item % 3},{START + item}\n" for user in range(5) for item in range(4))
 # Of `logged_events`, and of a dump: everything.
 NOW = 1_700_000_100_000
-KEPT = KeptEvents(newest=100, oldest=None, latest=NOW + 300_000, now=NOW)
+KEPT = KeptEvents(newest=100, oldest=0, latest=NOW + 300_000, now=NOW)
 ALL = TimeRange(0, 2**50)
 
 

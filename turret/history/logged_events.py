@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from turret.data.events.event_arrays import stable_order
 from turret.data.prepared import PreparedData
 from turret.data.ranges import groups, ranges
-from turret.service.stores.contract import Event
-from turret.service.stores.window import CLOCK_SKEW, days, oldest_kept
+from turret.service.stores.contract import CLOCK_SKEW, Event, days, oldest_kept
 
 PORTION = 1 << 17  # events in memory at a time
 Rows = NDArray[np.int64]
@@ -21,13 +20,13 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class KeptEvents:
-    """The events that a store keeps: the `newest` of each user, of times from `oldest` on (None: all).
+    """The events that a store keeps: the `newest` of each user, of times from `oldest` on.
 
     Times are in milliseconds since 1970. A time after `latest` comes from a wrong clock and becomes `now`.
     """
 
     newest: int
-    oldest: int | None
+    oldest: int
     latest: int
     now: int
 
@@ -78,9 +77,7 @@ def _portion(data: PreparedData, users: Rows, kept: KeptEvents) -> Iterator[list
     items = np.asarray(data.event_items[positions])
     numbers = _numbers(owners, items, times)
     stored_times = np.where(times > kept.latest, kept.now, np.maximum(times, 0))
-    is_kept = from_end <= kept.newest
-    if kept.oldest is not None:
-        is_kept &= stored_times >= kept.oldest
+    is_kept = (from_end <= kept.newest) & (stored_times >= kept.oldest)
     rows = zip(
         data.item_ids.ids(items[is_kept]),
         times[is_kept].tolist(),

@@ -20,8 +20,7 @@ from turret.service.http.routes.responses import (
 from turret.service.schemas.fields import HISTORY_LIMIT
 from turret.service.schemas.requests import EventBody, EventsRequest
 from turret.service.schemas.times import show_time
-from turret.service.stores.contract import Event
-from turret.service.stores.window import days, in_window
+from turret.service.stores.contract import Event, days, in_window
 from turret.tower.format.manifest import Manifest
 
 router = APIRouter(prefix="/v1", tags=["histories"])

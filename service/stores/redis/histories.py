@@ -8,14 +8,22 @@ from functools import partial
 from typing import Any, TypeVar
 
 from turret.service.settings import Settings
-from turret.service.stores.contract import COUNT_LIMIT, Event, History, StoreKind, Stores
+from turret.service.stores.contract import (
+    COUNT_LIMIT,
+    Event,
+    History,
+    StoreKind,
+    Stores,
+    days,
+    drop_expired,
+    oldest_kept,
+)
 from turret.service.stores.redis.address import CLUSTER_EXAMPLE, EXAMPLE, KeyNames, Node, read_address
 from turret.service.stores.redis.client import Call, Command, RedisClient
 from turret.service.stores.redis.durability import QUESTIONS, durability_warnings, replica_warnings
 from turret.service.stores.redis.events import APPEND, FORGET, decode_events, decode_history, encode_event
 from turret.service.stores.redis.items import RedisItems
 from turret.service.stores.redis.records import RedisRecords
-from turret.service.stores.window import days, drop_expired, oldest_kept
 
 Result = TypeVar("Result")
 
@@ -109,8 +117,7 @@ class RedisHistory:
 
     async def _scan_users(self, users: Sequence[str], first: int, last: int) -> AsyncIterator[list[Event]]:
         """Iterate over the events of some users; the first ones of all are read together."""
-        oldest = oldest_kept(self._max_age)
-        first = first if oldest is None else max(first, oldest)
+        first = max(first, oldest_kept(self._max_age))
         replies = await self._redis.execute([self._in_range(user, first, 0, last) for user in users])
         for user, reply in zip(users, replies, strict=True):
             events = self._ascending(user, reply)
@@ -174,9 +181,12 @@ class RedisHistory:
         """Close the connections."""
         await self._redis.close()
 
-    def _appending(self, users: Mapping[str, Sequence[Event]], oldest: int | None) -> Call:
+    def _appending(self, users: Mapping[str, Sequence[Event]], oldest: int) -> Call:
         """The keys and values of APPEND for the events of some users."""
-        values: list[bytes | str | int] = ["" if oldest is None else oldest, int(self._keys.is_cluster)]
+        values: list[bytes | str | int] = [
+            "" if self._max_age is None else oldest,
+            int(self._keys.is_cluster),
+        ]
         for index, events in enumerate(users.values(), 1):
             for event in events:
                 values += [index, event.time, event.event_id, encode_event(event)]
@@ -196,9 +206,8 @@ class RedisHistory:
         key, oldest = self._keys.events(user), self._oldest()
         return ["ZREVRANGEBYSCORE", key, "+inf", oldest, "WITHSCORES", "LIMIT", 0, limit]
 
-    def _oldest(self) -> str | int:
-        oldest = oldest_kept(self._max_age)
-        return "-inf" if oldest is None else oldest
+    def _oldest(self) -> int:
+        return oldest_kept(self._max_age)
 
     def _decode(self, decode: Callable[[Any], Result], reply: Any) -> Result:
         self._redis.raise_for_errors([reply])

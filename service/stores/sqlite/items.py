@@ -1,17 +1,16 @@
 """Changed items in an SQLite file, synced to the disk before a change is acknowledged."""
 
-import asyncio
 import sqlite3
 from pathlib import Path
 
-from turret.service.errors import ItemsUnavailableError, ServiceError
+from turret.service.errors import ItemsUnavailableError
 from turret.service.stores.contract import CHANGES_PAGE, Change, Changes
-from turret.service.stores.sqlite.file import Tables, Worker, open_file, remedy, transaction
+from turret.service.stores.sqlite.file import Database, Tables, open_file, transaction
 
-_TABLES = Tables(
+TABLES = Tables(
     1,
     """
-CREATE TABLE IF NOT EXISTS items (
+CREATE TABLE items (
     item TEXT PRIMARY KEY,
     number INTEGER NOT NULL UNIQUE,
     time INTEGER NOT NULL,
@@ -19,15 +18,9 @@ CREATE TABLE IF NOT EXISTS items (
     fields BLOB
 );
 """,
-    "SELECT item, number, time, features, fields FROM items LIMIT 1",
 )
 # The new number exceeds all, also that of an earlier change of the same item.
-_CHANGE = """
-INSERT INTO items (item, number, time, features, fields)
-VALUES (?, ?, ?, ?, ?)
-ON CONFLICT (item) DO UPDATE SET
-    number = excluded.number, time = excluded.time, features = excluded.features, fields = excluded.fields
-"""
+_CHANGE = "INSERT OR REPLACE INTO items (item, number, time, features, fields) VALUES (?, ?, ?, ?, ?)"
 _SINCE = "SELECT item, number, time, features, fields FROM items WHERE number > ? ORDER BY number LIMIT ?"
 _LAST = "SELECT coalesce(max(number), 0) FROM items"
 _MOST_NUMBERS = 2**53
@@ -42,46 +35,32 @@ class SqliteItems:
 
     def __init__(self, path: Path | None = None) -> None:
         name = path.name if path else "in memory"
-        try:
-            connection = open_file(path, _LOCK_SECONDS, _TABLES)
-        except (OSError, sqlite3.Error) as error:
-            raise ServiceError(f"item store {path} can't be opened: {error}; {remedy(error)}") from None
-        self._worker = Worker(
-            connection,
+        self._database = Database(
+            open_file(path, _LOCK_SECONDS, TABLES),
             "items" if path else None,
             lambda error: ItemsUnavailableError(f"item store {name} unavailable: {error}"),
         )
 
     async def put(self, item: str, features: bytes, fields: bytes, time: int) -> int:
-        """Store an item; see ItemStore."""
         return await self._change(item, time, features, fields)
 
     async def withdraw(self, item: str, time: int) -> int:
-        """Withdraw an item; see ItemStore."""
-        return await self._change(item, time)
+        return await self._change(item, time, None, None)
 
     async def changes(self, since: int, limit: int = CHANGES_PAGE) -> Changes:
-        """Return the changes; see ItemStore."""
-        return await self._worker.run(lambda connection: _changes_since(connection, since, limit))
+        return await self._database.run(lambda connection: _changes_since(connection, since, limit))
 
     async def close(self) -> None:
-        """Finish running calls and close the file."""
-        await asyncio.to_thread(self.close_now)
+        await self._database.close()
 
-    def close_now(self) -> None:
-        """Like `close`, blocking."""
-        self._worker.close()
-
-    async def _change(
-        self, item: str, time: int, features: bytes | None = None, fields: bytes | None = None
-    ) -> int:
+    async def _change(self, item: str, time: int, features: bytes | None, fields: bytes | None) -> int:
         def write(connection: sqlite3.Connection) -> int:
             with transaction(connection):
                 number = _last(connection) + 1
                 connection.execute(_CHANGE, (item, number, time, features, fields))
             return number
 
-        return await self._worker.run(write)
+        return await self._database.run(write)
 
 
 def _changes_since(connection: sqlite3.Connection, since: int, limit: int) -> Changes:

@@ -5,9 +5,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from turret.service.errors import ReplicasUnavailableError, ServiceError
+from turret.service.errors import ReplicasUnavailableError
 from turret.service.stores.contract import Member, Revision
-from turret.service.stores.sqlite.file import Tables, Worker, open_file, transaction
+from turret.service.stores.sqlite.file import Database, Tables, open_file, transaction
 
 # `state` has one row. The record is its last column: `poll` need not read its pages.
 _TABLES = Tables(
@@ -23,7 +23,6 @@ CREATE TABLE state (
 INSERT INTO state VALUES (0, 0, '', 0, x'');
 CREATE TABLE members (name TEXT PRIMARY KEY, time REAL NOT NULL, report BLOB NOT NULL) WITHOUT ROWID
 """,
-    "SELECT revision, items, holder, lease_end, record, name, time, report FROM state LEFT JOIN members",
 )
 _POLL = "SELECT revision, items FROM state"
 _READ = "SELECT record FROM state"
@@ -33,6 +32,7 @@ _TAKE = "UPDATE state SET holder = ?, lease_end = ? WHERE holder = ? OR lease_en
 _PROLONG = "UPDATE state SET holder = ?, lease_end = ? WHERE holder = ? AND lease_end > ?"
 _REPORT = "INSERT OR REPLACE INTO members (name, time, report) VALUES (?, ?, ?)"
 _LOCK_SECONDS = 0.3  # to wait for another member's lock, which lasts microseconds
+_REMEDY = "its folder has to be writable, on a local disk with some free space"
 
 
 class SqliteRecords:
@@ -53,25 +53,16 @@ class SqliteRecords:
                 "again, which makes a new one"
             )
 
-        try:
-            self._reader = Worker(_open(path), None, failing)
-            self._writer = Worker(_open(path), "records", failing)
-        except (OSError, sqlite3.Error) as error:
-            raise ServiceError(
-                f"the workers' record {path} can't be opened: {error}; its folder has to be writable, on a "
-                "local disk with some free space"
-            ) from None
+        self._reader = Database(_open(path), None, failing)
+        self._writer = Database(_open(path), "records", failing)
 
     async def poll(self) -> Revision:
-        """Return the numbers by which changes are noticed; see RecordStore."""
         return await self._reader.run(lambda file: Revision(*file.execute(_POLL).fetchone()))
 
     async def read(self) -> bytes:
-        """Return the record; see RecordStore."""
         return await self._reader.run(_record)
 
     async def swap(self, before: bytes, after: bytes) -> bytes:
-        """Replace the record if it is `before`; see RecordStore."""
 
         def write(file: sqlite3.Connection) -> bytes:
             with transaction(file):
@@ -86,7 +77,6 @@ class SqliteRecords:
     async def members(
         self, name: str = "", report: bytes = b"", forget_after: float = 0
     ) -> tuple[Member, ...]:
-        """Return the last report of each member; see RecordStore."""
 
         def work(file: sqlite3.Connection) -> tuple[Member, ...]:
             if name:
@@ -101,27 +91,22 @@ class SqliteRecords:
         return await self._writer.run(work)
 
     async def leave(self, name: str) -> None:
-        """Forget a member that ends; see RecordStore."""
         await self._write("DELETE FROM members WHERE name = ?", name)
 
     async def announce(self, items: int) -> None:
-        """Raise the number of items; see RecordStore."""
         await self._write(_ANNOUNCE, items, items)
 
     async def take_lease(self, holder: str, seconds: float) -> bool:
-        """Take or prolong the lease; see RecordStore."""
         now = self._clock()
         return await self._write(_TAKE, holder, now + seconds, holder, now)
 
     async def prolong_lease(self, holder: str, seconds: float) -> bool:
-        """Prolong the lease, or return it with 0; see RecordStore."""
         now = self._clock()
         return await self._write(_PROLONG, holder, now + seconds, holder, now)
 
     async def close(self) -> None:
-        """Finish running calls and close the file; it takes no longer than a call."""
-        self._reader.close()
-        self._writer.close()
+        await self._reader.close()
+        await self._writer.close()
 
     async def _write(self, statement: str, *values: str | float) -> bool:
         """Execute one statement; return whether it has changed a row."""
@@ -129,7 +114,7 @@ class SqliteRecords:
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    connection = open_file(path, _LOCK_SECONDS, _TABLES)
+    connection = open_file(path, _LOCK_SECONDS, _TABLES, _REMEDY)
     connection.execute("PRAGMA synchronous = OFF")
     return connection
 
