@@ -25,6 +25,7 @@ from turret.training.checkpoint import Progress
 from turret.training.config.experiment import ExperimentConfig, load_experiment
 from turret.training.errors import TrainingError
 from turret.training.run import CHECKPOINT, CHOSEN, Run
+from turret.training.trainer import Trainer
 
 ORDINARY = Facts(
     items=3_000,
@@ -265,8 +266,11 @@ def test_a_candidate_that_takes_much_longer_than_the_first_is_left_out(
     ]
 
 
-def test_a_trial_that_fails_gives_its_reason_and_the_others_go_on(handmade: PreparedData) -> None:
+def test_a_trial_that_fails_gives_its_reason_and_the_others_go_on(
+    monkeypatch: pytest.MonkeyPatch, handmade: PreparedData
+) -> None:
     """The data has no times for the age of an example."""
+    monkeypatch.setattr(Trainer, "seconds_an_epoch", lambda trainer, steps: 1.0)
     ordinary = load_experiment("demo", SHORT)
     impossible = load_experiment("demo", {**SHORT, "tower.user.example_age": True})
     candidates = {"impossible": impossible, "ordinary": ordinary, "other": ordinary}
