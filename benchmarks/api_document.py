@@ -1,6 +1,8 @@
-"""The OpenAPI 3.1 document of all calls and the page that shows it: `make docs` writes both.
+"""The OpenAPI 3.1 document of all calls, which is valid for every version and with every key.
 
-The service serves the files, which are valid for every version and with every key.
+`make docs` writes the calls, their parameters, bodies, keys and refusals, as the code has them. The schemas
+of answers are written in the document by hand, as the code makes answers without models; the tests compare
+the answers of every call with it.
 """
 
 from collections.abc import Iterator
@@ -10,15 +12,19 @@ import orjson
 from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from pydantic.json_schema import models_json_schema
 
+from benchmarks.api_page import Described
+from turret.data.manifest import FileHash
 from turret.service.calls import call_of
 from turret.service.http.app import RELEASE, ROUTERS
-from turret.service.http.documents import STATIC
 from turret.service.http.routes.dependencies import Reads
-from turret.service.http.routes.responses import Described, ErrorAnswer
+from turret.service.http.routes.probes import STATIC
+from turret.service.versions.gate import CheckedVersion
+from turret.service.versions.record import Activation
 from turret.tower.catalog.filters import LARGEST, MAX_CONDITIONS, MAX_VALUES
+from turret.tower.format.manifest import FileName, Manifest
 
 DOCUMENT = STATIC / "openapi.json"
 _KEY = {
@@ -56,13 +62,23 @@ _HEADERS: dict[str, Described] = {
     "503": {"Retry-After": _SECONDS},
 }
 _OPEN = ("/metrics",)  # unless the operator closes them
+# Statuses of the answers of a call that no rule below adds.
+_OWN = ("200", "404", "409")
+
+
+class VersionAnswer(Manifest):
+    """The live version: its manifest without the files, and since when it is live."""
+
+    files: dict[FileName, FileHash] = Field(exclude=True)
+    since: str
 
 
 def api_document() -> Described:
-    """Describe every call."""
+    """Describe every call; a new one has no schema of its answer until that is written."""
+    written = orjson.loads(DOCUMENT.read_bytes())
     app = FastAPI()
     bodies: dict[tuple[str, str], type[BaseModel]] = {}
-    for router in ROUTERS:
+    for router in sorted(ROUTERS, key=lambda router: "probes" in router.tags):  # those last
         app.include_router(router)
         bodies |= dict(_bodies(router))
     document = get_openapi(title="Turret", version=RELEASE, description="What next?", routes=app.routes)
@@ -76,18 +92,20 @@ def api_document() -> Described:
             if (schema := bodies.get((method.upper(), path))) is not None:
                 content = {"application/json": {"schema": reference(schema.__name__)}}
                 call["requestBody"] = {"required": True, "content": content}
+            known = written["paths"].get(path, {}).get(method, call)["responses"]
+            call["responses"] = {status: known[status] for status in known if status in _OWN}
             _add_refusals(call)
-    components = document.setdefault("components", {})
-    components["securitySchemes"] = {"key": _KEY}
-    components["responses"] = {status: _refusal(status) for status in _MEANINGS}
-    components["schemas"] = _used(
-        document, components.get("schemas", {}) | _schemas({*bodies.values(), ErrorAnswer})
-    )
+    document["components"] = {
+        "securitySchemes": {"key": _KEY},
+        "responses": {status: _refusal(status) for status in _MEANINGS},
+    }
+    schemas = written["components"]["schemas"] | _schemas(set(bodies.values()))
+    document["components"]["schemas"] = _used(document, schemas)
     return document
 
 
-def written() -> str:
-    """The document as text."""
+def as_text() -> str:
+    """The document as it is in the file."""
     return orjson.dumps(api_document(), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
 
 
@@ -105,7 +123,7 @@ def reference(model: str) -> Described:
 def _add_refusals(call: Described) -> None:
     """Refer to the error responses of a call: its own, and those of its body and its key."""
     answers = call["responses"]
-    statuses = {"422", "429", "503", "4XX", "5XX", *(status for status in answers if status in _MEANINGS)}
+    statuses = {"422", "429", "503", "4XX", "5XX", *(answers.keys() - {"200"})}
     if "security" in call:
         statuses |= {"401", "403"}
     if "requestBody" in call:
@@ -130,9 +148,14 @@ def _bodies(router: APIRouter) -> Iterator[tuple[tuple[str, str], type[BaseModel
 
 
 def _schemas(bodies: set[type[BaseModel]]) -> Described:
-    """The schemas of all bodies; pydantic has none for the conditions of a filter."""
+    """The schemas of bodies and of parts of answers; pydantic has none for the conditions of a filter."""
+    answers = (VersionAnswer, CheckedVersion, Activation)
     _, models = models_json_schema(
-        [(model, "validation") for model in bodies], ref_template=reference("{model}")["$ref"]
+        [
+            *((model, "validation") for model in bodies),
+            *((model, "serialization") for model in answers),
+        ],
+        ref_template=reference("{model}")["$ref"],
     )
     schemas: Described = models["$defs"]
     for name in ("RecommendRequest", "ComparedRequest"):

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from html import escape
 from typing import Any
 
-from turret.service.http.routes.responses import Described
-
+Described = dict[str, Any]
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
 code { font: 13px ui-monospace, monospace; background: #8882; padding: 1px 4px; border-radius: 3px }

@@ -15,7 +15,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from benchmarks.api_document import DOCUMENT, api_document, written
+from benchmarks.api_document import DOCUMENT, api_document, as_text
 from benchmarks.api_page import api_page
 from benchmarks.fault_tests import FaultTest, fault_tests
 from benchmarks.folders import drawing
@@ -54,7 +54,7 @@ def current(page: Path) -> str:
         case "estimators.md":
             return estimators_page(text)
         case "openapi.json":
-            return written()
+            return as_text()
         case "docs.html":
             return api_page(api_document())
         case "observability.md":

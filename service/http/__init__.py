@@ -1,3 +1,3 @@
-"""The application: routes, layers around them, and documents."""
+"""The application: routes, and layers around them."""
 
-__all__ = ["app", "documents", "guard"]
+__all__ = ["app", "guard"]

@@ -1,11 +1,10 @@
 """The application: routes inside of layers."""
 
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from importlib.metadata import version
 
 from fastapi import APIRouter, Depends, FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -15,65 +14,40 @@ from turret.service.components import Components
 from turret.service.http.access import Authentication
 from turret.service.http.admission import Admission, Capacity
 from turret.service.http.bodies import BodyReader
-from turret.service.http.documents import docs_page, openapi_document
 from turret.service.http.edge import Edge
 from turret.service.http.fast_path import RecommendPath
-from turret.service.http.routes import (
-    admin,
-    comparison,
-    histories,
-    items,
-    page,
-    probes,
-    recommend,
-    versions,
-)
-from turret.service.http.routes.parameters import check_parameters
+from turret.service.http.routes import histories, items, page, probes, recommend, versions
+from turret.service.http.routes.dependencies import check_parameters
 from turret.service.settings import Settings
 from turret.service.stores.contract import Stores
 from turret.service.versions.follower import UpToDate
 from turret.service.worker_context import WorkerContext
 
+RELEASE = version("turret")
+# A request is compared with the routes one after the other, and probes come most often.
 ROUTERS: tuple[APIRouter, ...] = (
+    probes.router,
     recommend.router,
     items.router,
     histories.router,
     versions.router,
-    probes.router,
-    admin.router,
-    comparison.router,
+    versions.admin,
 )
 _log = logging.getLogger("turret.store")
 
 
-def _release() -> str:
-    try:
-        return version("turret")
-    except PackageNotFoundError:
-        return "0"
-
-
-RELEASE = _release()
-
-
 class Application(FastAPI):
-    """FastAPI inside of layers of our own.
+    """FastAPI inside of `layers` of our own.
 
     As FastAPI middleware they would stand behind its own layers. Those cost each request as much as all of
     ours, and responses that are made in front of the routes need none of them.
     """
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self._outermost: ASGIApp = super().__call__
-
-    def surround(self, layer: Callable[..., ASGIApp], **options: object) -> None:
-        """Put `layer` around the application as it is."""
-        self._outermost = layer(self._outermost, **options)
+    layers: ASGIApp
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer through all layers."""
-        await self._outermost(scope, receive, send)
+        await self.layers(scope, receive, send)
 
 
 def create_app(
@@ -90,18 +64,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        components.observation.logs.start()
-        await components.follower.join()
-        await _prepare(components)
-        holder, background = components.model_holder, components.background
-        background.start("record", components.follower.follow)
-        if holder.version is None:
-            background.start("first version", lambda: _tell_first(components))
-        background.start("metrics", components.observation.follow)
-        background.start("files", components.observation.watch_files)
-        background.start("store warnings", lambda: _log_health_warnings(components))
-        background.start("items", components.overlay.watch)
-        background.start("keys", components.keyring.follow)
+        await _start(components)
         yield
         await components.close()
 
@@ -110,71 +73,66 @@ def create_app(
         version=RELEASE,
         lifespan=lifespan,
         redirect_slashes=False,
-        openapi_url=None,  # `documents` has files for these, with a page that loads no scripts
+        openapi_url=None,  # `probes` has files for these, with a page that loads no scripts
         docs_url=None,
         redoc_url=None,
     )
-    app.state.bodies, app.state.capacity = BodyReader(), Capacity(settings)
+    app.state.components, app.state.bodies, app.state.capacity = components, BodyReader(), Capacity(settings)
     components.metrics.refresh_with(partial(app.state.capacity.show, components.metrics))
-    app.surround(RecommendPath, components=components, bodies=app.state.bodies)
-    app.surround(UpToDate, follower=components.follower)
-    return _add_layers(app, components, (*ROUTERS, page.router) if settings.page else ROUTERS)
-
-
-async def _tell_first(components: Components) -> None:
-    """Print the first version of a service that has waited for one, in one of its workers."""
-    live = await components.model_holder.first()
-    if components.context.number == 0:
-        with suppress(OSError):  # standard output may be closed by now
-            print(f"turret serves version {live.version}", flush=True)
-
-
-async def _prepare(components: Components) -> None:
-    """Read the overlays of the first versions before the first request, if the store answers."""
-    holder, seconds = components.model_holder, components.settings.history_timeout
-    live = holder.live if holder.version is not None else None
-    for model in (live, holder.traffic.canary, holder.traffic.shadow):
-        if model is not None:
-            await components.overlay.within(model.bundle, seconds)
-
-
-async def _log_health_warnings(components: Components) -> None:
-    """Log the warnings of the history store, in one of the workers."""
-    for warning in await components.histories.health_warnings() if components.context.number == 0 else ():
-        _log.warning("%s", warning)
-
-
-def _add_layers(app: Application, components: Components, routers: tuple[APIRouter, ...]) -> Application:
-    app.state.components = components
-    # The last is the outermost.
-    app.surround(
-        Admission,
-        capacity=app.state.capacity,
-        settings=components.settings,
-        count=components.metrics.count_refusal,
-    )
-    app.surround(
-        Authentication,
-        keyring=components.keyring,
-        metrics_open=components.settings.metrics_open,
-        admin_port=components.admin_port,
-        share=components.settings.workers,
-    )
-    traces, context = components.observation.traces, components.context
-    app.surround(
-        Edge,
-        metrics=components.metrics,
-        pictures=components.settings.page_pictures,
-        is_draining=lambda: context.is_draining,
-        trace=traces and traces.record,
-    )
-    # A request is compared with the routes one after the other, and probes come most often.
-    for router in sorted(routers, key=lambda router: router is not probes.router):
+    routers = (*ROUTERS, page.router) if settings.page else ROUTERS
+    for router in routers:
         # Websites and mails append parameters of their own to the address of the page, orchestrators and
         # scrapers to those of probes and metrics.
         is_lenient = router in (page.router, probes.router)
         app.include_router(router, dependencies=() if is_lenient else (Depends(check_parameters),))
-    for path, document in (("/openapi.json", openapi_document), ("/docs", docs_page)):
-        app.add_api_route(path, document, methods=["GET", "HEAD"], include_in_schema=False)
     error_responses.install(app, routers)
+    app.layers = _layers(app, components)
     return app
+
+
+def _layers(app: Application, components: Components) -> ASGIApp:
+    """Put the layers around FastAPI, the innermost first."""
+    settings, metrics, context = components.settings, components.metrics, components.context
+    layers: ASGIApp = partial(FastAPI.__call__, app)
+    layers = RecommendPath(layers, components, app.state.bodies)
+    layers = UpToDate(layers, components.follower)
+    layers = Admission(layers, app.state.capacity, settings, metrics.count_refusal)
+    layers = Authentication(
+        layers, components.keyring, settings.metrics_open, components.admin_port, settings.workers
+    )
+    traces = components.observation.traces
+    record = traces.record if traces else None
+    return Edge(layers, metrics, settings.page_pictures, lambda: context.is_draining, record)
+
+
+async def _start(components: Components) -> None:
+    """Read what the first answers need, and start the background tasks."""
+    components.observation.logs.start()
+    await components.follower.join()
+    holder, background = components.model_holder, components.background
+    live = holder.live if holder.version is not None else None
+    for model in (live, holder.traffic.canary, holder.traffic.shadow):
+        if model is not None:
+            await components.overlay.within(model.bundle, components.settings.history_timeout)
+    background.start("record", components.follower.follow)
+    background.start("metrics", components.observation.follow)
+    background.start("files", components.observation.watch_files)
+    background.start("items", components.overlay.watch)
+    background.start("keys", components.keyring.follow)
+    if components.context.number == 0:  # one of the workers tells the operator
+        background.start("store warnings", lambda: _log_health_warnings(components))
+        if holder.version is None:
+            background.start("first version", lambda: _tell_first(components))
+
+
+async def _tell_first(components: Components) -> None:
+    """Print the first version of a service that has waited for one."""
+    live = await components.model_holder.first()
+    with suppress(OSError):  # standard output may be closed by now
+        print(f"turret serves version {live.version}", flush=True)
+
+
+async def _log_health_warnings(components: Components) -> None:
+    """Log the warnings of the history store."""
+    for warning in await components.histories.health_warnings():
+        _log.warning("%s", warning)

@@ -26,7 +26,7 @@ from tests.support.places import ROOT
 from tests.support.service_app import ADMIN, settings_of
 from tests.support.service_process import Process
 from turret.service.http.app import create_app
-from turret.service.http.documents import STATIC
+from turret.service.http.routes.probes import STATIC
 from turret.service.keys.key_file import add_key
 from turret.service.keys.keys import new_key, record
 

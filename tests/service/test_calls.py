@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from turret.service.calls import call_of
-from turret.service.http.documents import STATIC
+from turret.service.http.routes.probes import STATIC
 
 PATHS: dict[str, Any] = orjson.loads((STATIC / "openapi.json").read_bytes())["paths"]
 

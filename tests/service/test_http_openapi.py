@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from benchmarks.api_page import api_page
 from tests.support.described_shop import publish_described
 from turret.service.calls import call_of
-from turret.service.http.documents import STATIC
+from turret.service.http.routes.probes import STATIC
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.catalog.filters import compile_filter
 from turret.tower.errors import EncodingError, FilterError
@@ -87,6 +87,13 @@ def test_every_call_says_how_it_is_refused() -> None:
         assert schema == {"$ref": "#/components/schemas/ErrorAnswer"}
         if status in ("429", "503"):
             assert refusal["headers"]["Retry-After"]["required"] is True
+
+
+def test_every_call_describes_its_answer() -> None:
+    """Schemas of answers are written by hand: `make docs` adds a new call without one."""
+    for name, call in calls(DOCUMENT):
+        (content,) = call["responses"]["200"]["content"].values()
+        assert content["schema"], name
 
 
 def test_nothing_but_what_is_described_may_be_in_a_body() -> None:

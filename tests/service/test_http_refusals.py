@@ -15,7 +15,7 @@ from tests.support.item_towers import with_item_tower
 from tests.support.service_app import ADMIN, serving
 from turret.service.error_responses import refused
 from turret.service.errors import RequestError
-from turret.service.http.documents import STATIC
+from turret.service.http.routes.probes import STATIC
 from turret.tower.bundle.publish import publish
 from turret.tower.format.item_map import quantised
 

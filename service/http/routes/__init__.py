@@ -1,14 +1,3 @@
 """The calls of the API, and the page."""
 
-__all__ = [
-    "admin",
-    "comparison",
-    "histories",
-    "items",
-    "page",
-    "parameters",
-    "probes",
-    "recommend",
-    "responses",
-    "versions",
-]
+__all__ = ["dependencies", "histories", "items", "page", "probes", "recommend", "versions"]

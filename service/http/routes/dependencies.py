@@ -1,11 +1,20 @@
-"""What the functions of routes depend on: the parts of the service, and bodies."""
+"""What the functions of routes depend on: the parts of the service, bodies and parameters.
 
-from typing import Annotated, Generic, TypeVar
+Ids and their paths map one to one.
+"""
 
-from fastapi import Depends, Request
-from pydantic import BaseModel
+from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin
+from urllib.parse import unquote_to_bytes
 
+import orjson
+from fastapi import Depends, Path, Request, Response
+from fastapi.dependencies.models import Dependant
+from pydantic import BaseModel, Field
+from starlette.convertors import Convertor, register_url_convertor
+
+from turret.data.vocabulary import ID_LENGTH
 from turret.service.components import Components
+from turret.service.errors import InvalidFieldError
 
 Schema = TypeVar("Schema", bound=BaseModel)
 
@@ -31,3 +40,84 @@ class Reads(Generic[Schema]):
         """Read the body of a request. Raises RequestError."""
         body: Schema = await request.app.state.bodies.read(request.receive, self.schema)
         return body
+
+
+Id = Annotated[str, Field(min_length=1, max_length=ID_LENGTH)]
+UserId = Annotated[str, Path(min_length=1, max_length=ID_LENGTH)]
+# Not checked against its bounds: other texts name no item, which is 404 to a call that reads.
+ItemId = Annotated[str, Path(json_schema_extra={"minLength": 1, "maxLength": ID_LENGTH})]
+
+
+class _Id(Convertor[str]):
+    """An id of any characters, with slashes and newlines; Starlette's `path` ends at a newline."""
+
+    regex = "(?s:.*)"
+
+    def convert(self, value: str) -> str:
+        """Return the id as it is."""
+        return value
+
+    def to_string(self, value: str) -> str:
+        """Return the id as it is."""
+        return value
+
+
+class _Item(_Id):
+    """An id that doesn't end in /similar, which is another call."""
+
+    regex = r"(?s:(?!.*/similar\Z).*)"
+
+
+register_url_convertor("id", _Id())
+register_url_convertor("item", _Item())
+
+
+async def check_parameters(request: Request) -> None:
+    """Raise InvalidFieldError for a path that isn't UTF-8, and for a wrong query string.
+
+    The server replaces undecodable bytes of a path by U+FFFD, so different paths would name the same user or
+    item. A parameter that the call doesn't have, is sent twice, or isn't UTF-8, would else be ignored, and
+    the answer be that of another request.
+    """
+    for name, value in request.path_params.items():
+        field = "id" if name == "item_id" else name  # as other refusals of items
+        _check_utf8(request.scope["raw_path"], field, value)
+    if not request.scope["query_string"]:
+        return
+    for part in request.scope["query_string"].split(b"&"):
+        _check_utf8(part, unquote_to_bytes(part.partition(b"=")[0]).decode(errors="replace"), None)
+    known = _parameters(request.scope["route"].dependant)
+    seen: set[str] = set()
+    for name, value in request.query_params.multi_items():
+        if name not in known:
+            remedy = f"send {', '.join(known)} only" if known else "this call takes none"
+            # Without its value, which may be a key that was sent in the wrong place.
+            raise InvalidFieldError(name, None, f"unknown query parameter; {remedy}")
+        if name in seen and not known[name]:
+            raise InvalidFieldError(name, value, "this parameter is sent twice; send it once")
+        seen.add(name)
+
+
+def _check_utf8(quoted: bytes, name: str, shown: object) -> None:
+    try:
+        unquote_to_bytes(quoted).decode()
+    except UnicodeDecodeError:
+        message = "this isn't UTF-8; send it in UTF-8 and percent-encode its bytes (é is %C3%A9)"
+        raise InvalidFieldError(name, shown, message) from None
+
+
+def _parameters(call: Dependant) -> dict[str, bool]:
+    """The query parameters of a call, and whether each may be repeated."""
+    own = {one.alias: _is_list(one.field_info.annotation) for one in call.query_params}
+    for inner in call.dependencies:
+        own |= _parameters(inner)
+    return own
+
+
+def _is_list(annotation: object) -> bool:
+    return any(get_origin(part) is list for part in (annotation, *get_args(annotation)))
+
+
+def json_response(content: Any) -> Response:
+    """Write an answer as JSON."""
+    return Response(orjson.dumps(content), media_type="application/json")

@@ -7,16 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Response
 
 from turret.service.errors import NotFoundError
-from turret.service.http.routes.dependencies import Parts, Reads
-from turret.service.http.routes.parameters import UserId
-from turret.service.http.routes.responses import (
-    EventsAnswer,
-    ForgottenAnswer,
-    RandomUserAnswer,
-    UserAnswer,
-    answers,
-    json_response,
-)
+from turret.service.http.routes.dependencies import Parts, Reads, UserId, json_response
 from turret.service.schemas.fields import HISTORY_LIMIT
 from turret.service.schemas.requests import EventBody, EventsRequest
 from turret.service.schemas.times import show_time
@@ -26,7 +17,7 @@ from turret.tower.format.manifest import Manifest
 router = APIRouter(prefix="/v1", tags=["histories"])
 
 
-@router.post("/events", responses=answers(EventsAnswer))
+@router.post("/events")
 async def store_events(
     body: Annotated[EventsRequest, Depends(Reads(EventsRequest))], parts: Parts
 ) -> Response:
@@ -49,7 +40,7 @@ async def store_events(
     return json_response(answer)
 
 
-@router.get("/random-user", responses=answers(RandomUserAnswer, 404))
+@router.get("/random-user")
 async def random_user(parts: Parts) -> Response:
     """Return the id of some user with stored events, to look at an example."""
     user = await parts.histories.random_user()
@@ -59,7 +50,7 @@ async def random_user(parts: Parts) -> Response:
     return json_response({"user_id": user})
 
 
-@router.get("/users/{user_id:id}", responses=answers(UserAnswer))
+@router.get("/users/{user_id:id}")
 async def stored_of(user_id: UserId, parts: Parts) -> Response:
     """Show the stored events of a user: their number, up to a million, and the newest 1000, oldest first."""
     total, events = await parts.histories.events(user_id, HISTORY_LIMIT)
@@ -67,7 +58,7 @@ async def stored_of(user_id: UserId, parts: Parts) -> Response:
     return json_response(answer)
 
 
-@router.delete("/users/{user_id:id}", responses=answers(ForgottenAnswer))
+@router.delete("/users/{user_id:id}")
 async def forget(user_id: UserId, parts: Parts) -> Response:
     """Delete all stored events of a user.
 

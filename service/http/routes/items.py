@@ -8,21 +8,7 @@ import orjson
 from fastapi import APIRouter, Depends, Query, Response
 
 from turret.service.errors import InvalidFieldError
-from turret.service.http.routes.dependencies import Parts, Reads
-from turret.service.http.routes.parameters import Id, ItemId
-from turret.service.http.routes.responses import (
-    ColoursAnswer,
-    FieldsAnswer,
-    FoundItemsAnswer,
-    ItemAnswer,
-    ItemPutAnswer,
-    ItemWithdrawnAnswer,
-    MapAnswer,
-    MapItemsAnswer,
-    SimilarAnswer,
-    answers,
-    json_response,
-)
+from turret.service.http.routes.dependencies import Id, ItemId, Parts, Reads, json_response
 from turret.service.ranking.item_view import ItemView
 from turret.service.schemas.fields import K_LIMIT
 from turret.service.schemas.requests import ItemBody
@@ -42,7 +28,7 @@ _POINTS: dict[int | str, dict[str, Any]] = {
 router = APIRouter(prefix="/v1", tags=["items"])
 
 
-@router.get("/items", responses=answers(FoundItemsAnswer))
+@router.get("/items")
 async def find_items(
     parts: Parts,
     query: Annotated[str | None, Query(max_length=QUERY_LENGTH)] = None,
@@ -69,7 +55,7 @@ async def find_items(
     return _items(bundle.manifest.version, items_json(bundle, fresh, page.rows), following)
 
 
-@router.get("/items/{item_id:id}/similar", responses=answers(SimilarAnswer, 404))
+@router.get("/items/{item_id:id}/similar")
 async def similar_items(
     item_id: ItemId, parts: Parts, k: Annotated[int, Query(ge=1, le=K_LIMIT)] = 10
 ) -> Response:
@@ -77,13 +63,13 @@ async def similar_items(
     return json_response(await parts.recommender.similar_to(item_id, k))
 
 
-@router.get("/items/{item_id:item}", responses=answers(ItemAnswer, 404))
+@router.get("/items/{item_id:item}")
 async def get_item(item_id: ItemId, parts: Parts) -> Response:
     """Return an item as the service knows it: fields, features if it is fresh, state, and popularity."""
     return json_response(await parts.recommender.item(item_id))
 
 
-@router.put("/items/{item_id:item}", responses=answers(ItemPutAnswer, 409))
+@router.put("/items/{item_id:item}")
 async def put_item(
     item_id: ItemId,
     body: Annotated[ItemBody, Depends(Reads(ItemBody))],
@@ -93,13 +79,13 @@ async def put_item(
     return json_response(await parts.item_writer.put(parts.model_holder.answering.bundle, item_id, body))
 
 
-@router.delete("/items/{item_id:item}", responses=answers(ItemWithdrawnAnswer, 404))
+@router.delete("/items/{item_id:item}")
 async def withdraw_item(item_id: ItemId, parts: Parts) -> Response:
     """Withdraw an item: no answer of any version has it until it is put again."""
     return json_response(await parts.item_writer.withdraw(parts.model_holder.answering.bundle, item_id))
 
 
-@router.get("/fields", responses=answers(FieldsAnswer))
+@router.get("/fields")
 async def fields(parts: Parts) -> Response:
     """Summarise the fields of the live version's catalog: kinds, frequent values and bounds."""
     bundle = parts.model_holder.answering.bundle
@@ -107,7 +93,7 @@ async def fields(parts: Parts) -> Response:
     return json_response({"version": bundle.manifest.version, **summary})
 
 
-@router.get("/map", responses=answers(MapAnswer, 404))
+@router.get("/map")
 async def item_map(parts: Parts) -> Response:
     """Describe the map of the live version's item vectors."""
     bundle = parts.model_holder.answering.bundle
@@ -124,7 +110,7 @@ async def points(parts: Parts) -> Response:
     return Response(known.points.astype("<u2", copy=False).tobytes(), media_type="application/octet-stream")
 
 
-@router.get("/map/colours", responses=answers(ColoursAnswer, 404))
+@router.get("/map/colours")
 async def colours(
     field: Annotated[str, Query(min_length=1)],
     parts: Parts,
@@ -144,7 +130,7 @@ async def colours(
     )
 
 
-@router.get("/map/items", responses=answers(MapItemsAnswer, 404))
+@router.get("/map/items")
 async def map_items(
     parts: Parts,
     point: Annotated[list[Annotated[int, Query(ge=0)]] | None, Query(max_length=PAGE_LIMIT)] = None,

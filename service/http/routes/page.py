@@ -8,8 +8,7 @@ from starlette.staticfiles import StaticFiles
 
 from turret.service import page
 from turret.service.calls import has_admin_calls
-from turret.service.http.routes.dependencies import Parts
-from turret.service.http.routes.responses import json_response
+from turret.service.http.routes.dependencies import Parts, json_response
 from turret.service.settings import Settings
 
 STATIC = Path(page.__file__).parent / "static"

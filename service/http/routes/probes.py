@@ -1,25 +1,27 @@
-"""`/livez`, `/readyz` and `/metrics`."""
+"""`/livez`, `/readyz` and `/metrics`, and the description of the calls."""
 
 import asyncio
+from pathlib import Path
 
 from fastapi import APIRouter, Response
-from fastapi.responses import PlainTextResponse
+from fastapi.responses import FileResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from turret.service.errors import NotReadyError
-from turret.service.http.routes.dependencies import Parts
-from turret.service.http.routes.responses import AliveAnswer, ReadyAnswer, answers, json_response
+from turret.service.http.routes.dependencies import Parts, json_response
 
+# `make docs` writes these files, which are valid for every version.
+STATIC = Path(__file__).parent.parent / "static"
 router = APIRouter(tags=["probes"])
 
 
-@router.get("/livez", responses=answers(AliveAnswer))
+@router.get("/livez")
 async def livez() -> Response:
     """Answer while the process runs."""
     return json_response({"status": "alive"})
 
 
-@router.get("/readyz", responses=answers(ReadyAnswer))
+@router.get("/readyz")
 async def readyz(parts: Parts) -> Response:
     """Answer 200 while a version is live and the service is not shutting down.
 
@@ -47,3 +49,15 @@ async def metrics(parts: Parts) -> Response:
     """Return the metrics in the Prometheus text format."""
     parts.metrics.refresh()
     return Response(await asyncio.to_thread(parts.metrics.export), media_type=CONTENT_TYPE_LATEST)
+
+
+@router.api_route("/openapi.json", methods=["GET", "HEAD"], include_in_schema=False)
+async def openapi_document() -> Response:
+    """Describe all calls for programs."""
+    return FileResponse(STATIC / "openapi.json", media_type="application/json")
+
+
+@router.api_route("/docs", methods=["GET", "HEAD"], include_in_schema=False)
+async def docs_page() -> Response:
+    """Describe all calls for people, without scripts."""
+    return FileResponse(STATIC / "docs.html", media_type="text/html")

@@ -4,29 +4,24 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from turret.service.http.routes.dependencies import Parts, Reads
-from turret.service.http.routes.responses import BatchAnswer, RecommendAnswer, answers, json_response
+from turret.service.http.routes.dependencies import Parts, Reads, json_response
 from turret.service.schemas.requests import BatchRequest, RecommendRequest
 
 router = APIRouter(prefix="/v1", tags=["recommend"])
 
 
-@router.post("/recommend", responses=answers(RecommendAnswer, 409))
+@router.post("/recommend")
 async def recommend(
-    request: Request,
-    body: Annotated[RecommendRequest, Depends(Reads(RecommendRequest))],
-    parts: Parts,
+    request: Request, body: Annotated[RecommendRequest, Depends(Reads(RecommendRequest))], parts: Parts
 ) -> Response:
     """Recommend the next items for a user or a history."""
     answer = await parts.recommender.recommend_one(body, request.scope.setdefault("turret", {}))
     return Response(answer, media_type="application/json")
 
 
-@router.post("/recommend/batch", responses=answers(BatchAnswer, 409))
+@router.post("/recommend/batch")
 async def recommend_batch(
-    request: Request,
-    body: Annotated[BatchRequest, Depends(Reads(BatchRequest))],
-    parts: Parts,
+    request: Request, body: Annotated[BatchRequest, Depends(Reads(BatchRequest))], parts: Parts
 ) -> Response:
     """Answer several recommendations in one call, all from one version."""
     results = await parts.recommender.recommend(body.requests)

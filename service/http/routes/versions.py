@@ -1,25 +1,41 @@
-"""`GET /v1/version`, `/v1/versions` and `/v1/activations`."""
+"""The versions: which is live, and the calls of the scope admin, which change or compare them."""
 
 import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 
-from turret.service.http.routes.dependencies import Parts
-from turret.service.http.routes.responses import (
-    ActivationsAnswer,
-    VersionAnswer,
-    VersionsAnswer,
-    answers,
-    json_response,
+from turret.service.components import Components
+from turret.service.errors import (
+    BusyError,
+    ConflictError,
+    NotReadyError,
+    ReplicasUnavailableError,
+    ServiceError,
 )
+from turret.service.http.routes.dependencies import Parts, Reads, json_response
+from turret.service.observing.metrics import Metrics
+from turret.service.schemas.fields import K_LIMIT, VersionName
+from turret.service.schemas.requests import (
+    ActivateRequest,
+    ComparedRequest,
+    ComparisonRequest,
+    RoutesRequest,
+)
+from turret.service.versions.activation import Late, Swap, reason_of
 from turret.service.versions.gate import checked_versions
 from turret.service.versions.log import latest
+from turret.service.versions.record import Route
+from turret.tower.errors import BundleError
 
-_ACTIVATIONS = 100
+_ACTIVATIONS, _COMPARED_USERS = 100, 1_000
 router = APIRouter(prefix="/v1", tags=["versions"])
+admin = APIRouter(prefix="/admin", tags=["admin"])
 
 
-@router.get("/version", responses=answers(VersionAnswer))
+@router.get("/version")
 async def live_version(parts: Parts) -> Response:
     """Describe the live version: scoring, metrics, measured recall."""
     live = parts.model_holder.answering
@@ -27,7 +43,7 @@ async def live_version(parts: Parts) -> Response:
     return json_response({**described, "since": live.since.isoformat()})
 
 
-@router.get("/versions", responses=answers(VersionsAnswer))
+@router.get("/versions")
 async def all_versions(parts: Parts) -> Response:
     """List every bundle of the folder with its metrics and recall; `error` says why one can't be read.
 
@@ -38,8 +54,142 @@ async def all_versions(parts: Parts) -> Response:
     return json_response({"live": parts.model_holder.version, "versions": listed})
 
 
-@router.get("/activations", responses=answers(ActivationsAnswer))
+@router.get("/activations")
 async def activations(parts: Parts) -> Response:
     """List the latest 100 activations and refused versions, newest first, with reasons."""
     lines = await asyncio.to_thread(latest, parts.model_holder.root, _ACTIVATIONS)
     return json_response({"activations": [line.model_dump(mode="json") for line in lines]})
+
+
+async def _key_name(request: Request) -> str:
+    """The name of the request's key; the key that the service made for itself has none."""
+    name: str | None = request.scope["turret"]["key"].name
+    return name or "admin"
+
+
+KeyName = Annotated[str, Depends(_key_name)]
+
+
+@admin.post("/activate")
+async def activate(
+    body: Annotated[ActivateRequest, Depends(Reads(ActivateRequest))], parts: Parts, key_name: KeyName
+) -> Response:
+    """Make a version live in every worker, after it has passed the gate.
+
+    The answer comes when all workers of all replicas serve it; `behind` lists the processes of this replica
+    that are late, `replicas_behind` the other replicas.
+    """
+    return await _swap(parts, parts.activator.activate(body.version, body.force, key_name))
+
+
+@admin.post("/rollback")
+async def rollback(parts: Parts, key_name: KeyName) -> Response:
+    """Make the previous version live again.
+
+    `warning` says that its vector engine has lost it, so that the fallback answers.
+    """
+    return await _swap(parts, parts.activator.roll_back(key_name))
+
+
+@admin.get("/routes")
+async def routes(parts: Parts) -> Response:
+    """Show the live version, the canary and the shadow."""
+    return json_response(_shown(parts))
+
+
+@admin.post("/routes")
+async def route(body: Annotated[RoutesRequest, Depends(Reads(RoutesRequest))], parts: Parts) -> Response:
+    """Let a canary answer a share of the users, or a shadow a share of the requests, unseen.
+
+    An omitted route stays; null removes it.
+    """
+    changes = {
+        name: None if change is None else Route.model_validate(change.model_dump())
+        for name, change in ((name, getattr(body, name)) for name in body.model_fields_set)
+    }
+    with _refusals("routes", parts.metrics, lambda: "the routes are unchanged"):
+        late = await parts.activator.route(lambda routes: routes.model_copy(update=changes))
+    return json_response(_shown(parts) | _behind(late))
+
+
+@admin.post("/comparison")
+async def open_comparison(
+    body: Annotated[ComparisonRequest, Depends(Reads(ComparisonRequest))], parts: Parts
+) -> Response:
+    """Open a version beside the live one, in place of any other, after it has passed the gate."""
+    return json_response(await parts.comparison.open(body.version))
+
+
+@admin.get("/comparison")
+async def show_comparison(parts: Parts, version: VersionName | None = None) -> Response:
+    """Show which version is compared, if any; `version` asks for that one alone."""
+    return json_response(parts.comparison.state(version))
+
+
+@admin.delete("/comparison")
+async def close_comparison(parts: Parts, version: VersionName | None = None) -> Response:
+    """End the comparison; with `version`, only if it is of that one."""
+    return json_response(await parts.comparison.end(version))
+
+
+@admin.post("/comparison/recommend")
+async def recommend(
+    body: Annotated[ComparedRequest, Depends(Reads(ComparedRequest))],
+    parts: Parts,
+    version: VersionName | None = None,
+) -> Response:
+    """Answer one request from both versions. `version` opens another one first, here and below."""
+    return json_response(await parts.comparison.recommend(body, version))
+
+
+@admin.get("/comparison/overlap")
+async def overlap(
+    parts: Parts,
+    version: VersionName | None = None,
+    users: Annotated[int, Query(ge=1, le=_COMPARED_USERS)] = 200,
+    k: Annotated[int, Query(ge=1, le=K_LIMIT)] = 10,
+) -> Response:
+    """Measure the overlap of both versions' answers over stored users, or over recorded queries."""
+    return json_response(await parts.comparison.overlap(users, k, version))
+
+
+async def _swap(parts: Components, replacing: Awaitable[Swap]) -> Response:
+    def unchanged() -> str:
+        parts.metrics.activations.labels("refused").inc()
+        version = parts.model_holder.version
+        return f"version {version} stays live" if version else "no version is live yet"
+
+    with _refusals("version", parts.metrics, unchanged):
+        swap = await replacing
+    parts.metrics.activations.labels("activated").inc()
+    answer: dict[str, Any] = {"version": swap.live.version, "previous": swap.replaced}
+    if swap.warning:
+        answer["warning"] = swap.warning
+    return json_response(answer | _behind(swap.late))
+
+
+def _behind(late: Late) -> dict[str, Any]:
+    named = (("behind", late.processes), ("replicas_behind", late.replicas))
+    return {name: members for name, members in named if members}
+
+
+@contextmanager
+def _refusals(field: str, metrics: Metrics, unchanged: Callable[[], str]) -> Iterator[None]:
+    """Raise the errors of an activation as errors of the request; `unchanged` names the live version."""
+    try:
+        yield
+    except BundleError as error:
+        metrics.reload_failures.labels(reason_of(error)).inc()
+        raise ConflictError("version", None, f"{error}; {unchanged()}") from None
+    except BusyError as error:
+        raise NotReadyError(field, None, str(error), 1) from None
+    except ReplicasUnavailableError as error:
+        raise NotReadyError(field, None, str(error), 2) from None
+    except ServiceError as error:  # the folder can't be opened or written
+        raise ConflictError(field, None, str(error)) from None
+
+
+def _shown(parts: Components) -> dict[str, Any]:
+    route, holder = {"version", "share"}, parts.model_holder
+    routes = holder.traffic.routes.model_dump(mode="json", include={"canary": route, "shadow": route})
+    return {"live": holder.version} | routes
