@@ -1,37 +1,37 @@
 """The overlay of a bundle: items added, changed and withdrawn since it was made."""
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cached_property
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from turret.data.vocabulary import Id, Vocabulary, find_rows
+from turret.data.vocabulary import Id, Vocabulary, find_rows, is_canonical_integer
+from turret.service.stores.contract import Change, Changes
+from turret.tower.bundle.bundle import Bundle
 from turret.tower.catalog.filters import Filter
 from turret.tower.catalog.masks import RowMask
+from turret.tower.errors import EncodingError
 
 Mask = NDArray[np.bool_]
+_log = logging.getLogger("turret.items")
 
 
 @dataclass(frozen=True)
 class FreshItems:
     """The changes to a bundle of N rows, and M fresh items, which have the rows N .. N + M - 1. Immutable.
 
-    Attributes:
-        vocabulary: of the bundle.
-        vectors: of the fresh items, float32 [M, D].
-        ids: of the fresh items, in the order of their last changes.
-        fields: of the fresh items, as JSON objects.
-        features: of the fresh items, as JSON objects, as they were put.
-        replaced: the new fields of rows of the bundle.
-        withdrawn: the rows of the bundle that are not recommended, sorted.
-        withdrawn_ids: the ids of other withdrawn items.
-        number: of the last change in it.
+    `vectors` float32 [M, D], `ids`, `fields` and `features` (JSON objects as they were put) are those of the
+    fresh items, in the order of their last changes. `replaced` has the new fields of rows of the bundle,
+    `withdrawn` its sorted rows that are not recommended, `withdrawn_ids` the ids of other withdrawn items.
+    `number` is that of the last change.
     """
 
-    vocabulary: Vocabulary
+    vocabulary: Vocabulary  # of the bundle, which lives no longer for its overlay
     vectors: NDArray[np.float32]
     ids: Sequence[str] = ()
     fields: Sequence[bytes] = ()
@@ -127,3 +127,93 @@ class FreshItems:
 
     def _fresh_mask(self, filtering: Filter) -> Mask:
         return np.array([filtering.matches(orjson.loads(fields)) for fields in self.fields], dtype=bool)
+
+
+def empty_overlay(bundle: Bundle) -> FreshItems:
+    """The empty overlay of a bundle."""
+    empty = np.empty((0, bundle.manifest.dimension), dtype=np.float32)
+    return FreshItems(bundle.vocabulary, empty)
+
+
+def apply_changes(fresh: FreshItems, bundle: Bundle, changes: Changes) -> FreshItems:
+    """Apply changes, in the order of their numbers, to the overlay `fresh` of `bundle`.
+
+    - An item that the bundle lacks becomes fresh: its vector is computed from its features, as far as the
+      item tower reads them. Without an item tower it is ignored.
+    - An item of the bundle keeps its vector. A change newer than the bundle replaces its fields; an older one
+      is part of the bundle already.
+    - A withdrawn item is left out, however old the change, until it is put again.
+    - An invalid entry of the store is skipped and logged.
+    """
+    valid = [change for change in changes.items if _is_valid(change)]
+    if not valid:
+        return fresh if changes.last == fresh.number else replace(fresh, number=changes.last)
+    exported = exported_at(bundle)
+    replaced = dict(fresh.replaced)
+    withdrawn_rows, withdrawn_ids = set(fresh.withdrawn.tolist()), set(fresh.withdrawn_ids)
+    arrived: list[Change] = []
+    for change in valid:
+        row = bundle.vocabulary.row(change.item)
+        if row is not None:
+            replaced.pop(row, None)
+            withdrawn_rows.discard(row)
+            if change.is_withdrawn:
+                withdrawn_rows.add(row)
+            elif change.fields is not None and change.time >= exported:
+                replaced[row] = change.fields
+        elif change.is_withdrawn:
+            withdrawn_ids.add(change.item)
+        else:
+            withdrawn_ids.discard(change.item)
+            arrived.append(change)
+    moved = {change.item for change in valid}
+    stay = [position for position, item in enumerate(fresh.ids) if item not in moved]
+    arrived, vectors = _encode(bundle, arrived)
+    return FreshItems(
+        vocabulary=bundle.vocabulary,
+        vectors=np.concatenate([fresh.vectors[stay], vectors]),
+        ids=[*(fresh.ids[i] for i in stay), *(change.item for change in arrived)],
+        fields=[*(fresh.fields[i] for i in stay), *(change.fields or b"{}" for change in arrived)],
+        features=[*(fresh.features[i] for i in stay), *(change.features or b"{}" for change in arrived)],
+        replaced=replaced,
+        withdrawn=np.array(sorted(withdrawn_rows), dtype=np.int64),
+        withdrawn_ids=frozenset(withdrawn_ids),
+        number=changes.last,
+    )
+
+
+def can_name(vocabulary: Vocabulary, item: str) -> bool:
+    """Whether a catalog with this kind of ids can have an item of this id."""
+    return vocabulary.kind == "string" or is_canonical_integer(item)
+
+
+def exported_at(bundle: Bundle) -> int:
+    """When training exported the bundle, in milliseconds since 1970; building another index doesn't count."""
+    exported = bundle.manifest.exported or bundle.manifest.created
+    return round(datetime.fromisoformat(exported).timestamp() * 1000)
+
+
+def _is_valid(change: Change) -> bool:
+    """Whether this service can have written a change; any other would break every answer."""
+    try:
+        parts = [orjson.loads(text) for text in (change.features, change.fields) if text is not None]
+    except (ValueError, TypeError):
+        parts = [None]
+    is_valid = isinstance(change.item, str) and isinstance(change.time, int)
+    is_valid = is_valid and all(isinstance(part, dict) for part in parts)
+    if not is_valid:
+        _log.warning("the entry %r of the item store is not a valid item; put it again", change.item)
+    return is_valid
+
+
+def _encode(bundle: Bundle, changes: list[Change]) -> tuple[list[Change], NDArray[np.float32]]:
+    """The changes that this bundle can serve, and the vectors of their items."""
+    encoder = bundle.item_encoder
+    servable = [change for change in changes if can_name(bundle.vocabulary, change.item)]
+    while encoder and servable:
+        features = [encoder.readable(orjson.loads(change.features or b"{}")) for change in servable]
+        try:
+            return servable, encoder.encode(features)
+        except EncodingError as error:  # the tower of another version accepted these features
+            del servable[error.position]
+    return [], np.empty((0, bundle.manifest.dimension), dtype=np.float32)

@@ -8,8 +8,7 @@ from typing import NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 from turret.service.errors import ItemsUnavailableError
-from turret.service.overlay.apply_changes import apply_changes, empty_overlay
-from turret.service.overlay.fresh import FreshItems
+from turret.service.overlay.fresh import FreshItems, apply_changes, empty_overlay
 from turret.service.stores.contract import CHANGES_PAGE, ItemStore
 from turret.service.versions.record import ItemsNumber
 from turret.tower.bundle.bundle import Bundle
@@ -53,7 +52,8 @@ class ItemOverlayCache:
         self._number = number or ItemsNumber()
         self._seconds = seconds
         self._entries: WeakKeyDictionary[Bundle, _Entry] = WeakKeyDictionary()
-        self._reads: WeakKeyDictionary[Bundle, asyncio.Task[FreshItems]] = WeakKeyDictionary()
+        # The last read for requests, and the number of the last change when it began.
+        self._reads: WeakKeyDictionary[Bundle, tuple[int, asyncio.Task[FreshItems]]] = WeakKeyDictionary()
         self._reading = asyncio.Lock()
         self.was_read = False
 
@@ -89,11 +89,12 @@ class ItemOverlayCache:
 
         If the store takes longer than `seconds`, it is the previous overlay.
         """
-        fresh = self.current(bundle)
+        fresh, number = self.current(bundle), self._number.value
         if fresh is None:
-            reading = self._reads.get(bundle)
-            if reading is None or reading.done():
-                reading = self._reads[bundle] = asyncio.create_task(self.of(bundle))
+            begun, reading = self._reads.get(bundle, (number, None))
+            if reading is None or reading.done() or begun != number:
+                reading = asyncio.create_task(self.of(bundle))
+                self._reads[bundle] = number, reading
             await asyncio.wait({reading}, timeout=seconds)
             if not reading.done():
                 return self.last_read(bundle), True
@@ -110,10 +111,6 @@ class ItemOverlayCache:
         fresh = await self._read(bundle)
         # A concurrent read may have failed in between.
         return fresh if fresh.number >= number else await self._read(bundle, again=True)
-
-    async def reread(self, bundle: Bundle) -> FreshItems:
-        """Read the store even if no process of this machine has changed it. Raises ItemsUnavailableError."""
-        return await self._read(bundle, again=True)
 
     async def watch(self) -> None:
         """Poll the store, for changes by other machines and after an outage."""

@@ -69,7 +69,7 @@ def left_out(fresh: FreshItems, excluded: Rows, filtering: Filter | None) -> tup
 
 def _merged(
     ranking: Ranking,
-    scores: NDArray[np.float32],
+    scores: Scores,
     fresh: FreshItems,
     k: int,
     excluded: Rows,
@@ -97,41 +97,24 @@ def merge(
     scores: Scores,
     fresh: FreshItems,
     k: int,
-    excluded: Rows | None = None,
+    excluded: Rows,
     allowed: Mask | None = None,
 ) -> Ranking:
-    """The `k` best of a ranking of the bundle and of the fresh items.
+    """The `k` best of the `k` best rows of a bundle and of its fresh items.
 
-    Higher scores come first, then lower rows: on a tie, rows of the bundle come before fresh ones.
-
-    Args:
-        ranking: the best rows of the bundle in this order, at least `k` if there are.
-        scores: [M], of the fresh items, on the same scale (for popularity, zeros).
-        fresh: the overlay with the fresh items.
-        k: the number of rows at most.
-        excluded: rows to leave out; those below N are ignored.
-        allowed: [M], the fresh items that a filter allows; None for all.
+    Higher scores come first, then lower rows: on a tie, rows of the bundle come before fresh ones. `scores`
+    [M] are those of the fresh items on the same scale (for popularity, zeros), `excluded` the rows to leave
+    out, those below N are ignored, and `allowed` [M] the fresh items that a filter allows; None for all.
     """
-    positions = _candidates(ranking, scores, k, allowed)
-    if excluded is not None and len(excluded) and len(positions):
+    # Mostly a few can be among the best, so that little is sorted.
+    can = np.full(len(scores), True) if len(ranking.rows) < k else scores > ranking.scores[k - 1]
+    positions = np.flatnonzero(can if allowed is None else can & allowed)
+    if len(positions) and len(excluded):
         positions = positions[~np.isin(positions + fresh.first_row, excluded)]
     if not len(positions):
-        return ranking if len(ranking.rows) <= k else _cut(ranking, slice(k), ranking.rows, ranking.scores)
-    rows = np.concatenate([ranking.rows[:k], positions + fresh.first_row])
-    both = np.concatenate([ranking.scores[:k], scores[positions]])
+        return ranking
+    rows = np.concatenate([ranking.rows, positions + fresh.first_row])
+    both = np.concatenate([ranking.scores, scores[positions]])
     # Stable: rows of the bundle with equal scores keep the order of their inner products.
-    return _cut(ranking, np.argsort(-both, kind="stable")[:k], rows, both)
-
-
-def _candidates(ranking: Ranking, scores: Scores, k: int, allowed: Mask | None) -> NDArray[np.int64]:
-    """The positions of the fresh items that can be among the best; mostly a few, so that little is sorted."""
-    if len(ranking.rows) < k:
-        return np.arange(len(scores)) if allowed is None else np.flatnonzero(allowed)
-    better = scores > ranking.scores[k - 1]  # on a tie the fresh item comes later
-    return np.flatnonzero(better if allowed is None else better & allowed)
-
-
-def _cut(
-    ranking: Ranking, order: NDArray[np.int64] | slice, rows: NDArray[np.int64], scores: Scores
-) -> Ranking:
-    return ranking._replace(rows=rows[order], scores=scores[order])
+    order = np.argsort(-both, kind="stable")[:k]
+    return ranking._replace(rows=rows[order], scores=both[order])

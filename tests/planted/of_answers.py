@@ -8,7 +8,7 @@ import numpy as np
 from tests.planted.fault import Function, planted, seeing
 
 
-@planted("turret.service.overlay.apply_changes:apply_changes", "service/test_overlay.py")
+@planted("turret.service.overlay.fresh:apply_changes", "service/test_overlay.py")
 def an_older_change_replaces_the_fields_of_the_bundle(original: Function) -> Function:
     return seeing(original, exported_at=lambda bundle: 0)
 
@@ -40,10 +40,8 @@ def an_older_copy_of_the_store_is_taken_for_no_change(original: Function) -> Fun
 
 @planted("turret.service.overlay.searching:merge", "service/test_overlay.py")
 def an_excluded_fresh_item_is_recommended(original: Function) -> Function:
-    def merge(
-        ranking: Any, scores: Any, fresh: Any, k: int, excluded: Any = None, allowed: Any = None
-    ) -> Any:
-        return original(ranking, scores, fresh, k, None, allowed)
+    def merge(ranking: Any, scores: Any, fresh: Any, k: int, excluded: Any, allowed: Any = None) -> Any:
+        return original(ranking, scores, fresh, k, excluded[:0], allowed)
 
     return merge
 

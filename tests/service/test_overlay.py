@@ -22,8 +22,7 @@ from tests.support.item_towers import placed, with_item_tower
 from tests.support.virtual_time import in_virtual_time
 from turret.data.vocabulary import Vocabulary
 from turret.service.errors import ConflictError, ItemsUnavailableError
-from turret.service.overlay.apply_changes import apply_changes, can_name, empty_overlay, exported_at
-from turret.service.overlay.fresh import FreshItems
+from turret.service.overlay.fresh import FreshItems, apply_changes, can_name, empty_overlay, exported_at
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.overlay.item_writer import ItemWriter
 from turret.service.overlay.searching import fresh_scores, merge
@@ -466,6 +465,19 @@ async def test_a_slow_store_is_waited_for_only_so_long_and_by_one(bundle: Bundle
 
 
 @in_virtual_time
+async def test_a_request_does_not_wait_for_a_read_that_began_before_the_last_change(bundle: Bundle) -> None:
+    store, number = Watched(), ItemsNumber()
+    overlay = ItemOverlayCache(store, number, seconds=5)
+    store.seconds = 1
+    reading = asyncio.create_task(overlay.within(bundle, 9.0))
+    await asyncio.sleep(0.5)
+    number.raise_to(await put_fresh(store, "900"))
+    fresh, lacks = await overlay.within(bundle, 9.0)
+    assert (len(fresh), lacks) == (1, False)
+    await reading
+
+
+@in_virtual_time
 async def test_an_older_copy_of_the_store_is_read_from_its_beginning(bundle: Bundle) -> None:
     store = Watched()
     overlay = ItemOverlayCache(store)
@@ -529,6 +541,10 @@ def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[Item
     opening.close()
 
 
+async def nobody_is_late(number: int, seconds: float) -> list[str]:
+    return []
+
+
 async def put_all(workers: list[ItemWriter], bundle: Bundle, items: list[str]) -> Counter[str]:
     counts: Counter[str] = Counter()
     for place, item in enumerate(items):
@@ -550,11 +566,13 @@ def test_no_more_than_the_limit_are_put_by_several_workers(
         number = ItemsNumber()
         overlays = [ItemOverlayCache(store, number) for store in stores]
         workers = [
-            ItemWriter(store, overlay, LIMIT, 20.0) for store, overlay in zip(stores, overlays, strict=True)
+            ItemWriter(store, overlay, LIMIT, 20.0, nobody_is_late)
+            for store, overlay in zip(stores, overlays, strict=True)
         ]
         items = [str(first + number) for number in range(40)]
         assert await put_all(workers, bundle, items) == {"put": LIMIT, "refused": 30}
-        held = await overlays[0].reread(bundle)
+        await overlays[0].poll()
+        held = overlays[0].last_read(bundle)
         assert len(held) + len(held.replaced) == LIMIT
         there = list(held.ids) + [str(bundle.vocabulary.id(row)) for row in held.replaced]
         assert await put_all(workers, bundle, [*there, *there]) == {"put": 2 * LIMIT}
@@ -571,7 +589,7 @@ def test_ids_that_are_put_and_withdrawn_have_a_limit(bundle: Bundle) -> None:
 
     async def work() -> None:
         overlay = ItemOverlayCache(store := SqliteItems())
-        writer = ItemWriter(store, overlay, 1, 1.0)
+        writer = ItemWriter(store, overlay, 1, 1.0, nobody_is_late)
         for number in range(10):
             await writer.put(bundle, str(900 + number), BODY)
             await writer.withdraw(bundle, str(900 + number))

@@ -21,7 +21,7 @@ from turret.service.errors import (
     ReplicasUnavailableError,
     RequestError,
 )
-from turret.service.overlay.apply_changes import empty_overlay
+from turret.service.overlay.fresh import empty_overlay
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
 from turret.service.ranking.comparison import (
     Comparison,

@@ -20,7 +20,7 @@ from turret.service.errors import (
     ItemsUnavailableError,
     ReplicasUnavailableError,
 )
-from turret.service.overlay.apply_changes import _is_valid
+from turret.service.overlay.fresh import _is_valid
 from turret.service.stores.contract import Change, Event, History
 from turret.service.stores.redis.address import read_address
 from turret.service.stores.redis.client import RedisClient
@@ -301,7 +301,7 @@ def test_nothing_of_a_call_is_stored_where_one_of_its_keys_is_foreign(
 def test_items_are_read_in_pages_and_what_somebody_else_wrote_stands_for_itself_alone(
     server: RedisServer,
 ) -> None:
-    """It is read as what is no item, which `service.overlay.apply_changes` leaves alone; the rest is read."""
+    """It is read as what is no item, which `service.overlay.fresh` leaves alone; the rest is read."""
 
     async def work() -> None:
         store = RedisItems(server.address)
