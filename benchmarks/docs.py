@@ -1,7 +1,8 @@
 """Regenerate the tables and figures of the pages from code, tests and results: `make docs`.
 
-The sentences are written by hand, and the plots by `python -m benchmarks.readme`. With `--check` nothing is
-changed: the pages that are not current are named, and the exit status is 1.
+The sentences are written by hand, the figures come from `benchmarks.pages`, and the plots are drawn by
+`python -m benchmarks.plots`. With `--check` nothing is changed: the pages that are not current are named, and
+the exit status is 1.
 """
 
 import json
@@ -19,8 +20,7 @@ from benchmarks.api_document import DOCUMENT, api_document, as_text
 from benchmarks.api_page import api_page
 from benchmarks.fault_tests import FaultTest, fault_tests
 from benchmarks.folders import drawing
-from benchmarks.readme import PAGES as FIGURES
-from benchmarks.readme import filled
+from benchmarks.pages import section
 from turret.data.entry_points import kind_of
 from turret.service.observing.metrics import Metrics
 from turret.service.observing.quality import Drift
@@ -34,6 +34,7 @@ DOCS = ROOT / "docs"
 API_PAGE = DOCUMENT.with_name("docs.html")
 FOLDERS_BEGIN, FOLDERS_END = "<!-- folders: written by `make docs` -->\n", "<!-- end of folders -->\n"
 PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", DOCUMENT, API_PAGE, *sorted(DOCS.glob("*.md")))
+BEGIN, END = "<!-- figures: written by `make docs` from benchmarks/results -->\n", "<!-- end of figures -->\n"
 # A row of a table: the text of each cell by the heading of its column.
 Cells = dict[str, str]
 
@@ -44,13 +45,13 @@ class DocumentError(Exception):
 
 def current(page: Path) -> str:
     """The text that the page should have."""
-    text = filled(page) if page in FIGURES else page.read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
+    if BEGIN in text:
+        text = _between(text, BEGIN, section(page.name), END)
     text = _with_cells(text, {"setting", "default"}, _with_default)
     match page.name:
         case "CONTRIBUTING.md":
-            before, _, rest = text.partition(FOLDERS_BEGIN)
-            after = rest.partition(FOLDERS_END)[2]
-            return f"{before}{FOLDERS_BEGIN}\n{drawing()}\n{FOLDERS_END}{after}"
+            return _between(text, FOLDERS_BEGIN, drawing(), FOLDERS_END)
         case "estimators.md":
             return estimators_page(text)
         case "openapi.json":
@@ -64,6 +65,12 @@ def current(page: Path) -> str:
         case "training.md" if missing := [name for name in EXPERIMENT if f"`{name}`" not in text]:
             raise DocumentError(f"it does not name {', '.join(missing)}")
     return text
+
+
+def _between(text: str, begin: str, content: str, end: str) -> str:
+    """Replace the text between two markers."""
+    before, _, rest = text.partition(begin)
+    return f"{before}{begin}\n{content}\n{end}{rest.partition(end)[2]}"
 
 
 def faults_page(text: str, tests: dict[int, list[FaultTest]]) -> str:
@@ -136,8 +143,8 @@ def experiment_settings(model: type[BaseModel], prefix: str = "") -> dict[str, l
     found: dict[str, list[object]] = {}
     for name, field in model.model_fields.items():
         sections = [] if name in ("loss", "sampler") else _sections(field.annotation)
-        for section in sections:
-            for below, defaults in experiment_settings(section, f"{prefix}{name}.").items():
+        for part in sections:
+            for below, defaults in experiment_settings(part, f"{prefix}{name}.").items():
                 found.setdefault(below, []).extend(defaults)
         if not sections and name != "kind":
             found[prefix + name] = [field.default]

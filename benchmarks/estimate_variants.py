@@ -21,7 +21,6 @@ from benchmarks.protocol import Options, finish, read_options
 from benchmarks.reciprocal import reciprocals, regression
 from benchmarks.sampler_report import QUICK, SETS, SETTINGS, trained
 from benchmarks.shared_draws import shared_draws
-from benchmarks.variants_page import variants_section
 from turret.data.prepared import PreparedData
 from turret.training.report.samplers import ReportRequest, SamplerReport
 from turret.training.run import Run
@@ -61,7 +60,6 @@ def main() -> None:
     # Processor time is that of the work alone where no thread waits for another.
     torch.set_num_threads(1)
     figures = measure(options)
-    print(variants_section(figures))
     finish("estimate_variants", options, figures)
 
 

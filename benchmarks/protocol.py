@@ -76,6 +76,12 @@ def peak_memory_mb() -> float:
     return most / 1e6 if sys.platform == "darwin" else most * 1024 / 1e6
 
 
+def result(name: str) -> dict[str, Any]:
+    """The kept result of a benchmark."""
+    found: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    return found
+
+
 def finish(name: str, options: Options, figures: Mapping[str, Any], keep: bool = True) -> None:
     """Write the figures with the machine to `results/NAME.json`, and print them if JSON was asked for.
 

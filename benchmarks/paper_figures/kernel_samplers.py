@@ -4,8 +4,8 @@ import math
 from pathlib import Path
 
 from benchmarks.paper_figures.contract import Claim, Result, Results, markdown
-from benchmarks.paper_figures.plots import plot_curves
 from benchmarks.paper_figures.word_samplers import FULL, FULL_ABSOLUTE, SYMMETRIC
+from benchmarks.plots import curves as plot_curves
 
 # A perplexity so near that of the full softmax of the same form is called unbiased.
 NEAR = 1.05

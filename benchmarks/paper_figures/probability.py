@@ -25,7 +25,7 @@ from benchmarks.paper_figures.contract import (
     Scale,
     markdown,
 )
-from benchmarks.paper_figures.plots import plot_probabilities
+from benchmarks.plots import figure
 from turret.training.randomness import stream
 
 CLASSES, POINT_COUNT = 10_000, 200
@@ -163,7 +163,21 @@ def table(results: Results) -> list[str]:
 
 def plot(results: Results, path: Path) -> None:
     """The panels, for the points that cover the axis."""
-    plot_probabilities(results[SPREAD]["estimates"], path)
+    estimates = results[SPREAD]["estimates"]
+    names = list(dict.fromkeys(one["estimator"] for one in estimates))
+    with figure(path, (4.0 * len(names), 3.8), len(names), share_y=False) as panels:
+        for panel, name in zip(panels, names, strict=True):
+            mine = [one for one in estimates if one["estimator"] == name]
+            for one in mine:
+                estimated = [10.0**value for value in one["log10_estimated"]]
+                panel.plot(one["true"], estimated, ".", markersize=3, label=f"K = {one['candidates']}")
+            # Many points, as the line is not straight on a logarithmic axis.
+            right = [place / 200 for place in range(1, 201)]
+            panel.plot(right, right, color="black", linewidth=1)
+            panel.set(title=name, xlabel="probability of the class", ylabel="its estimate")
+            if any(one["share_above_one"] for one in mine):
+                panel.set(yscale="log", ylabel="its estimate (logarithmic scale)")
+            panel.legend(loc="upper left", fontsize="x-small")
 
 
 FIGURE = PaperFigure(

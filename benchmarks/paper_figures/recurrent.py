@@ -22,8 +22,8 @@ from benchmarks.paper_figures.contract import (
 from benchmarks.paper_figures.estimator_curves import IMPORTANCE, STANDARD, by_setting, key_of
 from benchmarks.paper_figures.kernel_samplers import sizes_of
 from benchmarks.paper_figures.language_model import CPU, Estimate, Schedule, WordModel, train
-from benchmarks.paper_figures.plots import plot_curves
 from benchmarks.paper_figures.words import Text, text_of
+from benchmarks.plots import curves as plot_curves
 from benchmarks.softmax_regression import EXACT, estimators
 from turret.training.samplers.fixed.weights import unigram_weights
 

@@ -18,7 +18,7 @@ from benchmarks.paper_figures.contract import (
     markdown,
 )
 from benchmarks.paper_figures.estimator_curves import BERNOULLI, IMPORTANCE, STANDARD, by_setting, key_of
-from benchmarks.paper_figures.plots import plot_curves
+from benchmarks.plots import curves as plot_curves
 from benchmarks.softmax_regression import EXACT, Estimator, Optimiser, Problem, estimators, ranking_at, train
 
 # The article prints no rate. The exact gradient and all that approximate it have one, here the largest with

@@ -1,0 +1,214 @@
+"""The measured part of each page: a template of `templates`, filled from the results that are kept.
+
+A template reads a result by `result(NAME)`. `{{ value | fmt(".2f") }}` formats as Python does.
+"""
+
+import re
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from benchmarks.first_week_sets import SETS as FIRST_WEEK_SETS
+from benchmarks.paper_figures.registry import FIGURES
+from benchmarks.plan_check import compared
+from benchmarks.plots import INDEX_TITLES, fastest_calls
+from benchmarks.protocol import result
+from benchmarks.quality_sets import SETS
+from benchmarks.sampler_trainings.summary import CONVERGED, by_seed
+from benchmarks.seed_results import kept
+from benchmarks.timed_sets import TIMED
+from benchmarks.validation_parts import EARLIER, SHIPPED, of
+from turret.planning.amounts import byte_text, count_text, time_text
+from turret.planning.figures import load_figures
+from turret.planning.plan import make_plan
+from turret.planning.request import Machine, PlanRequest
+
+TEMPLATES = Path(__file__).parent / "templates"
+MACHINES = (Machine(4, 16e9, 200e9), Machine(16, 64e9, 1e12))
+SHOP = PlanRequest(
+    users=1e6,
+    items=1e5,
+    events=5e7,
+    requests=100.0,
+    machine=MACHINES[0],
+    dimension=64,
+    history=50,
+    experiment="youtubednn",
+    epochs=10,
+    hours=8.0,
+)
+SHOPS = (
+    replace(SHOP, users=1e5, items=2e4, events=5e6),
+    replace(SHOP, users=1e6, items=2e5, events=5e7, requests=500.0),
+    replace(SHOP, users=1e7, items=1e6, events=5e8, requests=5_000.0, machine=MACHINES[1]),
+)
+Row = dict[str, Any]
+
+
+def section(page: str) -> str:
+    """The Markdown that belongs between the markers of the page with this file name."""
+    text = _environment().get_template(f"{page}.j2").render(_CONTEXT.get(page, dict)())
+    return f"{text.rstrip()}\n"
+
+
+def by(rows: Iterable[Row], key: str) -> list[tuple[Any, list[Any]]]:
+    """The rows of each value of a key or attribute, in the order of first appearance."""
+    groups: dict[Any, list[Any]] = {}
+    for row in rows:
+        groups.setdefault(row[key] if isinstance(row, dict) else getattr(row, key), []).append(row)
+    return list(groups.items())
+
+
+def bias(row: Row) -> str:
+    """The bias, or its bound where it can't be told from none."""
+    return f"{row['bias']:.1%}" if row["bias_low"] > 0.0 else f"< {row['bias_high']:.1%}"
+
+
+def span(values: Sequence[float], form: str) -> str:
+    """The range of the values, or the value where both ends look alike."""
+    low, high = format(min(values), form), format(max(values), form)
+    return low if low == high else f"{low} to {high}"
+
+
+def anchor(title: str) -> str:
+    """The fragment of a heading."""
+    return re.sub(r"[^\w-]", "", title.lower().replace(" ", "-"))
+
+
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {
+        "anchor": anchor,
+        "bias": bias,
+        "by": by,
+        "bytes": byte_text,
+        "count_text": count_text,
+        "day": lambda found: found["machine"]["date"][:10],
+        "fmt": format,
+        "mean": statistics.mean,
+        "median": statistics.median,
+        "pstdev": statistics.pstdev,
+        "span": span,
+        "stdev": statistics.stdev,
+        "time": time_text,
+    }
+    environment.globals |= {"column": lambda rows, name: [row[name] for row in rows], "result": result}
+    return environment
+
+
+def _overfitted(trained: Row) -> list[str]:
+    """The sets that twice the examples make worse."""
+    convergence = trained["convergence"].items()
+    return [name for name, kinds in convergence if any(one["change"] > CONVERGED for one in kinds.values())]
+
+
+def _gains(rows: Sequence[Row]) -> dict[str, list[float]]:
+    """By set, the NDCG of the corrected softmax less that of the plain one with the same seed."""
+    at = {(row["set"], row["seed"], row["loss"]): row["ndcg@10"] for row in rows}
+    return {
+        name: [
+            at[name, row["seed"], "sampled_softmax_corrected"] - row["ndcg@10"]
+            for row in of_set
+            if row["loss"] == "sampled_softmax"
+        ]
+        for name, of_set in by(rows, "set")
+    }
+
+
+def _sign_pairs(rows: Sequence[Row]) -> dict[str, dict[bool, Row]]:
+    """The signed and the absolute softmax of each changed model."""
+    pairs: dict[str, dict[bool, Row]] = {}
+    for row in rows:
+        changes = [name.replace("_", " ") for name, value in row.items() if value is True]
+        title = ", ".join(change for change in changes if change != "absolute") or "as above"
+        pairs.setdefault(title, {})[row["absolute"]] = row
+    return pairs
+
+
+def _walk_savings(variants: Row) -> tuple[list[float], list[float]]:
+    """By set, the share of a step that the fastest partial sample saves, and its factor of the variance."""
+    saved, lost = [0.0], []
+    for measured in variants["sets"].values():
+        shipped, *others = measured["partial"]
+        fastest = min(others, key=lambda row: row["draw_ms"])
+        saved.append((shipped["draw_ms"] - fastest["draw_ms"]) / shipped["step_ms"])
+        lost.append(fastest["variance"] / shipped["variance"])
+    return saved, lost
+
+
+def _shared_ratios(variants: Row, key: str, nth: int) -> list[float]:
+    """By set, a figure of the nth draw over that of the masked shared one, at the larger S."""
+    of_sets = [one["shared"][-4:] for one in variants["sets"].values() if "shared" in one]
+    return [rows[nth][key] / rows[0][key] for rows in of_sets]
+
+
+def _reciprocal_variances(variants: Row) -> list[float]:
+    """The factor of the variance by which 1 / Z is unbiased, where that variance is finite."""
+    rows = [row for one in variants["sets"].values() for row in one["reciprocal"]]
+    finite = [row["errors"] for row in rows if row["infinite_variance"]["w = 1 / Z"] == 0.0]
+    return [of["w = 1 / Z"]["variance"] / of["sampled softmax"]["variance"] for of in finite]
+
+
+def _validation_rows(parts: Row, seeds: Sequence[Row], experiment: str) -> list[tuple[Any, ...]]:
+    """Part asked for, recipe, training and rows; of the shipped recipe the kept seeds."""
+    rows = parts["rows"]
+    refitted = [row for row in seeds if row["experiment"] == experiment]
+    return [
+        ("test", SHIPPED, "test-selected: the epoch is the best on the test", of(rows, SHIPPED, "test")),
+        ("test", SHIPPED, "all training items, all epochs", refitted),
+        ("test", EARLIER, "all training items, all epochs", of(rows, EARLIER, "none")),
+        *(
+            (part, recipe, "the epoch is the best on that tenth", of(rows, recipe, part))
+            for part in ("last tenth", "random tenth")
+            for recipe in (SHIPPED, EARLIER)
+        ),
+    ]
+
+
+def _scale() -> Row:
+    figures = load_figures()
+    return {
+        "compared": compared,
+        "figures": figures,
+        "plans": [make_plan(replace(SHOP, machine=machine), figures) for machine in MACHINES],
+        "shop": SHOP,
+        "shop_plans": [make_plan(shop, figures) for shop in SHOPS],
+    }
+
+
+_CONTEXT: dict[str, Callable[[], Row]] = {
+    "estimators.md": lambda: {
+        "complete": lambda rows, name: [row for seed in by_seed(rows, name).values() for row in seed],
+        "gains": _gains,
+        "overfitted": _overfitted,
+        "reciprocal_variances": _reciprocal_variances,
+        "shared_ratios": _shared_ratios,
+        "sign_pairs": _sign_pairs,
+        "walk_savings": _walk_savings,
+    },
+    "evaluation.md": lambda: {"first_week_sets": FIRST_WEEK_SETS},
+    "papers.md": lambda: {"figures": FIGURES, "seconds": _seconds},
+    "results.md": lambda: {
+        "quality_sets": SETS.values(),
+        "seeds_of": kept,
+        "timed_sets": TIMED.values(),
+        "validation_rows": _validation_rows,
+    },
+    "scale.md": _scale,
+    "vector_index.md": lambda: {"fastest_calls": fastest_calls, "index_sets": INDEX_TITLES},
+}
+
+
+def _seconds(papers: Row) -> float:
+    """Of all runs; a measurement that several figures show is made once."""
+    return sum(float(run["seconds"]) for runs in papers["runs"].values() for run in runs.values())
