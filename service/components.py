@@ -1,13 +1,15 @@
 """The composition root: opens the parts of a service and connects them."""
 
 import asyncio
+import logging
 import os
 import shutil
 import tempfile
 import weakref
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-from turret.service.background_tasks import BackgroundTasks
 from turret.service.keys.keyring import Keyring, admin_key
 from turret.service.observing.observation import Observation
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
@@ -26,12 +28,70 @@ from turret.service.versions.follower import Follower
 from turret.service.versions.gate import GateReport, GateRequest, run_gate
 from turret.service.versions.gate_process import run_gate_in_process
 from turret.service.versions.holder import ModelHolder
-from turret.service.versions.record import ItemsNumber
+from turret.service.versions.record import ItemsNumber, Record
 from turret.service.versions.shadow import Shadow
 from turret.service.versions.start import open_records
-from turret.service.worker_context import WorkerContext
 from turret.tower.engines.access import set_access
 from turret.tower.errors import BundleError
+
+RESTART_SECONDS = 2.0  # from the failure of a background task to its next start
+_log = logging.getLogger("turret.background")
+
+
+@dataclass
+class WorkerContext:
+    """What a worker has from its supervisor; without one it makes these parts itself, and starts no process.
+
+    `supervisor` is the pid of that process. `number` counts the workers from 0. `folder` holds the metrics of
+    all workers, and their record where no store has one. `keyring` has the keys as they were last read, and
+    `record` is the first one that this worker has read. `admin_port` is the number of the only port with
+    admin calls (None: that of the settings), `host` names this service among its replicas. `is_draining`
+    becomes true when the service begins to end.
+    """
+
+    supervisor: int | None = None
+    number: int = 0
+    folder: Path | None = None
+    keyring: Keyring | None = None
+    admin_port: int | None = None
+    host: str = "local"
+    record: Record | None = None
+    is_draining: bool = False
+
+
+class BackgroundTasks:
+    """The tasks of an event loop that run until `close`, or until they return.
+
+    One that fails is logged and started again, and the others go on; until then its name is in `down`.
+    """
+
+    def __init__(self) -> None:
+        self.down: set[str] = set()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Start a task; `work` is called again after each failure."""
+        self._tasks.append(asyncio.create_task(self._run(name, work), name=name))
+
+    async def close(self) -> None:
+        """Cancel all tasks and wait for their ends."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _run(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        task = asyncio.current_task()
+        while True:
+            try:
+                await work()
+                return
+            except (Exception, asyncio.CancelledError):
+                if task is not None and task.cancelling():
+                    raise
+                _log.exception("background task %s failed; starting it again", name)
+            self.down.add(name)
+            await asyncio.sleep(RESTART_SECONDS)
+            self.down.remove(name)
 
 
 class Components:
@@ -99,7 +159,7 @@ class Components:
         if settings.wait:
             make_folder(settings.bundles)
         record = context.record
-        if record is None and context.records is None and not settings.wait:
+        if record is None and context.folder is None and not settings.wait:
             record = record_of(settings.bundles)
         if record is not None:
             try:
@@ -113,12 +173,11 @@ class Components:
     def _follow(self) -> tuple[Follower, Activator]:
         """Make this worker a member of those that share the record, and able to replace it."""
         settings, context = self.settings, self.context
-        file = context.records
-        if file is None:  # a worker without a supervisor shares its record with nobody
-            folder = tempfile.mkdtemp(prefix="turret-")
+        folder = context.folder
+        if folder is None:
+            folder = Path(tempfile.mkdtemp(prefix="turret-"))
             weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-            file = Path(folder) / "record.sqlite"
-        records = open_records(settings, file)
+        records = open_records(settings, folder)
         follower = Follower(
             self.model_holder,
             records,
@@ -127,14 +186,13 @@ class Components:
             self.metrics,
             is_shared=store_kind(settings.store).open_records is not None,
         )
-
         return follower, Activator(self.model_holder, follower, records, settings, self._run_gate)
 
     def _observe(self) -> Observation:
         observation = Observation(
             self.settings,
             lambda: self.model_holder.live.bundle if self.model_holder.version else None,
-            self.context.metrics_folder,
+            self.context.folder,
             self.context.number,
         )
         observation.follow_circuits(self.histories.circuits)

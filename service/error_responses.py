@@ -15,7 +15,7 @@ from starlette.types import Scope
 
 from turret.service.errors import RequestError, UnavailableError
 from turret.service.schemas.faults import field_error
-from turret.service.shown import without_folder
+from turret.service.versions.folder import without_folder
 from turret.tower.errors import BundleError, EncodingError, EngineError
 
 _SHOWN = 200  # characters of a field or a value that are sent back

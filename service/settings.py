@@ -9,8 +9,7 @@ from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from turret.service.errors import ServiceError
-from turret.service.thresholds import MEMORY_FACTOR, OVERLAP_MINIMUM
-from turret.tower.config import RECALL_MINIMUM
+from turret.tower.config import OVERLAP_MINIMUM, RECALL_MINIMUM
 
 Level = Literal["debug", "info", "warning", "error"]
 Form = Literal["auto", "json", "text"]
@@ -47,8 +46,7 @@ class Settings(BaseSettings):
       exists.
     - `metrics_open`: answer /metrics without a key.
     - `trusted_proxies`: addresses whose `X-Forwarded-For` is trusted, separated by commas.
-    - `max_connections`: connections of a process; `queue_limit`: its unfinished recommendations;
-      more are refused.
+    - `queue_limit`: the unfinished recommendations of a process; more are refused.
     - `request_seconds`: the time limit of a request.
     - `keep_alive_seconds`: between two requests of a connection.
     - `guard`: limit the head, the framing and the connections in this process; without it uvicorn runs as
@@ -79,7 +77,6 @@ class Settings(BaseSettings):
     - `overlap_minimum`: the least mean overlap at 10 of a new version with the live one, over its golden
       queries, unless forced.
     - `recall_minimum`: the least measured recall of an approximate index.
-    - `memory_factor`: the memory for checking and loading a version, as a multiple of its file sizes.
     - `engine`: the address of the vector engine, with its credentials, if not the one in the manifests.
     - `engine_seconds`: seconds to wait for the engine in a search.
     - `engine_fallback`: how to answer while the engine is unavailable: `exact` searches the vectors of the
@@ -104,7 +101,6 @@ class Settings(BaseSettings):
     require_keys: bool = False
     metrics_open: bool = True
     trusted_proxies: str | None = None
-    max_connections: int = Field(default=4096, ge=1)
     queue_limit: int = Field(default=64, ge=1)
     request_seconds: float = Field(default=30.0, gt=0)
     keep_alive_seconds: int = Field(default=20, ge=1)
@@ -132,7 +128,6 @@ class Settings(BaseSettings):
     gate_seconds: float = Field(default=120.0, gt=0)
     overlap_minimum: float = Field(default=OVERLAP_MINIMUM, ge=0, le=1)
     recall_minimum: float = Field(default=RECALL_MINIMUM, ge=0, le=1)
-    memory_factor: float = Field(default=MEMORY_FACTOR, ge=0)
     engine: str | None = Field(default=None, repr=False)
     engine_seconds: float = Field(default=1.0, gt=0)
     engine_fallback: Literal["exact", "popular"] = "exact"

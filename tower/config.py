@@ -10,9 +10,10 @@ Length = Annotated[int, Field(strict=True, ge=1, le=100_000)]
 Rate = Annotated[float, Field(ge=0.0, lt=1.0)]
 FeatureNames = tuple[str, ...] | Literal["all"]
 
-# The least measured recall with which a version goes live, unless TURRET_RECALL_MINIMUM is another. Here, as
-# the settings of a service are read before NumPy may be loaded.
-RECALL_MINIMUM = 0.95
+# The least measured recall, and the least overlap with the live version, of a version that goes live
+# (TURRET_RECALL_MINIMUM and TURRET_OVERLAP_MINIMUM replace them), and the memory for opening it, by its
+# files. Here, as the settings of a service are read before NumPy may be loaded.
+RECALL_MINIMUM, OVERLAP_MINIMUM, MEMORY_FACTOR = 0.95, 0.05, 1.5
 
 
 class Settings(BaseModel):

@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks.abuse_attacks.attack import NotCarriedOutError, Outcome, Scene
 from benchmarks.abuse_attacks.target import Target
 from benchmarks.abuse_attacks.wire import Answer, asked_on, dial, hang_up, head, post, statuses
-from turret.service.keys.key_file import remove_key
+from turret.service.keys.keys import remove_key
 
 PLANTED = "planted-by-somebody-else-0123456789"
 

@@ -56,7 +56,7 @@ ATTACKS: tuple[Attack, ...] = (
         "more_connections_than_allowed",
         13,
         descriptors.more_connections_than_allowed,
-        {"max_connections": "500"},
+        open_files=756,
     ),
     Attack("reconnecting", 13, descriptors.reconnecting, seconds=3),
     Attack("kept_connections", 13, slow_clients.kept_connections),

@@ -20,8 +20,7 @@ from benchmarks.abuse_attacks.attack import NotCarriedOutError
 from benchmarks.abuse_attacks.sockets import owner
 from benchmarks.abuse_attacks.wire import Address, Answer, ask, asked_on, dial, head, post, read_answer
 from benchmarks.process_memory import family
-from turret.service.keys.key_file import add_key
-from turret.service.keys.keys import new_key, record
+from turret.service.keys.keys import add_key, new_key, record
 
 WORKERS = 2
 HISTORY = [201, 202, 203]

@@ -15,10 +15,9 @@ from rich.table import Table
 
 from turret.service.client.client import call, wait_until_ready
 from turret.service.errors import AnswerError, ServiceError
-from turret.service.thresholds import MEMORY_FACTOR, OVERLAP_MINIMUM, from_environment
 from turret.service.versions.folder import activation_lock
 from turret.service.versions.gate import GateReport, GateRequest, checked_versions, run_gate
-from turret.tower.config import RECALL_MINIMUM
+from turret.tower.config import OVERLAP_MINIMUM, RECALL_MINIMUM
 from turret.tower.engines.live import move_alias
 from turret.tower.errors import BundleError
 from turret.tower.format.manifest import read_manifest
@@ -158,13 +157,22 @@ def _pass_gate(version: str, bundles: Path, force: bool) -> None:
         version=version,
         live=before,
         force=force,
-        overlap_minimum=from_environment("overlap_minimum", OVERLAP_MINIMUM),
-        recall_minimum=from_environment("recall_minimum", RECALL_MINIMUM),
-        memory_factor=from_environment("memory_factor", MEMORY_FACTOR),
+        overlap_minimum=_from_environment("overlap_minimum", OVERLAP_MINIMUM),
+        recall_minimum=_from_environment("recall_minimum", RECALL_MINIMUM),
     )
     report = run_gate(request)
     if not report.passed:
         raise BundleError(report.refusal)
+
+
+def _from_environment(name: str, default: float) -> float:
+    # Not `Settings`: a trainer activates versions too, and its image lacks pydantic-settings.
+    variable = f"TURRET_{name.upper()}"
+    value = os.environ.get(variable, str(default))
+    try:
+        return float(value)
+    except ValueError:
+        raise ServiceError(f"{variable} can't be {value!r}; give a number, such as {default:g}") from None
 
 
 def roll_back(bundles: Path, url: str) -> str:

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from turret.service import error_responses
-from turret.service.components import Components
+from turret.service.components import Components, WorkerContext
 from turret.service.http.access import Authentication
 from turret.service.http.admission import Admission, Capacity
 from turret.service.http.bodies import BodyReader
@@ -21,7 +21,6 @@ from turret.service.http.routes.dependencies import check_parameters
 from turret.service.settings import Settings
 from turret.service.stores.contract import Stores
 from turret.service.versions.follower import UpToDate
-from turret.service.worker_context import WorkerContext
 
 RELEASE = version("turret")
 # A request is compared with the routes one after the other, and probes come most often.

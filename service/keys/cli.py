@@ -44,8 +44,7 @@ def new(
     from pydantic import ValidationError
 
     from turret.service.errors import ServiceError
-    from turret.service.keys.key_file import add_key
-    from turret.service.keys.keys import new_key, record
+    from turret.service.keys.keys import add_key, new_key, record
 
     if days is not None and not 0 < days <= _MOST_DAYS:
         raise ServiceError(f"--days {days:g} is out of range; give more than 0, at most {_MOST_DAYS:,}")
@@ -68,7 +67,7 @@ def show(file: File = None) -> None:
 
     Example: `turret keys list`
     """
-    from turret.service.keys.key_file import read_keys
+    from turret.service.keys.keys import read_keys
 
     path = _path(file)
     try:
@@ -92,7 +91,7 @@ def revoke(name: Name, file: File = None) -> None:
 
     Example: `turret keys revoke shop`
     """
-    from turret.service.keys.key_file import remove_key
+    from turret.service.keys.keys import remove_key
 
     path = _path(file)
     remove_key(path, name)

@@ -1,23 +1,21 @@
 """The keys of a running service: the admin key, read once, and the key file, read when it changes."""
 
 import asyncio
-import contextlib
 import logging
 import os
 import secrets
 import stat
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from turret.data.files.locks import locked
+from turret.data.files.staging import new_file
 from turret.service.errors import ServiceError
-from turret.service.keys.key_file import read_keys, stamp_of
-from turret.service.keys.keys import Key, admin_record, by_digest, fault_of, find_key
+from turret.service.keys.keys import Key, admin_record, fault_of, find_key, read_keys, stat_of
 from turret.service.settings import Settings
 
 CHECK_SECONDS = 0.5  # so that a revocation counts within a second
-_ADMIN_KEY_LIMIT = 1000  # bytes of its file
 _log = logging.getLogger("turret.keys")
 
 
@@ -44,11 +42,12 @@ class Keyring:
         self._path = path
         self._warn = warn
         self._last_warning = ""
-        self._admin = by_digest([admin_record(admin_key)])
+        admin = admin_record(admin_key)
+        self._admin = {admin.sha256: admin}
         self._keys = self._admin
-        self._stamp: tuple[int, ...] | None = None
-        self._was_found = False
-        self._next_check = 0.0
+        self._stamp: tuple[int, ...] | None = (
+            None  # of the last file that was read; None: there never was one
+        )
         try:
             self._read()
         except FileNotFoundError:
@@ -74,38 +73,34 @@ class Keyring:
             await asyncio.sleep(CHECK_SECONDS)
             await asyncio.to_thread(self.load)
 
-    def check(self) -> None:
-        """Load the file if CHECK_SECONDS have passed since the last check: for a process without a loop."""
-        now = time.monotonic()
-        if now >= self._next_check:
-            self._next_check = now + CHECK_SECONDS
-            self.load()
-
     def load(self) -> None:
         """Read the file if it has changed; what was read before stays valid if that fails."""
         try:
             self._read()
         except FileNotFoundError:
-            if self._was_found:
+            if self._stamp is not None:
                 self._warn_once(f"{self._path} is missing; the keys read before stay valid")
                 return
             self.is_open = True
+            self._last_warning = ""
         except ServiceError as error:
             self.is_open = False
             self._warn_once(f"{error}; the keys read before stay valid")
-            return
-        self._last_warning = ""
+        else:
+            self._last_warning = ""
 
     def _read(self) -> None:
-        stamp = stamp_of(self._path)
+        found = stat_of(self._path)
         if self.is_open:
             self._warn(
                 f"reading and writing require a key from now on: {self._path} exists; with "
                 "TURRET_REQUIRE_KEYS=true a restart without it is refused"
             )
-        self.is_open, self._was_found = False, True
+        self.is_open = False
+        self._stamp = self._stamp or ()
+        stamp = found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
         if stamp != self._stamp:
-            self._keys = by_digest(read_keys(self._path)) | self._admin
+            self._keys = {key.sha256: key for key in read_keys(self._path)} | self._admin
             self._stamp = stamp
 
     def _warn_once(self, message: str) -> None:
@@ -128,7 +123,10 @@ def admin_key(settings: Settings) -> str:
     path = settings.admin_key_file
     try:
         if not os.path.lexists(path):
-            _make(path)
+            with locked(path.parent):  # several services may start together
+                if not os.path.lexists(path):
+                    with new_file(path, mode=0o600) as fresh:
+                        fresh.write_text(secrets.token_urlsafe(32) + "\n", encoding="utf-8")
         return _read_private(path)
     except OSError as error:
         raise ServiceError(
@@ -138,35 +136,21 @@ def admin_key(settings: Settings) -> str:
 
 def _read_private(path: Path) -> str:
     """Read a key that no other user can have read or written: a writer of models may write beside them."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        status = os.fstat(descriptor)
-        text = os.read(descriptor, _ADMIN_KEY_LIMIT) if stat.S_ISREG(status.st_mode) else b""
-    finally:
-        os.close(descriptor)
-    remedy = "delete it for a new key, or set TURRET_ADMIN_KEY"
-    if not stat.S_ISREG(status.st_mode):
-        raise ServiceError(f"{path} is no regular file; {remedy}")
-    if status.st_uid not in (0, os.geteuid()):
-        raise ServiceError(f"{path} belongs to user {status.st_uid}, who may know the admin key; {remedy}")
-    if status.st_mode & 0o077:
-        raise ServiceError(
-            f"{path} is open to other users (mode {stat.S_IMODE(status.st_mode):04o}), who may know the "
-            f"admin key; {remedy}, or `chmod 600` it if nobody has read it"
-        )
-    key = text.decode("utf-8", "replace").strip()
-    if fault := "it is too long" if len(text) == _ADMIN_KEY_LIMIT else fault_of(key):
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), errors="replace") as file:
+        status = os.fstat(file.fileno())
+        remedy = "delete it for a new key, or set TURRET_ADMIN_KEY"
+        if not stat.S_ISREG(status.st_mode):
+            raise ServiceError(f"{path} is no regular file; {remedy}")
+        if status.st_uid not in (0, os.geteuid()):
+            raise ServiceError(
+                f"{path} belongs to user {status.st_uid}, who may know the admin key; {remedy}"
+            )
+        if status.st_mode & 0o077:
+            raise ServiceError(
+                f"{path} is open to other users (mode {stat.S_IMODE(status.st_mode):04o}), who may know the "
+                f"admin key; {remedy}, or `chmod 600` it if nobody has read it"
+            )
+        key = file.read().strip()
+    if fault := fault_of(key):
         raise ServiceError(f"the key in {path} is invalid: {fault}; {remedy}")
     return key
-
-
-def _make(path: Path) -> None:
-    """Create the file atomically with its content, as several services may start together."""
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # mode 0600
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(secrets.token_urlsafe(32) + "\n")
-        with contextlib.suppress(FileExistsError):
-            os.link(name, path)
-    finally:
-        os.unlink(name)

@@ -1,4 +1,4 @@
-"""API keys: creation, storage and look-up.
+"""API keys, and their file: JSON with mode 0600, replaced atomically.
 
 A key is its name and 32 random bytes: `turret_shop_Zk3...`. Only its SHA-256 is stored. A slow hash (bcrypt,
 scrypt) protects passwords, as it makes guesses expensive; 2^256 keys can't be guessed at any speed, and a
@@ -7,16 +7,27 @@ guessed, not even one that an operator chooses, such as TURRET_ADMIN_KEY.
 """
 
 import hashlib
+import os
 import re
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+import stat
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from turret.data.files.locks import locked
+from turret.data.files.staging import new_file
 from turret.service.calls import Scope
+from turret.service.errors import ServiceError
 
 MIN_LENGTH = 32  # characters of a key without its name
+# Bytes of the file, some 3,400 keys. Parsing holds the interpreter, also in a thread: some 10 ms a megabyte.
+_LIMIT = 1_000_000
 
 
 class Key(BaseModel):
@@ -39,6 +50,23 @@ class Key(BaseModel):
     def bucket_size(self) -> float:
         """The burst, by default the requests of one second, and at least one."""
         return self.burst or max(1.0, self.rate or 1.0)
+
+
+class KeyFile(BaseModel):
+    """The schema of the file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format_version: Literal[1] = 1
+    keys: tuple[Key, ...] = ()
+
+    @field_validator("keys")
+    @classmethod
+    def _have_names_of_their_own(cls, keys: tuple[Key, ...]) -> tuple[Key, ...]:
+        for name, count in Counter(key.name for key in keys).items():
+            if count > 1:
+                raise ValueError(f"two keys are named {name}")
+        return keys
 
 
 def new_key(name: str) -> str:
@@ -72,11 +100,6 @@ def admin_record(key: str) -> Key:
     return Key.model_construct(name="", scopes=("admin",), sha256=sha256, created=datetime.now(UTC))
 
 
-def by_digest(keys: Iterable[Key]) -> dict[str, Key]:
-    """Arrange keys for `find_key`."""
-    return {key.sha256: key for key in keys}
-
-
 def find_key(keys: Mapping[str, Key], authorization: bytes | None, now: float) -> Key | None:
     """Return the key of `Bearer KEY` that is valid at `now` (seconds since 1970), or None.
 
@@ -91,3 +114,89 @@ def find_key(keys: Mapping[str, Key], authorization: bytes | None, now: float) -
     if found is None or len(key.removeprefix(f"turret_{found.name}_".encode())) < MIN_LENGTH:
         return None
     return None if found.expires is not None and found.expires.timestamp() <= now else found
+
+
+def stat_of(path: Path) -> os.stat_result:
+    """Look for the file; no descriptor is needed for that.
+
+    Raises FileNotFoundError only if it certainly does not exist; ServiceError where that is unknown: a
+    dangling link, a missing or inaccessible folder.
+    """
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        if path.is_symlink() or not path.parent.is_dir():
+            raise _unreadable(
+                path, "its folder, or the file that it links to, is missing; make it, or set TURRET_KEYS"
+            ) from None
+        raise
+    except OSError as error:
+        raise _unreadable(path, error) from None
+
+
+def read_keys(path: Path) -> tuple[Key, ...]:
+    """Read the keys of the file. Raises the errors of `stat_of`, and ServiceError for an invalid file."""
+    found = stat_of(path)
+    if not stat.S_ISREG(found.st_mode):
+        raise _unreadable(path, "it is no regular file; put one there")
+    if found.st_size > _LIMIT:
+        raise _unreadable(path, f"it is larger than {_LIMIT:,} bytes; revoke keys that nobody uses")
+    try:
+        return KeyFile.model_validate_json(path.read_bytes()).keys
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        location = ".".join(map(str, first["loc"])) or "the file"
+        remedy = "restore it, or delete it and make new keys with `turret keys new`"
+        raise _unreadable(path, f"{location}: {first['msg']}; {remedy}") from None
+
+
+def _unreadable(path: Path, reason: str | OSError) -> ServiceError:
+    if isinstance(reason, OSError):
+        reason = f"{reason.strerror}; put a file there that the service's user can read"
+    return ServiceError(f"the keys in {path} can't be read: {reason}")
+
+
+def add_key(path: Path, key: Key) -> None:
+    """Add a key to a file, which is created if missing. Raises ServiceError if the name is taken."""
+    with _changing(path) as keys:
+        if key.name in keys:
+            raise ServiceError(
+                f"{path} already has a key {key.name}; choose another name, or revoke it first"
+            )
+        keys[key.name] = key
+
+
+def remove_key(path: Path, name: str) -> None:
+    """Remove a key from a file. Raises ServiceError if there is none of this name."""
+    with _changing(path) as keys:
+        if keys.pop(name, None) is None:
+            raise ServiceError(f"{path} has no key {name}; it has: {', '.join(keys) or 'none'}")
+
+
+@contextmanager
+def _changing(path: Path) -> Iterator[dict[str, Key]]:
+    """Yield the keys by name and write them, unless the block raises; other writers wait.
+
+    Readers need no lock, as the file is replaced by rename.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with locked(path.parent):
+            try:
+                keys = {key.name: key for key in read_keys(path)}
+            except FileNotFoundError:
+                keys = {}
+            yield keys
+            text = KeyFile(keys=tuple(keys.values())).model_dump_json(indent=2) + "\n"
+            if len(text) > _LIMIT:
+                raise ServiceError(
+                    f"{path} would be larger than {_LIMIT:,} bytes; revoke keys that nobody uses"
+                )
+            with new_file(path, mode=0o600) as fresh:
+                fresh.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ServiceError(
+            f"can't write the keys to {path}: {error.strerror}; name another file with --file"
+        ) from None

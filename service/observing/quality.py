@@ -1,6 +1,7 @@
 """The quality of live answers: recall against exact search, and drift from the recorded queries."""
 
 import logging
+import os
 import random
 import time
 from bisect import bisect_left, bisect_right
@@ -14,7 +15,6 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from turret.service.observing.metrics import TENTHS, Metrics
-from turret.service.thread_priority import lower_priority
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.golden import load_golden
 from turret.tower.errors import BundleError
@@ -61,7 +61,7 @@ class RecallSampler:
         self._share = share
         self._clock = clock
         self._next = float("-inf")
-        self._thread = ThreadPoolExecutor(1, "recall", initializer=lower_priority)
+        self._thread = ThreadPoolExecutor(1, "recall", os.nice, (10,))  # Linux: of this thread alone
 
     def offer(self, bundle: Bundle, record: AnswerRecord) -> None:
         """Offer an answer; only unchanged results of the index are measured, without rows of fresh items.

@@ -1,6 +1,5 @@
 """Addresses, and the configuration of the uvicorn server on them."""
 
-import logging
 import os
 import resource
 import socket
@@ -13,16 +12,14 @@ from turret.service.http.app import Application
 from turret.service.http.guard import Limits, guarded
 from turret.service.settings import Settings
 
-# Descriptors of a process that connections may not use: without any, it can't read a key file, open a version
-# or answer a probe.
-_RESERVED_FILES = 256
-_MIN_CONNECTIONS = 16
-_log = logging.getLogger("turret.supervisor")
+# Of a process, which can't read a key file, open a version or answer a probe without a descriptor that is not
+# for connections.
+_MAX_CONNECTIONS, _MIN_CONNECTIONS, _RESERVED_FILES = 4_096, 16, 256
 
 
 def config_of(settings: Settings, app: Application) -> uvicorn.Config:
     """Configure the server of an application."""
-    components, limit = app.state.components, connection_limit(settings)
+    components, limit = app.state.components, connection_limit()
     limits = Limits(limit, components.metrics.count_refusal, components.admin_port)
     return uvicorn.Config(
         app,
@@ -42,41 +39,23 @@ def config_of(settings: Settings, app: Application) -> uvicorn.Config:
     )
 
 
-def connection_limit(settings: Settings) -> int:
-    """Return the number of connections of a process: the setting, or fewer where descriptors are short."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard == resource.RLIM_INFINITY:
-        return settings.max_connections
-    return min(settings.max_connections, hard - _RESERVED_FILES)
+def connection_limit() -> int:
+    """Raise the descriptor limit of this process to the hard limit; return the connections that it allows.
 
-
-def raise_open_files(settings: Settings) -> None:
-    """Raise the descriptor limit of this process and its children to the hard limit.
-
-    Logs a warning where that allows fewer connections than the settings, and raises ServiceError where it
-    allows almost none.
+    Raises ServiceError where it allows almost none.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(OSError, ValueError):  # macOS has a lower limit beside an infinite one
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    allowed = connection_limit(settings)
-    remedy = "raise the limit (`ulimit -n`, LimitNOFILE= of systemd, ulimits of docker compose)"
-    needed = settings.max_connections + _RESERVED_FILES
-    if allowed < min(_MIN_CONNECTIONS, settings.max_connections):
+    if hard == resource.RLIM_INFINITY:
+        return _MAX_CONNECTIONS
+    if hard < _MIN_CONNECTIONS + _RESERVED_FILES:
         raise ServiceError(
-            f"a process may open {hard} files, and {_RESERVED_FILES} of them are not for connections; "
-            f"{remedy} to {needed}"
+            f"a process may open {hard} files, and {_RESERVED_FILES} of them are not for connections; raise "
+            "the limit (`ulimit -n`, LimitNOFILE= of systemd, ulimits of docker compose) to "
+            f"{_MAX_CONNECTIONS + _RESERVED_FILES}"
         )
-    if allowed < settings.max_connections:
-        _log.warning(
-            "a worker accepts %d connections instead of %d (TURRET_MAX_CONNECTIONS), as a process may open "
-            "%d files; %s to %d, or lower the setting",
-            allowed,
-            settings.max_connections,
-            hard,
-            remedy,
-            needed,
-        )
+    return min(_MAX_CONNECTIONS, hard - _RESERVED_FILES)
 
 
 def reserve(host: str, port: int, option: str = "port") -> socket.socket:

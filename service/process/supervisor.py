@@ -6,7 +6,7 @@ import gc
 import logging
 import math
 import os
-import selectors
+import select
 import shutil
 import signal
 import socket
@@ -19,26 +19,24 @@ from pathlib import Path
 
 from prometheus_client.multiprocess import mark_process_dead
 
-from turret.service.child_processes import describe_exit
+from turret.service.components import WorkerContext
 from turret.service.errors import ServiceError
 from turret.service.keys.keyring import Keyring, admin_key
 from turret.service.observing.logs import LineWriter, handle
-from turret.service.process.server import raise_open_files, reserve, url_of
+from turret.service.process.server import connection_limit, reserve, url_of
 from turret.service.process.worker import DRAIN, FAILED, FINISH, work
 from turret.service.settings import Settings
 from turret.service.stores.registry import store_kind
 from turret.service.versions.folder import make_folder
+from turret.service.versions.gate_process import describe_exit
 from turret.service.versions.start import first_record, open_records
-from turret.service.worker_context import WorkerContext
 from turret.tower.format.atomic_publish import remove_stale_dirs
 
 SPARE_SECONDS = 5.0  # after the drain time, until workers that still run are killed
-_STEADY_SECONDS = 10.0  # a worker that has lived this long started well
-_MAX_FAILURES = 5
+_RESTART_SECONDS = 1.0  # from one start of a worker to the next
+_MAX_FAILURES = 5  # starts of a worker in a row
 _HUNG_SECONDS = 15.0
 _STEP_SECONDS = 0.1
-_FIRST_PAUSE, _MAX_PAUSE = 0.05, 5.0
-_REST_BYTES = 8_000  # of a line whose end has not come
 _log = logging.getLogger("turret.supervisor")
 
 
@@ -84,17 +82,14 @@ class Shutdown:
 
 @dataclass
 class _Worker:
-    """The place of a worker: its process, or the time at which the next one starts."""
+    """The place of a worker, and its process, if one is running (`pid`)."""
 
     number: int
     pid: int = 0
-    pipe: int = -1
-    rest: bytes = b""  # the begin of a line
-    started: float = 0.0
+    started: float = -math.inf
     is_ready: bool = False
     silence: float = 0.0  # seconds since it was heard
-    starts: float = 0.0
-    failures: int = 0
+    failures: int = 0  # starts in a row that failed
     reason: str = ""
 
 
@@ -111,7 +106,7 @@ class Supervisor:
         self._context = WorkerContext(supervisor=os.getpid())
         self._reserved: list[socket.socket] = []
         self._workers = [_Worker(number) for number in range(settings.workers)]
-        self._selector = selectors.DefaultSelector()
+        self._pipe, self._writing = os.pipe()  # of all workers
         self._signals: list[int] = []
         self._shutdown = Shutdown(settings)
         self._sent = Order.SERVE
@@ -122,7 +117,7 @@ class Supervisor:
         """Serve until a SIGINT or SIGTERM, and the end of the workers."""
         handle(LineWriter(self._settings.log_format, may_wait=False), self._settings.log_level)
         try:
-            self._prepare()
+            keyring = self._prepare()
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, lambda number, _: self._signals.append(number))
             # A worker that is just starting gets its order once it has a handler.
@@ -131,6 +126,7 @@ class Supervisor:
             gc.freeze()  # else each worker's first collection copies every inherited page
             while self._sent == Order.SERVE or any(worker.pid for worker in self._workers):
                 self._step()
+                keyring.load()  # the next worker starts with the same keys as the others
         finally:
             for worker in self._workers:
                 if worker.pid:
@@ -138,24 +134,23 @@ class Supervisor:
                     os.waitpid(worker.pid, 0)
             for reserved in self._reserved:
                 reserved.close()
-            if self._context.metrics_folder is not None:
-                shutil.rmtree(self._context.metrics_folder, ignore_errors=True)
+            if self._context.folder is not None:
+                shutil.rmtree(self._context.folder, ignore_errors=True)
 
-    def _prepare(self) -> None:
+    def _prepare(self) -> Keyring:
         """Prepare ports, files and keys once for all workers."""
         settings, context = self._settings, self._context
-        raise_open_files(settings)
+        connection_limit()
         self._reserve_ports()
-        context.metrics_folder = folder = _metrics_folder(settings)
+        context.folder = _make_folder(settings)
         if settings.wait:
             make_folder(settings.bundles)
-        context.records = folder / "record.sqlite"
-        asyncio.run(first_record(settings.bundles, open_records(settings, context.records), settings.wait))
+        asyncio.run(first_record(settings.bundles, open_records(settings, context.folder), settings.wait))
         remove_stale_dirs(settings.bundles)
-        self._keyring = Keyring(settings.keys, admin_key(settings), settings.require_keys)
-        context.keyring = self._keyring
+        context.keyring = Keyring(settings.keys, admin_key(settings), settings.require_keys)
         _prepare_store(settings)
         _check_threads()
+        return context.keyring
 
     def _reserve_ports(self) -> None:
         settings, context = self._settings, self._context
@@ -176,73 +171,43 @@ class Supervisor:
         elapsed, self._stepped = min(now - self._stepped, 1.0), now
         for worker in self._workers:
             worker.silence += elapsed
-            if not worker.pid and worker.starts <= now and self._sent == Order.SERVE:
+            is_due = now >= worker.started + _RESTART_SECONDS
+            if is_due and not worker.pid and self._sent == Order.SERVE:
                 self._start(worker)
-        for key, _ in self._selector.select(_STEP_SECONDS):
-            self._hear(key.data)
+        self._hear(_STEP_SECONDS)
+        self._reap()
         while self._signals:
             self._shutdown.take(self._signals.pop(0))
         self._send(self._shutdown.advance())
         self._kill_hung()
-        self._keyring.check()  # the next worker starts with the same keys as the others
-
-    def _send(self, order: Order) -> None:
-        if order != self._sent:
-            self._sent = order
-            for worker in self._workers:
-                if worker.pid:
-                    os.kill(worker.pid, _SIGNALS[order])
 
     def _start(self, worker: _Worker) -> None:
-        try:
-            worker.pipe, writing = os.pipe()
-        except OSError as error:
-            self._postpone(worker, error)
-            return
+        worker.started, worker.silence = time.monotonic(), 0.0
+        worker.is_ready, worker.reason = False, ""
         try:
             worker.pid = os.fork()
         except OSError as error:
-            os.close(worker.pipe)
-            os.close(writing)
-            self._postpone(worker, error)
+            self._restart(worker, f"has no process ({error.strerror})")
             return
         if worker.pid == 0:
-            work(self._settings, replace(self._context, number=worker.number), writing, self._reserved)
-        os.close(writing)
-        worker.is_ready, worker.rest, worker.reason = False, b"", ""
-        worker.started, worker.silence = time.monotonic(), 0.0
-        self._selector.register(worker.pipe, selectors.EVENT_READ, worker)
+            context = replace(self._context, number=worker.number)
+            work(self._settings, context, self._writing, self._reserved)
 
-    def _postpone(self, worker: _Worker, error: OSError) -> None:
-        """Start a worker later, as the system refuses a process or pipe; only the first start gives up."""
-        reason = f"the system refuses a process or pipe ({error.strerror})"
-        self._pause(worker)
-        if not self._greeted and worker.failures >= _MAX_FAILURES:
-            raise ServiceError(f"worker {worker.number} can't start: {reason}")
-        _log.error("worker %d can't start: %s; retrying", worker.number, reason)
-
-    def _pause(self, worker: _Worker) -> None:
-        worker.failures += 1
-        pause = min(_MAX_PAUSE, _FIRST_PAUSE * 2.0 ** (worker.failures - 1))
-        worker.starts = time.monotonic() + pause
-
-    def _hear(self, worker: _Worker) -> None:
-        content = os.read(worker.pipe, 65536)
-        if not content:
-            self._on_end(worker)
+    def _hear(self, seconds: float) -> None:
+        """Wait for lines of the workers: `PID alive`, `PID ready VERSION` or `PID failed SENTENCE`."""
+        if not select.select([self._pipe], [], [], seconds)[0]:
             return
-        worker.silence = 0.0
-        *lines, rest = (worker.rest + content).split(b"\n")
-        worker.rest = rest[:_REST_BYTES]
-        for line in filter(None, lines):
-            word, _, text = line.decode(errors="replace").partition(" ")
+        workers = {str(worker.pid): worker for worker in self._workers}
+        for line in os.read(self._pipe, 65_536).decode(errors="replace").splitlines():
+            pid, word, text = (*line.split(" ", 2), "", "")[:3]
+            if (worker := workers.get(pid)) is None:  # of one that has ended
+                continue
+            worker.silence = 0.0
             if word == "ready":
                 worker.is_ready, worker.failures = True, 0
                 self._greet(text)
             elif word == "failed":
                 worker.reason = text
-            else:
-                _log.error("worker %d sent an invalid message, ignored: %.100r", worker.number, line)
 
     def _greet(self, version: str) -> None:
         if self._greeted or not all(worker.is_ready for worker in self._workers):
@@ -254,34 +219,39 @@ class Supervisor:
         with contextlib.suppress(OSError):  # standard output may be closed
             print(f"turret {does} at {urls[0]} (calls: {urls[0]}/docs{admin})", flush=True)
 
-    def _on_end(self, worker: _Worker) -> None:
-        """Reap a worker that has closed its pipe, and have it replaced unless the service ends."""
-        self._selector.unregister(worker.pipe)
-        os.close(worker.pipe)
-        pid, worker.pid = worker.pid, 0
-        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        mark_process_dead(worker.number, str(self._context.metrics_folder))  # type: ignore[no-untyped-call]
-        reason = worker.reason if code == FAILED else describe_exit(code)
-        if self._sent != Order.SERVE:
-            if code:
+    def _reap(self) -> None:
+        for worker in self._workers:
+            pid, status = os.waitpid(worker.pid, os.WNOHANG) if worker.pid else (0, 0)
+            if not pid:
+                continue
+            self._hear(0)  # its last words
+            worker.pid = 0
+            mark_process_dead(worker.number, str(self._context.folder))  # type: ignore[no-untyped-call]
+            code = os.waitstatus_to_exitcode(status)
+            reason = worker.reason if code == FAILED else describe_exit(code)
+            if self._sent == Order.SERVE:
+                if code == FAILED and not self._greeted:
+                    raise ServiceError(reason)
+                self._restart(worker, f"(pid {pid}) exited: {reason}")
+            elif code:
                 _log.error("worker %d (pid %d) exited: %s", worker.number, pid, reason)
-            return
-        if not worker.is_ready:
-            self._check_start(worker, code)
-        if time.monotonic() - worker.started > _STEADY_SECONDS:
-            worker.failures, worker.starts = 0, 0.0
-        else:
-            self._pause(worker)
-        _log.error("worker %d (pid %d) exited: %s; restarting", worker.number, pid, reason)
 
-    def _check_start(self, worker: _Worker, code: int) -> None:
-        """Raise ServiceError when workers repeatedly fail to start."""
+    def _restart(self, worker: _Worker, reason: str) -> None:
+        """Have a worker started again. Raises ServiceError if that failed repeatedly, and none is ready."""
+        worker.failures += not worker.is_ready
         others = any(other.is_ready and other.pid for other in self._workers)
-        if not self._greeted and code == FAILED:
-            raise ServiceError(worker.reason)
-        if not others and worker.failures + 1 >= _MAX_FAILURES:
-            reason = worker.reason if code == FAILED else f"they exit {describe_exit(code)}"
-            raise ServiceError(f"{_MAX_FAILURES} workers in a row failed to start: {reason}")
+        if worker.failures >= _MAX_FAILURES and not others:
+            raise ServiceError(
+                f"worker {worker.number} failed to start {_MAX_FAILURES} times in a row: it {reason}"
+            )
+        _log.error("worker %d %s; restarting", worker.number, reason)
+
+    def _send(self, order: Order) -> None:
+        if order != self._sent:
+            self._sent = order
+            for worker in self._workers:
+                if worker.pid:
+                    os.kill(worker.pid, _SIGNALS[order])
 
     def _kill_hung(self) -> None:
         for worker in self._workers if self._sent < Order.FINISH else ():
@@ -290,28 +260,28 @@ class Supervisor:
                     "killing worker with pid %d: no heartbeat for %g seconds", worker.pid, _HUNG_SECONDS
                 )
                 os.kill(worker.pid, signal.SIGKILL)
-                worker.is_ready = False
+                worker.silence = 0.0
+
+
+def _make_folder(settings: Settings) -> Path:
+    """Make the folder that the workers share: for temporary files, or beside a store of files."""
+    scheme, _, path = settings.store.partition(":///")
+    for place in (None, Path(path).absolute().parent) if scheme == "sqlite" else (None,):
+        with contextlib.suppress(OSError):
+            return Path(tempfile.mkdtemp(prefix="turret-", dir=place))
+    raise ServiceError("no folder for the metrics can be made; name a writable one by TMPDIR")
 
 
 def _prepare_store(settings: Settings) -> None:
     """Create the store's files; warn where each worker would have a store of its own."""
     kind = store_kind(settings.store)
     if settings.workers > 1 and not kind.is_shared:
-        message = (
-            "each of the %d workers has a store of its own, as processes can't share %s: an event is "
-            "known to one of them alone; set --workers 1, or another --store"
+        _log.warning(
+            "each worker has a store of its own, as processes can't share %s; set --workers 1, or another "
+            "--store",
+            kind.form,
         )
-        _log.warning(message, settings.workers, kind.form)
     kind.prepare(settings.store)
-
-
-def _metrics_folder(settings: Settings) -> Path:
-    """Make the folder in which the workers count: for temporary files, or beside a store of files."""
-    scheme, _, path = settings.store.partition(":///")
-    for place in (None, Path(path).absolute().parent) if scheme == "sqlite" else (None,):
-        with contextlib.suppress(OSError):
-            return Path(tempfile.mkdtemp(prefix="turret-metrics-", dir=place))
-    raise ServiceError("no folder for the metrics can be made; name a writable one by TMPDIR")
 
 
 def _check_threads() -> None:

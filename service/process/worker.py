@@ -1,10 +1,8 @@
-"""A worker process: a uvicorn server that obeys its supervisor's signals and reports to it on a pipe.
-
-A line of the pipe is empty (a heartbeat), `ready VERSION`, or `failed SENTENCE`.
-"""
+"""A worker process: a uvicorn server that obeys its supervisor's signals and reports to it on a pipe."""
 
 import asyncio
 import contextlib
+import math
 import os
 import signal
 import socket
@@ -19,13 +17,12 @@ import uvicorn
 from prometheus_client import Gauge
 
 from turret.data.errors import TurretError
-from turret.service.child_processes import end_with_parent
-from turret.service.components import Components
+from turret.service.components import Components, WorkerContext
 from turret.service.http.app import create_app
 from turret.service.process.server import config_of, share
 from turret.service.settings import Settings
+from turret.service.versions.gate_process import end_with_parent
 from turret.service.versions.start import first_record, open_records
-from turret.service.worker_context import WorkerContext
 
 # The supervisor's orders: answer at /readyz that no more requests should come; and finish those under way.
 DRAIN, FINISH = signal.SIGUSR1, signal.SIGUSR2
@@ -68,15 +65,16 @@ def work(
         os._exit(status)
 
 
-def send(pipe: int, line: str) -> None:
-    """Send a line to the supervisor, unless it reads none."""
+def send(pipe: int, words: str) -> None:
+    """Send a line to the supervisor, with the pid of this process, unless it reads none."""
+    line = " ".join([str(os.getpid()), *words.splitlines()])
     with contextlib.suppress(OSError):
-        os.write(pipe, " ".join(line.splitlines()).encode()[:_LINE_BYTES] + b"\n")
+        os.write(pipe, line.encode()[:_LINE_BYTES] + b"\n")
 
 
 def _serve(settings: Settings, context: WorkerContext, pipe: int, reserved: Sequence[socket.socket]) -> None:
-    assert context.records is not None
-    records = open_records(settings, context.records)
+    assert context.folder is not None
+    records = open_records(settings, context.folder)
     context.record = asyncio.run(first_record(settings.bundles, records, settings.wait))
     app = create_app(settings, context)
     server = Server(config_of(settings, app), app.state.components, pipe)
@@ -124,7 +122,7 @@ class Server(uvicorn.Server):
         """Measure the event loop, and send a heartbeat."""
         self._stall.tick()
         if counter % _TICKS == 0:
-            send(self._pipe, "")
+            send(self._pipe, "alive")
         return await super().on_tick(counter)
 
 
@@ -139,15 +137,14 @@ class LoopStall:
         self._gauges = gauge.labels("wall"), gauge.labels("processor")
         self._interval = interval
         self._longest = [0.0, 0.0]
-        self._last: tuple[float, float] | None = None
+        self._last = math.inf, 0.0
 
     def tick(self) -> None:
         """Record the time since the last tick; call it from the loop's thread."""
         now, ran = monotonic(), thread_time()
-        if self._last is not None:
-            delay = now - self._last[0] - self._interval
-            for clock, seconds in enumerate((delay, min(delay, ran - self._last[1]))):
-                if seconds > self._longest[clock]:
-                    self._longest[clock] = seconds
-                    self._gauges[clock].set(seconds)
+        delay = now - self._last[0] - self._interval
+        for clock, seconds in enumerate((delay, min(delay, ran - self._last[1]))):
+            if seconds > self._longest[clock]:
+                self._longest[clock] = seconds
+                self._gauges[clock].set(seconds)
         self._last = now, ran

@@ -1,6 +1,7 @@
 """A version compared with the live one: it is the candidate of the routes, open in every worker."""
 
 import asyncio
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -28,7 +29,6 @@ from turret.service.schemas.fields import HISTORY_LIMIT
 from turret.service.schemas.requests import RecommendRequest
 from turret.service.schemas.times import show_time
 from turret.service.stores.contract import Event, History, HistoryStore
-from turret.service.thread_priority import lower_priority
 from turret.service.versions.activation import Activator, reason_of
 from turret.service.versions.gate import overlap_between
 from turret.service.versions.holder import ModelHolder
@@ -91,7 +91,7 @@ class Comparison:
         self._overlay = overlay
         self._queries = queries
         self._histories = histories
-        self._thread = ThreadPoolExecutor(1, "comparison", lower_priority)  # begins after any fork
+        self._thread = ThreadPoolExecutor(1, "comparison", os.nice, (10,))  # Linux: of this thread alone
         self._overlay_seconds = overlay_seconds
 
     async def open(self, version: str) -> dict[str, Any]:

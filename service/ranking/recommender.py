@@ -9,7 +9,6 @@ from typing import Any
 import orjson
 
 from turret.service.errors import NotFoundError
-from turret.service.latency import is_large
 from turret.service.observing.quality import AnswerRecord
 from turret.service.overlay.fresh import FreshItems
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
@@ -26,6 +25,8 @@ from turret.service.versions.shadow import Shadow
 
 _WAITING_THREADS = 16
 _RANKING_THREADS = 2  # for long answers
+# A longer answer takes longer to write than most take to be found; a longer history, to encode.
+_LOOP_ITEMS, _LOOP_HISTORY = 100, 1_000
 _MIN_VERSION_SECONDS = 1.0  # to wait until this worker has loaded the `min_version` of a request
 
 
@@ -103,7 +104,7 @@ class Recommender:
         row = fresh.row(item)
         if row is None:
             raise NotFoundError("id", item, f"version {model.version} has no such item; check the id")
-        if not is_large(k) and not model.latency.is_long():
+        if k <= _LOOP_ITEMS and not model.latency.is_long():
             return similar(model, fresh, row, k)
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads_of(model), similar, model, fresh, row, k)
@@ -180,4 +181,5 @@ def _is_long(model: LoadedModel, fresh: FreshItems, query: Query) -> bool:
 def _is_large(query: Query) -> bool:
     """Whether an answer takes longer than most of its version."""
     request, shown = query.request, query.after.shown if query.after else 0
-    return request.explain or not request.is_in_order or is_large(request.k + shown, len(query.history))
+    is_many = request.k + shown > _LOOP_ITEMS or len(query.history) > _LOOP_HISTORY
+    return request.explain or not request.is_in_order or is_many

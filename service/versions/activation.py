@@ -254,7 +254,6 @@ class Activator:
             force=force,
             overlap_minimum=settings.overlap_minimum,
             recall_minimum=settings.recall_minimum,
-            memory_factor=settings.memory_factor,
             longest=max(HISTORY_LIMIT, settings.stored_history_limit),
         )
 

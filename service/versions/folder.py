@@ -6,6 +6,7 @@ A service on a local store begins with it. Where replicas share a record, that c
 import asyncio
 import logging
 import os
+import re
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -29,6 +30,20 @@ _ROUTES_BYTES = 100_000
 _PATIENCE = 60.0
 _LOOK_SECONDS = 0.01
 _log = logging.getLogger("turret.activation")
+
+
+def without_folder(message: str, root: Path) -> str:
+    """Name files in `message` relative to the folder of bundles `root`, however the path to it is written.
+
+    A path that is a single name, such as `b`, may also be a word: alone it stays.
+    """
+    written = {str(root), os.path.abspath(root), os.path.realpath(root)} - {"", ".", os.sep}
+    for folder in sorted(written, key=len, reverse=True):
+        path = rf"(?<![\w./-]){re.escape(folder)}"
+        message = re.sub(path + re.escape(os.sep), "", message)
+        if os.sep in folder:
+            message = re.sub(rf"{path}(?![\w-])", "the folder of bundles", message)
+    return message
 
 
 @contextmanager

@@ -10,12 +10,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from turret.data.errors import DataError
 from turret.data.files.staging import new_file
-from turret.service.shown import without_folder
+from turret.service.versions.folder import without_folder
 from turret.service.versions.memory import available_bytes, in_words, needed_bytes
 from turret.service.versions.record import now
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.cost import check_cost
 from turret.tower.bundle.golden import GoldenQuery, check_golden, load_golden
+from turret.tower.config import MEMORY_FACTOR
 from turret.tower.engines.live import check_loaded
 from turret.tower.errors import BundleError, EncodingError, EngineError
 from turret.tower.format.checksum_cache import forget_verified, note_verified
@@ -60,7 +61,6 @@ class GateRequest(BaseModel):
     force: bool = False
     overlap_minimum: float = 0.0
     recall_minimum: float = 0.0
-    memory_factor: float = 1.0
     longest: int = 10_000
 
 
@@ -212,7 +212,7 @@ class _Gate:
             self._manifest = read_manifest(self._folder)
         except BundleError:
             return "its manifest can't be read", None
-        needed = needed_bytes(self._manifest, self._request.memory_factor)
+        needed = needed_bytes(self._manifest, MEMORY_FACTOR)
         available = available_bytes()
         if available is None:
             return f"about {in_words(needed)} needed; this system doesn't report available memory", needed

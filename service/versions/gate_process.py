@@ -4,6 +4,7 @@ A version may make a library hang, crash or take all memory: that ends this proc
 """
 
 import asyncio
+import ctypes
 import math
 import os
 import resource
@@ -14,10 +15,9 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from turret.service.child_processes import describe_exit, end_with_parent
-from turret.service.thresholds import MEMORY_FACTOR
 from turret.service.versions.gate import GateReport, GateRequest, crashed, run_gate
 from turret.service.versions.memory import data_bytes, few_arenas
+from turret.tower.config import MEMORY_FACTOR
 from turret.tower.engines.access import Access, current_access, set_access
 from turret.tower.errors import BundleError
 from turret.tower.format.listing import version_folder
@@ -113,13 +113,34 @@ def _limit(request: GateRequest, seconds: float) -> None:
     with suppress(BundleError, MemoryError):  # the gate reports it
         size = sum(file.bytes for file in read_manifest(request.root / request.version).files.values())
     base = used + _BASE_BYTES + threads * _THREAD_BYTES
-    _set(resource.RLIMIT_DATA, base + max(request.memory_factor, MEMORY_FACTOR) * size)
+    _set(resource.RLIMIT_DATA, base + MEMORY_FACTOR * size)
 
 
 def _set(limit: int, value: float) -> None:
     _, hard = resource.getrlimit(limit)
     soft = int(min(value, 1 << 60))
     resource.setrlimit(limit, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
+
+
+def end_with_parent(parent: int) -> None:
+    """Have the kernel kill this process when its parent ends (Linux only).
+
+    `parent` is the parent's pid from before the start, as it may already have ended.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
+        if os.getppid() != parent:
+            os._exit(1)
+
+
+def describe_exit(code: int) -> str:
+    """Describe an exit code: `with status 3`, `by SIGKILL`."""
+    if code >= 0:
+        return f"with status {code}"
+    try:
+        return f"by {signal.Signals(-code).name}"
+    except ValueError:  # most real-time signals have no name
+        return f"by signal {-code}"
 
 
 if __name__ == "__main__":

@@ -7,11 +7,60 @@ from pathlib import Path
 
 import numpy as np
 
-from turret.service.latency import LatencyEstimate
 from turret.service.versions.record import Routes
 from turret.tower.bundle.bundle import Bundle, load
 from turret.tower.errors import EncodingError, EngineError
 from turret.tower.retrieval.retriever import Retriever
+
+# An answer of 27,000 items takes a tenth of this; an exact search of a million, or a large user tower, more:
+# those run in a thread.
+LOOP_SECONDS = 0.005
+# Processor time of one batch, and its largest size.
+_BATCH_SECONDS, _LARGEST_BATCH = 0.002, 16
+# Items that a filter is compared with in a millisecond or two. An item that was put counts for many: its
+# fields are read from JSON.
+_LOOP_SCAN, _SCANS_PER_CHANGE = 200_000, 500
+_WEIGHT = 0.1  # of each answer in the mean
+# Reading the clock of a thread is a system call, which can cost a tenth of an answer.
+_FIRST, _EACH = 16, 32
+
+
+class LatencyEstimate:
+    """The moving average of the processor time that one version's answers take.
+
+    It decides what the event loop ranks, and how many answers at a time. Thread time counts, as on a busy
+    machine every answer seems slow. That leaves out what a search waits for another process: answers of a
+    version whose index `is_remote` are always long.
+    """
+
+    __slots__ = ("_answers", "_is_remote", "seconds")
+
+    def __init__(self, is_remote: bool = False) -> None:
+        self.seconds = 0.0
+        self._is_remote = is_remote
+        self._answers = 0
+
+    def wants_sample(self) -> bool:
+        """Whether to time the next answer: the first ones, all while they are slow, else some."""
+        self._answers += 1
+        return self._answers <= _FIRST or self.seconds > LOOP_SECONDS or self._answers % _EACH == 0
+
+    def add(self, seconds: float) -> None:
+        """Add the processor time of an answer, from any thread."""
+        self.seconds += (seconds - self.seconds) * (_WEIGHT if self.seconds else 1.0)
+
+    def is_long(self, scanned: int = 0, changed: int = 0) -> bool:
+        """Whether an answer is likely to hold up the event loop.
+
+        `scanned` and `changed`: how many items of the bundle and of its overlay a filter is compared with.
+        """
+        is_slow = self._is_remote or self.seconds > LOOP_SECONDS
+        return is_slow or scanned + _SCANS_PER_CHANGE * changed > _LOOP_SCAN
+
+    @property
+    def batch_size(self) -> int:
+        """How many answers fit into one batch; one until the first is timed."""
+        return max(1, min(_LARGEST_BATCH, int(_BATCH_SECONDS / self.seconds))) if self.seconds else 1
 
 
 @dataclass(frozen=True)

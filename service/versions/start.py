@@ -21,13 +21,13 @@ _PAUSE = 0.2
 _log = logging.getLogger("turret.replicas")
 
 
-def open_records(settings: Settings, file: Path) -> RecordStore:
-    """Open the record that all members share: in their store, or else in `file`, for one machine.
+def open_records(settings: Settings, folder: Path) -> RecordStore:
+    """Open the record that all members share: in their store, or else in a file of `folder`, for one machine.
 
     Raises ServiceError for a faulty address, and for a file that can't be opened.
     """
     opener = store_kind(settings.store).open_records
-    return opener(settings) if opener else SqliteRecords(file)
+    return opener(settings) if opener else SqliteRecords(folder / "record.sqlite")
 
 
 async def first_record(root: Path, records: RecordStore, waits: bool = False) -> Record | None:

@@ -27,8 +27,7 @@ from tests.support.service_app import ADMIN, settings_of
 from tests.support.service_process import Process
 from turret.service.http.app import create_app
 from turret.service.http.routes.probes import STATIC
-from turret.service.keys.key_file import add_key
-from turret.service.keys.keys import new_key, record
+from turret.service.keys.keys import add_key, new_key, record
 
 CONFIGURATION = ROOT / "schemathesis.toml"
 PATHS = json.loads((STATIC / "openapi.json").read_text("utf-8"))["paths"]

@@ -14,8 +14,7 @@ import pytest
 from tests.support.service_calls import anew, children, lasting_client
 from tests.support.service_process import OPEN, Process, Start
 from tests.support.until import until
-from turret.service.keys.key_file import add_key, remove_key
-from turret.service.keys.keys import new_key, record
+from turret.service.keys.keys import add_key, new_key, record, remove_key
 
 ASK = json.dumps({"history": [101], "k": 3})
 

@@ -19,8 +19,7 @@ from tests.support.service_calls import address, children, peak
 from tests.support.service_process import Process, Start, deadlines, plain_client
 from tests.support.until import until
 from turret.service.http.guard import DISCARDED_BYTES, FRAMING_BYTES
-from turret.service.keys.key_file import add_key
-from turret.service.keys.keys import new_key, record
+from turret.service.keys.keys import add_key, new_key, record
 
 JSON = {"Content-Type": "application/json"}
 HEAD = b"POST /v1/recommend HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"

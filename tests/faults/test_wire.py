@@ -23,8 +23,7 @@ from tests.support.until import until
 from tests.support.wire_answers import MalformedAnswerError, WireAnswer, read_answers
 from tests.support.wire_grammar import Case, Grammar, World
 from tests.support.wire_productions import POOLS
-from turret.service.keys.key_file import add_key
-from turret.service.keys.keys import new_key, record
+from turret.service.keys.keys import add_key, new_key, record
 
 SEED = int(os.environ.get("TURRET_FUZZ_SEED", "1511"))
 SECONDS = float(os.environ.get("TURRET_FUZZ_SECONDS", "20"))

@@ -11,8 +11,7 @@ import pytest
 
 from tests.page.conftest import KEY, OpenView, give_key, movies
 from tests.support.service_process import Start
-from turret.service.keys.key_file import add_key
-from turret.service.keys.keys import new_key, record
+from turret.service.keys.keys import add_key, new_key, record
 from turret.tower.bundle.publish import BundleContents, publish
 
 MARKUP = (

@@ -9,8 +9,7 @@ from tests.page.conftest import KEY, OpenView, View
 from tests.support.ports import held_port
 from tests.support.service_process import Process
 from tests.support.until import until
-from turret.service.keys.key_file import add_key, remove_key
-from turret.service.keys.keys import new_key, record
+from turret.service.keys.keys import add_key, new_key, record, remove_key
 
 HEADERS = {"Authorization": f"Bearer {KEY}"}
 

@@ -1,5 +1,6 @@
 """Faults of the service's keys: what they admit, and rates."""
 
+from contextlib import contextmanager
 from typing import Any
 
 from tests.planted.fault import Function, planted, seeing
@@ -24,16 +25,17 @@ def a_damaged_key_file_drops_the_keys_read_before(original: Function) -> Functio
 @planted("turret.service.keys.keyring:Keyring._read", "service/test_keys.py")
 def a_deleted_key_file_opens_the_service(original: Function) -> Function:
     def read(self: Any) -> None:
-        self._was_found = self._was_found and self._path.exists()
+        self._stamp = self._stamp if self._path.exists() else None
         original(self)
 
     return read
 
 
-@planted("turret.service.keys.key_file:_replace", "service/test_keys.py")
+@planted("turret.service.keys.keys:_changing", "service/test_keys.py")
 def the_key_file_is_open_to_other_users(original: Function) -> Function:
-    make = original.__globals__["new_file"]
-    return seeing(original, new_file=lambda path, mode: make(path, mode=0o644))
+    changing = original.__wrapped__  # type: ignore[attr-defined]
+    make = changing.__globals__["new_file"]
+    return contextmanager(seeing(changing, new_file=lambda path, mode: make(path, mode=0o644)))
 
 
 @planted("turret.service.calls:call_of", "service/test_calls.py")

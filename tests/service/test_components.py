@@ -1,8 +1,6 @@
 """A service that goes on: without its store, beside long answers, and with the answers of who gave up."""
 
 import asyncio
-import os
-import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,16 +13,15 @@ from tests.support.service_app import ids, post_events, recommended
 from tests.support.until import until
 from turret.service.errors import HistoryUnavailableError, ItemsUnavailableError
 from turret.service.http.app import create_app
-from turret.service.latency import LatencyEstimate, is_large, is_short
+from turret.service.http.bodies import is_short
 from turret.service.ranking.answers import recommend
 from turret.service.schemas.cursor import Cursor
 from turret.service.settings import Settings
 from turret.service.stores.contract import Changes, Event, History, Stores
 from turret.service.stores.sqlite.histories import SqliteHistory
 from turret.service.stores.sqlite.items import SqliteItems
-from turret.service.thread_priority import lower_priority
 from turret.service.versions.folder import write_routes
-from turret.service.versions.loaded_model import open_live
+from turret.service.versions.loaded_model import LatencyEstimate, open_live
 from turret.service.versions.record import Route, Routes
 from turret.tower.format.index_settings import FlatSettings
 
@@ -197,23 +194,6 @@ def test_answers_of_a_remote_index_never_hold_up_the_loop(
     assert latency.is_long()
 
 
-def test_answers_and_bodies_beyond_a_size_are_large() -> None:
-    """An answer by its items and its history, a body by its bytes and its parts."""
-    assert [is_large(*sizes) for sizes in ((100, 1_000), (101, 0), (10, 1_001))] == [False, True, True]
+def test_bodies_beyond_a_size_are_long() -> None:
+    """By their bytes and by their parts."""
     assert [is_short(body) for body in (b"[1]", b"x" * 32_769, b"[" * 1_001)] == [True, False, False]
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="threads have priorities of their own on Linux alone")
-def test_the_priority_of_one_thread_is_lowered() -> None:
-    before = os.getpriority(os.PRIO_PROCESS, 0)
-    lowered: list[int] = []
-
-    def run() -> None:
-        lower_priority()
-        lowered.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    assert lowered == [max(before, 10)]
-    assert os.getpriority(os.PRIO_PROCESS, 0) == before

@@ -14,9 +14,8 @@ import uvloop
 
 from tests.support.service_calls import children
 from tests.support.until import PATIENCE, eventually
-from turret.service.child_processes import describe_exit
 from turret.service.versions.gate import GateReport, GateRequest
-from turret.service.versions.gate_process import run_gate_in_process
+from turret.service.versions.gate_process import describe_exit, run_gate_in_process
 from turret.tower.engines.access import Access, current_access, set_access
 from turret.tower.format.snapshot import take_snapshot
 

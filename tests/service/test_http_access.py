@@ -9,9 +9,8 @@ from starlette.types import Receive, Scope, Send
 
 from turret.service.error_responses import refuse
 from turret.service.http.access import Authentication, Bucket
-from turret.service.keys.key_file import add_key, read_keys, remove_key
 from turret.service.keys.keyring import Keyring
-from turret.service.keys.keys import new_key, record
+from turret.service.keys.keys import add_key, new_key, read_keys, record, remove_key
 
 ADMIN_KEY = "the-admin-key-of-32-characters-x"
 WRONG = {"Authorization": "Bearer nobody"}

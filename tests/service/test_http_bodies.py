@@ -10,8 +10,7 @@ from fastapi.testclient import TestClient
 from pydantic import BaseModel, ValidationError
 
 from turret.service.errors import InvalidFieldError, RequestError
-from turret.service.http.bodies import BodyReader, parse, read_schema
-from turret.service.latency import SHORT_BODY
+from turret.service.http.bodies import SHORT_BODY, BodyReader, parse, read_schema
 from turret.service.schemas.requests import BatchRequest, EventsRequest, RecommendRequest
 
 EVENT: dict[str, Any] = {"event_id": 1, "user_id": 1, "item_id": 1}

@@ -305,9 +305,9 @@ async def test_a_server_without_connections_stops_at_once() -> None:
 
 def test_the_guard_can_be_switched_off(client: Any) -> None:
     """So that a release of uvicorn that breaks it can be used behind a proxy."""
-    from turret.service.process.server import config_of
+    from turret.service.process.server import config_of, connection_limit
     from turret.service.settings import Settings
 
-    plain = config_of(Settings(guard=False, max_connections=7), client.app)
-    assert (plain.http, plain.limit_concurrency) == ("httptools", 7)
+    plain = config_of(Settings(guard=False), client.app)
+    assert (plain.http, plain.limit_concurrency) == ("httptools", connection_limit())
     assert config_of(Settings(), client.app).limit_concurrency is None

@@ -9,6 +9,7 @@ from fastapi.testclient import TestClient
 from tests.conftest import contents
 from tests.support.service_app import ids, post_events, recommended, serving
 from tests.support.service_calls import damage
+from turret.service.components import WorkerContext
 from turret.service.errors import ItemsUnavailableError
 from turret.service.http.app import create_app
 from turret.service.settings import Settings
@@ -16,7 +17,6 @@ from turret.service.stores.contract import CHANGES_PAGE, Changes, Stores
 from turret.service.stores.sqlite.histories import SqliteHistory
 from turret.service.stores.sqlite.items import SqliteItems
 from turret.service.versions.folder import record_of
-from turret.service.worker_context import WorkerContext
 from turret.tower.bundle.publish import publish
 from turret.tower.format.snapshot import take_snapshot
 

@@ -19,9 +19,18 @@ import turret.cli
 from tests.support.tools import require
 from turret.service.errors import ServiceError
 from turret.service.keys import keyring
-from turret.service.keys.key_file import add_key, read_keys, remove_key
 from turret.service.keys.keyring import Keyring, admin_key
-from turret.service.keys.keys import Key, admin_record, by_digest, digest_of, find_key, new_key, record
+from turret.service.keys.keys import (
+    Key,
+    add_key,
+    admin_record,
+    digest_of,
+    find_key,
+    new_key,
+    read_keys,
+    record,
+    remove_key,
+)
 from turret.service.settings import Settings
 
 NOW = 1_800_000_000.0
@@ -34,7 +43,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def found_in(records: list[Key], authorization: bytes | None, now: float = NOW) -> Key | None:
-    return find_key(by_digest(records), authorization, now)
+    return find_key({one.sha256: one for one in records}, authorization, now)
 
 
 def bearer(key: str) -> bytes:
@@ -156,7 +165,7 @@ def test_a_name_is_taken_once_and_free_again_when_revoked(path: Path) -> None:
 
 
 def test_a_file_does_not_grow_too_large_to_be_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turret.service.keys.key_file._LIMIT", 500)
+    monkeypatch.setattr("turret.service.keys.keys._LIMIT", 500)
     add_key(path, record("one", new_key("one"), ["read"]))
     with pytest.raises(ServiceError, match="larger than 500 bytes; revoke keys"):
         add_key(path, record("other", new_key("other"), ["read"]))
@@ -190,7 +199,7 @@ def test_writers_at_the_same_time_lose_nothing(path: Path) -> None:
 def test_a_fault_in_a_file_is_said_with_its_path(
     path: Path, monkeypatch: pytest.MonkeyPatch, text: str, words: str
 ) -> None:
-    monkeypatch.setattr("turret.service.keys.key_file._LIMIT", 1_000)
+    monkeypatch.setattr("turret.service.keys.keys._LIMIT", 1_000)
     path.write_text(text.replace("SHOP", record("shop", "a", ["read"]).model_dump_json()))
     with pytest.raises(ServiceError, match=words) as caught:
         read_keys(path)
@@ -314,16 +323,6 @@ def test_a_worker_follows_the_file_in_another_thread(
 
     asyncio.run(asyncio.wait_for(follow(), 60))
     assert threading.get_ident() not in threads
-
-
-def test_a_supervisor_reads_the_file_at_its_first_check_and_not_at_each(watched: Watched) -> None:
-    keys = watched.ring()
-    first = watched.add("first")
-    keys.check()
-    second = watched.add("second")
-    keys.check()
-    assert keys.find(first)
-    assert not keys.find(second)
 
 
 def test_a_file_that_did_not_change_is_not_read_again(watched: Watched) -> None:
@@ -539,7 +538,6 @@ def test_an_admin_key_that_could_be_guessed_is_refused_at_the_start_and_not_show
         ("\n", "fewer than 32"),
         ("4711", "fewer than 32"),
         ("thirty-two characters and blanks!", "a blank"),
-        ("x" * 1000, "too long"),
     ],
 )
 def test_a_key_that_can_not_be_used_is_refused_and_not_shown(

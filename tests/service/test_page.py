@@ -13,8 +13,7 @@ from tests.support.service_app import client_of
 from turret.service.errors import ServiceError
 from turret.service.http.app import create_app
 from turret.service.http.routes.page import STATIC, admin_url
-from turret.service.keys.key_file import add_key
-from turret.service.keys.keys import new_key, record
+from turret.service.keys.keys import add_key, new_key, record
 from turret.service.settings import Settings, read_settings
 
 IMPORTS = re.compile(r"(?:from|import\()\s*[\"'](\.[^\"']+)[\"']")

@@ -8,9 +8,9 @@ import socket
 import pytest
 
 from tests.support.virtual_time import in_virtual_time
-from turret.service.background_tasks import BackgroundTasks
+from turret.service.components import BackgroundTasks
 from turret.service.errors import ServiceError
-from turret.service.process.server import connection_limit, raise_open_files, reserve, share, url_of
+from turret.service.process.server import connection_limit, reserve, share, url_of
 from turret.service.process.supervisor import SPARE_SECONDS, Order, Shutdown
 from turret.service.settings import Settings
 from turret.service.versions.catch_up import CatchUp
@@ -138,27 +138,23 @@ UNLIMITED = resource.RLIM_INFINITY
 @pytest.mark.parametrize(
     ("limits", "raised", "taken"),
     [
-        ((1024, 524_288), 524_288, 1000),
-        ((1024, UNLIMITED), UNLIMITED, 1000),
+        ((1024, 524_288), 524_288, 4_096),
+        ((1024, UNLIMITED), UNLIMITED, 4_096),
         ((512, 1024), 1024, 1024 - 256),
         ((272, 272), 272, 16),
     ],
     indirect=["limits"],
 )
 def test_the_descriptor_limit_is_raised_to_the_hard_limit(limits: Limits, raised: int, taken: int) -> None:
-    settings = Settings(max_connections=1000)
-    raise_open_files(settings)
+    assert connection_limit() == taken
     assert limits.now[0] == raised
-    assert connection_limit(settings) == taken
 
 
+@pytest.mark.usefixtures("limits")
 @pytest.mark.parametrize("limits", [(100, 271)], indirect=True)
-def test_too_few_descriptors_for_anything_are_refused(limits: Limits) -> None:
+def test_too_few_descriptors_for_anything_are_refused() -> None:
     with pytest.raises(ServiceError, match=r"may open 271 files.*ulimit -n.*to 4352"):
-        raise_open_files(Settings())
-    with pytest.raises(ServiceError, match="to 272"):
-        raise_open_files(Settings(max_connections=16))
-    raise_open_files(Settings(max_connections=15))  # which is all that was asked for
+        connection_limit()
 
 
 # ---- What a worker does beside its requests
@@ -210,13 +206,13 @@ async def test_a_background_task_that_fails_is_down_until_it_runs_again_and_ends
 
     background.start("failing", failing)
     background.start("going on", going_on)
-    seen: list[tuple[str, ...]] = []
-    for seconds in (0.5, 1, 10):
+    seen: list[set[str]] = []
+    for seconds in (1, 2, 10):
         await asyncio.sleep(seconds)
-        seen.append(background.down)
-    assert seen == [("failing",), ("failing",), ()]
-    assert [round(attempt) for attempt in attempts] == [0, 1, 3]
-    assert "background task failing failed; starting it again in 1 seconds" in caplog.text
+        seen.append(set(background.down))
+    assert seen == [{"failing"}, {"failing"}, set()]
+    assert [round(attempt) for attempt in attempts] == [0, 2, 4]
+    assert "background task failing failed; starting it again" in caplog.text
     assert not running.is_set()
     await background.close()
     assert running.is_set()

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from turret.data.vocabulary import Vocabulary
 from turret.service.errors import RequestError
-from turret.service.latency import LatencyEstimate
 from turret.service.observing.quality import AnswerRecord
 from turret.service.overlay.fresh import FreshItems
 from turret.service.overlay.item_overlay_cache import ItemOverlayCache
@@ -30,7 +29,7 @@ from turret.service.stores.contract import Event, History
 from turret.service.stores.guarded import Breaker
 from turret.service.stores.sqlite.histories import SqliteHistory
 from turret.service.stores.sqlite.items import SqliteItems
-from turret.service.versions.loaded_model import LoadedModel, open_live
+from turret.service.versions.loaded_model import LatencyEstimate, LoadedModel, open_live
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.retrieval.retriever import Ranking

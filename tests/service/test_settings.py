@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from tests.support.command_line import commands
+from turret.service.client.commands import _from_environment
 from turret.service.errors import ServiceError
 from turret.service.settings import Settings, read_settings
-from turret.service.thresholds import MEMORY_FACTOR, OVERLAP_MINIMUM, from_environment
-from turret.tower.config import RECALL_MINIMUM
+from turret.tower.config import OVERLAP_MINIMUM, RECALL_MINIMUM
 
 
 def test_an_option_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,11 +75,10 @@ def test_a_service_and_a_folder_ask_the_same_of_a_version(monkeypatch: pytest.Mo
     for name, usual in (
         ("overlap_minimum", OVERLAP_MINIMUM),
         ("recall_minimum", RECALL_MINIMUM),
-        ("memory_factor", MEMORY_FACTOR),
     ):
-        assert getattr(Settings(), name) == from_environment(name, usual) == usual
+        assert getattr(Settings(), name) == _from_environment(name, usual) == usual
         monkeypatch.setenv(f"TURRET_{name.upper()}", "0.25")
-        assert getattr(Settings(), name) == from_environment(name, usual) == 0.25
+        assert getattr(Settings(), name) == _from_environment(name, usual) == 0.25
     monkeypatch.setenv("TURRET_RECALL_MINIMUM", "much")
     with pytest.raises(ServiceError, match=r"TURRET_RECALL_MINIMUM can't be 'much'.*0\.95"):
-        from_environment("recall_minimum", RECALL_MINIMUM)
+        _from_environment("recall_minimum", RECALL_MINIMUM)

@@ -13,8 +13,7 @@ from tests.conftest import contents
 from tests.support.bundle_damage import change_manifest, replace, rewrite
 from tests.support.item_towers import with_item_tower
 from tests.support.service_app import ADMIN, activate, serving
-from turret.service.shown import without_folder
-from turret.service.versions.folder import activation_lock
+from turret.service.versions.folder import activation_lock, without_folder
 from turret.tower.bundle.publish import publish
 
 Damage = Callable[[Path], Any]

@@ -8,7 +8,7 @@ from turret.planning.figures import Figures
 from turret.planning.index import bundle_disk
 from turret.planning.parts import Part
 from turret.planning.request import PlanRequest
-from turret.service.thresholds import MEMORY_FACTOR
+from turret.tower.config import MEMORY_FACTOR
 
 # The share of a core that is planned for: requests come in bursts. An assumption, not a measurement.
 BUSY = 0.6

@@ -38,7 +38,7 @@ async def readyz(parts: Parts) -> Response:
         message = "the added and withdrawn items have not been read yet; look at the store if this stays"
         raise NotReadyError("store", None, message, 2)
     if parts.background.down:
-        names = ", ".join(parts.background.down)
+        names = ", ".join(sorted(parts.background.down))
         message = f"these background tasks failed and will be started again: {names}; look at the log"
         raise NotReadyError("service", None, message, 2)
     return json_response({"status": "ready", "version": version})
