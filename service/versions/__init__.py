@@ -10,7 +10,6 @@ __all__ = [
     "gate_process",
     "holder",
     "loaded_model",
-    "log",
     "memory",
     "record",
     "shadow",

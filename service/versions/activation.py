@@ -11,24 +11,15 @@ from turret.service.errors import BusyError, ReplicasUnavailableError, ServiceEr
 from turret.service.schemas.fields import HISTORY_LIMIT
 from turret.service.settings import Settings
 from turret.service.stores.contract import RecordStore
-from turret.service.versions import log
 from turret.service.versions.engine import switch_engine
-from turret.service.versions.folder import (
-    activation_turn,
-    keep_locked,
-    last_number,
-    pointed,
-    stored_routes,
-    write_routes,
-)
+from turret.service.versions.folder import activation_turn, add_line, keep_record
 from turret.service.versions.follower import Follower
 from turret.service.versions.gate import GateReport, GateRequest
 from turret.service.versions.holder import ModelHolder
 from turret.service.versions.loaded_model import LoadedModel, open_live
 from turret.service.versions.memory import give_back
-from turret.service.versions.record import Activation, Candidate, Record, Route, Routes, now, salted
+from turret.service.versions.record import Activation, Candidate, Record, Route, Routes, new_activation
 from turret.tower.errors import BundleError
-from turret.tower.format.pointer import point
 
 _LEASE_SECONDS = 10.0
 _RENEW_SECONDS = 2.0
@@ -114,7 +105,7 @@ class Activator:
             report = await self._check(turn, version, force, who)
             live = await asyncio.to_thread(open_live, self._root, version, 0, report.manifest)
             failed = tuple(check.name for check in report.failed)
-            line = _line(version, who).model_copy(update={"forced": force, "failed": failed})
+            line = new_activation(version, who).model_copy(update={"forced": force, "failed": failed})
             after, warning = await self._replace(turn, live, line)
         return await self._swapped(turn, after, warning)
 
@@ -130,7 +121,8 @@ class Activator:
                 raise BundleError("no other version was live before; activate one by its name", "missing")
             before = turn.record.before[0]
             live = await asyncio.to_thread(open_live, self._root, before.version, 0, before.manifest)
-            after, warning = await self._replace(turn, live, _line(before.version, f"{who} (rollback)"))
+            line = new_activation(before.version, f"{who} (rollback)")
+            after, warning = await self._replace(turn, live, line)
         return await self._swapped(turn, after, warning)
 
     async def route(self, change: Callable[[Routes], Routes]) -> Late:
@@ -142,15 +134,8 @@ class Activator:
             if turn.record is None:
                 raise BundleError("no version is live yet; activate one before its routes", "missing")
             routes = await self._checked(turn, change(turn.record.routes))
-            after = turn.record.routed(salted(routes, turn.record.routes))
-            before = await asyncio.to_thread(stored_routes, self._root)
-            await asyncio.to_thread(write_routes, self._root, after.routes)
-            try:
-                await _uncancelled(self._follower.replace(turn.stored, after))
-            except ServiceError:
-                with suppress(ServiceError):
-                    await asyncio.to_thread(write_routes, self._root, before)
-                raise
+            after = turn.record.routed(routes)
+            await _uncancelled(self._commit(turn, after))
             await self._holder.follow_routes(after)
         return await self._late(after)
 
@@ -234,7 +219,7 @@ class Activator:
         failed = tuple(check.name for check in report.failed)
         if report.passed or accepted.issuperset(failed):
             return report
-        refused = _line(version, who).model_copy(
+        refused = new_activation(version, who).model_copy(
             update={
                 "outcome": "refused",
                 "previous": turn.live,
@@ -242,7 +227,7 @@ class Activator:
                 "words": report.refusal[:1000],
             }
         )
-        await asyncio.to_thread(log.add, self._root, refused)
+        await asyncio.to_thread(add_line, self._root, refused)
         raise RefusedError(report.refusal, report.reason)
 
     def _gate_request(self, version: str, live: str | None, force: bool) -> GateRequest:
@@ -263,28 +248,25 @@ class Activator:
         before = holder.live.bundle.manifest if holder.version else None
         await holder.prepare(live.bundle)
         line = line.model_copy(update={"manifest": live.bundle.snapshot.manifest})
-        after = await _uncancelled(self._commit(turn, line))
+        first = Record(live=line.model_copy(update={"number": 1}))
+        after = turn.record.activated(line) if turn.record else first
+        await _uncancelled(self._commit(turn, after))
         await holder.take(live, after)
         await asyncio.to_thread(give_back)
         # Last: an engine that doesn't answer delays no answer of the new version.
         return after, await asyncio.to_thread(switch_engine, live.bundle.manifest, before)
 
-    async def _commit(self, turn: _Turn, line: Activation) -> Record:
-        """Move the pointer, replace the record, and log; without effect if it raises."""
-        above = await asyncio.to_thread(last_number, self._root)
-        after = turn.record.activated(line, above) if turn.record else _first(line, above)
-        before = await asyncio.to_thread(pointed, self._root)
-        await asyncio.to_thread(point, self._root, line.version)
+    async def _commit(self, turn: _Turn, after: Record) -> None:
+        """Replace the record, in the folder and for all members, and log; without effect if it raises."""
         try:
+            await asyncio.to_thread(keep_record, self._root, after)
             await self._follower.replace(turn.stored, after)
-        except ServiceError:
-            if before:
-                with suppress(BundleError):
-                    await asyncio.to_thread(point, self._root, before)
+        except (BundleError, ServiceError):
+            if turn.record is not None:
+                with suppress(BundleError, ServiceError):
+                    await asyncio.to_thread(keep_record, self._root, turn.record)
             raise
-        with suppress(BundleError, ServiceError):  # the record has the routes
-            await asyncio.to_thread(keep_locked, self._root, after)
-        return after
+        await asyncio.to_thread(add_line, self._root, after.live)
 
     async def _swapped(self, turn: _Turn, after: Record, warning: str | None) -> Swap:
         """Wait for the others, without the lock: a late one loads the newest version."""
@@ -298,14 +280,6 @@ class Activator:
                 self._settings.activation_seconds,
             )
         )
-
-
-def _line(version: str, who: str) -> Activation:
-    return Activation(time=now(), version=version, who=who, outcome="activated")
-
-
-def _first(line: Activation, above: int) -> Record:
-    return Record(live=line.model_copy(update={"number": above + 1}))
 
 
 async def _uncancelled(change: Awaitable[Changed]) -> Changed:

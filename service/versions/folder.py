@@ -1,4 +1,4 @@
-"""What the folder of bundles keeps of the record over restarts: the pointer, the routes, the log.
+"""What the folder of bundles keeps: the pointer, the record for the next start, the log, and their lock.
 
 A service on a local store begins with it. Where replicas share a record, that counts, and the folder follows.
 """
@@ -10,23 +10,25 @@ import re
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from turret.data.files.locks import try_lock
-from turret.data.files.staging import new_file
+from turret.data.files.staging import new_file, sync
 from turret.service.errors import BusyError, ServiceError
-from turret.service.versions import log
-from turret.service.versions.record import Activation, Record, Routes, now, number_after
+from turret.service.versions.record import Activation, Record, fault_of, new_activation
 from turret.tower.errors import BundleError
 from turret.tower.format.listing import versions
 from turret.tower.format.pointer import current, point
 from turret.tower.format.safe_open import no_link
 from turret.tower.format.snapshot import take_snapshot
 
-ROUTES = "routes.json"
-_ROUTES_BYTES = 100_000
+RECORD, LOG = "record.json", "activations.jsonl"
+_RECORD_BYTES = 1_000_000
+_LOG_BYTES = 1_000_000  # that are read: some thousand activations
+_LONGEST_LINE = 64_000  # bytes; a line has some hundreds
 _PATIENCE = 60.0
 _LOOK_SECONDS = 0.01
 _log = logging.getLogger("turret.activation")
@@ -105,58 +107,71 @@ def current_version(root: Path) -> str:
 
 
 def record_of(root: Path) -> Record:
-    """Make the record of a new service: the folder's current version, those of its log before, its routes.
+    """The record that a service begins with: that of the folder, and an activation if its pointer was moved.
 
     Raises ServiceError if there is no current version.
     """
-    version = current_version(root)
-    manifest = None
+    version, manifest = current_version(root), None
     with suppress(BundleError):  # loading it reports the reason
         manifest = take_snapshot(root / version).manifest
-    logged = log.activations(root)
-    last = logged[0] if logged else None
-    if last is None or last.version != version or (manifest and last.manifest not in (None, manifest)):
-        last = Activation(
-            time=now(),
-            version=version,
-            who="pointer" if logged else "start",
-            outcome="activated",
-            number=number_after(logged[0].number or 0) if logged else 1,
-            previous=logged[0].version if logged else None,
-        )
     try:
-        routes = read_routes(root)
+        kept = kept_record(root)
     except ServiceError as error:
         _log.warning("%s", error)
-        routes = Routes()
-    live = last.model_copy(update={"manifest": manifest})
-    before = tuple(one for one in logged if one.version != version)
-    is_routed = routes != Routes()
-    return Record(live=live, before=before[:100], routes=routes, routes_number=int(is_routed))
+        kept = None
+    if kept is None:
+        return Record(live=new_activation(version, "start", number=1, manifest=manifest))
+    if kept.live.version == version and manifest in (None, kept.live.manifest):
+        return kept
+    return kept.activated(new_activation(version, "pointer", manifest=manifest))
 
 
-def pointed(root: Path) -> str | None:
-    """The folder's current version; None for none, and for a damaged pointer, which a change repairs."""
-    with suppress(BundleError):
-        return current(root)
-    return None
+def kept_record(root: Path) -> Record | None:
+    """The record that the folder keeps for the next start. Raises ServiceError if the file holds none."""
+    path = root / RECORD
+    try:
+        with open(path, "rb", opener=no_link) as file:
+            return Record.model_validate_json(file.read(_RECORD_BYTES))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        fault = f"{path} can't be read ({error.strerror})"
+    except ValidationError as error:
+        fault = f"{path} holds no record ({fault_of(error)})"
+    raise ServiceError(
+        f"{fault}; delete it: a service begins with the current version, no routes, and none to go back to"
+    )
 
 
-def last_number(root: Path) -> int:
-    """The number of the last activation that the folder's log has, 0 for none."""
-    return max((line.number or 0 for line in log.activations(root)), default=0)
+def keep_record(root: Path, record: Record) -> None:
+    """Keep a record for the next start, and point to its live version, unless the folder has done so before.
+
+    The caller has the folder's lock. Raises BundleError if the folder can't be written.
+    """
+    kept = _valid_record(root)
+    if kept == record:  # somebody may have moved the pointer since, for the next start
+        return
+    try:
+        with new_file(root / RECORD) as fresh:
+            fresh.write_bytes(record.encoded() + b"\n")
+    except OSError as error:
+        raise BundleError(f"{root / RECORD} can't be written: {error.strerror}") from None
+    if kept is None or kept.live != record.live:
+        point(root, record.live.version)
 
 
 def keep(root: Path, record: Record) -> bool:
-    """Let the folder follow a record: log its activation, point to it, and store its routes.
+    """Let the folder follow a record, if it has none that is newer; False while an activation has its lock.
 
-    Only what the folder lacks is written: of several processes, the first that has the folder's lock does it,
-    and a pointer that somebody moves afterwards, for the next start, stays. A folder that can't be written
-    keeps its state, which is logged. False while an activation has the lock.
+    Of several processes, the first one does it. A folder that can't be written keeps its state, which is
+    logged.
     """
     try:
         with activation_lock(root, patience=0):
-            keep_locked(root, record)
+            kept = _valid_record(root)
+            if kept is None or kept.order <= record.order:
+                keep_record(root, record)
+                add_line(root, record.live)
     except BusyError:
         return False
     except (BundleError, ServiceError) as error:
@@ -164,47 +179,42 @@ def keep(root: Path, record: Record) -> bool:
     return True
 
 
-def keep_locked(root: Path, record: Record) -> None:
-    """Like `keep`, for a caller that has the folder's lock. Raises BundleError or ServiceError."""
-    if record.number > last_number(root):
-        log.add(root, record.live)
-        if pointed(root) != record.live.version:
-            point(root, record.live.version)
-    if stored_routes(root) != record.routes:
-        write_routes(root, record.routes)
+def latest_lines(root: Path, most: int | None = None) -> list[Activation]:
+    """The latest activations and refusals in the log, newest first, from its last megabyte.
+
+    Any author of models can write the file: lines that are none of ours are left out.
+    """
+    return list(islice(_lines(root), most))
 
 
-def read_routes(root: Path) -> Routes:
-    """Read the routes of a bundles folder. Raises ServiceError if the file is not valid."""
-    path = root / ROUTES
+def add_line(root: Path, line: Activation) -> None:
+    """Add an activation that isn't the last one of the log, or a refusal; a failure is logged."""
+    path = root / LOG
+    last = next((one for one in _lines(root) if one.number), None)
+    if line.number and last and (line.number, line.version) == (last.number, last.version):
+        return
     try:
-        with open(path, "rb", opener=no_link) as file:
-            return Routes.model_validate_json(file.read(_ROUTES_BYTES))
-    except FileNotFoundError:
-        return Routes()
+        with open(path, "ab+", buffering=0, opener=no_link) as file:
+            size = os.fstat(file.fileno()).st_size
+            is_torn = size > 0 and os.pread(file.fileno(), 1, size - 1) != b"\n"  # by a crash
+            file.write(b"\n" * is_torn + line.model_dump_json(exclude_defaults=True).encode() + b"\n")
+            os.fsync(file.fileno())
+        sync(path.parent)
     except OSError as error:
-        raise ServiceError(
-            f"{path} can't be read ({error.strerror}); the live version answers all requests"
-        ) from None
-    except ValidationError as error:
-        raise ServiceError(
-            f"{path} is not a valid routes file ({error.errors()[0]['msg']}); "
-            "the live version answers all requests; send the routes again to /admin/routes"
-        ) from None
+        message = "%s can't be written (%s), so it lacks a line: version %s %s"
+        _log.warning(message, path, error.strerror, line.version, line.outcome)
 
 
-def stored_routes(root: Path) -> Routes:
-    """Read the routes file; an invalid one holds none."""
-    with suppress(ServiceError):
-        return read_routes(root)
-    return Routes()
+def _lines(root: Path) -> Iterator[Activation]:
+    with suppress(OSError), open(root / LOG, "rb", opener=no_link) as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - _LOG_BYTES))
+        for line in reversed(file.read(_LOG_BYTES).splitlines()):
+            with suppress(ValidationError):
+                if len(line) < _LONGEST_LINE:
+                    yield Activation.model_validate_json(line)
 
 
-def write_routes(root: Path, routes: Routes) -> None:
-    """Replace the routes by rename. Raises ServiceError if the folder can't be written."""
-    path = root / ROUTES
-    try:
-        with new_file(path) as fresh:
-            fresh.write_text(routes.model_dump_json(indent=2, exclude_none=True) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise ServiceError(f"{path} can't be written ({error.strerror}); the routes are unchanged") from None
+def _valid_record(root: Path) -> Record | None:
+    with suppress(ServiceError):  # a change repairs the file
+        return kept_record(root)
+    return None

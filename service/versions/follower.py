@@ -17,11 +17,10 @@ from turret.service.versions.folder import keep, record_of
 from turret.service.versions.holder import ModelHolder
 from turret.service.versions.loaded_model import open_live
 from turret.service.versions.record import (
-    Activation,
     ItemsNumber,
     Record,
     Report,
-    now,
+    new_activation,
     read_record,
     read_report,
 )
@@ -275,11 +274,9 @@ class Follower:
         holder, record, live = self._holder, self._holder.record, self._holder.live
         if record is None:
             return
-        activation = Activation(
-            time=now(),
-            version=live.version,
-            who="fallback",
-            outcome="activated",
+        activation = new_activation(
+            live.version,
+            "fallback",
             manifest=live.bundle.snapshot.manifest,
             words=f"version {record.live.version} can't be opened",
         )

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from turret.service.errors import ConflictError, NothingLiveError, NotReadyError
-from turret.service.versions.folder import pointed
 from turret.service.versions.loaded_model import LoadedModel, TrafficSplit, open_live
 from turret.service.versions.memory import give_back
 from turret.service.versions.record import Activation, Candidate, Record, Route, Routes
@@ -196,10 +195,7 @@ class ModelHolder:
         return open_live(self.root, activation.version, activation.number or 0, activation.manifest)
 
     def _open_one_before(self, record: Record, refused: BundleError) -> LoadedModel:
-        known = {before.version: before for before in (record.live, *record.before)}
-        version = pointed(self.root)  # of a folder that has none of the record's
-        others = [_of_folder(version)] if version and version not in known else []
-        for before in (*record.before, *others):
+        for before in record.before:
             try:
                 live = self._open(before)
             except BundleError:
@@ -229,10 +225,6 @@ class ModelHolder:
                 "the route to version %s is ignored, as it can't be opened: %s", route.version, error
             )
             return None
-
-
-def _of_folder(version: str) -> Activation:
-    return Activation(time="", version=version, who="pointer", outcome="activated")
 
 
 def is_over(candidate: Candidate) -> bool:

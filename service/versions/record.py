@@ -5,14 +5,11 @@ import secrets
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from turret.service.errors import ReplicasUnavailableError
-from turret.tower.errors import BundleError
 from turret.tower.format.pointer import is_version
 
-# Numbers are below it, so that a number of a damaged line or record leaves none to follow it.
-MOST_NUMBERS = 2**53
 _MOST_BEFORE = 100
 
 
@@ -42,7 +39,7 @@ class Activation(BaseModel):
     version: VersionName
     who: str
     outcome: Literal["activated", "refused"]
-    number: int | None = Field(default=None, ge=0, lt=MOST_NUMBERS)
+    number: int | None = Field(default=None, ge=0)
     previous: str | None = None
     manifest: Digest | None = None
     forced: bool = False
@@ -109,7 +106,7 @@ class Record(BaseModel):
     live: Activation
     before: tuple[Activation, ...] = ()
     routes: Routes = Routes()
-    routes_number: int = Field(default=0, ge=0, lt=MOST_NUMBERS)
+    routes_number: int = Field(default=0, ge=0)
 
     @property
     def number(self) -> int:
@@ -117,23 +114,30 @@ class Record(BaseModel):
         return self.live.number or 0
 
     @property
+    def order(self) -> tuple[int, int]:
+        """Its number and that of its routes: a later record of a service has greater ones."""
+        return self.number, self.routes_number
+
+    @property
     def is_confirmed(self) -> bool:
         """Whether the live version is that of the record, and not merely that of the folder."""
         return self.number > 0
+
+    @field_validator("live")
+    @classmethod
+    def _is_numbered(cls, live: Activation) -> Activation:
+        if not live.number:
+            raise ValueError("an activation has a number from 1 on")
+        return live
 
     def activation_of(self, version: str) -> Activation | None:
         """The last activation of a version, if it is among the newest 100 versions."""
         return next((one for one in (self.live, *self.before) if one.version == version), None)
 
-    def activated(self, activation: Activation, above: int = 0) -> "Record":
-        """The record after an activation, whose number is greater than `above`, too.
-
-        Raises BundleError where only damage explains the last number.
-        """
+    def activated(self, activation: Activation) -> "Record":
+        """The record after an activation."""
         before = [one for one in (self.live, *self.before) if one.version != activation.version]
-        live = activation.model_copy(
-            update={"number": number_after(max(self.number, above)), "previous": self.live.version}
-        )
+        live = activation.model_copy(update={"number": self.number + 1, "previous": self.live.version})
         routes = self.routes.without(activation.version)
         return self.model_copy(
             update={
@@ -145,8 +149,9 @@ class Record(BaseModel):
         )
 
     def routed(self, routes: Routes) -> "Record":
-        """The record with other routes."""
-        return self.model_copy(update={"routes": routes, "routes_number": number_after(self.routes_number)})
+        """The record with other routes; a canary of the same version keeps its users."""
+        routes = salted(routes, self.routes)
+        return self.model_copy(update={"routes": routes, "routes_number": self.routes_number + 1})
 
     def renumbered(self, other: "Record | None") -> "Record":
         """This record, to replace `other`, which is older or has other content of the same number."""
@@ -194,14 +199,18 @@ def read_record(stored: bytes) -> Record | None:
     if not stored:
         return None
     try:
-        record = Record.model_validate_json(stored)
+        return Record.model_validate_json(stored)
     except ValidationError as error:
-        first = error.errors()[0]
-        reason = ": ".join([*map(str, first["loc"]), first["msg"]])
-        raise _foreign(reason) from None
-    if not record.is_confirmed:
-        raise _foreign("live: number: an activation has a number from 1 on")
-    return record
+        raise ReplicasUnavailableError(
+            f"the key replicas:GROUP:record of the replicas holds no record of this service "
+            f"({fault_of(error)}); delete the key, or choose another database, prefix or TURRET_REPLICA_GROUP"
+        ) from None
+
+
+def fault_of(error: ValidationError) -> str:
+    """The first fault of a record: the field, and what it should hold."""
+    first = error.errors()[0]
+    return ": ".join([*map(str, first["loc"]), first["msg"]])
 
 
 def read_report(stored: bytes) -> Report:
@@ -212,13 +221,18 @@ def read_report(stored: bytes) -> Report:
         return Report()
 
 
-def number_after(number: int) -> int:
-    """The number of the next change. Raises BundleError where only damage explains the last one."""
-    if number + 1 < MOST_NUMBERS:
-        return number + 1
-    raise BundleError(
-        f"the last activation has the number {number}, which only damage explains; stop the service, move "
-        "activations.jsonl away, delete the replicas' record if there is one, and start it again"
+def new_activation(
+    version: str, who: str, number: int | None = None, manifest: str | None = None, words: str = ""
+) -> Activation:
+    """An activation at this moment."""
+    return Activation(
+        time=now(),
+        version=version,
+        who=who,
+        outcome="activated",
+        number=number,
+        manifest=manifest,
+        words=words,
     )
 
 
@@ -241,10 +255,3 @@ def now() -> str:
 
 def _version_of(route: Route | Candidate | None) -> str | None:
     return route.version if route else None
-
-
-def _foreign(reason: str) -> ReplicasUnavailableError:
-    return ReplicasUnavailableError(
-        f"the key replicas:GROUP:record of the replicas holds no record of this service ({reason}); "
-        "delete the key, or choose another database, prefix or TURRET_REPLICA_GROUP"
-    )

@@ -60,7 +60,7 @@ def test_volumes_are_packed_and_unpacked(var: Path, tmp_path: Path, pack: Pack) 
     """With the state of the folder of bundles, and without folders that are being written."""
     for name in ("bundles/first", "bundles/.staging", "bundles/.gate"):
         (var / name).mkdir(parents=True)
-    for name in ("keys.json", "bundles/current", "bundles/routes.json", "bundles/.gate/first.json"):
+    for name in ("keys.json", "bundles/current", "bundles/record.json", "bundles/.gate/first.json"):
         (var / name).write_text(name)
     (var / "bundles/first/manifest.json").write_text("{}")
     (var / "bundles/first").chmod(0o555)
@@ -75,7 +75,7 @@ def test_volumes_are_packed_and_unpacked(var: Path, tmp_path: Path, pack: Pack) 
     for archive in archives:
         assert pack(other, "unpack", archive).status == 0
     found = {str(path.relative_to(other)) for path in other.rglob("*") if path.is_file()}
-    packed = {"keys.json", "bundles/current", "bundles/routes.json", "bundles/.gate/first.json"}
+    packed = {"keys.json", "bundles/current", "bundles/record.json", "bundles/.gate/first.json"}
     assert found == packed | {"bundles/first/manifest.json"}
     assert pack(other, "empty").status == 3
     (var / "bundles/first").chmod(0o755)

@@ -81,7 +81,7 @@ def test_a_worker_that_was_stopped_serves_no_files_that_were_not_checked(
     assert "does not hold the files that were activated" in complaints
 
 
-def test_a_forged_line_of_the_activations_leads_nobody_to_what_was_not_checked(
+def test_a_forged_record_of_the_folder_leads_nobody_to_what_was_not_checked(
     start: Start, three: Path, other: Path
 ) -> None:
     """Who may write models may write that file too: what was checked is kept in memory."""
@@ -90,10 +90,10 @@ def test_a_forged_line_of_the_activations_leads_nobody_to_what_was_not_checked(
     with stopped(service) as (_, client):
         assert admin(service, three, "activate", {"version": "v2"}, client).status_code == 200
         move(three, other)
-        path = three / "activations.jsonl"
-        lines = [json.loads(line) for line in path.read_text().splitlines()]
-        lines[-1]["manifest"] = "0" * 64
-        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        path = three / "record.json"
+        record = json.loads(path.read_text())
+        record["live"]["manifest"] = "0" * 64
+        path.write_text(json.dumps(record))
     until(lambda: ("v1", False) in answers(service, 5), "the worker answers again")
     assert answers(service) == {("v1", False), ("v2", True)}
 

@@ -6,14 +6,14 @@ from typing import Any
 from tests.planted.fault import Function, planted, seeing
 
 
-@planted("turret.service.versions.log:add", "service/test_versions.py")
+@planted("turret.service.versions.folder:add_line", "service/test_versions.py")
 def an_activation_is_not_synced_to_the_disk(original: Function) -> Function:
     os = original.__globals__["os"]
     names = {name: getattr(os, name) for name in ("fstat", "pread")}
     return seeing(original, os=SimpleNamespace(fsync=lambda descriptor: None, **names))
 
 
-@planted("turret.service.versions.log:add", "service/test_versions.py")
+@planted("turret.service.versions.folder:add_line", "service/test_versions.py")
 def a_line_is_written_behind_the_torn_line_of_a_crash(original: Function) -> Function:
     os = original.__globals__["os"]
     names = {name: getattr(os, name) for name in ("fstat", "fsync")}
@@ -22,7 +22,10 @@ def a_line_is_written_behind_the_torn_line_of_a_crash(original: Function) -> Fun
 
 @planted("turret.service.versions.activation:Activator._commit", "service/test_versions.py")
 def a_failed_activation_leaves_the_pointer_moved(original: Function) -> Function:
-    return seeing(original, pointed=lambda root: None)
+    async def commit(self: Any, turn: Any, after: Any) -> None:
+        await original(self, turn._replace(record=None), after)
+
+    return commit
 
 
 @planted("turret.service.versions.follower:Follower.replace", "service/test_versions.py")
@@ -50,9 +53,9 @@ def a_lost_record_takes_the_live_version_along(original: Function) -> Function:
     return restore
 
 
-@planted("turret.service.versions.folder:keep_locked", "service/test_versions.py")
+@planted("turret.service.versions.folder:keep_record", "service/test_versions.py")
 def a_pointer_that_was_moved_for_the_next_start_is_moved_back(original: Function) -> Function:
-    return seeing(original, last_number=lambda root: 0)
+    return seeing(original, _valid_record=lambda root: None)
 
 
 @planted("turret.service.versions.catch_up:Stops._note", "service/test_versions.py")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from tests.support.members import route_in
 from tests.support.service_app import ids, post_events, recommended
 from tests.support.until import until
 from turret.service.errors import HistoryUnavailableError, ItemsUnavailableError
@@ -20,7 +21,6 @@ from turret.service.settings import Settings
 from turret.service.stores.contract import Changes, Event, History, Stores
 from turret.service.stores.sqlite.histories import SqliteHistory
 from turret.service.stores.sqlite.items import SqliteItems
-from turret.service.versions.folder import write_routes
 from turret.service.versions.loaded_model import LatencyEstimate, open_live
 from turret.service.versions.record import Route, Routes
 from turret.tower.format.index_settings import FlatSettings
@@ -127,7 +127,7 @@ def test_an_answer_says_that_changes_of_items_may_be_missing(settings: Settings)
 
 
 def test_changes_beside_a_version_are_read_before_the_first_request(settings: Settings) -> None:
-    write_routes(settings.bundles, Routes(canary=Route(version="v1", share=0.5)))
+    route_in(settings.bundles, Routes(canary=Route(version="v1", share=0.5)))
     app = create_app(settings)
     with TestClient(app):
         live = app.state.components.model_holder.live.bundle

@@ -14,7 +14,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.support.members import Member, joined
+from tests.support.members import Member, joined, route_in
 from tests.support.memory_engine import URL, Server, engine_in_process
 from tests.support.memory_records import MemoryRecords, RecordServer
 from tests.support.service_app import ADMIN, serving, settings_of
@@ -30,15 +30,18 @@ from turret.service.errors import (
 from turret.service.http.app import create_app
 from turret.service.observing.metrics import Metrics
 from turret.service.versions import activation as activation_module
-from turret.service.versions import log, start
+from turret.service.versions import start
 from turret.service.versions.activation import RefusedError, reason_of
 from turret.service.versions.folder import (
-    ROUTES,
+    LOG,
+    RECORD,
     activation_lock,
+    add_line,
     keep,
-    read_routes,
+    keep_record,
+    kept_record,
+    latest_lines,
     record_of,
-    write_routes,
 )
 from turret.service.versions.follower import FORGET_SECONDS, SILENT_SECONDS
 from turret.service.versions.gate import GateReport, GateRequest, run_gate
@@ -80,6 +83,13 @@ def server() -> RecordServer:
     return RecordServer()
 
 
+def routes_of(root: Path) -> Routes:
+    """The routes with which the next service would begin."""
+    kept = kept_record(root)
+    assert kept is not None
+    return kept.routes
+
+
 def lines(root: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (root / "activations.jsonl").read_text().splitlines()]
 
@@ -111,13 +121,13 @@ UNCHANGED = ("v1", "v1", 1)
 # --- The record
 
 
-RECORD = Record(live=line("v2", 7, manifest="ab" * 32), before=(line("v1", 6),), routes=CANARY)
+SHOWN = Record(live=line("v2", 7, manifest="ab" * 32), before=(line("v1", 6),), routes=CANARY)
 
 
 def test_a_record_is_read_as_it_was_written() -> None:
     """During an upgrade both releases read it: fields of a later one are ignored."""
-    assert read_record(RECORD.encoded()) == RECORD
-    assert read_record(json.dumps(json.loads(RECORD.encoded()) | {"mood": 1}).encode()) == RECORD
+    assert read_record(SHOWN.encoded()) == SHOWN
+    assert read_record(json.dumps(json.loads(SHOWN.encoded()) | {"mood": 1}).encode()) == SHOWN
     assert read_record(b"") is None
 
 
@@ -128,14 +138,14 @@ def test_a_record_is_read_as_it_was_written() -> None:
         {"live": {"version": "current"}},
         {"live": {"manifest": "xyz"}},
         {"live": {"number": 0}},
-        {"live": {"number": 2**62 - 1}},
-        {"routes_number": 2**62 - 1},
+        {"live": {"number": "x"}},
+        {"routes_number": -1},
         {"routes": 1},
         {"before": [1]},
     ],
 )
 def test_a_record_that_could_not_be_served_is_an_error_in_words(change: dict[str, Any]) -> None:
-    whole = json.loads(RECORD.encoded())
+    whole = json.loads(SHOWN.encoded())
     if "live" in change:
         change = {"live": whole["live"] | change["live"]}
     with pytest.raises(ReplicasUnavailableError, match=r"no record of this service .* delete the key"):
@@ -146,12 +156,11 @@ def test_a_record_knows_each_version_once_at_its_last_activation() -> None:
     """And a canary and a candidate end when their version becomes live."""
     candidate = Candidate(version="v1", opened=1, until=2)
     routes = CANARY.model_copy(update={"candidate": candidate})
-    after = RECORD.model_copy(update={"routes": routes}).activated(line("v3")).activated(line("v1"))
+    after = SHOWN.model_copy(update={"routes": routes}).activated(line("v3")).activated(line("v1"))
     assert [one.version for one in (after.live, *after.before)] == ["v1", "v3", "v2"]
     assert (after.number, after.live.previous) == (9, "v3")
     assert after.routes == CANARY
     assert after.routes_number == 1
-    assert RECORD.activated(line("v4"), above=20).number == 21
 
 
 def test_users_are_spread_evenly_and_for_good() -> None:
@@ -208,11 +217,14 @@ def test_a_pointer_that_was_moved_while_nothing_ran_is_an_activation(three: Path
 
 def test_a_folder_follows_a_record_once(three: Path) -> None:
     """Somebody may move the pointer afterwards, for the next start."""
-    record = record_of(three).activated(line("v2")).routed(CANARY)
+    before = record_of(three)
+    record = before.activated(line("v2")).routed(CANARY)
     for _ in range(2):
         keep(three, record)
     assert [one["number"] for one in lines(three)] == [2]
-    assert (current(three), read_routes(three)) == ("v2", CANARY)
+    assert (current(three), kept_record(three)) == ("v2", record)
+    keep(three, before)  # by a worker that is late
+    assert (current(three), kept_record(three)) == ("v2", record)
     point(three, "v1")
     keep(three, record)
     assert current(three) == "v1"
@@ -223,37 +235,27 @@ def test_a_line_of_the_log_is_synced_before_it_counts_as_written(
 ) -> None:
     """The file with the whole line, then its folder."""
     synced: list[tuple[Path, int]] = []
-    file = tmp_path / log.FILE_NAME
+    file = tmp_path / LOG
 
     def fsync(descriptor: int) -> None:
         synced.append((Path(os.readlink(f"/proc/self/fd/{descriptor}")), len(file.read_text().splitlines())))
 
     monkeypatch.setattr(os, "fsync", fsync)
-    log.add(tmp_path, line("v1", 1))
-    log.add(tmp_path, line("v2", outcome="refused"))
+    add_line(tmp_path, line("v1", 1))
+    add_line(tmp_path, line("v2", outcome="refused"))
     assert synced == [(file, 1), (tmp_path, 1), (file, 2), (tmp_path, 2)]
 
 
 @pytest.mark.parametrize("torn", ['{"number": 2, "vers', "\n", "x" * 3_000_000, "\0" * 70_000])
 def test_a_torn_last_line_is_passed_over(tmp_path: Path, torn: str) -> None:
-    log.add(tmp_path, line("v1", 1))
-    with (tmp_path / log.FILE_NAME).open("a") as file:
+    add_line(tmp_path, line("v1", 1))
+    with (tmp_path / LOG).open("a") as file:
         file.write(torn)
-    log.add(tmp_path, line("v2", 2))
-    log.add(tmp_path, line("v3", outcome="refused"))
-    found = [one.version for one in log.latest(tmp_path)]
+    add_line(tmp_path, line("v2", 2))
+    add_line(tmp_path, line("v3", outcome="refused"))
+    found = [one.version for one in latest_lines(tmp_path)]
     assert found == (["v3", "v2"] if len(torn) > 1_000_000 else ["v3", "v2", "v1"])
-    assert log.latest(tmp_path, 1) == [line("v3", outcome="refused")]
-
-
-def test_the_activations_of_a_log_come_latest_first_and_each_version_once(tmp_path: Path) -> None:
-    for number, version in enumerate(("v1", "v2", "v1", "v3", "v2"), start=1):
-        log.add(tmp_path, line(version, number))
-    assert [(one.version, one.number) for one in log.activations(tmp_path)] == [
-        ("v2", 5),
-        ("v3", 4),
-        ("v1", 3),
-    ]
+    assert latest_lines(tmp_path, 1) == [line("v3", outcome="refused")]
 
 
 @pytest.mark.fault(51)
@@ -263,49 +265,41 @@ def test_a_link_in_its_place_is_neither_read_nor_written(
     """Whoever can write models could else have a line added to any file of the service."""
     other = tmp_path / "keys.json"
     other.write_text("{}")
-    (tmp_path / log.FILE_NAME).symlink_to(other)
-    log.add(tmp_path, line("v1", 1))
-    assert log.latest(tmp_path) == []
+    (tmp_path / LOG).symlink_to(other)
+    add_line(tmp_path, line("v1", 1))
+    assert latest_lines(tmp_path) == []
     assert other.read_text() == "{}"
     assert "so it lacks a line: version v1 activated" in caplog.text
 
 
-@pytest.mark.parametrize("number", [2**62 - 1, 2**70, "x"])
-@in_virtual_time
-async def test_a_damaged_line_of_the_log_ends_neither_the_start_nor_the_activations(
-    three: Path, server: RecordServer, number: object
+def test_a_record_outlasts_a_restart(three: Path) -> None:
+    """With the versions to go back to and the routes; a folder that can't be written is said."""
+    assert kept_record(three) is None
+    record = record_of(three).activated(line("v2")).routed(CANARY)
+    record = record.activated(line("v1", manifest=take_snapshot(three / "v1").manifest))
+    keep_record(three, record)
+    assert record_of(three) == record
+    with pytest.raises(BundleError, match="can't be written"):
+        keep_record(three / "missing", record)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"live": 1}', '{"routes": {"salt": "x"}}', None])
+def test_a_file_that_holds_no_record_is_passed_over_with_a_warning(
+    three: Path, text: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Any author of models may write it."""
-    damaged = {"time": "", "version": "v1", "who": "", "outcome": "activated", "number": number}
-    (three / "activations.jsonl").write_text(json.dumps(damaged) + "\n{torn")
-    member = await joined(three, server)
-    await member.activate("v2")
-    assert state(member) == ("v2", "v2", 2)
-
-
-def test_routes_are_read_as_they_were_written(tmp_path: Path) -> None:
-    """A folder that can't be written is said."""
-    assert read_routes(tmp_path) == Routes()
-    routes = Routes(shadow=Route(version="v2", share=1.0), salt="ab")
-    write_routes(tmp_path, routes)
-    assert read_routes(tmp_path) == routes
-    assert [path.name for path in tmp_path.iterdir()] == [ROUTES]
-    with pytest.raises(ServiceError, match="the routes are unchanged"):
-        write_routes(tmp_path / "missing", Routes())
-
-
-@pytest.mark.parametrize(
-    "text", ["", "[]", '{"canary": {"version": "v2", "share": 2}}', '{"salt": "x"}', None]
-)
-def test_a_file_that_holds_no_routes_is_refused(tmp_path: Path, text: str | None) -> None:
-    """And a link in its place is not followed."""
+    """Any author of models may write it. A link in its place is not followed."""
     if text is None:
-        (tmp_path / "other").write_text("{}")
-        (tmp_path / ROUTES).symlink_to("other")
+        (three / "other").write_bytes(SHOWN.encoded())
+        (three / RECORD).symlink_to("other")
     else:
-        (tmp_path / ROUTES).write_text(text)
-    with pytest.raises(ServiceError, match=r"the live version answers all|can't be read"):
-        read_routes(tmp_path)
+        (three / RECORD).write_text(text)
+    with pytest.raises(ServiceError, match=r"(holds no record|can't be read) .*; delete it"):
+        kept_record(three)
+    record = record_of(three)
+    assert (record.live.version, record.number, record.before) == ("v1", 1, ())
+    assert "delete it" in caplog.text
+    keep(three, record)
+    assert kept_record(three) == record
 
 
 # --- The first record
@@ -318,8 +312,8 @@ def first(root: Path, server: RecordServer, waits: bool = False) -> Record | Non
 def test_a_service_begins_with_the_record_and_not_with_the_pointer(
     three: Path, server: RecordServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server.record = RECORD.encoded()
-    assert first(three, server) == RECORD
+    server.record = SHOWN.encoded()
+    assert first(three, server) == SHOWN
     assert "names version v1, but the live version of all replicas is v2" in caplog.text
 
 
@@ -467,7 +461,7 @@ async def test_calls_that_queue_share_no_more_than_their_own_time(three: Path, s
     assert (await first).live.version == "v2"
     assert [type(one) for one in refused] == [BusyError] * 4
     assert "did not start within 2 seconds" in str(refused[0])
-    assert read_routes(three) == Routes()
+    assert routes_of(three) == Routes()
     assert (await member.activate("v3")).live.version == "v3"
 
 
@@ -496,12 +490,12 @@ def test_a_call_that_is_given_up_while_it_commits_keeps_the_lock_until_that_is_d
 ) -> None:
     begun, may_end = threading.Event(), threading.Event()
 
-    def slowly(root: Path, version: str) -> None:
+    def slowly(root: Path, record: Record) -> None:
         begun.set()
         may_end.wait(60)
-        point(root, version)
+        keep_record(root, record)
 
-    monkeypatch.setattr(activation_module, "point", slowly)
+    monkeypatch.setattr(activation_module, "keep_record", slowly)
 
     async def give_up() -> Member:
         member = await joined(three, server)
@@ -549,7 +543,7 @@ async def test_a_folder_that_can_not_be_written_leaves_everything_as_it_was(
         raise BundleError("the pointer can't be written: No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(activation_module, "point", full)
+        patched.setattr(activation_module, "keep_record", full)
         with pytest.raises(BundleError, match="No space left"):
             await member.activate("v2")
     assert state(member) == UNCHANGED
@@ -772,7 +766,7 @@ class KilledError(BaseException):
 
 
 @pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("step", ["point", "replace", "keep_locked", "take"])
+@pytest.mark.parametrize("step", ["keep_record", "replace", "add_line", "take"])
 @in_virtual_time
 async def test_a_member_killed_in_an_activation_leaves_one_live_version_everywhere(
     three: Path, server: RecordServer, monkeypatch: pytest.MonkeyPatch, step: str, is_done: bool
@@ -804,7 +798,7 @@ async def test_a_member_killed_in_an_activation_leaves_one_live_version_everywhe
     assert other.version == stored(server).live.version
     new = await joined(three, server, "c:8000/1", record=await first_record(three, MemoryRecords(server)))
     assert state(new)[1:] == state(other)[1:]
-    is_committed = (step, is_done) not in (("point", False), ("point", True), ("replace", False))
+    is_committed = (step, is_done) not in (("keep_record", False), ("keep_record", True), ("replace", False))
     assert other.version == ("v2" if is_committed else "v1")
     assert [line["version"] for line in lines(three)] == ["v1", "v2"][: 1 + is_committed]
     following = asyncio.create_task(other.follower.follow())
@@ -833,7 +827,7 @@ async def test_without_the_store_nothing_is_changed(
         with pytest.raises(ReplicasUnavailableError, match="the change is not confirmed"):
             await change
     assert state(member) == UNCHANGED
-    assert (read_routes(three), member.holder.routes_number) == (Routes(), 0)
+    assert (routes_of(three), member.holder.routes_number) == (Routes(), 0)
 
 
 @in_virtual_time
@@ -972,11 +966,11 @@ async def test_routes_are_kept_and_end_when_their_version_becomes_live(
     assert traffic.shadow is not None
     assert (traffic.canary.version, traffic.shadow.version) == ("v2", "v3")
     server.forget()
-    assert (await joined(three, server)).holder.traffic.routes == traffic.routes == read_routes(three)
+    assert (await joined(three, server)).holder.traffic.routes == traffic.routes == routes_of(three)
     await member.activate("v2")
     assert member.holder.traffic.canary is None
     assert member.holder.traffic.shadow is not None
-    assert read_routes(three).canary is None
+    assert routes_of(three).canary is None
 
 
 @in_virtual_time
@@ -986,17 +980,17 @@ async def test_routes_are_taken_from_the_record_and_not_from_the_folder(
     """The folder may be another one, and others may write there."""
     one, other = await joined(three, server, activation_seconds=1), await joined(three, server, "b:8000/1")
     await one.activator.route(canary_of("v2"))
-    (three / ROUTES).write_text("{}")
+    (three / RECORD).write_text("{}")
     await other.follow(1)
     assert other.holder.traffic.canary is not None
-    assert (read_routes(three).canary, other.holder.routes_number) == (stored(server).routes.canary, 1)
+    assert (routes_of(three).canary, other.holder.routes_number) == (stored(server).routes.canary, 1)
 
 
 @in_virtual_time
 async def test_the_canary_answers_its_users_and_the_live_version_the_rest(
     three: Path, server: RecordServer
 ) -> None:
-    write_routes(three, CANARY)
+    route_in(three, CANARY)
     holder = (await joined(three, server)).holder
     assert {holder.choose(str(user)).version for user in range(50)} == {"v1", "v2"}
     assert holder.choose(None).version == "v1"
@@ -1013,13 +1007,13 @@ async def test_routes_that_lead_nowhere_leave_all_to_the_live_version(
         (three / "v2" / "golden.json").unlink()
         with pytest.raises(RefusedError):
             await (await joined(three, server)).activator.route(canary_of("v2"))
-        assert read_routes(three) == Routes()
+        assert routes_of(three) == Routes()
     else:
-        write_routes(three, CANARY)
+        route_in(three, CANARY)
         if how == "deleted":
             (three / "v2" / "manifest.json").unlink()
         else:
-            (three / ROUTES).write_text("{")
+            (three / RECORD).write_text("{")
     server.forget()
     member = await joined(three, server)
     assert member.holder.choose("anyone").version == "v1"
@@ -1054,7 +1048,7 @@ async def test_a_route_to_the_live_version_is_to_the_content_that_was_checked(
 ) -> None:
     """Other files of the same name are not what the route was sent for."""
     manifest = take_snapshot(three / "v1").manifest if is_own else "0" * 64
-    write_routes(three, Routes(canary=Route(version="v1", share=1.0, manifest=manifest), salt="ab"))
+    route_in(three, Routes(canary=Route(version="v1", share=1.0, manifest=manifest), salt="ab"))
     assert ((await joined(three, server)).holder.traffic.canary is not None) == is_own
 
 
@@ -1094,7 +1088,7 @@ async def test_the_shadow_answers_with_its_own_version_and_is_compared(
     three: Path, server: RecordServer
 ) -> None:
     """Requests beyond the limit are dropped, and a failing one ends nothing: two of four wait, one fails."""
-    write_routes(three, Routes(shadow=Route(version="v2", share=1.0)))
+    route_in(three, Routes(shadow=Route(version="v2", share=1.0)))
     metrics, asked = Metrics(), list[str]()
 
     def answer(live: LoadedModel) -> list[int | str]:

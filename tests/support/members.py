@@ -9,11 +9,11 @@ from tests.support.memory_records import MemoryRecords, RecordServer
 from turret.service.observing.metrics import Metrics
 from turret.service.settings import Settings
 from turret.service.versions.activation import Activator, Swap
-from turret.service.versions.folder import record_of
+from turret.service.versions.folder import keep_record, record_of
 from turret.service.versions.follower import Follower
 from turret.service.versions.gate import GateReport, GateRequest, run_gate
 from turret.service.versions.holder import ModelHolder
-from turret.service.versions.record import ItemsNumber, Record
+from turret.service.versions.record import ItemsNumber, Record, Routes
 
 HERE = os.getpid()
 
@@ -71,6 +71,11 @@ class Member:
     async def _gate(self, request: GateRequest) -> GateReport:
         await asyncio.sleep(self.delays.pop(0) if self.delays else 0)
         return run_gate(request)
+
+
+def route_in(root: Path, routes: Routes) -> None:
+    """Let a service that begins with a folder have these routes."""
+    keep_record(root, record_of(root).model_copy(update={"routes": routes, "routes_number": 1}))
 
 
 async def joined(root: Path, server: RecordServer, *arguments: Any, **settings: Any) -> Member:

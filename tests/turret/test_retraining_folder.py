@@ -25,13 +25,12 @@ from turret.retraining.retention import choose_retired, delete_retired, protecte
 from turret.retraining.settings import RetrainSettings
 from turret.retraining.state import STATE, RunState, iso, read_state, remove_state
 from turret.service.settings import read_settings
-from turret.service.versions.folder import write_routes
-from turret.service.versions.log import FILE_NAME
-from turret.service.versions.record import Route, Routes
+from turret.service.versions.folder import RECORD, keep_record
+from turret.service.versions.record import Record, Route, Routes, new_activation
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.engines.publishing import publish_to_engine
 from turret.tower.format.manifest import Manifest, read_manifest
-from turret.tower.format.pointer import point
+from turret.tower.format.pointer import current, point
 
 __all__ = ["server", "shop"]  # fixtures
 START, DAY = 1_700_000_000, 86_400
@@ -314,12 +313,14 @@ def records(names: Sequence[str] = RUNS) -> list[RetrainRecord]:
     return [record(name) for name in names]
 
 
-def log_activations(bundles: Path, *versions: str) -> None:
-    lines = [
-        {"time": "t", "version": version, "who": "admin", "outcome": "activated", "number": number}
-        for number, version in enumerate(versions, start=1)
-    ]
-    (bundles / FILE_NAME).write_text("".join(json.dumps(line) + "\n" for line in lines))
+def activated(bundles: Path, *versions: str, routes: Routes | None = None) -> None:
+    """A service has activated these versions, and somebody may have moved the pointer since."""
+    pointed, record = current(bundles), Record(live=new_activation(versions[0], "start", number=1))
+    for version in versions[1:]:
+        record = record.activated(new_activation(version, "admin"))
+    keep_record(bundles, record.routed(routes or Routes()))
+    if pointed:
+        point(bundles, pointed)
 
 
 def names(folder: Path) -> set[str]:
@@ -339,9 +340,8 @@ def test_only_the_newest_runs_of_retrainings_and_their_bundles_stay(folder: Fold
 
 def test_the_live_previous_canary_and_shadow_versions_stay(folder: Folder) -> None:
     settings = folder(live="r0", keep=1)
-    log_activations(settings.bundles, "r3", "r1", "r0")
     routes = Routes(canary=Route(version="r4", share=0.1), shadow=Route(version="r5", share=1))
-    write_routes(settings.bundles, routes)
+    activated(settings.bundles, "r3", "r1", "r0", routes=routes)
     assert protected_versions(settings.bundles, None, records()) == {"r0", "r1", "r4", "r5"}
     delete_retired(settings, choose_retired(settings, records()), records())
     assert names(settings.bundles) == {"r0", "r1", "r4", "r5", "r8", "mine"}
@@ -351,7 +351,7 @@ def test_a_service_that_has_not_followed_the_pointer_keeps_its_version_and_the_o
     folder: Folder,
 ) -> None:
     settings = folder(live="r8", keep=1)
-    log_activations(settings.bundles, "r1", "r2")
+    activated(settings.bundles, "r1", "r2")
     assert protected_versions(settings.bundles, None, records()) == {"r8", "r2", "r1"}
 
 
@@ -371,7 +371,7 @@ def test_a_version_that_went_live_after_the_choice_stays(folder: Folder) -> None
 
 def test_nothing_is_deleted_while_the_protected_versions_are_unknown(folder: Folder) -> None:
     settings = folder()
-    (settings.bundles / "routes.json").write_text("{")
+    (settings.bundles / RECORD).write_text("{")
     assert choose_retired(settings, records()) == ()
 
 

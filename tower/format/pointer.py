@@ -11,7 +11,7 @@ from turret.tower.format.safe_open import read_regular
 CURRENT = "current"
 _LIMIT = 1_000
 # Names with another meaning in a folder of bundles.
-_RESERVED = {CURRENT, "admin.key", "activations.jsonl", "routes.json"}
+_RESERVED = {CURRENT, "admin.key", "activations.jsonl", "record.json"}
 _VERSION = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
 
 

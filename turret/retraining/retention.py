@@ -12,10 +12,8 @@ from turret.retraining.progress import report
 from turret.retraining.record import RetrainRecord
 from turret.retraining.settings import RetrainSettings
 from turret.service.client.commands import read_routes
-from turret.service.versions.folder import activation_lock
-from turret.service.versions.folder import read_routes as stored_routes
+from turret.service.versions.folder import activation_lock, kept_record
 from turret.service.versions.gate import FOLDER as GATE
-from turret.service.versions.log import activations
 from turret.tower.engines.collections import drop_unneeded
 from turret.tower.errors import BundleError
 from turret.tower.format.checksum_cache import forget_verified
@@ -29,18 +27,18 @@ _RETIRED = ".retired-"
 def protected_versions(bundles: Path, url: str | None, records: Sequence[RetrainRecord]) -> set[str]:
     """The live and the previous version, the canary and the shadow.
 
-    A service without `url` may not have followed the pointer, so the version that it logged last counts as
-    live, too. Raises TurretError where one of them can't be determined.
+    A service without `url` may not have followed the pointer, so the live version of the folder's record
+    counts, too. Raises TurretError where one of them can't be determined.
     """
-    logged = [line.version for line in activations(bundles)]
-    lives = [current(bundles), *logged[:1]]
-    routes = stored_routes(bundles)
-    named = [route.version for route in (routes.canary, routes.shadow) if route]
+    kept = kept_record(bundles)
+    known = [one.version for one in (kept.live, *kept.before)] if kept else []
+    lives = [current(bundles), *known[:1]]
+    named = [route.version for route in (kept.routes.canary, kept.routes.shadow) if route] if kept else []
     if url is not None:
         answered = read_routes(bundles, url)
         lives.append(answered["live"])
         named += [answered[kind]["version"] for kind in ("canary", "shadow") if answered.get(kind)]
-    previous = [next((version for version in logged if version != live), None) for live in lives]
+    previous = [next((version for version in known if version != live), None) for live in lives]
     previous += [record.live for record in records if record.version in lives]
     return {version for version in (*lives, *named, *previous) if version is not None}
 

@@ -25,8 +25,8 @@ from turret.service.schemas.requests import (
     RoutesRequest,
 )
 from turret.service.versions.activation import Late, Swap, reason_of
+from turret.service.versions.folder import latest_lines
 from turret.service.versions.gate import checked_versions
-from turret.service.versions.log import latest
 from turret.service.versions.record import Route
 from turret.tower.errors import BundleError
 
@@ -57,7 +57,7 @@ async def all_versions(parts: Parts) -> Response:
 @router.get("/activations")
 async def activations(parts: Parts) -> Response:
     """List the latest 100 activations and refused versions, newest first, with reasons."""
-    lines = await asyncio.to_thread(latest, parts.model_holder.root, _ACTIVATIONS)
+    lines = await asyncio.to_thread(latest_lines, parts.model_holder.root, _ACTIVATIONS)
     return json_response({"activations": [line.model_dump(mode="json") for line in lines]})
 
 
