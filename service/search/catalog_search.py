@@ -6,9 +6,8 @@ import sqlite3
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -17,7 +16,7 @@ import orjson
 from turret.data.vocabulary import Id
 from turret.service.overlay.fresh import FreshItems
 from turret.service.ranking.item_view import ItemView
-from turret.service.search.catalog_summary import title_of
+from turret.service.search.catalog_fields import title_of
 from turret.tower.bundle.bundle import Bundle
 
 # Pages end here: nobody reads on, and each page searches from the beginning.
@@ -28,13 +27,6 @@ _LETTERS = str.maketrans(
     {"ø": "o", "ł": "l", "đ": "d", "ħ": "h", "\u0131": "i", "æ": "ae", "œ": "oe", "þ": "th", "ð": "d"}
 )
 Result = TypeVar("Result")
-
-
-class ItemsPage(NamedTuple):
-    """The rows of one page, and whether more follow."""
-
-    rows: list[int]
-    has_more: bool
 
 
 class CatalogSearch:
@@ -48,12 +40,22 @@ class CatalogSearch:
         self._thread = ThreadPoolExecutor(1, "search")
         self._versions: WeakKeyDictionary[Bundle, _SearchedVersion] = WeakKeyDictionary()
 
-    async def page(self, bundle: Bundle, fresh: FreshItems, query: str, start: int, limit: int) -> ItemsPage:
-        """Return the rows of the best matches from `start`; an empty query matches all items.
+    async def page(
+        self, bundle: Bundle, fresh: FreshItems, query: str, start: int, limit: int
+    ) -> tuple[list[int], bool]:
+        """Return the rows of the best matches from `start`, and whether more follow; "" matches all items.
 
         The most popular of equally good matches come first, after those that were added since the export.
         """
-        return await self.run(partial(self._page, bundle, fresh, query, start, limit))
+
+        def search() -> tuple[list[int], bool]:
+            version = self._versions.get(bundle)
+            if version is None:
+                version = self._versions[bundle] = _SearchedVersion(bundle)
+            found = list(islice(version.matches(fresh, query), start, start + limit + 1))
+            return found[:limit], len(found) > limit and start + limit < MOST_RESULTS
+
+        return await self.run(search)
 
     async def run(self, call: Callable[[], Result]) -> Result:
         """Run a call of about the same cost in the thread."""
@@ -62,13 +64,6 @@ class CatalogSearch:
     async def close(self) -> None:
         """Finish the searches under way."""
         await asyncio.to_thread(self._thread.shutdown)
-
-    def _page(self, bundle: Bundle, fresh: FreshItems, query: str, start: int, limit: int) -> ItemsPage:
-        version = self._versions.get(bundle)
-        if version is None:
-            version = self._versions[bundle] = _SearchedVersion(bundle)
-        found = list(islice(version.matches(fresh, query), start, start + limit + 1))
-        return ItemsPage(found[:limit], len(found) > limit and start + limit < MOST_RESULTS)
 
 
 class _SearchedVersion:
@@ -134,11 +129,9 @@ class _Texts:
         # FTS5 keeps no texts, and ready lists for one and two letters, which most words begin with.
         options = "content='', columnsize=0, prefix='1 2', tokenize='unicode61 remove_diacritics 2'"
         self._index.execute(f"CREATE VIRTUAL TABLE items USING fts5(first, names, others, {options})")
+        insert = "INSERT INTO items (rowid, first, names, others) VALUES (?, ?, ?, ?)"
         with self._index:  # one transaction; other threads run during each statement
-            rows = ((position, *text) for position, text in enumerate(texts))
-            self._index.executemany(
-                "INSERT INTO items (rowid, first, names, others) VALUES (?, ?, ?, ?)", rows
-            )
+            self._index.executemany(insert, ((position, *text) for position, text in enumerate(texts)))
 
     def matches(self, expression: str) -> Iterator[int]:
         """Yield the positions of the items that match an expression of FTS5, in their order."""

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
+from numpy.typing import NDArray
 
 from tests.conftest import contents
 from turret.service.errors import InvalidFieldError
 from turret.service.overlay.fresh import FreshItems
 from turret.service.search import catalog_search
+from turret.service.search.catalog_fields import NO_GROUP, colouring, summarise, title_of
 from turret.service.search.catalog_search import CatalogSearch, items_json
-from turret.service.search.catalog_summary import summarise, title_of
-from turret.service.search.item_maps import NO_GROUP, Colouring, colouring
 from turret.tower.bundle.bundle import Bundle
 from turret.tower.bundle.publish import BundleContents, publish
 from turret.tower.catalog.catalog import Catalog
@@ -52,7 +52,7 @@ def page(
         searching = CatalogSearch()
         found = await searching.page(bundle, fresh, query, start, limit)
         await searching.close()
-        return found.rows, found.has_more
+        return found
 
     return asyncio.run(search())
 
@@ -127,7 +127,7 @@ def test_a_search_sees_a_change_of_the_overlay(bundle: Bundle) -> None:
         searching = CatalogSearch()
         for title, found in (("First", [0]), ("Second", [])):
             fresh = overlay(bundle, replaced={0: b'{"title":"%b"}' % title.encode()})
-            assert (await searching.page(bundle, fresh, "first", 0, 9)).rows == found
+            assert (await searching.page(bundle, fresh, "first", 0, 9))[0] == found
         await searching.close()
 
     asyncio.run(work())
@@ -139,7 +139,7 @@ def test_the_texts_of_a_version_go_with_it(tmp_path: Path) -> None:
 
     async def search() -> weakref.ref[Bundle]:
         opened = Bundle.open(tmp_path / "v1")
-        assert (await searching.page(opened, overlay(opened), "star", 0, 9)).rows == [0, 2, 3]
+        assert (await searching.page(opened, overlay(opened), "star", 0, 9))[0] == [0, 2, 3]
         return weakref.ref(opened)
 
     version = asyncio.run(search())
@@ -240,7 +240,7 @@ def test_the_title_is_a_field_of_that_name_or_the_text_with_the_most_distinct_va
 # ---- Colours of the map
 
 
-def coloured(values: list[Any]) -> Colouring:
+def coloured(values: list[Any]) -> tuple[list[dict[str, Any]], NDArray[np.uint8]]:
     return colouring(catalog(field=values), "field")
 
 
@@ -257,15 +257,15 @@ def coloured(values: list[Any]) -> Colouring:
 def test_few_values_are_groups_of_their_own(values: list[Any], labels: list[str], codes: list[int]) -> None:
     """An item of several values belongs to the most frequent."""
     groups, found = coloured(values)
-    assert [group.label for group in groups] == labels
-    assert [group.items for group in groups] == [codes.count(code) for code in range(len(labels))]
+    assert [group["label"] for group in groups] == labels
+    assert [group["items"] for group in groups] == [codes.count(code) for code in range(len(labels))]
     assert found.tolist() == codes
 
 
 def test_numbers_are_grouped_by_ranges_of_about_as_many_items() -> None:
     values = np.random.default_rng(0).lognormal(size=1000).tolist()
     groups, codes = coloured([*values, None])
-    sizes = [group.items for group in groups]
+    sizes = [group["items"] for group in groups]
     assert len(groups) == 8
     assert min(sizes) > 100
     assert sum(sizes) == 1000

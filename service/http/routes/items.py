@@ -12,9 +12,8 @@ from turret.service.http.routes.dependencies import Id, ItemId, Parts, Reads, js
 from turret.service.ranking.item_view import ItemView
 from turret.service.schemas.fields import K_LIMIT
 from turret.service.schemas.requests import ItemBody
+from turret.service.search.catalog_fields import colouring, map_of, summarise
 from turret.service.search.catalog_search import items_json
-from turret.service.search.catalog_summary import summarise
-from turret.service.search.item_maps import colouring, map_of
 
 QUERY_LENGTH, PAGE_LIMIT = 200, 100
 _CURSOR = "^[0-9]{1,4}$"  # a position below `catalog_search.MOST_RESULTS`
@@ -50,9 +49,9 @@ async def find_items(
             raise InvalidFieldError("id", id, "send `query` or `id`, not both")
         rows = [row for each in id if (row := fresh.row(each)) is not None]
         return _items(bundle.manifest.version, items_json(bundle, fresh, rows))
-    page = await parts.catalog_search.page(bundle, fresh, query or "", start, limit)
-    following = str(start + limit) if page.has_more else None
-    return _items(bundle.manifest.version, items_json(bundle, fresh, page.rows), following)
+    rows, has_more = await parts.catalog_search.page(bundle, fresh, query or "", start, limit)
+    following = str(start + limit) if has_more else None
+    return _items(bundle.manifest.version, items_json(bundle, fresh, rows), following)
 
 
 @router.get("/items/{item_id:id}/similar")
@@ -118,14 +117,14 @@ async def colours(
     """Group the points by a field of the catalog."""
     bundle = parts.model_holder.answering.bundle
     map_of(bundle)
-    coloured = await parts.catalog_search.run(partial(colouring, bundle.catalog, field))
+    groups, codes = await parts.catalog_search.run(partial(colouring, bundle.catalog, field))
     return json_response(
         {
             "version": bundle.manifest.version,
             "field": field,
             "kind": bundle.catalog.kinds[field],
-            "groups": [group._asdict() for group in coloured.groups],
-            "codes": b64encode(coloured.codes.tobytes()).decode("ascii"),
+            "groups": groups,
+            "codes": b64encode(codes.tobytes()).decode("ascii"),
         }
     )
 
